@@ -1,0 +1,442 @@
+"""Every command: parse, call one function, print.
+
+The one place that prints errors and sets exit codes: 0 done; 1 failed; 2 the user's files, config or arguments;
+130 Ctrl-C and 143 SIGTERM, after saving. Data goes to stdout, all else to stderr. Imports torch only in commands
+that compute, so that `--help` answers at once.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+
+import typer
+
+from nmt import __version__
+from nmt.errors import ConfigError, DataError, InputError, ModelError, NmtError, OutputError
+from nmt.files import atomic_writer
+
+if TYPE_CHECKING:
+    from nmt.decode.search import SearchOptions
+    from nmt.decode.translator import Translation, Translator
+
+log = logging.getLogger("nmt")
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="The run's YAML file.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Settings over the file's, dotted: train.lr=3e-4"),
+]
+Device = Annotated[str, typer.Option(help="auto (cuda, else mps, else cpu), cuda, cuda:1, mps or cpu.")]
+Threads = Annotated[int, typer.Option(min=0, help="CPU threads; 0 leaves it to torch.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and errors.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="More on what is done.")]
+Model = Annotated[
+    Path | None,
+    typer.Option("--model", "-m", help="A run or model file; else $NMT_MODEL, else the newest under runs/."),
+]
+Beam = Annotated[int | None, typer.Option(min=1, max=1000, help="Hypotheses kept; 1 is greedy. [default: the config's, 5]")]
+BatchSize = Annotated[int | None, typer.Option(min=1, help="Sentences decoded together. [default: the config's, 64]")]
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"nmt {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def nmt(
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Train translation models and translate with them.
+
+    A run: nmt train CONFIG, then nmt translate < in > out, then nmt eval. Every setting of CONFIG: nmt config.
+    """
+
+
+@app.command()
+def tokenize(
+    config: ConfigFile,
+    overrides: Overrides = None,
+    show: Annotated[list[str] | None, typer.Option(metavar="TEXT", help="Print the pieces of TEXT.")] = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Train the SentencePiece tokenizer on the config's training text.
+
+    Done by `nmt train` too where it is missing. Every setting: `nmt config tokenizer`.
+    """
+    set_up(quiet, verbose)
+    from nmt.config import load_config
+    from nmt.train.prepare import tokenize
+
+    run, tokenizers, notes, figures = tokenize(load_config(config, overrides or []))
+    for note in notes:
+        log.info("%s", note)
+    for side, tokenizer in (("source", tokenizers.source), ("target", tokenizers.target)):
+        log.info(
+            "%s: %d pieces in the vocabulary; on dev %.2f pieces a word, %.2f %% byte pieces",
+            side,
+            len(tokenizer),
+            figures[side].pieces_per_word,
+            100 * figures[side].byte_share,
+        )
+    log.info("written to %s", run.path)
+    for text in show or []:
+        print(" ".join(tokenizers.source.pieces(tokenizers.source.encode(text))))
+
+
+@app.command()
+def train(
+    config: ConfigFile,
+    overrides: Overrides = None,
+    fresh: Annotated[bool, typer.Option(help="Begin anew; an old run is moved aside, never deleted.")] = False,
+    dry_run: Annotated[bool, typer.Option(help="Check everything, say what it would take, write nothing.")] = False,
+    device: Device = "auto",
+    threads: Threads = 0,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Train a model; the same command again goes on where it stopped.
+
+    Ends by train.max_steps, max_epochs, max_minutes or patience. Every setting: `nmt config`.
+    """
+    set_up(quiet, verbose)
+    from nmt.config import load_config
+
+    settings = load_config(config, overrides or [])
+    set_threads(threads)
+    from nmt.train import session
+
+    prepared = session.prepare(settings, device=device, fresh=fresh)
+    if dry_run:
+        for note in prepared.corpus.notes:
+            log.info("%s", note)
+        print("\n".join(session.dry_run(prepared)))
+    else:
+        session.train(prepared, fresh=fresh, quiet=quiet)
+
+
+@app.command()
+def translate(
+    text: Annotated[str | None, typer.Argument(help="One sentence; else lines from -i or stdin.")] = None,
+    model: Model = None,
+    input_file: Annotated[Path | None, typer.Option("--input", "-i", help="Lines to translate; - is stdin.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Written whole or not at all; - is stdout.")] = None,
+    beam: Beam = None,
+    n_best: Annotated[int, typer.Option(min=1, help="Hypotheses a line, with --json.")] = 1,
+    length_penalty: Annotated[
+        str | None, typer.Option(help="average: S / L^alpha; gnmt: S / ((5+L)/6)^alpha. [default: the config's]")
+    ] = None,
+    alpha: Annotated[float | None, typer.Option(min=0, help="The length penalty's strength. [default: the config's, 1]")] = None,
+    min_length: Annotated[int | None, typer.Option(min=0, help="Least number of pieces. [default: the config's, 1]")] = None,
+    max_length: Annotated[
+        int | None, typer.Option(min=1, help="Most pieces, whatever the source. [default: 1.5 x source + 10]")
+    ] = None,
+    prefix: Annotated[str, typer.Option(help="What every translation must begin with.")] = "",
+    sample: Annotated[bool, typer.Option(help="Draw translations at random instead of searching the best.")] = False,
+    temperature: Annotated[float, typer.Option(help="In sampling: below 1 is safer, above 1 wilder.")] = 1.0,
+    top_k: Annotated[int, typer.Option(min=0, help="In sampling: only the k likeliest pieces; 0 is all.")] = 0,
+    top_p: Annotated[float, typer.Option(help="In sampling: only the likeliest pieces that reach p together.")] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of sampling.")] = 1,
+    scores: Annotated[bool, typer.Option(help="Put the score and a tab before each translation.")] = False,
+    json_lines: Annotated[bool, typer.Option("--json", help="A JSON object a line: hypotheses, scores, pieces.")] = False,
+    stream: Annotated[
+        bool | None, typer.Option("--stream/--no-stream", help="Answer each line as it comes. [default: on a terminal]")
+    ] = None,
+    batch_size: BatchSize = None,
+    device: Device = "auto",
+    threads: Threads = 0,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Translate lines: as many out as in, in order, blank ones blank.
+
+    nmt translate < in > out; nmt translate "one sentence"; or at a prompt on a terminal.
+    """
+    set_up(quiet, verbose)
+    if text is not None and input_file is not None:
+        raise InputError("both a TEXT and -i were given", hint="give one of them")
+    if n_best > 1 and not json_lines:
+        raise InputError("several hypotheses do not fit on one line", hint="add --json")
+    if text is not None and (len(text) < 200 and Path(text).is_file()):
+        log.warning("'%s' is a file; to translate its lines: nmt translate -i %s", text, text)
+    translator = load_translator(model, device, threads)
+    changes: dict[str, Any] = {"n_best": n_best, "sample": sample, "temperature": temperature, "top_k": top_k}
+    changes |= {"top_p": top_p, "seed": seed, "beam": beam or (n_best if sample else translator.options.beam)}
+    chosen = {"length_penalty": length_penalty, "alpha": alpha, "min_length": min_length}
+    changes |= {key: value for key, value in chosen.items() if value is not None}
+    if max_length is not None:
+        changes |= {"max_length_a": 0.0, "max_length_b": max_length}
+    options = translator.with_options(**changes)
+
+    on_terminal = text is None and input_file in (None, Path("-")) and sys.stdin.isatty()
+    window = {"window": 1} if (on_terminal if stream is None else stream) else {}
+    with open_output(output) as out, open_input(text, input_file, on_terminal) as lines:
+        for translation in translator.translate_lines(lines, options, batch_size=batch_size, prefix=prefix, **window):
+            out.write(as_line(translation, json_lines, scores).encode() + b"\n")
+            if window:
+                out.flush()
+
+
+@app.command(name="eval")
+def evaluate(
+    model: Model = None,
+    src: Annotated[Path | None, typer.Option(help="Source lines. [default: the config's data.test]")] = None,
+    ref: Annotated[list[Path] | None, typer.Option(help="Reference lines; several times for several.")] = None,
+    hyp: Annotated[Path | None, typer.Option(help="Translations to score; no model is used.")] = None,
+    beam: Beam = None,
+    lowercase: Annotated[bool, typer.Option(help="Compare without case.")] = False,
+    tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's: 13a, zh, ja-mecab, char, none, ... [default: by language]")] = None,
+    bootstrap: Annotated[int, typer.Option(min=0, max=100_000, help="Resamplings for the 95 % interval; 0 is none.")] = 1000,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Keep the translations here.")] = None,
+    json_lines: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    batch_size: BatchSize = None,
+    device: Device = "auto",
+    threads: Threads = 0,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Score translations: BLEU, chrF, TER with signatures, and the references' perplexity.
+
+    The newest run on its config's test set; or -m, --src and --ref; or --hyp against --ref with no model.
+    """
+    set_up(quiet, verbose)
+    from nmt import evaluate
+    from nmt.text.lines import read_lines
+
+    figures: dict[str, Any] = {}
+    lang = ""
+    if hyp is not None:
+        if not ref:
+            raise InputError("--hyp needs --ref", hint="nmt eval --hyp translations.en --ref test.en")
+        references = [read_lines([path]) for path in ref]
+        hypotheses = read_lines([hyp])
+        lang = ref[0].name.removesuffix(".gz").rpartition(".")[2]
+    else:
+        translator = load_translator(model, device, threads)
+        sources, references, lang = test_set(translator, src, ref)
+        for number, lines in enumerate(references, 1):
+            if len(lines) != len(sources):
+                raise DataError(
+                    f"{len(sources)} source lines but {len(lines)} lines in reference {number}",
+                    hint="line N of a reference must translate line N of the source",
+                )
+        options = translator.with_options(**({"beam": beam} if beam else {}))
+        hypotheses = [found.text for found in translator.translate_lines(sources, options, batch_size=batch_size)]
+        figures["beam"] = options.beam
+        figures["perplexity"] = evaluate.perplexity(translator.reference_log_probs(sources, references[0]))
+        if output is not None:
+            with atomic_writer(output) as out:
+                out.writelines(line.encode() + b"\n" for line in hypotheses)
+    found = evaluate.score(
+        hypotheses,
+        references,
+        tokenize=tokenize or evaluate.bleu_tokenizer(lang),
+        lowercase=lowercase,
+        metrics=("bleu", "chrf", "ter"),
+        n_bootstrap=bootstrap,
+    )
+    if json_lines:
+        figures["scores"] = [vars(one) for one in found]
+        print(json.dumps({"n_lines": len(hypotheses), **figures}, ensure_ascii=False))
+        return
+    for one in found:
+        print(one)
+    if "perplexity" in figures:
+        print(f"perplexity of the references = {figures['perplexity']:.3f} a piece")
+
+
+@app.command(name="config")
+def list_config(
+    section: Annotated[str, typer.Argument(help="Only keys that begin so: data, model, train.max, ...")] = "",
+) -> None:
+    """List every setting of a config file: key, what is allowed, default, meaning.
+
+    [fitted]: where it is not set, it is chosen by the size of the corpus.
+    """
+    set_up(quiet=False, verbose=False)
+    from nmt.config import settings
+
+    rows = [row for row in settings() if row[0].startswith(section)]
+    if not rows:
+        raise ConfigError(f"no key begins with '{section}'", hint="`nmt config` lists all of them")
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for key, allowed, default, meaning in rows:
+        print(f"{key:<{widths[0]}}  {allowed:<{widths[1]}}  {default:<{widths[2]}}  {meaning}")
+
+
+# --- what the commands share ------------------------------------------------------------------------------
+
+
+class StderrHandler(logging.Handler):
+    """Log lines above the progress bar: warnings and errors named as such, the rest as it is."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = record.getMessage()
+        if record.levelno >= logging.WARNING:
+            message = f"nmt: {record.levelname.lower()}: {message}"
+        if bar := sys.modules.get("tqdm"):  # imported only by what shows a bar
+            bar.tqdm.write(message, file=sys.stderr)
+        else:
+            print(message, file=sys.stderr)
+
+
+def set_up(quiet: bool, verbose: bool) -> None:
+    """Logging to stderr."""
+    log.handlers = [StderrHandler()]
+    log.propagate = False
+    log.setLevel(logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO)
+
+
+def set_threads(threads: int) -> None:
+    if threads:
+        os.environ["OMP_NUM_THREADS"] = str(threads)  # before torch is imported
+        import torch
+
+        torch.set_num_threads(threads)
+
+
+def load_translator(model: Path | None, device: str, threads: int) -> "Translator":
+    """The model that was named, else $NMT_MODEL's, else the newest under runs/."""
+    from nmt.run.directory import newest_model
+
+    path = model or (Path(os.environ["NMT_MODEL"]) if os.environ.get("NMT_MODEL") else None)
+    if path is None:
+        newest = newest_model()
+        if newest is None:
+            raise ModelError("no model under runs/", hint="train one with `nmt train CONFIG`, or name one with -m")
+        path = newest.parent
+        log.info("model: %s", path)
+    set_threads(threads)
+    from nmt.decode.translator import load
+
+    return load(path, device)
+
+
+def test_set(
+    translator: "Translator", src: Path | None, ref: list[Path] | None
+) -> tuple[list[str], list[list[str]], str]:
+    """Source lines, references and target language: as named, else those of the model's run."""
+    from nmt.config import language
+    from nmt.text.lines import read_lines
+    from nmt.train.prepare import corpus_paths
+
+    lang = language(translator.config.data, "target")
+    if src is not None and ref:
+        return read_lines([src]), [read_lines([path]) for path in ref], lang
+    if src is not None or ref:
+        raise InputError("--src and --ref go together", hint="give both, or neither for the config's data.test")
+    config = translator.run.read_config() if translator.run is not None else None
+    if config is None or config.data.test is None:
+        raise InputError("the model's run names no data.test", hint="give --src and --ref")
+    source, target = corpus_paths(config, config.data.test)
+    return read_lines(source), [read_lines(target)], lang
+
+
+@contextlib.contextmanager
+def open_output(path: Path | None) -> Iterator[BinaryIO]:
+    """Where translations go: stdout, or a file that appears when it is whole."""
+    if path is None or path == Path("-"):
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+    else:
+        with atomic_writer(path) as out:
+            yield out
+
+
+@contextlib.contextmanager
+def open_input(text: str | None, path: Path | None, on_terminal: bool) -> Iterator[Iterator[str]]:
+    """Where lines come from: the argument, a file, stdin, or a prompt."""
+    from nmt.text.lines import decode_lines, open_binary
+
+    if text is not None:
+        yield iter(text.split("\n"))
+    elif path is not None and path != Path("-"):
+        try:
+            stream = open_binary(path)
+        except OSError as error:
+            raise DataError(f"cannot read {path}: {error.strerror}", hint="give a file of lines") from error
+        with stream:
+            yield decode_lines(stream, str(path))
+    elif on_terminal:
+        yield prompted()
+    else:
+        yield decode_lines(sys.stdin.buffer, "stdin")
+
+
+def prompted() -> Iterator[str]:
+    """Lines typed at a prompt until Ctrl-D."""
+    print("one sentence a line; Ctrl-D ends", file=sys.stderr)
+    while True:
+        print("> ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.buffer.readline()
+        if not line:
+            print(file=sys.stderr)
+            return
+        yield line.decode(errors="replace").rstrip("\r\n")
+
+
+def as_line(translation: "Translation", json_lines: bool, scores: bool) -> str:
+    """One line of output for one of input."""
+    if not json_lines:
+        best = translation.hypotheses[0]
+        return f"{best.score:.4f}\t{best.text}" if scores else best.text
+    hypotheses = [
+        {
+            "text": found.text,
+            "score": found.score,
+            "log_prob": found.log_prob,
+            "pieces": [
+                {"piece": piece, "log_prob": log_prob}
+                for piece, log_prob in zip(found.pieces, found.log_probs, strict=True)
+            ],
+        }
+        for found in translation.hypotheses
+    ]
+    return json.dumps({"source": translation.source, "hypotheses": hypotheses}, ensure_ascii=False)
+
+
+def main() -> None:
+    """The command: run, print what went wrong, exit."""
+    try:
+        app()
+    except BrokenPipeError:  # whoever read our output has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except NmtError as error:
+        fail(error)
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        fail(OutputError(f"cannot write the output: {error.strerror}", hint="is the disk full?"))
+
+
+def fail(error: NmtError) -> None:
+    """Say what is wrong and what to do, and exit with the error's code."""
+    for line in str(error).splitlines():
+        print(f"nmt: error: {line}", file=sys.stderr)
+    if error.hint:
+        print(f"hint: {error.hint}", file=sys.stderr)
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what cannot be flushed must not fail again
+    sys.exit(error.exit_code)

@@ -1,0 +1,358 @@
+"""Every setting of a run: its type, default, unit, range and one line of help.
+
+One YAML file, `key=value` from the command line over it, the same checks for both. All faults are reported at
+once, each with its file and line. Knows nothing of torch, corpora or models.
+"""
+
+import difflib
+import re
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from nmt.errors import ConfigError
+
+MAX_CONFIG_BYTES = 1_000_000  # a config larger than this is a mistake or an attack
+
+
+class Section(BaseModel):
+    """Base of all sections: frozen, unknown keys refused, defaults checked like any value."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+
+
+Paths = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+    Field(min_length=1),
+]
+
+
+class Files(Section):
+    """The two sides of a corpus, line by line: one file a side or several."""
+
+    source: Paths = Field(description="file or list of files, plain text or .gz, one sentence a line")
+    target: Paths = Field(description="the same number of lines: line N translates line N")
+
+
+class Data(Section):
+    """The corpora and which of their pairs to keep."""
+
+    train: Files = Field(description="what the model learns from")
+    dev: Files | None = Field(None, description="for model selection; without it 2 % of train, 1,000 at most")
+    test: Files | None = Field(None, description="what `nmt eval` scores by default; training never sees it")
+    root: str = Field("", description="directory that the paths are relative to; else the working directory")
+    source_lang: str = Field("", description="language code; else the ending of the file's name")
+    target_lang: str = Field("", description="language code, picks BLEU's tokenizer; else the file's ending")
+    max_length: int = Field(200, ge=1, le=100_000, description="longest side of a training pair, pieces")
+    max_ratio: float = Field(9.0, ge=1, description="greatest ratio of the two sides' lengths in pieces")
+    drop_blank: bool = Field(True, description="drop pairs that are blank on a side")
+    drop_duplicates: bool = Field(True, description="drop pairs that repeat an earlier pair")
+    nfkc_source: bool = Field(False, description="NFKC-normalise the source side (the target never is)")
+
+
+class TokenizerSettings(Section):
+    """SentencePiece."""
+
+    type: Literal["unigram", "bpe", "char", "word"] = Field("unigram", description="kind of subword model")
+    vocab_size: int = Field(8000, ge=8, le=1_000_000, description="pieces, special ones and bytes included [fitted]")
+    joint: bool = Field(True, description="one vocabulary for both sides, or one a side")
+    byte_fallback: bool = Field(True, description="spell unknown characters in UTF-8 bytes: nothing is unknown")
+    character_coverage: float = Field(1.0, gt=0.9, le=1, description="share of characters in the vocabulary, 0-1")
+    sampling_alpha: float = Field(
+        0.0, ge=0, le=10, description="subword regularisation drawn anew each epoch: smoothing; 0 is off"
+    )
+
+
+class ModelSettings(Section):
+    """The Transformer."""
+
+    d_model: int = Field(256, ge=4, le=16_384, description="width [fitted]")
+    n_heads: int = Field(4, ge=1, le=256, description="attention heads [fitted]")
+    d_ff: int = Field(1024, ge=4, le=65_536, description="width of the feed-forward layers [fitted]")
+    n_encoder_layers: int = Field(3, ge=1, le=100, description="encoder layers [fitted]")
+    n_decoder_layers: int = Field(3, ge=1, le=100, description="decoder layers [fitted]")
+    dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings and every sub-layer's output [fitted]")
+    attention_dropout: float = Field(0.0, ge=0, lt=1, description="on attention weights (slow on a CPU)")
+    activation_dropout: float = Field(0.0, ge=0, lt=1, description="inside the feed-forward layers")
+    activation: Literal["relu", "gelu"] = Field("relu", description="of the feed-forward layers")
+    norm: Literal["pre", "post"] = Field("pre", description="layer norm before each sub-layer, or after")
+    positions: Literal["sinusoidal", "learned"] = Field("sinusoidal", description="position encoding")
+    max_positions: int = Field(1024, ge=8, le=100_000, description="longest sequence the model can hold, pieces")
+    tied_embeddings: Literal["all", "decoder", "none"] = Field(
+        "all", description="one matrix for source, target and output; for target and output; or none shared"
+    )
+
+    @model_validator(mode="after")
+    def heads_divide_width(self) -> Self:
+        if self.d_model % self.n_heads:
+            raise ValueError(f"d_model ({self.d_model}) is not divisible by n_heads ({self.n_heads})")
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            raise ValueError(f"sinusoidal positions need an even d_model, got {self.d_model}")
+        return self
+
+
+class TrainSettings(Section):
+    """Optimisation, stopping, and what is kept."""
+
+    batch_tokens: int = Field(4096, ge=8, description="(longest side + 1) x pairs of a micro-batch, pieces [fitted]")
+    accumulate: int = Field(1, ge=1, le=10_000, description="micro-batches an optimiser step")
+    schedule: Literal["inverse_sqrt", "noam", "constant"] = Field("inverse_sqrt", description="learning rate's course")
+    lr: float = Field(1e-3, gt=0, le=100, description="peak learning rate; for noam the factor [fitted]")
+    warmup: int = Field(400, ge=1, description="steps of linear rise to the peak [fitted]")
+    cooldown: float = Field(0.2, ge=0, le=1, description="last share of the budget, falling linearly to 0, 0-1")
+    adam_beta1: float = Field(0.9, ge=0, lt=1, description="AdamW's decay of the first moment")
+    adam_beta2: float = Field(0.98, ge=0, lt=1, description="AdamW's decay of the second moment")
+    weight_decay: float = Field(0.0, ge=0, le=10, description="AdamW's, on matrices only")
+    clip_norm: float = Field(1.0, ge=0, description="greatest gradient norm; 0 is off")
+    label_smoothing: float = Field(0.1, ge=0, lt=1, description="share of probability spread over the vocabulary, 0-1")
+    r_drop: float = Field(0.0, ge=0, description="weight of R-Drop's divergence of two dropout passes; 0 is off")
+    precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="of matrix products; weights stay fp32")
+    max_steps: int | None = Field(None, ge=1, description="end after so many steps in all")
+    max_epochs: int | None = Field(None, ge=1, description="end after so many passes over the corpus [fitted]")
+    max_minutes: float | None = Field(None, gt=0, description="end after so many minutes of training in all")
+    patience: int | None = Field(None, ge=1, description="end after so many validations without a better score")
+    metric: Literal["bleu", "loss"] = Field("bleu", description="of dev, for patience and for the best model")
+    validate_every: int = Field(500, ge=1, description="steps between validations, each saves [fitted]")
+    keep: int = Field(2, ge=1, le=1000, description="newest checkpoints that are kept")
+    average: Literal["none", "ema", "best", "last"] = Field(
+        "ema", description="average of weights: moving, or of the best or last checkpoints at the end"
+    )
+    ema_decay: float = Field(0.999, gt=0, lt=1, description="of the moving average, a step")
+    n_average: int = Field(5, ge=1, le=1000, description="checkpoints averaged by best or last")
+    init_from: str = Field("", description="run or model file to start from with its weights (fine-tuning)")
+
+
+class DecodeSettings(Section):
+    """Search."""
+
+    beam: int = Field(5, ge=1, le=1000, description="hypotheses kept; 1 is greedy")
+    batch_size: int = Field(64, ge=1, le=100_000, description="sentences decoded together")
+    length_penalty: Literal["average", "gnmt"] = Field("average", description="S / L^alpha, or S / ((5+L)/6)^alpha")
+    alpha: float = Field(1.0, ge=0, le=10, description="the length penalty's strength; 0 is off")
+    max_length_a: float = Field(1.5, ge=0, le=100, description="longest output: a x source length + b, pieces")
+    max_length_b: int = Field(10, ge=1, le=100_000, description="see max_length_a")
+    min_length: int = Field(1, ge=0, le=100_000, description="least number of pieces before the end")
+
+
+class Config(Section):
+    """Everything that decides a run."""
+
+    run: str = Field(min_length=1, description="directory of the run: checkpoints, figures, the model")
+    seed: int = Field(1, ge=0, lt=2**31, description="of every random choice")
+    data: Data
+    tokenizer: TokenizerSettings = TokenizerSettings()
+    model: ModelSettings = ModelSettings()
+    train: TrainSettings = TrainSettings()
+    decode: DecodeSettings = DecodeSettings()
+
+    @model_validator(mode="after")
+    def sections_agree(self) -> Self:
+        if self.model.tied_embeddings == "all" and not self.tokenizer.joint:
+            raise ValueError("model.tied_embeddings=all needs tokenizer.joint=true; use decoder or none")
+        if self.data.max_length >= self.model.max_positions:
+            raise ValueError(
+                f"data.max_length ({self.data.max_length}) must be less than "
+                f"model.max_positions ({self.model.max_positions})"
+            )
+        if self.data.max_length + 2 > self.train.batch_tokens:
+            raise ValueError(
+                f"train.batch_tokens ({self.train.batch_tokens}) cannot hold one pair of "
+                f"data.max_length ({self.data.max_length}) pieces"
+            )
+        return self
+
+
+# --- reading ----------------------------------------------------------------------------------------------
+
+
+class CoreLoader(yaml.SafeLoader):
+    """YAML 1.2's core schema: `3e-4` is a number, `no` a word, and a key may stand once."""
+
+
+CoreLoader.yaml_implicit_resolvers = {}
+for tag, pattern, first in (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?[0-9]+", list("-+0123456789")),
+    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", list("-+.0123456789")),
+):
+    CoreLoader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{tag}",
+        re.compile(f"^(?:{pattern})$"),
+        first,
+    )
+CoreLoader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: float(node.value))
+CoreLoader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(node.value))
+
+KeyPath = tuple[str, ...]
+Origins = dict[KeyPath, str]  # where a key was set: "demo.yaml:12", or "command line"
+
+
+def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
+    """Read a config file, lay `key=value` overrides on it, and check everything.
+
+    Raises:
+        ConfigError: the file cannot be read or parsed, or one or more settings are wrong; the message has a
+            line for each.
+    """
+    tree, origins = read_yaml(path)
+    for override in overrides:
+        key, separator, value = override.partition("=")
+        if not separator or not key:
+            raise ConfigError(f"'{override}' is not a setting", hint="write key=value, for example train.lr=3e-4")
+        _place(tree, key, _parse_value(override, value))
+        origins[tuple(key.split("."))] = "command line"
+    return check_config(tree, origins, str(path))
+
+
+def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
+    """The mapping in a YAML file, and the place of every key in it.
+
+    Raises:
+        ConfigError: no such file, over 1 MB, not YAML, not a mapping, or a key stands twice.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}", hint="give the path of a config file") from error
+    if len(content) > MAX_CONFIG_BYTES:
+        raise ConfigError(f"{path} has {len(content):,} bytes, a config at most {MAX_CONFIG_BYTES:,}")
+    loader = CoreLoader("")
+    try:
+        loader = CoreLoader(content.decode("utf-8-sig"))
+        node = loader.get_single_node()
+        origins: Origins = {}
+        for key, line in _keys(node, ()):
+            if key in origins:
+                raise ConfigError(f"{path}:{line}: key '{'.'.join(key)}' stands twice", hint="delete one of them")
+            origins[key] = f"{path}:{line}"
+        tree = loader.construct_document(node) if node is not None else {}
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{path}:{mark.line + 1}" if mark else str(path)
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise ConfigError(f"{place}: not valid YAML: {problem}", hint="check indentation, colons and quotes") from error
+    finally:
+        loader.dispose()
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{path}: a config is a mapping of keys to values", hint="see `nmt config`")
+    return tree, origins
+
+
+def _keys(node: yaml.Node | None, prefix: KeyPath) -> Iterator[tuple[KeyPath, int]]:
+    """Every key below a YAML node, with its line."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            here = (*prefix, str(key.value))
+            yield here, key.start_mark.line + 1
+            yield from _keys(value, here)
+
+
+def _parse_value(override: str, text: str) -> Any:
+    try:
+        return yaml.load(text, CoreLoader)  # noqa: S506 - a SafeLoader
+    except (yaml.YAMLError, ValueError) as error:
+        raise ConfigError(f"'{override}': the value is not valid YAML", hint="quote it") from error
+
+
+def _place(tree: dict[str, Any], dotted: str, value: Any) -> None:
+    """Set `a.b.c` in nested mappings, making those that are missing."""
+    *parents, last = dotted.split(".")
+    for parent in parents:
+        below = tree.get(parent)
+        if not isinstance(below, dict):
+            below = tree[parent] = {}
+        tree = below
+    tree[last] = value
+
+
+def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config:
+    """Turn a tree of plain values into a `Config`.
+
+    Raises:
+        ConfigError: with a line for every fault: where, which key, what is wrong, what is allowed.
+    """
+    try:
+        return Config.model_validate(tree)
+    except ValidationError as error:
+        faults = [_fault(dict(fault), origins, name) for fault in error.errors()]
+        hint = "`nmt config` lists every key with its default and range"
+        raise ConfigError("\n".join(dict.fromkeys(faults)), hint=hint) from error
+
+
+def _fault(fault: dict[str, Any], origins: Origins, name: str) -> str:
+    """One line for one of pydantic's complaints."""
+    path = tuple(str(part) for part in fault["loc"])
+    known = next((origins[path[:n]] for n in range(len(path), 0, -1) if path[:n] in origins), name)
+    key = ".".join(path)
+    if fault["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(key, [key for key, *_ in settings()], n=1, cutoff=0.5)
+        by_leaf = [full for full, *_ in settings() if full.rsplit(".", 1)[-1] == path[-1]]
+        best = (by_leaf or near)[:1]
+        return f"{known}: unknown key '{key}'" + (f" (did you mean '{best[0]}'?)" if best else "")
+    if fault["type"] == "missing":
+        return f"{known}: '{key}' is missing"
+    message = fault["msg"].removeprefix("Value error, ")
+    message = message[:1].lower() + message[1:]
+    if fault["type"] == "value_error":
+        return f"{known}: {message}"
+    return f"{known}: '{key}': {message}, got {fault['input']!r:.80}"
+
+
+# --- writing and listing ----------------------------------------------------------------------------------
+
+
+def dump_config(config: Config) -> str:
+    """The config as YAML, every key in it, such that reading it again gives the same config."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def settings(section: type[BaseModel] = Config, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
+    """Every setting as (dotted key, what is allowed, default, help), in the order of the sections."""
+    for name, field in section.model_fields.items():
+        kind = field.annotation
+        inner = next((a for a in (kind, *get_args(kind)) if isinstance(a, type) and issubclass(a, BaseModel)), None)
+        if inner is not None:
+            yield from settings(inner, f"{prefix}{name}.")
+            continue
+        default = "required" if field.is_required() else _plain(field.default)
+        yield f"{prefix}{name}", _allowed(kind, field.metadata), default, field.description or ""
+
+
+def _plain(value: object) -> str:
+    if value is None or value == "":
+        return "-"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _allowed(kind: Any, bounds: Sequence[Any]) -> str:
+    """A type as a reader of the list wants it: `int 1..100`, `pre|post`."""
+    if get_origin(kind) is Literal:
+        return "|".join(get_args(kind))
+    if get_origin(kind) is types.UnionType:
+        kind = next(part for part in get_args(kind) if part is not type(None))
+    name = "path(s)" if get_origin(kind) is tuple else kind.__name__
+    low = next((f"{b.ge}" for b in bounds if getattr(b, "ge", None) is not None), "")
+    low = low or next((f">{b.gt}" for b in bounds if getattr(b, "gt", None) is not None), "")
+    high = next((f"{b.le}" for b in bounds if getattr(b, "le", None) is not None), "")
+    high = high or next((f"<{b.lt}" for b in bounds if getattr(b, "lt", None) is not None), "")
+    return f"{name} {low}..{high}" if low or high else name
+
+
+def resolve_path(path: str, root: str) -> Path:
+    """A corpus' path: relative to `data.root` where that is set, else to the working directory."""
+    return Path(root, path)
+
+
+def language(settings_: Data, side: Literal["source", "target"]) -> str:
+    """A side's language code: as set, else the ending of its file's name (`train.zh.gz`: zh), else empty."""
+    given = settings_.source_lang if side == "source" else settings_.target_lang
+    first = Path((settings_.train.source if side == "source" else settings_.train.target)[0])
+    ending = Path(first.name.removesuffix(".gz")).suffix.lstrip(".")
+    return given or (ending if 2 <= len(ending) <= 3 and ending != "txt" else "")
+

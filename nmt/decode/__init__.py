@@ -1,0 +1,1 @@
+"""Search over a step function, and the translator: lines in, lines out."""

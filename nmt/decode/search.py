@@ -1,0 +1,297 @@
+"""Greedy search, beam search and sampling over a step function.
+
+Never sees a model: `start`, `step` and `select` are all it knows (see `Stepper`). Greedy search is beam search
+with one beam. Each sentence searches by itself: its limit comes from its own source, it stops by its own rule, and
+it leaves the batch when it is done.
+
+    live        K unfinished hypotheses a sentence
+    candidates  their best continuations: 2K, so that K remain when all ends are taken out (or, in sampling, one
+                drawn continuation of each)
+    finished    hypotheses that have reached EOS, ranked by score
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from nmt.errors import ConfigError
+from nmt.text import BOS, EOS, PAD, UNK
+
+State = TypeVar("State")
+
+
+class Stepper(Protocol[State]):
+    """What a model offers to search; B sentences, K beams, V pieces."""
+
+    def start(self, src: Tensor, n_beams: int, /) -> State:
+        """Read the source ids (B, S)."""
+
+    def step(self, ids: Tensor, state: State, /) -> tuple[Tensor, State]:
+        """Read one more token of each beam (B, K); logits (B, K, V) of the next."""
+
+    def select(self, state: State, rows: Tensor, /) -> State:
+        """Keep the beams (B', K), indices into B*K; those of a row come from one sentence."""
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How to search; checked before any work.
+
+    Attributes:
+        beam: K hypotheses a sentence; 1 is greedy search. In sampling, the number of samples.
+        n_best: hypotheses returned, at most `beam`.
+        length_penalty: a finished hypothesis of L tokens, EOS counted, with log-probability S scores S / L^alpha
+            (`average`) or S / ((5 + L) / 6)^alpha (`gnmt`, Wu et al. 2016).
+        alpha: 0 switches the penalty off.
+        max_length_a, max_length_b: a source of S tokens, EOS counted, may give ceil(a * S) + b tokens, where EOS
+            is forced.
+        min_length: tokens before EOS may come.
+        sample: draw each token from the model instead of searching for the best.
+        temperature: in sampling, logits are divided by it.
+        top_k: in sampling, only the k most probable tokens; 0 is all.
+        top_p: in sampling, only the most probable tokens that together reach p (Holtzman et al. 2020).
+        seed: of sampling.
+    """
+
+    beam: int = 5
+    n_best: int = 1
+    length_penalty: Literal["average", "gnmt"] = "average"
+    alpha: float = 1.0
+    max_length_a: float = 1.5
+    max_length_b: int = 10
+    min_length: int = 1
+    sample: bool = False
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        for wrong, message in (
+            (self.beam < 1, f"beam must be at least 1, got {self.beam}"),
+            (not 1 <= self.n_best <= self.beam, f"n_best must be 1 to beam ({self.beam}), got {self.n_best}"),
+            (self.length_penalty not in ("average", "gnmt"), f"no length penalty '{self.length_penalty}'"),
+            (not 0 <= self.alpha < math.inf, f"alpha must be 0 or more, got {self.alpha}"),
+            (not 0 <= self.max_length_a < math.inf, f"max_length_a must be 0 or more, got {self.max_length_a}"),
+            (self.max_length_b < 1, f"max_length_b must be at least 1, got {self.max_length_b}"),
+            (self.min_length < 0, f"min_length must be 0 or more, got {self.min_length}"),
+            (not 0 < self.temperature < math.inf, f"temperature must be more than 0, got {self.temperature}"),
+            (self.top_k < 0, f"top_k must be 0 or more, got {self.top_k}"),
+            (not 0 < self.top_p <= 1, f"top_p must be over 0 and at most 1, got {self.top_p}"),
+        ):
+            if wrong:
+                raise ConfigError(message, hint="`nmt translate --help` lists what is allowed")
+
+    def max_length(self, source_length: int) -> int:
+        """The most tokens, EOS counted, that a source of `source_length` tokens, EOS counted, may give."""
+        return math.ceil(self.max_length_a * source_length) + self.max_length_b
+
+    def divisor(self, length: int) -> float:
+        """What a log-probability is divided by at `length` tokens, EOS counted."""
+        if self.length_penalty == "gnmt":
+            return float(((5 + length) / 6) ** self.alpha)
+        return float(length**self.alpha)
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A finished translation.
+
+    Attributes:
+        ids: its tokens, EOS last, BOS not among them.
+        log_probs: of each token given those before it, nats.
+        score: their sum over the length penalty's divisor.
+    """
+
+    ids: list[int]
+    log_probs: list[float]
+    score: float
+
+    @property
+    def log_prob(self) -> float:
+        return sum(self.log_probs)
+
+
+@dataclass(frozen=True)
+class TraceStep:
+    """What one step of the search did, for whoever watches: `sentences` are positions in the caller's batch."""
+
+    position: int
+    sentences: list[int]
+    tokens: Tensor  # (B, K, t) of the live hypotheses
+    live: Tensor  # (B, K) their log-probabilities; -inf where there is none
+
+
+def search(
+    model: Stepper[State],
+    src: Tensor,
+    options: SearchOptions,
+    *,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    max_length: int | None = None,
+    sentence_seeds: Sequence[int] | None = None,
+    trace: Callable[[TraceStep], None] | None = None,
+) -> list[list[Hypothesis]]:
+    """Translate a batch.
+
+    Args:
+        model: the step function.
+        src: (B, S) source ids, EOS last, then PAD.
+        options: beam, penalties, limits.
+        prefixes: for each sentence the tokens that its translation must begin with; may be empty.
+        max_length: the most tokens the model can write, whatever the source.
+        sentence_seeds: for each sentence what tells its random draws from those of others; else its position.
+        trace: called after every step.
+    Returns:
+        for each sentence its `n_best` hypotheses or fewer, best score first; at least one.
+    """
+    n_beams, device = options.beam, src.device
+    limits = [_limit(options, int(n), max_length, prefix) for n, prefix in _with_prefix(src, prefixes)]
+    finished: list[list[Hypothesis]] = [[] for _ in limits]
+    draws = _Draws(options, sentence_seeds or range(len(limits)), max(limits), device) if options.sample else None
+
+    alive = list(range(len(limits)))  # positions in the batch of the sentences still searched
+    state = model.start(src, n_beams)
+    ids = torch.full((len(alive), n_beams), BOS, device=device)
+    live = torch.full((len(alive), n_beams), -math.inf, device=device)
+    if options.sample:
+        live[:] = 0.0  # every sample is a hypothesis from the start
+    else:
+        live[:, 0] = 0.0  # all beams are alike at first: one of them stands for all
+    tokens = torch.empty(len(alive), n_beams, 0, dtype=torch.long, device=device)
+    token_log_probs = torch.empty(len(alive), n_beams, 0, device=device)
+
+    for length in range(1, max(limits) + 1):
+        logits, state = model.step(ids, state)
+        logits = logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
+        normaliser = logits.logsumexp(-1, keepdim=True)  # before any ban: a score is what teacher forcing gives
+        live, token_log_probs = live.to(logits), token_log_probs.to(logits)
+        _ban(logits, [_allowed(options, limits[b], length, prefixes[b] if prefixes else ()) for b in alive])
+
+        if draws:
+            scores, parents, words, step_log_probs = draws.candidates(logits, normaliser, live, alive, length)
+        else:
+            scores, parents, words, step_log_probs = _best_candidates(logits, normaliser, live)
+        tokens = torch.cat([_rows(tokens, parents), words[..., None]], -1)  # (B, C, length)
+        token_log_probs = torch.cat([_rows(token_log_probs, parents), step_log_probs[..., None]], -1)
+
+        is_end = words == EOS
+        rank = torch.arange(scores.size(1), device=device)
+        accepted = is_end & (scores > -math.inf) & (rank < n_beams)
+        for b, c in accepted.nonzero().tolist():
+            score = float(scores[b, c]) / options.divisor(length)
+            finished[alive[b]].append(Hypothesis(tokens[b, c].tolist(), token_log_probs[b, c].tolist(), score))
+
+        live, chosen = scores.masked_fill(is_end, -math.inf).topk(n_beams)  # (B, K), sorted
+        tokens, token_log_probs = _rows(tokens, chosen), _rows(token_log_probs, chosen)
+        parents = parents.gather(1, chosen)
+        if trace:
+            trace(TraceStep(length, list(alive), tokens, live))
+
+        best_live = live[:, 0].tolist()
+        on = [b for b, a in enumerate(alive) if not _is_done(options, finished[a], best_live[b], length)]
+        if not on:
+            break
+        kept = torch.tensor(on, device=device)
+        rows = kept[:, None] * n_beams + parents[kept]  # (B', K) into the B*K beams of the state
+        if not torch.equal(rows.flatten(), torch.arange(len(alive) * n_beams, device=device)):
+            state = model.select(state, rows)
+        alive = [alive[b] for b in on]
+        live, tokens, token_log_probs = live[kept], tokens[kept], token_log_probs[kept]
+        ids = tokens[..., -1]
+    # sorted() is stable: of equals, the one found first
+    return [sorted(found, key=lambda h: -h.score)[: options.n_best] for found in finished]
+
+
+def _with_prefix(src: Tensor, prefixes: Sequence[Sequence[int]] | None) -> list[tuple[int, Sequence[int]]]:
+    lengths = (src != PAD).sum(1).tolist()
+    return list(zip(lengths, prefixes or [()] * len(lengths), strict=True))
+
+
+def _limit(options: SearchOptions, source_length: int, max_length: int | None, prefix: Sequence[int]) -> int:
+    limit = max(options.max_length(source_length), len(prefix) + options.max_length_b)
+    return limit if max_length is None else max(min(limit, max_length), 1)
+
+
+def _allowed(options: SearchOptions, limit: int, length: int, prefix: Sequence[int]) -> int | None:
+    """The one token that must come now; None where the model chooses, -1 where anything but EOS may come."""
+    if length >= limit:
+        return EOS
+    if length <= len(prefix):
+        return prefix[length - 1]
+    return -1 if length <= options.min_length else None
+
+
+def _ban(logits: Tensor, allowed: list[int | None]) -> None:
+    """Set what may not come to -inf, in place: (B, K, V)."""
+    forced = {b: logits[b, :, only].clone() for b, only in enumerate(allowed) if only is not None and only != -1}
+    logits[..., [PAD, UNK, BOS]] = -math.inf
+    for b, only in enumerate(allowed):
+        if only == -1:
+            logits[b, :, EOS] = -math.inf
+        elif only is not None:
+            logits[b] = -math.inf
+            logits[b, :, only] = forced[b]
+
+
+Candidates = tuple[Tensor, Tensor, Tensor, Tensor]  # each (B, C): scores, parents, words, the words' log-probs
+
+
+def _best_candidates(logits: Tensor, normaliser: Tensor, live: Tensor) -> Candidates:
+    """The min(2K, K*V) best continuations of all beams of a sentence, best first."""
+    n_beams, n_vocab = logits.shape[1:]
+    best, words = logits.topk(min(2 * n_beams, n_vocab))  # (B, K, C'): no beam can give more to the whole
+    log_probs = best - normaliser
+    scores, order = (live[..., None] + log_probs).flatten(1).topk(min(2 * n_beams, n_beams * n_vocab))
+    return scores, order // best.size(-1), words.flatten(1).gather(1, order), log_probs.flatten(1).gather(1, order)
+
+
+class _Draws:
+    """Sampling's random numbers: for each sentence its own, so that its neighbours cannot change them."""
+
+    def __init__(self, options: SearchOptions, seeds: Sequence[int], length: int, device: torch.device) -> None:
+        self.options = options
+        self.uniform = torch.stack(
+            [
+                torch.rand(length, options.beam, generator=torch.Generator().manual_seed(options.seed * 2**32 + s))
+                for s in seeds
+            ]
+        ).to(device)  # (B, length, K)
+
+    def candidates(
+        self, logits: Tensor, normaliser: Tensor, live: Tensor, alive: list[int], length: int
+    ) -> Candidates:
+        """One continuation of each beam, drawn from its distribution over what is allowed."""
+        ordered, words = (logits / self.options.temperature).sort(-1, descending=True, stable=True)  # (B, K, V)
+        if 0 < self.options.top_k < ordered.size(-1):
+            ordered[..., self.options.top_k :] = -math.inf
+        cumulative = ordered.softmax(-1).cumsum(-1)
+        if self.options.top_p < 1:
+            beyond = cumulative.roll(1, -1) >= self.options.top_p
+            beyond[..., 0] = False
+            cumulative = ordered.masked_fill(beyond, -math.inf).softmax(-1).cumsum(-1)
+        u = self.uniform[alive, length - 1, :, None].to(cumulative) * cumulative[..., -1:]
+        place = torch.searchsorted(cumulative, u, right=True).clamp(max=ordered.size(-1) - 1)  # (B, K, 1)
+        words = words.gather(-1, place)
+        log_probs = (logits.gather(-1, words) - normaliser)[..., 0]
+        parents = torch.arange(live.size(1), device=live.device).expand_as(live)
+        return live + log_probs, parents, words[..., 0], log_probs
+
+
+def _rows(x: Tensor, index: Tensor) -> Tensor:
+    """For each sentence the beams at `index`: (B, K, t) and (B, C) to (B, C, t)."""
+    return x.gather(1, index[..., None].expand(-1, -1, x.size(-1)))
+
+
+def _is_done(options: SearchOptions, finished: list[Hypothesis], best_live: float, length: int) -> bool:
+    """Whether a sentence has K finished hypotheses that its best live one, at its present length, does not beat."""
+    if best_live == -math.inf:
+        return True
+    if len(finished) < options.beam:
+        return False
+    worst = sorted((h.score for h in finished), reverse=True)[options.beam - 1]
+    return best_live / options.divisor(length) <= worst

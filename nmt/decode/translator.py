@@ -1,0 +1,323 @@
+"""The translator: lines in, as many lines out, in order.
+
+Blank lines stay blank and never meet the model; a line longer than the model's limit is split, translated in parts
+and joined; lines of like length share a batch. Memory is bounded by a window of lines.
+"""
+
+import dataclasses
+import logging
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nmt.config import Config, language
+from nmt.decode.search import Hypothesis, SearchOptions, search
+from nmt.errors import ConfigError, ModelError
+from nmt.model.transformer import Transformer
+from nmt.run.checkpoint import Checkpoint, read_checkpoint
+from nmt.run.directory import RunDirectory
+
+from nmt.text.batches import collate, cut_batches, pad_source, seed_of
+from nmt.text.lines import is_blank, one_line
+from nmt.text.tokenizer import Tokenizers
+
+log = logging.getLogger("nmt")
+
+WINDOW_LINES = 2_000  # lines read ahead, so that lines of like length can share a batch
+WINDOW_CHARACTERS = 1_000_000
+MAX_BATCH_POSITIONS = 131_072  # beams x source positions of a batch: bounds the memory of caches
+SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？；])\s*")
+UNSPACED = {"zh", "cmn", "yue", "ja", "jpn", "th", "lo", "my", "km"}  # written without spaces between sentences
+
+
+@dataclass(frozen=True)
+class Translated:
+    """One hypothesis as text.
+
+    Attributes:
+        text: detokenised, on one line.
+        score: log-probability after the length penalty.
+        log_prob: sum of `log_probs`, nats.
+        pieces: what it is made of, `</s>` last.
+        log_probs: of each piece.
+    """
+
+    text: str
+    score: float
+    log_prob: float
+    pieces: list[str]
+    log_probs: list[float]
+
+
+@dataclass(frozen=True)
+class Translation:
+    """All that was found for a line: its hypotheses, the best first; one that is blank for a blank line."""
+
+    source: str
+    hypotheses: list[Translated]
+
+    @property
+    def text(self) -> str:
+        return self.hypotheses[0].text
+
+
+BLANK = Translated("", 0.0, 0.0, [], [])
+
+
+class Translator:
+    """A model with its tokenizers, ready to translate.
+
+    Args:
+        model: in eval mode, on its device.
+        tokenizers: of both sides.
+        config: for the limits, the languages and decoding's defaults.
+        run: the run's directory that the model came from, if any.
+    """
+
+    def __init__(
+        self, model: Transformer, tokenizers: Tokenizers, config: Config, run: RunDirectory | None = None
+    ) -> None:
+        self.model = model
+        self.tokenizers = tokenizers
+        self.config = config
+        self.run = run
+        self.options = SearchOptions(
+            beam=config.decode.beam,
+            length_penalty=config.decode.length_penalty,
+            alpha=config.decode.alpha,
+            max_length_a=config.decode.max_length_a,
+            max_length_b=config.decode.max_length_b,
+            min_length=config.decode.min_length,
+        )
+        self.joiner = "" if language(config.data, "target").split("-")[0] in UNSPACED else " "
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.projection.weight.device
+
+    def translate(self, texts: Sequence[str], **options: Any) -> list[str]:
+        """The best translation of each text.
+
+        Args:
+            texts: any number of sentences.
+            options: fields of `SearchOptions` that differ from the model's defaults, `beam=1` for example.
+        Raises:
+            ConfigError: an option is unknown or out of range.
+        """
+        return [found.text for found in self.translate_lines(texts, self.with_options(**options))]
+
+    def with_options(self, **changes: Any) -> SearchOptions:
+        """The model's default options with some changed."""
+        try:
+            return dataclasses.replace(self.options, **changes)
+        except TypeError as error:
+            names = ", ".join(field.name for field in dataclasses.fields(SearchOptions))
+            raise ConfigError(f"unknown or wrong option: {error}", hint=f"there are {names}") from error
+
+    def translate_lines(
+        self,
+        lines: Iterable[str],
+        options: SearchOptions | None = None,
+        *,
+        batch_size: int | None = None,
+        prefix: str = "",
+        window: int = WINDOW_LINES,
+    ) -> Iterator[Translation]:
+        """Translate a stream of lines.
+
+        Args:
+            lines: read a window at a time.
+            options: how to search; the model's defaults if None.
+            batch_size: sentences decoded together; the config's if None.
+            prefix: what every translation must begin with.
+            window: lines read ahead; 1 answers each line as it comes.
+        Yields:
+            a translation for each line, in order.
+        """
+        options = options or self.options
+        size = batch_size or self.config.decode.batch_size
+        first, stream = 1, iter(lines)
+        while chunk := _take(stream, window):
+            yield from self._translate_window(chunk, first, options, size, prefix)
+            first += len(chunk)
+
+    def _translate_window(
+        self, lines: list[str], first: int, options: SearchOptions, batch_size: int, prefix: str
+    ) -> Iterator[Translation]:
+        texts = [line for line in lines if not is_blank(line)]
+        encoded = iter(self.tokenizers.source.encode_all(texts))
+        segments: list[list[int]] = []  # of all lines
+        ranges: list[range] = []  # which of them are a line's
+        for n, line in enumerate(lines):
+            mine = [] if is_blank(line) else self._split(line, next(encoded), first + n)
+            ranges.append(range(len(segments), len(segments) + len(mine)))
+            segments += mine
+        seeds = [seed_of(first + n, i) for n, mine in enumerate(ranges) for i in range(len(mine))]
+        starts = {mine.start for mine in ranges if mine}
+        forced = self.tokenizers.target.encode(prefix) if prefix else []
+        prefixes = [forced if i in starts else [] for i in range(len(segments))]
+
+        found: list[list[Hypothesis]] = [[] for _ in segments]
+        for rows in self._batches(segments, batch_size, options.beam):
+            src = pad_source([segments[i] for i in rows]).to(self.device)
+            with torch.inference_mode():
+                results = search(
+                    self.model,
+                    src,
+                    options,
+                    prefixes=[prefixes[i] for i in rows] if prefix else None,
+                    max_length=self.model.max_length,
+                    sentence_seeds=[seeds[i] for i in rows],
+                )
+            for i, hypotheses in zip(rows, results, strict=True):
+                if not hypotheses:
+                    raise ModelError("the model's output is not a number", hint="was its training healthy?")
+                found[i] = hypotheses
+        for line, mine in zip(lines, ranges, strict=True):
+            yield Translation(line, self._join([found[i] for i in mine], options))
+
+    def _split(self, line: str, ids: list[int], number: int) -> list[list[int]]:
+        """A line's ids in parts that the model can hold: at sentence ends, then spaces, then pieces."""
+        limit = self.config.data.max_length
+        if len(ids) <= limit:
+            return [ids] if ids else []
+        encode = self.tokenizers.source.encode
+        parts: list[list[int]] = []
+        for sentence in SENTENCE_END.split(line):
+            if len(sentence_ids := encode(sentence.strip())) <= limit:
+                parts.append(sentence_ids)
+                continue
+            part: list[int] = []
+            for word_ids in self.tokenizers.source.encode_all(sentence.split()):
+                for start in range(0, len(word_ids), limit):
+                    chunk = word_ids[start : start + limit]
+                    if len(part) + len(chunk) > limit:
+                        parts.append(part)
+                        part = []
+                    part = part + chunk
+            parts.append(part)
+        parts = [part for part in parts if part]
+        log.warning(
+            "line %d has %d pieces, the model takes %d: translated in %d parts", number, len(ids), limit, len(parts)
+        )
+        return parts
+
+    @staticmethod
+    def _batches(segments: list[list[int]], batch_size: int, n_beams: int) -> Iterator[list[int]]:
+        """Indices of segments of like length, longest first: what needs most memory comes first."""
+        order = sorted(range(len(segments)), key=lambda i: -len(segments[i]))
+        while order:
+            n = max(1, min(batch_size, MAX_BATCH_POSITIONS // ((len(segments[order[0]]) + 1) * n_beams)))
+            yield order[:n]
+            order = order[n:]
+
+    def _join(self, parts: list[list[Hypothesis]], options: SearchOptions) -> list[Translated]:
+        """The n-best of a line from those of its parts: the first of each, the second of each, …"""
+        if not parts:
+            return [BLANK]
+        joined = []
+        for rank in range(max(map(len, parts))):
+            chosen = [hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in parts]
+            log_probs = [p for h in chosen for p in h.log_probs]
+            score = chosen[0].score if len(chosen) == 1 else sum(log_probs) / options.divisor(len(log_probs))
+            joined.append(
+                Translated(
+                    text=one_line(self.joiner.join(self.tokenizers.target.decode(h.ids) for h in chosen)),
+                    score=score,
+                    log_prob=sum(log_probs),
+                    pieces=[piece for h in chosen for piece in self.tokenizers.target.pieces(h.ids)],
+                    log_probs=log_probs,
+                )
+            )
+        return joined
+
+    def reference_log_probs(self, sources: Sequence[str], references: Sequence[str]) -> list[list[float]]:
+        """What the model thinks of given translations: the log-probability of each piece, EOS last, by line.
+
+        A pair longer than the model can hold is cut to what it can.
+        """
+        limit = self.model.max_length - 1
+        src = [ids[:limit] for ids in self.tokenizers.source.encode_all(list(sources))]
+        tgt = [ids[:limit] for ids in self.tokenizers.target.encode_all(list(references))]
+        result: list[list[float]] = [[] for _ in src]
+        budget = max(self.config.train.batch_tokens, 4096)
+        for rows in cut_batches([(len(s), len(t)) for s, t in zip(src, tgt, strict=True)], budget):
+            batch = collate([src[i] for i in rows], [tgt[i] for i in rows], rows).to(self.device)
+            with torch.inference_mode():
+                log_probs = self.model(batch.src, batch.tgt_in).float().log_softmax(-1)
+            gold = log_probs.gather(-1, batch.tgt_out[..., None])[..., 0]  # (B, T)
+            for i, row in zip(rows, gold.tolist(), strict=True):
+                result[i] = row[: len(tgt[i]) + 1]
+        return result
+
+
+def _take(stream: Iterator[str], n_lines: int) -> list[str]:
+    """The next lines of a stream, fewer where they are long."""
+    taken: list[str] = []
+    n_characters = 0
+    for line in islice(stream, n_lines):
+        taken.append(line)
+        n_characters += len(line)
+        if n_characters > WINDOW_CHARACTERS:
+            break
+    return taken
+
+
+def load(path: Path | str, device: str = "auto") -> Translator:
+    """A translator from a run's directory or a model file.
+
+    Raises:
+        ModelError: there is no model, or it is damaged, or its tokenizer was exchanged.
+        ConfigError: there is no such device.
+    """
+    path = Path(path)
+    file = RunDirectory(path).model_file if path.is_dir() else path
+    if not file.exists():
+        raise ModelError(f"no model at {file}", hint="train one with `nmt train CONFIG`, or name another with -m")
+    checkpoint = read_checkpoint(file, prefixes=("model",))
+    run = RunDirectory(path) if path.is_dir() else None
+    if run is not None:
+        check_tokenizers(run, checkpoint)
+    return Translator(checkpoint.model().to(pick_device(device)), checkpoint.tokenizers, checkpoint.config, run)
+
+
+def check_tokenizers(run: RunDirectory, checkpoint: Checkpoint) -> None:
+    """Make sure that the tokenizer files of a run are those that its model was trained with.
+
+    Raises:
+        ModelError: one was exchanged.
+    """
+    ours = checkpoint.tokenizers
+    for file, side in zip(run.tokenizer_files(ours.joint), (ours.source, ours.target), strict=True):
+        if file.exists() and file.read_bytes() != side.model:
+            raise ModelError(
+                f"{file} is not the tokenizer that the model was trained with",
+                hint="put the old one back, delete it (the model carries its own), or train anew with --fresh",
+            )
+
+
+def pick_device(name: str) -> torch.device:
+    """The device of that name; `auto` is cuda, else mps, else cpu.
+
+    Raises:
+        ConfigError: this machine has no such device.
+    """
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        name = next(kind for kind, there in available.items() if there)
+    try:
+        device = torch.device(name)
+        there = available.get(device.type, False)
+    except RuntimeError:
+        there = False
+    if not there:
+        names = ", ".join(kind for kind, there in available.items() if there)
+        raise ConfigError(f"no device '{name}' on this machine", hint=f"there is auto, {names}")
+    return device
+
+

@@ -1,0 +1,99 @@
+"""Files that matter: written whole or not at all, locked, and known by their hash.
+
+Knows nothing of models or runs. A write goes to a temporary file in the same directory, is flushed and synced,
+read back, and only then takes the final name; so whoever opens that name finds the old content or the new,
+never a part.
+"""
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from nmt.errors import OutputError, InputError
+
+TEMP_MARK = ".tmp."
+
+
+def sha256(content: bytes) -> str:
+    """Hex digest of `content`."""
+    return hashlib.sha256(content).hexdigest()
+
+
+@contextlib.contextmanager
+def atomic_writer(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to that takes the name `path` when the block ends well; an existing file's mode is kept.
+
+    Raises:
+        OutputError: the directory is missing or not writable, or the disk is full.
+    """
+    temp = path.with_name(f"{path.name}{TEMP_MARK}{os.getpid()}")
+    try:
+        with temp.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            temp.chmod(path.stat().st_mode & 0o7777)
+        temp.replace(path)
+        sync_directory(path.parent)
+    except OSError as error:
+        raise OutputError(
+            f"cannot write {path}: {error.strerror or error}",
+            hint="check that the directory exists, that you may write there and that the disk has room",
+        ) from error
+    finally:
+        with contextlib.suppress(OSError):
+            temp.unlink(missing_ok=True)
+
+
+def atomic_write(path: Path, content: bytes | str) -> None:
+    """Write `content` to `path`, whole or not at all, and read it back before it takes that name.
+
+    Raises:
+        OutputError: it cannot be written, or what was read back differs.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    with atomic_writer(path) as file:
+        file.write(data)
+        file.flush()
+        if sha256(Path(file.name).read_bytes()) != sha256(data):
+            raise OutputError(f"{path}: what was written is not what is read back", hint="check the disk")
+
+
+def sync_directory(path: Path) -> None:
+    """Make a rename in `path` survive a power cut (where the system can open directories)."""
+    with contextlib.suppress(PermissionError, NotImplementedError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def sweep_temps(directory: Path) -> None:
+    """Remove what a killed process left of its unfinished writes."""
+    for stale in directory.glob(f"*{TEMP_MARK}*"):
+        stale.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock file `path`; the kernel drops it when the process ends, however it ends.
+
+    Raises:
+        InputError: another process holds it.
+    """
+    import fcntl  # not on Windows, where a run is not guarded against a second trainer
+
+    with path.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError(
+                f"{path.parent} is in use by another training",
+                hint="wait for it to end, or give this one a directory of its own with run=PATH",
+            ) from error
+        yield

@@ -1,0 +1,1 @@
+"""A run's directory: the only reader and writer of its files."""

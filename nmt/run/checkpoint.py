@@ -1,0 +1,194 @@
+"""A checkpoint: one safetensors file with weights, tokenizer, settings, and for resuming the optimiser's moments.
+
+A model file translates anywhere by itself, and no path of the machine is in it. Nothing is unpickled: the header is
+JSON, checked against the settings before a tensor is made.
+
+    model.<name>      weights, tied ones once
+    average.<name>    their moving average, where there is one
+    optimizer.<name>.<moment>
+    tokenizer.source, tokenizer.target   uint8; the target's only where the sides have one each
+    metadata "nmt"    JSON: format_version, config, scores, progress
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from nmt.config import Config, check_config
+from nmt.errors import ConfigError, ModelError
+from nmt.files import atomic_write
+from nmt.model.transformer import Transformer
+from nmt.text.tokenizer import Tokenizers
+
+FORMAT_VERSION = 1
+MAX_TENSORS = 20_000
+MAX_HEADER_BYTES = 16_000_000
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint file holds.
+
+    Attributes:
+        config: the settings of the run, its paths taken out.
+        tensors: everything but the tokenizer, by full name.
+        tokenizers: of both sides.
+        progress: where training stands (steps, scores, clocks); JSON values.
+    """
+
+    config: Config
+    tensors: dict[str, Tensor]
+    tokenizers: Tokenizers
+    progress: dict[str, Any] = field(default_factory=dict)
+
+    def part(self, prefix: str) -> dict[str, Tensor]:
+        """The tensors under a prefix (`model`, `average`, `optimizer`), by the rest of their names."""
+        start = prefix + "."
+        return {name.removeprefix(start): x for name, x in self.tensors.items() if name.startswith(start)}
+
+    def model(self) -> Transformer:
+        """The model with its weights, in eval mode."""
+        model = new_model(self.config, self.tokenizers)
+        load_weights(model, self.part("model"))
+        return model.eval()
+
+
+def new_model(config: Config, tokenizers: Tokenizers) -> Transformer:
+    """A model of the config's sizes, with fresh weights."""
+    return Transformer(config.model, len(tokenizers.source), len(tokenizers.target))
+
+
+def weights_of(model: torch.nn.Module) -> dict[str, Tensor]:
+    """A model's weights by name, tied ones once (under the first of their names)."""
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def load_weights(model: torch.nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Copy weights into a model of the same shape; ties stay ties."""
+    own = weights_of(model)
+    if own.keys() != weights.keys():
+        raise ModelError("the weights are not those of this model", hint="were architecture settings changed?")
+    with torch.no_grad():
+        for name, parameter in own.items():
+            if parameter.shape != weights[name].shape:
+                raise ModelError(
+                    f"{name} is {tuple(weights[name].shape)}, this model's is {tuple(parameter.shape)}",
+                    hint="architecture and vocabulary must be those that the weights were trained with",
+                )
+            parameter.copy_(weights[name])
+
+
+def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint, whole or not at all.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    tokenizers = checkpoint.tokenizers
+    tensors = {name: tensor.cpu().contiguous() for name, tensor in checkpoint.tensors.items()}
+    tensors["tokenizer.source"] = _as_tensor(tokenizers.source.model)
+    if not tokenizers.joint:
+        tensors["tokenizer.target"] = _as_tensor(tokenizers.target.model)
+    header = {
+        "format_version": FORMAT_VERSION,
+        "config": without_paths(checkpoint.config),
+        "progress": checkpoint.progress,
+        "tensors_sha256": hash_tensors(tensors),
+    }
+    atomic_write(path, safetensors.torch.save(tensors, {"nmt": json.dumps(header, ensure_ascii=False)}))
+
+
+def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = ("model", "average", "optimizer")) -> Checkpoint:
+    """Read and check a checkpoint.
+
+    Args:
+        path: the file.
+        prefixes: which tensors to load; translating needs `model` alone.
+    Raises:
+        ModelError: the file is missing, no checkpoint, damaged, or of another format version.
+    """
+    try:
+        with path.open("rb") as file:
+            header_bytes = int.from_bytes(file.read(8), "little")
+        if header_bytes > MAX_HEADER_BYTES:
+            raise ModelError(f"{path} is not a model file", hint="give a run's directory or its model.safetensors")
+        with safetensors.safe_open(path, framework="pt") as file:
+            names = list(file.keys())
+            header = _header(path, (file.metadata() or {}).get("nmt"), len(names))
+            wanted = [n for n in names if n.startswith((*(f"{p}." for p in prefixes), "tokenizer."))]
+            tensors = {name: file.get_tensor(name) for name in wanted}
+    except OSError as error:
+        raise ModelError(
+            f"cannot read {path}: {error.strerror or error}", hint="give a run's directory or its model.safetensors"
+        ) from error
+    except safetensors.SafetensorError as error:
+        raise ModelError(f"{path} is not a model file, or is damaged", hint="give a file that nmt wrote") from error
+    if len(wanted) == len(names) and hash_tensors(tensors) != header["tensors_sha256"]:
+        raise ModelError(f"{path} is damaged: its tensors are not those that were written", hint="use another")
+    try:
+        config = check_config(header["config"], {}, str(path))
+        source = bytes(tensors.pop("tokenizer.source").tolist())
+        second = tensors.pop("tokenizer.target", None)
+        target = source if second is None else bytes(second.tolist())
+        tokenizers = Tokenizers.from_models(source, target, nfkc_source=config.data.nfkc_source)
+    except (KeyError, ConfigError) as error:
+        raise ModelError(f"{path} is not a model file of this version: {error}", hint="train it again") from error
+    return Checkpoint(config, tensors, tokenizers, header["progress"])
+
+
+def _header(path: Path, text: str | None, n_tensors: int) -> dict[str, Any]:
+    if text is None or n_tensors > MAX_TENSORS:
+        raise ModelError(f"{path} was not written by nmt", hint="give a run's directory or its model.safetensors")
+    try:
+        header = json.loads(text)
+        version = header["format_version"]
+        header["config"], header["progress"], header["tensors_sha256"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"{path} was not written by nmt", hint="give a run's directory or a model file") from error
+    if version != FORMAT_VERSION:
+        raise ModelError(f"{path} has format version {version}, this nmt reads {FORMAT_VERSION}", hint="update nmt")
+    return dict(header)
+
+
+def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 over names, shapes, types and bytes, in the names' order; a file's own bytes are not stable."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        digest.update(tensor.flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def without_paths(config: Config) -> dict[str, Any]:
+    """The config with bare file names for paths: a model that is passed on tells nothing of its maker's disk."""
+
+    def bare(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: bare(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [bare(inner) for inner in value]
+        return Path(value).name if isinstance(value, str) else value
+
+    tree = config.model_dump(mode="json")
+    tree["data"] = {**bare(tree["data"]), "root": ""}
+    tree["run"] = Path(tree["run"]).name or "run"
+    tree["train"]["init_from"] = Path(tree["train"]["init_from"]).name
+    return tree
+
+
+def average(checkpoints: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The mean of several models' weights."""
+    return {name: torch.stack([c[name].float() for c in checkpoints]).mean(0) for name in checkpoints[0]}
+
+
+def _as_tensor(content: bytes) -> Tensor:
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8)

@@ -1,0 +1,221 @@
+"""A run's directory: its layout, and the only code that reads and writes its small files. Imports no torch.
+
+    config.yaml         every setting, as resolved
+    manifest.json       versions, data hashes, seed, command, git commit
+    tokenizer.model     or tokenizer.src.model and tokenizer.tgt.model
+    model.safetensors   the best model, or the average that beat it: what `nmt translate` loads
+    checkpoints/        step-N.safetensors
+    last.json           which checkpoint is the newest; replaced last
+    metrics.jsonl       figures of training and validations, a line each
+    lock                held while a training runs
+"""
+
+import contextlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from nmt.config import Config, dump_config, load_config
+from nmt.errors import ModelError, OutputError
+from nmt.files import atomic_write, locked, sha256, sweep_temps
+from nmt.text.tokenizer import Tokenizers
+
+
+class RunDirectory:
+    """The files of one run."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.config_file = self.path / "config.yaml"
+        self.manifest_file = self.path / "manifest.json"
+        self.model_file = self.path / "model.safetensors"
+        self.checkpoints = self.path / "checkpoints"
+        self.last_file = self.path / "last.json"
+        self.metrics_file = self.path / "metrics.jsonl"
+
+    def create(self) -> None:
+        """Make the directory.
+
+        Raises:
+            OutputError: it cannot be made.
+        """
+        try:
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(
+                f"cannot make the run's directory {self.path}: {error.strerror}", hint="choose another with run=PATH"
+            ) from error
+        for directory in (self.path, self.checkpoints):
+            sweep_temps(directory)
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep a second training out.
+
+        Raises:
+            InputError: there is one already.
+        """
+        self.create()
+        with locked(self.path / "lock"):
+            yield
+
+    def move_aside(self) -> Path | None:
+        """Rename an existing run to NAME.1, NAME.2, …; what was trained is never deleted."""
+        if not self.path.exists():
+            return None
+        n = 1
+        while (aside := self.path.with_name(f"{self.path.name}.{n}")).exists():
+            n += 1
+        self.path.rename(aside)
+        return aside
+
+    # --- settings -----------------------------------------------------------------------------------------
+
+    def write_config(self, config: Config) -> None:
+        atomic_write(self.config_file, dump_config(config))
+
+    def read_config(self) -> Config:
+        """The settings as the run resolved them.
+
+        Raises:
+            ModelError: this is no run.
+        """
+        if not self.config_file.is_file():
+            raise ModelError(f"{self.path} is not a run: it has no config.yaml", hint="train one with `nmt train`")
+        return load_config(self.config_file)
+
+    def write_manifest(self, data_hashes: dict[str, str], seed: int) -> None:
+        """Note what this run was made of and with."""
+        manifest = {
+            "command": sys.argv,
+            "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "seed": seed,
+            "data": data_hashes,
+            "git_commit": _git_commit(),
+            "python": platform.python_version(),
+            "machine": platform.platform(),
+            "versions": {name: _version(name) for name in ("nmt", "torch", "sentencepiece", "sacrebleu", "safetensors")},
+        }
+        atomic_write(self.manifest_file, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+
+    def read_manifest(self) -> dict[str, Any]:
+        """What `write_manifest` wrote; empty before it did."""
+        return _read_json(self.manifest_file) or {}
+
+    # --- tokenizer ----------------------------------------------------------------------------------------
+
+    def tokenizer_files(self, joint: bool) -> list[Path]:
+        """Where the tokenizer of each side lies; for a joint one the same file twice."""
+        names = ("tokenizer.model", "tokenizer.model") if joint else ("tokenizer.src.model", "tokenizer.tgt.model")
+        return [self.path / name for name in names]
+
+    def write_tokenizers(self, tokenizers: Tokenizers, joint: bool) -> None:
+        for file, side in zip(self.tokenizer_files(joint), (tokenizers.source, tokenizers.target), strict=True):
+            atomic_write(file, side.model)
+
+    def read_tokenizers(self, config: Config) -> Tokenizers | None:
+        """The run's tokenizers; None before they are trained.
+
+        Raises:
+            ModelError: a file is no tokenizer.
+        """
+        files = self.tokenizer_files(config.tokenizer.joint)
+        if not all(file.is_file() for file in files):
+            return None
+        try:
+            source, target = (file.read_bytes() for file in files)
+            return Tokenizers.from_models(source, target, nfkc_source=config.data.nfkc_source)
+        except (OSError, ModelError) as error:
+            raise ModelError(f"{files[0]}: {error}", hint=f"delete it and run `nmt tokenize {self.config_file}`") from error
+
+    # --- checkpoints and figures --------------------------------------------------------------------------
+
+    def checkpoint_file(self, step: int) -> Path:
+        return self.checkpoints / f"step-{step}.safetensors"
+
+    def checkpoint_steps(self) -> list[int]:
+        """The steps of all checkpoints there are, oldest first."""
+        stems = (file.stem.removeprefix("step-") for file in self.checkpoints.glob("step-*.safetensors"))
+        return sorted(int(stem) for stem in stems if stem.isdigit())
+
+    def write_last(self, step: int) -> None:
+        atomic_write(self.last_file, json.dumps({"step": step}) + "\n")
+
+    def read_last(self) -> int | None:
+        """The step of the newest complete checkpoint; None before there is one."""
+        last = _read_json(self.last_file)
+        return None if last is None else int(last["step"])
+
+    def prune_checkpoints(self, keep: Sequence[int]) -> None:
+        """Delete the checkpoints of all steps but those to keep."""
+        for step in set(self.checkpoint_steps()) - set(keep):
+            self.checkpoint_file(step).unlink(missing_ok=True)
+
+    def append_metrics(self, figures: dict[str, Any]) -> None:
+        """Add a line of figures."""
+        with self.metrics_file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(figures, ensure_ascii=False) + "\n")
+
+    def cut_metrics(self, step: int) -> None:
+        """Drop the lines of steps that a resumed run will do again."""
+        if self.metrics_file.exists():
+            kept = [line for line in self.read_metrics() if line.get("step", 0) <= step]
+            atomic_write(self.metrics_file, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept))
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """All lines of figures; a last one that a kill cut short is left out."""
+        lines = []
+        for text in self.metrics_file.read_text(encoding="utf-8").splitlines() if self.metrics_file.exists() else ():
+            with contextlib.suppress(ValueError):
+                lines.append(json.loads(text))
+        return lines
+
+    def free_bytes(self) -> int:
+        """Room on the disk where the run lies, or will lie."""
+        place = self.path.absolute()
+        while not place.exists():
+            place = place.parent
+        return shutil.disk_usage(place).free
+
+
+def newest_model(root: Path = Path("runs")) -> Path | None:
+    """The model file written last under `root`."""
+    files = [file for file in root.glob("**/model.safetensors") if file.is_file()]
+    return max(files, key=lambda file: file.stat().st_mtime_ns, default=None)
+
+
+def hash_files(paths: Sequence[Path]) -> str:
+    """SHA-256 over the content of files, one after the other."""
+    return sha256("".join(sha256(path.read_bytes()) for path in paths).encode())
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} is damaged", hint="delete it, or begin anew with --fresh") from error
+    return dict(content)
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _git_commit() -> str:
+    with contextlib.suppress(OSError):
+        found = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, env={**os.environ}, check=False)
+        return found.stdout.strip()
+    return ""

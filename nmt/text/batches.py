@@ -1,0 +1,184 @@
+"""Pairs of ids to padded batches: the order of an epoch, subword sampling, and where special ids are added.
+
+An epoch is cut into pools; a pool is encoded, sorted by length, cut into batches of even shape, and the batches
+are shuffled. Order and sampling are functions of (seed, epoch, pool): nothing has to be saved to go on in the
+middle. Knows nothing of models.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nmt.text import BOS, EOS, PAD
+from nmt.text.lines import Pair
+from nmt.text.tokenizer import Tokenizers
+
+POOL_PAIRS = 100_000  # pairs that are encoded and sorted together; bounds memory
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Padded ids of B pairs.
+
+    Attributes:
+        src: (B, S) int64, source ids + EOS, then PAD.
+        tgt_in: (B, T) int64, BOS + target ids, then PAD.
+        tgt_out: (B, T) int64, target ids + EOS, then PAD: what `tgt_in` must predict.
+        lines: the pairs' line numbers, for messages.
+    """
+
+    src: Tensor
+    tgt_in: Tensor
+    tgt_out: Tensor
+    lines: list[int]
+
+    @property
+    def n_target_tokens(self) -> int:
+        return int((self.tgt_out != PAD).sum())
+
+    @property
+    def n_source_tokens(self) -> int:
+        return int((self.src != PAD).sum())
+
+    @property
+    def n_positions(self) -> int:
+        return self.src.numel() + self.tgt_out.numel()
+
+    def to(self, device: torch.device) -> "Batch":
+        move = {name: getattr(self, name).to(device, non_blocking=True) for name in ("src", "tgt_in", "tgt_out")}
+        return Batch(**move, lines=self.lines)
+
+
+def pad(rows: Sequence[Sequence[int]]) -> Tensor:
+    """(B, longest) int64: rows of ids, filled with PAD on the right."""
+    longest = max(map(len, rows))
+    return torch.tensor([[*row, *[PAD] * (longest - len(row))] for row in rows])
+
+
+def pad_source(rows: Sequence[Sequence[int]]) -> Tensor:
+    """(B, S) int64: what the encoder reads, ids + EOS."""
+    return pad([[*row, EOS] for row in rows])
+
+
+def collate(source: Sequence[list[int]], target: Sequence[list[int]], lines: Sequence[int]) -> Batch:
+    """The one place where a training pair gets its special ids."""
+    return Batch(
+        src=pad_source(source),
+        tgt_in=pad([[BOS, *ids] for ids in target]),
+        tgt_out=pad([[*ids, EOS] for ids in target]),
+        lines=list(lines),
+    )
+
+
+def cut_batches(lengths: Sequence[tuple[int, int]], batch_tokens: int) -> list[list[int]]:
+    """Cut pairs into batches with (longest side + 1) x pairs <= `batch_tokens` and little padding.
+
+    Sorted by the longer side; among equals by source minus target, upwards and downwards in turn, so that
+    neighbours are alike on both sides even where the longer side changes.
+
+    Args:
+        lengths: pieces of each pair's source and target, without special ids.
+        batch_tokens: a pair too long for it gets a batch of its own.
+    Returns:
+        indices of the pairs of each batch.
+    """
+
+    def key(i: int) -> tuple[int, int, int]:
+        source, target = lengths[i]
+        longest = max(source, target)
+        difference = source - target
+        return longest, difference if longest % 2 else -difference, i
+
+    batches: list[list[int]] = []
+    current: list[int] = []
+    for i in sorted(range(len(lengths)), key=key):
+        if current and (max(lengths[i]) + 1) * (len(current) + 1) > batch_tokens:
+            batches.append(current)
+            current = []
+        current.append(i)
+    return [*batches, current] if current else batches
+
+
+class TrainingData:
+    """The training pairs as an endless, reproducible stream of batches.
+
+    Args:
+        pairs: what is left after filtering.
+        tokenizers: for both sides.
+        batch_tokens: the budget of a batch.
+        seed: with the epoch, decides order and sampling.
+        sampling_alpha: subword regularisation's smoothing; 0 takes the best segmentation always.
+        max_length: a drawn segmentation longer than this gives way to the best one.
+    """
+
+    def __init__(
+        self,
+        pairs: Sequence[Pair],
+        tokenizers: Tokenizers,
+        *,
+        batch_tokens: int,
+        seed: int,
+        sampling_alpha: float = 0.0,
+        max_length: int = 1_000_000,
+    ) -> None:
+        self.pairs = pairs
+        self.tokenizers = tokenizers
+        self.batch_tokens = batch_tokens
+        self.seed = seed
+        self.sampling_alpha = sampling_alpha
+        self.max_length = max_length
+        self.source = tokenizers.source.encode_all([pair.source for pair in pairs])
+        self.target = tokenizers.target.encode_all([pair.target for pair in pairs])
+
+    def batches(self, epoch: int) -> Iterator[Batch]:
+        """All batches of an epoch, in its order."""
+        order = _permutation(len(self.pairs), seed_of(self.seed, epoch))
+        for pool, start in enumerate(range(0, len(order), POOL_PAIRS)):
+            rows = order[start : start + POOL_PAIRS]
+            source, target = self._encode(rows, seed_of(self.seed, epoch, pool))
+            cut = cut_batches([(len(s), len(t)) for s, t in zip(source, target, strict=True)], self.batch_tokens)
+            for i in _permutation(len(cut), seed_of(self.seed, epoch, pool)):
+                batch = cut[i]
+                yield collate(
+                    [source[j] for j in batch],
+                    [target[j] for j in batch],
+                    [self.pairs[rows[j]].line for j in batch],
+                )
+
+    def _encode(self, rows: list[int], seed: int) -> tuple[list[list[int]], list[list[int]]]:
+        best = [self.source[i] for i in rows], [self.target[i] for i in rows]
+        if not self.sampling_alpha:
+            return best
+        texts = [self.pairs[i].source for i in rows], [self.pairs[i].target for i in rows]
+        drawn = [
+            tokenizer.sample_all(side, alpha=self.sampling_alpha, seed=seed_of(seed, n))
+            for n, (tokenizer, side) in enumerate(
+                zip((self.tokenizers.source, self.tokenizers.target), texts, strict=True)
+            )
+        ]
+        return (
+            [d if len(d) <= self.max_length else b for d, b in zip(drawn[0], best[0], strict=True)],
+            [d if len(d) <= self.max_length else b for d, b in zip(drawn[1], best[1], strict=True)],
+        )
+
+
+def seed_of(*parts: int) -> int:
+    """One 31-bit seed from several numbers, well mixed (FNV-1a over them): randomness as a function."""
+    mixed = 0xCBF29CE484222325
+    for part in parts:
+        for byte in part.to_bytes(8, "little"):
+            mixed = (mixed ^ byte) * 0x100000001B3 % 2**64
+    return mixed >> 33
+
+
+def _permutation(n: int, seed: int) -> list[int]:
+    order: list[int] = torch.randperm(n, generator=torch.Generator().manual_seed(seed)).tolist()
+    return order
+
+
+def useful_share(batches: Sequence[Batch]) -> float:
+    """Share of the padded positions of both sides that hold real tokens, 0-1."""
+    real = sum(batch.n_source_tokens + batch.n_target_tokens for batch in batches)
+    return real / max(sum(batch.n_positions for batch in batches), 1)

@@ -1,0 +1,209 @@
+"""Text to pieces and ids and back, by SentencePiece; training it, and what it says of a corpus.
+
+Identity normalisation and white space kept: decode(encode(text)) = text but for U+2581, SentencePiece's own sign
+for a space. Special ids are not added here: batches do that. Imports no torch.
+"""
+
+import io
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import sentencepiece
+
+from nmt.config import TokenizerSettings
+from nmt.errors import ConfigError, DataError, ModelError
+from nmt.text import BOS, EOS, PAD, UNK
+
+MAX_TRAINER_BYTES = 16_384  # SentencePiece's trainer takes no longer line; its own default is 4,192
+N_BYTE_PIECES = 256
+
+
+class Tokenizer:
+    """One side's text to ids and back.
+
+    Args:
+        model: a serialised SentencePiece model with PAD 0, UNK 1, BOS 2, EOS 3.
+        nfkc: normalise text with NFKC before it is encoded (for a source side; never for a target).
+    Raises:
+        ModelError: the bytes are no such model.
+    """
+
+    def __init__(self, model: bytes, *, nfkc: bool = False) -> None:
+        self.model = model
+        self.nfkc = nfkc
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        except RuntimeError as error:
+            raise ModelError("the tokenizer is not a SentencePiece model", hint="train it again") from error
+        ids = tuple(getattr(self._processor, f"{name}_id")() for name in ("pad", "unk", "bos", "eos"))
+        if ids != (PAD, UNK, BOS, EOS):
+            raise ModelError(
+                f"the tokenizer has PAD, UNK, BOS, EOS at {ids}, not at {(PAD, UNK, BOS, EOS)}",
+                hint="train it with `nmt tokenize`",
+            )
+
+    def __len__(self) -> int:
+        return int(self._processor.get_piece_size())
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of the best segmentation, special ids not among them."""
+        return self.encode_all([text])[0]
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of the best segmentation of each text."""
+        ids: list[list[int]] = self._processor.encode([self._prepared(text) for text in texts], num_threads=1)
+        return ids
+
+    def sample_all(self, texts: Sequence[str], *, alpha: float, seed: int) -> list[list[int]]:
+        """Ids of a segmentation of each text drawn at random (Kudo 2018; BPE-dropout for a BPE model).
+
+        The same texts with the same seed give the same ids: the generator is seeded here and used by one thread.
+        """
+        sentencepiece.set_random_generator_seed(seed)
+        ids: list[list[int]] = self._processor.encode(
+            [self._prepared(text) for text in texts], enable_sampling=True, alpha=alpha, nbest_size=-1, num_threads=1
+        )
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text that ids spell; special ids spell nothing."""
+        return str(self._processor.decode([i for i in ids if i > EOS]))
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """The pieces that ids stand for."""
+        return [str(self._processor.id_to_piece(i)) for i in ids]
+
+    def n_bytes(self, ids: Iterable[int]) -> int:
+        """How many of the ids are byte pieces."""
+        return sum(map(self._processor.is_byte, ids))
+
+    def _prepared(self, text: str) -> str:
+        text = text.encode(errors="replace").decode()  # a lone surrogate has no UTF-8
+        return unicodedata.normalize("NFKC", text) if self.nfkc else text
+
+
+@dataclass(frozen=True)
+class Tokenizers:
+    """The source's and the target's tokenizer: the same model, or one a side."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    @property
+    def joint(self) -> bool:
+        return self.source.model == self.target.model
+
+    @classmethod
+    def from_models(cls, source: bytes, target: bytes, *, nfkc_source: bool) -> "Tokenizers":
+        return cls(Tokenizer(source, nfkc=nfkc_source), Tokenizer(target))
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A new tokenizer's model and what there is to say about its making."""
+
+    model: bytes
+    vocab_size: int
+    n_too_long: int
+    notes: list[str]
+
+
+def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings, *, nfkc: bool = False) -> Trained:
+    """Train SentencePiece on lines of text.
+
+    A vocabulary that the text cannot fill is cut to the largest possible, and a note says so.
+
+    Raises:
+        ConfigError: the vocabulary is smaller than the alphabet; the message names the least possible.
+        DataError: there is no text to train on.
+    """
+    texts = [unicodedata.normalize("NFKC", line) if nfkc else line for line in lines if line.strip()]
+    texts = [text.replace("\0", " ") for text in texts]  # the trainer refuses pieces with NUL
+    usable = [text for text in texts if len(text.encode(errors="replace")) <= MAX_TRAINER_BYTES]
+    n_too_long = len(texts) - len(usable)
+    notes = []
+    if n_too_long:
+        notes.append(f"{n_too_long} lines over {MAX_TRAINER_BYTES:,} bytes were left out of the tokenizer's training")
+    if not usable:
+        raise DataError("no text to train a tokenizer on", hint="check that data.train is not blank")
+    size = settings.vocab_size
+    while True:
+        try:
+            model = _run_trainer(usable, settings, size)
+            break
+        except RuntimeError as error:
+            largest, least = _largest(str(error)), _least(str(error), settings)
+            if least is not None and settings.vocab_size == size:
+                raise ConfigError(
+                    f"tokenizer.vocab_size={size} is smaller than the text's alphabet needs: at least {least}",
+                    hint=f"set tokenizer.vocab_size={least} or more, or tokenizer.character_coverage below 1",
+                ) from error
+            if largest is None or largest >= size:
+                raise DataError(
+                    f"SentencePiece cannot train on this text: {_reason(error)}", hint="give more text"
+                ) from error
+            size = largest
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    trained = int(processor.get_piece_size())
+    if trained < settings.vocab_size:
+        notes.append(f"the text gives {trained} pieces at most: tokenizer.vocab_size={settings.vocab_size} was cut")
+    return Trained(model, trained, n_too_long, notes)
+
+
+def _run_trainer(texts: list[str], settings: TokenizerSettings, size: int) -> bytes:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts),
+        model_writer=model,
+        model_type=settings.type,
+        vocab_size=size,
+        byte_fallback=settings.byte_fallback,
+        character_coverage=settings.character_coverage,
+        pad_id=PAD,
+        unk_id=UNK,
+        bos_id=BOS,
+        eos_id=EOS,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        max_sentence_length=MAX_TRAINER_BYTES,
+        num_threads=1,
+        minloglevel=2,
+    )
+    return model.getvalue()
+
+
+def _largest(message: str) -> int | None:
+    """The bound in SentencePiece's "Vocabulary size too high", whichever way its trainers word it."""
+    found = re.search(r"value <= (\d+)", message)
+    return int(found[1]) if found else None
+
+
+def _least(message: str, settings: TokenizerSettings) -> int | None:
+    """The bound in SentencePiece's "Vocabulary size is smaller than required_chars", or of its special pieces."""
+    found = re.search(r"smaller than required_chars.*?\d+ vs (\d+)", message, re.DOTALL)
+    if found:
+        return int(found[1])
+    too_few = "(vocab_size) >= (0)" in message  # what the char and word trainers say
+    return EOS + 2 + N_BYTE_PIECES * settings.byte_fallback if too_few else None
+
+
+def _reason(error: RuntimeError) -> str:
+    return str(error).strip().splitlines()[-1]
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """How a tokenizer treats a text: pieces a word (white-space separated), share of byte pieces (0-1)."""
+
+    pieces_per_word: float
+    byte_share: float
+
+
+def statistics(tokenizer: Tokenizer, lines: Sequence[str]) -> Statistics:
+    """Measure a tokenizer on lines of text."""
+    ids = tokenizer.encode_all(lines)
+    n_pieces = sum(map(len, ids))
+    n_words = sum(len(line.split()) for line in lines)
+    return Statistics(n_pieces / max(n_words, 1), sum(map(tokenizer.n_bytes, ids)) / max(n_pieces, 1))

@@ -1,0 +1,344 @@
+"""The training loop: steps, validations, checkpoints, and going on where a run stopped.
+
+Randomness is a function of (seed, step) and data order of (seed, epoch), so a checkpoint needs nothing but weights,
+moments and counts for a resumed run to equal one that never stopped.
+"""
+
+import contextlib
+import copy
+import logging
+import math
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nmt.config import Config
+from nmt.decode.translator import Translator
+from nmt.errors import DivergedError, ModelError, OutputError, StoppedError
+from nmt.model.transformer import Transformer
+from nmt.run.checkpoint import Checkpoint, average, load_weights, read_checkpoint, save_checkpoint, weights_of
+from nmt.run.directory import RunDirectory
+from nmt.text.batches import Batch, TrainingData, seed_of
+from nmt.text.lines import Pair
+from nmt.text.tokenizer import Tokenizers
+from nmt.train.report import Report
+from nmt.train.schedule import learning_rate
+from nmt.train.step import make_optimizer, train_step, use_bf16
+from nmt.train.validation import Validation, advice, validate
+
+log = logging.getLogger("nmt")
+
+
+@dataclass
+class Progress:
+    """Where a training stands; saved with every checkpoint.
+
+    Attributes:
+        step: updates done.
+        epoch, batch: the next micro-batch to take.
+        n_tokens: target tokens seen.
+        elapsed_s: time trained, validations included.
+        best, best_step: the best figure on dev (more is better) and when.
+        n_worse: validations since then.
+        bf16: the precision chosen at the start; a resumed run keeps it.
+        history: the figures of every validation.
+    """
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    n_tokens: int = 0
+    elapsed_s: float = 0.0
+    best: float | None = None
+    best_step: int = 0
+    n_worse: int = 0
+    bf16: bool = False
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Trainer:
+    """One run from its first step, or its last checkpoint, to the end of its budget.
+
+    Args:
+        config: fully resolved.
+        data: training batches.
+        dev: pairs for validation.
+        tokenizers: of both sides.
+        model: with its first weights, on its device.
+        run: where everything is written; the caller holds its lock.
+        quiet: no progress on stderr.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        data: TrainingData,
+        dev: list[Pair],
+        tokenizers: Tokenizers,
+        model: Transformer,
+        run: RunDirectory,
+        *,
+        quiet: bool = False,
+    ) -> None:
+        self.config = config
+        self.data = data
+        self.dev = dev
+        self.tokenizers = tokenizers
+        self.model = model
+        self.run = run
+        self.quiet = quiet
+        self.device = model.projection.weight.device
+        self.optimizer = make_optimizer(model, config.train)
+        self.averaged = copy.deepcopy(model).eval() if config.train.average == "ema" else None
+        self.progress = Progress(bf16=use_bf16(config.train, self.device))
+        self.n_batches = sum(1 for _ in data.batches(0))  # of an epoch; sampling makes others differ a little
+
+    # --- the loop -----------------------------------------------------------------------------------------
+
+    def train(self) -> Progress:
+        """Train to the end of the budget.
+
+        Raises:
+            StoppedError: Ctrl-C or SIGTERM; everything is saved.
+            DivergedError: the loss is no longer a number.
+        """
+        progress, settings = self.progress, self.config.train
+        started = time.monotonic() - progress.elapsed_s
+        report = Report(self.spent(), quiet=self.quiet)
+        validated = progress.step if progress.step else -1
+        with stop_signals() as stop, contextlib.closing(report):
+            for micro_batches in self.micro_batches():
+                spent = self.spent()
+                if spent >= 1 or self.out_of_patience() or stop.number:
+                    break
+                lr = learning_rate(settings, self.config.model.d_model, progress.step + 1, spent)
+                figures = train_step(
+                    self.model.train(),
+                    self.optimizer,
+                    [batch.to(self.device) for batch in micro_batches],
+                    settings,
+                    lr=lr,
+                    seed=seed_of(self.config.seed, progress.step),
+                    bf16=self.progress.bf16,
+                )
+                if not math.isfinite(figures.loss) or not math.isfinite(figures.grad_norm):
+                    lines = ", ".join(str(n) for batch in micro_batches for n in batch.lines[:10])
+                    raise DivergedError(
+                        f"the loss is {figures.loss} at step {progress.step + 1} (lines {lines}, …)",
+                        hint="lower train.lr or raise train.warmup; the last checkpoint is kept",
+                    )
+                progress.step += 1
+                progress.batch += len(micro_batches)
+                progress.n_tokens += figures.n_tokens
+                progress.elapsed_s = time.monotonic() - started
+                self.update_average()
+                report.step(progress.step, progress.epoch, lr, figures, self.spent())
+                self.run.append_metrics({"step": progress.step, "lr": lr, **asdict(figures)})
+                if progress.step % settings.validate_every == 0:
+                    self.validate_and_save(report)
+                    validated = progress.step
+                    progress.elapsed_s = time.monotonic() - started
+            if stop.number:
+                self.save()
+                raise StoppedError(
+                    f"stopped at step {progress.step}, all saved", stop.number, hint="the same command goes on from here"
+                )
+            if validated != progress.step:
+                self.validate_and_save(report)
+                progress.elapsed_s = time.monotonic() - started
+            self.save()  # once more, since the epoch may have turned and the clock has gone on
+        if settings.average in ("best", "last"):
+            self.average_checkpoints()
+        return progress
+
+    def micro_batches(self) -> Iterator[list[Batch]]:
+        """The micro-batches of each step from where training stands, epoch after epoch, without end."""
+        progress = self.progress
+        while True:
+            batches = islice(self.data.batches(progress.epoch), progress.batch, None)
+            while group := list(islice(batches, self.config.train.accumulate)):
+                yield group
+            progress.epoch, progress.batch = progress.epoch + 1, 0
+
+    def spent(self) -> float:
+        """Share of the budget already spent, 0-1: of the limit that is nearest."""
+        settings, progress = self.config.train, self.progress
+        epochs = progress.epoch + progress.batch / self.n_batches
+        shares = [
+            progress.step / settings.max_steps if settings.max_steps else 0.0,
+            epochs / settings.max_epochs if settings.max_epochs else 0.0,
+            progress.elapsed_s / 60 / settings.max_minutes if settings.max_minutes else 0.0,
+        ]
+        if settings.max_epochs and progress.epoch < settings.max_epochs:
+            shares[1] = min(shares[1], 1 - 1e-9)  # an epoch ends with its last batch, not with an estimate
+        return min(max(shares), 1.0)
+
+    def out_of_patience(self) -> bool:
+        patience = self.config.train.patience
+        return patience is not None and self.progress.n_worse >= patience
+
+    def update_average(self) -> None:
+        """Move the average towards the weights; quickly at first, when they are still far from anywhere."""
+        if self.averaged is not None:
+            decay = min(self.config.train.ema_decay, (1 + self.progress.step) / (10 + self.progress.step))
+            with torch.no_grad():
+                torch._foreach_lerp_(list(self.averaged.parameters()), list(self.model.parameters()), 1 - decay)
+
+    # --- validation and files -----------------------------------------------------------------------------
+
+    def judged(self) -> Transformer:
+        """The model that is validated and kept: the average where there is one."""
+        return (self.averaged or self.model).eval()
+
+    def validate_and_save(self, report: Report) -> None:
+        """Measure on dev, keep the model if it is the best, write a checkpoint, and say what the figures say."""
+        progress = self.progress
+        found = self.measure(self.judged())
+        figures = {"step": progress.step, "epoch": progress.epoch, **found.figures()}
+        progress.history.append(figures)
+        best = self.keep_if_best(self.judged(), found)
+        self.run.append_metrics(figures)
+        self.save()
+        report.validation(progress.step, found, best=best, saved="")
+        for words in advice(progress.history, found, len(self.tokenizers.target)):
+            log.warning("%s", words)
+
+    def measure(self, model: Transformer) -> Validation:
+        return validate(Translator(model, self.tokenizers, self.config), self.dev, self.config, bf16=self.progress.bf16)
+
+    def keep_if_best(self, model: Transformer, found: Validation) -> bool:
+        """Write the model file if nothing was better before."""
+        progress, figure = self.progress, found.figure(self.config.train.metric)
+        if progress.best is not None and figure <= progress.best:
+            progress.n_worse += 1
+            return False
+        progress.best, progress.best_step, progress.n_worse = figure, progress.step, 0
+        tensors = {f"model.{name}": x for name, x in weights_of(model).items()}
+        save_checkpoint(self.run.model_file, Checkpoint(self.config, tensors, self.tokenizers, asdict(progress)))
+        return True
+
+    def save(self) -> None:
+        """Write a checkpoint from which training goes on, then drop those no longer needed."""
+        progress = self.progress
+        tensors = {f"model.{name}": x for name, x in weights_of(self.model).items()}
+        if self.averaged is not None:
+            tensors |= {f"average.{name}": x for name, x in weights_of(self.averaged).items()}
+        for name, parameter in self.model.named_parameters():
+            for moment, x in self.optimizer.state.get(parameter, {}).items():
+                tensors[f"optimizer.{name}.{moment}"] = x
+        checkpoint = Checkpoint(self.config, tensors, self.tokenizers, asdict(progress))
+        save_checkpoint(self.run.checkpoint_file(progress.step), checkpoint)
+        self.run.write_last(progress.step)
+        self.run.prune_checkpoints([*self.run.checkpoint_steps()[-self.config.train.keep :], *self.steps_to_average()])
+
+    def resume(self) -> bool:
+        """Take up the newest checkpoint; False where there is none.
+
+        Raises:
+            ModelError: it does not belong to this model.
+        """
+        last = self.run.read_last()
+        if last is None:
+            return False
+        checkpoint = read_checkpoint(self.run.checkpoint_file(last))
+        load_weights(self.model, checkpoint.part("model"))
+        if self.averaged is not None:
+            load_weights(self.averaged, checkpoint.part("average") or checkpoint.part("model"))
+        moments = checkpoint.part("optimizer")
+        for name, parameter in self.model.named_parameters():
+            state: dict[str, Tensor] = {}
+            for moment in ("step", "exp_avg", "exp_avg_sq"):
+                if (key := f"{name}.{moment}") not in moments:
+                    raise ModelError(f"{self.run.checkpoint_file(last)} lacks {key}", hint="begin anew with --fresh")
+                state[moment] = moments[key].to("cpu" if moment == "step" else parameter.device)
+            self.optimizer.state[parameter] = state
+        self.progress = Progress(**checkpoint.progress)
+        if self.config.train.precision != "auto":
+            self.progress.bf16 = self.config.train.precision == "bf16"
+        self.run.cut_metrics(self.progress.step)
+        return True
+
+    def steps_to_average(self) -> list[int]:
+        """The checkpoints that the average at the end is made of, oldest first."""
+        settings = self.config.train
+        steps = [line["step"] for line in self.progress.history]
+        if settings.average == "best":
+            key = "dev_bleu" if settings.metric == "bleu" else "dev_loss"
+            sign = 1 if settings.metric == "bleu" else -1
+            ranked = sorted(self.progress.history, key=lambda line: sign * line[key], reverse=True)
+            steps = [line["step"] for line in ranked]
+            return sorted(steps[: settings.n_average])
+        return steps[-settings.n_average :] if settings.average == "last" else []
+
+    def average_checkpoints(self) -> None:
+        """Average the best or last checkpoints; the result is kept if dev likes it better than the best one."""
+        files = [self.run.checkpoint_file(step) for step in self.steps_to_average()]
+        parts = [read_checkpoint(file, prefixes=("model",)).part("model") for file in files if file.exists()]
+        if len(parts) < 2:
+            return
+        model = copy.deepcopy(self.model).eval()
+        load_weights(model, average([dict(part) for part in parts]))
+        found = self.measure(model)
+        best = self.keep_if_best(model, found)
+        log.info(
+            "average of %d checkpoints: dev BLEU %.2f, loss %.3f%s",
+            len(parts),
+            found.bleu.value,
+            found.loss,
+            " (kept)" if best else " (no better than the best one)",
+        )
+
+
+# --- starting ---------------------------------------------------------------------------------------------
+
+
+class StopRequest:
+    """Set by the first Ctrl-C or SIGTERM; the second one ends the process at once."""
+
+    number: int = 0
+
+
+@contextlib.contextmanager
+def stop_signals() -> Iterator[StopRequest]:
+    """Turn Ctrl-C and SIGTERM into a request that the loop reads after each step."""
+    request = StopRequest()
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        request.number = number
+        signal.signal(number, signal.SIG_DFL)
+        log.warning("stopping after this step; once more to stop at once")
+
+    try:
+        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not in the main thread: whoever runs us there handles signals
+        yield request
+        return
+    try:
+        yield request
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def check_room(run: RunDirectory, model: Transformer, config: Config) -> None:
+    """Make sure that the checkpoints will fit on the disk.
+
+    Raises:
+        OutputError: they will not.
+    """
+    size = 4 * sum(p.numel() for p in model.parameters())  # bytes
+    n_copies = 4 if config.train.average == "ema" else 3  # weights, their average, two moments
+    n_files = config.train.keep + 1 + (config.train.n_average if config.train.average in ("best", "last") else 0)
+    needed, free = size * (n_copies * n_files + 1), run.free_bytes()
+    if free < needed:
+        raise OutputError(
+            f"the checkpoints need {needed / 1e9:.1f} GB, the disk of {run.path} has {free / 1e9:.1f} GB free",
+            hint="lower train.keep or train.n_average, or choose another place with run=PATH",
+        )

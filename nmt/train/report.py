@@ -1,0 +1,95 @@
+"""What a user sees while training: a bar on a terminal, plain lines elsewhere."""
+
+import logging
+import math
+import sys
+import time
+
+from tqdm import tqdm
+
+from nmt.train.step import StepFigures
+from nmt.train.validation import Validation
+
+log = logging.getLogger("nmt")
+
+LINE_EVERY_S = 30.0
+
+
+class Report:
+    """Live figures of a training on stderr.
+
+    Args:
+        progress: share of the budget already spent, 0-1.
+        quiet: show nothing but warnings.
+    """
+
+    def __init__(self, progress: float, *, quiet: bool) -> None:
+        self.bar: tqdm[None] = tqdm(
+            total=1.0,
+            initial=progress,
+            disable=True if quiet else None,  # None: only on a terminal
+            bar_format="{percentage:3.0f}%|{bar:20}| {elapsed}<{remaining}{postfix}",
+            file=sys.stderr,
+        )
+        self.lines = self.bar.disable and not quiet
+        self.quiet = quiet
+        self.progress = progress
+        self._reset(time.monotonic())
+        self.last_line = self.since
+
+    def _reset(self, now: float) -> None:
+        self.since = now
+        self.n_tokens = self.n_real = self.n_positions = 0
+        self.loss = self.nll = 0.0
+
+    def step(self, step: int, epoch: int, lr: float, figures: StepFigures, progress: float) -> None:
+        """Take in one step's figures; show them a few times a second at most."""
+        self.n_tokens += figures.n_tokens
+        self.n_real += figures.n_real
+        self.n_positions += figures.n_positions
+        self.loss += figures.loss * figures.n_tokens
+        self.nll += figures.nll * figures.n_tokens
+        now = time.monotonic()
+        due = LINE_EVERY_S if self.lines else 1.0
+        if now - self.since < due:
+            return
+        rate = self.n_tokens / (now - self.since)
+        text = (
+            f"step {step} epoch {epoch + 1} loss {self.loss / self.n_tokens:.3f} "
+            f"ppl {math.exp(min(self.nll / self.n_tokens, 100)):.2f} {rate:,.0f} tok/s "
+            f"useful {self.n_real / self.n_positions:.0%} lr {lr:.2e}"
+        )
+        if self.lines:
+            done = progress - self.progress
+            left = (1 - progress) * (now - self.last_line) / done if done > 0 else math.inf
+            log.info("%s, %.0f %% done%s", text, 100 * progress, f", {clock(left)} left" if left < 1e7 else "")
+            self.progress, self.last_line = progress, now
+        self.bar.set_postfix_str(text, refresh=False)
+        self.bar.update(max(0.0, progress - self.bar.n))
+        self._reset(now)
+
+    def validation(self, step: int, found: Validation, *, best: bool, saved: str) -> None:
+        """Show a validation with its samples."""
+        log.info(
+            "step %d: dev loss %.3f ppl %.2f BLEU %.2f chrF %.2f%s%s",
+            step,
+            found.loss,
+            found.perplexity,
+            found.bleu.value,
+            found.chrf.value,
+            " (best so far)" if best else "",
+            saved,
+        )
+        for source, reference, translation in found.samples:
+            log.info("    source       %s\n    reference    %s\n    translation  %s", source, reference, translation)
+        self._reset(time.monotonic())
+
+    def close(self) -> None:
+        self.bar.close()
+
+
+def clock(seconds: float) -> str:
+    """A duration as people say it."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"

@@ -1,0 +1,27 @@
+"""The learning rate as a function of the step and of how much of the budget is spent."""
+
+from nmt.config import TrainSettings
+
+
+def learning_rate(settings: TrainSettings, d_model: int, step: int, progress: float) -> float:
+    """The rate of a step.
+
+    Inverse square root: lr·min(t/w, √(w/t)). Noam (Vaswani et al. 2017, equation 3): lr·d^-0.5·min(t^-0.5, t·w^-1.5).
+    Constant: lr·min(t/w, 1). All fall linearly to 0 over the last `cooldown` of the budget.
+
+    Args:
+        settings: schedule, lr, warmup, cooldown.
+        d_model: for noam.
+        step: t, from 1.
+        progress: share of the budget already spent, 0-1; 0 where there is no budget.
+    """
+    warmup = settings.warmup
+    if settings.schedule == "noam":
+        rate = settings.lr * d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
+    elif settings.schedule == "inverse_sqrt":
+        rate = settings.lr * min(step / warmup, (warmup / step) ** 0.5)
+    else:
+        rate = settings.lr * min(step / warmup, 1.0)
+    if settings.cooldown and progress > 1 - settings.cooldown:
+        rate *= max(1 - progress, 0.0) / settings.cooldown
+    return rate

@@ -1,0 +1,239 @@
+"""One `nmt train` from the command to the end: prepare, check everything, then write and train.
+
+The first call makes the run; the same call again goes on with it.
+"""
+
+import logging
+import math
+import resource
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nmt.config import Config
+from nmt.decode.translator import check_tokenizers, pick_device
+from nmt.errors import ConfigError, DataError, ModelError
+from nmt.model.transformer import Transformer
+from nmt.run.checkpoint import load_weights, new_model, read_checkpoint
+from nmt.run.directory import RunDirectory
+from nmt.text import PAD
+from nmt.text.batches import TrainingData, seed_of, useful_share
+from nmt.text.tokenizer import Tokenizers
+from nmt.train.loop import Progress, Trainer, check_room
+from nmt.train.prepare import Corpus, drop_lengths, read_corpus, train_tokenizers
+from nmt.train.report import clock
+from nmt.train.sizes import fit_validation
+from nmt.train.step import make_optimizer, train_step, use_bf16
+
+log = logging.getLogger("nmt")
+
+CHANGEABLE = ("run", "train", "decode")  # a run may go on with other values of these
+
+
+@dataclass
+class Session:
+    """Everything ready to train, nothing written yet."""
+
+    config: Config
+    corpus: Corpus
+    tokenizers: Tokenizers
+    data: TrainingData
+    model: Transformer
+    run: RunDirectory
+
+
+def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Session:
+    """Read and check all that a training needs.
+
+    Raises:
+        InputError: the config, the corpus, the tokenizer or the run that is there already do not fit.
+    """
+    target = pick_device(device)
+    run = RunDirectory(config.run)
+    corpus = read_corpus(config)
+    config = corpus.config
+    tokenizers, notes = (None if fresh else run.read_tokenizers(config)), []
+    if tokenizers is None:
+        tokenizers, notes = train_tokenizers(corpus)
+    pairs, dropped = drop_lengths(corpus, tokenizers)
+    data = TrainingData(
+        pairs,
+        tokenizers,
+        batch_tokens=config.train.batch_tokens,
+        seed=config.seed,
+        sampling_alpha=config.tokenizer.sampling_alpha,
+        max_length=config.data.max_length,
+    )
+    n_batches = sum(1 for _ in data.batches(0))
+    config = fit_validation(config, math.ceil(n_batches / config.train.accumulate))
+    torch.manual_seed(seed_of(config.seed))
+    model = new_model(config, tokenizers).to(target)
+    if config.train.init_from:
+        start_from(model, tokenizers, config.train.init_from)
+    check_room(run, model, config)
+    corpus.notes += [*notes, *dropped]
+    if run.config_file.exists() and run.read_last() is not None and not fresh:
+        check_same_run(run, config, corpus.hashes)
+    return Session(config, corpus, tokenizers, data, model, run)
+
+
+def start_from(model: Transformer, tokenizers: Tokenizers, path: str) -> None:
+    """Fine-tuning: give a model another one's weights.
+
+    Raises:
+        ModelError: there is no such model, or it has another shape or tokenizer.
+    """
+    file = RunDirectory(path).model_file if Path(path).is_dir() else Path(path)
+    checkpoint = read_checkpoint(file, prefixes=("model",))
+    if checkpoint.tokenizers.source.model != tokenizers.source.model:
+        raise ModelError(
+            f"train.init_from={path} has another tokenizer than this run",
+            hint="copy its tokenizer.model into the new run's directory first",
+        )
+    load_weights(model, checkpoint.part("model"))
+
+
+def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) -> None:
+    """Make sure that a run that goes on is still the same: data, tokenizer, architecture and seed.
+
+    Raises:
+        ConfigError: settings changed; the message has a line for each, old → new.
+        DataError: files changed.
+        ModelError: the tokenizer was exchanged.
+    """
+    before, now = run.read_config().model_dump(), config.model_dump()
+    changes = [
+        f"{key} was {old!r}, is {new!r}"
+        for section in before
+        if section not in CHANGEABLE
+        for key, old, new in changed(before[section], now[section], section)
+    ]
+    if changes:
+        raise ConfigError(
+            f"{run.path} was begun with other settings: {'; '.join(changes)}",
+            hint="set them back, choose another run=PATH, or begin anew with --fresh (the old run is kept)",
+        )
+    known = run.read_manifest().get("data", {})
+    other = [name for name, digest in hashes.items() if known.get(name, digest) != digest]
+    if other:
+        raise DataError(
+            f"the files of {', '.join(other)} are not those that {run.path} was begun with",
+            hint="bring the old files back, choose another run=PATH, or begin anew with --fresh",
+        )
+    last = run.read_last()
+    if last is not None:
+        check_tokenizers(run, read_checkpoint(run.checkpoint_file(last), prefixes=()))
+
+
+def changed(before: Any, now: Any, name: str) -> list[tuple[str, Any, Any]]:
+    """Every setting below `name` that differs, as (dotted key, old, new)."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        return [
+            found for key in {**before, **now} for found in changed(before.get(key), now.get(key), f"{name}.{key}")
+        ]
+    return [] if before == now else [(name, before, now)]
+
+
+def train(session: Session, *, fresh: bool = False, quiet: bool = False) -> Progress:
+    """Write the run's files and train to the end of its budget.
+
+    Raises:
+        OutputError, StoppedError, DivergedError: see `Trainer.train`.
+    """
+    run, config = session.run, session.config
+    if fresh and (aside := run.move_aside()):
+        log.info("the old run is kept in %s", aside)
+    for note in session.corpus.notes:
+        log.info("%s", note)
+    with run.lock():
+        trainer = Trainer(
+            config, session.data, session.corpus.dev, session.tokenizers, session.model, run, quiet=quiet
+        )
+        resumed = trainer.resume()
+        run.write_config(config)
+        if resumed:
+            if trainer.spent() >= 1 or trainer.out_of_patience():
+                log.info(
+                    "%s is finished: %d steps, %s; raise train.max_steps, max_epochs, max_minutes or patience to go on",
+                    run.path,
+                    trainer.progress.step,
+                    clock(trainer.progress.elapsed_s),
+                )
+                return trainer.progress
+            log.info("going on from step %d of %s", trainer.progress.step, run.path)
+        else:
+            run.write_tokenizers(session.tokenizers, config.tokenizer.joint)
+            run.write_manifest(session.corpus.hashes, config.seed)
+        log.info(
+            "%s: %d pairs, %d steps an epoch, %.2fM parameters, %s on %s with %d threads",
+            run.path,
+            len(session.data.pairs),
+            math.ceil(trainer.n_batches / config.train.accumulate),
+            sum(p.numel() for p in session.model.parameters()) / 1e6,
+            "bf16" if trainer.progress.bf16 else "fp32",
+            trainer.device,
+            torch.get_num_threads(),
+        )
+        progress = trainer.train()
+    log.info(
+        "done: %d steps in %s, best dev %s %.2f at step %d; the model is %s",
+        progress.step,
+        clock(progress.elapsed_s),
+        config.train.metric.upper(),
+        abs(progress.best or 0.0),
+        progress.best_step,
+        run.model_file,
+    )
+    return progress
+
+
+def dry_run(session: Session) -> list[str]:
+    """What a training would be like, after real steps on the largest batch; nothing is written.
+
+    Returns:
+        lines for the user: parameters by block, batches, steps, memory, time.
+    """
+    config, model, data = session.config, session.model, session.data
+    lines = [f"parameters  {sum(p.numel() for p in model.parameters()):,}"]
+    seen: set[int] = set()
+    for name, block in model.named_children():
+        own = [p for p in block.parameters() if id(p) not in seen]
+        seen |= {id(p) for p in own}
+        lines.append(f"  {name:<18} {sum(p.numel() for p in own):>12,}")
+    batches = list(data.batches(0))
+    steps = math.ceil(len(batches) / config.train.accumulate)
+    lines.append(
+        f"batches     {len(batches)} an epoch, {useful_share(batches):.1%} of their positions useful, "
+        f"{steps} steps an epoch"
+    )
+    largest = max(batches, key=lambda batch: batch.n_positions)
+    device = next(model.parameters()).device
+    bf16 = use_bf16(config.train, device)
+    optimizer = make_optimizer(model, config.train)
+    seconds = math.inf
+    for attempt in range(2):  # the first step also allocates
+        start = time.perf_counter()
+        train_step(
+            model.train(), optimizer, [largest.to(device)], config.train, lr=1e-6, seed=attempt, bf16=bf16
+        )
+        seconds = min(seconds, time.perf_counter() - start)
+    epoch_s = seconds * sum(batch.n_positions for batch in batches) / largest.n_positions
+    memory = (
+        torch.cuda.max_memory_allocated(device)
+        if device.type == "cuda"
+        else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    )
+    rate = int((largest.tgt_out != PAD).sum()) / seconds
+    lines.append(f"speed       {rate:,.0f} target tokens a second, {'bf16' if bf16 else 'fp32'} on {device}")
+    lines.append(f"memory      {memory / 1e9:.2f} GB")
+    limits = [epoch_s * config.train.max_epochs] if config.train.max_epochs else []
+    limits += [epoch_s * config.train.max_steps / steps] if config.train.max_steps else []
+    limits += [config.train.max_minutes * 60] if config.train.max_minutes else []
+    total = f", {clock(min(limits))} in all without validations" if limits else ""
+    lines.append(f"time        {clock(epoch_s)} an epoch{total}")
+    return lines
+
+

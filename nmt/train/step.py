@@ -1,0 +1,121 @@
+"""One optimiser step: forward, loss, backward, clip, update, in the order in which it happens."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from nmt.config import TrainSettings
+from nmt.text import PAD
+from nmt.text.batches import Batch, seed_of
+from nmt.train.loss import LossSum, smoothed_cross_entropy, symmetric_divergence
+
+
+@dataclass(frozen=True)
+class StepFigures:
+    """What a step did: loss and nll in nats a token, gradient norm before clipping, counts."""
+
+    loss: float
+    nll: float
+    grad_norm: float
+    n_tokens: int
+    n_real: int  # source and target tokens
+    n_positions: int  # the same with padding
+
+
+def make_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
+    """AdamW; weight decay on matrices alone, not on biases and norms."""
+    matrices = [p for p in model.parameters() if p.dim() >= 2]
+    vectors = [p for p in model.parameters() if p.dim() < 2]
+    return torch.optim.AdamW(
+        [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": vectors, "weight_decay": 0.0}],
+        lr=settings.lr,
+        betas=(settings.adam_beta1, settings.adam_beta2),
+        eps=1e-9,
+        fused=True,
+    )
+
+
+def batch_loss(model: nn.Module, batch: Batch, settings: TrainSettings) -> LossSum:
+    """The loss of a batch; with R-Drop, of two passes with different dropout and their divergence, halved."""
+    real = batch.tgt_out != PAD
+    targets = batch.tgt_out[real]  # (N,)
+    if not (settings.r_drop and model.training):
+        return smoothed_cross_entropy(
+            model(batch.src, batch.tgt_in, real), targets, smoothing=settings.label_smoothing
+        )
+    logits = model(batch.src.repeat(2, 1), batch.tgt_in.repeat(2, 1), real.repeat(2, 1))  # (2N, V)
+    sums = smoothed_cross_entropy(logits, targets.repeat(2), smoothing=settings.label_smoothing)
+    loss = (sums.loss + settings.r_drop * symmetric_divergence(logits)) / 2
+    return LossSum(loss, sums.nll / 2, len(targets))
+
+
+def train_step(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    micro_batches: Sequence[Batch],
+    settings: TrainSettings,
+    *,
+    lr: float,
+    seed: int,
+    bf16: bool,
+) -> StepFigures:
+    """One update from several micro-batches, whose gradient is that of one big batch.
+
+    Args:
+        model: in training mode.
+        optimizer: over its parameters.
+        micro_batches: on the model's device.
+        settings: loss and clipping.
+        lr: this step's rate.
+        seed: of dropout; a function of the run's seed and the step, so that nothing has to be saved.
+        bf16: matrix products in bfloat16; weights, sums and the loss stay float32.
+    """
+    device = micro_batches[0].src.device
+    n_tokens = sum(batch.n_target_tokens for batch in micro_batches)
+    optimizer.zero_grad(set_to_none=True)
+    loss = nll = torch.zeros((), device=device)
+    for i, batch in enumerate(micro_batches):
+        torch.manual_seed(seed_of(seed, i))
+        with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+            sums = batch_loss(model, batch, settings)
+        (sums.loss / n_tokens).backward()
+        loss, nll = loss + sums.loss.detach(), nll + sums.nll
+    norm: Tensor = nn.utils.clip_grad_norm_(model.parameters(), settings.clip_norm or torch.inf)
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+    optimizer.step()
+    return StepFigures(
+        loss=float(loss) / n_tokens,
+        nll=float(nll) / n_tokens,
+        grad_norm=float(norm),
+        n_tokens=n_tokens,
+        n_real=n_tokens + sum(batch.n_source_tokens for batch in micro_batches),
+        n_positions=sum(batch.n_positions for batch in micro_batches),
+    )
+
+
+def use_bf16(settings: TrainSettings, device: torch.device) -> bool:
+    """The precision of matrix products that the settings ask for; `auto` asks the machine which is quick."""
+    if settings.precision != "auto":
+        return settings.precision == "bf16"
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type != "cpu":
+        return False
+    fp32, bf16 = (_product_seconds(dtype) for dtype in (torch.float32, torch.bfloat16))
+    return fp32 > 1.5 * bf16
+
+
+def _product_seconds(dtype: torch.dtype) -> float:
+    """The least of several timings of a product of the size that training has."""
+    import time
+
+    a, b = torch.ones(2048, 512, dtype=dtype), torch.ones(512, 512, dtype=dtype)
+    times = []
+    for _ in range(7):
+        start = time.perf_counter()
+        a @ b
+        times.append(time.perf_counter() - start)
+    return min(times)

@@ -1,0 +1,115 @@
+"""What a model is worth on dev: loss, perplexity, and BLEU and chrF of real decoding."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from nmt.config import Config, language
+from nmt.decode.translator import Translator
+from nmt.evaluate import Score, bleu_tokenizer, score
+from nmt.text.batches import collate, cut_batches
+from nmt.text.lines import Pair
+from nmt.train.step import batch_loss
+
+N_SAMPLES = 3
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Figures of one validation.
+
+    Attributes:
+        loss: as in training, smoothed, nats a token.
+        nll: unsmoothed; its exponential is the perplexity.
+        bleu, chrf: of greedy decoding.
+        samples: (source, reference, translation) of a few lines.
+        repeated: the translation that comes most often and its share of all lines, 0-1.
+    """
+
+    loss: float
+    nll: float
+    bleu: Score
+    chrf: Score
+    samples: list[tuple[str, str, str]]
+    repeated: tuple[str, float]
+
+    @property
+    def perplexity(self) -> float:
+        return math.exp(min(self.nll, 100.0))
+
+    def figure(self, metric: str) -> float:
+        """What is compared between validations; more is better."""
+        return self.bleu.value if metric == "bleu" else -self.loss
+
+    def figures(self) -> dict[str, Any]:
+        """For the metrics file."""
+        return {
+            "dev_loss": self.loss,
+            "dev_nll": self.nll,
+            "dev_perplexity": self.perplexity,
+            "dev_bleu": self.bleu.value,
+            "bleu_signature": self.bleu.signature,
+            "dev_chrf": self.chrf.value,
+            "chrf_signature": self.chrf.signature,
+        }
+
+
+def validate(translator: Translator, dev: Sequence[Pair], config: Config, *, bf16: bool) -> Validation:
+    """Measure a model on the dev pairs."""
+    sources, references = [pair.source for pair in dev], [pair.target for pair in dev]
+    tokenizers, device = translator.tokenizers, translator.device
+    limit = translator.model.max_length - 1
+    src = [ids[:limit] for ids in tokenizers.source.encode_all(sources)]
+    tgt = [ids[:limit] for ids in tokenizers.target.encode_all(references)]
+    loss = nll = 0.0
+    n_tokens = 0
+    with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+        for rows in cut_batches([(len(s), len(t)) for s, t in zip(src, tgt, strict=True)], config.train.batch_tokens):
+            batch = collate([src[i] for i in rows], [tgt[i] for i in rows], rows).to(device)
+            sums = batch_loss(translator.model, batch, config.train)
+            loss, nll, n_tokens = loss + float(sums.loss), nll + float(sums.nll), n_tokens + sums.n_tokens
+    hypotheses = translator.translate(sources, beam=1)
+    bleu, chrf = score(hypotheses, [references], tokenize=bleu_tokenizer(language(config.data, "target")))
+    often, count = Counter(hypotheses).most_common(1)[0]
+    shown = [i * len(dev) // N_SAMPLES for i in range(min(N_SAMPLES, len(dev)))]
+    return Validation(
+        loss=loss / n_tokens,
+        nll=nll / n_tokens,
+        bleu=bleu,
+        chrf=chrf,
+        samples=[(sources[i], references[i], hypotheses[i]) for i in shown],
+        repeated=(often, count / len(hypotheses)),
+    )
+
+
+def advice(history: Sequence[dict[str, Any]], latest: Validation, n_vocab: int) -> list[str]:
+    """What the figures say in plain words, where they say that something is wrong.
+
+    Args:
+        history: the metrics lines of all validations, the latest last.
+        latest: the newest validation.
+        n_vocab: V; a model that has learnt nothing has a loss of log V.
+    """
+    words = []
+    text, share = latest.repeated
+    if share > 0.5 and len(history) > 1:
+        words.append(
+            f"{share:.0%} of the dev lines are translated alike ('{text:.40}'): the model ignores its source; "
+            "train longer, or lower train.lr"
+        )
+    losses = [line["dev_nll"] for line in history]
+    if len(losses) >= 4 and losses[-1] > losses[-2] > losses[-3] > min(losses):
+        words.append(
+            "dev loss has risen three times running: the model learns train by heart; "
+            "raise model.dropout or end earlier (train.patience)"
+        )
+    if len(losses) >= 3 and min(losses) > 0.8 * math.log(n_vocab):
+        words.append(
+            f"dev loss is {losses[-1]:.2f} after {history[-1]['step']} steps, hardly below chance "
+            f"({math.log(n_vocab):.2f}): check that the two sides belong together, or change train.lr"
+        )
+    return words
