@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from nmt.config import ModelSettings
 from nmt.model.attention import MultiHeadAttention, sinusoidal_positions
+from nmt.model.dropout import Dropout
 from nmt.text import PAD
 
 
@@ -57,7 +58,7 @@ class Residual(nn.Module):
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(settings.d_model)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
         self.pre = settings.norm == "pre"
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
@@ -72,7 +73,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.inner = nn.Linear(settings.d_model, settings.d_ff)
         self.outer = nn.Linear(settings.d_ff, settings.d_model)
-        self.dropout = nn.Dropout(settings.activation_dropout)
+        self.dropout = Dropout(settings.activation_dropout)
         self.activation = F.relu if settings.activation == "relu" else F.gelu
 
     def forward(self, x: Tensor) -> Tensor:
@@ -176,7 +177,7 @@ class Transformer(nn.Module):
         tied = settings.tied_embeddings
         self.target_embedding = self.source_embedding if tied == "all" else nn.Embedding(n_target_vocab, d_model)
         self.projection = nn.Linear(d_model, n_target_vocab, bias=False)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
         if settings.positions == "learned":
             self.source_positions = nn.Parameter(torch.empty(settings.max_positions, d_model))
             self.target_positions = nn.Parameter(torch.empty(settings.max_positions, d_model))

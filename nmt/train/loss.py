@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -24,7 +26,7 @@ def smoothed_cross_entropy(logits: Tensor, targets: Tensor, *, smoothing: float)
     """Label-smoothed cross entropy, summed over target tokens.
 
     The wanted distribution is (1-ε)·onehot + ε/V over all V (Szegedy et al. 2016, section 7), and so
-    loss = logsumexp(z) - (1-ε)·z[gold] - ε·mean(z).
+    loss = -(1-ε)·log p[gold] - ε·mean(log p).
 
     Args:
         logits: (N, V), any float type; reduced in float32 at least.
@@ -35,13 +37,10 @@ def smoothed_cross_entropy(logits: Tensor, targets: Tensor, *, smoothing: float)
     """
     if logits.shape[:1] != targets.shape:
         raise ValueError(f"{tuple(logits.shape)} logits for {tuple(targets.shape)} targets")
-    logits = logits.float() if logits.element_size() < 4 else logits
-    normaliser = logits.logsumexp(-1)  # (N,)
-    nll = normaliser - logits.gather(1, targets[:, None])[:, 0]
-    loss = nll
-    if smoothing:
-        loss = (1 - smoothing) * nll + smoothing * (normaliser - logits.mean(-1))
-    return LossSum(loss.sum(), nll.detach().sum(), len(targets))
+    log_probs = logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+    nll = F.nll_loss(log_probs, targets, reduction="sum")
+    loss = (1 - smoothing) * nll - smoothing * log_probs.mean(-1).sum() if smoothing else nll
+    return LossSum(loss, nll.detach(), len(targets))
 
 
 def symmetric_divergence(logits: Tensor) -> Tensor:

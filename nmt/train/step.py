@@ -1,5 +1,8 @@
 """One optimiser step: forward, loss, backward, clip, update, in the order in which it happens."""
 
+import contextlib
+import ctypes
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +13,8 @@ from nmt.config import TrainSettings
 from nmt.text import PAD
 from nmt.text.batches import Batch, seed_of
 from nmt.train.loss import LossSum, smoothed_cross_entropy, symmetric_divergence
+
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # <malloc.h>
 
 
 @dataclass(frozen=True)
@@ -110,8 +115,6 @@ def use_bf16(settings: TrainSettings, device: torch.device) -> bool:
 
 def _product_seconds(dtype: torch.dtype) -> float:
     """The least of several timings of a product of the size that training has."""
-    import time
-
     a, b = torch.ones(2048, 512, dtype=dtype), torch.ones(512, 512, dtype=dtype)
     times = []
     for _ in range(7):
@@ -119,3 +122,11 @@ def _product_seconds(dtype: torch.dtype) -> float:
         a @ b
         times.append(time.perf_counter() - start)
     return min(times)
+
+
+def keep_freed_memory() -> None:
+    """Tell glibc to keep what is freed: a step frees and takes the same gigabyte again, page by page (1.3 x slower)."""
+    with contextlib.suppress(OSError, AttributeError):  # another libc has nothing to tell
+        libc = ctypes.CDLL(None)
+        for option, value in ((M_MMAP_THRESHOLD, 2**31 - 1), (M_TRIM_THRESHOLD, 2**31 - 1), (M_TOP_PAD, 256 * 2**20)):
+            libc.mallopt(option, value)
