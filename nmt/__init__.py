@@ -1,13 +1,22 @@
 """nmt trains Transformer translation models and translates with them.
 
-    >>> import nmt
-    >>> translator = nmt.load("runs/demo")
-    >>> translator.translate(["我昨天买了一本书。"], beam=5)
+>>> import nmt
+>>> translator = nmt.load("runs/demo")
+>>> translator.translate(["我昨天买了一本书。"], beam=5)
 """
 
 from typing import TYPE_CHECKING, Any
 
-from nmt.errors import ConfigError, DataError, DivergedError, InputError, ModelError, NmtError, OutputError, StoppedError
+from nmt.errors import (
+    ConfigError,
+    DataError,
+    DivergedError,
+    InputError,
+    ModelError,
+    NmtError,
+    OutputError,
+    StoppedError,
+)
 
 if TYPE_CHECKING:
     from nmt.decode.search import SearchOptions

@@ -22,7 +22,6 @@ from nmt.errors import ConfigError, DataError, InputError, ModelError, NmtError,
 from nmt.files import atomic_writer
 
 if TYPE_CHECKING:
-    from nmt.decode.search import SearchOptions
     from nmt.decode.translator import Translation, Translator
 
 log = logging.getLogger("nmt")
@@ -48,8 +47,12 @@ Model = Annotated[
     Path | None,
     typer.Option("--model", "-m", help="A run or model file; else $NMT_MODEL, else the newest under runs/."),
 ]
-Beam = Annotated[int | None, typer.Option(min=1, max=1000, help="Hypotheses kept; 1 is greedy. [default: the config's, 5]")]
-BatchSize = Annotated[int | None, typer.Option(min=1, help="Sentences decoded together. [default: the config's, 64]")]
+Beam = Annotated[
+    int | None, typer.Option(min=1, max=1000, help="Hypotheses kept; 1 is greedy. [default: the config's, 5]")
+]
+BatchSize = Annotated[
+    int | None, typer.Option(min=1, help="Sentences decoded together. [default: the config's, 64]")
+]
 
 
 def show_version(wanted: bool) -> None:
@@ -107,7 +110,9 @@ def train(
     config: ConfigFile,
     overrides: Overrides = None,
     fresh: Annotated[bool, typer.Option(help="Begin anew; an old run is moved aside, never deleted.")] = False,
-    dry_run: Annotated[bool, typer.Option(help="Check everything, say what it would take, write nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option(help="Check everything, say what it would take, write nothing.")
+    ] = False,
     device: Device = "auto",
     threads: Threads = 0,
     quiet: Quiet = False,
@@ -137,28 +142,43 @@ def train(
 def translate(
     text: Annotated[str | None, typer.Argument(help="One sentence; else lines from -i or stdin.")] = None,
     model: Model = None,
-    input_file: Annotated[Path | None, typer.Option("--input", "-i", help="Lines to translate; - is stdin.")] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Written whole or not at all; - is stdout.")] = None,
+    input_file: Annotated[
+        Path | None, typer.Option("--input", "-i", help="Lines to translate; - is stdin.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Written whole or not at all; - is stdout.")
+    ] = None,
     beam: Beam = None,
     n_best: Annotated[int, typer.Option(min=1, help="Hypotheses a line, with --json.")] = 1,
     length_penalty: Annotated[
         str | None, typer.Option(help="average: S / L^alpha; gnmt: S / ((5+L)/6)^alpha. [default: the config's]")
     ] = None,
-    alpha: Annotated[float | None, typer.Option(min=0, help="The length penalty's strength. [default: the config's, 1]")] = None,
-    min_length: Annotated[int | None, typer.Option(min=0, help="Least number of pieces. [default: the config's, 1]")] = None,
+    alpha: Annotated[
+        float | None, typer.Option(min=0, help="The length penalty's strength. [default: the config's, 1]")
+    ] = None,
+    min_length: Annotated[
+        int | None, typer.Option(min=0, help="Least number of pieces. [default: the config's, 1]")
+    ] = None,
     max_length: Annotated[
         int | None, typer.Option(min=1, help="Most pieces, whatever the source. [default: 1.5 x source + 10]")
     ] = None,
     prefix: Annotated[str, typer.Option(help="What every translation must begin with.")] = "",
-    sample: Annotated[bool, typer.Option(help="Draw translations at random instead of searching the best.")] = False,
+    sample: Annotated[
+        bool, typer.Option(help="Draw translations at random instead of searching the best.")
+    ] = False,
     temperature: Annotated[float, typer.Option(help="In sampling: below 1 is safer, above 1 wilder.")] = 1.0,
     top_k: Annotated[int, typer.Option(min=0, help="In sampling: only the k likeliest pieces; 0 is all.")] = 0,
-    top_p: Annotated[float, typer.Option(help="In sampling: only the likeliest pieces that reach p together.")] = 1.0,
+    top_p: Annotated[
+        float, typer.Option(help="In sampling: only the likeliest pieces that reach p together.")
+    ] = 1.0,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of sampling.")] = 1,
     scores: Annotated[bool, typer.Option(help="Put the score and a tab before each translation.")] = False,
-    json_lines: Annotated[bool, typer.Option("--json", help="A JSON object a line: hypotheses, scores, pieces.")] = False,
+    json_lines: Annotated[
+        bool, typer.Option("--json", help="A JSON object a line: hypotheses, scores, pieces.")
+    ] = False,
     stream: Annotated[
-        bool | None, typer.Option("--stream/--no-stream", help="Answer each line as it comes. [default: on a terminal]")
+        bool | None,
+        typer.Option("--stream/--no-stream", help="Answer each line as it comes. [default: on a terminal]"),
     ] = None,
     batch_size: BatchSize = None,
     device: Device = "auto",
@@ -189,7 +209,9 @@ def translate(
     on_terminal = text is None and input_file in (None, Path("-")) and sys.stdin.isatty()
     window = {"window": 1} if (on_terminal if stream is None else stream) else {}
     with open_output(output) as out, open_input(text, input_file, on_terminal) as lines:
-        for translation in translator.translate_lines(lines, options, batch_size=batch_size, prefix=prefix, **window):
+        for translation in translator.translate_lines(
+            lines, options, batch_size=batch_size, prefix=prefix, **window
+        ):
             out.write(as_line(translation, json_lines, scores).encode() + b"\n")
             if window:
                 out.flush()
@@ -203,9 +225,14 @@ def evaluate(
     hyp: Annotated[Path | None, typer.Option(help="Translations to score; no model is used.")] = None,
     beam: Beam = None,
     lowercase: Annotated[bool, typer.Option(help="Compare without case.")] = False,
-    tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's: 13a, zh, ja-mecab, char, none, ... [default: by language]")] = None,
-    bootstrap: Annotated[int, typer.Option(min=0, max=100_000, help="Resamplings for the 95 % interval; 0 is none.")] = 1000,
+    tokenize: Annotated[
+        str | None, typer.Option(help="sacreBLEU's: 13a, zh, ja-mecab, char, none, ... [default: by language]")
+    ] = None,
+    bootstrap: Annotated[
+        int, typer.Option(min=0, max=100_000, help="Resamplings for the 95 % interval; 0 is none.")
+    ] = 1000,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Keep the translations here.")] = None,
+    show: Annotated[int, typer.Option(min=0, help="Print so many translations beside source and reference.")] = 0,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
     batch_size: BatchSize = None,
     device: Device = "auto",
@@ -222,11 +249,11 @@ def evaluate(
     from nmt.text.lines import read_lines
 
     figures: dict[str, Any] = {}
-    lang = ""
     if hyp is not None:
         if not ref:
             raise InputError("--hyp needs --ref", hint="nmt eval --hyp translations.en --ref test.en")
         references = [read_lines([path]) for path in ref]
+        sources = read_lines([src]) if src is not None else [""] * len(references[0])
         hypotheses = read_lines([hyp])
         lang = ref[0].name.removesuffix(".gz").rpartition(".")[2]
     else:
@@ -257,6 +284,8 @@ def evaluate(
         figures["scores"] = [vars(one) for one in found]
         print(json.dumps({"n_lines": len(hypotheses), **figures}, ensure_ascii=False))
         return
+    for i in range(0, len(hypotheses), -(-len(hypotheses) // show)) if show else ():
+        print(f"source       {sources[i]}\nreference    {references[0][i]}\ntranslation  {hypotheses[i]}\n")
     for one in found:
         print(one)
     if "perplexity" in figures:
@@ -265,21 +294,28 @@ def evaluate(
 
 @app.command(name="config")
 def list_config(
-    section: Annotated[str, typer.Argument(help="Only keys that begin so: data, model, train.max, ...")] = "",
+    key: Annotated[str, typer.Argument(help="Only keys that begin so: data, model, train.max, ...")] = "",
+    of: Annotated[
+        Path | None, typer.Option(metavar="CONFIG", help="The values in this file, paths resolved.")
+    ] = None,
 ) -> None:
     """List every setting of a config file: key, what is allowed, default, meaning.
 
     [fitted]: where it is not set, it is chosen by the size of the corpus.
     """
     set_up(quiet=False, verbose=False)
-    from nmt.config import settings
+    from nmt.config import load_config, settings, values
 
-    rows = [row for row in settings() if row[0].startswith(section)]
+    rows = [row for row in settings() if row[0].startswith(key)]
     if not rows:
-        raise ConfigError(f"no key begins with '{section}'", hint="`nmt config` lists all of them")
+        raise ConfigError(f"no key begins with '{key}'", hint="`nmt config` lists all of them")
+    if of is not None:
+        given = {name: value for name, value in values(load_config(of)) if name.startswith(key)}
+        print(given[key] if key in given else "\n".join(f"{name}={value}" for name, value in given.items()))
+        return
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    for key, allowed, default, meaning in rows:
-        print(f"{key:<{widths[0]}}  {allowed:<{widths[1]}}  {default:<{widths[2]}}  {meaning}")
+    for name, allowed, default, meaning in rows:
+        print(f"{name:<{widths[0]}}  {allowed:<{widths[1]}}  {default:<{widths[2]}}  {meaning}")
 
 
 # --- what the commands share ------------------------------------------------------------------------------

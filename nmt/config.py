@@ -59,7 +59,9 @@ class TokenizerSettings(Section):
     """SentencePiece."""
 
     type: Literal["unigram", "bpe", "char", "word"] = Field("unigram", description="kind of subword model")
-    vocab_size: int = Field(8000, ge=8, le=1_000_000, description="pieces, special ones and bytes included [fitted]")
+    vocab_size: int = Field(
+        8000, ge=8, le=1_000_000, description="pieces, special ones and bytes included [fitted]"
+    )
     joint: bool = Field(True, description="one vocabulary for both sides, or one a side")
     byte_fallback: bool = Field(True, description="spell unknown characters in UTF-8 bytes: nothing is unknown")
     character_coverage: float = Field(1.0, gt=0.9, le=1, description="share of characters in the vocabulary, 0-1")
@@ -99,9 +101,13 @@ class ModelSettings(Section):
 class TrainSettings(Section):
     """Optimisation, stopping, and what is kept."""
 
-    batch_tokens: int = Field(4096, ge=8, description="(longest side + 1) x pairs of a micro-batch, pieces [fitted]")
+    batch_tokens: int = Field(
+        4096, ge=8, description="(longest side + 1) x pairs of a micro-batch, pieces [fitted]"
+    )
     accumulate: int = Field(1, ge=1, le=10_000, description="micro-batches an optimiser step")
-    schedule: Literal["inverse_sqrt", "noam", "constant"] = Field("inverse_sqrt", description="learning rate's course")
+    schedule: Literal["inverse_sqrt", "noam", "constant"] = Field(
+        "inverse_sqrt", description="learning rate's course"
+    )
     lr: float = Field(1e-3, gt=0, le=100, description="peak learning rate; for noam the factor [fitted]")
     warmup: int = Field(400, ge=1, description="steps of linear rise to the peak [fitted]")
     cooldown: float = Field(0.2, ge=0, le=1, description="last share of the budget, falling linearly to 0, 0-1")
@@ -109,7 +115,9 @@ class TrainSettings(Section):
     adam_beta2: float = Field(0.98, ge=0, lt=1, description="AdamW's decay of the second moment")
     weight_decay: float = Field(0.0, ge=0, le=10, description="AdamW's, on matrices only")
     clip_norm: float = Field(1.0, ge=0, description="greatest gradient norm; 0 is off")
-    label_smoothing: float = Field(0.1, ge=0, lt=1, description="share of probability spread over the vocabulary, 0-1")
+    label_smoothing: float = Field(
+        0.1, ge=0, lt=1, description="share of probability spread over the vocabulary, 0-1"
+    )
     r_drop: float = Field(0.0, ge=0, description="weight of R-Drop's divergence of two dropout passes; 0 is off")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="of matrix products; weights stay fp32")
     max_steps: int | None = Field(None, ge=1, description="end after so many steps in all")
@@ -132,7 +140,9 @@ class DecodeSettings(Section):
 
     beam: int = Field(5, ge=1, le=1000, description="hypotheses kept; 1 is greedy")
     batch_size: int = Field(64, ge=1, le=100_000, description="sentences decoded together")
-    length_penalty: Literal["average", "gnmt"] = Field("average", description="S / L^alpha, or S / ((5+L)/6)^alpha")
+    length_penalty: Literal["average", "gnmt"] = Field(
+        "average", description="S / L^alpha, or S / ((5+L)/6)^alpha"
+    )
     alpha: float = Field(1.0, ge=0, le=10, description="the length penalty's strength; 0 is off")
     max_length_a: float = Field(1.5, ge=0, le=100, description="longest output: a x source length + b, pieces")
     max_length_b: int = Field(10, ge=1, le=100_000, description="see max_length_a")
@@ -186,8 +196,8 @@ for tag, pattern, first in (
         re.compile(f"^(?:{pattern})$"),
         first,
     )
-CoreLoader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: float(node.value))
-CoreLoader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(node.value))
+CoreLoader.add_constructor("tag:yaml.org,2002:float", lambda _, node: float(node.value))
+CoreLoader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(node.value))
 
 KeyPath = tuple[str, ...]
 Origins = dict[KeyPath, str]  # where a key was set: "demo.yaml:12", or "command line"
@@ -219,7 +229,9 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}", hint="give the path of a config file") from error
+        raise ConfigError(
+            f"cannot read {path}: {error.strerror}", hint="give the path of a config file"
+        ) from error
     if len(content) > MAX_CONFIG_BYTES:
         raise ConfigError(f"{path} has {len(content):,} bytes, a config at most {MAX_CONFIG_BYTES:,}")
     loader = CoreLoader("")
@@ -236,7 +248,9 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
         mark = getattr(error, "problem_mark", None)
         place = f"{path}:{mark.line + 1}" if mark else str(path)
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise ConfigError(f"{place}: not valid YAML: {problem}", hint="check indentation, colons and quotes") from error
+        raise ConfigError(
+            f"{place}: not valid YAML: {problem}", hint="check indentation, colons and quotes"
+        ) from error
     finally:
         loader.dispose()
     if not isinstance(tree, dict):
@@ -316,12 +330,29 @@ def settings(section: type[BaseModel] = Config, prefix: str = "") -> Iterator[tu
     """Every setting as (dotted key, what is allowed, default, help), in the order of the sections."""
     for name, field in section.model_fields.items():
         kind = field.annotation
-        inner = next((a for a in (kind, *get_args(kind)) if isinstance(a, type) and issubclass(a, BaseModel)), None)
+        inner = next(
+            (a for a in (kind, *get_args(kind)) if isinstance(a, type) and issubclass(a, BaseModel)), None
+        )
         if inner is not None:
             yield from settings(inner, f"{prefix}{name}.")
             continue
         default = "required" if field.is_required() else _plain(field.default)
         yield f"{prefix}{name}", _allowed(kind, field.metadata), default, field.description or ""
+
+
+def values(config: Config) -> Iterator[tuple[str, str]]:
+    """Every setting of a config as (dotted key, value), corpora's paths resolved and separated by spaces."""
+
+    def walk(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
+        for name, value in tree.items():
+            if isinstance(value, Mapping):
+                yield from walk(value, f"{prefix}{name}.")
+            elif isinstance(value, tuple):
+                yield f"{prefix}{name}", " ".join(str(resolve_path(path, config.data.root)) for path in value)
+            else:
+                yield f"{prefix}{name}", _plain(value)
+
+    yield from walk(config.model_dump(), "")
 
 
 def _plain(value: object) -> str:
@@ -355,4 +386,3 @@ def language(settings_: Data, side: Literal["source", "target"]) -> str:
     first = Path((settings_.train.source if side == "source" else settings_.train.target)[0])
     ending = Path(first.name.removesuffix(".gz")).suffix.lstrip(".")
     return given or (ending if 2 <= len(ending) <= 3 and ending != "txt" else "")
-

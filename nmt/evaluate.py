@@ -82,12 +82,15 @@ def score(
     return [_score(makers[name](), hypotheses, references, n_bootstrap) for name in metrics]
 
 
-def _score(metric: Metric, hypotheses: Sequence[str], references: Sequence[Sequence[str]], n_bootstrap: int) -> Score:
+def _score(
+    metric: Metric, hypotheses: Sequence[str], references: Sequence[Sequence[str]], n_bootstrap: int
+) -> Score:
     result = metric.corpus_score(hypotheses, references, n_bootstrap=n_bootstrap or 1)
     low = high = None
     if n_bootstrap:
         low, high = float(result._mean - result._ci), float(result._mean + result._ci)
-    return Score(result.name, float(result.score), low, high, str(metric.get_signature()))
+    signature = str(metric.get_signature())
+    return Score(result.name, float(result.score), low, high, signature)
 
 
 def perplexity(log_probs: Sequence[Sequence[float]]) -> float:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from nmt.errors import OutputError, InputError
+from nmt.errors import InputError, OutputError
 
 TEMP_MARK = ".tmp."
 

@@ -266,7 +266,9 @@ class _Draws:
         self, logits: Tensor, normaliser: Tensor, live: Tensor, alive: list[int], length: int
     ) -> Candidates:
         """One continuation of each beam, drawn from its distribution over what is allowed."""
-        ordered, words = (logits / self.options.temperature).sort(-1, descending=True, stable=True)  # (B, K, V)
+        ordered, words = (logits / self.options.temperature).sort(
+            dim=-1, descending=True, stable=True
+        )  # (B, K, V)
         if 0 < self.options.top_k < ordered.size(-1):
             ordered[..., self.options.top_k :] = -math.inf
         cumulative = ordered.softmax(-1).cumsum(-1)
@@ -288,7 +290,7 @@ def _rows(x: Tensor, index: Tensor) -> Tensor:
 
 
 def _is_done(options: SearchOptions, finished: list[Hypothesis], best_live: float, length: int) -> bool:
-    """Whether a sentence has K finished hypotheses that its best live one, at its present length, does not beat."""
+    """Whether K hypotheses have finished and the best live one, at its present length, does not beat them."""
     if best_live == -math.inf:
         return True
     if len(finished) < options.beam:

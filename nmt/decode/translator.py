@@ -21,7 +21,6 @@ from nmt.errors import ConfigError, ModelError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import Checkpoint, read_checkpoint
 from nmt.run.directory import RunDirectory
-
 from nmt.text.batches import collate, cut_batches, pad_source, seed_of
 from nmt.text.lines import is_blank, one_line
 from nmt.text.tokenizer import Tokenizers
@@ -157,8 +156,8 @@ class Translator:
             mine = [] if is_blank(line) else self._split(line, next(encoded), first + n)
             ranges.append(range(len(segments), len(segments) + len(mine)))
             segments += mine
-        seeds = [seed_of(first + n, i) for n, mine in enumerate(ranges) for i in range(len(mine))]
-        starts = {mine.start for mine in ranges if mine}
+        seeds = [seed_of(first + n, i) for n, parts in enumerate(ranges) for i in range(len(parts))]
+        starts = {parts.start for parts in ranges if parts}
         forced = self.tokenizers.target.encode(prefix) if prefix else []
         prefixes = [forced if i in starts else [] for i in range(len(segments))]
 
@@ -178,8 +177,8 @@ class Translator:
                 if not hypotheses:
                     raise ModelError("the model's output is not a number", hint="was its training healthy?")
                 found[i] = hypotheses
-        for line, mine in zip(lines, ranges, strict=True):
-            yield Translation(line, self._join([found[i] for i in mine], options))
+        for line, parts in zip(lines, ranges, strict=True):
+            yield Translation(line, self._join([found[i] for i in parts], options))
 
     def _split(self, line: str, ids: list[int], number: int) -> list[list[int]]:
         """A line's ids in parts that the model can hold: at sentence ends, then spaces, then pieces."""
@@ -203,7 +202,11 @@ class Translator:
             parts.append(part)
         parts = [part for part in parts if part]
         log.warning(
-            "line %d has %d pieces, the model takes %d: translated in %d parts", number, len(ids), limit, len(parts)
+            "line %d has %d pieces, the model takes %d: translated in %d parts",
+            number,
+            len(ids),
+            limit,
+            len(parts),
         )
         return parts
 
@@ -319,5 +322,3 @@ def pick_device(name: str) -> torch.device:
         names = ", ".join(kind for kind, there in available.items() if there)
         raise ConfigError(f"no device '{name}' on this machine", hint=f"there is auto, {names}")
     return device
-
-

@@ -58,7 +58,7 @@ class MultiHeadAttention(nn.Module):
 
     def split(self, x: Tensor) -> Tensor:
         """(B, T, D) to (B, H, T, D/H): each head gets its slice of the width."""
-        return x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+        return x.view(*x.shape[:2], self.n_heads, -1).transpose(1, 2)
 
     @staticmethod
     def merge(x: Tensor) -> Tensor:
@@ -99,7 +99,9 @@ class MultiHeadAttention(nn.Module):
                 weights.append(w)
         else:
             p = self.dropout.p if self.training else 0.0
-            heads = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=p, is_causal=causal)
+            heads = F.scaled_dot_product_attention(
+                query, key, value, attn_mask=mask, dropout_p=p, is_causal=causal
+            )
         out: Tensor = self.output(self.merge(heads))
         return out
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 class Dropout(nn.Module):
     """Zeroes each element with probability p and scales the rest to keep the mean (Srivastava et al. 2014).
 
-    On a CPU p is rounded to 1/256, and the scale to it: torch's own dropout takes a fifth of a training step there.
+    On a CPU p is rounded to 1/256, and the scale to it: there torch's own dropout takes a fifth of a step.
     """
 
     def __init__(self, p: float) -> None:

@@ -4,9 +4,9 @@ Owns the masks: they are made here from `src != PAD`. Knows nothing of losses, b
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -185,8 +185,12 @@ class Transformer(nn.Module):
             table = sinusoidal_positions(settings.max_positions, d_model)
             self.register_buffer("source_positions", table, persistent=False)
             self.register_buffer("target_positions", table, persistent=False)
-        self.encoder = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.n_encoder_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(settings) for _ in range(settings.n_decoder_layers))
+        encoder = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.n_encoder_layers))
+        decoder = nn.ModuleList(DecoderLayer(settings) for _ in range(settings.n_decoder_layers))
+        self.encoder = cast(
+            Iterable[EncoderLayer], encoder
+        )  # for mypy, which takes a ModuleList's items for anything
+        self.decoder = cast(Iterable[DecoderLayer], decoder)
         pre = settings.norm == "pre"  # the residual stream of pre-norm layers has not been normalised yet
         self.encoder_norm = nn.LayerNorm(d_model) if pre else nn.Identity()
         self.decoder_norm = nn.LayerNorm(d_model) if pre else nn.Identity()

@@ -1,7 +1,7 @@
-"""A checkpoint: one safetensors file with weights, tokenizer, settings, and for resuming the optimiser's moments.
+"""A checkpoint: one safetensors file with weights, tokenizer, settings and, to resume, the optimiser's moments.
 
-A model file translates anywhere by itself, and no path of the machine is in it. Nothing is unpickled: the header is
-JSON, checked against the settings before a tensor is made.
+A model file translates anywhere by itself, and no path of the machine is in it. Nothing is unpickled: the
+header is JSON, checked against the settings before a tensor is made.
 
     model.<name>      weights, tied ones once
     average.<name>    their moving average, where there is one
@@ -127,10 +127,13 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = ("model", "averag
             tensors = {name: file.get_tensor(name) for name in wanted}
     except OSError as error:
         raise ModelError(
-            f"cannot read {path}: {error.strerror or error}", hint="give a run's directory or its model.safetensors"
+            f"cannot read {path}: {error.strerror or error}",
+            hint="give a run's directory or its model.safetensors",
         ) from error
     except safetensors.SafetensorError as error:
-        raise ModelError(f"{path} is not a model file, or is damaged", hint="give a file that nmt wrote") from error
+        raise ModelError(
+            f"{path} is not a model file, or is damaged", hint="give a file that nmt wrote"
+        ) from error
     if len(wanted) == len(names) and hash_tensors(tensors) != header["tensors_sha256"]:
         raise ModelError(f"{path} is damaged: its tensors are not those that were written", hint="use another")
     try:
@@ -152,9 +155,13 @@ def _header(path: Path, text: str | None, n_tensors: int) -> dict[str, Any]:
         version = header["format_version"]
         header["config"], header["progress"], header["tensors_sha256"]
     except (ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"{path} was not written by nmt", hint="give a run's directory or a model file") from error
+        raise ModelError(
+            f"{path} was not written by nmt", hint="give a run's directory or a model file"
+        ) from error
     if version != FORMAT_VERSION:
-        raise ModelError(f"{path} has format version {version}, this nmt reads {FORMAT_VERSION}", hint="update nmt")
+        raise ModelError(
+            f"{path} has format version {version}, this nmt reads {FORMAT_VERSION}", hint="update nmt"
+        )
     return dict(header)
 
 
@@ -164,7 +171,7 @@ def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
-        digest.update(tensor.flatten().view(torch.uint8).numpy())
+        digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
 

@@ -1,13 +1,13 @@
 """A run's directory: its layout, and the only code that reads and writes its small files. Imports no torch.
 
-    config.yaml         every setting, as resolved
-    manifest.json       versions, data hashes, seed, command, git commit
-    tokenizer.model     or tokenizer.src.model and tokenizer.tgt.model
-    model.safetensors   the best model, or the average that beat it: what `nmt translate` loads
-    checkpoints/        step-N.safetensors
-    last.json           which checkpoint is the newest; replaced last
-    metrics.jsonl       figures of training and validations, a line each
-    lock                held while a training runs
+config.yaml         every setting, as resolved
+manifest.json       versions, data hashes, seed, command, git commit
+tokenizer.model     or tokenizer.src.model and tokenizer.tgt.model
+model.safetensors   the best model, or the average that beat it: what `nmt translate` loads
+checkpoints/        step-N.safetensors
+last.json           which checkpoint is the newest; replaced last
+metrics.jsonl       figures of training and validations, a line each
+lock                held while a training runs
 """
 
 import contextlib
@@ -51,7 +51,8 @@ class RunDirectory:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OutputError(
-                f"cannot make the run's directory {self.path}: {error.strerror}", hint="choose another with run=PATH"
+                f"cannot make the run's directory {self.path}: {error.strerror}",
+                hint="choose another with run=PATH",
             ) from error
         for directory in (self.path, self.checkpoints):
             sweep_temps(directory)
@@ -102,7 +103,9 @@ class RunDirectory:
             "git_commit": _git_commit(),
             "python": platform.python_version(),
             "machine": platform.platform(),
-            "versions": {name: _version(name) for name in ("nmt", "torch", "sentencepiece", "sacrebleu", "safetensors")},
+            "versions": {
+                name: _version(name) for name in ("nmt", "torch", "sentencepiece", "sacrebleu", "safetensors")
+            },
         }
         atomic_write(self.manifest_file, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
 
@@ -134,7 +137,9 @@ class RunDirectory:
             source, target = (file.read_bytes() for file in files)
             return Tokenizers.from_models(source, target, nfkc_source=config.data.nfkc_source)
         except (OSError, ModelError) as error:
-            raise ModelError(f"{files[0]}: {error}", hint=f"delete it and run `nmt tokenize {self.config_file}`") from error
+            raise ModelError(
+                f"{files[0]}: {error}", hint=f"delete it and run `nmt tokenize {self.config_file}`"
+            ) from error
 
     # --- checkpoints and figures --------------------------------------------------------------------------
 
@@ -173,7 +178,9 @@ class RunDirectory:
     def read_metrics(self) -> list[dict[str, Any]]:
         """All lines of figures; a last one that a kill cut short is left out."""
         lines = []
-        for text in self.metrics_file.read_text(encoding="utf-8").splitlines() if self.metrics_file.exists() else ():
+        for text in (
+            self.metrics_file.read_text(encoding="utf-8").splitlines() if self.metrics_file.exists() else ()
+        ):
             with contextlib.suppress(ValueError):
                 lines.append(json.loads(text))
         return lines
@@ -216,6 +223,8 @@ def _version(package: str) -> str:
 
 def _git_commit() -> str:
     with contextlib.suppress(OSError):
-        found = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, env={**os.environ}, check=False)
+        found = subprocess.run(
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, env={**os.environ}, check=False
+        )
         return found.stdout.strip()
     return ""

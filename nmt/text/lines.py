@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from nmt.errors import DataError
 
@@ -48,7 +48,7 @@ def decode_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
 
 def open_binary(path: Path) -> BinaryIO:
     """A file to read bytes from; `.gz` is unpacked."""
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+    return cast(BinaryIO, gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb"))
 
 
 def read_lines(paths: Sequence[Path]) -> list[str]:

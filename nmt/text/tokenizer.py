@@ -63,7 +63,11 @@ class Tokenizer:
         """
         sentencepiece.set_random_generator_seed(seed)
         ids: list[list[int]] = self._processor.encode(
-            [self._prepared(text) for text in texts], enable_sampling=True, alpha=alpha, nbest_size=-1, num_threads=1
+            [self._prepared(text) for text in texts],
+            enable_sampling=True,
+            alpha=alpha,
+            nbest_size=-1,
+            num_threads=1,
         )
         return ids
 
@@ -125,7 +129,9 @@ def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings, *, nfkc: 
     n_too_long = len(texts) - len(usable)
     notes = []
     if n_too_long:
-        notes.append(f"{n_too_long} lines over {MAX_TRAINER_BYTES:,} bytes were left out of the tokenizer's training")
+        notes.append(
+            f"{n_too_long} lines over {MAX_TRAINER_BYTES:,} bytes were left out of the tokenizer's training"
+        )
     if not usable:
         raise DataError("no text to train a tokenizer on", hint="check that data.train is not blank")
     size = settings.vocab_size
@@ -148,7 +154,9 @@ def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings, *, nfkc: 
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     trained = int(processor.get_piece_size())
     if trained < settings.vocab_size:
-        notes.append(f"the text gives {trained} pieces at most: tokenizer.vocab_size={settings.vocab_size} was cut")
+        notes.append(
+            f"the text gives {trained} pieces at most: tokenizer.vocab_size={settings.vocab_size} was cut"
+        )
     return Trained(model, trained, n_too_long, notes)
 
 

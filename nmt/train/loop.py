@@ -1,7 +1,7 @@
 """The training loop: steps, validations, checkpoints, and going on where a run stopped.
 
-Randomness is a function of (seed, step) and data order of (seed, epoch), so a checkpoint needs nothing but weights,
-moments and counts for a resumed run to equal one that never stopped.
+Randomness is a function of (seed, step) and data order of (seed, epoch), so a checkpoint needs nothing but
+weights, moments and counts for a resumed run to equal one that never stopped.
 """
 
 import contextlib
@@ -148,7 +148,9 @@ class Trainer:
             if stop.number:
                 self.save()
                 raise StoppedError(
-                    f"stopped at step {progress.step}, all saved", stop.number, hint="the same command goes on from here"
+                    f"stopped at step {progress.step}, all saved",
+                    stop.number,
+                    hint="the same command goes on from here",
                 )
             if validated != progress.step:
                 self.validate_and_save(report)
@@ -211,7 +213,9 @@ class Trainer:
             log.warning("%s", words)
 
     def measure(self, model: Transformer) -> Validation:
-        return validate(Translator(model, self.tokenizers, self.config), self.dev, self.config, bf16=self.progress.bf16)
+        return validate(
+            Translator(model, self.tokenizers, self.config), self.dev, self.config, bf16=self.progress.bf16
+        )
 
     def keep_if_best(self, model: Transformer, found: Validation) -> bool:
         """Write the model file if nothing was better before."""
@@ -236,7 +240,9 @@ class Trainer:
         checkpoint = Checkpoint(self.config, tensors, self.tokenizers, asdict(progress))
         save_checkpoint(self.run.checkpoint_file(progress.step), checkpoint)
         self.run.write_last(progress.step)
-        self.run.prune_checkpoints([*self.run.checkpoint_steps()[-self.config.train.keep :], *self.steps_to_average()])
+        self.run.prune_checkpoints(
+            [*self.run.checkpoint_steps()[-self.config.train.keep :], *self.steps_to_average()]
+        )
 
     def resume(self) -> bool:
         """Take up the newest checkpoint; False where there is none.
@@ -256,7 +262,9 @@ class Trainer:
             state: dict[str, Tensor] = {}
             for moment in ("step", "exp_avg", "exp_avg_sq"):
                 if (key := f"{name}.{moment}") not in moments:
-                    raise ModelError(f"{self.run.checkpoint_file(last)} lacks {key}", hint="begin anew with --fresh")
+                    raise ModelError(
+                        f"{self.run.checkpoint_file(last)} lacks {key}", hint="begin anew with --fresh"
+                    )
                 state[moment] = moments[key].to("cpu" if moment == "step" else parameter.device)
             self.optimizer.state[parameter] = state
         self.progress = Progress(**checkpoint.progress)

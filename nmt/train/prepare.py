@@ -67,7 +67,9 @@ def read_corpus(config: Config) -> Corpus:
         dev = [pair for pair in corpora["dev"] if not (is_blank(pair.source) or is_blank(pair.target))]
     else:
         train, dev = hold_out(train, config.seed)
-        notes.append(f"no data.dev: {len(dev)} pairs of train set aside for it, none of their sentences left in train")
+        notes.append(
+            f"no data.dev: {len(dev)} pairs of train set aside for it, none of their sentences left in train"
+        )
     if not train or not dev:
         raise DataError(
             f"{'train' if not train else 'dev'} has no pair that can be used", hint="check data.train and data.dev"
@@ -176,5 +178,3 @@ def tokenize(config: Config) -> tuple[RunDirectory, Tokenizers, list[str], dict[
         "target": statistics(tokenizers.target, [pair.target for pair in corpus.dev]),
     }
     return run, tokenizers, [*corpus.notes, *notes], figures
-
-

@@ -4,6 +4,7 @@ import logging
 import math
 import sys
 import time
+from typing import Never
 
 from tqdm import tqdm
 
@@ -24,7 +25,7 @@ class Report:
     """
 
     def __init__(self, progress: float, *, quiet: bool) -> None:
-        self.bar: tqdm[None] = tqdm(
+        self.bar: tqdm[Never] = tqdm(
             total=1.0,
             initial=progress,
             disable=True if quiet else None,  # None: only on a terminal
@@ -81,7 +82,9 @@ class Report:
             saved,
         )
         for source, reference, translation in found.samples:
-            log.info("    source       %s\n    reference    %s\n    translation  %s", source, reference, translation)
+            log.info(
+                "    source       %s\n    reference    %s\n    translation  %s", source, reference, translation
+            )
         self._reset(time.monotonic())
 
     def close(self) -> None:
@@ -92,4 +95,6 @@ def clock(seconds: float) -> str:
     """A duration as people say it."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"
+    return (
+        f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"
+    )

@@ -6,8 +6,8 @@ from nmt.config import TrainSettings
 def learning_rate(settings: TrainSettings, d_model: int, step: int, progress: float) -> float:
     """The rate of a step.
 
-    Inverse square root: lr·min(t/w, √(w/t)). Noam (Vaswani et al. 2017, equation 3): lr·d^-0.5·min(t^-0.5, t·w^-1.5).
-    Constant: lr·min(t/w, 1). All fall linearly to 0 over the last `cooldown` of the budget.
+    Inverse square root: lr·min(t/w, √(w/t)). Constant: lr·min(t/w, 1). Noam (Vaswani et al. 2017, equation 3):
+    lr·d^-0.5·min(t^-0.5, t·w^-1.5). All fall linearly to 0 over the last `cooldown` of the budget.
 
     Args:
         settings: schedule, lr, warmup, cooldown.
@@ -24,4 +24,4 @@ def learning_rate(settings: TrainSettings, d_model: int, step: int, progress: fl
         rate = settings.lr * min(step / warmup, 1.0)
     if settings.cooldown and progress > 1 - settings.cooldown:
         rate *= max(1 - progress, 0.0) / settings.cooldown
-    return rate
+    return float(rate)

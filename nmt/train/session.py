@@ -56,7 +56,8 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     run = RunDirectory(config.run)
     corpus = read_corpus(config)
     config = corpus.config
-    tokenizers, notes = (None if fresh else run.read_tokenizers(config)), []
+    tokenizers = None if fresh else run.read_tokenizers(config)
+    notes: list[str] = []
     if tokenizers is None:
         tokenizers, notes = train_tokenizers(corpus)
     pairs, dropped = drop_lengths(corpus, tokenizers)
@@ -158,7 +159,7 @@ def train(session: Session, *, fresh: bool = False, quiet: bool = False) -> Prog
         if resumed:
             if trainer.spent() >= 1 or trainer.out_of_patience():
                 log.info(
-                    "%s is finished: %d steps, %s; raise train.max_steps, max_epochs, max_minutes or patience to go on",
+                    "%s is finished: %d steps in %s; it goes on when its limit (train.max_steps, …) is raised",
                     run.path,
                     trainer.progress.step,
                     clock(trainer.progress.elapsed_s),
@@ -217,9 +218,7 @@ def dry_run(session: Session) -> list[str]:
     seconds = math.inf
     for attempt in range(2):  # the first step also allocates
         start = time.perf_counter()
-        train_step(
-            model.train(), optimizer, [largest.to(device)], config.train, lr=1e-6, seed=attempt, bf16=bf16
-        )
+        train_step(model.train(), optimizer, [largest.to(device)], config.train, lr=1e-6, seed=attempt, bf16=bf16)
         seconds = min(seconds, time.perf_counter() - start)
     epoch_s = seconds * sum(batch.n_positions for batch in batches) / largest.n_positions
     memory = (
@@ -236,5 +235,3 @@ def dry_run(session: Session) -> list[str]:
     total = f", {clock(min(limits))} in all without validations" if limits else ""
     lines.append(f"time        {clock(epoch_s)} an epoch{total}")
     return lines
-
-

@@ -1,5 +1,6 @@
 """Sizes that fit a corpus: what the user leaves open is chosen by the number of training pairs."""
 
+import math
 from typing import Any
 
 from nmt.config import Config
@@ -15,8 +16,8 @@ PRESETS: list[tuple[float, dict[str, Any]]] = [
                "batch_tokens": 4096, "lr": 1.5e-3, "warmup": 800, "max_epochs": 40}),
     (1_000_000, {"vocab_size": 16_000, "d_model": 512, "d_ff": 1024, "n_layers": 6, "n_heads": 4, "dropout": 0.3,
                  "batch_tokens": 8192, "lr": 7e-4, "warmup": 4000, "max_epochs": 30}),
-    (float("inf"), {"vocab_size": 32_000, "d_model": 512, "d_ff": 2048, "n_layers": 6, "n_heads": 8, "dropout": 0.1,
-                    "batch_tokens": 16_384, "lr": 7e-4, "warmup": 4000, "max_epochs": 10}),
+    (math.inf, {"vocab_size": 32_000, "d_model": 512, "d_ff": 2048, "n_layers": 6, "n_heads": 8, "dropout": 0.1,
+                "batch_tokens": 16_384, "lr": 7e-4, "warmup": 4000, "max_epochs": 10}),
 ]  # fmt: skip
 
 

@@ -85,7 +85,7 @@ def train_step(
         torch.manual_seed(seed_of(seed, i))
         with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
             sums = batch_loss(model, batch, settings)
-        (sums.loss / n_tokens).backward()
+        (sums.loss / n_tokens).backward()  # type: ignore[no-untyped-call]
         loss, nll = loss + sums.loss.detach(), nll + sums.nll
     norm: Tensor = nn.utils.clip_grad_norm_(model.parameters(), settings.clip_norm or torch.inf)
     for group in optimizer.param_groups:
@@ -106,7 +106,7 @@ def use_bf16(settings: TrainSettings, device: torch.device) -> bool:
     if settings.precision != "auto":
         return settings.precision == "bf16"
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device.type != "cpu":
         return False
     fp32, bf16 = (_product_seconds(dtype) for dtype in (torch.float32, torch.bfloat16))
@@ -125,8 +125,12 @@ def _product_seconds(dtype: torch.dtype) -> float:
 
 
 def keep_freed_memory() -> None:
-    """Tell glibc to keep what is freed: a step frees and takes the same gigabyte again, page by page (1.3 x slower)."""
+    """Tell glibc to keep what is freed: every step takes the same memory again, and page faults are dear."""
     with contextlib.suppress(OSError, AttributeError):  # another libc has nothing to tell
         libc = ctypes.CDLL(None)
-        for option, value in ((M_MMAP_THRESHOLD, 2**31 - 1), (M_TRIM_THRESHOLD, 2**31 - 1), (M_TOP_PAD, 256 * 2**20)):
+        for option, value in (
+            (M_MMAP_THRESHOLD, 2**31 - 1),
+            (M_TRIM_THRESHOLD, 2**31 - 1),
+            (M_TOP_PAD, 256 * 2**20),
+        ):
             libc.mallopt(option, value)

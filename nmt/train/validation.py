@@ -68,7 +68,9 @@ def validate(translator: Translator, dev: Sequence[Pair], config: Config, *, bf1
     loss = nll = 0.0
     n_tokens = 0
     with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-        for rows in cut_batches([(len(s), len(t)) for s, t in zip(src, tgt, strict=True)], config.train.batch_tokens):
+        for rows in cut_batches(
+            [(len(s), len(t)) for s, t in zip(src, tgt, strict=True)], config.train.batch_tokens
+        ):
             batch = collate([src[i] for i in rows], [tgt[i] for i in rows], rows).to(device)
             sums = batch_loss(translator.model, batch, config.train)
             loss, nll, n_tokens = loss + float(sums.loss), nll + float(sums.nll), n_tokens + sums.n_tokens

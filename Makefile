@@ -1,0 +1,58 @@
+# Each target sets up what it needs: .venv with the exact versions of .constraints.txt.
+PYTHON ?= python3
+CONFIG ?= configs/demo.yaml
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo pipeline test lint format coverage clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+install: $(INSTALLED)  ## .venv with nmt, its libraries and the tools of development
+
+$(INSTALLED): pyproject.toml .constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "nmt needs Python 3.11 or newer: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --disable-pip-version-check -c .constraints.txt torch
+	$(BIN)/pip install -q --disable-pip-version-check -c .constraints.txt -e '.[dev]'
+	touch $@
+
+demo: $(INSTALLED)  ## train Chinese to English on data/zh-en, translate, score: 4 minutes on two cores
+	@$(MAKE) --no-print-directory pipeline CONFIG=configs/demo.yaml
+	@echo
+	@echo 'Your turn:  $(BIN)/nmt translate "我昨天买了一本书。"'
+
+pipeline: $(INSTALLED)  ## tokenize, train, translate and eval a CONFIG
+	$(BIN)/nmt tokenize $(CONFIG)
+	$(BIN)/nmt train $(CONFIG)
+	set -e; run=$$($(BIN)/nmt config run --of $(CONFIG)); \
+	src=$$($(BIN)/nmt config data.test.source --of $(CONFIG)); \
+	ref=$$($(BIN)/nmt config data.test.target --of $(CONFIG)); \
+	$(BIN)/nmt translate -m $$run -i $$src -o $$run/test.hyp; \
+	$(BIN)/nmt eval --hyp $$run/test.hyp --src $$src --ref $$ref --show 5
+
+test: $(INSTALLED)  ## run the tests
+	$(BIN)/python -m pytest
+
+lint: $(INSTALLED)  ## check format, lint, types and which room imports which
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(INSTALLED)  ## put the code in shape
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+coverage: $(INSTALLED)  ## run the tests and show which branches of nmt/ they do not reach
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage report
+
+clean:  ## remove .venv and caches; runs/ stays
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage* build *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
