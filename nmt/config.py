@@ -69,6 +69,12 @@ class TokenizerSettings(Section):
         0.0, ge=0, le=10, description="subword regularisation drawn anew each epoch: smoothing; 0 is off"
     )
 
+    @model_validator(mode="after")
+    def sampling_has_segmentations(self) -> Self:
+        if self.sampling_alpha and self.type in ("char", "word"):
+            raise ValueError(f"sampling_alpha needs type unigram or bpe: {self.type} has one segmentation only")
+        return self
+
 
 class ModelSettings(Section):
     """The Transformer."""

@@ -4,7 +4,7 @@ Hypotheses are detokenised text, references are untouched. Imports no torch.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sacrebleu.metrics.base import Metric
@@ -74,7 +74,7 @@ def score(
             )
     if not hypotheses:
         raise DataError("nothing to score: the files are empty", hint="give at least one line")
-    makers = {
+    makers: dict[str, Callable[[], Metric]] = {
         "bleu": lambda: BLEU(lowercase=lowercase, tokenize=tokenize),
         "chrf": lambda: CHRF(lowercase=lowercase),
         "ter": lambda: TER(case_sensitive=not lowercase),

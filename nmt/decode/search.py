@@ -20,6 +20,7 @@ from torch import Tensor
 
 from nmt.errors import ConfigError
 from nmt.text import BOS, EOS, PAD, UNK
+from nmt.text.batches import seed_of
 
 State = TypeVar("State")
 
@@ -257,7 +258,7 @@ class _Draws:
         self.options = options
         self.uniform = torch.stack(
             [
-                torch.rand(length, options.beam, generator=torch.Generator().manual_seed(options.seed * 2**32 + s))
+                torch.rand(length, options.beam, generator=torch.Generator().manual_seed(seed_of(options.seed, s)))
                 for s in seeds
             ]
         ).to(device)  # (B, length, K)

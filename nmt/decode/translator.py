@@ -201,13 +201,14 @@ class Translator:
                     part = part + chunk
             parts.append(part)
         parts = [part for part in parts if part]
-        log.warning(
-            "line %d has %d pieces, the model takes %d: translated in %d parts",
-            number,
-            len(ids),
-            limit,
-            len(parts),
-        )
+        if len(parts) > 1:
+            log.warning(
+                "line %d has %d pieces, the model takes %d: translated in %d parts",
+                number,
+                len(ids),
+                limit,
+                len(parts),
+            )
         return parts
 
     @staticmethod

@@ -26,7 +26,7 @@ from nmt.train.loop import Progress, Trainer, check_room
 from nmt.train.prepare import Corpus, drop_lengths, read_corpus, train_tokenizers
 from nmt.train.report import clock
 from nmt.train.sizes import fit_validation
-from nmt.train.step import keep_freed_memory, make_optimizer, train_step, use_bf16
+from nmt.train.step import make_optimizer, train_step, use_bf16
 
 log = logging.getLogger("nmt")
 
@@ -52,7 +52,6 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
         InputError: the config, the corpus, the tokenizer or the run that is there already do not fit.
     """
     target = pick_device(device)
-    keep_freed_memory()
     run = RunDirectory(config.run)
     corpus = read_corpus(config)
     config = corpus.config

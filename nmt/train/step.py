@@ -1,7 +1,5 @@
 """One optimiser step: forward, loss, backward, clip, update, in the order in which it happens."""
 
-import contextlib
-import ctypes
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,8 +11,6 @@ from nmt.config import TrainSettings
 from nmt.text import PAD
 from nmt.text.batches import Batch, seed_of
 from nmt.train.loss import LossSum, smoothed_cross_entropy, symmetric_divergence
-
-M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # <malloc.h>
 
 
 @dataclass(frozen=True)
@@ -122,15 +118,3 @@ def _product_seconds(dtype: torch.dtype) -> float:
         a @ b
         times.append(time.perf_counter() - start)
     return min(times)
-
-
-def keep_freed_memory() -> None:
-    """Tell glibc to keep what is freed: every step takes the same memory again, and page faults are dear."""
-    with contextlib.suppress(OSError, AttributeError):  # another libc has nothing to tell
-        libc = ctypes.CDLL(None)
-        for option, value in (
-            (M_MMAP_THRESHOLD, 2**31 - 1),
-            (M_TRIM_THRESHOLD, 2**31 - 1),
-            (M_TOP_PAD, 256 * 2**20),
-        ):
-            libc.mallopt(option, value)

@@ -1,0 +1,361 @@
+"""Search against brute force, against greedy search written out, and against tables that a reader can redo."""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from nmt.config import ModelSettings
+from nmt.decode.search import Hypothesis, SearchOptions, TraceStep, search
+from nmt.errors import ConfigError
+from nmt.model.transformer import Transformer
+from nmt.text import BOS, EOS, PAD
+from nmt.text.batches import pad_source
+
+A, B, C = 4, 5, 6  # words
+V = 7
+
+Table = Callable[[tuple[int, ...], tuple[int, ...]], Sequence[float]]  # (source, prefix) to V probabilities
+
+
+class Rows(NamedTuple):
+    """The state of a table: what each beam has read so far."""
+
+    sources: list[tuple[int, ...]]  # B
+    prefixes: list[tuple[int, ...]]  # B*K
+
+
+class TableModel:
+    """A step function whose distribution may depend on all of the source and the whole prefix."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.n_beams = 0
+
+    def start(self, src: Tensor, n_beams: int) -> Rows:
+        self.n_beams = n_beams
+        sources = [tuple(i for i in row if i != PAD) for row in src.tolist()]
+        return Rows(sources, [()] * (len(sources) * n_beams))
+
+    def step(self, ids: Tensor, state: Rows) -> tuple[Tensor, Rows]:
+        prefixes = [(*prefix, i) for prefix, i in zip(state.prefixes, ids.flatten().tolist(), strict=True)]
+        assert all(prefix[0] == BOS for prefix in prefixes)
+        probabilities = [
+            self.table(state.sources[row // self.n_beams], prefix[1:]) for row, prefix in enumerate(prefixes)
+        ]
+        logits = torch.tensor(probabilities, dtype=torch.float64).log() + 3.0  # logits need not be normalised
+        return logits.view(len(state.sources), self.n_beams, -1), Rows(state.sources, prefixes)
+
+    def select(self, state: Rows, rows: Tensor) -> Rows:
+        sentences = [set((row // self.n_beams).tolist()) for row in rows]
+        assert all(len(one) == 1 for one in sentences), "a row's beams come from one sentence"
+        return Rows(
+            [state.sources[one.pop()] for one in sentences], [state.prefixes[i] for i in rows.flatten().tolist()]
+        )
+
+
+def random_table(seed: int) -> Table:
+    def table(source: tuple[int, ...], prefix: tuple[int, ...]) -> Sequence[float]:
+        generator = torch.Generator().manual_seed(hash((seed, source, prefix)) % 2**62)
+        probabilities: list[float] = torch.randn(V, dtype=torch.float64, generator=generator).softmax(0).tolist()
+        return probabilities
+
+    return table
+
+
+def sources(*rows: Sequence[int]) -> Tensor:
+    return pad_source([list(row) for row in rows])
+
+
+def all_hypotheses(table: Table, source: tuple[int, ...], options: SearchOptions) -> list[Hypothesis]:
+    """Every sequence that search may return, scored by the definition, best first."""
+    limit = options.max_length(len(source))
+    found = []
+    for n_words in range(limit):
+        if n_words < options.min_length and n_words + 1 < limit:
+            continue
+        for words in itertools.product((A, B, C), repeat=n_words):
+            ids = [*words, EOS]
+            log_probs = [math.log(table(source, tuple(ids[:t]))[ids[t]]) for t in range(len(ids))]
+            length = len(ids)
+            divisor = length**options.alpha
+            if options.length_penalty == "gnmt":
+                divisor = ((5 + length) / 6) ** options.alpha
+            found.append(Hypothesis(ids, log_probs, sum(log_probs) / divisor))
+    return sorted(found, key=lambda h: -h.score)
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    alpha=st.sampled_from([0.0, 0.6, 1.0, 2.0]),
+    penalty=st.sampled_from(["average", "gnmt"]),
+    min_length=st.integers(0, 3),
+)
+@settings(max_examples=25, deadline=None)
+def test_a_beam_that_holds_everything_is_brute_force(
+    seed: int, alpha: float, penalty: Any, min_length: int
+) -> None:
+    options = SearchOptions(
+        beam=45,
+        n_best=45,
+        alpha=alpha,
+        length_penalty=penalty,
+        max_length_a=0,
+        max_length_b=4,
+        min_length=min_length,
+    )
+    table = random_table(seed)
+    rows = [(A, B), (C,)]
+    for found, row in zip(search(TableModel(table), sources(*rows), options), rows, strict=True):
+        expected = all_hypotheses(table, (*row, EOS), options)
+        assert [h.ids for h in found] == [h.ids for h in expected]
+        assert [h.score for h in found] == pytest.approx([h.score for h in expected])
+        assert [h.log_prob for h in found] == pytest.approx([h.log_prob for h in expected])
+
+
+def greedy(table: Table, source: tuple[int, ...], options: SearchOptions) -> list[int]:
+    """Greedy search, written out."""
+    ids: list[int] = []
+    while EOS not in ids:
+        probabilities = list(table(source, tuple(ids)))
+        if len(ids) + 1 == options.max_length(len(source)):
+            return [*ids, EOS]
+        allowed = [A, B, C, EOS] if len(ids) >= options.min_length else [A, B, C]
+        ids.append(max(allowed, key=lambda i: probabilities[i]))
+    return ids
+
+
+@given(st.integers(0, 10**6), st.integers(0, 2))
+@settings(max_examples=50, deadline=None)
+def test_one_beam_is_greedy_search(seed: int, min_length: int) -> None:
+    options = SearchOptions(beam=1, max_length_a=1, max_length_b=3, min_length=min_length)
+    table = random_table(seed)
+    rows = [(A,), (A, B, C, C), ()]
+    found = search(TableModel(table), sources(*rows), options)
+    assert [best[0].ids for best in found] == [greedy(table, (*row, EOS), options) for row in rows]
+
+
+@given(st.integers(0, 10**6), st.integers(1, 4))
+@settings(max_examples=30, deadline=None)
+def test_a_sentence_does_not_see_its_neighbours(seed: int, beam: int) -> None:
+    options = SearchOptions(beam=beam, n_best=beam, max_length_a=1.5, max_length_b=2)
+    model = TableModel(random_table(seed))
+    rows = [(A,), (A, B, C, C, B), (C, C), (B, A, B)]
+    together = search(model, sources(*rows), options)
+    assert together == [search(model, sources(row), options)[0] for row in rows]
+
+
+def hand_table(source: tuple[int, ...], prefix: tuple[int, ...]) -> Sequence[float]:
+    """Of the first words A is likelier, but the sentence with B ends better.
+
+    P(A) = 0.6, P(EOS | A) = 0.4, P(C | A) = 0.6, P(EOS | A C) = 0.5
+    P(B) = 0.4, P(EOS | B) = 0.9; what is missing to 1 goes to PAD, which search may not write
+    """
+    rows = {
+        (): {A: 0.6, B: 0.4},
+        (A,): {EOS: 0.4, C: 0.6},
+        (B,): {EOS: 0.9, PAD: 0.1},
+        (A, C): {EOS: 0.5, PAD: 0.5},
+    }
+    row = rows.get(prefix, {EOS: 1.0})
+    return [row.get(i, 1e-12) for i in range(V)]
+
+
+@pytest.mark.parametrize(
+    ("alpha", "penalty", "expected"),
+    [
+        # log 0.6·0.4 = -1.427, log 0.6·0.6·0.5 = -1.715, log 0.4·0.9 = -1.022
+        (0.0, "average", [([B, EOS], -1.0217), ([A, EOS], -1.4271), ([A, C, EOS], -1.7148)]),
+        # over 2, 3, 2
+        (1.0, "average", [([B, EOS], -0.5108), ([A, C, EOS], -0.5716), ([A, EOS], -0.7136)]),
+        # over 4, 9, 4
+        (2.0, "average", [([A, C, EOS], -0.1905), ([B, EOS], -0.2554), ([A, EOS], -0.3568)]),
+        # over 7/6, 8/6, 7/6
+        (1.0, "gnmt", [([B, EOS], -0.8757), ([A, EOS], -1.2232), ([A, C, EOS], -1.2861)]),
+    ],
+)
+def test_length_penalty_and_n_best_order_by_hand(alpha: float, penalty: Any, expected: list[Any]) -> None:
+    options = SearchOptions(beam=6, n_best=3, alpha=alpha, length_penalty=penalty)
+    found = search(TableModel(hand_table), sources((A,)), options)[0]
+    assert [h.ids for h in found] == [ids for ids, _ in expected]
+    assert [h.score for h in found] == pytest.approx([score for _, score in expected], abs=1e-4)
+
+
+def test_greedy_is_misled_where_the_beam_is_not() -> None:
+    model = TableModel(hand_table)
+    assert search(model, sources((A,)), SearchOptions(beam=1))[0][0].ids == [A, C, EOS]
+    assert search(model, sources((A,)), SearchOptions(beam=2))[0][0].ids == [B, EOS]
+
+
+def test_end_is_forced_at_the_limit_and_its_log_probability_counts() -> None:
+    def endless(source: tuple[int, ...], prefix: tuple[int, ...]) -> Sequence[float]:
+        return [0.0001 if i == EOS else 0.9 if i == A else 0.001 for i in range(V)]
+
+    options = SearchOptions(beam=2, max_length_a=2, max_length_b=1, alpha=0.0)
+    found = search(TableModel(endless), sources((), (A,)), options)
+    normaliser = math.log(0.0001 + 0.9 + 5 * 0.001)
+    for best, limit in zip(found, (3, 5), strict=True):  # ceil(2·S) + 1 with S = 1, 2, EOS counted
+        assert best[0].ids == [A] * (limit - 1) + [EOS]
+        expected = (limit - 1) * math.log(0.9) + math.log(0.0001) - limit * normaliser
+        assert best[0].score == pytest.approx(expected)
+
+
+def test_special_ids_are_never_written_and_bans_do_not_renormalise() -> None:
+    def tempting(source: tuple[int, ...], prefix: tuple[int, ...]) -> Sequence[float]:
+        return [0.3, 0.3, 0.3, 0.02, 0.05, 0.02, 0.01]  # PAD, UNK, BOS are the likeliest by far
+
+    options = SearchOptions(beam=4, n_best=4, max_length_b=2, max_length_a=0, min_length=0)
+    for hypothesis in search(TableModel(tempting), sources((A,)), options)[0]:
+        assert set(hypothesis.ids) <= {EOS, A, B, C}
+        assert hypothesis.log_probs[0] == pytest.approx(
+            math.log([0, 0, 0, 0.02, 0.05, 0.02, 0.01][hypothesis.ids[0]])
+        )
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_prefix_is_kept_and_the_rest_searched(beam: int) -> None:
+    table = random_table(7)
+    options = SearchOptions(beam=beam, max_length_a=0, max_length_b=4)
+    found = search(TableModel(table), sources((A,), (B,), (C,)), options, prefixes=[[C, B], [], [A]])
+    assert found[0][0].ids[:2] == [C, B]
+    assert found[2][0].ids[0] == A
+    assert found[1] == search(TableModel(table), sources((B,)), options)[0]
+    log_probs = [math.log(table((A, EOS), (C, B)[:t])[(C, B)[t]]) for t in range(2)]
+    assert found[0][0].log_probs[:2] == pytest.approx(log_probs)
+
+
+def test_a_prefix_longer_than_the_limit_moves_the_limit_not_the_models() -> None:
+    options = SearchOptions(beam=2, max_length_a=0, max_length_b=1)
+    found = search(TableModel(random_table(1)), sources((A,)), options, prefixes=[[A] * 5])[0][0]
+    assert found.ids == [A] * 5 + [EOS]
+    assert search(TableModel(random_table(1)), sources((A,)), options, prefixes=[[A] * 5], max_length=3)[0][
+        0
+    ].ids == [
+        A,
+        A,
+        EOS,
+    ]
+
+
+def test_sampling_draws_from_the_distribution() -> None:
+    options = SearchOptions(beam=4000, n_best=4000, sample=True, seed=3, max_length_a=0, max_length_b=2)
+    found = search(TableModel(hand_table), sources((A,)), options)[0]
+    share = sum(h.ids[0] == A for h in found) / len(found)
+    assert len(found) == 4000
+    assert share == pytest.approx(0.6, abs=0.03)
+
+
+def test_sampling_scores_are_the_models_own_log_probabilities() -> None:
+    table = random_table(5)
+    options = SearchOptions(
+        beam=5, n_best=5, sample=True, temperature=1.7, top_k=3, max_length_a=0, max_length_b=5
+    )
+    for h in search(TableModel(table), sources((A,)), options)[0]:
+        expected = [math.log(table((A, EOS), tuple(h.ids[:t]))[h.ids[t]]) for t in range(len(h.ids))]
+        assert h.log_probs == pytest.approx(expected)
+
+
+def test_sampling_depends_on_the_seed_and_not_on_neighbours() -> None:
+    model = TableModel(random_table(9))
+    options = SearchOptions(beam=3, n_best=3, sample=True, seed=1, max_length_a=0, max_length_b=6)
+    rows = [(A,), (B, B), (C,)]
+    together = search(model, sources(*rows), options, sentence_seeds=[10, 20, 30])
+    alone = search(model, sources(rows[1]), options, sentence_seeds=[20])[0]
+    assert together[1] == alone
+    other = SearchOptions(beam=3, n_best=3, sample=True, seed=2, max_length_a=0, max_length_b=6)
+    assert search(model, sources(*rows), other, sentence_seeds=[10, 20, 30]) != together
+
+
+@pytest.mark.parametrize("narrow", [{"top_k": 1}, {"top_p": 1e-6}, {"temperature": 1e-3}])
+def test_sampling_narrowed_to_the_likeliest_is_greedy(narrow: dict[str, Any]) -> None:
+    model = TableModel(random_table(11))
+    rows = sources((A,), (B, C), (C, C, C))
+    sampled = search(model, rows, SearchOptions(beam=1, sample=True, **narrow))
+    assert [s[0].ids for s in sampled] == [g[0].ids for g in search(model, rows, SearchOptions(beam=1))]
+
+
+def test_top_p_takes_the_fewest_tokens_that_reach_p() -> None:
+    options = SearchOptions(beam=500, n_best=500, sample=True, top_p=0.59, max_length_a=0, max_length_b=2)
+    assert {h.ids[0] for h in search(TableModel(hand_table), sources((A,)), options)[0]} == {A}
+    options = SearchOptions(beam=500, n_best=500, sample=True, top_p=0.61, max_length_a=0, max_length_b=2)
+    assert {h.ids[0] for h in search(TableModel(hand_table), sources((A,)), options)[0]} == {A, B}
+
+
+def test_the_trace_sees_every_step() -> None:
+    steps: list[TraceStep] = []
+    options = SearchOptions(beam=2)
+    found = search(TableModel(hand_table), sources((A,), (B,)), options, trace=steps.append)
+    assert [step.position for step in steps] == list(range(1, len(steps) + 1))
+    assert steps[0].sentences == [0, 1]
+    assert steps[0].tokens[0].tolist() == [[A], [B]]
+    assert steps[0].live[0].exp().tolist() == pytest.approx([0.6, 0.4])
+    assert len(found) == 2
+
+
+def test_a_model_that_gives_no_numbers_gives_no_hypotheses() -> None:
+    def broken(source: tuple[int, ...], prefix: tuple[int, ...]) -> Sequence[float]:
+        return [math.nan] * V
+
+    assert search(TableModel(broken), sources((A,)), SearchOptions(beam=2)) == [[]]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"beam": 0}, "beam must be at least 1, got 0"),
+        ({"beam": 2, "n_best": 3}, "n_best must be 1 to beam (2), got 3"),
+        ({"length_penalty": "wu"}, "no length penalty 'wu'"),
+        ({"alpha": -1}, "alpha must be 0 or more, got -1"),
+        ({"max_length_a": -1}, "max_length_a must be 0 or more"),
+        ({"max_length_b": 0}, "max_length_b must be at least 1"),
+        ({"min_length": -1}, "min_length must be 0 or more"),
+        ({"temperature": 0.0}, "temperature must be more than 0"),
+        ({"top_k": -1}, "top_k must be 0 or more"),
+        ({"top_p": 1.5}, "top_p must be over 0 and at most 1"),
+    ],
+)
+def test_options_are_checked_before_any_work(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        SearchOptions(**wrong)
+    assert words in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+# --- with the Transformer -------------------------------------------------------------------------------------
+
+
+def transformer(seed: int) -> Transformer:
+    torch.manual_seed(seed)
+    model = Transformer(
+        ModelSettings(d_model=16, d_ff=24, n_encoder_layers=2, n_decoder_layers=2, max_positions=64), 23, 23
+    )
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(2.5)  # far from uniform, so that sentences differ
+    return model.double().eval()
+
+
+@pytest.mark.parametrize(
+    "options", [SearchOptions(beam=b, n_best=b, sample=s) for b in (1, 4) for s in (False, True)]
+)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_score_is_teacher_forcings_and_neighbours_do_not_matter(options: SearchOptions, seed: int) -> None:
+    model = transformer(seed)
+    generator = torch.Generator().manual_seed(seed)
+    rows = [torch.randint(4, 23, (n,), generator=generator).tolist() for n in (3, 9, 1, 6, 12, 2)]
+    with torch.no_grad():
+        together = search(model, sources(*rows), options)
+        for number, (row, found) in enumerate(zip(rows, together, strict=True)):
+            alone = search(model, sources(row), options, sentence_seeds=[number])[0]
+            assert [h.ids for h in alone] == [h.ids for h in found]
+            for hypothesis, same in zip(found, alone, strict=True):
+                assert same.score == pytest.approx(hypothesis.score, abs=1e-9)
+                log_probs = model(sources(row), torch.tensor([[BOS, *hypothesis.ids[:-1]]])).log_softmax(-1)[0]
+                forced = log_probs[range(len(hypothesis.ids)), hypothesis.ids].tolist()
+                assert hypothesis.log_probs == pytest.approx(forced, abs=1e-9)

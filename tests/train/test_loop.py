@@ -1,0 +1,351 @@
+"""Training as a whole: resumed equals never stopped, budgets end it, the best is kept, averages are averages."""
+
+import dataclasses
+import importlib.metadata
+import logging
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nmt.config import Config
+from nmt.decode.translator import load
+from nmt.errors import ConfigError, DataError, DivergedError, InputError, ModelError, OutputError, StoppedError
+from nmt.run.checkpoint import hash_tensors, read_checkpoint
+from nmt.run.directory import RunDirectory
+from nmt.train import loop, session
+from nmt.train.loop import Progress, Trainer
+from nmt.train.step import train_step
+
+SUBJECTS = {"狗": "the dog", "猫": "the cat", "男孩": "the boy", "女孩": "the girl", "老师": "the teacher"}
+VERBS = {"跑": "runs", "睡觉": "sleeps", "唱歌": "sings", "笑": "laughs"}
+TIMES = {"今天": "today", "每天": "every day", "早上": "in the morning"}
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """60 pairs with reordering: subject, time, verb becomes subject, verb, time."""
+    pairs = [
+        (f"{s}{t}{v}。", f"{SUBJECTS[s].capitalize()} {VERBS[v]} {TIMES[t]}.")
+        for s in SUBJECTS
+        for t in TIMES
+        for v in VERBS
+    ]
+    for side, ending in enumerate(("zh", "en")):
+        (tmp_path / f"train.{ending}").write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")
+        dev = pairs[::7]
+        (tmp_path / f"dev.{ending}").write_text("".join(pair[side] + "\n" for pair in dev), encoding="utf-8")
+    return tmp_path
+
+
+def config_of(corpus: Path, run: str = "run", **changes: Any) -> Config:
+    """Small, with everything random on: dropout, subword sampling, and several batches an epoch."""
+    tree: dict[str, Any] = {
+        "run": str(corpus / run),
+        "data": {
+            "root": str(corpus),
+            "train": {"source": "train.zh", "target": "train.en"},
+            "dev": {"source": "dev.zh", "target": "dev.en"},
+            "max_length": 60,
+        },
+        "tokenizer": {"vocab_size": 340, "sampling_alpha": 0.3},
+        "model": {
+            "d_model": 16,
+            "d_ff": 32,
+            "n_heads": 2,
+            "n_encoder_layers": 1,
+            "n_decoder_layers": 1,
+            "dropout": 0.2,
+        },
+        "train": {"batch_tokens": 300, "max_steps": 12, "validate_every": 5, "lr": 3e-3, "warmup": 4}
+        | {"precision": "fp32"},
+    }
+    for key, value in changes.items():
+        section, _, name = key.partition("__")
+        tree[section] = {**tree.get(section, {}), name: value} if name else value
+    return Config.model_validate(tree)
+
+
+def run_training(config: Config, **options: Any) -> Progress:
+    return session.train(session.prepare(config, device="cpu"), quiet=True, **options)
+
+
+def final_hash(config: Config) -> str:
+    run = RunDirectory(config.run)
+    last = run.read_last()
+    assert last is not None
+    return hash_tensors(read_checkpoint(run.checkpoint_file(last)).tensors)
+
+
+@pytest.mark.parametrize("stop_at", [1, 5, 7, 11])
+@pytest.mark.parametrize("average", ["ema", "last"])
+def test_resumed_equals_never_stopped_bit_for_bit(
+    corpus: Path, stop_at: int, average: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = config_of(corpus, "whole", train__accumulate=2, train__average=average, train__schedule="constant")
+    run_training(whole)
+    parts = whole.model_copy(update={"run": str(corpus / "parts")})
+
+    def stopping(*args: Any, **kwargs: Any) -> Any:
+        steps.append(len(steps) + 1)
+        if steps[-1] == stop_at:
+            signal.raise_signal(signal.SIGTERM)
+        return train_step(*args, **kwargs)
+
+    steps: list[int] = []
+    monkeypatch.setattr("nmt.train.loop.train_step", stopping)
+    with pytest.raises(StoppedError) as caught:
+        run_training(parts)
+    assert caught.value.exit_code == 128 + signal.SIGTERM
+    assert RunDirectory(parts.run).read_last() == stop_at
+    progress = run_training(parts)
+    assert progress.step == 12
+    assert final_hash(parts) == final_hash(whole)
+    model = [read_checkpoint(RunDirectory(one.run).model_file).tensors for one in (whole, parts)]
+    assert hash_tensors(model[0]) == hash_tensors(model[1])
+    metrics = [
+        [line["step"] for line in RunDirectory(one.run).read_metrics() if "loss" in line] for one in (whole, parts)
+    ]
+    assert metrics[0] == metrics[1] == list(range(1, 13))
+
+
+def test_a_raised_limit_goes_on_and_a_finished_run_says_so(corpus: Path, caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("nmt").propagate = True
+    with caplog.at_level(logging.INFO, "nmt"):
+        assert run_training(config_of(corpus)).step == 12
+        assert run_training(config_of(corpus)).step == 12
+        assert "is finished: 12 steps" in caplog.text
+        assert run_training(config_of(corpus, train__max_steps=15)).step == 15
+        assert "going on from step 12" in caplog.text
+
+
+def test_epochs_end_with_their_last_batch(corpus: Path) -> None:
+    config = config_of(corpus, train__max_steps=None, train__max_epochs=2)
+    prepared = session.prepare(config)
+    n_batches = [sum(1 for _ in prepared.data.batches(epoch)) for epoch in range(2)]
+    progress = session.train(prepared, quiet=True)
+    assert progress.step == sum(n_batches)
+    assert (progress.epoch, progress.batch) == (2, 0)
+    n_lines = sum(line.get("n_tokens", 0) for line in RunDirectory(config.run).read_metrics())
+    assert n_lines == progress.n_tokens
+    again = session.prepare(config)
+    assert session.train(again, quiet=True).step == progress.step
+
+
+def test_minutes_end_it(corpus: Path) -> None:
+    progress = run_training(config_of(corpus, train__max_steps=None, train__max_minutes=0.03))
+    assert 1.5 < progress.elapsed_s < 20
+    assert progress.step > 1
+
+
+def test_patience_ends_it(corpus: Path) -> None:
+    """With a rate of nearly nothing no validation is better than the first."""
+    config = config_of(
+        corpus,
+        train__max_steps=1000,
+        train__validate_every=2,
+        train__patience=3,
+        train__lr=1e-12,
+        train__metric="bleu",
+    )
+    progress = run_training(config)
+    assert progress.step == 8
+    assert progress.best_step == 2
+    assert progress.n_worse == 3
+
+
+@pytest.mark.parametrize("metric", ["bleu", "loss"])
+def test_the_model_file_is_the_best_by_the_metric(corpus: Path, metric: str) -> None:
+    config = config_of(corpus, train__max_steps=60, train__validate_every=10, train__metric=metric, train__lr=1e-2)
+    progress = run_training(config)
+    key, sign = ("dev_bleu", 1) if metric == "bleu" else ("dev_loss", -1)
+    figures = [sign * line[key] for line in progress.history]
+    assert progress.best == max(figures)
+    kept = read_checkpoint(RunDirectory(config.run).model_file)
+    assert (
+        kept.progress["best_step"] == progress.best_step == progress.history[figures.index(max(figures))]["step"]
+    )
+
+
+def test_it_learns_and_the_run_translates(corpus: Path) -> None:
+    config = config_of(
+        corpus,
+        train__max_steps=250,
+        train__validate_every=125,
+        train__lr=1e-2,
+        model__d_model=48,
+        model__dropout=0.0,
+        tokenizer__sampling_alpha=0.0,
+        decode={"max_length_b": 40},
+    )
+    run_training(config)
+    out = load(config.run).translate(["狗今天跑。", "老师早上唱歌。"], beam=3)
+    assert out == ["The dog runs today.", "The teacher sings in the morning."]
+
+
+def test_files_are_those_that_the_house_names(corpus: Path) -> None:
+    config = config_of(corpus)
+    run_training(config)
+    run = Path(config.run)
+    names = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()}
+    assert names == {
+        "config.yaml", "manifest.json", "tokenizer.model", "model.safetensors", "last.json", "metrics.jsonl", "lock",
+        "checkpoints/step-10.safetensors", "checkpoints/step-12.safetensors",
+    }  # fmt: skip
+    manifest = RunDirectory(run).read_manifest()
+    assert manifest["seed"] == 1
+    assert set(manifest["data"]) == {"train.source", "train.target", "dev.source", "dev.target"}
+    assert manifest["versions"]["torch"] == importlib.metadata.version("torch")
+
+
+@pytest.mark.parametrize("kind", ["best", "last"])
+def test_the_average_at_the_end_is_that_of_its_checkpoints(
+    corpus: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(
+        corpus, train__average=kind, train__n_average=3, train__keep=1, train__max_steps=20, train__metric="loss"
+    )
+    run_training(config)
+    run = RunDirectory(config.run)
+    progress = Progress(**read_checkpoint(run.checkpoint_file(20)).progress)
+    ranked = sorted(progress.history, key=lambda line: line["dev_loss"])[:3]
+    steps = [10, 15, 20] if kind == "last" else sorted(line["step"] for line in ranked)
+    assert set(run.checkpoint_steps()) == {*steps, 20}
+    trainer = trainer_of(config)
+    trainer.resume()
+    assert trainer.steps_to_average() == steps
+    parts = [read_checkpoint(run.checkpoint_file(step)).part("model") for step in steps]
+    averaged: dict[str, torch.Tensor] = {}
+
+    def keep(self: Trainer, model: torch.nn.Module, found: Any) -> bool:
+        averaged.update((name, p.detach()) for name, p in model.named_parameters())
+        return True
+
+    monkeypatch.setattr(Trainer, "keep_if_best", keep)
+    trainer.average_checkpoints()
+    assert averaged
+    for name, tensor in averaged.items():
+        torch.testing.assert_close(tensor, torch.stack([part[name] for part in parts]).mean(0))
+
+
+def trainer_of(config: Config) -> Trainer:
+    prepared = session.prepare(config)
+    return Trainer(
+        prepared.config,
+        prepared.data,
+        prepared.corpus.dev,
+        prepared.tokenizers,
+        prepared.model,
+        prepared.run,
+        quiet=True,
+    )
+
+
+def test_a_loss_that_is_no_number_ends_it_with_its_lines(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+
+    def explode(*args: Any, **kwargs: Any) -> Any:
+        return dataclasses.replace(train_step(*args, **kwargs), loss=float("nan"))
+
+    monkeypatch.setattr("nmt.train.loop.train_step", explode)
+    with pytest.raises(DivergedError, match=r"the loss is nan at step 1 \(lines \d+"):
+        run_training(config_of(corpus))
+
+
+def test_fresh_keeps_the_old_run(corpus: Path) -> None:
+    config = config_of(corpus)
+    run_training(config)
+    old = final_hash(config)
+    other = config_of(corpus, seed=2, model__d_ff=40)
+    session.train(session.prepare(other, fresh=True), fresh=True, quiet=True)
+    assert final_hash(other) != old
+    assert final_hash(config.model_copy(update={"run": config.run + ".1"})) == old
+
+
+def test_changed_architecture_data_or_tokenizer_is_refused(corpus: Path) -> None:
+    config = config_of(corpus)
+    run_training(config)
+    with pytest.raises(ConfigError, match=r"other settings: model.d_ff was 32, is 40"):
+        session.prepare(config_of(corpus, model__d_ff=40))
+    tokenizer = Path(config.run) / "tokenizer.model"
+    content = tokenizer.read_bytes()
+    other = session.prepare(config_of(corpus, "other", tokenizer__type="bpe")).tokenizers.source.model
+    tokenizer.write_bytes(other)
+    with pytest.raises(ModelError, match=r"tokenizer\.model is not the tokenizer that the model was trained with"):
+        session.prepare(config)
+    tokenizer.write_bytes(content)
+    with (corpus / "dev.en").open("a") as file:
+        file.write("More.\n")
+    with (corpus / "dev.zh").open("a") as file:
+        file.write("多。\n")
+    with pytest.raises(DataError, match=r"the files of dev.source, dev.target are not those"):
+        session.prepare(config)
+
+
+def test_fine_tuning_starts_from_the_other_models_weights(corpus: Path) -> None:
+    base = config_of(corpus, "base")
+    run_training(base)
+    tuned = config_of(corpus, "tuned", train__init_from=base.run)
+    RunDirectory(tuned.run).create()
+    (Path(tuned.run) / "tokenizer.model").write_bytes((Path(base.run) / "tokenizer.model").read_bytes())
+    prepared = session.prepare(tuned)
+    weights = read_checkpoint(RunDirectory(base.run).model_file).part("model")
+    for name, parameter in prepared.model.named_parameters():
+        assert torch.equal(parameter, weights[name])
+    from_file = config_of(corpus, "tuned", train__init_from=str(RunDirectory(base.run).model_file))
+    assert torch.equal(session.prepare(from_file).model.projection.weight, prepared.model.projection.weight)
+    other = config_of(corpus, "other", tokenizer__type="bpe", train__init_from=base.run)
+    with pytest.raises(ModelError, match="has another tokenizer than this run"):
+        session.prepare(other)
+
+
+def test_a_second_training_in_the_same_directory_is_refused(corpus: Path) -> None:
+    config = config_of(corpus)
+    with RunDirectory(config.run).lock(), pytest.raises(InputError, match="in use by another training"):
+        run_training(config)
+
+
+def test_a_disk_without_room_is_told_before_anything_is_written(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RunDirectory, "free_bytes", lambda _: 1000)
+    config = config_of(corpus)
+    with pytest.raises(OutputError, match="the checkpoints need"):
+        session.prepare(config)
+    assert not Path(config.run).exists()
+
+
+def test_dry_run_writes_nothing_and_tells_the_sizes(corpus: Path) -> None:
+    config = config_of(corpus)
+    prepared = session.prepare(config)
+    lines = "\n".join(session.dry_run(prepared))
+    assert not Path(config.run).exists()
+    n_parameters = sum(p.numel() for p in prepared.model.parameters())
+    assert f"parameters  {n_parameters:,}" in lines
+    for word in (
+        "encoder",
+        "decoder",
+        "batches",
+        "useful",
+        "steps an epoch",
+        "target tokens a second",
+        "GB",
+        "in all",
+    ):
+        assert word in lines
+
+
+def test_signals_are_left_alone_outside_the_main_thread() -> None:
+    import threading
+
+    entered = []
+
+    def enter() -> None:
+        with loop.stop_signals() as stop:
+            entered.append(stop.number)
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert entered == [0]

@@ -1,0 +1,53 @@
+"""The loss against its formula, torch's own, and sums over sentences."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from nmt.train.loss import smoothed_cross_entropy, symmetric_divergence
+
+
+def example(n: int = 6, vocab: int = 11) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    logits = torch.randn(n, vocab, dtype=torch.float64, generator=generator, requires_grad=True)
+    return logits, torch.randint(0, vocab, (n,), generator=generator)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
+def test_equals_torch_and_the_formula_by_hand(smoothing: float) -> None:
+    logits, targets = example()
+    found = smoothed_cross_entropy(logits, targets, smoothing=smoothing)
+    theirs = F.cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
+    torch.testing.assert_close(found.loss, theirs)
+    z = logits.detach().numpy()
+    log_p = z - np.log(np.exp(z).sum(1, keepdims=True))
+    wanted = np.full_like(z, smoothing / z.shape[1])
+    wanted[np.arange(len(z)), targets] += 1 - smoothing
+    assert float(found.loss.detach()) == pytest.approx(-(wanted * log_p).sum())
+    assert float(found.nll) == pytest.approx(-log_p[np.arange(len(z)), targets].sum())
+    assert found.n_tokens == 6
+    (ours,) = torch.autograd.grad(found.loss, logits, retain_graph=True)
+    torch.testing.assert_close(ours, torch.autograd.grad(theirs, logits)[0])
+
+
+def test_half_precision_logits_are_reduced_in_float32() -> None:
+    logits, targets = example(200, 1000)
+    exact = smoothed_cross_entropy(logits.bfloat16().double(), targets, smoothing=0.1)
+    found = smoothed_cross_entropy(logits.bfloat16(), targets, smoothing=0.1)
+    assert found.loss.dtype == torch.float32
+    torch.testing.assert_close(found.loss.double(), exact.loss, rtol=1e-5, atol=0)
+
+
+def test_shapes_that_disagree_are_refused() -> None:
+    logits, targets = example()
+    with pytest.raises(ValueError, match=r"\(6, 11\) logits for \(5,\) targets"):
+        smoothed_cross_entropy(logits, targets[:5], smoothing=0.1)
+
+
+def test_symmetric_divergence_is_the_mean_of_both_directions() -> None:
+    logits, _ = example(8)
+    p, q = logits.detach().softmax(-1).chunk(2)
+    expected = ((p * (p / q).log()).sum() + (q * (q / p).log()).sum()) / 2
+    assert float(symmetric_divergence(logits.detach())) == pytest.approx(float(expected), rel=1e-5)
+    assert float(symmetric_divergence(torch.cat([p, p]))) == pytest.approx(0.0, abs=1e-9)

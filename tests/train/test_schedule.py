@@ -1,0 +1,32 @@
+"""Learning rates at points that a reader can compute."""
+
+import math
+
+import pytest
+
+from nmt.config import TrainSettings
+from nmt.train.schedule import learning_rate
+
+
+@pytest.mark.parametrize(
+    ("schedule", "step", "expected"),
+    [
+        ("inverse_sqrt", 1, 0.01),
+        ("inverse_sqrt", 100, 1.0),
+        ("inverse_sqrt", 400, 0.5),
+        ("constant", 50, 0.5),
+        ("constant", 4000, 1.0),
+        ("noam", 100, 64**-0.5 / 10),
+        ("noam", 50, 64**-0.5 / 20),
+        ("noam", 400, 64**-0.5 / 20),
+    ],
+)
+def test_schedules(schedule: str, step: int, expected: float) -> None:
+    settings = TrainSettings.model_validate({"schedule": schedule, "lr": 1.0, "warmup": 100, "cooldown": 0})
+    assert math.isclose(learning_rate(settings, 64, step, 0.5), expected)
+
+
+@pytest.mark.parametrize(("progress", "share"), [(0.0, 1), (0.8, 1), (0.9, 0.5), (1.0, 0), (1.1, 0)])
+def test_cool_down_falls_to_zero_over_the_last_part(progress: float, share: float) -> None:
+    settings = TrainSettings.model_validate({"schedule": "constant", "lr": 2.0, "warmup": 1, "cooldown": 0.2})
+    assert math.isclose(learning_rate(settings, 64, 10, progress), 2.0 * share, abs_tol=1e-12)

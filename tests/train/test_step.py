@@ -1,0 +1,133 @@
+"""One step: its gradient is that of all its sentences, however they are cut into micro-batches."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.config import ModelSettings, TrainSettings
+from nmt.model.transformer import Transformer
+from nmt.text.batches import Batch, collate
+from nmt.train.step import batch_loss, make_optimizer, train_step, use_bf16
+
+PAIRS = [([5, 6, 7], [8, 9]), ([10], [11, 12, 13, 14]), ([5, 9, 5, 9, 5], [6]), ([], [7, 7])]
+
+
+def make(dropout: float = 0.0) -> Transformer:
+    torch.manual_seed(1)
+    settings = ModelSettings(d_model=16, d_ff=24, n_encoder_layers=2, n_decoder_layers=2, dropout=dropout)
+    return Transformer(settings, 23, 23).double().train()
+
+
+def batch_of(*numbers: int) -> Batch:
+    return collate([PAIRS[i][0] for i in numbers], [PAIRS[i][1] for i in numbers], list(numbers))
+
+
+def gradient(model: Transformer, micro_batches: list[Batch], settings: TrainSettings) -> dict[str, Tensor]:
+    """The gradient that a step leaves behind, the weights unchanged by a rate of zero."""
+    train_step(model, make_optimizer(model, settings), micro_batches, settings, lr=0.0, seed=1, bf16=False)
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("r_drop", [0.0, 3.0])
+def test_micro_batches_give_the_big_batchs_gradient(r_drop: float) -> None:
+    settings = TrainSettings.model_validate({"clip_norm": 0, "r_drop": r_drop})
+    model = make()
+    whole = gradient(model, [batch_of(0, 1, 2, 3)], settings)
+    for cut in ([(0,), (1, 2), (3,)], [(3, 2), (1, 0)]):
+        parts = gradient(model, [batch_of(*numbers) for numbers in cut], settings)
+        assert parts.keys() == whole.keys()
+        for name in whole:
+            torch.testing.assert_close(parts[name], whole[name])
+
+
+def test_the_loss_of_a_padded_batch_is_the_sum_over_its_sentences() -> None:
+    settings, model = TrainSettings(), make()
+    together = batch_loss(model, batch_of(0, 1, 2, 3), settings)
+    alone = [batch_loss(model, batch_of(i), settings) for i in range(4)]
+    torch.testing.assert_close(together.loss, torch.stack([one.loss for one in alone]).sum())
+    torch.testing.assert_close(together.nll, torch.stack([one.nll for one in alone]).sum())
+    assert together.n_tokens == sum(one.n_tokens for one in alone) == 13
+
+
+def test_figures_are_means_over_tokens() -> None:
+    settings, model = TrainSettings(), make()
+    expected = batch_loss(model, batch_of(0, 1), settings)
+    figures = train_step(
+        model, make_optimizer(model, settings), [batch_of(0), batch_of(1)], settings, lr=1e-9, seed=1, bf16=False
+    )
+    assert figures.n_tokens == 8
+    assert figures.n_real == 8 + 6  # with the sources, EOS counted
+    assert figures.n_positions == 8 + 6  # alone, no sentence is padded
+    assert figures.loss == pytest.approx(float(expected.loss.detach()) / 8)
+    assert figures.nll == pytest.approx(float(expected.nll) / 8)
+
+
+def test_the_same_seed_drops_the_same_and_another_does_not() -> None:
+    settings, model = TrainSettings(), make(dropout=0.5)
+
+    def loss(seed: int) -> float:
+        optimizer = make_optimizer(model, settings)
+        return train_step(model, optimizer, [batch_of(0, 1)], settings, lr=0.0, seed=seed, bf16=False).loss
+
+    assert loss(1) == loss(1)
+    assert loss(1) != loss(2)
+
+
+def test_gradients_are_clipped_to_their_norm() -> None:
+    model = make()
+    clipped = gradient(model, [batch_of(0, 1)], TrainSettings.model_validate({"clip_norm": 0.01}))
+    assert float(torch.stack([g.norm() for g in clipped.values()]).norm()) == pytest.approx(0.01, rel=1e-3)
+
+
+def test_r_drop_without_dropout_adds_nothing() -> None:
+    model = make()
+    plain = batch_loss(model, batch_of(0, 1), TrainSettings())
+    doubled = batch_loss(model, batch_of(0, 1), TrainSettings.model_validate({"r_drop": 5.0}))
+    torch.testing.assert_close(doubled.loss, plain.loss, check_dtype=False)
+    torch.testing.assert_close(doubled.nll, plain.nll)
+    assert doubled.n_tokens == plain.n_tokens
+
+
+def test_r_drop_with_dropout_costs() -> None:
+    model = make(dropout=0.5)
+    settings = TrainSettings.model_validate({"r_drop": 5.0, "label_smoothing": 0.0})
+    torch.manual_seed(3)
+    found = batch_loss(model, batch_of(0, 1), settings)
+    assert float(found.loss.detach()) > float(found.nll)
+
+
+def test_weight_decay_spares_biases_and_norms() -> None:
+    optimizer = make_optimizer(make(), TrainSettings.model_validate({"weight_decay": 0.1}))
+    decays = {p.dim() >= 2: group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
+    assert decays == {True: 0.1, False: 0.0}
+
+
+def test_steps_learn() -> None:
+    settings, model = TrainSettings(), make()
+    optimizer = make_optimizer(model, settings)
+    losses = [
+        train_step(model, optimizer, [batch_of(0, 1, 2)], settings, lr=3e-3, seed=i, bf16=False).nll
+        for i in range(60)
+    ]
+    assert losses[-1] < 0.2 * losses[0]
+
+
+def test_precision_is_what_was_asked_for() -> None:
+    cpu = torch.device("cpu")
+    assert use_bf16(TrainSettings(precision="bf16"), cpu)
+    assert not use_bf16(TrainSettings(precision="fp32"), cpu)
+    assert use_bf16(TrainSettings(precision="auto"), cpu) in (True, False)
+    assert not use_bf16(TrainSettings(precision="auto"), torch.device("mps"))
+
+
+def test_bf16_steps_keep_fp32_weights_and_come_close() -> None:
+    settings = TrainSettings(label_smoothing=0.0)
+    losses = []
+    for bf16 in (False, True):
+        model = make().float()
+        figures = train_step(
+            model, make_optimizer(model, settings), [batch_of(0, 1)], settings, lr=1e-3, seed=1, bf16=bf16
+        )
+        losses.append(figures.loss)
+        assert all(p.dtype == torch.float32 for p in model.parameters())
+    assert losses[1] == pytest.approx(losses[0], rel=0.02)

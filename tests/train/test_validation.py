@@ -1,0 +1,49 @@
+"""Advice in plain words, only where the figures call for it."""
+
+from typing import Any
+
+import pytest
+
+from nmt.evaluate import Score
+from nmt.train.report import clock
+from nmt.train.validation import Validation, advice
+
+SCORE = Score("BLEU", 10.0, None, None, "signature")
+
+
+def validation(repeated: tuple[str, float] = ("a", 0.01)) -> Validation:
+    return Validation(2.0, 1.9, SCORE, SCORE, [], repeated)
+
+
+def history(*losses: float) -> list[dict[str, Any]]:
+    return [{"step": 100 * i, "dev_nll": loss} for i, loss in enumerate(losses, 1)]
+
+
+@pytest.mark.parametrize(
+    ("losses", "repeated", "expected"),
+    [
+        ([3.0, 2.5, 2.0, 1.9], 0.01, ""),
+        ([3.0], 0.9, ""),
+        ([3.0, 2.9], 0.9, "90% of the dev lines are translated alike ('the the the')"),
+        ([2.0, 1.5, 1.6, 1.7, 1.8], 0.0, "dev loss has risen three times running"),
+        ([2.0, 1.5, 1.6, 1.7], 0.0, ""),
+        ([9.0, 8.9, 8.95], 0.0, "hardly below chance (8.99)"),
+    ],
+)
+def test_advice(losses: list[float], repeated: float, expected: str) -> None:
+    words = "\n".join(advice(history(*losses), validation(("the the the", repeated)), 8000))
+    assert expected in words
+    assert bool(words) == bool(expected)
+
+
+def test_figures() -> None:
+    found = validation()
+    assert found.figure("bleu") == 10.0
+    assert found.figure("loss") == -2.0
+    assert found.figures()["dev_perplexity"] == pytest.approx(6.6859, abs=1e-4)
+    assert found.figures()["bleu_signature"] == "signature"
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(5.4, "5 s"), (65, "1 min 05 s"), (3600 + 120, "1 h 02 min")])
+def test_clock(seconds: float, text: str) -> None:
+    assert clock(seconds) == text
