@@ -81,9 +81,10 @@ def tokenize(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Train the SentencePiece tokenizer on the config's training text.
+    """Train the tokenizer (SentencePiece).
 
-    Done by `nmt train` too where it is missing. Every setting: `nmt config tokenizer`.
+    On the config's training text; `nmt train` does it too where there is none yet. Every setting:
+    `nmt config tokenizer`.
     """
     set_up(quiet, verbose)
     from nmt.config import load_config
@@ -118,9 +119,10 @@ def train(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Train a model; the same command again goes on where it stopped.
+    """Train a model, or go on with one.
 
-    Ends by train.max_steps, max_epochs, max_minutes or patience. Every setting: `nmt config`.
+    The same command again resumes. Ends by train.max_steps, max_epochs, max_minutes or patience. Every
+    setting: `nmt config`.
     """
     set_up(quiet, verbose)
     from nmt.config import load_config
@@ -135,7 +137,7 @@ def train(
             log.info("%s", note)
         print("\n".join(session.dry_run(prepared)))
     else:
-        session.train(prepared, fresh=fresh, quiet=quiet)
+        session.train(prepared, quiet=quiet)
 
 
 @app.command()
@@ -186,9 +188,10 @@ def translate(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Translate lines: as many out as in, in order, blank ones blank.
+    """Translate lines, a sentence, or at a prompt.
 
-    nmt translate < in > out; nmt translate "one sentence"; or at a prompt on a terminal.
+    As many lines out as in, in order, blank ones blank: nmt translate < in > out; nmt translate "one
+    sentence"; or at a prompt on a terminal.
     """
     set_up(quiet, verbose)
     if text is not None and input_file is not None:
@@ -240,7 +243,9 @@ def evaluate(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Score translations: BLEU, chrF, TER with signatures, and the references' perplexity.
+    """Score translations: BLEU, chrF, TER.
+
+    Each with sacreBLEU's signature and its 95 % interval; and the perplexity of the references.
 
     The newest run on its config's test set; or -m, --src and --ref; or --hyp against --ref with no model.
     """
@@ -299,9 +304,9 @@ def list_config(
         Path | None, typer.Option(metavar="CONFIG", help="The values in this file, paths resolved.")
     ] = None,
 ) -> None:
-    """List every setting of a config file: key, what is allowed, default, meaning.
+    """List every setting of a config file.
 
-    [fitted]: where it is not set, it is chosen by the size of the corpus.
+    Key, what is allowed, default, meaning. [fitted]: where it is not set, it is chosen by the size of the corpus.
     """
     set_up(quiet=False, verbose=False)
     from nmt.config import load_config, settings, values

@@ -86,8 +86,11 @@ def locked(path: Path) -> Iterator[None]:
     Raises:
         InputError: another process holds it.
     """
-    import fcntl  # not on Windows, where a run is not guarded against a second trainer
-
+    try:
+        import fcntl
+    except ImportError:  # Windows: a run is not guarded against a second training there
+        yield
+        return
     with path.open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

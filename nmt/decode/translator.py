@@ -85,14 +85,7 @@ class Translator:
         self.tokenizers = tokenizers
         self.config = config
         self.run = run
-        self.options = SearchOptions(
-            beam=config.decode.beam,
-            length_penalty=config.decode.length_penalty,
-            alpha=config.decode.alpha,
-            max_length_a=config.decode.max_length_a,
-            max_length_b=config.decode.max_length_b,
-            min_length=config.decode.min_length,
-        )
+        self.options = SearchOptions(**config.decode.model_dump(exclude={"batch_size"}))
         self.joiner = "" if language(config.data, "target").split("-")[0] in UNSPACED else " "
 
     @property

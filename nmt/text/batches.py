@@ -131,6 +131,8 @@ class TrainingData:
         self.max_length = max_length
         self.source = tokenizers.source.encode_all([pair.source for pair in pairs])
         self.target = tokenizers.target.encode_all([pair.target for pair in pairs])
+        lengths = [(len(s), len(t)) for s, t in zip(self.source, self.target, strict=True)]
+        self.n_batches = len(cut_batches(lengths, batch_tokens))  # an epoch; pools and sampling change it a little
 
     def batches(self, epoch: int) -> Iterator[Batch]:
         """All batches of an epoch, in its order."""

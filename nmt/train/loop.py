@@ -98,7 +98,6 @@ class Trainer:
         self.optimizer = make_optimizer(model, config.train)
         self.averaged = copy.deepcopy(model).eval() if config.train.average == "ema" else None
         self.progress = Progress(bf16=use_bf16(config.train, self.device))
-        self.n_batches = sum(1 for _ in data.batches(0))  # of an epoch; sampling makes others differ a little
 
     # --- the loop -----------------------------------------------------------------------------------------
 
@@ -172,7 +171,7 @@ class Trainer:
     def spent(self) -> float:
         """Share of the budget already spent, 0-1: of the limit that is nearest."""
         settings, progress = self.config.train, self.progress
-        epochs = progress.epoch + progress.batch / self.n_batches
+        epochs = progress.epoch + progress.batch / self.data.n_batches
         shares = [
             progress.step / settings.max_steps if settings.max_steps else 0.0,
             epochs / settings.max_epochs if settings.max_epochs else 0.0,

@@ -5,7 +5,7 @@ The first call makes the run; the same call again goes on with it.
 
 import logging
 import math
-import resource
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +43,7 @@ class Session:
     data: TrainingData
     model: Transformer
     run: RunDirectory
+    fresh: bool
 
 
 def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Session:
@@ -68,8 +69,7 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
         sampling_alpha=config.tokenizer.sampling_alpha,
         max_length=config.data.max_length,
     )
-    n_batches = sum(1 for _ in data.batches(0))
-    config = fit_validation(config, math.ceil(n_batches / config.train.accumulate))
+    config = fit_validation(config, math.ceil(data.n_batches / config.train.accumulate))
     torch.manual_seed(seed_of(config.seed))
     model = new_model(config, tokenizers).to(target)
     if config.train.init_from:
@@ -78,7 +78,7 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     corpus.notes += [*notes, *dropped]
     if run.config_file.exists() and run.read_last() is not None and not fresh:
         check_same_run(run, config, corpus.hashes)
-    return Session(config, corpus, tokenizers, data, model, run)
+    return Session(config, corpus, tokenizers, data, model, run, fresh)
 
 
 def start_from(model: Transformer, tokenizers: Tokenizers, path: str) -> None:
@@ -138,14 +138,14 @@ def changed(before: Any, now: Any, name: str) -> list[tuple[str, Any, Any]]:
     return [] if before == now else [(name, before, now)]
 
 
-def train(session: Session, *, fresh: bool = False, quiet: bool = False) -> Progress:
+def train(session: Session, *, quiet: bool = False) -> Progress:
     """Write the run's files and train to the end of its budget.
 
     Raises:
         OutputError, StoppedError, DivergedError: see `Trainer.train`.
     """
     run, config = session.run, session.config
-    if fresh and (aside := run.move_aside()):
+    if session.fresh and (aside := run.move_aside()):
         log.info("the old run is kept in %s", aside)
     for note in session.corpus.notes:
         log.info("%s", note)
@@ -172,7 +172,7 @@ def train(session: Session, *, fresh: bool = False, quiet: bool = False) -> Prog
             "%s: %d pairs, %d steps an epoch, %.2fM parameters, %s on %s with %d threads",
             run.path,
             len(session.data.pairs),
-            math.ceil(trainer.n_batches / config.train.accumulate),
+            math.ceil(session.data.n_batches / config.train.accumulate),
             sum(p.numel() for p in session.model.parameters()) / 1e6,
             "bf16" if trainer.progress.bf16 else "fp32",
             trainer.device,
@@ -220,17 +220,25 @@ def dry_run(session: Session) -> list[str]:
         train_step(model.train(), optimizer, [largest.to(device)], config.train, lr=1e-6, seed=attempt, bf16=bf16)
         seconds = min(seconds, time.perf_counter() - start)
     epoch_s = seconds * sum(batch.n_positions for batch in batches) / largest.n_positions
-    memory = (
-        torch.cuda.max_memory_allocated(device)
-        if device.type == "cuda"
-        else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    )
     rate = int((largest.tgt_out != PAD).sum()) / seconds
     lines.append(f"speed       {rate:,.0f} target tokens a second, {'bf16' if bf16 else 'fp32'} on {device}")
-    lines.append(f"memory      {memory / 1e9:.2f} GB")
+    if memory := peak_memory(device):
+        lines.append(f"memory      {memory / 1e9:.2f} GB")
     limits = [epoch_s * config.train.max_epochs] if config.train.max_epochs else []
     limits += [epoch_s * config.train.max_steps / steps] if config.train.max_steps else []
     limits += [config.train.max_minutes * 60] if config.train.max_minutes else []
     total = f", {clock(min(limits))} in all without validations" if limits else ""
     lines.append(f"time        {clock(epoch_s)} an epoch{total}")
     return lines
+
+
+def peak_memory(device: torch.device) -> int:
+    """The most memory taken so far, bytes: the GPU's, else the process'; 0 where the system does not say."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    try:
+        import resource
+    except ImportError:  # not a Unix
+        return 0
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

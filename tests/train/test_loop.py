@@ -69,7 +69,7 @@ def config_of(corpus: Path, run: str = "run", **changes: Any) -> Config:
 
 
 def run_training(config: Config, **options: Any) -> Progress:
-    return session.train(session.prepare(config, device="cpu"), quiet=True, **options)
+    return session.train(session.prepare(config, device="cpu", **options), quiet=True)
 
 
 def final_hash(config: Config) -> str:
@@ -191,9 +191,16 @@ def test_files_are_those_that_the_house_names(corpus: Path) -> None:
     run = Path(config.run)
     names = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()}
     assert names == {
-        "config.yaml", "manifest.json", "tokenizer.model", "model.safetensors", "last.json", "metrics.jsonl", "lock",
-        "checkpoints/step-10.safetensors", "checkpoints/step-12.safetensors",
-    }  # fmt: skip
+        "config.yaml",
+        "manifest.json",
+        "tokenizer.model",
+        "model.safetensors",
+        "last.json",
+        "metrics.jsonl",
+        "lock",
+        "checkpoints/step-10.safetensors",
+        "checkpoints/step-12.safetensors",
+    }
     manifest = RunDirectory(run).read_manifest()
     assert manifest["seed"] == 1
     assert set(manifest["data"]) == {"train.source", "train.target", "dev.source", "dev.target"}
@@ -258,7 +265,7 @@ def test_fresh_keeps_the_old_run(corpus: Path) -> None:
     run_training(config)
     old = final_hash(config)
     other = config_of(corpus, seed=2, model__d_ff=40)
-    session.train(session.prepare(other, fresh=True), fresh=True, quiet=True)
+    session.train(session.prepare(other, fresh=True), quiet=True)
     assert final_hash(other) != old
     assert final_hash(config.model_copy(update={"run": config.run + ".1"})) == old
 

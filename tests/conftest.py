@@ -1,0 +1,243 @@
+"""What the tests share: the folder of shared data, the real command in a subprocess, and one small trained run.
+
+Test files import the helpers by name (`from conftest import run_nmt`); fixtures come by themselves.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+NMT = [sys.executable, "-m", "nmt"]
+Done = subprocess.CompletedProcess[bytes]
+Output = int | IO[bytes]
+
+# Word by word, as the five pairs that everyone starts with: a model that cannot learn these has a bug.
+SOURCE = [
+    "我 昨天 买 了 一 本 书 。",
+    "她 在 学校 教 英语 。",
+    "今天 天气 很 好 。",
+    "你 想 喝 茶 还是 咖啡 ？",
+    "他们 明天 去 北京 。",
+]
+TARGET = [
+    "I bought a book yesterday .",
+    "She teaches English at school .",
+    "The weather is very nice today .",
+    "Do you want tea or coffee ?",
+    "They are going to Beijing tomorrow .",
+]
+
+
+# --- running the command ----------------------------------------------------------------------------------
+
+
+def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of a subprocess: no model by default, and threads that do not spin.
+
+    As many threads as by default, but a waiting one sleeps: where another program holds a core, a spinning one
+    makes a training of seconds last minutes.
+    """
+    inherited = {key: value for key, value in os.environ.items() if key != "NMT_MODEL"}
+    return {"OMP_WAIT_POLICY": "PASSIVE", **inherited, **(extra or {})}
+
+
+def run_nmt(
+    *args: object,
+    input: bytes | None = None,  # noqa: A002 - as in subprocess.run
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdout: Output = subprocess.PIPE,
+    timeout: float = 240,
+) -> Done:
+    """`nmt ARGS` as a user runs it.
+
+    Args:
+        args: paths and numbers are written out.
+        input: for stdin; empty if None.
+        cwd: where it runs; an empty directory of its own if None.
+        env: laid over the tests' own environment.
+        stdout: where its output goes; kept if not said.
+        timeout: seconds.
+    """
+    with contextlib.ExitStack() as stack:
+        place = cwd or stack.enter_context(tempfile.TemporaryDirectory())
+        return subprocess.run(
+            [*NMT, *map(str, args)],
+            input=input or b"",
+            cwd=place,
+            env=environment(env),
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            timeout=timeout,
+            check=False,
+        )
+
+
+def run_together(*commands: Sequence[object], input: bytes | None = None, cwd: Path | None = None) -> list[Done]:  # noqa: A002
+    """Several `nmt ARGS` that have nothing to do with each other, two at a time."""
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(lambda args: run_nmt(*args, input=input, cwd=cwd), commands))
+
+
+@contextlib.contextmanager
+def started_nmt(
+    *args: object, cwd: Path, stdin: Output = subprocess.PIPE, stdout: Output = subprocess.PIPE
+) -> Iterator[subprocess.Popen[bytes]]:
+    """`nmt ARGS` running, unbuffered; killed if the test leaves it so."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background ignores it,
+    try:  # and its children would too
+        process = subprocess.Popen(
+            [*NMT, *map(str, args)],
+            cwd=cwd,
+            env=environment(),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+# --- looking at what came out -----------------------------------------------------------------------------
+
+
+def out_lines(done: Done) -> list[str]:
+    """The lines of stdout of a command that went well."""
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout == b"" or done.stdout.endswith(b"\n")
+    return done.stdout.decode().split("\n")[:-1]
+
+
+def err_lines(done: Done) -> list[str]:
+    """The lines of stderr of a command that went well."""
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stderr.decode().splitlines()
+
+
+def one_clear_error(done: Done, exit_code: int, *fragments: str, n_errors: int = 1) -> str:
+    """Make sure that a command failed as a command should.
+
+    Args:
+        done: the finished command.
+        exit_code: the one it must end with.
+        fragments: what one of its `nmt: error:` lines must contain, all together.
+        n_errors: how many such lines there must be.
+    Returns:
+        stderr, for more to look at.
+    """
+    stderr = done.stderr.decode()
+    lines = stderr.splitlines()
+    errors = [line for line in lines if line.startswith("nmt: error: ")]
+    assert done.returncode == exit_code, stderr
+    assert "Traceback" not in stderr
+    assert not done.stdout, "an error leaves stdout empty"
+    assert len(errors) == n_errors, stderr
+    assert any(all(fragment in line for fragment in fragments) for line in errors), stderr
+    hints = [line for line in lines if line.startswith("hint: ")]
+    assert len(hints) == 1, stderr
+    assert hints[0] != "hint: "
+    return stderr
+
+
+# --- data and a run ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder `shared` beside the project's root, with the corpora that are too big to ship."""
+    path = Path(__file__).parents[2] / "shared"
+    if not path.is_dir():
+        pytest.skip(f"no shared data at {path}")
+    return path
+
+
+@dataclass(frozen=True)
+class FiveCorpus:
+    """Five pairs and a config for them.
+
+    Attributes:
+        home: the directory that all of it lies in.
+        config: the YAML file; paths in it are absolute, so it works from anywhere.
+        source_file, target_file: the pairs: train, dev and test at once.
+    """
+
+    home: Path
+    config: Path
+    source_file: Path
+    target_file: Path
+
+    @property
+    def run(self) -> Path:
+        """The run's directory; there once it is trained."""
+        return self.home / "runs" / "five"
+
+
+@dataclass(frozen=True)
+class FiveRun(FiveCorpus):
+    """The five pairs learnt by heart; `training` is the finished `nmt train`."""
+
+    training: Done
+
+    @property
+    def model_file(self) -> Path:
+        return self.run / "model.safetensors"
+
+    def copy_run(self, to: Path) -> Path:
+        """A copy for a test that changes it; `run=COPY` goes on with it."""
+        return Path(shutil.copytree(self.run, to))
+
+
+def write_five(home: Path) -> FiveCorpus:
+    """Write the five pairs and the config of a run that learns them in seconds."""
+    source_file, target_file = home / "train.zh", home / "train.en"
+    source_file.write_text("".join(f"{line}\n" for line in SOURCE), encoding="utf-8")
+    target_file.write_text("".join(f"{line}\n" for line in TARGET), encoding="utf-8")
+    config = home / "five.yaml"
+    config.write_text(
+        f"""\
+run: {home}/runs/five
+data:
+  root: {home}
+  train: {{source: train.zh, target: train.en}}
+  dev: {{source: train.zh, target: train.en}}
+  test: {{source: train.zh, target: train.en}}
+tokenizer: {{type: bpe}}  # whole words become pieces: short sequences
+model: {{d_model: 64}}
+train: {{max_steps: 200, validate_every: 100, precision: fp32}}
+""",
+        encoding="utf-8",
+    )
+    return FiveCorpus(home, config, source_file, target_file)
+
+
+@pytest.fixture
+def five_corpus(tmp_path: Path) -> FiveCorpus:
+    """The five pairs and their config in this test's own directory."""
+    return write_five(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def five_run(tmp_path_factory: pytest.TempPathFactory) -> FiveRun:
+    """A run trained on the five pairs by `nmt train`, once for all tests: look at it, but change only copies."""
+    corpus = write_five(tmp_path_factory.mktemp("five"))
+    training = run_nmt("train", corpus.config, cwd=corpus.home)
+    assert training.returncode == 0, training.stderr.decode()
+    return FiveRun(corpus.home, corpus.config, corpus.source_file, corpus.target_file, training)
