@@ -12,7 +12,17 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from nmt.errors import ConfigError
 
@@ -23,6 +33,15 @@ class Section(BaseModel):
     """Base of all sections: frozen, unknown keys refused, defaults checked like any value."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """pydantic takes true for 1; a misplaced word should not become a number."""
+        kind = cls.model_fields[str(info.field_name)].annotation
+        if isinstance(value, bool) and {int, float} & {kind, *get_args(kind)}:
+            raise PydanticCustomError("number_type", "Input should be a number")
+        return value
 
 
 Paths = Annotated[
@@ -175,7 +194,7 @@ class Config(Section):
                 f"data.max_length ({self.data.max_length}) must be less than "
                 f"model.max_positions ({self.model.max_positions})"
             )
-        if self.data.max_length + 2 > self.train.batch_tokens:
+        if self.data.max_length + 1 > self.train.batch_tokens:
             raise ValueError(
                 f"train.batch_tokens ({self.train.batch_tokens}) cannot hold one pair of "
                 f"data.max_length ({self.data.max_length}) pieces"
@@ -204,6 +223,25 @@ for tag, pattern, first in (
     )
 CoreLoader.add_constructor("tag:yaml.org,2002:float", lambda _, node: float(node.value))
 CoreLoader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(node.value))
+# what PyYAML raises for content that is no YAML; the last two for a tag that its value does not fit (!!bool maybe)
+YAML_FAULTS = (yaml.YAMLError, ValueError, RecursionError, KeyError, AttributeError, TypeError)
+
+
+class CoreDumper(yaml.SafeDumper):
+    """Quotes what is no plain word to a reader of YAML 1.1 or to one of 1.2."""
+
+
+CoreDumper.yaml_implicit_resolvers = {
+    first: [*old.get(first, []), *new.get(first, [])]
+    for old, new in [(yaml.SafeDumper.yaml_implicit_resolvers, CoreLoader.yaml_implicit_resolvers)]
+    for first in {*old, *new}
+}
+CoreDumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, style=None if text.isprintable() else '"'
+    ),
+)
 
 KeyPath = tuple[str, ...]
 Origins = dict[KeyPath, str]  # where a key was set: "demo.yaml:12", or "command line"
@@ -245,15 +283,15 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
         loader = CoreLoader(content.decode("utf-8-sig"))
         node = loader.get_single_node()
         origins: Origins = {}
-        for key, line in _keys(node, ()):
+        for key, line in _keys(node, (), set()):
             if key in origins:
                 raise ConfigError(f"{path}:{line}: key '{'.'.join(key)}' stands twice", hint="delete one of them")
             origins[key] = f"{path}:{line}"
         tree = loader.construct_document(node) if node is not None else {}
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
+    except YAML_FAULTS as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{path}:{mark.line + 1}" if mark else str(path)
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
         raise ConfigError(
             f"{place}: not valid YAML: {problem}", hint="check indentation, colons and quotes"
         ) from error
@@ -264,19 +302,20 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
     return tree, origins
 
 
-def _keys(node: yaml.Node | None, prefix: KeyPath) -> Iterator[tuple[KeyPath, int]]:
-    """Every key below a YAML node, with its line."""
-    if isinstance(node, yaml.MappingNode):
+def _keys(node: yaml.Node | None, prefix: KeyPath, seen: set[int]) -> Iterator[tuple[KeyPath, int]]:
+    """Every key below a YAML node, with its line; what an alias repeats, once: aliases of aliases explode."""
+    if isinstance(node, yaml.MappingNode) and id(node) not in seen:
+        seen.add(id(node))
         for key, value in node.value:
             here = (*prefix, str(key.value))
             yield here, key.start_mark.line + 1
-            yield from _keys(value, here)
+            yield from _keys(value, here, seen)
 
 
 def _parse_value(override: str, text: str) -> Any:
     try:
         return yaml.load(text, CoreLoader)  # noqa: S506 - a SafeLoader
-    except (yaml.YAMLError, ValueError) as error:
+    except YAML_FAULTS as error:
         raise ConfigError(f"'{override}': the value is not valid YAML", hint="quote it") from error
 
 
@@ -311,7 +350,9 @@ def _fault(fault: dict[str, Any], origins: Origins, name: str) -> str:
     known = next((origins[path[:n]] for n in range(len(path), 0, -1) if path[:n] in origins), name)
     key = ".".join(path)
     if fault["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(key, [key for key, *_ in settings()], n=1, cutoff=0.5)
+        keys = [key for key, *_ in settings()]
+        sections = {leaf[:n] for leaf in keys for n, letter in enumerate(leaf) if letter == "."}
+        near = difflib.get_close_matches(key, [*keys, *sorted(sections)], n=1, cutoff=0.5)
         by_leaf = [full for full, *_ in settings() if full.rsplit(".", 1)[-1] == path[-1]]
         best = (by_leaf or near)[:1]
         return f"{known}: unknown key '{key}'" + (f" (did you mean '{best[0]}'?)" if best else "")
@@ -329,7 +370,8 @@ def _fault(fault: dict[str, Any], origins: Origins, name: str) -> str:
 
 def dump_config(config: Config) -> str:
     """The config as YAML, every key in it, such that reading it again gives the same config."""
-    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    tree = config.model_dump(mode="json")
+    return yaml.dump(tree, Dumper=CoreDumper, sort_keys=False, allow_unicode=True)
 
 
 def settings(section: type[BaseModel] = Config, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:

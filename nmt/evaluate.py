@@ -4,6 +4,7 @@ Hypotheses are detokenised text, references are untouched. Imports no torch.
 """
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -12,9 +13,12 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from nmt.errors import DataError
+from nmt.errors import ConfigError, DataError
 
-BLEU_TOKENIZERS = {"zh": "zh", "cmn": "zh", "yue": "zh", "ja": "char", "jpn": "char", "ko": "char", "kor": "char"}
+BLEU_TOKENIZERS = {
+    **dict.fromkeys(("zh", "zho", "cmn", "yue"), "zh"),
+    **dict.fromkeys(("ja", "jpn", "ko", "kor"), "char"),
+}
 DEFAULT_TOKENIZER = "13a"
 
 
@@ -41,8 +45,8 @@ class Score:
 
 
 def bleu_tokenizer(language: str) -> str:
-    """sacreBLEU's tokenizer for a target language: words where it has spaces, else characters."""
-    return BLEU_TOKENIZERS.get(language.split("-")[0].lower(), DEFAULT_TOKENIZER)
+    """sacreBLEU's tokenizer for a target language: 13a, but characters for Chinese, Japanese and Korean."""
+    return BLEU_TOKENIZERS.get(re.split("[-_]", language.lower())[0], DEFAULT_TOKENIZER)
 
 
 def score(
@@ -79,15 +83,30 @@ def score(
         "chrf": lambda: CHRF(lowercase=lowercase),
         "ter": lambda: TER(case_sensitive=not lowercase),
     }
-    return [_score(makers[name](), hypotheses, references, n_bootstrap) for name in metrics]
+    if tokenize not in BLEU.TOKENIZERS:
+        raise ConfigError(
+            f"sacreBLEU has no tokenizer '{tokenize}'", hint=f"there is {', '.join(sorted(BLEU.TOKENIZERS))}"
+        )
+    try:
+        made = [makers[name]() for name in metrics]
+    except (RuntimeError, ImportError, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(
+            f"sacreBLEU's tokenizer '{tokenize}' cannot be used here: {reason}",
+            hint="give another with --tokenize",
+        ) from error
+    return [_score(metric, hypotheses, references, n_bootstrap) for metric in made]
 
 
 def _score(
     metric: Metric, hypotheses: Sequence[str], references: Sequence[Sequence[str]], n_bootstrap: int
 ) -> Score:
+    compute = metric._compute_score_from_stats
+    # in resampling sacreBLEU mixes float with numpy.float32, which statistics.mean refuses
+    metric._compute_score_from_stats = lambda stats: compute([float(x) for x in stats])  # type: ignore[method-assign]
     result = metric.corpus_score(hypotheses, references, n_bootstrap=n_bootstrap or 1)
     low = high = None
-    if n_bootstrap:
+    if n_bootstrap > 1:  # sacreBLEU draws nothing for one
         low, high = float(result._mean - result._ci), float(result._mean + result._ci)
     signature = str(metric.get_signature())
     return Score(result.name, float(result.score), low, high, signature)
@@ -96,4 +115,5 @@ def _score(
 def perplexity(log_probs: Sequence[Sequence[float]]) -> float:
     """exp of the mean negative log-probability of a piece, EOS counted, over all lines."""
     n_tokens = sum(map(len, log_probs))
-    return math.exp(-sum(map(sum, log_probs)) / n_tokens) if n_tokens else 1.0
+    nll = -sum(map(sum, log_probs)) / max(n_tokens, 1)
+    return math.exp(nll) if nll < 709 else math.inf

@@ -29,6 +29,11 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
     Raises:
         OutputError: the directory is missing or not writable, or the disk is full.
     """
+    path = Path(os.path.realpath(path))  # a link stays a link
+    if path.exists() and not path.is_file():  # a pipe, /dev/null: nothing to replace
+        with path.open("wb") as file:
+            yield file
+        return
     temp = path.with_name(f"{path.name}{TEMP_MARK}{os.getpid()}")
     try:
         with temp.open("wb") as file:
@@ -40,6 +45,8 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
         temp.replace(path)
         sync_directory(path.parent)
     except OSError as error:
+        if error.errno is None or error.filename not in (None, str(temp)):
+            raise  # the block's own, of another file
         raise OutputError(
             f"cannot write {path}: {error.strerror or error}",
             hint="check that the directory exists, that you may write there and that the disk has room",
@@ -85,18 +92,29 @@ def locked(path: Path) -> Iterator[None]:
 
     Raises:
         InputError: another process holds it.
+        OutputError: it cannot be opened, or its file system has no locks.
     """
     try:
         import fcntl
     except ImportError:  # Windows: a run is not guarded against a second training there
         yield
         return
-    with path.open("a+") as file:
+    try:
+        file = path.open("a+")
+    except OSError as error:
+        raise OutputError(
+            f"cannot open {path}: {error.strerror}", hint="choose another directory with run=PATH"
+        ) from error
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             raise InputError(
                 f"{path.parent} is in use by another training",
                 hint="wait for it to end, or give this one a directory of its own with run=PATH",
+            ) from error
+        except OSError as error:
+            raise OutputError(
+                f"cannot lock {path}: {error.strerror}", hint="choose a directory on another disk with run=PATH"
             ) from error
         yield

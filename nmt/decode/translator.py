@@ -31,7 +31,18 @@ WINDOW_LINES = 2_000  # lines read ahead, so that lines of like length can share
 WINDOW_CHARACTERS = 1_000_000
 MAX_BATCH_POSITIONS = 131_072  # beams x source positions of a batch: bounds the memory of caches
 SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？；])\s*")
-UNSPACED = {"zh", "cmn", "yue", "ja", "jpn", "th", "lo", "my", "km"}  # written without spaces between sentences
+UNSPACED = {
+    "zh",
+    "zho",
+    "cmn",
+    "yue",
+    "ja",
+    "jpn",
+    "th",
+    "lo",
+    "my",
+    "km",
+}  # written without spaces between sentences
 
 
 @dataclass(frozen=True)
@@ -86,7 +97,8 @@ class Translator:
         self.config = config
         self.run = run
         self.options = SearchOptions(**config.decode.model_dump(exclude={"batch_size"}))
-        self.joiner = "" if language(config.data, "target").split("-")[0] in UNSPACED else " "
+        target = re.split("[-_]", language(config.data, "target").lower())[0]
+        self.joiner = "" if target in UNSPACED else " "
 
     @property
     def device(self) -> torch.device:

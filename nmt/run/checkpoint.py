@@ -97,12 +97,13 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     tensors["tokenizer.source"] = _as_tensor(tokenizers.source.model)
     if not tokenizers.joint:
         tensors["tokenizer.target"] = _as_tensor(tokenizers.target.model)
-    header = {
+    header: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "config": without_paths(checkpoint.config),
         "progress": checkpoint.progress,
-        "tensors_sha256": hash_tensors(tensors),
     }
+    header["header_sha256"] = _hash_header(header)
+    header["tensors_sha256"] = {part: hash_tensors(x) for part, x in _by_part(tensors).items()}
     atomic_write(path, safetensors.torch.save(tensors, {"nmt": json.dumps(header, ensure_ascii=False)}))
 
 
@@ -134,8 +135,11 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = ("model", "averag
         raise ModelError(
             f"{path} is not a model file, or is damaged", hint="give a file that nmt wrote"
         ) from error
-    if len(wanted) == len(names) and hash_tensors(tensors) != header["tensors_sha256"]:
+    if any(hash_tensors(x) != header["tensors_sha256"].get(part) for part, x in _by_part(tensors).items()):
         raise ModelError(f"{path} is damaged: its tensors are not those that were written", hint="use another")
+    for name, tensor in tensors.items():
+        if name.startswith("tokenizer.") and (tensor.dtype != torch.uint8 or tensor.dim() != 1):
+            raise ModelError(f"{path} is not a model file: {name} is not bytes", hint="train it again")
     try:
         config = check_config(header["config"], {}, str(path))
         source = bytes(tensors.pop("tokenizer.source").tolist())
@@ -153,8 +157,8 @@ def _header(path: Path, text: str | None, n_tensors: int) -> dict[str, Any]:
     try:
         header = json.loads(text)
         version = header["format_version"]
-        header["config"], header["progress"], header["tensors_sha256"]
-    except (ValueError, KeyError, TypeError) as error:
+        header["config"], header["progress"], dict(header["tensors_sha256"]), header["header_sha256"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ModelError(
             f"{path} was not written by nmt", hint="give a run's directory or a model file"
         ) from error
@@ -162,7 +166,21 @@ def _header(path: Path, text: str | None, n_tensors: int) -> dict[str, Any]:
         raise ModelError(
             f"{path} has format version {version}, this nmt reads {FORMAT_VERSION}", hint="update nmt"
         )
+    if header["header_sha256"] != _hash_header(header):
+        raise ModelError(f"{path} is damaged: its settings are not those that were written", hint="use another")
     return dict(header)
+
+
+def _hash_header(header: dict[str, Any]) -> str:
+    covered = {key: header[key] for key in ("format_version", "config", "progress")}
+    return hashlib.sha256(json.dumps(covered, sort_keys=True).encode()).hexdigest()
+
+
+def _by_part(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    parts: dict[str, dict[str, Tensor]] = {}
+    for name, x in tensors.items():
+        parts.setdefault(name.partition(".")[0], {})[name] = x
+    return parts
 
 
 def hash_tensors(tensors: Mapping[str, Tensor]) -> str:

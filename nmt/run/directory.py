@@ -26,7 +26,7 @@ from typing import Any
 from nmt.config import Config, dump_config, load_config
 from nmt.errors import ModelError, OutputError
 from nmt.files import atomic_write, locked, sha256, sweep_temps
-from nmt.text.tokenizer import Tokenizers
+from nmt.text.tokenizer import Tokenizer, Tokenizers
 
 
 class RunDirectory:
@@ -54,8 +54,6 @@ class RunDirectory:
                 f"cannot make the run's directory {self.path}: {error.strerror}",
                 hint="choose another with run=PATH",
             ) from error
-        for directory in (self.path, self.checkpoints):
-            sweep_temps(directory)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -66,17 +64,21 @@ class RunDirectory:
         """
         self.create()
         with locked(self.path / "lock"):
+            for directory in (self.path, self.checkpoints):
+                sweep_temps(directory)  # not before the lock is held: they may be another's unfinished writes
             yield
 
     def move_aside(self) -> Path | None:
         """Rename an existing run to NAME.1, NAME.2, …; what was trained is never deleted."""
         if not self.path.exists():
             return None
-        n = 1
-        while (aside := self.path.with_name(f"{self.path.name}.{n}")).exists():
-            n += 1
-        self.path.rename(aside)
-        return aside
+        path = self.path.resolve()
+        with locked(path / "lock"):
+            n = 1
+            while (aside := path.with_name(f"{path.name}.{n}")).exists():
+                n += 1
+            path.rename(aside)
+        return self.path.with_name(aside.name) if self.path.name else aside
 
     # --- settings -----------------------------------------------------------------------------------------
 
@@ -133,13 +135,15 @@ class RunDirectory:
         files = self.tokenizer_files(config.tokenizer.joint)
         if not all(file.is_file() for file in files):
             return None
-        try:
-            source, target = (file.read_bytes() for file in files)
-            return Tokenizers.from_models(source, target, nfkc_source=config.data.nfkc_source)
-        except (OSError, ModelError) as error:
-            raise ModelError(
-                f"{files[0]}: {error}", hint=f"delete it and run `nmt tokenize {self.config_file}`"
-            ) from error
+        sides = []
+        for file, nfkc in zip(files, (config.data.nfkc_source, False), strict=True):
+            try:
+                sides.append(Tokenizer(file.read_bytes(), nfkc=nfkc))
+            except (OSError, ModelError) as error:
+                raise ModelError(
+                    f"{file}: {error}", hint=f"delete it and run `nmt tokenize {self.config_file}`"
+                ) from error
+        return Tokenizers(*sides)
 
     # --- checkpoints and figures --------------------------------------------------------------------------
 
@@ -157,7 +161,11 @@ class RunDirectory:
     def read_last(self) -> int | None:
         """The step of the newest complete checkpoint; None before there is one."""
         last = _read_json(self.last_file)
-        return None if last is None else int(last["step"])
+        if last is None:
+            return None
+        if not isinstance(last.get("step"), int):
+            raise _damaged(self.last_file)
+        return int(last["step"])
 
     def prune_checkpoints(self, keep: Sequence[int]) -> None:
         """Delete the checkpoints of all steps but those to keep."""
@@ -178,9 +186,8 @@ class RunDirectory:
     def read_metrics(self) -> list[dict[str, Any]]:
         """All lines of figures; a last one that a kill cut short is left out."""
         lines = []
-        for text in (
-            self.metrics_file.read_text(encoding="utf-8").splitlines() if self.metrics_file.exists() else ()
-        ):
+        content = self.metrics_file.read_bytes() if self.metrics_file.exists() else b""
+        for text in content.split(b"\n"):  # alone: a text in the figures may hold what str.splitlines splits at
             with contextlib.suppress(ValueError):
                 lines.append(json.loads(text))
         return lines
@@ -209,9 +216,15 @@ def _read_json(path: Path) -> dict[str, Any] | None:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path} is damaged", hint="delete it, or begin anew with --fresh") from error
-    return dict(content)
+    except (OSError, ValueError, RecursionError) as error:
+        raise _damaged(path) from error
+    if not isinstance(content, dict):
+        raise _damaged(path)
+    return content
+
+
+def _damaged(path: Path) -> ModelError:
+    return ModelError(f"{path} is damaged", hint="delete it, or begin anew with --fresh")
 
 
 def _version(package: str) -> str:
@@ -226,5 +239,5 @@ def _git_commit() -> str:
         found = subprocess.run(
             ["git", "rev-parse", "HEAD"], capture_output=True, text=True, env={**os.environ}, check=False
         )
-        return found.stdout.strip()
+        return found.stdout.strip() if found.returncode == 0 else ""  # without a commit it prints HEAD
     return ""

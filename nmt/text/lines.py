@@ -91,7 +91,7 @@ def read_pairs(source: Sequence[Path], target: Sequence[Path]) -> list[Pair]:
 
 def is_blank(text: str) -> bool:
     """Whether a line has nothing to translate: such lines come out blank and never meet the model."""
-    return not text.strip("\0\ufeff \t\r\v\f\u3000") or text.isspace()
+    return all(character.isspace() or character in "\0\ufeff" for character in text)
 
 
 def one_line(text: str) -> str:

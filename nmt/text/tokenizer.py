@@ -18,6 +18,7 @@ from nmt.text import BOS, EOS, PAD, UNK
 
 MAX_TRAINER_BYTES = 16_384  # SentencePiece's trainer takes no longer line; its own default is 4,192
 N_BYTE_PIECES = 256
+SPACE = "\u2581"
 
 
 class Tokenizer:
@@ -43,6 +44,12 @@ class Tokenizer:
                 f"the tokenizer has PAD, UNK, BOS, EOS at {ids}, not at {(PAD, UNK, BOS, EOS)}",
                 hint="train it with `nmt tokenize`",
             )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tokenizer) and (self.model, self.nfkc) == (other.model, other.nfkc)
+
+    def __hash__(self) -> int:
+        return hash(self.model)
 
     def __len__(self) -> int:
         return int(self._processor.get_piece_size())
@@ -73,7 +80,8 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text that ids spell; special ids spell nothing."""
-        return str(self._processor.decode([i for i in ids if i > EOS]))
+        text = str(self._processor.decode([i for i in ids if i > EOS]))
+        return text.removeprefix(SPACE).replace(SPACE, " ") if SPACE in text else text  # a space spelt in bytes
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The pieces that ids stand for."""
@@ -124,8 +132,9 @@ def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings, *, nfkc: 
         DataError: there is no text to train on.
     """
     texts = [unicodedata.normalize("NFKC", line) if nfkc else line for line in lines if line.strip()]
-    texts = [text.replace("\0", " ") for text in texts]  # the trainer refuses pieces with NUL
-    usable = [text for text in texts if len(text.encode(errors="replace")) <= MAX_TRAINER_BYTES]
+    # the trainer refuses pieces with NUL, and a lone surrogate has no UTF-8
+    texts = [text.replace("\0", " ").encode(errors="replace").decode() for text in texts]
+    usable = [text for text in texts if len(text.encode()) <= MAX_TRAINER_BYTES]
     n_too_long = len(texts) - len(usable)
     notes = []
     if n_too_long:

@@ -4,6 +4,7 @@ Writes nothing and imports no torch: everything is checked before the first file
 """
 
 import random
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from nmt.config import Config, Files, resolve_path
-from nmt.errors import ConfigError, DataError
+from nmt.errors import ConfigError, DataError, ModelError
 from nmt.run.directory import RunDirectory, hash_files
 from nmt.text.lines import Pair, is_blank, read_pairs
 from nmt.text.tokenizer import Statistics, Tokenizers, statistics, train_tokenizer
@@ -65,6 +66,8 @@ def read_corpus(config: Config) -> Corpus:
     train, notes = _drop_lines(corpora["train"], config)
     if "dev" in corpora:
         dev = [pair for pair in corpora["dev"] if not (is_blank(pair.source) or is_blank(pair.target))]
+        if n := len(corpora["dev"]) - len(dev):
+            notes.append(f"{n} pairs of dev blank on a side left out")
     else:
         train, dev = hold_out(train, config.seed)
         notes.append(
@@ -80,7 +83,8 @@ def read_corpus(config: Config) -> Corpus:
         if name in corpora and (n := n_shared(corpora[name], train))
     ]
     try:
-        config = fit_config(config, len(train))
+        characters = {character for pair in train for character in pair.source + pair.target}
+        config = fit_config(config, len(train), len(characters))
     except ValidationError as error:
         message = error.errors()[0]["msg"].removeprefix("Value error, ")
         raise ConfigError(f"sizes chosen for this corpus do not fit: {message}", hint="set them all") from error
@@ -129,10 +133,10 @@ def train_tokenizers(corpus: Corpus) -> tuple[Tokenizers, list[str]]:
     """Train the tokenizer that the config asks for on the training pairs: one for both sides or one a side."""
     settings, data = corpus.config.tokenizer, corpus.config.data
     source, target = [pair.source for pair in corpus.train], [pair.target for pair in corpus.train]
-    if settings.joint:
-        trained = [train_tokenizer([*source, *target], settings)]
-    else:
-        trained = [train_tokenizer(source, settings, nfkc=data.nfkc_source), train_tokenizer(target, settings)]
+    if data.nfkc_source:  # as the source will be encoded; the target stays as it is
+        source = [unicodedata.normalize("NFKC", text) for text in source]
+    sides = [[*source, *target]] if settings.joint else [source, target]
+    trained = [train_tokenizer(side, settings) for side in sides]
     notes = [note for one in trained for note in one.notes]
     models = [one.model for one in trained]
     return Tokenizers.from_models(models[0], models[-1], nfkc_source=data.nfkc_source), notes
@@ -171,8 +175,13 @@ def tokenize(config: Config) -> tuple[RunDirectory, Tokenizers, list[str], dict[
     corpus = read_corpus(config)
     tokenizers, notes = train_tokenizers(corpus)
     run = RunDirectory(config.run)
-    run.create()
-    run.write_tokenizers(tokenizers, config.tokenizer.joint)
+    with run.lock():
+        if run.read_last() is not None and run.read_tokenizers(config) not in (None, tokenizers):
+            raise ModelError(
+                f"{run.path} holds a training that uses its tokenizer",
+                hint="choose another run=PATH, or move the run away first",
+            )
+        run.write_tokenizers(tokenizers, config.tokenizer.joint)
     figures = {
         "source": statistics(tokenizers.source, [pair.source for pair in corpus.dev]),
         "target": statistics(tokenizers.target, [pair.target for pair in corpus.dev]),

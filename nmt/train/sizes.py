@@ -21,11 +21,11 @@ PRESETS: list[tuple[float, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-def fit_config(config: Config, n_pairs: int) -> Config:
-    """The config with every size that was not set chosen for a corpus of `n_pairs`."""
+def fit_config(config: Config, n_pairs: int, n_characters: int = 0) -> Config:
+    """The config with every size that was not set chosen for `n_pairs` with an alphabet of `n_characters`."""
     preset = next(values for bound, values in PRESETS if n_pairs < bound)
     fitted = {
-        "tokenizer": {"vocab_size": preset["vocab_size"]},
+        "tokenizer": {"vocab_size": max(preset["vocab_size"], n_characters + preset["vocab_size"] // 2)},
         "model": {
             "n_encoder_layers": preset["n_layers"],
             "n_decoder_layers": preset["n_layers"],

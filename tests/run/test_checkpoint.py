@@ -1,0 +1,416 @@
+"""A checkpoint comes back as written, tells nothing of its maker's disk, and no other file passes for one."""
+
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from nmt.config import Config, check_config
+from nmt.errors import ModelError, OutputError
+from nmt.run import checkpoint as module
+from nmt.run.checkpoint import (
+    FORMAT_VERSION,
+    MAX_HEADER_BYTES,
+    Checkpoint,
+    average,
+    hash_tensors,
+    load_weights,
+    new_model,
+    read_checkpoint,
+    save_checkpoint,
+    weights_of,
+    without_paths,
+)
+from nmt.text.tokenizer import Tokenizers, train_tokenizer
+
+SECRET = "secret-place"
+LINES = ["the cat sat on the mat", "a dog runs through the park", "ein Hund läuft"]
+
+
+def config_of(**changes: Any) -> Config:
+    tree: dict[str, Any] = {
+        "run": f"/{SECRET}/runs/mine",
+        "data": {
+            "root": f"/{SECRET}/data",
+            "train": {"source": [f"/{SECRET}/a.de", f"{SECRET}/b.de"], "target": f"../{SECRET}/a.en"},
+            "dev": {"source": f"{SECRET}/d.de", "target": f"{SECRET}/d.en"},
+            "nfkc_source": True,
+        },
+        "model": {"d_model": 8, "n_heads": 2, "d_ff": 8, "n_encoder_layers": 1, "n_decoder_layers": 1},
+        "train": {"init_from": f"/{SECRET}/old/model.safetensors"},
+    }
+    for section, values in changes.items():
+        tree[section] = {**tree.get(section, {}), **values}
+    return check_config(tree, {}, "test")
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> Tokenizers:
+    model = train_tokenizer(LINES, config_of(tokenizer={"vocab_size": 283}).tokenizer).model
+    return Tokenizers.from_models(model, model, nfkc_source=True)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tokenizers: Tokenizers) -> Checkpoint:
+    """With weights, their average, moments, and figures in its progress."""
+    torch.manual_seed(5)
+    config = config_of()
+    model = new_model(config, tokenizers)
+    weights = weights_of(model)
+    tensors = {f"model.{name}": x.clone() for name, x in weights.items()}
+    tensors |= {f"average.{name}": x + 1 for name, x in weights.items()}
+    tensors |= {f"optimizer.{name}.exp_avg": x * 2 for name, x in weights.items()}
+    tensors |= {f"optimizer.{name}.step": torch.tensor(3.0) for name in weights}
+    progress = {"step": 3, "best": 1.5, "history": [{"step": 3, "dev_bleu": 1.5, "bleu_signature": "tok:13a"}]}
+    return Checkpoint(config, tensors, tokenizers, progress)
+
+
+@pytest.fixture(scope="module")
+def written(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("checkpoint") / "step-3.safetensors"
+    save_checkpoint(path, checkpoint)
+    return path
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A path to write spoilt files to."""
+    return tmp_path_factory.mktemp("scratch") / "spoilt.safetensors"
+
+
+def refused(path: Path, **options: Any) -> ModelError:
+    with pytest.raises(ModelError) as caught:
+        read_checkpoint(path, **options)
+    assert caught.value.exit_code == 2
+    assert caught.value.hint
+    return caught.value
+
+
+# --- there and back ---------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_comes_back_as_it_was_written(checkpoint: Checkpoint, written: Path) -> None:
+    found = read_checkpoint(written)
+    assert found.tensors.keys() == checkpoint.tensors.keys()
+    for name, x in checkpoint.tensors.items():
+        assert found.tensors[name].dtype == x.dtype
+        assert torch.equal(found.tensors[name], x), name
+    assert found.progress == checkpoint.progress
+    assert found.tokenizers.source.model == checkpoint.tokenizers.source.model
+    assert found.tokenizers.joint
+    assert found.tokenizers.source.nfkc
+    assert found.config.model_dump() == {
+        **checkpoint.config.model_dump(),
+        "run": "mine",
+        "data": {
+            **checkpoint.config.data.model_dump(),
+            "root": "",
+            "train": {"source": ("a.de", "b.de"), "target": ("a.en",)},
+            "dev": {"source": ("d.de",), "target": ("d.en",)},
+        },
+        "train": {**checkpoint.config.train.model_dump(), "init_from": "model.safetensors"},
+    }
+
+
+def test_parts_are_by_prefix_and_only_those_asked_for_are_read(checkpoint: Checkpoint, written: Path) -> None:
+    names = {name.removeprefix("model.") for name in checkpoint.tensors if name.startswith("model.")}
+    assert set(checkpoint.part("model")) == set(checkpoint.part("average")) == names
+    assert set(checkpoint.part("optimizer")) == {f"{n}.{m}" for n in names for m in ("exp_avg", "step")}
+    found = read_checkpoint(written, prefixes=("model",))
+    assert set(found.tensors) == {f"model.{name}" for name in names}
+    assert read_checkpoint(written, prefixes=()).tensors == {}
+    assert found.part("average") == {}
+
+
+def test_the_model_of_a_checkpoint_computes_what_was_saved(checkpoint: Checkpoint, written: Path) -> None:
+    src, tgt_in = torch.tensor([[7, 8, 3]]), torch.tensor([[2, 9]])
+    model = new_model(checkpoint.config, checkpoint.tokenizers)
+    load_weights(model, checkpoint.part("model"))
+    found = read_checkpoint(written).model()
+    assert not found.training
+    with torch.no_grad():
+        assert torch.equal(found(src, tgt_in), model.eval()(src, tgt_in))
+
+
+@pytest.mark.parametrize(("tied", "n_matrices"), [("all", 1), ("decoder", 2), ("none", 3)])
+def test_tied_weights_are_kept_once_and_tied_again(
+    tokenizers: Tokenizers, tmp_path: Path, tied: str, n_matrices: int
+) -> None:
+    config = config_of(model={"tied_embeddings": tied})
+    model = new_model(config, tokenizers)
+    tensors = {f"model.{name}": x for name, x in weights_of(model).items()}
+    save_checkpoint(tmp_path / "it", Checkpoint(config, tensors, tokenizers))
+    in_file = safetensors.torch.load_file(tmp_path / "it")
+    shape = (len(tokenizers.source), 8)
+    assert sum(x.shape == shape for x in in_file.values()) == n_matrices
+    again = read_checkpoint(tmp_path / "it").model()
+    matrices = (again.source_embedding.weight, again.target_embedding.weight, again.projection.weight)
+    assert len({x.data_ptr() for x in matrices}) == n_matrices
+
+
+def test_a_tokenizer_a_side_is_kept_a_side(tokenizers: Tokenizers, tmp_path: Path) -> None:
+    other = train_tokenizer(LINES[2:], config_of(tokenizer={"vocab_size": 283}).tokenizer).model
+    both = Tokenizers.from_models(tokenizers.source.model, other, nfkc_source=False)
+    config = config_of(tokenizer={"joint": False}, model={"tied_embeddings": "none"}, data={"nfkc_source": False})
+    save_checkpoint(tmp_path / "it", Checkpoint(config, {}, both))
+    found = read_checkpoint(tmp_path / "it").tokenizers
+    assert (found.source.model, found.target.model) == (tokenizers.source.model, other)
+    assert not found.source.nfkc
+
+
+def test_the_tokenizers_bytes_are_in_the_file_once_where_it_is_joint(
+    written: Path, tokenizers: Tokenizers
+) -> None:
+    assert written.read_bytes().count(tokenizers.source.model) == 1
+
+
+def test_no_path_of_the_machine_is_in_the_file(written: Path, tmp_path: Path) -> None:
+    content = written.read_bytes()
+    for part in (SECRET, str(Path.home()), str(tmp_path.parent), str(Path.cwd()), "/runs"):
+        assert part.encode() not in content
+
+
+def test_a_config_without_paths_is_a_config_and_stays_so() -> None:
+    bare = without_paths(config_of())
+    again = check_config(bare, {}, "test")
+    assert without_paths(again) == bare
+    assert without_paths(check_config({**bare, "run": "/"}, {}, "test"))["run"] == "run"
+
+
+def test_a_checkpoint_that_cannot_be_written_is_told(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"cannot write .*absent/it: No such file"):
+        save_checkpoint(tmp_path / "absent" / "it", checkpoint)
+
+
+# --- files that are none ----------------------------------------------------------------------------------
+
+
+@hypothesis_settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_a_file_cut_short_is_refused(written: Path, scratch: Path, data: st.DataObject) -> None:
+    content = written.read_bytes()
+    scratch.write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
+    assert str(scratch) in str(refused(scratch))
+
+
+def flip(content: bytes, place: int, bit: int) -> bytes:
+    return content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :]
+
+
+@hypothesis_settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_flipped_bit_in_a_tensor_is_noticed(written: Path, scratch: Path, data: st.DataObject) -> None:
+    content = written.read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    place = data.draw(st.integers(start, len(content) - 1))
+    scratch.write_bytes(flip(content, place, data.draw(st.integers(0, 7))))
+    error = refused(scratch)
+    assert str(error) == f"{scratch} is damaged: its tensors are not those that were written"
+
+
+@hypothesis_settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_flipped_bit_in_the_weights_is_noticed_when_only_they_are_read(
+    written: Path, scratch: Path, data: st.DataObject
+) -> None:
+    """Translating reads the weights alone; of a checkpoint with moments too, they must be those written."""
+    content = written.read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    offsets = json.loads(content[8:start])
+    name = data.draw(st.sampled_from(sorted(name for name in offsets if name.startswith("model."))))
+    low, high = offsets[name]["data_offsets"]
+    place = start + data.draw(st.integers(low, high - 1))
+    scratch.write_bytes(flip(content, place, data.draw(st.integers(0, 7))))
+    refused(scratch, prefixes=("model",))
+
+
+@hypothesis_settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_a_flipped_bit_in_the_header_is_noticed(written: Path, scratch: Path, data: st.DataObject) -> None:
+    """Settings decide what a model computes, and scores what it is worth, as much as its weights do."""
+    content = written.read_bytes()
+    place = data.draw(st.integers(0, 7 + int.from_bytes(content[:8], "little")))
+    spoilt = flip(content, place, data.draw(st.integers(0, 7)))
+    scratch.write_bytes(spoilt)
+    assert str(scratch) in str(refused(scratch))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is not a model file, or is damaged"),
+        (b"short", "is not a model file"),
+        (b"\0" * 100, "is not a model file, or is damaged"),
+        (b"run: r\ndata: {}\n", "is not a model file"),
+        (pickle.dumps({"weights": [1.0]}), "is not a model file"),
+        ((MAX_HEADER_BYTES + 1).to_bytes(8, "little") + b"{", "is not a model file"),
+        (safetensors.torch.save({"x": torch.zeros(2)}), "was not written by nmt"),
+        (safetensors.torch.save({"x": torch.zeros(2)}, {"format": "pt"}), "was not written by nmt"),
+        *(
+            (safetensors.torch.save({"x": torch.zeros(2)}, {"nmt": text}), "was not written by nmt")
+            for text in ("", "no JSON", "[]", "5", "null", "{}", '"x"', '{"format_version": 1}', "[" * 100_000)
+        ),
+    ],
+)
+def test_a_foreign_file_is_refused(scratch: Path, content: bytes, words: str) -> None:
+    scratch.write_bytes(content)
+    assert str(refused(scratch)).startswith(f"{scratch} {words}")
+
+
+def test_a_file_with_too_many_tensors_is_refused(
+    written: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nmt.run.checkpoint.MAX_TENSORS", 5)
+    assert str(refused(written)) == f"{written} was not written by nmt"
+
+
+def test_a_missing_file_and_a_directory_are_told(tmp_path: Path) -> None:
+    assert str(refused(tmp_path / "absent")) == f"cannot read {tmp_path / 'absent'}: No such file or directory"
+    error = refused(tmp_path)
+    assert str(error) == f"cannot read {tmp_path}: Is a directory"
+    assert error.hint == "give a run's directory or its model.safetensors"
+
+
+@pytest.mark.parametrize("version", [0, FORMAT_VERSION + 1, "1", None])
+def test_another_format_version_is_refused_with_both(
+    checkpoint: Checkpoint, scratch: Path, monkeypatch: pytest.MonkeyPatch, version: object
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "FORMAT_VERSION", version)
+        save_checkpoint(scratch, checkpoint)
+    error = refused(scratch)
+    assert str(error) == f"{scratch} has format version {version}, this nmt reads {FORMAT_VERSION}"
+    assert error.hint == "update nmt"
+
+
+@pytest.fixture
+def save_with(checkpoint: Checkpoint, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
+    """Write a checkpoint whose settings are those given: such as no nmt of this version would write."""
+
+    def save(settings: Any) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "without_paths", lambda _config: settings)
+            save_checkpoint(scratch, checkpoint)
+
+    return save
+
+
+def settings_of(checkpoint: Checkpoint, **changes: int) -> dict[str, Any]:
+    tree = without_paths(checkpoint.config)
+    return {**tree, "model": {**tree["model"], **changes}}
+
+
+def test_settings_that_are_none_are_refused_with_what_is_wrong(
+    checkpoint: Checkpoint, scratch: Path, save_with: Callable[[Any], None]
+) -> None:
+    save_with(settings_of(checkpoint, d_model=7))
+    error = refused(scratch)
+    assert str(error).startswith(f"{scratch} is not a model file of this version: ")
+    assert "d_model (7) is not divisible by n_heads (2)" in str(error)
+    save_with(5)
+    assert "is not a model file of this version" in str(refused(scratch))
+
+
+def test_weights_of_another_shape_are_refused_with_both_shapes(
+    checkpoint: Checkpoint, scratch: Path, save_with: Callable[[Any], None]
+) -> None:
+    save_with(settings_of(checkpoint, d_ff=16))
+    with pytest.raises(ModelError) as caught:
+        read_checkpoint(scratch).model()
+    assert "feed_forward.inner.weight is (8, 8), this model's is (16, 8)" in str(caught.value)
+    assert "architecture and vocabulary" in caught.value.hint
+
+
+def test_weights_of_another_model_are_refused(
+    checkpoint: Checkpoint, scratch: Path, save_with: Callable[[Any], None]
+) -> None:
+    save_with(settings_of(checkpoint, n_encoder_layers=2))
+    with pytest.raises(ModelError) as caught:
+        read_checkpoint(scratch).model()
+    assert str(caught.value) == "the weights are not those of this model"
+    assert caught.value.hint == "were architecture settings changed?"
+
+
+def test_a_file_without_its_tokenizer_is_refused(
+    checkpoint: Checkpoint, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = safetensors.torch.save
+
+    def save_without(tensors: dict[str, Tensor], metadata: dict[str, str]) -> bytes:
+        return real({name: x for name, x in tensors.items() if name != "tokenizer.source"}, metadata)
+
+    def hash_without(tensors: dict[str, Tensor]) -> str:
+        return hash_tensors({name: x for name, x in tensors.items() if name != "tokenizer.source"})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(safetensors.torch, "save", save_without)
+        patch.setattr(module, "hash_tensors", hash_without)
+        save_checkpoint(scratch, checkpoint)
+    error = refused(scratch)
+    assert "'tokenizer.source'" in str(error)
+    assert error.hint == "train it again"
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.zeros(0, dtype=torch.uint8),
+        torch.tensor(list(b"no model"), dtype=torch.uint8),
+        torch.tensor([[1, 2]], dtype=torch.uint8),
+        torch.tensor(7, dtype=torch.uint8),
+        torch.tensor([1.5]),
+        torch.tensor([-1], dtype=torch.int8),
+        torch.tensor([300]),
+    ],
+)
+def test_a_tokenizer_that_is_none_is_refused(
+    checkpoint: Checkpoint, scratch: Path, monkeypatch: pytest.MonkeyPatch, tensor: Tensor
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_as_tensor", lambda _content: tensor)
+        save_checkpoint(scratch, checkpoint)
+    refused(scratch)
+
+
+# --- hashes and averages ----------------------------------------------------------------------------------
+
+
+def test_a_hash_does_not_depend_on_order_or_layout() -> None:
+    x, y = torch.arange(6.0).view(2, 3), torch.tensor([1], dtype=torch.int64)
+    assert hash_tensors({"x": x, "y": y}) == hash_tensors({"y": y, "x": x.T.contiguous().T})
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"z": torch.zeros(4)},
+        {"x": torch.zeros(2, 2)},
+        {"x": torch.zeros(1, 4)},
+        {"x": torch.zeros(4, dtype=torch.int32)},  # the same bytes
+        {"x": torch.zeros(2, dtype=torch.float64)},
+        {"x": torch.zeros(8, dtype=torch.bfloat16)},
+        {"x": torch.tensor([0.0, 0.0, 0.0, -0.0])},
+        {"x": torch.zeros(4), "y": torch.zeros(0)},
+        {"x": torch.tensor(0.0)},
+        {},
+    ],
+)
+def test_a_hash_sees_names_shapes_types_and_bytes(other: dict[str, Tensor]) -> None:
+    assert hash_tensors(other) != hash_tensors({"x": torch.zeros(4)})
+    assert hash_tensors(other) == hash_tensors({name: x.clone() for name, x in other.items()})
+
+
+def test_an_average_is_the_mean_of_each_weight() -> None:
+    found = average(
+        [{"x": torch.tensor([1.0, 2.0])}, {"x": torch.tensor([3.0, 4.0])}, {"x": torch.tensor([5.0, 0.0])}]
+    )
+    assert found["x"].tolist() == [3.0, 2.0]

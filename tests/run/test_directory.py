@@ -1,0 +1,406 @@
+"""A run's small files: what is written is read, what is damaged is told, and nothing of a run is ever lost."""
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from nmt.config import Config, check_config
+from nmt.errors import ConfigError, InputError, ModelError, NmtError, OutputError
+from nmt.files import TEMP_MARK, sha256
+from nmt.run.directory import RunDirectory, hash_files, newest_model
+from nmt.text.tokenizer import Tokenizers, train_tokenizer
+
+LINES = ["the cat sat on the mat", "a dog runs through the park"]
+
+
+def config_of(*, joint: bool = True, nfkc: bool = False) -> Config:
+    files = {"source": "a.de", "target": ["a.en", "b.en"]}
+    return check_config(
+        {
+            "run": "runs/x",
+            "data": {"train": files, "nfkc_source": nfkc},
+            "tokenizer": {"joint": joint, "vocab_size": 290},
+            "model": {"tied_embeddings": "decoder"},
+        },
+        {},
+        "test",
+    )
+
+
+@pytest.fixture(scope="module")
+def models() -> list[bytes]:
+    return [train_tokenizer(lines, config_of().tokenizer).model for lines in (LINES, LINES[1:])]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    found = RunDirectory(tmp_path / "runs" / "demo")
+    found.create()
+    return found
+
+
+# --- the directory ----------------------------------------------------------------------------------------
+
+
+def test_the_layout(run: RunDirectory) -> None:
+    names = {
+        "config_file": "config.yaml",
+        "manifest_file": "manifest.json",
+        "model_file": "model.safetensors",
+        "checkpoints": "checkpoints",
+        "last_file": "last.json",
+        "metrics_file": "metrics.jsonl",
+    }
+    assert {attribute: getattr(run, attribute) for attribute in names} == {
+        attribute: run.path / name for attribute, name in names.items()
+    }
+    assert run.checkpoint_file(12) == run.path / "checkpoints" / "step-12.safetensors"
+    assert run.tokenizer_files(joint=True) == [run.path / "tokenizer.model"] * 2
+    assert [file.name for file in run.tokenizer_files(joint=False)] == [
+        "tokenizer.src.model",
+        "tokenizer.tgt.model",
+    ]
+    assert RunDirectory("a/b").path == Path("a/b")
+
+
+def test_what_killed_writes_left_is_swept_when_a_training_begins(run: RunDirectory) -> None:
+    for stale in (run.path / f"last.json{TEMP_MARK}7", run.checkpoints / f"step-3.safetensors{TEMP_MARK}7"):
+        stale.write_bytes(b"half")
+    run.write_last(3)
+    with run.lock():
+        assert sorted(file.name for file in run.path.rglob("*")) == ["checkpoints", "last.json", "lock"]
+
+
+def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_bytes(b"a file")
+    with pytest.raises(OutputError) as caught:
+        RunDirectory(tmp_path / "runs" / "x").create()
+    assert str(caught.value) == f"cannot make the run's directory {tmp_path}/runs/x: Not a directory"
+    assert (caught.value.exit_code, caught.value.hint) == (1, "choose another with run=PATH")
+
+
+def test_a_second_training_is_kept_out_and_the_next_let_in(run: RunDirectory) -> None:
+    with run.lock():
+        assert (run.path / "lock").exists()
+        with pytest.raises(InputError, match=rf"^{re.escape(str(run.path))} is in use by another training$"):
+            RunDirectory(run.path).lock().__enter__()
+    with run.lock():
+        pass
+
+
+def test_the_lock_makes_the_directory(tmp_path: Path) -> None:
+    with RunDirectory(tmp_path / "a" / "b").lock():
+        assert (tmp_path / "a" / "b" / "checkpoints").is_dir()
+
+
+def test_a_training_that_is_kept_out_leaves_the_others_unfinished_writes_alone(run: RunDirectory) -> None:
+    """A sweep before the lock is held would take the file from under the one who writes, and end its training."""
+    with run.lock():
+        unfinished = run.path / f"last.json{TEMP_MARK}{os.getpid()}"
+        unfinished.write_bytes(b"half")
+        with pytest.raises(InputError):
+            RunDirectory(run.path).lock().__enter__()
+        assert unfinished.exists()
+
+
+def test_a_run_is_moved_aside_under_a_free_name_and_none_is_overwritten(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "demo")
+    assert run.move_aside() is None
+    for n in range(1, 4):
+        run.create()
+        run.append_metrics({"n": n})
+        assert run.move_aside() == tmp_path / f"demo.{n}"
+        assert not run.path.exists()
+    assert [RunDirectory(tmp_path / f"demo.{n}").read_metrics() for n in (1, 2, 3)] == [
+        [{"n": n}] for n in (1, 2, 3)
+    ]
+
+
+def test_a_run_is_moved_to_the_first_free_number_even_past_files(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "demo")
+    (tmp_path / "demo.1").write_bytes(b"someone's file")
+    (tmp_path / "demo.3").mkdir()
+    run.create()
+    assert run.move_aside() == tmp_path / "demo.2"
+    assert (tmp_path / "demo.1").read_bytes() == b"someone's file"
+
+
+def test_a_run_in_use_is_not_moved_aside(run: RunDirectory) -> None:
+    """Its training goes on writing to the old name, into the new run; its lock moves away with the directory."""
+    with run.lock(), pytest.raises(InputError, match="in use"):
+        RunDirectory(run.path).move_aside()
+    assert run.path.is_dir()
+
+
+def test_the_working_directory_as_a_run_is_moved_aside_or_refused_in_our_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with contextlib.suppress(NmtError):
+        aside = RunDirectory(".").move_aside()
+        assert aside is not None
+        assert aside.resolve() == tmp_path / "here.1"
+
+
+def test_free_bytes_are_those_of_the_place_where_a_run_will_lie(tmp_path: Path) -> None:
+    free = RunDirectory(tmp_path / "not" / "yet" / "there").free_bytes()
+    assert free > 0
+    assert not (tmp_path / "not").exists()
+
+
+# --- settings ---------------------------------------------------------------------------------------------
+
+
+def test_settings_come_back_as_resolved(run: RunDirectory) -> None:
+    run.write_config(config_of(nfkc=True))
+    assert run.read_config() == config_of(nfkc=True)
+
+
+def test_a_directory_that_is_no_run_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ModelError) as caught:
+        RunDirectory(tmp_path).read_config()
+    assert str(caught.value) == f"{tmp_path} is not a run: it has no config.yaml"
+    assert (caught.value.exit_code, caught.value.hint) == (2, "train one with `nmt train`")
+
+
+def test_settings_that_were_damaged_are_told_with_their_line(run: RunDirectory) -> None:
+    run.write_config(config_of())
+    run.config_file.write_text(run.config_file.read_text(encoding="utf-8").replace("seed: 1", "seed: x"))
+    with pytest.raises(ConfigError, match=r"config\.yaml:2: 'seed'"):
+        run.read_config()
+
+
+def test_the_manifest_notes_what_the_run_was_made_of_and_with(run: RunDirectory) -> None:
+    assert run.read_manifest() == {}
+    run.write_manifest({"train.source": "abc"}, seed=7)
+    found = run.read_manifest()
+    assert (found["data"], found["seed"], found["command"]) == ({"train.source": "abc"}, 7, sys.argv)
+    assert set(found["versions"]) == {"nmt", "torch", "sentencepiece", "sacrebleu", "safetensors"}
+    assert re.match(r"2\d\d\d-\d\d-\d\dT\d\d:\d\d:\d\d", found["started"])
+    assert found["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert found["machine"]
+
+
+def test_the_manifest_notes_the_commit_where_there_is_one(
+    run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    run.write_manifest({}, seed=1)
+    assert run.read_manifest()["git_commit"] == ""
+    subprocess.run(["git", "init", "-q"], check=True, capture_output=True)
+    identity = ["-c", "user.name=n", "-c", "user.email=e@x", "-c", "commit.gpgsign=false"]
+    commit = ["git", *identity, "commit", "-q", "--allow-empty", "--no-verify", "-m", "x"]
+    subprocess.run(commit, check=True, capture_output=True)
+    run.write_manifest({}, seed=1)
+    assert re.fullmatch(r"[0-9a-f]{40}", run.read_manifest()["git_commit"])
+
+
+def test_a_repository_without_a_commit_has_none_to_note(
+    run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There `git rev-parse HEAD` fails, and prints HEAD all the same."""
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(["git", "init", "-q"], check=True, capture_output=True)
+    run.write_manifest({}, seed=1)
+    assert run.read_manifest()["git_commit"] == ""
+
+
+def test_the_manifest_does_without_git_and_without_a_library(
+    run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent(package: str) -> str:
+        raise metadata.PackageNotFoundError(package)
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(metadata, "version", absent)
+    run.write_manifest({}, seed=1)
+    assert run.read_manifest()["git_commit"] == ""
+    assert set(run.read_manifest()["versions"].values()) == {"not installed"}
+
+
+# --- tokenizer --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_tokenizers_come_back(run: RunDirectory, models: list[bytes], joint: bool) -> None:
+    config = config_of(joint=joint, nfkc=True)
+    assert run.read_tokenizers(config) is None
+    written = Tokenizers.from_models(models[0], models[0 if joint else 1], nfkc_source=True)
+    run.write_tokenizers(written, joint)
+    found = run.read_tokenizers(config)
+    assert found is not None
+    assert (found.source.model, found.target.model) == (written.source.model, written.target.model)
+    assert (found.source.nfkc, found.target.nfkc, found.joint) == (True, False, joint)
+    names = ["tokenizer.model"] if joint else ["tokenizer.src.model", "tokenizer.tgt.model"]
+    assert sorted(file.name for file in run.path.glob("tokenizer*")) == names
+
+
+def test_one_side_alone_is_no_tokenizer_yet(run: RunDirectory, models: list[bytes]) -> None:
+    run.write_tokenizers(Tokenizers.from_models(models[0], models[1], nfkc_source=False), joint=False)
+    run.tokenizer_files(joint=False)[1].unlink()
+    assert run.read_tokenizers(config_of(joint=False)) is None
+
+
+@pytest.mark.parametrize(("joint", "side"), [(True, 0), (False, 0), (False, 1)])
+def test_a_tokenizer_that_is_damaged_is_named(
+    run: RunDirectory, models: list[bytes], joint: bool, side: int
+) -> None:
+    run.write_tokenizers(Tokenizers.from_models(models[0], models[1 - joint], nfkc_source=False), joint)
+    damaged = run.tokenizer_files(joint)[side]
+    damaged.write_bytes(damaged.read_bytes()[:-5])
+    with pytest.raises(ModelError) as caught:
+        run.read_tokenizers(config_of(joint=joint))
+    assert str(caught.value) == f"{damaged}: the tokenizer is not a SentencePiece model"
+    assert caught.value.exit_code == 2
+    assert "delete it and run `nmt tokenize" in caught.value.hint
+
+
+# --- checkpoints ------------------------------------------------------------------------------------------
+
+
+def test_checkpoints_are_listed_by_step_and_pruned_to_those_to_keep(run: RunDirectory) -> None:
+    for step in (100, 20, 3, 1000):
+        run.checkpoint_file(step).write_bytes(b"")
+    for other in ("step-x.safetensors", "step-.safetensors", "step-5.txt", "notes"):
+        (run.checkpoints / other).write_bytes(b"")
+    assert run.checkpoint_steps() == [3, 20, 100, 1000]
+    run.prune_checkpoints([20, 1000, 7])
+    assert run.checkpoint_steps() == [20, 1000]
+    assert len(list(run.checkpoints.iterdir())) == 6
+    assert RunDirectory(run.path / "none").checkpoint_steps() == []
+
+
+def test_last_points_to_the_newest_checkpoint(run: RunDirectory) -> None:
+    assert run.read_last() is None
+    for step in (5, 10):
+        run.write_last(step)
+        assert run.read_last() == step
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "step 5", b"\xff", "[]", "{}", "5", "null", '{"step": "x"}', '{"step": null}', "[" * 100_000],
+)
+def test_a_damaged_pointer_is_told(run: RunDirectory, content: str | bytes) -> None:
+    run.last_file.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(ModelError) as caught:
+        run.read_last()
+    assert str(caught.value) == f"{run.last_file} is damaged"
+    assert caught.value.exit_code == 2
+    assert "--fresh" in caught.value.hint
+
+
+@pytest.mark.parametrize("content", ["{", "[1]", "5"])
+def test_a_damaged_manifest_is_told(run: RunDirectory, content: str) -> None:
+    run.manifest_file.write_text(content, encoding="utf-8")
+    with pytest.raises(ModelError, match=r"manifest\.json is damaged$"):
+        run.read_manifest()
+
+
+def test_a_pointer_that_cannot_be_read_is_told(run: RunDirectory) -> None:
+    run.last_file.mkdir()
+    with pytest.raises(ModelError, match=r"last\.json is damaged$"):
+        run.read_last()
+
+
+def test_the_newest_model_is_the_one_written_last(tmp_path: Path) -> None:
+    assert newest_model(tmp_path / "absent") is None
+    assert newest_model(tmp_path) is None
+    files = [tmp_path / name / "model.safetensors" for name in ("b", "a", "deep/c")]
+    for seconds, file in enumerate(files):
+        file.parent.mkdir(parents=True)
+        file.write_bytes(b"")
+        os.utime(file, ns=(seconds, seconds))
+        assert newest_model(tmp_path) == file
+    (tmp_path / "d" / "model.safetensors").mkdir(parents=True)
+    assert newest_model(tmp_path) == files[-1]
+
+
+# --- figures ----------------------------------------------------------------------------------------------
+
+FIGURES: st.SearchStrategy[dict[str, Any]] = st.dictionaries(
+    st.text(st.characters(exclude_categories=["Cs"])),
+    st.integers() | st.floats(allow_nan=False) | st.text(st.characters(exclude_categories=["Cs"])) | st.none(),
+    max_size=3,
+)
+
+
+@hypothesis_settings(max_examples=60, deadline=None)
+@given(st.lists(FIGURES, max_size=4))
+def test_figures_come_back_in_order(tmp_path_factory: pytest.TempPathFactory, lines: list[dict[str, Any]]) -> None:
+    """Whatever a text in them holds: a line ends at a line feed alone."""
+    run = RunDirectory(tmp_path_factory.mktemp("run"))
+    assert run.read_metrics() == []
+    for figures in lines:
+        run.append_metrics(figures)
+    assert run.read_metrics() == lines
+
+
+def test_figures_after_the_checkpoint_are_cut(run: RunDirectory) -> None:
+    run.cut_metrics(5)
+    assert not run.metrics_file.exists()
+    lines: list[dict[str, Any]] = [
+        {"step": 1, "loss": 2.0},
+        {"note": "ü"},
+        {"step": 5},
+        {"step": 5, "dev_bleu": 1.0},
+        {"step": 6},
+    ]
+    for figures in lines:
+        run.append_metrics(figures)
+    run.cut_metrics(5)
+    assert run.read_metrics() == lines[:-1]
+    run.append_metrics({"step": 6, "again": True})
+    assert run.read_metrics()[-1] == {"step": 6, "again": True}
+
+
+@pytest.mark.parametrize("n_bytes", range(1, 21))
+def test_a_last_line_that_a_kill_cut_short_is_left_out_and_cut_away(run: RunDirectory, n_bytes: int) -> None:
+    run.append_metrics({"step": 1})
+    torn = '{"step": 2, "é": "é"}\n'.encode()
+    with run.metrics_file.open("ab") as file:
+        file.write(torn[:n_bytes])
+    assert run.read_metrics() == [{"step": 1}]
+    run.cut_metrics(1)
+    assert run.metrics_file.read_bytes() == b'{"step": 1}\n'
+
+
+def test_figures_after_a_torn_line_are_not_lost(run: RunDirectory) -> None:
+    run.append_metrics({"step": 1})
+    with run.metrics_file.open("ab") as file:
+        file.write(b'{"step": 2, "lo')
+    run.cut_metrics(1)
+    run.append_metrics({"step": 2})
+    assert [line["step"] for line in run.read_metrics()] == [1, 2]
+
+
+def test_figures_are_json_that_others_can_read(run: RunDirectory) -> None:
+    run.append_metrics({"step": 1, "text": "中\u2028文", "loss": 0.5})
+    (line,) = run.metrics_file.read_text(encoding="utf-8").split("\n")[:-1]
+    assert json.loads(line) == {"step": 1, "text": "中\u2028文", "loss": 0.5}
+
+
+# --- hashes -----------------------------------------------------------------------------------------------
+
+
+def test_a_corpus_hash_sees_content_order_and_where_files_end(tmp_path: Path) -> None:
+    contents = {"a": b"1\n2\n", "b": b"3\n", "c": b"1\n", "d": b"2\n3\n", "copy": b"1\n2\n"}
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    found = {names: hash_files([tmp_path / name for name in names]) for names in ("ab", "ba", "cd", "a", "b")}
+    assert len(set(found.values())) == 5
+    assert hash_files([tmp_path / "copy"]) == found["a"]
+    assert hash_files([]) == sha256(b"")

@@ -1,0 +1,227 @@
+"""Scores are sacreBLEU's own, with the recipe beside them."""
+
+import importlib.util
+import math
+
+import pytest
+import sacrebleu
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from nmt.errors import DataError, InputError
+from nmt.evaluate import Score, bleu_tokenizer, perplexity, score
+
+HYPOTHESES = [
+    "The cat sat on the mat.",
+    "A dog runs through the park",
+    "Two birds fly over the house!",
+    "He bought a book yesterday, it seems.",
+    "",
+]
+REFERENCES = [
+    "The cat is sitting on the mat.",
+    "A dog runs through a park.",
+    "two birds are flying over the house!",
+    "He bought a book yesterday.",
+    "It rains.",
+]
+OTHERS = [
+    "A cat sat on the mat.",
+    "The dog runs through the park.",
+    "Two Birds fly over that house!",
+    "Yesterday he bought a book.",
+    "Rain falls.",
+]
+ALL = ("bleu", "chrf", "ter")
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+@pytest.mark.parametrize("references", [[REFERENCES], [REFERENCES, OTHERS]])
+@pytest.mark.parametrize("tokenize", ["13a", "char", "zh", "none"])
+def test_figures_are_those_of_sacrebleu(references: list[list[str]], lowercase: bool, tokenize: str) -> None:
+    bleu, chrf, ter = score(HYPOTHESES, references, tokenize=tokenize, lowercase=lowercase, metrics=ALL)
+    own = sacrebleu.corpus_bleu(HYPOTHESES, references, tokenize=tokenize, lowercase=lowercase).score
+    assert bleu.value == pytest.approx(own, abs=1e-9)
+    # corpus_chrf has no switch for case, and lower-casing first is what case insensitivity means
+    lower = str.lower if lowercase else str
+    own = sacrebleu.corpus_chrf(
+        [lower(text) for text in HYPOTHESES], [[lower(text) for text in side] for side in references]
+    ).score
+    assert chrf.value == pytest.approx(own, abs=1e-9)
+    own = sacrebleu.corpus_ter(HYPOTHESES, references, case_sensitive=not lowercase).score
+    assert ter.value == pytest.approx(own, abs=1e-9)
+    assert [one.low for one in (bleu, chrf, ter)] == [None, None, None]
+
+
+def test_signatures_tell_the_recipe() -> None:
+    bleu, chrf, ter = score(
+        HYPOTHESES, [REFERENCES, OTHERS], tokenize="zh", lowercase=True, metrics=ALL, n_bootstrap=10
+    )
+    assert [one.name for one in (bleu, chrf, ter)] == ["BLEU", "chrF2", "TER"]
+    for part in (
+        "nrefs:2",
+        "case:lc",
+        "tok:zh",
+        "smooth:exp",
+        "bs:10",
+        "seed:",
+        f"version:{sacrebleu.__version__}",
+    ):
+        assert part in bleu.signature
+    assert "case:lc|eff:yes|nc:6|nw:0" in chrf.signature
+    assert "case:lc|tok:tercom" in ter.signature
+    plain = score(HYPOTHESES, [REFERENCES])[0].signature
+    assert plain == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{sacrebleu.__version__}"
+
+
+def test_metrics_come_in_the_order_asked_for() -> None:
+    assert [one.name for one in score(HYPOTHESES, [REFERENCES])] == ["BLEU", "chrF2"]
+    assert [one.name for one in score(HYPOTHESES, [REFERENCES], metrics=("ter", "bleu"))] == ["TER", "BLEU"]
+
+
+def test_case_counts_unless_it_is_asked_away() -> None:
+    shouted = [text.upper() for text in REFERENCES]
+    assert score(shouted, [REFERENCES])[0].value < 50
+    assert score(shouted, [REFERENCES], lowercase=True)[0].value == pytest.approx(100)
+
+
+LINES = st.lists(
+    st.text(st.characters(categories=["L", "P", "Zs"]), min_size=1, max_size=20), min_size=1, max_size=5
+)
+
+
+@hypothesis_settings(max_examples=40, deadline=None)
+@given(LINES)
+def test_the_reference_itself_is_never_beaten(lines: list[str]) -> None:
+    _, chrf, ter = score(lines, [lines], metrics=ALL)
+    if any(text.strip() for text in lines):
+        assert chrf.value == pytest.approx(100)
+    assert ter.value == 0
+
+
+@hypothesis_settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_an_interval_is_ordered_and_reproducible(data: st.DataObject) -> None:
+    n_lines = data.draw(st.integers(2, 8))
+    words = st.lists(st.sampled_from("abcdefg"), min_size=4, max_size=9).map(" ".join)
+    hypotheses, references = (
+        data.draw(st.lists(words, min_size=n_lines, max_size=n_lines)) for _ in ("hypotheses", "references")
+    )
+    found = score(hypotheses, [references], metrics=("chrf", "ter"), n_bootstrap=50)
+    for one in found:
+        assert one.low is not None
+        assert one.high is not None
+        assert one.low <= one.high
+    assert found == score(hypotheses, [references], metrics=("chrf", "ter"), n_bootstrap=50)
+
+
+def test_the_interval_of_many_lines_lies_around_the_score() -> None:
+    bleu, chrf, ter = score(HYPOTHESES * 8, [REFERENCES * 8], metrics=ALL, n_bootstrap=200)
+    for one in (bleu, chrf, ter):
+        assert one.low is not None
+        assert one.high is not None
+        assert one.low < one.value < one.high
+
+
+@pytest.mark.parametrize("metric", ALL)
+@pytest.mark.parametrize(
+    ("hypotheses", "references"),
+    [
+        (["a a a a", "a a a a"], ["a a a a", "b b b b"]),
+        ([*REFERENCES[:4], "~~~"], REFERENCES),
+        (["~"] * 5, REFERENCES),
+        ([""] * 5, REFERENCES),
+        (REFERENCES, REFERENCES),
+        (["a", ""], ["", ""]),
+        (["a", "a"], ["", "a"]),
+    ],
+)
+def test_a_few_lines_right_and_the_others_all_wrong_have_an_interval_too(
+    hypotheses: list[str], references: list[str], metric: str
+) -> None:
+    """As five sentences nearly learnt by heart: resamplings of the wrong one alone score 0."""
+    (found,) = score(hypotheses, [references], metrics=(metric,), n_bootstrap=100)
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low <= found.high
+
+
+def test_one_resampling_gives_no_impossible_interval() -> None:
+    """`nmt eval --bootstrap 1` is allowed; an interval of 0 to -2 is not."""
+    found = score(HYPOTHESES, [REFERENCES], n_bootstrap=1)[0]
+    assert found.low is None or (found.high is not None and 0 <= found.low <= found.value <= found.high)
+
+
+def test_a_score_is_printed_with_interval_and_signature() -> None:
+    assert str(Score("BLEU", 32.1234, None, None, "tok:13a")) == "BLEU = 32.12  tok:13a"
+    assert str(Score("TER", 101.0, 99.04, 102.96, "case:lc")) == "TER = 101.00  (95 %: 99.0 to 103.0)  case:lc"
+
+
+@pytest.mark.parametrize(
+    ("language", "tokenizer"),
+    [
+        *(("en", "13a"), ("de", "13a"), ("", "13a"), ("xx", "13a")),
+        *(("zh", "zh"), ("ZH", "zh"), ("zh-TW", "zh"), ("cmn", "zh"), ("yue", "zh")),
+        *(
+            ("zho", "zh"),
+            ("zh_CN", "zh"),
+            ("zho_Hans", "zh"),
+            ("ja_JP", "char"),
+        ),  # as ISO 639-3, locales, FLORES say
+        *(("ja", "char"), ("jpn", "char"), ("ko", "char"), ("ko-KR", "char")),
+    ],
+)
+def test_the_target_language_picks_the_tokenizer(language: str, tokenizer: str) -> None:
+    assert bleu_tokenizer(language) == tokenizer
+
+
+@pytest.mark.parametrize("reference", [REFERENCES[:-1], [*REFERENCES, "one more"], []])
+def test_unequal_numbers_of_lines_are_refused_with_both(reference: list[str]) -> None:
+    with pytest.raises(DataError) as caught:
+        score(HYPOTHESES, [REFERENCES, reference])
+    assert str(caught.value) == f"5 hypotheses but {len(reference)} lines in reference 2"
+    assert caught.value.exit_code == 2
+    assert "line N" in caught.value.hint
+
+
+def test_nothing_to_score_is_refused() -> None:
+    with pytest.raises(DataError, match=r"^nothing to score: the files are empty$") as caught:
+        score([], [[]])
+    assert (caught.value.exit_code, caught.value.hint) == (2, "give at least one line")
+
+
+def test_an_unknown_tokenizer_is_refused_with_those_there_are() -> None:
+    with pytest.raises(InputError, match=r"14a") as caught:
+        score(HYPOTHESES, [REFERENCES], tokenize="14a")
+    assert "13a" in str(caught.value) + caught.value.hint
+
+
+@pytest.mark.skipif(importlib.util.find_spec("MeCab") is not None, reason="MeCab is installed")
+def test_a_tokenizer_whose_library_is_missing_is_refused() -> None:
+    with pytest.raises(InputError, match=r"sacrebleu\[ja\]"):
+        score(HYPOTHESES, [REFERENCES], tokenize="ja-mecab")
+
+
+# --- perplexity -------------------------------------------------------------------------------------------
+
+
+def test_perplexity_by_hand() -> None:
+    """Four pieces of probability 1/2, 1/2, 1/4, 1/8: (2·2·4·8)^(1/4) = 128^(1/4)."""
+    halves = [[math.log(1 / 2), math.log(1 / 2)], [], [math.log(1 / 4), math.log(1 / 8)]]
+    assert perplexity(halves) == pytest.approx(128**0.25)
+
+
+@hypothesis_settings(max_examples=50, deadline=None)
+@given(st.integers(1, 1000), st.lists(st.integers(1, 9), min_size=1, max_size=5))
+def test_a_uniform_model_has_the_perplexity_of_its_vocabulary(n_vocab: int, lengths: list[int]) -> None:
+    assert perplexity([[-math.log(n_vocab)] * n for n in lengths]) == pytest.approx(n_vocab)
+
+
+def test_perplexity_of_nothing_and_of_the_impossible() -> None:
+    assert perplexity([]) == perplexity([[]]) == 1.0
+    assert perplexity([[-math.inf]]) == math.inf
+
+
+def test_perplexity_of_a_hopeless_model_is_a_number_all_the_same() -> None:
+    assert perplexity([[-1000.0]]) > 1e300

@@ -1,0 +1,364 @@
+"""Files are written whole or not at all, one process holds a lock, and errors carry hint and exit code."""
+
+import errno
+import fcntl
+import gzip
+import os
+import resource
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+import nmt
+from nmt.errors import InputError, NmtError, OutputError, StoppedError
+from nmt.files import TEMP_MARK, atomic_write, atomic_writer, locked, sha256, sweep_temps, sync_directory
+
+OLD, NEW = b"old content", b"new content, and longer"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("files")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A file with old content, alone in its directory."""
+    path = tmp_path / "it"
+    path.write_bytes(OLD)
+    return path
+
+
+def alone(path: Path) -> bool:
+    """Whether no temporary file is left beside it."""
+    return [one.name for one in path.parent.iterdir()] == [path.name]
+
+
+# --- writing ----------------------------------------------------------------------------------------------
+
+
+@hypothesis_settings(max_examples=40, deadline=None)
+@given(st.binary() | st.text(st.characters(exclude_categories=["Cs"])))
+def test_what_is_written_is_what_is_read(folder: Path, content: bytes | str) -> None:
+    path = folder / "it"
+    atomic_write(path, content)
+    assert path.read_bytes() == (content.encode() if isinstance(content, str) else content)
+    assert alone(path)
+
+
+def test_a_writer_gives_the_name_only_at_the_end(file: Path) -> None:
+    with atomic_writer(file) as out:
+        out.write(NEW)
+        out.flush()
+        assert file.read_bytes() == OLD
+    assert file.read_bytes() == NEW
+    assert alone(file)
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])
+def test_the_mode_of_a_file_that_is_replaced_is_kept(file: Path, mode: int) -> None:
+    file.chmod(mode)
+    atomic_write(file, NEW)
+    assert stat.S_IMODE(file.stat().st_mode) == mode
+
+
+def fail(*_args: object, **_kwargs: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("call", ["fsync", "chmod", "replace"])
+def test_a_write_that_fails_at_the_end_leaves_the_old_content(
+    file: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail)
+        with pytest.raises(OutputError) as caught:
+            atomic_write(file, NEW)
+    assert str(caught.value) == f"cannot write {file}: No space left on device"
+    assert caught.value.exit_code == 1
+    assert "room" in caught.value.hint
+    assert file.read_bytes() == OLD
+    assert alone(file)
+
+
+@pytest.fixture
+def small_disk() -> Iterator[None]:
+    """The kernel refuses files over 100 bytes: as close to a full disk as a test comes without one."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("n_bytes", [101, 10_000_000])  # fails in flush; in write, which does not buffer so much
+def test_a_write_that_the_disk_has_no_room_for_leaves_the_old_content(
+    file: Path, small_disk: None, n_bytes: int
+) -> None:
+    with pytest.raises(OutputError, match=r"cannot write .*/it: File too large"):
+        atomic_write(file, b"x" * n_bytes)
+    assert file.read_bytes() == OLD
+    assert alone(file)
+
+
+def test_a_rename_that_cannot_be_synced_is_told_and_leaves_the_new_content(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.fsync
+
+    def fail_on_directory(handle: int) -> None:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            fail()
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fail_on_directory)
+    with pytest.raises(OutputError, match="No space left"):
+        atomic_write(file, NEW)
+    assert file.read_bytes() == NEW
+    assert alone(file)
+
+
+def test_a_system_that_does_not_open_directories_is_no_failure(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_args: object) -> int:
+        raise PermissionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        sync_directory(file.parent)
+    atomic_write(file, NEW)
+    assert file.read_bytes() == NEW
+
+
+def test_content_that_is_read_back_otherwise_never_takes_the_name(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", lambda _self: b"rotten")
+        with pytest.raises(OutputError) as caught:
+            atomic_write(file, NEW)
+    assert str(caught.value) == f"{file}: what was written is not what is read back"
+    assert caught.value.hint == "check the disk"
+    assert file.read_bytes() == OLD
+    assert alone(file)
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_a_block_that_ends_by_an_error_leaves_the_old_content(file: Path, error: type[BaseException]) -> None:
+    def write_half() -> None:
+        with atomic_writer(file) as out:
+            out.write(NEW)
+            raise error
+
+    with pytest.raises(error):
+        write_half()
+    assert file.read_bytes() == OLD
+    assert alone(file)
+
+
+@pytest.mark.parametrize(
+    "error", [gzip.BadGzipFile("Not a gzipped file"), FileNotFoundError(errno.ENOENT, "No such file", "/absent")]
+)
+def test_a_file_that_the_block_cannot_read_is_not_called_a_file_that_cannot_be_written(
+    file: Path, error: OSError
+) -> None:
+    """`nmt translate -i damaged.gz -o out` must not blame `out`."""
+
+    def write_half() -> None:
+        with atomic_writer(file) as out:
+            out.write(NEW)
+            raise error
+
+    with pytest.raises(type(error)):
+        write_half()
+    assert file.read_bytes() == OLD
+    assert alone(file)
+
+
+def test_a_directory_that_is_missing_is_told(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"cannot write .*/absent/it: No such file or directory"):
+        atomic_write(tmp_path / "absent" / "it", NEW)
+
+
+def test_a_pipe_or_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    """`-o /dev/null` by root must not turn /dev/null into a file, nor `-o /dev/stdout` lose the output."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with atomic_writer(pipe) as out:
+            out.write(NEW)
+        assert stat.S_ISFIFO(pipe.stat().st_mode)
+        assert os.read(reader, 100) == NEW
+    finally:
+        os.close(reader)
+
+
+def test_a_link_stays_a_link_and_the_file_behind_it_is_written(file: Path) -> None:
+    link = file.with_name("link")
+    link.symlink_to(file)
+    atomic_write(link, NEW)
+    assert link.is_symlink()
+    assert file.read_bytes() == NEW
+
+
+def python(program: str, *arguments: object) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *map(str, arguments)], stdout=subprocess.PIPE, start_new_session=True
+    )
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    assert process.stdout is not None
+    process.stdout.close()
+
+
+KILLED_WRITER = """
+import os, sys
+from pathlib import Path
+from nmt.files import atomic_writer
+with atomic_writer(Path(sys.argv[1])) as out:
+    out.write(b"half of the new")
+    out.flush()
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_process_killed_while_it_writes_leaves_the_old_content_and_a_temp_that_is_swept(file: Path) -> None:
+    process = python(KILLED_WRITER, file)
+    assert process.wait(30) == -signal.SIGKILL
+    kill(process)
+    assert file.read_bytes() == OLD
+    assert not alone(file)
+    other = file.with_name("notes.txt")
+    other.write_bytes(b"mine")
+    sweep_temps(file.parent)
+    assert sorted(one.name for one in file.parent.iterdir()) == ["it", "notes.txt"]
+
+
+def test_sweeping_takes_nothing_but_temps(file: Path) -> None:
+    stale = file.with_name(f"it{TEMP_MARK}99")
+    stale.write_bytes(b"half")
+    sweep_temps(file.parent)
+    sweep_temps(file.parent)
+    assert alone(file)
+
+
+def test_a_hash_is_sha256() -> None:
+    assert sha256(b"abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+# --- locking ----------------------------------------------------------------------------------------------
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from nmt.files import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_lock_refuses_another_process_and_dies_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    process = python(HOLDER, path)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        with pytest.raises(InputError) as caught, locked(path):
+            pytest.fail("two processes hold the lock")
+        assert str(caught.value) == f"{tmp_path} is in use by another training"
+        assert caught.value.exit_code == 2
+        assert "run=PATH" in caught.value.hint
+    finally:
+        kill(process)
+    with locked(path):
+        assert path.exists()
+
+
+def test_a_lock_is_free_again_after_its_block_however_it_ended(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    for _ in range(2):
+        with pytest.raises(ValueError, match="x"), locked(path):
+            raise ValueError("x")
+    with locked(path), pytest.raises(InputError, match="in use"), locked(path):
+        pytest.fail("held twice")
+
+
+def test_a_lock_file_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
+    """As where another user owns it; here root runs the tests, so a directory stands in its place."""
+    path = tmp_path / "lock"
+    path.mkdir()
+    with pytest.raises(NmtError, match=r"/lock"), locked(path):
+        pytest.fail("nothing to hold")
+
+
+def test_a_file_system_without_locks_is_not_taken_for_another_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS without a lock daemon says ENOLCK; to wait for another training's end would be to wait for ever."""
+
+    def no_locks(*_args: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    said = ""
+    try:
+        with locked(tmp_path / "lock"):
+            pass
+    except NmtError as error:
+        said = str(error)
+    assert "in use" not in said
+
+
+def test_a_system_without_such_locks_trains_unguarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fcntl", None)  # Windows has none
+    with locked(tmp_path / "lock"), locked(tmp_path / "lock"):
+        assert list(tmp_path.iterdir()) == []
+
+
+# --- errors (nmt/errors.py) -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "exit_code"),
+    [
+        (nmt.NmtError, 1),
+        (nmt.OutputError, 1),
+        (nmt.DivergedError, 1),
+        (nmt.InputError, 2),
+        (nmt.ConfigError, 2),
+        (nmt.DataError, 2),
+        (nmt.ModelError, 2),
+    ],
+)
+def test_an_error_has_a_message_a_hint_and_an_exit_code(kind: type[NmtError], exit_code: int) -> None:
+    error = kind("what", hint="do")
+    assert (str(error), error.hint, error.exit_code) == ("what", "do", exit_code)
+    assert kind("what").hint == ""
+    assert isinstance(error, NmtError)
+
+
+def test_what_the_user_gave_can_be_caught_as_one() -> None:
+    assert issubclass(nmt.ConfigError, InputError)
+    assert issubclass(nmt.DataError, InputError)
+    assert issubclass(nmt.ModelError, InputError)
+    assert not issubclass(OutputError, InputError)
+
+
+@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_with_128_and_its_number(number: int, exit_code: int) -> None:
+    error = StoppedError("stopped", number, hint="go on")
+    assert (str(error), error.hint, error.exit_code) == ("stopped", "go on", exit_code)
+    assert NmtError.exit_code == 1  # the class keeps its own

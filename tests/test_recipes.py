@@ -1,0 +1,76 @@
+"""Every recipe that ships is proven to parse, and the two sides of its corpora belong together."""
+
+from pathlib import Path
+
+import pytest
+
+from nmt.config import Config, Files, language, load_config, resolve_path
+
+ROOT = Path(__file__).parents[1]
+RECIPES = sorted([*(ROOT / "configs").glob("**/*.yaml"), *(ROOT / "configs").glob("**/*.yml")])
+
+
+@pytest.fixture(params=RECIPES, ids=lambda path: str(path.relative_to(ROOT)))
+def recipe(request: pytest.FixtureRequest) -> Config:
+    return load_config(request.param)
+
+
+def corpora(config: Config) -> dict[str, Files]:
+    found = {"train": config.data.train, "dev": config.data.dev, "test": config.data.test}
+    return {name: files for name, files in found.items() if files is not None}
+
+
+def bare(path: str) -> str:
+    return Path(path).name.removesuffix(".gz")
+
+
+def test_there_are_recipes() -> None:
+    assert RECIPES
+
+
+def test_every_recipe_parses_and_says_where_its_run_lies(recipe: Config) -> None:
+    assert Path(recipe.run).parts[0] == "runs"
+    assert len(Path(recipe.run).parts) == 2
+
+
+def test_no_two_recipes_share_a_run() -> None:
+    runs = [load_config(path).run for path in RECIPES]
+    assert len(runs) == len(set(runs))
+
+
+def test_the_two_sides_of_every_corpus_belong_together(recipe: Config) -> None:
+    """As many files a side, and each pair alike but for its language, the same in all corpora."""
+    endings: set[tuple[str, str]] = set()
+    for name, files in corpora(recipe).items():
+        assert len(files.source) == len(files.target), name
+        assert len({*files.source, *files.target}) == 2 * len(files.source), name
+        for source, target in zip(files.source, files.target, strict=True):
+            assert Path(source).parent == Path(target).parent
+            source_stem, _, source_ending = bare(source).rpartition(".")
+            target_stem, _, target_ending = bare(target).rpartition(".")
+            assert source_stem == target_stem
+            endings.add((source_ending, target_ending))
+    assert len(endings) == 1
+    assert len(set(*endings)) == 2
+
+
+def test_a_recipe_knows_its_languages_and_has_a_test_set(recipe: Config) -> None:
+    """The target's picks BLEU's tokenizer."""
+    source, target = language(recipe.data, "source"), language(recipe.data, "target")
+    assert source
+    assert target
+    assert source != target
+    assert recipe.data.test is not None
+
+
+def test_no_recipe_names_a_place_of_one_machine(recipe: Config) -> None:
+    for files in corpora(recipe).values():
+        for path in (*files.source, *files.target):
+            assert not resolve_path(path, recipe.data.root).is_absolute(), path
+
+
+def test_where_one_side_of_a_corpus_is_there_the_other_is_too(recipe: Config) -> None:
+    for files in corpora(recipe).values():
+        for pair in zip(files.source, files.target, strict=True):
+            source, target = (ROOT / resolve_path(path, recipe.data.root) for path in pair)
+            assert source.is_file() == target.is_file(), pair

@@ -1,0 +1,265 @@
+"""Batches keep to their budget, every pair comes once an epoch, and the order is a function of seed and epoch."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from nmt.config import TokenizerSettings
+from nmt.text import BOS, EOS, PAD, batches
+from nmt.text.batches import Batch, TrainingData, collate, cut_batches, pad, pad_source, seed_of, useful_share
+from nmt.text.lines import Pair, read_pairs
+from nmt.text.tokenizer import Tokenizer, Tokenizers, train_tokenizer
+
+MULTI30K = Path(__file__).parents[2].parent / "shared" / "data" / "multi30k"
+PAIRS = [
+    Pair(
+        line,
+        "the cat sat on the mat " * (1 + line % 5) + str(line),
+        "die Katze saß da " * (1 + line % 3) + str(line),
+    )
+    for line in range(1, 61)
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> Tokenizers:
+    texts = [pair.source for pair in PAIRS] + [pair.target for pair in PAIRS]
+    model = train_tokenizer(texts, TokenizerSettings(vocab_size=330)).model
+    return Tokenizers.from_models(model, model, nfkc_source=False)
+
+
+def data_of(
+    tokenizers: Tokenizers,
+    pairs: Sequence[Pair] = PAIRS,
+    *,
+    seed: int = 1,
+    alpha: float = 0.0,
+    max_length: int = 1_000_000,
+) -> TrainingData:
+    return TrainingData(
+        pairs, tokenizers, batch_tokens=200, seed=seed, sampling_alpha=alpha, max_length=max_length
+    )
+
+
+def plain(found: list[Batch]) -> list[tuple[list[int], list[list[int]], list[list[int]], list[list[int]]]]:
+    """Batches that can be compared."""
+    return [(b.lines, b.src.tolist(), b.tgt_in.tolist(), b.tgt_out.tolist()) for b in found]
+
+
+# --- collating --------------------------------------------------------------------------------------------
+
+IDS = st.lists(st.integers(EOS + 1, 99), max_size=6)
+
+
+@hypothesis_settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(IDS, IDS), min_size=1, max_size=6))
+def test_special_ids_are_added_where_a_batch_is_collated(pairs: list[tuple[list[int], list[int]]]) -> None:
+    source, target = [s for s, _ in pairs], [t for _, t in pairs]
+    batch = collate(source, target, range(7, 7 + len(pairs)))
+    for i, (s, t) in enumerate(pairs):
+        src, tgt_in, tgt_out = (x[i].tolist() for x in (batch.src, batch.tgt_in, batch.tgt_out))
+        assert src == [*s, EOS] + [PAD] * (batch.src.size(1) - len(s) - 1)
+        n_padding = batch.tgt_in.size(1) - len(t) - 1
+        assert tgt_in == [BOS, *t] + [PAD] * n_padding
+        assert tgt_out == [*t, EOS] + [PAD] * n_padding
+    assert batch.src.size(1) == max(map(len, source)) + 1
+    assert batch.tgt_in.shape == batch.tgt_out.shape == (len(pairs), max(map(len, target)) + 1)
+    assert {x.dtype for x in (batch.src, batch.tgt_in, batch.tgt_out)} == {torch.int64}
+    assert batch.lines == list(range(7, 7 + len(pairs)))
+    assert batch.n_source_tokens == sum(len(s) + 1 for s in source)
+    assert batch.n_target_tokens == sum(len(t) + 1 for t in target)
+    assert batch.n_positions == batch.src.numel() + batch.tgt_out.numel()
+
+
+def test_a_batch_by_hand() -> None:
+    batch = collate([[5, 6], [7]], [[8], []], [3, 9])
+    assert batch.src.tolist() == [[5, 6, EOS], [7, EOS, PAD]]
+    assert batch.tgt_in.tolist() == [[BOS, 8], [BOS, PAD]]
+    assert batch.tgt_out.tolist() == [[8, EOS], [EOS, PAD]]
+    assert (batch.n_source_tokens, batch.n_target_tokens, batch.n_positions) == (5, 3, 10)
+    assert useful_share([batch]) == 0.8
+    assert pad_source([[5], []]).tolist() == [[5, EOS], [EOS, PAD]]
+    assert pad([[1, 2], []]).tolist() == [[1, 2], [PAD, PAD]]
+    assert useful_share([]) == 0
+
+
+def test_a_batch_moves_with_its_lines() -> None:
+    batch = collate([[5]], [[6]], [4])
+    moved = batch.to(torch.device("meta"))
+    assert {x.device.type for x in (moved.src, moved.tgt_in, moved.tgt_out)} == {"meta"}
+    assert moved.lines == [4]
+
+
+# --- cutting ----------------------------------------------------------------------------------------------
+
+LENGTHS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=60)
+
+
+@hypothesis_settings(max_examples=200, deadline=None)
+@given(LENGTHS, st.integers(8, 300))
+def test_every_pair_is_in_one_batch_and_no_batch_over_budget(
+    lengths: list[tuple[int, int]], batch_tokens: int
+) -> None:
+    cut = cut_batches(lengths, batch_tokens)
+    assert sorted(i for batch in cut for i in batch) == list(range(len(lengths)))
+    for batch in cut:
+        cost = (max(max(lengths[i]) for i in batch) + 1) * len(batch)
+        assert batch
+        assert cost <= batch_tokens or len(batch) == 1
+
+
+@hypothesis_settings(max_examples=100, deadline=None)
+@given(LENGTHS, st.integers(40, 300))
+def test_batches_go_up_in_length_and_no_two_neighbours_would_fit_in_one(
+    lengths: list[tuple[int, int]], batch_tokens: int
+) -> None:
+    cut = cut_batches(lengths, batch_tokens)
+    longest = [[max(lengths[i]) for i in batch] for batch in cut]
+    flat = [length for batch in longest for length in batch]
+    assert flat == sorted(flat)
+    for here, after in pairwise(longest):
+        assert (after[0] + 1) * (len(here) + 1) > batch_tokens
+
+
+def test_a_pair_over_the_budget_has_a_batch_of_its_own() -> None:
+    cut = cut_batches([(5, 5), (100, 1), (5, 5), (1, 100)], 50)
+    assert sorted(cut) == [[0, 2], [1], [3]]
+    assert cut_batches([], 50) == []
+
+
+@pytest.mark.skipif(not MULTI30K.is_dir(), reason="no Multi30k in ../shared/data")
+@pytest.mark.parametrize("batch_tokens", [2048, 4096])
+def test_little_of_multi30k_is_padding(batch_tokens: int, multi30k_lengths: list[tuple[int, int]]) -> None:
+    real = n_positions = 0
+    for batch in cut_batches(multi30k_lengths, batch_tokens):
+        source, target = zip(*(multi30k_lengths[i] for i in batch), strict=True)
+        real += sum(source) + sum(target) + 2 * len(batch)  # EOS on either side
+        n_positions += len(batch) * (max(source) + max(target) + 2)
+    assert real / n_positions >= 0.95
+
+
+@pytest.fixture(scope="module")
+def multi30k_lengths() -> list[tuple[int, int]]:
+    """In pieces, by a tokenizer of a part of the corpus: good enough for lengths, and soon there."""
+    pairs = read_pairs([MULTI30K / "train.de.gz"], [MULTI30K / "train.en.gz"])
+    texts = [text for pair in pairs[:1500] for text in (pair.source, pair.target)]
+    tokenizer = Tokenizer(train_tokenizer(texts, TokenizerSettings(type="bpe", vocab_size=4000)).model)
+    source, target = (
+        tokenizer.encode_all([getattr(pair, side) for pair in pairs]) for side in ("source", "target")
+    )
+    return [(len(s), len(t)) for s, t in zip(source, target, strict=True)]
+
+
+# --- epochs -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3])
+@pytest.mark.parametrize("pool", [batches.POOL_PAIRS, 17])
+def test_every_pair_comes_once_an_epoch(
+    tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch, pool: int, alpha: float
+) -> None:
+    monkeypatch.setattr(batches, "POOL_PAIRS", pool)
+    for epoch in range(3):
+        found = list(data_of(tokenizers, alpha=alpha).batches(epoch))
+        assert sorted(line for batch in found for line in batch.lines) == [pair.line for pair in PAIRS]
+        for batch in found:
+            longest = max(batch.src.size(1), batch.tgt_out.size(1))  # EOS counted: max(S, T) + 1
+            assert longest * len(batch.lines) <= 200 or len(batch.lines) == 1
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3])
+def test_a_batch_holds_the_texts_of_its_lines(tokenizers: Tokenizers, alpha: float) -> None:
+    texts = {pair.line: (pair.source, pair.target) for pair in PAIRS}
+    for batch in data_of(tokenizers, alpha=alpha).batches(4):
+        for line, src, tgt in zip(batch.lines, batch.src.tolist(), batch.tgt_out.tolist(), strict=True):
+            assert (tokenizers.source.decode(src), tokenizers.target.decode(tgt)) == texts[line]
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3])
+def test_an_epoch_is_a_function_of_seed_and_epoch(tokenizers: Tokenizers, alpha: float) -> None:
+    """Also from another object, after other draws: nothing has to be saved to go on in the middle."""
+    first = data_of(tokenizers, alpha=alpha)
+    epochs = [plain(list(first.batches(epoch))) for epoch in range(3)]
+    other = data_of(tokenizers, alpha=alpha)
+    assert plain(list(other.batches(2))) == epochs[2]
+    assert plain(list(other.batches(0))) == epochs[0]
+    assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
+    assert plain(list(data_of(tokenizers, seed=2, alpha=alpha).batches(0))) != epochs[0]
+
+
+def test_without_sampling_epochs_differ_in_order_alone(tokenizers: Tokenizers) -> None:
+    data = data_of(tokenizers)
+    rows = [
+        sorted(
+            (line, row)
+            for batch in data.batches(epoch)
+            for line, row in zip(batch.lines, real(batch), strict=True)
+        )
+        for epoch in range(2)
+    ]
+    assert rows[0] == rows[1]
+
+
+def test_with_sampling_epochs_differ_in_segmentation(tokenizers: Tokenizers) -> None:
+    data = data_of(tokenizers, alpha=0.2)
+    rows = [
+        {line: row for batch in data.batches(epoch) for line, row in zip(batch.lines, real(batch), strict=True)}
+        for epoch in range(2)
+    ]
+    assert sum(rows[0][line] != rows[1][line] for line in rows[0]) > len(PAIRS) / 2
+
+
+def real(batch: Batch) -> list[list[int]]:
+    """Source ids without padding."""
+    return [[i for i in row if i != PAD] for row in batch.src.tolist()]
+
+
+def test_a_drawn_segmentation_that_is_too_long_gives_way_to_the_best(tokenizers: Tokenizers) -> None:
+    best = {pair.line: [*tokenizers.source.encode(pair.source), EOS] for pair in PAIRS}
+    limit = max(len(row) - 1 for row in best.values())
+    found = list(data_of(tokenizers, alpha=0.01, max_length=limit).batches(0))
+    rows = {line: row for batch in found for line, row in zip(batch.lines, real(batch), strict=True)}
+    assert max(map(len, rows.values())) <= limit + 1
+    longest = [line for line, row in best.items() if len(row) == limit + 1]
+    assert any(rows[line] == best[line] for line in longest)
+    assert any(rows[line] != best[line] for line in best)
+    without = data_of(tokenizers, alpha=0.01).batches(0)
+    assert max(batch.src.size(1) for batch in without) > limit + 1  # so that the limit had something to do
+
+
+def test_useful_share_of_batches_counts_real_tokens(tokenizers: Tokenizers) -> None:
+    found = list(data_of(tokenizers).batches(0))
+    n_real = sum(int((x != PAD).sum()) for batch in found for x in (batch.src, batch.tgt_out))
+    n_all = sum(x.numel() for batch in found for x in (batch.src, batch.tgt_out))
+    assert useful_share(found) == pytest.approx(n_real / n_all)
+
+
+# --- seeds ------------------------------------------------------------------------------------------------
+
+
+@hypothesis_settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=4),
+    st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=4),
+)
+def test_seeds_have_31_bits_and_differ_where_their_parts_do(left: list[int], right: list[int]) -> None:
+    assert 0 <= seed_of(*left) < 2**31
+    assert seed_of(*left) == seed_of(*left)
+    if left != right:  # 2^-31 a pair by chance
+        assert seed_of(*left) != seed_of(*right)
+
+
+def test_neighbouring_seeds_are_well_mixed() -> None:
+    seeds = [seed_of(seed, epoch) for seed in range(100) for epoch in range(100)]
+    assert len(set(seeds)) == len(seeds)
+    for bit in range(31):
+        share = sum(seed >> bit & 1 for seed in seeds) / len(seeds)
+        assert 0.45 < share < 0.55
+    assert seed_of(1, 2) != seed_of(2, 1)
+    assert seed_of(1) != seed_of(1, 0)

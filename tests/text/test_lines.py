@@ -1,0 +1,213 @@
+"""Lines end at a line feed alone, keep their count whatever is in them, and pairs keep their numbers."""
+
+import gzip
+import io
+import logging
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from nmt.errors import DataError
+from nmt.text.lines import Pair, decode_lines, is_blank, one_line, read_lines, read_pairs
+
+
+@pytest.fixture
+def warnings(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
+    """What nmt's logger says, also where the command line has been at work in this process before."""
+    log = logging.getLogger("nmt")
+    monkeypatch.setattr(log, "propagate", True)
+    monkeypatch.setattr(log, "handlers", [])
+    caplog.set_level(logging.INFO, "nmt")
+    return caplog
+
+
+def decoded(content: bytes) -> list[str]:
+    return list(decode_lines(io.BytesIO(content), "it"))
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+    return path
+
+
+# --- lines ------------------------------------------------------------------------------------------------
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=8).filter(
+    lambda text: not text.endswith("\r")
+)
+
+
+@hypothesis_settings(max_examples=100, deadline=None)
+@given(st.lists(TEXT).filter(lambda lines: not (lines and lines[0].startswith("\ufeff"))), st.data())
+def test_lines_joined_by_line_feeds_come_back(lines: list[str], data: st.DataObject) -> None:
+    """Whatever else str.splitlines takes for a line's end, and with DOS line ends as well as without."""
+    ends = data.draw(st.lists(st.sampled_from(["\n", "\r\n"]), min_size=len(lines), max_size=len(lines)))
+    content = "".join(text + end for text, end in zip(lines, ends, strict=True)).encode()
+    assert decoded(content) == lines
+    if lines and lines[-1]:  # the last line's end may be missing
+        assert decoded(content.removesuffix(b"\n").removesuffix(b"\r")) == lines
+
+
+@hypothesis_settings(max_examples=100, deadline=None)
+@given(
+    st.binary()
+    | st.lists(st.sampled_from([b"\n", b"\r", b"\xef\xbb\xbf", b"\xff", b"a", b"\xe4\xb8"])).map(b"".join)
+)
+def test_any_bytes_give_as_many_lines_as_there_are_line_feeds(content: bytes) -> None:
+    assert len(decoded(content)) == content.count(b"\n") + (not content.endswith(b"\n") and content != b"")
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (b"", []),
+        (b"\n", [""]),
+        (b"a", ["a"]),
+        (b"a\r\r\nb\rc\n", ["a\r", "b\rc"]),
+        (b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n", ["a", "\ufeffb"]),
+        (b"\xef\xbb\xbf\xef\xbb\xbfa", ["\ufeffa"]),
+        ("a\u2028b\x85c\x0bd\x0ce\x1cf\n".encode(), ["a\u2028b\x85c\x0bd\x0ce\x1cf"]),
+        (b" a \t\n", [" a \t"]),
+    ],
+)
+def test_lines_by_hand(content: bytes, lines: list[str]) -> None:
+    assert decoded(content) == lines
+
+
+def test_bad_utf_8_is_replaced_and_its_file_line_and_byte_are_told(
+    warnings: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "bad.en", b"fine\nab\xffc\n\xe4\xb8\nfine")
+    assert read_lines([path]) == ["fine", "ab\ufffdc", "\ufffd", "fine"]
+    assert [record.getMessage() for record in warnings.records] == [
+        f"{path}, line 2: not UTF-8 at byte 3; replaced by U+FFFD",
+        f"{path}, line 3: not UTF-8 at byte 1; replaced by U+FFFD",
+    ]
+    assert {record.levelname for record in warnings.records} == {"WARNING"}
+
+
+def test_the_line_in_a_warning_counts_from_each_files_start(
+    warnings: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    first, second = write(tmp_path / "a", b"1\n2\n"), write(tmp_path / "b", b"\xff\n")
+    assert len(read_lines([first, second])) == 3
+    assert f"{second}, line 1:" in warnings.text
+
+
+# --- files ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["a.en", "a.en.gz"])
+def test_a_file_is_read_packed_or_not(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / name, "\ufeff你好\r\n\nlast".encode())
+    assert read_lines([path]) == ["你好", "", "last"]
+
+
+def test_several_files_follow_each_other_each_with_its_own_first_line(tmp_path: Path) -> None:
+    paths = [write(tmp_path / f"{n}", b"\xef\xbb\xbf%d\nno end" % n) for n in range(3)]
+    assert read_lines(paths) == ["0", "no end", "1", "no end", "2", "no end"]
+    assert read_lines([]) == []
+
+
+def spoilt(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+PACKED = gzip.compress(b"some text that is long enough to be cut and flipped\n" * 9, mtime=0)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (PACKED[:-12], "Compressed file ended before the end-of-stream marker was reached"),
+        (PACKED[:5], "Compressed file ended before the end-of-stream marker was reached"),
+        (PACKED[:20] + bytes([PACKED[20] ^ 0xFF]) + PACKED[21:], ""),
+        (PACKED[:-8] + b"\0\0\0\0" + PACKED[-4:], "CRC check failed"),
+        (b"plain text\n", "Not a gzipped file"),
+    ],
+)
+def test_a_gz_that_is_damaged_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
+    path = spoilt(tmp_path / "train.en.gz", content)
+    with pytest.raises(DataError) as caught:
+        read_lines([path])
+    assert str(caught.value).startswith(f"cannot read {path}: {reason}")
+    assert len(str(caught.value)) > len(f"cannot read {path}: ")
+
+
+@pytest.mark.parametrize("name", ["absent.en", "absent.en.gz"])
+def test_a_file_that_is_missing_is_named(tmp_path: Path, name: str) -> None:
+    with pytest.raises(DataError) as caught:
+        read_lines([tmp_path / name])
+    assert str(caught.value) == f"cannot read {tmp_path / name}: No such file or directory"
+    assert caught.value.exit_code == 2
+    assert "data.root" in caught.value.hint
+
+
+def test_a_directory_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="Is a directory"):
+        read_lines([tmp_path])
+
+
+# --- pairs ------------------------------------------------------------------------------------------------
+
+
+def test_pairs_count_their_lines_over_all_files(tmp_path: Path) -> None:
+    source = [write(tmp_path / "a.de", b"eins\nzwei\n"), write(tmp_path / "b.de.gz", b"drei")]
+    target = [write(tmp_path / "all.en", b"one\n\nthree\n")]
+    assert read_pairs(source, target) == [Pair(1, "eins", "one"), Pair(2, "zwei", ""), Pair(3, "drei", "three")]
+
+
+def test_unequal_sides_are_refused_with_both_counts(tmp_path: Path) -> None:
+    source = [write(tmp_path / "a.de", b"1\n2\n"), write(tmp_path / "b.de", b"3\n")]
+    target = [write(tmp_path / "a.en", b"1\n2\n3\n4")]
+    with pytest.raises(DataError) as caught:
+        read_pairs(source, target)
+    assert str(caught.value) == f"{source[0]} + {source[1]} has 3 lines but {target[0]} has 4"
+    assert caught.value.exit_code == 2
+    assert "line N" in caught.value.hint
+
+
+def test_a_corpus_without_a_line_is_refused(tmp_path: Path) -> None:
+    empty = write(tmp_path / "train.de", b"")
+    with pytest.raises(DataError) as caught:
+        read_pairs([empty], [empty])
+    assert (str(caught.value), caught.value.exit_code) == (f"{empty} is empty", 2)
+    assert caught.value.hint == "give a corpus with at least one pair"
+
+
+# --- blank and one line -----------------------------------------------------------------------------------
+
+BLANK = st.text(st.sampled_from("\0\ufeff \t\r\v\f\u3000\u00a0\u2028\x85\x1c"), max_size=4)
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "\t \v\f\r", "\0", "\ufeff", "\u3000\u3000", "\u00a0", "\u2028", "\0 \0"]
+)
+def test_nothing_to_translate_is_blank(text: str) -> None:
+    assert is_blank(text)
+
+
+@hypothesis_settings(max_examples=100, deadline=None)
+@given(BLANK, BLANK)
+def test_two_blanks_are_a_blank(left: str, right: str) -> None:
+    if is_blank(left) and is_blank(right):
+        assert is_blank(left + right)
+
+
+@hypothesis_settings(max_examples=50, deadline=None)
+@given(BLANK, st.sampled_from("a。0中\u2581\u200b\u0301"), BLANK)
+def test_a_line_with_a_character_in_it_is_not_blank(left: str, character: str, right: str) -> None:
+    assert not is_blank(left + character + right)
+
+
+@hypothesis_settings(max_examples=50, deadline=None)
+@given(st.text(st.sampled_from("ab\r\n\t\u2028")))
+def test_one_line_stays_one_line_and_changes_nothing_else(text: str) -> None:
+    line = one_line(text)
+    assert list(decode_lines(io.BytesIO(line.encode() + b"\n"), "it")) == [line]
+    assert len(line) == len(text)
+    assert all(b == a or (a in "\r\n" and b == " ") for a, b in zip(text, line, strict=True))

@@ -1,0 +1,312 @@
+"""Text to ids and back without loss; training fails only with words that say how it would not."""
+
+import contextlib
+import io
+import unicodedata
+from typing import get_args
+
+import pytest
+import sentencepiece
+from hypothesis import HealthCheck, example, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from nmt.config import TokenizerSettings
+from nmt.errors import ConfigError, DataError, ModelError
+from nmt.text import BOS, EOS, PAD, UNK
+from nmt.text.tokenizer import MAX_TRAINER_BYTES, Tokenizer, Tokenizers, statistics, train_tokenizer
+
+TYPES: tuple[str, ...] = get_args(TokenizerSettings.model_fields["type"].annotation)
+LINES = [
+    "the cat sat on the mat",
+    "the dog sat on the other mat",
+    "a dog runs through the park",
+    "two birds flew over the houses",
+    "中文句子很短，但是有用。",
+    "ein Hund läuft durch den Park",
+    "zwei Vögel flogen über die Häuser",
+] * 2
+
+
+def settings(**changes: object) -> TokenizerSettings:
+    return TokenizerSettings.model_validate({"vocab_size": 320, **changes})
+
+
+@pytest.fixture(scope="module")
+def models() -> dict[str, bytes]:
+    """A model of each type."""
+    return {kind: train_tokenizer(LINES, settings(type=kind)).model for kind in TYPES}
+
+
+@pytest.fixture(scope="module")
+def unigram(models: dict[str, bytes]) -> Tokenizer:
+    return Tokenizer(models["unigram"])
+
+
+# --- there and back ---------------------------------------------------------------------------------------
+
+SIGN = "\u2581"  # SentencePiece's own sign for a space: the one character that does not survive
+ANY = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=SIGN))
+NASTY = st.lists(
+    st.sampled_from(
+        ["<s>", "</s>", "<unk>", "<pad>", "<0x41>", "the cat", " ", "  ", "\t", "\n", "\r", "\0", "\ufeff"]
+    )
+    | st.sampled_from(
+        ["\u2585", "\u3000", "\u00a0", "e\u0301", "\u200d", "👩‍👩‍👧", "ﬁ", "ａ", "，", "中", "Häuser"]
+    )
+).map("".join)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_decode_of_encode_is_the_text(models: dict[str, bytes], kind: str) -> None:
+    tokenizer = Tokenizer(models[kind])
+
+    @hypothesis_settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.nested_given])
+    @given(ANY | NASTY)
+    @example("")
+    @example("0")
+    @example(" the  cat ")
+    def there_and_back(text: str) -> None:
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+
+    there_and_back()
+
+
+@hypothesis_settings(max_examples=50, deadline=None)
+@given(st.text(st.sampled_from(f"ab {SIGN}")))
+def test_the_sign_for_a_space_comes_back_as_a_space(unigram: Tokenizer, text: str) -> None:
+    assert unigram.decode(unigram.encode(text)) == text.replace(SIGN, " ")
+
+
+@hypothesis_settings(max_examples=50, deadline=None)
+@given(st.text(st.characters(categories=["Cs", "Ll"]), max_size=5))
+def test_a_lone_surrogate_becomes_a_question_mark_and_no_error(unigram: Tokenizer, text: str) -> None:
+    assert unigram.decode(unigram.encode(text)) == text.encode(errors="replace").decode()
+
+
+@hypothesis_settings(max_examples=50, deadline=None)
+@given(st.lists(ANY, max_size=4))
+def test_texts_together_are_encoded_as_each_alone(unigram: Tokenizer, texts: list[str]) -> None:
+    assert unigram.encode_all(texts) == [unigram.encode(text) for text in texts]
+
+
+@hypothesis_settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_any_ids_decode_to_some_text_and_special_ones_to_nothing(unigram: Tokenizer, data: st.DataObject) -> None:
+    ids = data.draw(st.lists(st.integers(0, len(unigram) - 1), max_size=20))
+    assert unigram.decode(ids) == unigram.decode([i for i in ids if i > EOS])
+    assert unigram.decode([PAD, UNK, BOS, EOS]) == ""
+
+
+def test_special_ids_are_where_they_belong_and_never_in_a_text(models: dict[str, bytes]) -> None:
+    for model in models.values():
+        tokenizer = Tokenizer(model)
+        assert tokenizer.pieces([PAD, UNK, BOS, EOS]) == ["<pad>", "<unk>", "<s>", "</s>"]
+        ids = tokenizer.encode("<s> the <unk> 龘 cat </s><pad>")
+        assert min(ids) > EOS
+        assert max(ids) < len(tokenizer)
+
+
+def test_byte_pieces_are_counted(unigram: Tokenizer) -> None:
+    ids = unigram.encode("a龘")
+    assert unigram.n_bytes(ids) == len("龘".encode()) == 3
+    assert unigram.pieces(ids)[-3:] == ["<0xE9>", "<0xBE>", "<0x98>"]
+    assert unigram.n_bytes(unigram.encode("the cat")) == 0
+
+
+def test_without_byte_fallback_an_unknown_character_is_unk() -> None:
+    tokenizer = Tokenizer(train_tokenizer(LINES, settings(byte_fallback=False)).model)
+    assert UNK in tokenizer.encode("a龘")
+    assert tokenizer.decode(tokenizer.encode("the 龘 cat")).replace("  ", " ") == "the cat"
+    assert tokenizer.n_bytes(tokenizer.encode("a龘")) == 0
+
+
+# --- NFKC -------------------------------------------------------------------------------------------------
+
+
+def test_nfkc_is_for_the_source_alone(models: dict[str, bytes]) -> None:
+    model = models["unigram"]
+    both = Tokenizers.from_models(model, model, nfkc_source=True)
+    text = "ＡＢ，ﬁ"
+    assert both.source.decode(both.source.encode(text)) == unicodedata.normalize("NFKC", text) == "AB,fi"
+    assert both.target.decode(both.target.encode(text)) == text
+    assert both.joint
+    plain = Tokenizers.from_models(model, models["bpe"], nfkc_source=False)
+    assert plain.source.decode(plain.source.encode(text)) == text
+    assert not plain.joint
+
+
+def test_training_with_nfkc_learns_the_normalised_letters() -> None:
+    model = train_tokenizer(["ａｂｃ ａｂｃ", "ａｂ ｃ"], settings(), nfkc=True).model
+    assert Tokenizer(model).n_bytes(Tokenizer(model).encode("abc")) == 0
+    assert Tokenizer(model).n_bytes(Tokenizer(model).encode("ａｂｃ")) == len("ａｂｃ".encode())
+
+
+# --- sampling ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["unigram", "bpe"])
+def sampled(request: pytest.FixtureRequest) -> Tokenizer:
+    """With pieces enough for a choice."""
+    return Tokenizer(train_tokenizer(LINES * 5, settings(type=request.param, vocab_size=380)).model)
+
+
+@hypothesis_settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**31 - 1), st.lists(ANY | st.sampled_from(LINES), max_size=3))
+def test_a_drawn_segmentation_spells_the_same_text(sampled: Tokenizer, seed: int, texts: list[str]) -> None:
+    assert [sampled.decode(ids) for ids in sampled.sample_all(texts, alpha=0.2, seed=seed)] == texts
+
+
+def test_sampling_is_a_function_of_the_seed(sampled: Tokenizer) -> None:
+    draws = [sampled.sample_all(LINES * 3, alpha=0.2, seed=seed) for seed in (1, 2, 1)]
+    assert draws[0] == draws[2]
+    assert draws[0] != draws[1]
+    assert draws[0] != sampled.encode_all(LINES * 3)
+    assert draws[0][: len(LINES)] != draws[0][len(LINES) : 2 * len(LINES)]  # the same line anew is drawn anew
+
+
+# --- training ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_a_vocabulary_that_the_text_cannot_fill_is_cut_with_a_note(kind: str) -> None:
+    trained = train_tokenizer(LINES, settings(type=kind, vocab_size=50_000))
+    assert trained.vocab_size == len(Tokenizer(trained.model)) < 50_000
+    assert trained.notes == [
+        f"the text gives {trained.vocab_size} pieces at most: tokenizer.vocab_size=50000 was cut"
+    ]
+    at_most = train_tokenizer(LINES, settings(type=kind, vocab_size=trained.vocab_size))
+    assert (at_most.vocab_size, at_most.notes) == (trained.vocab_size, [])
+
+
+@pytest.mark.parametrize("byte_fallback", [True, False])
+@pytest.mark.parametrize("kind", TYPES)
+def test_a_vocabulary_too_small_is_refused_with_the_least_that_works(kind: str, byte_fallback: bool) -> None:
+    """And what is named does work."""
+    if kind in ("char", "word") and not byte_fallback:
+        assert train_tokenizer(LINES, settings(type=kind, byte_fallback=False, vocab_size=8)).vocab_size == 8
+        return  # these two leave rare characters and words unknown: no vocabulary is too small
+
+    def trained(vocab_size: int) -> int:
+        changed = settings(type=kind, byte_fallback=byte_fallback, vocab_size=vocab_size)
+        return train_tokenizer(LINES, changed).vocab_size
+
+    with pytest.raises(
+        ConfigError, match=r"^tokenizer\.vocab_size=8 is smaller than the text's alphabet"
+    ) as caught:
+        trained(8)
+    least = int(str(caught.value).rpartition(" needs: at least ")[2])
+    assert caught.value.exit_code == 2
+    assert f"tokenizer.vocab_size={least} or more" in caught.value.hint
+    assert trained(least) == least
+    if kind in ("unigram", "bpe"):  # one less leaves the others with bytes and not a single character
+        with pytest.raises(ConfigError):
+            trained(least - 1)
+
+
+@hypothesis_settings(max_examples=60, deadline=None)
+@given(
+    st.lists(ANY, min_size=1, max_size=4),
+    st.sampled_from(TYPES),
+    st.integers(8, 400),
+    st.booleans(),
+)
+def test_any_text_trains_or_is_refused_in_our_words(
+    lines: list[str], kind: str, vocab_size: int, byte_fallback: bool
+) -> None:
+    with contextlib.suppress(ConfigError, DataError):
+        trained = train_tokenizer(lines, settings(type=kind, vocab_size=vocab_size, byte_fallback=byte_fallback))
+        assert EOS < trained.vocab_size <= vocab_size
+        tokenizer = Tokenizer(trained.model)
+        assert all(max(ids, default=0) < trained.vocab_size for ids in tokenizer.encode_all(lines))
+
+
+@pytest.mark.parametrize("lines", [[], [""], [" ", "\t", "\u3000"]])
+def test_blank_text_trains_nothing(lines: list[str]) -> None:
+    with pytest.raises(DataError) as caught:
+        train_tokenizer(lines, settings())
+    assert str(caught.value) == "no text to train a tokenizer on"
+    assert (caught.value.exit_code, caught.value.hint) == (2, "check that data.train is not blank")
+
+
+def test_text_that_sentencepiece_will_not_have_is_told() -> None:
+    """U+2585 is its sign for unknown, and it drops every line that has one."""
+    with pytest.raises(DataError, match=r"^SentencePiece cannot train on this text: .*sentences_") as caught:
+        train_tokenizer(["\u2585"], settings())
+    assert (caught.value.exit_code, caught.value.hint) == (2, "give more text")
+
+
+def test_lines_too_long_for_the_trainer_are_left_out_with_a_note() -> None:
+    filling = "é cat " * (MAX_TRAINER_BYTES // 7)  # 7 bytes each
+    longest = filling + "x" * (MAX_TRAINER_BYTES - len(filling.encode()))
+    longer = filling + "q" * (MAX_TRAINER_BYTES - len(filling.encode()) + 1)
+    trained = train_tokenizer([*LINES, longer, longest], settings())
+    assert trained.n_too_long == 1
+    assert trained.notes[0] == "1 lines over 16,384 bytes were left out of the tokenizer's training"
+    tokenizer = Tokenizer(trained.model)
+    assert [tokenizer.n_bytes(tokenizer.encode(letter)) for letter in "xq"] == [0, 1]  # x was read, q was not
+    with pytest.raises(DataError, match="no text"):
+        train_tokenizer([longer], settings())
+
+
+@pytest.mark.parametrize(
+    "line", ["nul \0 in it", "tab\there", f"sign {SIGN} too", "x\u2028y\x85z\ufeff", "\u2585"]
+)
+def test_odd_characters_in_the_training_text_do_no_harm(line: str) -> None:
+    tokenizer = Tokenizer(train_tokenizer([*LINES, line], settings(vocab_size=340)).model)
+    assert tokenizer.decode(tokenizer.encode(line)) == line.replace(SIGN, " ")
+
+
+def test_a_lone_surrogate_in_the_training_text_does_no_harm() -> None:
+    """Files have none, since bad UTF-8 is replaced; the Python API may."""
+    assert train_tokenizer([*LINES, "half \ud800 pair"], settings()).vocab_size
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_the_same_text_gives_the_same_model(models: dict[str, bytes], kind: str) -> None:
+    assert train_tokenizer(LINES, settings(type=kind)).model == models[kind]
+
+
+# --- wrong models -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", [b"no model", b"\x80\x05pickle", b"\0" * 100])
+def test_bytes_that_are_no_model_are_refused(content: bytes) -> None:
+    with pytest.raises(ModelError) as caught:
+        Tokenizer(content)
+    assert str(caught.value) == "the tokenizer is not a SentencePiece model"
+    assert (caught.value.exit_code, caught.value.hint) == (2, "train it again")
+
+
+def test_an_empty_model_is_refused() -> None:
+    with pytest.raises(ModelError):
+        Tokenizer(b"")
+
+
+def test_a_model_cut_short_is_refused(models: dict[str, bytes]) -> None:
+    with pytest.raises(ModelError):
+        Tokenizer(models["unigram"][:-1])
+
+
+def test_a_model_with_other_special_ids_is_refused() -> None:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(LINES), model_writer=model, vocab_size=60, minloglevel=2
+    )
+    with pytest.raises(ModelError) as caught:
+        Tokenizer(model.getvalue())
+    assert str(caught.value) == "the tokenizer has PAD, UNK, BOS, EOS at (-1, 0, 1, 2), not at (0, 1, 2, 3)"
+    assert (caught.value.exit_code, caught.value.hint) == (2, "train it with `nmt tokenize`")
+
+
+# --- statistics -------------------------------------------------------------------------------------------
+
+
+def test_statistics_count_pieces_a_word_and_the_share_of_bytes(unigram: Tokenizer) -> None:
+    lines = ["the cat", "", "a 龘"]
+    n_pieces = sum(len(unigram.encode(line)) for line in lines)
+    found = statistics(unigram, lines)
+    assert found.pieces_per_word == pytest.approx(n_pieces / 4)
+    assert found.byte_share == pytest.approx(3 / n_pieces)
+    nothing = statistics(unigram, [])
+    assert (nothing.pieces_per_word, nothing.byte_share) == (0, 0)

@@ -1,0 +1,372 @@
+"""From a config to pairs: what is dropped is counted, dev shares no sentence with train, and faults come early."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from nmt.config import Config, check_config
+from nmt.errors import ConfigError, DataError
+from nmt.run.directory import RunDirectory, hash_files
+from nmt.text.lines import Pair
+from nmt.text.tokenizer import Tokenizers, train_tokenizer
+from nmt.train.prepare import (
+    MAX_DEV_PAIRS,
+    Corpus,
+    corpus_paths,
+    drop_lengths,
+    hold_out,
+    n_shared,
+    read_corpus,
+    tokenize,
+    train_tokenizers,
+)
+
+# 60 pairs without a repeated sentence; of words enough for some subwords
+SOURCES = [
+    f"{who} {what} {n}" for n, (who, what) in enumerate([("die Katze", "läuft"), ("ein Hund", "schläft")] * 30)
+]
+TARGETS = [f"{who} {what} {n}" for n, (who, what) in enumerate([("the cat", "runs"), ("a dog", "sleeps")] * 30)]
+
+
+class Files:
+    """Corpora in a directory, and configs that name them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, name: str, source: list[str], target: list[str]) -> dict[str, str]:
+        files = {"source": f"{name}.de", "target": f"{name}.en"}
+        for file, lines in zip(files.values(), (source, target), strict=True):
+            (self.path / file).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+        return files
+
+    def config(self, data: dict[str, Any], **sections: dict[str, Any]) -> Config:
+        tree = {"run": str(self.path / "run"), "data": {"root": str(self.path), **data}, **sections}
+        return check_config(tree, {}, "test")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
+
+
+def refused(config: Config) -> DataError:
+    with pytest.raises(DataError) as caught:
+        read_corpus(config)
+    assert caught.value.exit_code == 2
+    assert caught.value.hint
+    return caught.value
+
+
+# --- reading ----------------------------------------------------------------------------------------------
+
+
+def test_a_corpus_is_read_with_dev_and_hashes(files: Files) -> None:
+    train = files.write("train", SOURCES, TARGETS)
+    dev = files.write("dev", ["eins", "drei"], ["one", "three"])
+    test = files.write("test", ["x"], ["y"])
+    config = files.config({"train": train, "dev": dev, "test": test})
+    corpus = read_corpus(config)
+    expected = zip(SOURCES, TARGETS, strict=True)
+    assert corpus.train == [Pair(n, *pair) for n, pair in enumerate(expected, 1)]
+    assert corpus.dev == [Pair(1, "eins", "one"), Pair(2, "drei", "three")]
+    names = [f"{part}.{side}" for part in ("train", "dev", "test") for side in ("source", "target")]
+    assert list(corpus.hashes) == names
+    assert corpus.hashes["dev.target"] == hash_files([files.path / "dev.en"])
+    assert len(set(corpus.hashes.values())) == 6
+    assert corpus.notes == []
+    assert list(files.path.glob("run*")) == []  # nothing is written
+
+
+def test_paths_are_below_the_root(files: Files) -> None:
+    config = files.config({"train": {"source": ["a", "/b"], "target": "c"}})
+    assert corpus_paths(config, config.data.train) == ([files.path / "a", Path("/b")], [files.path / "c"])
+
+
+def test_what_lines_drop_is_counted_and_told(files: Files) -> None:
+    extra = [("", "blank"), ("leer", " \t"), ("\u3000", ""), (SOURCES[0], TARGETS[0]), (SOURCES[0], "another")]
+    train = files.write("train", [*SOURCES, *(s for s, _ in extra)], [*TARGETS, *(t for _, t in extra)])
+    dev = files.write("dev", ["d"], ["e"])
+    corpus = read_corpus(files.config({"train": train, "dev": dev}))
+    assert [pair.line for pair in corpus.train] == [*range(1, 61), 65]  # the first of equals stays
+    assert corpus.notes == [
+        "3 pairs blank on a side dropped (data.drop_blank)",
+        "1 repeated pairs dropped (data.drop_duplicates)",
+    ]
+
+
+def test_blank_pairs_of_dev_are_left_out_and_told(files: Files) -> None:
+    train = files.write("train", SOURCES, TARGETS)
+    dev = files.write("dev", ["eins", "", "drei", "vier"], ["one", "two", " ", "four"])
+    corpus = read_corpus(files.config({"train": train, "dev": dev}))
+    assert corpus.dev == [Pair(1, "eins", "one"), Pair(4, "vier", "four")]
+    assert len(corpus.notes) == 1
+    assert corpus.notes[0].startswith("2 pairs of dev")
+
+
+def test_nothing_is_dropped_where_it_is_not_asked_for(files: Files) -> None:
+    train = files.write("train", ["", "a", "a"], ["x", "b", "b"])
+    dev = files.write("dev", ["d"], ["e"])
+    corpus = read_corpus(files.config({"train": train, "dev": dev, "drop_blank": False, "drop_duplicates": False}))
+    assert [pair.line for pair in corpus.train] == [1, 2, 3]
+    assert corpus.notes == []
+
+
+def test_without_dev_some_of_train_is_set_aside_and_told(files: Files) -> None:
+    config = files.config({"train": files.write("train", SOURCES, TARGETS)})
+    corpus = read_corpus(config)
+    assert len(corpus.dev) == 1
+    assert len(corpus.train) == 59
+    assert corpus.notes == [
+        "no data.dev: 1 pairs of train set aside for it, none of their sentences left in train"
+    ]
+    again = read_corpus(config)
+    assert (again.train, again.dev) == (corpus.train, corpus.dev)
+
+
+def test_pairs_that_are_also_in_train_are_counted_and_told(files: Files) -> None:
+    train = files.write("train", SOURCES, TARGETS)
+    dev = files.write("dev", [SOURCES[3], "neu", "ganz neu"], ["new", TARGETS[5], "quite new"])
+    test = files.write("test", [SOURCES[0]], [TARGETS[0]])
+    corpus = read_corpus(files.config({"train": train, "dev": dev, "test": test}))
+    assert corpus.notes == [
+        "2 of 3 pairs of dev have a side that is also in train: its scores will flatter",
+        "1 of 1 pairs of test have a side that is also in train: its scores will flatter",
+    ]
+    assert len(corpus.train) == 60  # told, not taken away
+
+
+def test_shared_sides_by_hand() -> None:
+    train = [Pair(1, "a", "x"), Pair(2, "b", "y")]
+    assert n_shared([Pair(1, "a", "q"), Pair(2, "q", "y"), Pair(3, "b", "y"), Pair(4, "x", "a")], train) == 3
+    assert n_shared([], train) == n_shared(train, []) == 0
+
+
+@pytest.mark.parametrize("missing", ["train.de", "train.en", "dev.de", "test.de", "test.en"])
+def test_a_missing_file_is_told_before_any_work_test_included(files: Files, missing: str) -> None:
+    data = {name: files.write(name, SOURCES, TARGETS) for name in ("train", "dev", "test")}
+    (files.path / missing).unlink()
+    error = refused(files.config(data))
+    assert str(error) == f"cannot read {files.path / missing}: No such file or directory"
+
+
+def test_unequal_sides_are_told_with_both_counts(files: Files) -> None:
+    data = {"train": files.write("train", SOURCES, TARGETS), "dev": files.write("dev", ["a", "b"], ["c"])}
+    error = refused(files.config(data))
+    assert str(error) == f"{files.path / 'dev.de'} has 2 lines but {files.path / 'dev.en'} has 1"
+
+
+@pytest.mark.parametrize(
+    ("train", "dev", "which"),
+    [
+        ((["", " "], ["x", "y"]), (["a"], ["b"]), "train"),
+        ((["a"], ["b"]), ((["", "a"]), ["x", ""]), "dev"),
+        ((["a", "a"], ["b", "c"]), None, "train"),  # what is set aside leaves nothing
+        (([""], [""]), None, "train"),
+    ],
+)
+def test_a_corpus_of_which_nothing_is_left_is_refused(
+    files: Files, train: tuple[list[str], list[str]], dev: tuple[list[str], list[str]] | None, which: str
+) -> None:
+    data = {"train": files.write("train", *train)}
+    if dev is not None:
+        data["dev"] = files.write("dev", *dev)
+    error = refused(files.config(data))
+    assert (str(error), error.hint) == (f"{which} has no pair that can be used", "check data.train and data.dev")
+
+
+# --- sizes ------------------------------------------------------------------------------------------------
+
+
+def test_sizes_are_chosen_for_the_pairs_that_are_left_and_those_set_are_kept(files: Files) -> None:
+    data = {"train": files.write("train", SOURCES, TARGETS), "dev": files.write("dev", ["d"], ["e"])}
+    found = read_corpus(files.config(data, model={"d_model": 32}, train={"max_steps": 3})).config
+    assert (found.model.d_model, found.model.d_ff, found.model.n_encoder_layers) == (32, 256, 2)
+    assert (found.train.max_steps, found.train.max_epochs) == (3, None)
+
+
+def test_sizes_that_do_not_go_with_those_set_are_refused(files: Files) -> None:
+    data = {
+        "train": files.write("train", SOURCES, TARGETS),
+        "dev": files.write("dev", ["d"], ["e"]),
+        "max_length": 1100,
+    }
+    with pytest.raises(ConfigError) as caught:
+        read_corpus(files.config(data, model={"max_positions": 2048}))
+    assert str(caught.value) == (
+        "sizes chosen for this corpus do not fit: train.batch_tokens (1024) cannot hold one pair of "
+        "data.max_length (1100) pieces"
+    )
+    assert (caught.value.exit_code, caught.value.hint) == (2, "set them all")
+
+
+def test_a_vocabulary_that_nobody_set_holds_the_alphabet(files: Files) -> None:
+    """500 Chinese pairs have more characters than the small vocabulary that is chosen for 500 pairs."""
+    source = [chr(0x4E00 + 3 * n) + chr(0x4E01 + 3 * n) + str(n) for n in range(250)]
+    target = [f"line {n}" for n in range(250)]
+    data = {"train": files.write("train", source, target), "dev": files.write("dev", ["d"], ["e"])}
+    corpus = read_corpus(files.config(data))
+    tokenizers, _ = train_tokenizers(corpus)
+    assert len(tokenizers.source) > 500
+
+
+# --- holding out ------------------------------------------------------------------------------------------
+
+SENTENCES = st.sampled_from("abcdefgh") | st.text(st.sampled_from("ab"), max_size=3)
+PAIRS = st.lists(st.tuples(SENTENCES, SENTENCES), max_size=120).map(
+    lambda sides: [Pair(n, *pair) for n, pair in enumerate(sides, 1)]
+)
+
+
+@hypothesis_settings(max_examples=150, deadline=None)
+@given(PAIRS, st.integers(0, 2**31 - 1))
+def test_no_sentence_of_dev_stays_in_train_on_either_side(pairs: list[Pair], seed: int) -> None:
+    train, dev = hold_out(pairs, seed)
+    assert not {pair.source for pair in dev} & {pair.source for pair in train}
+    assert not {pair.target for pair in dev} & {pair.target for pair in train}
+    assert n_shared(dev, train) == 0
+    assert set(train) | set(dev) <= set(pairs)
+    assert [pair.line for pair in train] == sorted(pair.line for pair in train)
+    assert [pair.line for pair in dev] == sorted({pair.line for pair in dev})
+    assert len(dev) == (max(1, len(pairs) * 2 // 100) if pairs else 0)
+    assert hold_out(pairs, seed) == (train, dev)
+
+
+def test_another_seed_holds_out_other_pairs_and_where_none_repeats_train_loses_no_more() -> None:
+    pairs = [Pair(n, f"s{n}", f"t{n}") for n in range(1, 1001)]
+    splits = [hold_out(pairs, seed) for seed in (1, 2)]
+    assert splits[0][1] != splits[1][1]
+    for train, dev in splits:
+        assert len(dev) == 20
+        assert sorted([*train, *dev], key=lambda pair: pair.line) == pairs
+
+
+def test_dev_has_a_thousand_pairs_at_most() -> None:
+    pairs = [Pair(n, f"s{n}", f"t{n}") for n in range(1, 60_001)]
+    train, dev = hold_out(pairs, seed=3)
+    assert (len(dev), len(train)) == (MAX_DEV_PAIRS, 59_000)
+
+
+def test_sentences_that_occur_once_are_held_out_first() -> None:
+    pairs = [Pair(n, "often", f"t{n}") for n in range(1, 60)] + [Pair(60, "once", "once")]
+    train, dev = hold_out(pairs, seed=1)
+    assert dev == [pairs[-1]]
+    assert len(train) == 59
+
+
+# --- tokenizers -------------------------------------------------------------------------------------------
+
+
+def corpus_of(pairs: list[tuple[str, str]], **sections: dict[str, Any]) -> Corpus:
+    data = {"train": {"source": "a", "target": "b"}, **sections.pop("data", {})}
+    config = check_config({"run": "r", "data": data, **sections}, {}, "test")
+    made = [Pair(n, *pair) for n, pair in enumerate(pairs, 1)]
+    return Corpus(config, made, made[:1], {})
+
+
+def test_a_joint_tokenizer_is_one_of_both_sides() -> None:
+    corpus = corpus_of([("abab", "xyxy"), ("ab", "xy")] * 5, tokenizer={"vocab_size": 300})
+    tokenizers, notes = train_tokenizers(corpus)
+    assert tokenizers.joint
+    assert tokenizers.source.n_bytes(tokenizers.source.encode("abxy")) == 0
+    assert len(notes) == 1
+    assert "tokenizer.vocab_size=300 was cut" in notes[0]
+
+
+def test_separate_tokenizers_are_of_one_side_each() -> None:
+    corpus = corpus_of(
+        [("abab", "xyxy"), ("ab", "xy")] * 5,
+        tokenizer={"vocab_size": 300, "joint": False},
+        model={"tied_embeddings": "decoder"},
+    )
+    tokenizers, notes = train_tokenizers(corpus)
+    assert not tokenizers.joint
+    for side, own, other in ((tokenizers.source, "ab", "xy"), (tokenizers.target, "xy", "ab")):
+        assert side.n_bytes(side.encode(own)) == 0
+        assert side.n_bytes(side.encode(other)) == 2
+    assert len(notes) == 2
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_with_nfkc_the_tokenizer_learns_the_source_as_it_will_see_it(joint: bool) -> None:
+    corpus = corpus_of(
+        [("ａｂａｂ", "，，"), ("ａｂ", "，")] * 5,
+        data={"nfkc_source": True},
+        tokenizer={"vocab_size": 300, "joint": joint},
+        model={"tied_embeddings": "decoder"},
+    )
+    tokenizers, _ = train_tokenizers(corpus)
+    assert tokenizers.source.nfkc
+    assert not tokenizers.target.nfkc
+    ids = tokenizers.source.encode("ａｂ")
+    assert tokenizers.source.decode(ids) == "ab"
+    assert tokenizers.source.n_bytes(ids) == 0
+    assert tokenizers.target.n_bytes(tokenizers.target.encode("，")) == 0  # the target stays as it is
+
+
+# --- lengths ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def characters() -> Tokenizers:
+    """A piece a character, and one for the beginning."""
+    config = corpus_of([("a", "b")], tokenizer={"type": "char"}).config
+    model = train_tokenizer(["abc"], config.tokenizer).model
+    return Tokenizers.from_models(model, model, nfkc_source=False)
+
+
+def test_pairs_too_long_or_of_unlikely_lengths_are_dropped_counted_and_told(characters: Tokenizers) -> None:
+    lengths = [(9, 9), (10, 1), (1, 10), (9, 2), (9, 1), (1, 9), (5, 1), (4, 1), (1, 1)]  # pieces: one more each
+    corpus = corpus_of([("a" * s, "b" * t) for s, t in lengths], data={"max_length": 10, "max_ratio": 2.5})
+    kept, notes = drop_lengths(corpus, characters)
+    assert [(len(pair.source), len(pair.target)) for pair in kept] == [(9, 9), (4, 1), (1, 1)]
+    assert notes == [
+        "2 pairs over 10 pieces dropped (data.max_length)",
+        "4 pairs of unlikely lengths dropped (data.max_ratio=2.5)",
+    ]
+
+
+def test_a_blank_side_counts_as_one_piece(characters: Tokenizers) -> None:
+    corpus = corpus_of([("", ""), ("", "aa"), ("aaaaaaa", "")], data={"max_ratio": 3})
+    kept, notes = drop_lengths(corpus, characters)
+    assert [pair.line for pair in kept] == [1, 2]
+    assert notes == ["1 pairs of unlikely lengths dropped (data.max_ratio=3)"]
+
+
+def test_where_nothing_is_dropped_nothing_is_told(characters: Tokenizers) -> None:
+    corpus = corpus_of([("a", "b"), ("ab", "bc")])
+    assert drop_lengths(corpus, characters) == (corpus.train, [])
+
+
+def test_where_lengths_leave_no_pair_it_is_refused(characters: Tokenizers) -> None:
+    with pytest.raises(DataError) as caught:
+        drop_lengths(corpus_of([("a" * 20, "b")], data={"max_length": 10}), characters)
+    assert str(caught.value) == "no training pair is left"
+    assert (caught.value.exit_code, caught.value.hint) == (2, "raise data.max_length or data.max_ratio")
+
+
+# --- nmt tokenize -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_tokenize_writes_the_tokenizer_and_measures_it_on_dev(files: Files, joint: bool) -> None:
+    data = {
+        "train": files.write("train", SOURCES, TARGETS),
+        "dev": files.write("dev", ["die Katze 龘"], ["the cat"]),
+    }
+    config = files.config(data, tokenizer={"joint": joint}, model={"tied_embeddings": "decoder"})
+    run, tokenizers, notes, figures = tokenize(config)
+    assert run.path == files.path / "run"
+    found = RunDirectory(run.path).read_tokenizers(config)
+    assert found is not None
+    assert (found.source.model, found.target.model) == (tokenizers.source.model, tokenizers.target.model)
+    assert found.joint is joint
+    n_pieces = len(tokenizers.source.encode("die Katze 龘"))
+    assert figures["source"].pieces_per_word == pytest.approx(n_pieces / 3)
+    assert figures["source"].byte_share == pytest.approx(3 / n_pieces)
+    assert figures["target"].byte_share == 0
+    assert any("pieces at most" in note for note in notes)

@@ -1,0 +1,124 @@
+"""Sizes follow the corpus where the user left them open, and nowhere else."""
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from nmt.config import Config, check_config, settings
+from nmt.train.sizes import PRESETS, fit_config, fit_validation
+
+FITTED: dict[str, dict[str, Any]] = {
+    "tokenizer": {"vocab_size": 5000},
+    "model": {
+        "d_model": 96,
+        "n_heads": 6,
+        "d_ff": 200,
+        "n_encoder_layers": 5,
+        "n_decoder_layers": 1,
+        "dropout": 0.25,
+    },
+    "train": {"batch_tokens": 3000, "lr": 4e-4, "warmup": 17, "max_epochs": 3},
+}
+LEAVES = [(section, key) for section, values in FITTED.items() for key in values]
+
+
+def config_of(tree: dict[str, Any] | None = None) -> Config:
+    return check_config(
+        {"run": "r", "data": {"train": {"source": "a", "target": "b"}}, **(tree or {})}, {}, "test"
+    )
+
+
+def tree_of(leaves: list[tuple[str, str]]) -> dict[str, Any]:
+    """A part of FITTED."""
+    tree: dict[str, Any] = {}
+    for section, key in leaves:
+        tree.setdefault(section, {})[key] = FITTED[section][key]
+    return tree
+
+
+def test_presets_cover_every_number_of_pairs_and_grow() -> None:
+    bounds = [bound for bound, _ in PRESETS]
+    assert bounds == sorted(set(bounds))
+    assert bounds[-1] == math.inf
+    for key in ("vocab_size", "d_model", "d_ff", "n_layers", "batch_tokens"):
+        sizes = [preset[key] for _, preset in PRESETS]
+        assert sizes == sorted(sizes), key
+    epochs = [preset["max_epochs"] for _, preset in PRESETS]
+    assert epochs == sorted(epochs, reverse=True)
+
+
+@pytest.mark.parametrize("n_pairs", [1, 499, 500, 11_999, 12_000, 99_999, 100_000, 999_999, 1_000_000, 10**9])
+def test_what_is_left_open_follows_the_number_of_pairs(n_pairs: int) -> None:
+    bound, preset = next((bound, preset) for bound, preset in PRESETS if n_pairs < bound)
+    found = fit_config(config_of(), n_pairs)
+    assert n_pairs < bound
+    assert found.tokenizer.vocab_size == preset["vocab_size"]
+    assert found.model.n_encoder_layers == found.model.n_decoder_layers == preset["n_layers"]
+    for key in ("d_model", "d_ff", "n_heads", "dropout"):
+        assert getattr(found.model, key) == preset[key]
+    for key in ("batch_tokens", "lr", "warmup", "max_epochs"):
+        assert getattr(found.train, key) == preset[key]
+
+
+def test_five_sentences_and_multi30k_get_another_model() -> None:
+    assert fit_config(config_of(), 5).model.d_model == 64
+    assert fit_config(config_of(), 29_000).model.d_model == 256
+
+
+@hypothesis_settings(max_examples=60, deadline=None)
+@given(st.sets(st.sampled_from(LEAVES)), st.sampled_from([5, 5000, 50_000, 500_000, 5_000_000]))
+def test_what_was_set_stays_whatever_the_corpus(leaves: set[tuple[str, str]], n_pairs: int) -> None:
+    if ("model", "n_heads") in leaves:  # 6 heads want a width that they divide
+        leaves = leaves | {("model", "d_model")}
+    config = config_of(tree_of(sorted(leaves)))
+    found = fit_config(config, n_pairs)
+    left_open = fit_config(config_of({"train": {"max_epochs": 1}}), n_pairs)
+    for section, key in LEAVES:
+        value = getattr(getattr(found, section), key)
+        if (section, key) in leaves:
+            assert value == FITTED[section][key]
+        elif key != "max_epochs":
+            assert value == getattr(getattr(left_open, section), key)
+    rest = {name: section for name, section in found.model_dump().items() if name not in FITTED}
+    assert rest == {name: section for name, section in config.model_dump().items() if name not in FITTED}
+
+
+@pytest.mark.parametrize("limit", [{"max_steps": 7}, {"max_minutes": 0.5}, {"max_epochs": 2}])
+def test_a_limit_that_was_set_is_the_only_one(limit: dict[str, Any]) -> None:
+    train = fit_config(config_of({"train": limit}), 50_000).train
+    assert {"max_steps": train.max_steps, "max_minutes": train.max_minutes, "max_epochs": train.max_epochs} == {
+        **dict.fromkeys(("max_steps", "max_minutes", "max_epochs")),
+        **limit,
+    }
+
+
+def test_patience_alone_is_no_limit() -> None:
+    assert fit_config(config_of({"train": {"patience": 3}}), 50_000).train.max_epochs == 40
+
+
+@pytest.mark.parametrize("n_pairs", [5, 5000, 50_000, 500_000, 5_000_000])
+def test_fitting_twice_changes_nothing(n_pairs: int) -> None:
+    once = fit_config(config_of(), n_pairs)
+    assert fit_config(once, n_pairs) == once
+    assert fit_config(check_config(once.model_dump(), {}, "test"), 7) == once  # a resolved config is all set
+
+
+def test_what_is_chosen_is_checked_with_what_was_set() -> None:
+    with pytest.raises(ValidationError, match=r"d_model \(100\) is not divisible by n_heads \(8\)"):
+        fit_config(config_of({"model": {"d_model": 100}}), 5_000_000)
+
+
+@pytest.mark.parametrize(("steps", "every"), [(1, 100), (100, 100), (350, 350), (4000, 4000), (90_000, 4000)])
+def test_validations_come_once_an_epoch_within_limits(steps: int, every: int) -> None:
+    assert fit_validation(config_of(), steps).train.validate_every == every
+    assert fit_validation(config_of({"train": {"validate_every": 3}}), steps).train.validate_every == 3
+
+
+def test_the_list_of_settings_says_which_are_fitted() -> None:
+    marked = {key for key, _, _, meaning in settings() if "[fitted]" in meaning}
+    assert marked == {f"{section}.{key}" for section, key in LEAVES} | {"train.validate_every"}
