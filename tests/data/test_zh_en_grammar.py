@@ -1,0 +1,145 @@
+"""The Chinese-English corpus: what is committed, that nothing leaks, and that copying scores low on it."""
+
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DATA = Path(__file__).parents[2] / "data"
+sys.path.insert(0, str(DATA))  # the programs lie beside the data, not in a package
+grammar = import_module("zh_en_grammar")
+lexicon = import_module("zh_en_lexicon")
+measure = import_module("zh_en_baselines")
+
+COMMITTED_SEED = 1
+Corpus = dict[str, list[Any]]
+
+
+@pytest.fixture(scope="module", params=[COMMITTED_SEED, 2])
+def corpus(request: pytest.FixtureRequest) -> Corpus:
+    built: Corpus = grammar.build(request.param)
+    return built
+
+
+def pairs(corpus: Corpus) -> list[Any]:
+    return [pair for part in corpus.values() for pair in part]
+
+
+def test_committed_files_are_what_the_program_writes(tmp_path: Path) -> None:
+    program = [
+        sys.executable,
+        str(DATA / "zh_en_grammar.py"),
+        "--seed",
+        str(COMMITTED_SEED),
+        "--out",
+        str(tmp_path),
+    ]
+    subprocess.run(program, check=True, env={**os.environ, "PYTHONHASHSEED": "7"})
+    assert sorted(path.name for path in (DATA / "zh-en").iterdir()) == sorted(
+        path.name for path in tmp_path.iterdir()
+    )
+    for path in tmp_path.iterdir():
+        assert path.read_bytes() == (DATA / "zh-en" / path.name).read_bytes(), path.name
+
+
+def test_sizes(corpus: Corpus) -> None:
+    assert {part: len(rows) for part, rows in corpus.items()} == {"train": 5000, "dev": 200, "test": 200}
+
+
+def test_no_sentence_comes_twice_on_either_side(corpus: Corpus) -> None:
+    """No duplicates, no leak from train into dev or test, and one English for each Chinese."""
+    for side in ("zh", "en"):
+        sentences = [getattr(pair, side) for pair in pairs(corpus)]
+        assert len(set(sentences)) == len(sentences)
+
+
+def test_one_english_for_each_chinese() -> None:
+    """The corpus leaves out repeated Chinese, so ask the grammar itself, over many draws."""
+    rng = grammar.Rng(3)
+    english: dict[str, str] = {}
+    for _ in range(20000):
+        _, pair = grammar.draw(rng, 3)
+        assert english.setdefault(pair.zh, pair.en) == pair.en
+
+
+def test_words_characters_and_patterns_of_dev_and_test_are_known_from_train(corpus: Corpus) -> None:
+    words = Counter(word for pair in corpus["train"] for word in grammar.tokens(pair.en))
+    characters = Counter(character for pair in corpus["train"] for character in pair.zh)
+    patterns = Counter(pair.pattern for pair in corpus["train"])
+    for pair in corpus["dev"] + corpus["test"]:
+        assert min(words[word] for word in grammar.tokens(pair.en)) >= 5
+        assert min(characters[character] for character in pair.zh) >= 5
+        assert patterns[pair.pattern] >= 20
+
+
+def test_dev_and_test_have_combinations_that_train_does_not_have(corpus: Corpus) -> None:
+    known = {part: {combo for pair in rows for combo in pair.combos} for part, rows in corpus.items()}
+    for part, other in (("dev", "test"), ("test", "dev")):
+        for pair in corpus[part]:
+            assert set(pair.combos) - known["train"] - known[other]
+
+
+def test_the_nearest_training_sentence_and_the_gloss_score_low(corpus: Corpus) -> None:
+    sides = [[getattr(pair, side) for pair in corpus[part]] for part in ("train", "test") for side in ("zh", "en")]
+    scores = measure.baselines(*sides)
+    assert scores["neighbour"] <= 40
+    assert scores["gloss"] <= 40
+
+
+def test_the_gloss_knows_every_word(corpus: Corpus) -> None:
+    unknown = {word for pair in pairs(corpus) for word in lexicon.segment(pair.zh[:-1])} - set(lexicon.GLOSSES)
+    assert unknown == {"，"}
+
+
+def test_gloss_keeps_the_order_of_the_chinese() -> None:
+    assert lexicon.gloss("小明昨天在书店里买了两本书。") == "Xiaoming yesterday in bookshop in buy two book."
+    assert lexicon.gloss("你喜欢茶吗？") == "You like tea?"
+
+
+def test_spelling_and_punctuation(corpus: Corpus) -> None:
+    for pair in pairs(corpus):
+        assert re.fullmatch(r"[\u4e00-\u9fff]+(，[\u4e00-\u9fff]+)?[。？]", pair.zh)
+        assert re.fullmatch(r"[A-Z][A-Za-z' ]*(, [A-Za-z' ]+)?[.?]", pair.en)
+        assert (pair.zh[-1] == "？") == (pair.en[-1] == "?")
+        assert not re.search(r"  |\ba [aeiou]|\ban [^aeiou]|\b(\w+) \1\b(?<!that that)", pair.en), pair.en
+
+
+@pytest.mark.parametrize(
+    ("row", "forms"),
+    [
+        ("eat, ate, eaten", "eat eats ate eaten eating"),
+        ("wash", "wash washes washed washed washing"),
+        ("study, studied, studied", "study studies studied studied studying"),
+        ("run, ran, run", "run runs ran run running"),
+        ("see, saw, seen", "see sees saw seen seeing"),
+        ("dance", "dance dances danced danced dancing"),
+    ],
+)
+def test_english_verb_forms(row: str, forms: str) -> None:
+    verb = lexicon.verb(row)
+    assert f"{verb.base} {verb.third} {verb.past} {verb.part} {verb.ing}" == forms
+
+
+def test_english_forms_of_a_phrasal_verb_inflect_its_first_word() -> None:
+    verb = lexicon.verb("look for")
+    assert (verb.base, verb.third, verb.past, verb.ing) == ("look for", "looks for", "looked for", "looking for")
+
+
+@pytest.mark.parametrize(
+    ("noun", "plural"), [("box", "boxes"), ("watch", "watches"), ("child", "children"), ("key", "keys")]
+)
+def test_english_plurals(noun: str, plural: str) -> None:
+    assert lexicon.plural(noun) == plural
+
+
+def test_the_five_pairs() -> None:
+    for side in ("zh", "en"):
+        lines = (DATA / "five" / f"train.{side}").read_text(encoding="utf-8").splitlines()
+        assert len(lines) == 5
+        assert all(line == " ".join(line.split()) and 3 <= len(line.split()) <= 6 for line in lines)
