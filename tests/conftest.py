@@ -157,6 +157,11 @@ def one_clear_error(done: Done, exit_code: int, *fragments: str, n_errors: int =
     return stderr
 
 
+def file_bytes(directory: Path) -> dict[str, bytes]:
+    """Every file below a directory."""
+    return {str(f.relative_to(directory)): f.read_bytes() for f in directory.rglob("*") if f.is_file()}
+
+
 # --- data and a run ---------------------------------------------------------------------------------------
 
 

@@ -114,33 +114,32 @@ class Tokenizers:
 
 @dataclass(frozen=True)
 class Trained:
-    """A new tokenizer's model and what there is to say about its making."""
+    """A new tokenizer.
+
+    Attributes:
+        model: serialised.
+        vocab_size: what it came to; less than was asked for where the text gives no more.
+        too_long: which of the lines (from 0) were left out, being over `MAX_TRAINER_BYTES`.
+    """
 
     model: bytes
     vocab_size: int
-    n_too_long: int
-    notes: list[str]
+    too_long: list[int]
 
 
-def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings, *, nfkc: bool = False) -> Trained:
+def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings) -> Trained:
     """Train SentencePiece on lines of text.
 
-    A vocabulary that the text cannot fill is cut to the largest possible, and a note says so.
+    A vocabulary that the text cannot fill is cut to the largest possible.
 
     Raises:
         ConfigError: the vocabulary is smaller than the alphabet; the message names the least possible.
         DataError: there is no text to train on.
     """
-    texts = [unicodedata.normalize("NFKC", line) if nfkc else line for line in lines if line.strip()]
     # the trainer refuses pieces with NUL, and a lone surrogate has no UTF-8
-    texts = [text.replace("\0", " ").encode(errors="replace").decode() for text in texts]
-    usable = [text for text in texts if len(text.encode()) <= MAX_TRAINER_BYTES]
-    n_too_long = len(texts) - len(usable)
-    notes = []
-    if n_too_long:
-        notes.append(
-            f"{n_too_long} lines over {MAX_TRAINER_BYTES:,} bytes were left out of the tokenizer's training"
-        )
+    texts = [line.replace("\0", " ").encode(errors="replace").decode() for line in lines]
+    too_long = [n for n, text in enumerate(texts) if len(text.encode()) > MAX_TRAINER_BYTES]
+    usable = [text for text in texts if text.strip() and len(text.encode()) <= MAX_TRAINER_BYTES]
     if not usable:
         raise DataError("no text to train a tokenizer on", hint="check that data.train is not blank")
     size = settings.vocab_size
@@ -161,12 +160,7 @@ def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings, *, nfkc: 
                 ) from error
             size = largest
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-    trained = int(processor.get_piece_size())
-    if trained < settings.vocab_size:
-        notes.append(
-            f"the text gives {trained} pieces at most: tokenizer.vocab_size={settings.vocab_size} was cut"
-        )
-    return Trained(model, trained, n_too_long, notes)
+    return Trained(model, int(processor.get_piece_size()), too_long)
 
 
 def _run_trainer(texts: list[str], settings: TokenizerSettings, size: int) -> bytes:

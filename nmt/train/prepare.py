@@ -16,7 +16,7 @@ from nmt.config import Config, Files, resolve_path
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.run.directory import RunDirectory, hash_files
 from nmt.text.lines import Pair, is_blank, read_pairs
-from nmt.text.tokenizer import Statistics, Tokenizers, statistics, train_tokenizer
+from nmt.text.tokenizer import MAX_TRAINER_BYTES, Statistics, Tokenizers, statistics, train_tokenizer
 from nmt.train.sizes import fit_config
 
 MAX_DEV_PAIRS = 1_000
@@ -137,7 +137,16 @@ def train_tokenizers(corpus: Corpus) -> tuple[Tokenizers, list[str]]:
         source = [unicodedata.normalize("NFKC", text) for text in source]
     sides = [[*source, *target]] if settings.joint else [source, target]
     trained = [train_tokenizer(side, settings) for side in sides]
-    notes = [note for one in trained for note in one.notes]
+    notes = [
+        f"the text gives {one.vocab_size} pieces at most: tokenizer.vocab_size={settings.vocab_size} was cut"
+        for one in trained
+        if one.vocab_size < settings.vocab_size
+    ]
+    if lines := sorted({corpus.train[n % len(source)].line for one in trained for n in one.too_long}):
+        notes.append(
+            f"left out of the tokenizer's training, over {MAX_TRAINER_BYTES:,} bytes: the pairs at "
+            f"line {', '.join(map(str, lines[:10]))}{f' and {len(lines) - 10} more' if len(lines) > 10 else ''}"
+        )
     models = [one.model for one in trained]
     return Tokenizers.from_models(models[0], models[-1], nfkc_source=data.nfkc_source), notes
 

@@ -136,12 +136,6 @@ def test_nfkc_is_for_the_source_alone(models: dict[str, bytes]) -> None:
     assert not plain.joint
 
 
-def test_training_with_nfkc_learns_the_normalised_letters() -> None:
-    model = train_tokenizer(["ａｂｃ ａｂｃ", "ａｂ ｃ"], settings(), nfkc=True).model
-    assert Tokenizer(model).n_bytes(Tokenizer(model).encode("abc")) == 0
-    assert Tokenizer(model).n_bytes(Tokenizer(model).encode("ａｂｃ")) == len("ａｂｃ".encode())
-
-
 # --- sampling ---------------------------------------------------------------------------------------------
 
 
@@ -169,14 +163,11 @@ def test_sampling_is_a_function_of_the_seed(sampled: Tokenizer) -> None:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_a_vocabulary_that_the_text_cannot_fill_is_cut_with_a_note(kind: str) -> None:
+def test_a_vocabulary_that_the_text_cannot_fill_is_cut(kind: str) -> None:
     trained = train_tokenizer(LINES, settings(type=kind, vocab_size=50_000))
     assert trained.vocab_size == len(Tokenizer(trained.model)) < 50_000
-    assert trained.notes == [
-        f"the text gives {trained.vocab_size} pieces at most: tokenizer.vocab_size=50000 was cut"
-    ]
     at_most = train_tokenizer(LINES, settings(type=kind, vocab_size=trained.vocab_size))
-    assert (at_most.vocab_size, at_most.notes) == (trained.vocab_size, [])
+    assert at_most.vocab_size == trained.vocab_size
 
 
 @pytest.mark.parametrize("byte_fallback", [True, False])
@@ -236,13 +227,12 @@ def test_text_that_sentencepiece_will_not_have_is_told() -> None:
     assert (caught.value.exit_code, caught.value.hint) == (2, "give more text")
 
 
-def test_lines_too_long_for_the_trainer_are_left_out_with_a_note() -> None:
+def test_lines_too_long_for_the_trainer_are_left_out_and_named() -> None:
     filling = "é cat " * (MAX_TRAINER_BYTES // 7)  # 7 bytes each
     longest = filling + "x" * (MAX_TRAINER_BYTES - len(filling.encode()))
     longer = filling + "q" * (MAX_TRAINER_BYTES - len(filling.encode()) + 1)
     trained = train_tokenizer([*LINES, longer, longest], settings())
-    assert trained.n_too_long == 1
-    assert trained.notes[0] == "1 lines over 16,384 bytes were left out of the tokenizer's training"
+    assert trained.too_long == [len(LINES)]
     tokenizer = Tokenizer(trained.model)
     assert [tokenizer.n_bytes(tokenizer.encode(letter)) for letter in "xq"] == [0, 1]  # x was read, q was not
     with pytest.raises(DataError, match="no text"):

@@ -277,6 +277,16 @@ def test_a_joint_tokenizer_is_one_of_both_sides() -> None:
     assert "tokenizer.vocab_size=300 was cut" in notes[0]
 
 
+def test_lines_too_long_for_the_tokenizers_trainer_are_named() -> None:
+    long = "é cat " * 3000
+    pairs = [("abab", "xyxy"), (long, "xy"), ("ab", long)] + [(long, long)] * 10
+    _, notes = train_tokenizers(corpus_of(pairs, tokenizer={"vocab_size": 265}))
+    assert notes == [
+        "left out of the tokenizer's training, over 16,384 bytes: the pairs at "
+        "line 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 2 more"
+    ]
+
+
 def test_separate_tokenizers_are_of_one_side_each() -> None:
     corpus = corpus_of(
         [("abab", "xyxy"), ("ab", "xy")] * 5,
