@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("nmt")
 
+USAGE_ERROR: Any = typer.BadParameter.__bases__[0]  # of the click that this typer carries
+
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -40,7 +42,7 @@ Overrides = Annotated[
     typer.Argument(metavar="[KEY=VALUE]...", help="Settings over the file's, dotted: train.lr=3e-4"),
 ]
 Device = Annotated[str, typer.Option(help="auto (cuda, else mps, else cpu), cuda, cuda:1, mps or cpu.")]
-Threads = Annotated[int, typer.Option(min=0, help="CPU threads; 0 leaves it to torch.")]
+Threads = Annotated[int, typer.Option(min=0, max=1024, help="CPU threads; 0 leaves it to torch.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and errors.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="More on what is done.")]
 Model = Annotated[
@@ -198,7 +200,8 @@ def translate(
         raise InputError("both a TEXT and -i were given", hint="give one of them")
     if n_best > 1 and not json_lines:
         raise InputError("several hypotheses do not fit on one line", hint="add --json")
-    if text is not None and (len(text) < 200 and Path(text).is_file()):
+    text = text.encode(errors="surrogateescape").decode(errors="replace") if text is not None else None
+    if text is not None and is_file(text):
         log.warning("'%s' is a file; to translate its lines: nmt translate -i %s", text, text)
     translator = load_translator(model, device, threads)
     changes: dict[str, Any] = {"n_best": n_best, "sample": sample, "temperature": temperature, "top_k": top_k}
@@ -209,7 +212,7 @@ def translate(
         changes |= {"max_length_a": 0.0, "max_length_b": max_length}
     options = translator.with_options(**changes)
 
-    on_terminal = text is None and input_file in (None, Path("-")) and sys.stdin.isatty()
+    on_terminal = text is None and input_file in (None, Path("-")) and sys.stdin is not None and sys.stdin.isatty()
     window = {"window": 1} if (on_terminal if stream is None else stream) else {}
     with open_output(output) as out, open_input(text, input_file, on_terminal) as lines:
         for translation in translator.translate_lines(
@@ -257,9 +260,18 @@ def evaluate(
     if hyp is not None:
         if not ref:
             raise InputError("--hyp needs --ref", hint="nmt eval --hyp translations.en --ref test.en")
+        if output is not None:
+            raise InputError(
+                "-o keeps a model's translations, --hyp are there already", hint="leave out one of them"
+            )
         references = [read_lines([path]) for path in ref]
         sources = read_lines([src]) if src is not None else [""] * len(references[0])
         hypotheses = read_lines([hyp])
+        if src is not None and len(sources) != len(hypotheses):
+            raise DataError(
+                f"{len(sources)} source lines but {len(hypotheses)} hypotheses",
+                hint="line N of --hyp must translate line N of --src",
+            )
         lang = ref[0].name.removesuffix(".gz").rpartition(".")[2]
     else:
         translator = load_translator(model, device, threads)
@@ -364,6 +376,7 @@ def load_translator(model: Path | None, device: str, threads: int) -> "Translato
             raise ModelError("no model under runs/", hint="train one with `nmt train CONFIG`, or name one with -m")
         path = newest.parent
         log.info("model: %s", path)
+    log.debug("loading %s on %s", path, device)
     set_up_torch(threads)
     from nmt.decode.translator import load
 
@@ -394,6 +407,8 @@ def test_set(
 def open_output(path: Path | None) -> Iterator[BinaryIO]:
     """Where translations go: stdout, or a file that appears when it is whole."""
     if path is None or path == Path("-"):
+        if sys.stdout is None:
+            raise OutputError("stdout is closed", hint="write to a file with -o")
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
     else:
@@ -404,21 +419,24 @@ def open_output(path: Path | None) -> Iterator[BinaryIO]:
 @contextlib.contextmanager
 def open_input(text: str | None, path: Path | None, on_terminal: bool) -> Iterator[Iterator[str]]:
     """Where lines come from: the argument, a file, stdin, or a prompt."""
-    from nmt.text.lines import decode_lines, open_binary
+    from nmt.text.lines import decode_lines, open_lines
 
     if text is not None:
         yield iter(text.split("\n"))
     elif path is not None and path != Path("-"):
-        try:
-            stream = open_binary(path)
-        except OSError as error:
-            raise DataError(f"cannot read {path}: {error.strerror}", hint="give a file of lines") from error
-        with stream:
-            yield decode_lines(stream, str(path))
+        with open_lines(path) as lines:
+            yield lines
     elif on_terminal:
         yield prompted()
     else:
-        yield decode_lines(sys.stdin.buffer, "stdin")
+        yield decode_lines(sys.stdin.buffer if sys.stdin is not None else [], "stdin")
+
+
+def is_file(text: str) -> bool:
+    """Whether a sentence happens to be a file's name."""
+    with contextlib.suppress(OSError, ValueError):  # too long for a name, ...
+        return Path(text).is_file()
+    return False
 
 
 def prompted() -> Iterator[str]:
@@ -455,8 +473,20 @@ def as_line(translation: "Translation", json_lines: bool, scores: bool) -> str:
 
 def main() -> None:
     """The command: run, print what went wrong, exit."""
-    try:
-        app()
+    command = typer.main.get_command(app)
+    try:  # not app(): it would turn a closed pipe, a usage error or an EOFError into endings of its own
+        with command.make_context("nmt", sys.argv[1:]) as context:
+            command.invoke(context)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except typer.Exit as end:
+        sys.exit(end.exit_code)
+    except USAGE_ERROR as error:
+        if error.format_message().startswith("Usage: "):  # `nmt` alone: the help
+            error.show()
+            sys.exit(2)
+        path = error.ctx.command_path if error.ctx else "nmt"
+        fail(InputError(error.format_message(), hint=f"`{path} --help` lists what is allowed"))
     except BrokenPipeError:  # whoever read our output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
@@ -476,7 +506,9 @@ def fail(error: NmtError) -> None:
         print(f"nmt: error: {line}", file=sys.stderr)
     if error.hint:
         print(f"hint: {error.hint}", file=sys.stderr)
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, AttributeError):
         sys.stdout.flush()
+    if sys.stdout is None:
+        sys.exit(error.exit_code)
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what cannot be flushed must not fail again
     sys.exit(error.exit_code)

@@ -361,6 +361,8 @@ def _fault(fault: dict[str, Any], origins: Origins, name: str) -> str:
     message = fault["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
     if fault["type"] == "value_error":
+        below = [key for key in origins if key[: len(path)] == path and key[-1] in re.findall(r"\w+", message)]
+        known = next((origins[key] for key in below if origins[key] == "command line"), known)
         return f"{known}: {message}"
     return f"{known}: '{key}': {message}, got {fault['input']!r:.80}"
 

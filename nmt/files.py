@@ -30,7 +30,7 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
         OutputError: the directory is missing or not writable, or the disk is full.
     """
     path = Path(os.path.realpath(path))  # a link stays a link
-    if path.exists() and not path.is_file():  # a pipe, /dev/null: nothing to replace
+    if path.exists() and not path.is_file() and not path.is_dir():  # a pipe, /dev/null: nothing to replace
         with path.open("wb") as file:
             yield file
         return

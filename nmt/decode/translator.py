@@ -166,6 +166,7 @@ class Translator:
         forced = self.tokenizers.target.encode(prefix) if prefix else []
         prefixes = [forced if i in starts else [] for i in range(len(segments))]
 
+        log.debug("lines %d to %d: %d segments", first, first + len(lines) - 1, len(segments))
         found: list[list[Hypothesis]] = [[] for _ in segments]
         for rows in self._batches(segments, batch_size, options.beam):
             src = pad_source([segments[i] for i in rows]).to(self.device)

@@ -4,13 +4,14 @@ A line ends at `\\n` and nowhere else: one trailing `\\r` and a leading BOM are 
 told, and everything else stays as it is. Knows nothing of pieces or ids.
 """
 
+import contextlib
 import gzip
+import itertools
 import logging
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
 
 from nmt.errors import DataError
 
@@ -33,9 +34,16 @@ def decode_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
 
     Args:
         stream: lines as bytes, each but the last ending in `\\n`.
-        name: for the warning about bad UTF-8.
+        name: for messages.
+    Raises:
+        DataError: the stream cannot be read to its end.
     """
-    for number, raw in enumerate(stream, 1):
+    lines = iter(stream)
+    for number in itertools.count(1):
+        with reading(name):
+            raw = next(lines, None)
+        if raw is None:
+            return
         line = raw.removesuffix(b"\n").removesuffix(b"\r")
         if number == 1:
             line = line.removeprefix(BOM)
@@ -46,28 +54,40 @@ def decode_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
             yield line.decode(errors="replace")
 
 
-def open_binary(path: Path) -> BinaryIO:
-    """A file to read bytes from; `.gz` is unpacked."""
-    return cast(BinaryIO, gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb"))
+@contextlib.contextmanager
+def reading(name: str) -> Iterator[None]:
+    """Turn what goes wrong in reading into a `DataError`."""
+    try:
+        yield
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise DataError(
+            f"cannot read {name}: {reason}",
+            hint="paths are relative to the working directory; a corpus' to data.root where that is set",
+        ) from error
+
+
+@contextlib.contextmanager
+def open_lines(path: Path) -> Iterator[Iterator[str]]:
+    """The lines of a file, unpacked if its name ends in `.gz`.
+
+    Raises:
+        DataError: it is missing, not readable or not what its `.gz` says.
+    """
+    with reading(str(path)):
+        stream = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # noqa: SIM115 - below
+    with stream:
+        yield decode_lines(stream, str(path))
 
 
 def read_lines(paths: Sequence[Path]) -> list[str]:
-    """All lines of one or several files, one after the other.
-
-    Raises:
-        DataError: a file is missing, not readable or not what its `.gz` says.
-    """
+    """All lines of one or several files, one after the other; see `open_lines` for what can go wrong."""
     lines: list[str] = []
     for path in paths:
-        try:
-            with open_binary(path) as stream:
-                lines.extend(decode_lines(stream, str(path)))
-        except (OSError, EOFError, zlib.error) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise DataError(
-                f"cannot read {path}: {reason}",
-                hint="paths are relative to the working directory, or to data.root where that is set",
-            ) from error
+        n_before = len(lines)
+        with open_lines(path) as found:
+            lines.extend(found)
+        log.debug("%s: %d lines", path, len(lines) - n_before)
     return lines
 
 

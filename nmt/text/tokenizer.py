@@ -197,7 +197,7 @@ def _least(message: str, settings: TokenizerSettings) -> int | None:
     if found:
         return int(found[1])
     too_few = "(vocab_size) >= (0)" in message  # what the char and word trainers say
-    return EOS + 2 + N_BYTE_PIECES * settings.byte_fallback if too_few else None
+    return EOS + 1 + N_BYTE_PIECES * settings.byte_fallback if too_few else None
 
 
 def _reason(error: RuntimeError) -> str:

@@ -57,6 +57,8 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     corpus = read_corpus(config)
     config = corpus.config
     tokenizers = None if fresh else run.read_tokenizers(config)
+    if tokenizers is None and not fresh and (last := run.read_last()) is not None:
+        tokenizers = read_checkpoint(run.checkpoint_file(last), prefixes=()).tokenizers
     notes: list[str] = []
     if tokenizers is None:
         tokenizers, notes = train_tokenizers(corpus)
