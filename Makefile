@@ -31,8 +31,9 @@ pipeline: $(INSTALLED)  ## tokenize, train, translate and eval a CONFIG
 	set -e; run=$$($(BIN)/nmt config run --of $(CONFIG)); \
 	src=$$($(BIN)/nmt config data.test.source --of $(CONFIG)); \
 	ref=$$($(BIN)/nmt config data.test.target --of $(CONFIG)); \
-	$(BIN)/nmt translate -m $$run -i $$src -o $$run/test.hyp; \
-	$(BIN)/nmt eval --hyp $$run/test.hyp --src $$src --ref $$ref --show 5
+	test -f "$$src" || { echo '$(CONFIG): data.test must name one source and one target file' >&2; exit 2; }; \
+	$(BIN)/nmt translate -m "$$run" -i "$$src" -o "$$run/test.hyp"; \
+	$(BIN)/nmt eval --hyp "$$run/test.hyp" --src "$$src" --ref "$$ref" --show 5
 
 test: $(INSTALLED)  ## run the tests
 	$(BIN)/python -m pytest

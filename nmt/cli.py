@@ -6,6 +6,7 @@ that compute, so that `--help` answers at once.
 """
 
 import contextlib
+import io
 import json
 import logging
 import os
@@ -254,6 +255,7 @@ def evaluate(
     """
     set_up(quiet, verbose)
     from nmt import evaluate
+    from nmt.config import language_of
     from nmt.text.lines import read_lines
 
     figures: dict[str, Any] = {}
@@ -272,7 +274,7 @@ def evaluate(
                 f"{len(sources)} source lines but {len(hypotheses)} hypotheses",
                 hint="line N of --hyp must translate line N of --src",
             )
-        lang = ref[0].name.removesuffix(".gz").rpartition(".")[2]
+        lang = language_of(ref[0])
     else:
         translator = load_translator(model, device, threads)
         sources, references, lang = test_set(translator, src, ref)
@@ -301,7 +303,7 @@ def evaluate(
         figures["scores"] = [vars(one) for one in found]
         print(json.dumps({"n_lines": len(hypotheses), **figures}, ensure_ascii=False))
         return
-    for i in range(0, len(hypotheses), -(-len(hypotheses) // show)) if show else ():
+    for i in [n * len(hypotheses) // show for n in range(min(show, len(hypotheses)))]:
         print(f"source       {sources[i]}\nreference    {references[0][i]}\ntranslation  {hypotheses[i]}\n")
     for one in found:
         print(one)
@@ -473,6 +475,9 @@ def as_line(translation: "Translation", json_lines: bool, scores: bool) -> str:
 
 def main() -> None:
     """The command: run, print what went wrong, exit."""
+    for stream in (sys.stdout, sys.stderr):  # UTF-8 and \n on every system
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
     command = typer.main.get_command(app)
     try:  # not app(): it would turn a closed pipe, a usage error or an EOFError into endings of its own
         with command.make_context("nmt", sys.argv[1:]) as context:

@@ -434,5 +434,10 @@ def language(settings_: Data, side: Literal["source", "target"]) -> str:
     """A side's language code: as set, else the ending of its file's name (`train.zh.gz`: zh), else empty."""
     given = settings_.source_lang if side == "source" else settings_.target_lang
     first = Path((settings_.train.source if side == "source" else settings_.train.target)[0])
-    ending = Path(first.name.removesuffix(".gz")).suffix.lstrip(".")
-    return given or (ending if 2 <= len(ending) <= 3 and ending != "txt" else "")
+    return given or language_of(first)
+
+
+def language_of(path: Path) -> str:
+    """The language code that a file's name ends in (`test.zh-CN.gz`: zh-CN), else empty."""
+    ending = Path(path.name.removesuffix(".gz")).suffix.lstrip(".")
+    return ending if re.fullmatch(r"[a-z]{2,3}([-_]\w+)?", ending) and ending != "txt" else ""

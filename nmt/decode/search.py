@@ -168,7 +168,7 @@ def search(
 
     for length in range(1, max(limits) + 1):
         logits, state = model.step(ids, state)
-        logits = logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32), copy=True)  # bans are written into it
         normaliser = logits.logsumexp(-1, keepdim=True)  # before any ban: a score is what teacher forcing gives
         live, token_log_probs = live.to(logits), token_log_probs.to(logits)
         _ban(logits, [_allowed(options, limits[b], length, prefixes[b] if prefixes else ()) for b in alive])
@@ -214,7 +214,7 @@ def _with_prefix(src: Tensor, prefixes: Sequence[Sequence[int]] | None) -> list[
 
 
 def _limit(options: SearchOptions, source_length: int, max_length: int | None, prefix: Sequence[int]) -> int:
-    limit = max(options.max_length(source_length), len(prefix) + options.max_length_b)
+    limit = max(options.max_length(source_length), len(prefix) + 1)
     return limit if max_length is None else max(min(limit, max_length), 1)
 
 

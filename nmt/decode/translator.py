@@ -17,7 +17,7 @@ import torch
 
 from nmt.config import Config, language
 from nmt.decode.search import Hypothesis, SearchOptions, search
-from nmt.errors import ConfigError, ModelError
+from nmt.errors import ConfigError, InputError, ModelError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import Checkpoint, read_checkpoint
 from nmt.run.directory import RunDirectory
@@ -30,7 +30,7 @@ log = logging.getLogger("nmt")
 WINDOW_LINES = 2_000  # lines read ahead, so that lines of like length can share a batch
 WINDOW_CHARACTERS = 1_000_000
 MAX_BATCH_POSITIONS = 131_072  # beams x source positions of a batch: bounds the memory of caches
-SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？；])\s*")
+SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？；])(?![。！？；”’」』）])\s*|(?<=[。！？；][”’」』）])\s*")
 UNSPACED = {
     "zh",
     "zho",
@@ -113,6 +113,8 @@ class Translator:
         Raises:
             ConfigError: an option is unknown or out of range.
         """
+        if isinstance(texts, str):
+            raise InputError("translate takes a list of sentences, not one string", hint='translate(["…"])')
         return [found.text for found in self.translate_lines(texts, self.with_options(**options))]
 
     def with_options(self, **changes: Any) -> SearchOptions:
@@ -194,7 +196,7 @@ class Translator:
         encode = self.tokenizers.source.encode
         parts: list[list[int]] = []
         for sentence in SENTENCE_END.split(line):
-            if len(sentence_ids := encode(sentence.strip())) <= limit:
+            if len(sentence_ids := encode(sentence.strip())) <= limit:  # a sentence each: as in training
                 parts.append(sentence_ids)
                 continue
             part: list[int] = []

@@ -20,7 +20,7 @@ class Dropout(nn.Module):
             return x
         if x.device.type != "cpu":
             return F.dropout(x, self.p)
-        n_dropped = round(self.p * 256)  # of 256 byte values
+        n_dropped = min(max(round(self.p * 256), 1), 255)  # of 256 byte values
         words = torch.empty(-(-x.numel() // 8), dtype=torch.int64).random_(-(2**63), None)  # all 64 bits random
         keep = words.view(torch.uint8)[: x.numel()].view(x.shape) >= n_dropped
         return x * (keep * (256 / (256 - n_dropped)))

@@ -12,7 +12,6 @@ lock                held while a training runs
 
 import contextlib
 import json
-import os
 import platform
 import shutil
 import subprocess
@@ -236,8 +235,6 @@ def _version(package: str) -> str:
 
 def _git_commit() -> str:
     with contextlib.suppress(OSError):
-        found = subprocess.run(
-            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, env={**os.environ}, check=False
-        )
+        found = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
         return found.stdout.strip() if found.returncode == 0 else ""  # without a commit it prints HEAD
     return ""

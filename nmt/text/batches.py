@@ -131,16 +131,11 @@ class TrainingData:
         self.max_length = max_length
         self.source = tokenizers.source.encode_all([pair.source for pair in pairs])
         self.target = tokenizers.target.encode_all([pair.target for pair in pairs])
-        lengths = [(len(s), len(t)) for s, t in zip(self.source, self.target, strict=True)]
-        self.n_batches = len(cut_batches(lengths, batch_tokens))  # an epoch; pools and sampling change it a little
+        self.n_batches = sum(len(cut) for *_, cut in self._pools(0))  # sampling makes other epochs differ a little
 
     def batches(self, epoch: int) -> Iterator[Batch]:
         """All batches of an epoch, in its order."""
-        order = _permutation(len(self.pairs), seed_of(self.seed, epoch))
-        for pool, start in enumerate(range(0, len(order), POOL_PAIRS)):
-            rows = order[start : start + POOL_PAIRS]
-            source, target = self._encode(rows, seed_of(self.seed, epoch, pool))
-            cut = cut_batches([(len(s), len(t)) for s, t in zip(source, target, strict=True)], self.batch_tokens)
+        for pool, (rows, source, target, cut) in enumerate(self._pools(epoch)):
             for i in _permutation(len(cut), seed_of(self.seed, epoch, pool)):
                 batch = cut[i]
                 yield collate(
@@ -148,6 +143,15 @@ class TrainingData:
                     [target[j] for j in batch],
                     [self.pairs[rows[j]].line for j in batch],
                 )
+
+    def _pools(self, epoch: int) -> Iterator[tuple[list[int], list[list[int]], list[list[int]], list[list[int]]]]:
+        """Each pool of an epoch: its pairs, their ids on both sides, and the batches as indices into these."""
+        order = _permutation(len(self.pairs), seed_of(self.seed, epoch))
+        for pool, start in enumerate(range(0, len(order), POOL_PAIRS)):
+            rows = order[start : start + POOL_PAIRS]
+            source, target = self._encode(rows, seed_of(self.seed, epoch, pool))
+            lengths = [(len(s), len(t)) for s, t in zip(source, target, strict=True)]
+            yield rows, source, target, cut_batches(lengths, self.batch_tokens)
 
     def _encode(self, rows: list[int], seed: int) -> tuple[list[list[int]], list[list[int]]]:
         best = [self.source[i] for i in rows], [self.target[i] for i in rows]

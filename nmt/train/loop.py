@@ -48,6 +48,7 @@ class Progress:
         best, best_step: the best figure on dev (more is better) and when.
         n_worse: validations since then.
         bf16: the precision chosen at the start; a resumed run keeps it.
+        finished_at: the step at which the budget was last spent, the end's validation and average done.
         history: the figures of every validation.
     """
 
@@ -60,6 +61,7 @@ class Progress:
     best_step: int = 0
     n_worse: int = 0
     bf16: bool = False
+    finished_at: int = -1
     history: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -111,7 +113,6 @@ class Trainer:
         progress, settings = self.progress, self.config.train
         started = time.monotonic() - progress.elapsed_s
         report = Report(self.spent(), quiet=self.quiet)
-        validated = progress.step if progress.step else -1
         with stop_signals() as stop, contextlib.closing(report):
             for micro_batches in self.micro_batches():
                 spent = self.spent()
@@ -142,7 +143,6 @@ class Trainer:
                 self.run.append_metrics({"step": progress.step, "lr": lr, **asdict(figures)})
                 if progress.step % settings.validate_every == 0:
                     self.validate_and_save(report)
-                    validated = progress.step
                     progress.elapsed_s = time.monotonic() - started
             if stop.number:
                 self.save()
@@ -151,13 +151,24 @@ class Trainer:
                     stop.number,
                     hint="the same command goes on from here",
                 )
-            if validated != progress.step:
+            if not self.validated():
                 self.validate_and_save(report)
-                progress.elapsed_s = time.monotonic() - started
+            if settings.average in ("best", "last"):
+                self.average_checkpoints()
+            progress.elapsed_s = time.monotonic() - started
+            progress.finished_at = progress.step
             self.save()  # once more, since the epoch may have turned and the clock has gone on
-        if settings.average in ("best", "last"):
-            self.average_checkpoints()
         return progress
+
+    def validated(self) -> bool:
+        """Whether the weights as they are have been validated."""
+        history = self.progress.history
+        return bool(history) and history[-1]["step"] == self.progress.step
+
+    def finished(self) -> bool:
+        """Whether there is nothing left to do: the budget is spent, and what ends a training has been done."""
+        over = self.spent() >= 1 or self.out_of_patience()
+        return over and self.progress.finished_at == self.progress.step
 
     def micro_batches(self) -> Iterator[list[Batch]]:
         """The micro-batches of each step from where training stands, epoch after epoch, without end."""
@@ -171,7 +182,7 @@ class Trainer:
     def spent(self) -> float:
         """Share of the budget already spent, 0-1: of the limit that is nearest."""
         settings, progress = self.config.train, self.progress
-        epochs = progress.epoch + progress.batch / self.data.n_batches
+        epochs = progress.epoch + min(progress.batch / self.data.n_batches, 1.0)
         shares = [
             progress.step / settings.max_steps if settings.max_steps else 0.0,
             epochs / settings.max_epochs if settings.max_epochs else 0.0,
@@ -207,7 +218,7 @@ class Trainer:
         best = self.keep_if_best(self.judged(), found)
         self.run.append_metrics(figures)
         self.save()
-        report.validation(progress.step, found, best=best, saved="")
+        report.validation(progress.step, found, best=best)
         for words in advice(progress.history, found, len(self.tokenizers.target)):
             log.warning("%s", words)
 
@@ -217,8 +228,14 @@ class Trainer:
         )
 
     def keep_if_best(self, model: Transformer, found: Validation) -> bool:
-        """Write the model file if nothing was better before."""
+        """Write the model file if nothing was better before.
+
+        Raises:
+            DivergedError: the figure is no number.
+        """
         progress, figure = self.progress, found.figure(self.config.train.metric)
+        if not math.isfinite(figure):
+            raise DivergedError(f"the dev {self.config.train.metric} is {figure}", hint="lower train.lr")
         if progress.best is not None and figure <= progress.best:
             progress.n_worse += 1
             return False
@@ -251,26 +268,41 @@ class Trainer:
         """
         last = self.run.read_last()
         if last is None:
+            self.run.cut_metrics(0)  # of a run killed before its first checkpoint
             return False
         checkpoint = read_checkpoint(self.run.checkpoint_file(last))
         load_weights(self.model, checkpoint.part("model"))
         if self.averaged is not None:
             load_weights(self.averaged, checkpoint.part("average") or checkpoint.part("model"))
         moments = checkpoint.part("optimizer")
-        for name, parameter in self.model.named_parameters():
+        for name, parameter in self.model.named_parameters() if moments else ():  # none before the first step
             state: dict[str, Tensor] = {}
             for moment in ("step", "exp_avg", "exp_avg_sq"):
                 if (key := f"{name}.{moment}") not in moments:
                     raise ModelError(
                         f"{self.run.checkpoint_file(last)} lacks {key}", hint="begin anew with --fresh"
                     )
-                state[moment] = moments[key].to("cpu" if moment == "step" else parameter.device)
+                state[moment] = moments[key].to(parameter.device)
             self.optimizer.state[parameter] = state
         self.progress = Progress(**checkpoint.progress)
+        if checkpoint.config.train.metric != self.config.train.metric:
+            self.rank_again()
         if self.config.train.precision != "auto":
             self.progress.bf16 = self.config.train.precision == "bf16"
+        for step in self.run.checkpoint_steps():
+            if step > last:  # left by a stop between a checkpoint and its pointer
+                self.run.checkpoint_file(step).unlink()
         self.run.cut_metrics(self.progress.step)
         return True
+
+    def rank_again(self) -> None:
+        """Find the best validation so far by another metric than the one it was found by."""
+        progress, bleu = self.progress, self.config.train.metric == "bleu"
+        figures = [line["dev_bleu"] if bleu else -line["dev_loss"] for line in progress.history]
+        if figures:
+            best = figures.index(max(figures))
+            progress.best, progress.best_step = figures[best], progress.history[best]["step"]
+            progress.n_worse = len(figures) - 1 - best
 
     def steps_to_average(self) -> list[int]:
         """The checkpoints that the average at the end is made of, oldest first."""
@@ -294,6 +326,7 @@ class Trainer:
         load_weights(model, average([dict(part) for part in parts]))
         found = self.measure(model)
         best = self.keep_if_best(model, found)
+        self.run.append_metrics({"step": self.progress.step, "n_averaged": len(parts), **found.figures()})
         log.info(
             "average of %d checkpoints: dev BLEU %.2f, loss %.3f%s",
             len(parts),
@@ -303,7 +336,7 @@ class Trainer:
         )
 
 
-# --- starting ---------------------------------------------------------------------------------------------
+# --- what surrounds the loop ------------------------------------------------------------------------------
 
 
 class StopRequest:

@@ -33,7 +33,6 @@ class Report:
             file=sys.stderr,
         )
         self.lines = self.bar.disable and not quiet
-        self.quiet = quiet
         self.progress = progress
         self._reset(time.monotonic())
         self.last_line = self.since
@@ -69,17 +68,16 @@ class Report:
         self.bar.update(max(0.0, progress - self.bar.n))
         self._reset(now)
 
-    def validation(self, step: int, found: Validation, *, best: bool, saved: str) -> None:
+    def validation(self, step: int, found: Validation, *, best: bool) -> None:
         """Show a validation with its samples."""
         log.info(
-            "step %d: dev loss %.3f ppl %.2f BLEU %.2f chrF %.2f%s%s",
+            "step %d: dev loss %.3f ppl %.2f BLEU %.2f chrF %.2f%s",
             step,
             found.loss,
             found.perplexity,
             found.bleu.value,
             found.chrf.value,
             " (best so far)" if best else "",
-            saved,
         )
         for source, reference, translation in found.samples:
             log.info(

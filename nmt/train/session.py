@@ -5,6 +5,7 @@ The first call makes the run; the same call again goes on with it.
 
 import logging
 import math
+import os
 import sys
 import time
 from dataclasses import dataclass
@@ -15,9 +16,9 @@ import torch
 
 from nmt.config import Config
 from nmt.decode.translator import check_tokenizers, pick_device
-from nmt.errors import ConfigError, DataError, ModelError
+from nmt.errors import ConfigError, DataError
 from nmt.model.transformer import Transformer
-from nmt.run.checkpoint import load_weights, new_model, read_checkpoint
+from nmt.run.checkpoint import Checkpoint, load_weights, new_model, read_checkpoint
 from nmt.run.directory import RunDirectory
 from nmt.text import PAD
 from nmt.text.batches import TrainingData, seed_of, useful_share
@@ -25,12 +26,13 @@ from nmt.text.tokenizer import Tokenizers
 from nmt.train.loop import Progress, Trainer, check_room
 from nmt.train.prepare import Corpus, drop_lengths, read_corpus, train_tokenizers
 from nmt.train.report import clock
-from nmt.train.sizes import fit_validation
+from nmt.train.sizes import fit_validation, with_unset
 from nmt.train.step import make_optimizer, train_step, use_bf16
 
 log = logging.getLogger("nmt")
 
 CHANGEABLE = ("run", "train", "decode")  # a run may go on with other values of these
+HASHED = ("data.root", "data.train", "data.dev", "data.test")  # where files lie may change, what is in them not
 
 
 @dataclass
@@ -54,14 +56,26 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     """
     target = pick_device(device)
     run = RunDirectory(config.run)
+    last = None if fresh else run.read_last()
+    parent = read_parent(config.train.init_from) if config.train.init_from and last is None else None
+    before = run.read_config() if last is not None else parent.config if parent is not None else None
+    if before is not None:  # what is not set is as it was, in this run or in the model that it starts from
+        config = with_unset(config, before.model_dump(include={"model", "tokenizer"}))
+    if parent is not None and changed_tokenizer(parent.config, config):
+        raise ConfigError(
+            f"train.init_from={config.train.init_from} brings a tokenizer that is not the one asked for",
+            hint="leave out the tokenizer section: what is not set is as in the model that training starts from",
+        )
     corpus = read_corpus(config)
     config = corpus.config
-    tokenizers = None if fresh else run.read_tokenizers(config)
-    if tokenizers is None and not fresh and (last := run.read_last()) is not None:
-        tokenizers = read_checkpoint(run.checkpoint_file(last), prefixes=()).tokenizers
     notes: list[str] = []
+    tokenizers = parent.tokenizers if parent is not None else None if fresh else run.read_tokenizers(config)
+    if tokenizers is None and last is not None:
+        tokenizers = read_checkpoint(run.checkpoint_file(last), prefixes=()).tokenizers
     if tokenizers is None:
         tokenizers, notes = train_tokenizers(corpus)
+    elif last is None and parent is None:
+        notes = [f"using the tokenizer that is in {run.path}; --fresh trains a new one"]
     pairs, dropped = drop_lengths(corpus, tokenizers)
     data = TrainingData(
         pairs,
@@ -72,31 +86,55 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
         max_length=config.data.max_length,
     )
     config = fit_validation(config, math.ceil(data.n_batches / config.train.accumulate))
+    check_memory(config, tokenizers, target)
     torch.manual_seed(seed_of(config.seed))
     model = new_model(config, tokenizers).to(target)
-    if config.train.init_from:
-        start_from(model, tokenizers, config.train.init_from)
+    if parent is not None:
+        load_weights(model, parent.part("model"))
     check_room(run, model, config)
     corpus.notes += [*notes, *dropped]
-    if run.config_file.exists() and run.read_last() is not None and not fresh:
+    if last is not None:
         check_same_run(run, config, corpus.hashes)
     return Session(config, corpus, tokenizers, data, model, run, fresh)
 
 
-def start_from(model: Transformer, tokenizers: Tokenizers, path: str) -> None:
-    """Fine-tuning: give a model another one's weights.
+def read_parent(path: str) -> Checkpoint:
+    """The model that fine-tuning starts from: its weights, tokenizer and sizes.
 
     Raises:
-        ModelError: there is no such model, or it has another shape or tokenizer.
+        ModelError: there is no such model.
     """
     file = RunDirectory(path).model_file if Path(path).is_dir() else Path(path)
-    checkpoint = read_checkpoint(file, prefixes=("model",))
-    if checkpoint.tokenizers.source.model != tokenizers.source.model:
-        raise ModelError(
-            f"train.init_from={path} has another tokenizer than this run",
-            hint="copy its tokenizer.model into the new run's directory first",
+    return read_checkpoint(file, prefixes=("model",))
+
+
+def changed_tokenizer(parent: Config, config: Config) -> bool:
+    """Whether two configs ask for different tokenizers; how training samples from one may differ."""
+    before, now = (c.tokenizer.model_dump(exclude={"sampling_alpha"}) for c in (parent, config))
+    return before != now
+
+
+def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -> None:
+    """Make sure that the machine can hold the model, its gradient and the optimiser's moments.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    with torch.device("meta"):
+        n_parameters = sum(p.numel() for p in new_model(config, tokenizers).parameters())
+    needed = 4 * n_parameters * (5 if config.train.average == "ema" else 4)  # bytes
+    if device.type == "cuda":
+        there = torch.cuda.get_device_properties(device).total_memory
+    elif hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    else:  # a system that does not say
+        return
+    if needed > there:
+        raise ConfigError(
+            f"{n_parameters / 1e6:,.0f}M parameters need {needed / 1e9:.1f} GB to train, "
+            f"{device} has {there / 1e9:.1f} GB",
+            hint="lower model.d_model, model.d_ff, the number of layers or tokenizer.vocab_size",
         )
-    load_weights(model, checkpoint.part("model"))
 
 
 def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) -> None:
@@ -113,6 +151,7 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
         for section in before
         if section not in CHANGEABLE
         for key, old, new in changed(before[section], now[section], section)
+        if not key.startswith(HASHED)
     ]
     if changes:
         raise ConfigError(
@@ -120,7 +159,11 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
             hint="set them back, choose another run=PATH, or begin anew with --fresh (the old run is kept)",
         )
     known = run.read_manifest().get("data", {})
-    other = [name for name, digest in hashes.items() if known.get(name, digest) != digest]
+    other = [
+        name
+        for name, digest in hashes.items()
+        if not name.startswith("test.") and known.get(name, digest) != digest
+    ]
     if other:
         raise DataError(
             f"the files of {', '.join(other)} are not those that {run.path} was begun with",
@@ -158,7 +201,7 @@ def train(session: Session, *, quiet: bool = False) -> Progress:
         resumed = trainer.resume()
         run.write_config(config)
         if resumed:
-            if trainer.spent() >= 1 or trainer.out_of_patience():
+            if trainer.finished():
                 log.info(
                     "%s is finished: %d steps in %s; it goes on when its limit (train.max_steps, …) is raised",
                     run.path,

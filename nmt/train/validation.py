@@ -28,6 +28,7 @@ class Validation:
         bleu, chrf: of greedy decoding.
         samples: (source, reference, translation) of a few lines.
         repeated: the translation that comes most often and its share of all lines, 0-1.
+        stuck: the share of translations in which one word or character is half of all, 0-1.
     """
 
     loss: float
@@ -36,6 +37,7 @@ class Validation:
     chrf: Score
     samples: list[tuple[str, str, str]]
     repeated: tuple[str, float]
+    stuck: float
 
     @property
     def perplexity(self) -> float:
@@ -85,7 +87,14 @@ def validate(translator: Translator, dev: Sequence[Pair], config: Config, *, bf1
         chrf=chrf,
         samples=[(sources[i], references[i], hypotheses[i]) for i in shown],
         repeated=(often, count / len(hypotheses)),
+        stuck=sum(map(is_stuck, hypotheses)) / len(hypotheses),
     )
+
+
+def is_stuck(text: str) -> bool:
+    """Whether one word makes up half of a text of eight or more, or one character of a text without spaces."""
+    units: Sequence[str] = text.split() if " " in text.strip() else text
+    return len(units) >= 8 and 2 * Counter(units).most_common(1)[0][1] > len(units)
 
 
 def advice(history: Sequence[dict[str, Any]], latest: Validation, n_vocab: int) -> list[str]:
@@ -103,11 +112,19 @@ def advice(history: Sequence[dict[str, Any]], latest: Validation, n_vocab: int) 
             f"{share:.0%} of the dev lines are translated alike ('{text:.40}'): the model ignores its source; "
             "train longer, or lower train.lr"
         )
+    if latest.stuck > 0.2 and len(history) > 1:
+        words.append(
+            f"{latest.stuck:.0%} of the dev translations repeat one word: train longer, or lower train.lr"
+        )
     losses = [line["dev_nll"] for line in history]
-    if len(losses) >= 4 and losses[-1] > losses[-2] > losses[-3] > min(losses):
+    if len(losses) >= 4 and losses[-1] > losses[-2] > losses[-3] > losses[-4]:
         words.append(
             "dev loss has risen three times running: the model learns train by heart; "
             "raise model.dropout or end earlier (train.patience)"
+        )
+    elif len(losses) >= 6 and min(losses[-3:]) >= min(losses[:-3]):
+        words.append(
+            f"dev loss has not fallen in three validations (best {min(losses):.2f}): more steps will bring little"
         )
     if len(losses) >= 3 and min(losses) > 0.8 * math.log(n_vocab):
         words.append(

@@ -119,7 +119,7 @@ def logged(caplog: pytest.LogCaptureFixture):  # type: ignore[no-untyped-def]
 def test_chinese_sentence_ends_need_no_space_and_a_chinese_target_gets_none() -> None:
     translator = make(max_length=16, target_lang="zh")
     encode = translator.tokenizers.source.encode
-    parts = ["狗跑。", "猫！", "？"]
+    parts = ["狗跑。", "猫！", "“狗？”"]
     ids = encode("".join(parts))
     assert translator._split("".join(parts), ids, 1) == [encode(part) for part in parts]
     found = next(translator.translate_lines(["".join(parts)]))

@@ -294,8 +294,6 @@ def test_fine_tuning_starts_from_the_other_models_weights(corpus: Path) -> None:
     base = config_of(corpus, "base")
     run_training(base)
     tuned = config_of(corpus, "tuned", train__init_from=base.run)
-    RunDirectory(tuned.run).create()
-    (Path(tuned.run) / "tokenizer.model").write_bytes((Path(base.run) / "tokenizer.model").read_bytes())
     prepared = session.prepare(tuned)
     weights = read_checkpoint(RunDirectory(base.run).model_file).part("model")
     for name, parameter in prepared.model.named_parameters():
@@ -303,8 +301,85 @@ def test_fine_tuning_starts_from_the_other_models_weights(corpus: Path) -> None:
     from_file = config_of(corpus, "tuned", train__init_from=str(RunDirectory(base.run).model_file))
     assert torch.equal(session.prepare(from_file).model.projection.weight, prepared.model.projection.weight)
     other = config_of(corpus, "other", tokenizer__type="bpe", train__init_from=base.run)
-    with pytest.raises(ModelError, match="has another tokenizer than this run"):
+    with pytest.raises(ConfigError, match="brings a tokenizer that is not the one asked for"):
         session.prepare(other)
+    tree = {"run": str(corpus / "small"), "data": tuned.data.model_dump(), "train": {"init_from": base.run}}
+    inherited = session.prepare(Config.model_validate(tree)).config  # sizes not set come from the other model
+    assert (inherited.model, inherited.tokenizer) == (base.model, base.tokenizer)
+    run_training(tuned)
+    Path(base.run).rename(corpus / "gone")
+    assert (
+        run_training(tuned.model_copy(update={"train": tuned.train.model_copy(update={"max_steps": 14})})).step
+        == 14
+    )
+
+
+def test_a_stop_before_the_first_step_can_be_resumed(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = config_of(corpus)
+    prepared = session.prepare(config)
+    batches = prepared.data.batches
+
+    def interrupted(epoch: int) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return batches(epoch)
+
+    monkeypatch.setattr(prepared.data, "batches", interrupted)
+    with pytest.raises(StoppedError) as caught:
+        session.train(prepared, quiet=True)
+    assert caught.value.exit_code == 130
+    assert RunDirectory(config.run).read_last() == 0
+    assert run_training(config).step == 12
+
+
+def test_a_stop_in_the_last_step_leaves_the_end_to_the_next_time(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(corpus, train__max_steps=1)
+
+    def stopping(*args: Any, **kwargs: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return train_step(*args, **kwargs)
+
+    monkeypatch.setattr("nmt.train.loop.train_step", stopping)
+    with pytest.raises(StoppedError):
+        run_training(config)
+    assert not RunDirectory(config.run).model_file.exists()
+    assert run_training(config).step == 1
+    assert RunDirectory(config.run).model_file.exists()
+
+
+def test_figures_of_a_run_killed_before_its_first_checkpoint_are_dropped(corpus: Path) -> None:
+    config = config_of(corpus)
+    run = RunDirectory(config.run)
+    run.create()
+    run.append_metrics({"step": 1, "loss": 9.0})
+    run_training(config)
+    assert [line["step"] for line in run.read_metrics() if "loss" in line] == list(range(1, 13))
+
+
+def test_another_metric_ranks_the_validations_again(corpus: Path) -> None:
+    run_training(config_of(corpus))
+    progress = run_training(config_of(corpus, train__metric="loss", train__max_steps=14))
+    losses = [line["dev_loss"] for line in progress.history]
+    assert progress.best == -min(losses)
+    assert progress.n_worse == len(losses) - 1 - losses.index(min(losses))
+
+
+def test_where_files_lie_and_what_is_tested_may_change(corpus: Path) -> None:
+    run_training(config_of(corpus))
+    moved = config_of(corpus, train__max_steps=13)
+    data = moved.data.model_dump() | {
+        "root": "",
+        "test": {"source": str(corpus / "dev.zh"), "target": str(corpus / "dev.en")},
+    }
+    for part in ("train", "dev"):
+        data[part] = {side: str(corpus / data[part][side][0]) for side in ("source", "target")}
+    assert run_training(Config.model_validate(moved.model_dump() | {"data": data})).step == 13
+
+
+def test_a_model_that_no_machine_can_hold_is_refused(corpus: Path) -> None:
+    with pytest.raises(ConfigError, match=r"M parameters need [\d.]+ GB to train, cpu has"):
+        session.prepare(config_of(corpus, model__d_model=16384, model__d_ff=65536, model__n_encoder_layers=100))
 
 
 def test_a_second_training_in_the_same_directory_is_refused(corpus: Path) -> None:
