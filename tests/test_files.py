@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import gzip
+import contextlib
 import os
 import resource
 import signal
@@ -89,20 +90,23 @@ def test_a_write_that_fails_at_the_end_leaves_the_old_content(
     assert alone(file)
 
 
-@pytest.fixture
+@contextlib.contextmanager
 def small_disk() -> Iterator[None]:
-    """The kernel refuses files over 100 bytes: as close to a full disk as a test comes without one."""
+    """The kernel refuses files over 100 bytes: as close to a full disk as a test comes without one.
+
+    No fixture: pytest's own output may go to a file, and it writes before fixtures end.
+    """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize("n_bytes", [101, 10_000_000])  # fails in flush; in write, which does not buffer so much
-def test_a_write_that_the_disk_has_no_room_for_leaves_the_old_content(
-    file: Path, small_disk: None, n_bytes: int
-) -> None:
-    with pytest.raises(OutputError, match=r"cannot write .*/it: File too large"):
+def test_a_write_that_the_disk_has_no_room_for_leaves_the_old_content(file: Path, n_bytes: int) -> None:
+    with small_disk(), pytest.raises(OutputError, match=r"cannot write .*/it: File too large"):
         atomic_write(file, b"x" * n_bytes)
     assert file.read_bytes() == OLD
     assert alone(file)
