@@ -1,9 +1,9 @@
 """Files are written whole or not at all, one process holds a lock, and errors carry hint and exit code."""
 
+import contextlib
 import errno
 import fcntl
 import gzip
-import contextlib
 import os
 import resource
 import signal
