@@ -548,7 +548,7 @@ def test_eval_scores_the_newest_run_on_its_test_set(five_run: FiveRun, tmp_path:
     assert err_lines(done) == ["model: runs/five"]
     assert out.read_bytes() == five_run.target_file.read_bytes()
     lines = out_lines(done)
-    for n, at in ((0, 0), (1, 3)):
+    for n, at in ((0, 0), (1, 2)):
         assert lines[4 * n : 4 * n + 4] == [
             f"source       {SOURCE[at]}",
             f"reference    {TARGET[at]}",
