@@ -299,7 +299,9 @@ def test_a_run_that_was_begun_otherwise(five_run: FiveRun, tmp_path: Path) -> No
     )
     one_clear_error(architecture, 2, str(run), "model.n_encoder_layers was 2, is 1", "seed was 1, is 2")
     one_clear_error(data, 2, str(run), "the files of train.target are not those")
-    told = one_clear_error(content, 2, str(moved / "runs" / "five"), "the files of train.target, dev.target are not")
+    told = one_clear_error(
+        content, 2, str(moved / "runs" / "five"), "the files of train.target, dev.target are not"
+    )
     assert "source" not in told.split("hint: ")[0]
 
 
