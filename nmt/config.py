@@ -437,6 +437,11 @@ def language(settings_: Data, side: Literal["source", "target"]) -> str:
     return given or language_of(first)
 
 
+def base_language(code: str) -> str:
+    """A language code without region and script: zh of zh-CN, zho of zho_Hans."""
+    return re.split("[-_]", code.lower())[0]
+
+
 def language_of(path: Path) -> str:
     """The language code that a file's name ends in (`test.zh-CN.gz`: zh-CN), else empty."""
     ending = Path(path.name.removesuffix(".gz")).suffix.lstrip(".")

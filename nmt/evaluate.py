@@ -4,7 +4,6 @@ Hypotheses are detokenised text, references are untouched. Imports no torch.
 """
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
+from nmt.config import base_language
 from nmt.errors import ConfigError, DataError
 
 BLEU_TOKENIZERS = {
@@ -46,7 +46,7 @@ class Score:
 
 def bleu_tokenizer(language: str) -> str:
     """sacreBLEU's tokenizer for a target language: 13a, but characters for Chinese, Japanese and Korean."""
-    return BLEU_TOKENIZERS.get(re.split("[-_]", language.lower())[0], DEFAULT_TOKENIZER)
+    return BLEU_TOKENIZERS.get(base_language(language), DEFAULT_TOKENIZER)
 
 
 def score(

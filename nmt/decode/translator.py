@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from nmt.config import Config, language
+from nmt.config import Config, base_language, language
 from nmt.decode.search import Hypothesis, SearchOptions, search
 from nmt.errors import ConfigError, InputError, ModelError
 from nmt.model.transformer import Transformer
@@ -31,18 +31,8 @@ WINDOW_LINES = 2_000  # lines read ahead, so that lines of like length can share
 WINDOW_CHARACTERS = 1_000_000
 MAX_BATCH_POSITIONS = 131_072  # beams x source positions of a batch: bounds the memory of caches
 SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？；])(?![。！？；”’」』）])\s*|(?<=[。！？；][”’」』）])\s*")
-UNSPACED = {
-    "zh",
-    "zho",
-    "cmn",
-    "yue",
-    "ja",
-    "jpn",
-    "th",
-    "lo",
-    "my",
-    "km",
-}  # written without spaces between sentences
+# written without spaces between sentences
+UNSPACED = frozenset(["zh", "zho", "cmn", "yue", "ja", "jpn", "th", "lo", "my", "km"])
 
 
 @dataclass(frozen=True)
@@ -97,8 +87,7 @@ class Translator:
         self.config = config
         self.run = run
         self.options = SearchOptions(**config.decode.model_dump(exclude={"batch_size"}))
-        target = re.split("[-_]", language(config.data, "target").lower())[0]
-        self.joiner = "" if target in UNSPACED else " "
+        self.joiner = "" if base_language(language(config.data, "target")) in UNSPACED else " "
 
     @property
     def device(self) -> torch.device:

@@ -31,7 +31,7 @@ from nmt.text.tokenizer import Tokenizers
 from nmt.train.report import Report
 from nmt.train.schedule import learning_rate
 from nmt.train.step import make_optimizer, train_step, use_bf16
-from nmt.train.validation import Validation, advice, validate
+from nmt.train.validation import Validation, advice, figure_of, validate
 
 log = logging.getLogger("nmt")
 
@@ -297,8 +297,8 @@ class Trainer:
 
     def rank_again(self) -> None:
         """Find the best validation so far by another metric than the one it was found by."""
-        progress, bleu = self.progress, self.config.train.metric == "bleu"
-        figures = [line["dev_bleu"] if bleu else -line["dev_loss"] for line in progress.history]
+        progress = self.progress
+        figures = [figure_of(line, self.config.train.metric) for line in progress.history]
         if figures:
             best = figures.index(max(figures))
             progress.best, progress.best_step = figures[best], progress.history[best]["step"]
@@ -306,15 +306,12 @@ class Trainer:
 
     def steps_to_average(self) -> list[int]:
         """The checkpoints that the average at the end is made of, oldest first."""
-        settings = self.config.train
-        steps = [line["step"] for line in self.progress.history]
+        settings, history = self.config.train, self.progress.history
+        if settings.average not in ("best", "last"):
+            return []
         if settings.average == "best":
-            key = "dev_bleu" if settings.metric == "bleu" else "dev_loss"
-            sign = 1 if settings.metric == "bleu" else -1
-            ranked = sorted(self.progress.history, key=lambda line: sign * line[key], reverse=True)
-            steps = [line["step"] for line in ranked]
-            return sorted(steps[: settings.n_average])
-        return steps[-settings.n_average :] if settings.average == "last" else []
+            history = sorted(history, key=lambda line: -figure_of(line, settings.metric))[: settings.n_average]
+        return sorted(line["step"] for line in history)[-settings.n_average :]
 
     def average_checkpoints(self) -> None:
         """Average the best or last checkpoints; the result is kept if dev likes it better than the best one."""

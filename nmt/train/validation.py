@@ -45,7 +45,7 @@ class Validation:
 
     def figure(self, metric: str) -> float:
         """What is compared between validations; more is better."""
-        return self.bleu.value if metric == "bleu" else -self.loss
+        return figure_of(self.figures(), metric)
 
     def figures(self) -> dict[str, Any]:
         """For the metrics file."""
@@ -58,6 +58,11 @@ class Validation:
             "dev_chrf": self.chrf.value,
             "chrf_signature": self.chrf.signature,
         }
+
+
+def figure_of(line: dict[str, Any], metric: str) -> float:
+    """What is compared between validations, from a line of their figures; more is better."""
+    return float(line["dev_bleu"] if metric == "bleu" else -line["dev_loss"])
 
 
 def validate(translator: Translator, dev: Sequence[Pair], config: Config, *, bf16: bool) -> Validation:
