@@ -1,10 +1,12 @@
 """What training minimises."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+
+CHUNK = 2**19  # logits worked on at a time: in float32 they stay in a CPU's cache
 
 
 @dataclass(frozen=True)
@@ -37,10 +39,41 @@ def smoothed_cross_entropy(logits: Tensor, targets: Tensor, *, smoothing: float)
     """
     if logits.shape[:1] != targets.shape:
         raise ValueError(f"{tuple(logits.shape)} logits for {tuple(targets.shape)} targets")
-    log_probs = logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
-    nll = F.nll_loss(log_probs, targets, reduction="sum")
-    loss = (1 - smoothing) * nll - smoothing * log_probs.mean(-1).sum() if smoothing else nll
-    return LossSum(loss, nll.detach(), len(targets))
+    loss, nll = _SmoothedCrossEntropy.apply(logits, targets, smoothing)  # type: ignore[no-untyped-call]
+    return LossSum(loss, nll, len(targets))
+
+
+class _SmoothedCrossEntropy(torch.autograd.Function):
+    """The loss and, beside it, its gradient: softmax(logits) minus the wanted distribution.
+
+    N·V is the largest tensor of a step. Autograd goes over it in memory a dozen times; here a chunk at a time
+    stays in the cache, and takes half as long.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+        dtype = torch.promote_types(logits.dtype, torch.float32)
+        loss = nll = torch.zeros((), dtype=dtype, device=logits.device)
+        floor = smoothing / logits.size(1)
+        gradient = torch.empty_like(logits)
+        n_rows = max(CHUNK // logits.size(1), 1) if logits.device.type == "cpu" else len(logits)
+        chunks = (torch.split(tensor, n_rows) for tensor in (logits, targets[:, None], gradient))
+        for x, gold, g in zip(*chunks, strict=True):
+            log_probs = x.log_softmax(-1, dtype=dtype)  # (n, V)
+            chunk_nll = -log_probs.gather(1, gold).sum()
+            nll = nll + chunk_nll
+            loss = loss + (1 - smoothing) * chunk_nll - floor * log_probs.sum()
+            if ctx.needs_input_grad[0]:
+                probs = log_probs.exp_().sub_(floor)
+                g.copy_(probs.scatter_add_(1, gold, probs.new_full(gold.shape, smoothing - 1)))
+        ctx.save_for_backward(gradient)
+        ctx.mark_non_differentiable(nll)
+        return loss, nll
+
+    @staticmethod
+    def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return gradient * grad_loss, None, None
 
 
 def symmetric_divergence(logits: Tensor) -> Tensor:
