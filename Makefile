@@ -4,6 +4,8 @@ CONFIG ?= configs/demo.yaml
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# A process a core, each with one thread: threads that wait for one another are the slower way on small models.
+PYTEST := -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo pipeline test lint format coverage clean
@@ -36,7 +38,7 @@ pipeline: $(INSTALLED)  ## tokenize, train, translate and eval a CONFIG
 	$(BIN)/nmt eval --hyp "$$run/test.hyp" --src "$$src" --ref "$$ref" --show 5
 
 test: $(INSTALLED)  ## run the tests
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST)
 
 lint: $(INSTALLED)  ## check format, lint, types and which room imports which
 	$(BIN)/ruff format --check .
@@ -50,7 +52,7 @@ format: $(INSTALLED)  ## put the code in shape
 
 coverage: $(INSTALLED)  ## run the tests and show which branches of nmt/ they do not reach
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/coverage run $(PYTEST)
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 
