@@ -14,12 +14,21 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
 import typer
 
 from nmt import __version__
-from nmt.errors import ConfigError, DataError, InputError, ModelError, NmtError, OutputError
+from nmt.errors import (
+    ConfigError,
+    DataError,
+    DivergedError,
+    InputError,
+    ModelError,
+    NmtError,
+    OutputError,
+    StoppedError,
+)
 from nmt.files import atomic_writer
 
 if TYPE_CHECKING:
@@ -117,6 +126,9 @@ def train(
     dry_run: Annotated[
         bool, typer.Option(help="Check everything, say what it would take, write nothing.")
     ] = False,
+    workers: Annotated[
+        int, typer.Option(min=0, max=1024, help="Processes that share the CPU; 0 is as many as pay.")
+    ] = 0,
     device: Device = "auto",
     threads: Threads = 0,
     quiet: Quiet = False,
@@ -124,23 +136,27 @@ def train(
 ) -> None:
     """Train a model, or go on with one.
 
-    The same command again resumes. Ends by train.max_steps, max_epochs, max_minutes or patience. Every
-    setting: `nmt config`.
+    The same command again resumes. Ends by train.max_steps, max_epochs, max_minutes or patience. Several GPUs
+    or machines: torchrun --nproc-per-node 2 -m nmt train CONFIG. Every setting: `nmt config`.
     """
     set_up(quiet, verbose)
     from nmt.config import load_config
 
     settings = load_config(config, overrides or [])
     set_up_torch(threads)
+    from nmt.distributed import rank
     from nmt.train import session
 
+    if rank() > 0:
+        session.train_along(settings, device=device)
+        return
     prepared = session.prepare(settings, device=device, fresh=fresh)
     if dry_run:
         for note in prepared.corpus.notes:
             log.info("%s", note)
         print("\n".join(session.dry_run(prepared)))
     else:
-        session.train(prepared, quiet=quiet)
+        session.train(prepared, quiet=quiet, n_workers=workers or session.fitting_workers(prepared))
 
 
 @app.command()
@@ -186,6 +202,11 @@ def translate(
         typer.Option("--stream/--no-stream", help="Answer each line as it comes. [default: on a terminal]"),
     ] = None,
     batch_size: BatchSize = None,
+    precision: Annotated[
+        Literal["fp32", "bf16", "int8"],
+        typer.Option(help="fp32 is the reference; bf16 and, on a CPU, int8 are quicker."),
+    ] = "fp32",
+    workers: Annotated[int, typer.Option(min=1, max=1024, help="Processes that share the CPU and the lines.")] = 1,
     device: Device = "auto",
     threads: Threads = 0,
     quiet: Quiet = False,
@@ -204,24 +225,38 @@ def translate(
     text = text.encode(errors="surrogateescape").decode(errors="replace") if text is not None else None
     if text is not None and is_file(text):
         log.warning("'%s' is a file; to translate its lines: nmt translate -i %s", text, text)
-    translator = load_translator(model, device, threads)
-    changes: dict[str, Any] = {"n_best": n_best, "sample": sample, "temperature": temperature, "top_k": top_k}
-    changes |= {"top_p": top_p, "seed": seed, "beam": beam or (n_best if sample else translator.options.beam)}
-    chosen = {"length_penalty": length_penalty, "alpha": alpha, "min_length": min_length}
-    changes |= {key: value for key, value in chosen.items() if value is not None}
-    if max_length is not None:
-        changes |= {"max_length_a": 0.0, "max_length_b": max_length}
-    options = translator.with_options(**changes)
-
     on_terminal = text is None and input_file in (None, Path("-")) and sys.stdin is not None and sys.stdin.isatty()
     window = {"window": 1} if (on_terminal if stream is None else stream) else {}
-    with open_output(output) as out, open_input(text, input_file, on_terminal) as lines:
-        for translation in translator.translate_lines(
-            lines, options, batch_size=batch_size, prefix=prefix, **window
-        ):
-            out.write(as_line(translation, json_lines, scores).encode() + b"\n")
-            if window:
-                out.flush()
+    if window and workers > 1:
+        raise InputError("--stream answers line by line, which --workers cannot share", hint="leave out one")
+    changes: dict[str, Any] = {"n_best": n_best, "sample": sample, "temperature": temperature, "top_k": top_k}
+    changes |= {"top_p": top_p, "seed": seed}
+    chosen = {"beam": beam, "length_penalty": length_penalty, "alpha": alpha, "min_length": min_length}
+    changes |= {key: value for key, value in chosen.items() if value is not None}
+    if sample and beam is None:
+        changes["beam"] = n_best
+    if max_length is not None:
+        changes |= {"max_length_a": 0.0, "max_length_b": max_length}
+
+    path = find_model(model)
+    set_up_torch(threads)
+    from nmt.decode.translator import load
+    from nmt.distributed import rank, ranks_joined, start_workers
+
+    with start_workers(workers), ranks_joined():
+        translator = load(path, device, precision)
+        options = translator.with_options(**changes)
+        if rank() > 0:  # all it has to say is said by the first
+            for _ in translator.translate_lines([], options, batch_size=batch_size, prefix=prefix):
+                pass
+            return
+        with open_output(output) as out, open_input(text, input_file, on_terminal) as lines:
+            for translation in translator.translate_lines(
+                lines, options, batch_size=batch_size, prefix=prefix, **window
+            ):
+                out.write(as_line(translation, json_lines, scores).encode() + b"\n")
+                if window:
+                    out.flush()
 
 
 @app.command(name="eval")
@@ -276,7 +311,11 @@ def evaluate(
             )
         lang = language_of(ref[0])
     else:
-        translator = load_translator(model, device, threads)
+        path = find_model(model)
+        set_up_torch(threads)
+        from nmt.decode.translator import load
+
+        translator = load(path, device)
         sources, references, lang = test_set(translator, src, ref)
         for number, lines in enumerate(references, 1):
             if len(lines) != len(sources):
@@ -357,7 +396,10 @@ def set_up(quiet: bool, verbose: bool) -> None:
     """Logging to stderr."""
     log.handlers = [StderrHandler()]
     log.propagate = False
-    log.setLevel(logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO)
+    if os.environ.get("RANK", "0") != "0":  # the first rank speaks for all
+        log.setLevel(logging.ERROR)
+    else:
+        log.setLevel(logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO)
 
 
 def set_up_torch(threads: int) -> None:
@@ -367,7 +409,7 @@ def set_up_torch(threads: int) -> None:
         os.environ["OMP_NUM_THREADS"] = str(threads)
 
 
-def load_translator(model: Path | None, device: str, threads: int) -> "Translator":
+def find_model(model: Path | None) -> Path:
     """The model that was named, else $NMT_MODEL's, else the newest under runs/."""
     from nmt.run.directory import newest_model
 
@@ -378,11 +420,7 @@ def load_translator(model: Path | None, device: str, threads: int) -> "Translato
             raise ModelError("no model under runs/", hint="train one with `nmt train CONFIG`, or name one with -m")
         path = newest.parent
         log.info("model: %s", path)
-    log.debug("loading %s on %s", path, device)
-    set_up_torch(threads)
-    from nmt.decode.translator import load
-
-    return load(path, device)
+    return path
 
 
 def test_set(
@@ -507,8 +545,11 @@ def main() -> None:
 
 def fail(error: NmtError) -> None:
     """Say what is wrong and what to do, and exit with the error's code."""
+    rank = os.environ.get("RANK", "0")
+    if rank != "0" and isinstance(error, (DivergedError, StoppedError)):
+        sys.exit(error.exit_code)  # all ranks end so, and the first one says it
     for line in str(error).splitlines():
-        print(f"nmt: error: {line}", file=sys.stderr)
+        print(f"nmt: error: {line}" if rank == "0" else f"nmt: error: rank {rank}: {line}", file=sys.stderr)
     if error.hint:
         print(f"hint: {error.hint}", file=sys.stderr)
     with contextlib.suppress(OSError, AttributeError):

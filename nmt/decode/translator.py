@@ -5,18 +5,21 @@ and joined; lines of like length share a batch. Memory is bounded by a window of
 """
 
 import dataclasses
+import json
 import logging
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from nmt.config import Config, base_language, language
 from nmt.decode.search import Hypothesis, SearchOptions, search
+from nmt.distributed import gather, local_rank, merged, mine, n_ranks, rank
 from nmt.errors import ConfigError, InputError, ModelError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import Checkpoint, read_checkpoint
@@ -26,6 +29,8 @@ from nmt.text.lines import is_blank, one_line
 from nmt.text.tokenizer import Tokenizers
 
 log = logging.getLogger("nmt")
+
+Precision = Literal["fp32", "bf16", "int8"]
 
 WINDOW_LINES = 2_000  # lines read ahead, so that lines of like length can share a batch
 WINDOW_CHARACTERS = 1_000_000
@@ -91,7 +96,7 @@ class Translator:
 
     @property
     def device(self) -> torch.device:
-        return self.model.projection.weight.device
+        return self.model.target_embedding.weight.device
 
     def translate(self, texts: Sequence[str], **options: Any) -> list[str]:
         """The best translation of each text.
@@ -125,6 +130,8 @@ class Translator:
     ) -> Iterator[Translation]:
         """Translate a stream of lines.
 
+        Several ranks share the lines of the first one; each of them yields all translations.
+
         Args:
             lines: read a window at a time.
             options: how to search; the model's defaults if None.
@@ -137,27 +144,33 @@ class Translator:
         options = options or self.options
         size = batch_size or self.config.decode.batch_size
         first, stream = 1, iter(lines)
-        while chunk := _take(stream, window):
-            yield from self._translate_window(chunk, first, options, size, prefix)
+        while chunk := _from_first_rank(_take(stream, window * n_ranks()) if rank() == 0 else []):
+            numbers = range(first, first + len(chunk))
+            yield from _from_all_ranks(self._translate_window(mine(chunk), mine(numbers), options, size, prefix))
             first += len(chunk)
 
     def _translate_window(
-        self, lines: list[str], first: int, options: SearchOptions, batch_size: int, prefix: str
+        self,
+        lines: Sequence[str],
+        numbers: Sequence[int],
+        options: SearchOptions,
+        batch_size: int,
+        prefix: str,
     ) -> Iterator[Translation]:
         texts = [line for line in lines if not is_blank(line)]
         encoded = iter(self.tokenizers.source.encode_all(texts))
         segments: list[list[int]] = []  # of all lines
         ranges: list[range] = []  # which of them are a line's
-        for n, line in enumerate(lines):
-            mine = [] if is_blank(line) else self._split(line, next(encoded), first + n)
-            ranges.append(range(len(segments), len(segments) + len(mine)))
-            segments += mine
-        seeds = [seed_of(first + n, i) for n, parts in enumerate(ranges) for i in range(len(parts))]
-        starts = {parts.start for parts in ranges if parts}
+        for number, line in zip(numbers, lines, strict=True):
+            parts = [] if is_blank(line) else self._split(line, next(encoded), number)
+            ranges.append(range(len(segments), len(segments) + len(parts)))
+            segments += parts
+        seeds = [seed_of(n, i) for n, of_line in zip(numbers, ranges, strict=True) for i in range(len(of_line))]
+        starts = {of_line.start for of_line in ranges if of_line}
         forced = self.tokenizers.target.encode(prefix) if prefix else []
         prefixes = [forced if i in starts else [] for i in range(len(segments))]
 
-        log.debug("lines %d to %d: %d segments", first, first + len(lines) - 1, len(segments))
+        log.debug("lines %d to %d: %d segments", numbers[0], numbers[-1], len(segments))
         found: list[list[Hypothesis]] = [[] for _ in segments]
         for rows in self._batches(segments, batch_size, options.beam):
             src = pad_source([segments[i] for i in rows]).to(self.device)
@@ -174,8 +187,8 @@ class Translator:
                 if not hypotheses:
                     raise ModelError("the model's output is not a number", hint="was its training healthy?")
                 found[i] = hypotheses
-        for line, parts in zip(lines, ranges, strict=True):
-            yield Translation(line, self._join([found[i] for i in parts], options))
+        for line, of_line in zip(lines, ranges, strict=True):
+            yield Translation(line, self._join([found[i] for i in of_line], options))
 
     def _split(self, line: str, ids: list[int], number: int) -> list[list[int]]:
         """A line's ids in parts that the model can hold: at sentence ends, then spaces, then pieces."""
@@ -222,8 +235,8 @@ class Translator:
         if not parts:
             return [BLANK]
         joined = []
-        for rank in range(max(map(len, parts))):
-            chosen = [hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in parts]
+        for place in range(max(map(len, parts))):
+            chosen = [hypotheses[min(place, len(hypotheses) - 1)] for hypotheses in parts]
             log_probs = [p for h in chosen for p in h.log_probs]
             score = chosen[0].score if len(chosen) == 1 else sum(log_probs) / options.divisor(len(log_probs))
             joined.append(
@@ -269,9 +282,34 @@ def _take(stream: Iterator[str], n_lines: int) -> list[str]:
     return taken
 
 
-def load(path: Path | str, device: str = "auto") -> Translator:
+def _from_first_rank(lines: list[str]) -> list[str]:
+    if n_ranks() == 1:
+        return lines
+    found: list[str] = json.loads(gather(json.dumps(lines).encode())[0])
+    return found
+
+
+def _from_all_ranks(translations: Iterable[Translation]) -> Iterable[Translation]:
+    """The translations of all ranks in the order of the lines that were cut among them."""
+    if n_ranks() == 1:
+        return translations
+    parts = gather(json.dumps([dataclasses.asdict(found) for found in translations]).encode())
+    return [
+        Translation(found["source"], [Translated(**hypothesis) for hypothesis in found["hypotheses"]])
+        for found in merged([json.loads(part) for part in parts])
+    ]
+
+
+def load(
+    path: Path | str, device: str = "auto", precision: Literal["fp32", "bf16", "int8"] = "fp32"
+) -> Translator:
     """A translator from a run's directory or a model file.
 
+    Args:
+        path: of either.
+        device: see `pick_device`.
+        precision: of decoding. bf16 is quicker where the hardware is; int8, of weights and of the products with
+            them, is for CPUs. Both move a few words; fp32 is the reference.
     Raises:
         ModelError: there is no model, or it is damaged, or its tokenizer was exchanged.
         ConfigError: there is no such device.
@@ -284,7 +322,30 @@ def load(path: Path | str, device: str = "auto") -> Translator:
     run = RunDirectory(path) if path.is_dir() else None
     if run is not None:
         check_tokenizers(run, checkpoint)
-    return Translator(checkpoint.model().to(pick_device(device)), checkpoint.tokenizers, checkpoint.config, run)
+    model = in_precision(checkpoint.model().to(pick_device(device)), precision)
+    return Translator(model, checkpoint.tokenizers, checkpoint.config, run)
+
+
+def in_precision(model: Transformer, precision: Precision) -> Transformer:
+    """The model for decoding in fp32, bf16 or int8.
+
+    Raises:
+        ConfigError: int8 on a GPU.
+    """
+    if precision == "bf16":
+        return model.bfloat16()
+    if precision == "int8":
+        if next(model.parameters()).device.type != "cpu":
+            raise ConfigError("int8 is for CPUs", hint="on a GPU take --precision bf16")
+        from torch.ao.quantization import quantize_dynamic  # takes a third of a second
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch wants to move this to another package
+            quantized: Transformer = quantize_dynamic(  # type: ignore[no-untyped-call]
+                model, {torch.nn.Linear}, dtype=torch.qint8
+            )
+        return quantized
+    return model
 
 
 def check_tokenizers(run: RunDirectory, checkpoint: Checkpoint) -> None:
@@ -312,7 +373,7 @@ def pick_device(name: str) -> torch.device:
     if name == "auto":
         name = next(kind for kind, there in available.items() if there)
     try:
-        device = torch.device(name)
+        device = torch.device(f"cuda:{local_rank()}" if name == "cuda" else name)  # each rank has its own
         there = available.get(device.type, False)
     except RuntimeError:
         there = False

@@ -46,6 +46,13 @@ class Batch:
     def n_positions(self) -> int:
         return self.src.numel() + self.tgt_out.numel()
 
+    def part(self, rank: int, n_ranks: int) -> "Batch":
+        """One rank's rows, every n-th; a rank that gets none takes one whose targets are all padding: no loss."""
+        if rank >= len(self.src):
+            return Batch(self.src[:1], self.tgt_in[:1], torch.full_like(self.tgt_out[:1], PAD), [])
+        rows = slice(rank, None, n_ranks)
+        return Batch(self.src[rows], self.tgt_in[rows], self.tgt_out[rows], self.lines[rows])
+
     def to(self, device: torch.device) -> "Batch":
         move = {name: getattr(self, name).to(device, non_blocking=True) for name in ("src", "tgt_in", "tgt_out")}
         return Batch(**move, lines=self.lines)

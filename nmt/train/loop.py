@@ -11,7 +11,7 @@ import math
 import signal
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from types import FrameType
 from typing import Any
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from nmt.config import Config
 from nmt.decode.translator import Translator
+from nmt.distributed import gather, gather_numbers, parallel, rank
 from nmt.errors import DivergedError, ModelError, OutputError, StoppedError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import Checkpoint, average, load_weights, read_checkpoint, save_checkpoint, weights_of
@@ -76,6 +77,8 @@ class Trainer:
         model: with its first weights, on its device.
         run: where everything is written; the caller holds its lock.
         quiet: no progress on stderr.
+
+    Of several ranks each has a trainer of its own, all in the same state; the first one writes the files.
     """
 
     def __init__(
@@ -112,22 +115,29 @@ class Trainer:
         """
         progress, settings = self.progress, self.config.train
         started = time.monotonic() - progress.elapsed_s
+        progress.bf16 = bool(gather_numbers(progress.bf16)[0][0])  # all ranks as the first one found
+        model = parallel(self.model)
         report = Report(self.spent(), quiet=self.quiet)
         with stop_signals() as stop, contextlib.closing(report):
             for micro_batches in self.micro_batches():
+                seen = gather_numbers(time.monotonic() - started, stop.number)  # all ranks end together
+                progress.elapsed_s, stopped_by = seen[0][0], int(max(number for _, number in seen))
                 spent = self.spent()
-                if spent >= 1 or self.out_of_patience() or stop.number:
+                if spent >= 1 or self.out_of_patience() or stopped_by:
                     break
                 lr = learning_rate(settings, self.config.model.d_model, progress.step + 1, spent)
                 figures = train_step(
-                    self.model.train(),
+                    model.train(),
                     self.optimizer,
-                    [batch.to(self.device) for batch in micro_batches],
+                    micro_batches,
                     settings,
                     lr=lr,
                     seed=seed_of(self.config.seed, progress.step),
-                    bf16=self.progress.bf16,
+                    bf16=progress.bf16,
                 )
+                parts = gather_numbers(figures.loss, figures.nll)
+                loss, nll = (sum(numbers) for numbers in zip(*parts, strict=True))
+                figures = replace(figures, loss=loss, nll=nll)
                 if not math.isfinite(figures.loss) or not math.isfinite(figures.grad_norm):
                     lines = ", ".join(str(n) for batch in micro_batches for n in batch.lines[:10])
                     raise DivergedError(
@@ -137,18 +147,16 @@ class Trainer:
                 progress.step += 1
                 progress.batch += len(micro_batches)
                 progress.n_tokens += figures.n_tokens
-                progress.elapsed_s = time.monotonic() - started
                 self.update_average()
                 report.step(progress.step, progress.epoch, lr, figures, self.spent())
-                self.run.append_metrics({"step": progress.step, "lr": lr, **asdict(figures)})
+                self.note({"step": progress.step, "lr": lr, **asdict(figures)})
                 if progress.step % settings.validate_every == 0:
                     self.validate_and_save(report)
-                    progress.elapsed_s = time.monotonic() - started
-            if stop.number:
+            if stopped_by:
                 self.save()
                 raise StoppedError(
                     f"stopped at step {progress.step}, all saved",
-                    stop.number,
+                    stopped_by,
                     hint="the same command goes on from here",
                 )
             if not self.validated():
@@ -216,7 +224,7 @@ class Trainer:
         figures = {"step": progress.step, "epoch": progress.epoch, **found.figures()}
         progress.history.append(figures)
         best = self.keep_if_best(self.judged(), found)
-        self.run.append_metrics(figures)
+        self.note(figures)
         self.save()
         report.validation(progress.step, found, best=best)
         for words in advice(progress.history, found, len(self.tokenizers.target)):
@@ -240,12 +248,22 @@ class Trainer:
             progress.n_worse += 1
             return False
         progress.best, progress.best_step, progress.n_worse = figure, progress.step, 0
-        tensors = {f"model.{name}": x for name, x in weights_of(model).items()}
-        save_checkpoint(self.run.model_file, Checkpoint(self.config, tensors, self.tokenizers, asdict(progress)))
+        if rank() == 0:
+            tensors = {f"model.{name}": x for name, x in weights_of(model).items()}
+            save_checkpoint(
+                self.run.model_file, Checkpoint(self.config, tensors, self.tokenizers, asdict(progress))
+            )
         return True
+
+    def note(self, figures: dict[str, Any]) -> None:
+        """Add a line to the metrics file."""
+        if rank() == 0:
+            self.run.append_metrics(figures)
 
     def save(self) -> None:
         """Write a checkpoint from which training goes on, then drop those no longer needed."""
+        if rank() > 0:
+            return
         progress = self.progress
         tensors = {f"model.{name}": x for name, x in weights_of(self.model).items()}
         if self.averaged is not None:
@@ -268,7 +286,8 @@ class Trainer:
         """
         last = self.run.read_last()
         if last is None:
-            self.run.cut_metrics(0)  # of a run killed before its first checkpoint
+            if rank() == 0:
+                self.run.cut_metrics(0)  # of a run killed before its first checkpoint
             return False
         checkpoint = read_checkpoint(self.run.checkpoint_file(last))
         load_weights(self.model, checkpoint.part("model"))
@@ -289,10 +308,11 @@ class Trainer:
             self.rank_again()
         if self.config.train.precision != "auto":
             self.progress.bf16 = self.config.train.precision == "bf16"
-        for step in self.run.checkpoint_steps():
-            if step > last:  # left by a stop between a checkpoint and its pointer
-                self.run.checkpoint_file(step).unlink()
-        self.run.cut_metrics(self.progress.step)
+        if rank() == 0:
+            for step in self.run.checkpoint_steps():
+                if step > last:  # left by a stop between a checkpoint and its pointer
+                    self.run.checkpoint_file(step).unlink()
+            self.run.cut_metrics(self.progress.step)
         return True
 
     def rank_again(self) -> None:
@@ -315,6 +335,7 @@ class Trainer:
 
     def average_checkpoints(self) -> None:
         """Average the best or last checkpoints; the result is kept if dev likes it better than the best one."""
+        gather(b"")  # not before the first rank has written the last of them
         files = [self.run.checkpoint_file(step) for step in self.steps_to_average()]
         parts = [read_checkpoint(file, prefixes=("model",)).part("model") for file in files if file.exists()]
         if len(parts) < 2:
@@ -323,7 +344,7 @@ class Trainer:
         load_weights(model, average([dict(part) for part in parts]))
         found = self.measure(model)
         best = self.keep_if_best(model, found)
-        self.run.append_metrics({"step": self.progress.step, "n_averaged": len(parts), **found.figures()})
+        self.note({"step": self.progress.step, "n_averaged": len(parts), **found.figures()})
         log.info(
             "average of %d checkpoints: dev BLEU %.2f, loss %.3f%s",
             len(parts),

@@ -16,6 +16,7 @@ import torch
 
 from nmt.config import Config
 from nmt.decode.translator import check_tokenizers, pick_device
+from nmt.distributed import n_ranks, ranks_joined, start_workers
 from nmt.errors import ConfigError, DataError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import Checkpoint, load_weights, new_model, read_checkpoint
@@ -32,6 +33,7 @@ from nmt.train.step import make_optimizer, train_step, use_bf16
 log = logging.getLogger("nmt")
 
 CHANGEABLE = ("run", "train", "decode")  # a run may go on with other values of these
+MIN_WORKER_TOKENS = 1024  # positions of a batch, below which a process of its own does not pay
 HASHED = ("data.root", "data.train", "data.dev", "data.test")  # where files lie may change, what is in them not
 
 
@@ -183,9 +185,13 @@ def changed(before: Any, now: Any, name: str) -> list[tuple[str, Any, Any]]:
     return [] if before == now else [(name, before, now)]
 
 
-def train(session: Session, *, quiet: bool = False) -> Progress:
-    """Write the run's files and train to the end of its budget.
+def train(session: Session, *, quiet: bool = False, n_workers: int = 1) -> Progress:
+    """Write the run's files and train to the end of its budget, alone or as the first rank of several.
 
+    Args:
+        session: prepared.
+        quiet: no progress on stderr.
+        n_workers: processes of the same command that share the CPU.
     Raises:
         OutputError, StoppedError, DivergedError: see `Trainer.train`.
     """
@@ -195,13 +201,15 @@ def train(session: Session, *, quiet: bool = False) -> Progress:
     for note in session.corpus.notes:
         log.info("%s", note)
     with run.lock():
-        trainer = Trainer(
-            config, session.data, session.corpus.dev, session.tokenizers, session.model, run, quiet=quiet
-        )
+        trainer = make_trainer(session, quiet=quiet)
         resumed = trainer.resume()
         run.write_config(config)
-        if resumed:
-            if trainer.finished():
+        if not resumed:
+            run.write_tokenizers(session.tokenizers, config.tokenizer.joint)
+            run.write_manifest(session.corpus.hashes, config.seed)
+        finished = trainer.finished()
+        with start_workers(1 if finished else n_workers), ranks_joined():
+            if finished:
                 log.info(
                     "%s is finished: %d steps in %s; it goes on when its limit (train.max_steps, …) is raised",
                     run.path,
@@ -209,21 +217,20 @@ def train(session: Session, *, quiet: bool = False) -> Progress:
                     clock(trainer.progress.elapsed_s),
                 )
                 return trainer.progress
-            log.info("going on from step %d of %s", trainer.progress.step, run.path)
-        else:
-            run.write_tokenizers(session.tokenizers, config.tokenizer.joint)
-            run.write_manifest(session.corpus.hashes, config.seed)
-        log.info(
-            "%s: %d pairs, %d steps an epoch, %.2fM parameters, %s on %s with %d threads",
-            run.path,
-            len(session.data.pairs),
-            math.ceil(session.data.n_batches / config.train.accumulate),
-            sum(p.numel() for p in session.model.parameters()) / 1e6,
-            "bf16" if trainer.progress.bf16 else "fp32",
-            trainer.device,
-            torch.get_num_threads(),
-        )
-        progress = trainer.train()
+            if resumed:
+                log.info("going on from step %d of %s", trainer.progress.step, run.path)
+            log.info(
+                "%s: %d pairs, %d steps an epoch, %.2fM parameters, %s on %s with %d processes of %d threads",
+                run.path,
+                len(session.data.pairs),
+                math.ceil(session.data.n_batches / config.train.accumulate),
+                sum(p.numel() for p in session.model.parameters()) / 1e6,
+                "bf16" if trainer.progress.bf16 else "fp32",
+                trainer.device,
+                n_ranks(),
+                torch.get_num_threads(),
+            )
+            progress = trainer.train()
     log.info(
         "done: %d steps in %s, best dev %s %.2f at step %d; the model is %s",
         progress.step,
@@ -234,6 +241,38 @@ def train(session: Session, *, quiet: bool = False) -> Progress:
         run.model_file,
     )
     return progress
+
+
+def train_along(config: Config, *, device: str = "auto") -> None:
+    """Train as another rank than the first: take up the run when that one has prepared and written it."""
+    with ranks_joined():
+        trainer = make_trainer(prepare(config, device=device), quiet=True)
+        trainer.resume()
+        if not trainer.finished():
+            trainer.train()
+
+
+def make_trainer(session: Session, *, quiet: bool) -> Trainer:
+    """The trainer of what is prepared."""
+    return Trainer(
+        session.config,
+        session.data,
+        session.corpus.dev,
+        session.tokenizers,
+        session.model,
+        session.run,
+        quiet=quiet,
+    )
+
+
+def fitting_workers(session: Session) -> int:
+    """As many processes as train fastest on this machine: on a CPU one a core, if each has enough to do.
+
+    Threads wait for one another at every operation, processes once a step.
+    """
+    if session.model.projection.weight.device.type != "cpu":
+        return 1
+    return max(1, min(torch.get_num_threads(), session.config.train.batch_tokens // MIN_WORKER_TOKENS))
 
 
 def dry_run(session: Session) -> list[str]:

@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from nmt.config import TrainSettings
+from nmt.distributed import n_ranks, rank
 from nmt.text import PAD
 from nmt.text.batches import Batch, seed_of
 from nmt.train.loss import LossSum, smoothed_cross_entropy, symmetric_divergence
@@ -64,24 +66,31 @@ def train_step(
 ) -> StepFigures:
     """One update from several micro-batches, whose gradient is that of one big batch.
 
+    Each rank works on its own rows of every micro-batch; the gradient is the same for all of them.
+
     Args:
-        model: in training mode.
+        model: in training mode; of several ranks, from `distributed.parallel`.
         optimizer: over its parameters.
-        micro_batches: on the model's device.
+        micro_batches: of all ranks.
         settings: loss and clipping.
         lr: this step's rate.
         seed: of dropout; a function of the run's seed and the step, so that nothing has to be saved.
         bf16: matrix products in bfloat16; weights, sums and the loss stay float32.
+    Returns:
+        counts of the whole step; of loss and nll this rank's part, which add up over ranks.
     """
-    device = micro_batches[0].src.device
+    device = next(model.parameters()).device
     n_tokens = sum(batch.n_target_tokens for batch in micro_batches)
     optimizer.zero_grad(set_to_none=True)
     loss = nll = torch.zeros((), device=device)
     for i, batch in enumerate(micro_batches):
-        torch.manual_seed(seed_of(seed, i))
-        with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-            sums = batch_loss(model, batch, settings)
-        (sums.loss / n_tokens).backward()  # type: ignore[no-untyped-call]
+        torch.manual_seed(seed_of(seed, i, rank()))
+        last = i == len(micro_batches) - 1
+        with nullcontext() if last or n_ranks() == 1 else model.no_sync():  # type: ignore[operator]
+            with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+                sums = batch_loss(model, batch.part(rank(), n_ranks()).to(device), settings)
+            share = sums.loss * (n_ranks() / n_tokens)  # since what comes of it is the mean over ranks
+            share.backward()  # type: ignore[no-untyped-call]
         loss, nll = loss + sums.loss.detach(), nll + sums.nll
     norm: Tensor = nn.utils.clip_grad_norm_(model.parameters(), settings.clip_norm or torch.inf)
     for group in optimizer.param_groups:

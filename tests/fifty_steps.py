@@ -1,0 +1,45 @@
+"""Fifty float64 steps without dropout on made-up pairs; the first rank prints the losses. Run by a test."""
+
+import json
+
+import torch
+
+from nmt.config import ModelSettings, TrainSettings
+from nmt.distributed import gather_numbers, parallel, rank, ranks_joined
+from nmt.model.transformer import Transformer
+from nmt.text.batches import Batch, collate
+from nmt.train.step import make_optimizer, train_step
+
+
+def made_up_batch(step: int, n_pairs: int) -> Batch:
+    """Pairs of random ids and lengths, the same for all ranks."""
+    random = torch.Generator().manual_seed(step)
+    sides = [
+        torch.randint(4, 40, (int(torch.randint(1, 9, (), generator=random)),), generator=random).tolist()
+        for _ in range(2 * n_pairs)
+    ]
+    return collate(sides[:n_pairs], sides[n_pairs:], list(range(n_pairs)))
+
+
+def main() -> None:
+    settings = TrainSettings(lr=3e-3)
+    torch.manual_seed(1)
+    sizes = ModelSettings(d_model=16, d_ff=32, n_encoder_layers=1, n_decoder_layers=1, dropout=0.0)
+    model = Transformer(sizes, 40, 40).double().train()
+    optimizer = make_optimizer(model, settings)
+    losses = []
+    with ranks_joined():
+        together = parallel(model)
+        for step in range(50):
+            batches = [
+                made_up_batch(step, 7),
+                made_up_batch(1000 + step, 1),
+            ]  # too few for two
+            figures = train_step(together, optimizer, batches, settings, lr=3e-3, seed=step, bf16=False)
+            losses.append(sum(loss for (loss,) in gather_numbers(figures.loss)))
+    if rank() == 0:
+        print(json.dumps(losses))
+
+
+if __name__ == "__main__":
+    main()

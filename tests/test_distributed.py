@@ -1,0 +1,218 @@
+"""Several ranks do what one process does: the same losses, the same lines, one ending."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from conftest import NMT, FiveCorpus, FiveRun, environment, err_lines, one_clear_error, out_lines, run_nmt
+
+from nmt.distributed import gather, gather_numbers, merged, mine, n_ranks, rank
+from nmt.run.checkpoint import hash_tensors, read_checkpoint
+from nmt.run.directory import RunDirectory
+
+FIFTY_STEPS = Path(__file__).with_name("fifty_steps.py")
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+
+
+def run(*command: object, cwd: Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [*map(str, command)],
+        cwd=cwd,
+        env=environment({**ONE_THREAD, **(env or {})}),
+        capture_output=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def weights_hash(path: Path) -> str:
+    """Of the newest checkpoint's weights and moments, and of the best model's."""
+    directory = RunDirectory(path)
+    step = directory.read_last()
+    assert step is not None
+    newest = read_checkpoint(directory.checkpoint_file(step)).tensors
+    return hash_tensors(newest) + hash_tensors(read_checkpoint(directory.model_file).tensors)
+
+
+# --- one process, and the cutting ---------------------------------------------------------------------------
+
+
+def test_one_process_is_the_case_of_one_rank() -> None:
+    assert (rank(), n_ranks()) == (0, 1)
+    assert gather(b"abc") == [b"abc"]
+    assert gather_numbers(1, 2.5) == [[1, 2.5]]
+    assert mine([1, 2, 3]) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("n_items", [0, 1, 2, 7])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_what_was_cut_is_merged_in_order(n_items: int, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", str(n))
+    parts = []
+    for i in range(n):
+        monkeypatch.setenv("RANK", str(i))
+        parts.append(mine(list(range(n_items))))
+    assert merged(parts) == list(range(n_items))
+
+
+# --- training -----------------------------------------------------------------------------------------------
+
+
+def test_two_ranks_have_the_losses_of_one_process(tmp_path: Path) -> None:
+    alone = run(sys.executable, FIFTY_STEPS, cwd=tmp_path)
+    two = run(*TORCHRUN, FIFTY_STEPS, cwd=tmp_path)
+    assert alone.returncode == two.returncode == 0, two.stderr.decode()
+    expected, found = json.loads(alone.stdout), json.loads(two.stdout)
+    assert len(expected) == 50
+    assert expected[-1] < expected[0]
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_workers_train_and_translate_what_one_process_does(five_corpus: FiveCorpus) -> None:
+    args = ["train.max_steps=40", "train.validate_every=20", "model.dropout=0.1"]
+    done = run(*NMT, "train", five_corpus.config, *args, "--workers", 2, cwd=five_corpus.home)
+    assert "2 processes of 1 threads" in " ".join(err_lines(done))
+    metrics = RunDirectory(five_corpus.run).read_metrics()
+    assert [line["step"] for line in metrics] == [*range(1, 21), 20, *range(21, 41), 40]  # written once each
+    again = run(*NMT, "train", five_corpus.config, *args, "--workers", 2, cwd=five_corpus.home)
+    assert any("is finished: 40 steps" in line for line in err_lines(again))
+
+
+def test_a_rank_killed_under_torchrun_restarts_and_ends_with_the_same_weights(five_corpus: FiveCorpus) -> None:
+    settings = ["train.max_steps=60", "train.validate_every=10", "model.dropout=0.1", "model.d_model=32"]
+    settings += ["train.average=ema", "data.drop_duplicates=false"]
+    unbroken = five_corpus.home / "unbroken"
+    done = run(
+        *TORCHRUN, "-m", "nmt", "train", five_corpus.config, f"run={unbroken}", *settings, cwd=five_corpus.home
+    )
+    assert done.returncode == 0, done.stderr.decode()
+
+    with started(
+        *TORCHRUN, "--max-restarts", 1, "-m", "nmt", "train", five_corpus.config, *settings, cwd=five_corpus.home
+    ) as process:
+        wait_for_step(five_corpus.run, 12)
+        os.kill(children(process.pid)[-1], signal.SIGKILL)
+        _, stderr = process.communicate(timeout=120)
+    assert process.returncode == 0, stderr.decode()
+    assert "going on from step" in stderr.decode()
+    assert weights_hash(five_corpus.run) == weights_hash(unbroken)
+
+
+def test_sigterm_stops_all_workers_and_the_same_command_goes_on(five_corpus: FiveCorpus) -> None:
+    command = [*NMT, "train", str(five_corpus.config), "train.max_steps=4000", "train.validate_every=50"]
+    with started(*command, "--workers", 2, cwd=five_corpus.home) as process:
+        wait_for_step(five_corpus.run, 1)
+        workers = children(process.pid)
+        process.send_signal(signal.SIGTERM)
+        _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    errors = [line for line in stderr.decode().splitlines() if "error" in line]
+    assert len(errors) == 1, errors
+    stopped = re.search(r"stopped at step (\d+), all saved", errors[0])
+    assert stopped
+    assert workers
+    assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
+    done = run(
+        *command[:-2], f"train.max_steps={int(stopped[1]) + 2}", "train.validate_every=50", cwd=five_corpus.home
+    )
+    assert f"going on from step {stopped[1]}" in " ".join(err_lines(done))  # now alone
+
+
+def test_a_lost_worker_is_one_clear_error(five_corpus: FiveCorpus) -> None:
+    with started(
+        *NMT, "train", five_corpus.config, "train.max_steps=4000", "--workers", 2, cwd=five_corpus.home
+    ) as process:
+        wait_for_step(five_corpus.run, 1)
+        os.kill(children(process.pid)[0], signal.SIGKILL)
+        stdout, stderr = process.communicate(timeout=60)
+    one_clear_error(
+        subprocess.CompletedProcess([], process.returncode, stdout, stderr.replace(b"\r", b"\n")),
+        1,
+        "another of the 2 processes is gone",
+    )
+
+
+# --- translating --------------------------------------------------------------------------------------------
+
+ODD_LINES = b"".join(b"\xe6\x88\x91 %d\n\n\xe4\xb9\xa6 \xe3\x80\x82\n" % i for i in range(20)) + b"\xff\r\nlast"
+
+
+@pytest.mark.parametrize("options", [["--json", "--n-best", "2"], ["--sample", "--seed", "7"], ["--scores"]])
+def test_workers_translate_byte_for_byte_what_one_process_does(
+    five_run: FiveRun, options: list[str], tmp_path: Path
+) -> None:
+    args = ["translate", "-m", five_run.run, *options]
+    alone = run_nmt(*args, input=ODD_LINES, env=ONE_THREAD)
+    two = run_nmt(*args, "--workers", 2, input=ODD_LINES, env=ONE_THREAD)
+    assert len(out_lines(alone)) == 62
+    assert out_lines(two) == out_lines(alone)
+
+
+def test_ranks_of_torchrun_write_one_output(five_run: FiveRun, tmp_path: Path) -> None:
+    source, alone, two = tmp_path / "in", tmp_path / "alone", tmp_path / "two"
+    source.write_bytes(ODD_LINES)
+    args = ["-m", "nmt", "translate", "-m", five_run.run, "-i", source, "-o"]
+    assert run(sys.executable, *args, alone, cwd=tmp_path).returncode == 0
+    done = run(*TORCHRUN, *args, two, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr.decode()
+    assert two.read_bytes() == alone.read_bytes()
+
+
+def test_stream_and_workers_do_not_go_together(five_run: FiveRun) -> None:
+    done = run_nmt("translate", "-m", five_run.run, "--stream", "--workers", 2)
+    one_clear_error(done, 2, "--stream answers line by line")
+
+
+# --- processes ----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def started(*command: object, cwd: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A command under way in a process group of its own, of which nothing is left in the end."""
+    with subprocess.Popen(
+        [*map(str, command)],
+        cwd=cwd,
+        env=environment(ONE_THREAD),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def wait_for_step(path: Path, step: int) -> None:
+    """Until a training has written the figures of a step."""
+    deadline = time.monotonic() + 120
+    metrics = RunDirectory(path)
+    while not any(line["step"] >= step for line in metrics.read_metrics()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started, oldest first."""
+    found = Path(f"/proc/{pid}/task/{pid}/children")
+    if not found.exists():
+        pytest.skip("no /proc that tells children")
+    return sorted(map(int, found.read_text().split()))
+
+
+def test_int8_and_bf16_are_close_to_fp32(five_run: FiveRun) -> None:
+    sentences = five_run.source_file.read_bytes()
+    expected = out_lines(run_nmt("translate", "-m", five_run.run, input=sentences))
+    for precision in ("bf16", "int8"):
+        found = run_nmt("translate", "-m", five_run.run, "--precision", precision, input=sentences)
+        assert out_lines(found) == expected
