@@ -350,6 +350,37 @@ def evaluate(
         print(f"perplexity of the references = {figures['perplexity']:.3f} a piece")
 
 
+@app.command()
+def export(
+    to: Annotated[str, typer.Option(help="The engine: ctranslate2.")],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", help="A directory, written whole or not at all; an old export is replaced."
+        ),
+    ],
+    model: Model = None,
+    quantization: Annotated[
+        str, typer.Option(help="How weights are stored: float32, float16, bfloat16 or int8.")
+    ] = "float32",
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Write a model for another engine.
+
+    A directory that CTranslate2 translates from without torch, tokenizer and settings included. Both engines
+    translate a few sentences first and must agree.
+    """
+    set_up(quiet, verbose)
+    if to != "ctranslate2":
+        raise InputError(f"no engine '{to}'", hint="there is ctranslate2")
+    translator = load_translator(model, "cpu", threads=0)
+    from nmt.export import to_ctranslate2
+
+    to_ctranslate2(translator, output, quantization)
+    log.info("written to %s", output)
+
+
 @app.command(name="config")
 def list_config(
     key: Annotated[str, typer.Argument(help="Only keys that begin so: data, model, train.max, ...")] = "",

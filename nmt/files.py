@@ -8,6 +8,7 @@ never a part.
 import contextlib
 import hashlib
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -68,6 +69,38 @@ def atomic_write(path: Path, content: bytes | str) -> None:
         file.flush()
         if sha256(Path(file.name).read_bytes()) != sha256(data):
             raise OutputError(f"{path}: what was written is not what is read back", hint="check the disk")
+
+
+@contextlib.contextmanager
+def atomic_directory(path: Path) -> Iterator[Path]:
+    """A directory to fill that takes the name `path` when the block ends well; what lies there is replaced.
+
+    Raises:
+        OutputError: it, or a file in it, cannot be written.
+    """
+    path = Path(os.path.realpath(path))
+    temp, old = (path.with_name(f"{path.name}{end}{TEMP_MARK}{os.getpid()}") for end in ("", ".old"))
+    try:
+        temp.mkdir(parents=True)
+        yield temp
+        for file in temp.iterdir():
+            with file.open("rb+") as written:
+                os.fsync(written.fileno())
+        sync_directory(temp)
+        if path.exists():
+            path.rename(old)
+        temp.rename(path)
+        sync_directory(path.parent)
+    except OSError as error:
+        raise OutputError(
+            f"cannot write {path}: {error.strerror or error}",
+            hint="check that you may write there and that the disk has room",
+        ) from error
+    finally:
+        if old.exists() and not path.exists():
+            old.rename(path)
+        for rest in (temp, old):
+            shutil.rmtree(rest, ignore_errors=True)
 
 
 def sync_directory(path: Path) -> None:

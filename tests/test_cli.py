@@ -43,7 +43,7 @@ from nmt.config import load_config
 from nmt.config import settings as all_settings
 from nmt.text.tokenizer import Tokenizer
 
-COMMANDS = [[], ["tokenize"], ["train"], ["translate"], ["eval"], ["config"]]
+COMMANDS = [[], ["tokenize"], ["train"], ["translate"], ["eval"], ["export"], ["config"]]
 SEPARATE = ["tokenizer.joint=false", "model.tied_embeddings=none"]
 
 

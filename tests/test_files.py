@@ -14,13 +14,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import file_bytes
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 import nmt
 from nmt.errors import InputError, NmtError, OutputError, StoppedError
-from nmt.files import TEMP_MARK, atomic_write, atomic_writer, locked, sha256, sweep_temps, sync_directory
+from nmt.files import (
+    TEMP_MARK,
+    atomic_directory,
+    atomic_write,
+    atomic_writer,
+    locked,
+    sha256,
+    sweep_temps,
+    sync_directory,
+)
 
 OLD, NEW = b"old content", b"new content, and longer"
 
@@ -256,6 +266,66 @@ def test_sweeping_takes_nothing_but_temps(file: Path) -> None:
     sweep_temps(file.parent)
     sweep_temps(file.parent)
     assert alone(file)
+
+
+# --- directories ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("there", ["nothing", "an empty directory", "a full one", "a link to one"])
+def test_a_directory_takes_its_name_when_it_is_whole(tmp_path: Path, there: str) -> None:
+    path = tmp_path / "out"
+    if there != "nothing":
+        real = tmp_path / "real" if "link" in there else path
+        real.mkdir()
+        if there != "an empty directory":
+            (real / "old").write_bytes(OLD)
+        if real != path:
+            path.symlink_to(real)
+    before = file_bytes(tmp_path)
+    with atomic_directory(path) as temp:
+        (temp / "new").write_bytes(NEW)
+        assert {name: content for name, content in file_bytes(tmp_path).items() if TEMP_MARK not in name} == before
+    assert {file.name: file.read_bytes() for file in path.iterdir()} == {"new": NEW}
+    assert path.is_symlink() == ("link" in there)
+    assert not list(tmp_path.glob(f"*{TEMP_MARK}*"))
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_directory_whose_block_fails_leaves_the_old_one(tmp_path: Path, error: type[BaseException]) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "old").write_bytes(OLD)
+    with contextlib.suppress(error), atomic_directory(tmp_path / "out") as temp:
+        (temp / "new").write_bytes(NEW)
+        raise error
+    assert file_bytes(tmp_path) == {"out/old": OLD}
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_directory_that_cannot_take_its_name_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "out"
+    path.mkdir()
+    (path / "old").write_bytes(OLD)
+    rename = Path.rename
+
+    def full(self: Path, target: Path) -> Path:
+        if target == path and self.name == f"out{TEMP_MARK}{os.getpid()}":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", full)
+    with pytest.raises(OutputError, match=f"cannot write {path}: No space left"), atomic_directory(path) as temp:
+        (temp / "new").write_bytes(NEW)
+    assert file_bytes(tmp_path) == {"out/old": OLD}
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_directory_below_a_file_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(OLD)
+    with pytest.raises(OutputError, match="cannot write"), atomic_directory(tmp_path / "file" / "out"):
+        pass
+    assert file_bytes(tmp_path) == {"file": OLD}
 
 
 def test_a_hash_is_sha256() -> None:

@@ -1,0 +1,362 @@
+"""Export: CTranslate2 finds what our search finds, whatever the architecture; a failed export leaves nothing."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import ctranslate2
+import pytest
+import torch
+from conftest import SOURCE, TARGET, FiveRun, err_lines, file_bytes, one_clear_error, run_nmt, run_together
+from torch import Tensor, nn
+
+from nmt import export as module
+from nmt.config import Config, TokenizerSettings
+from nmt.decode.search import Hypothesis, search
+from nmt.decode.translator import Translator
+from nmt.errors import InputError, NmtError
+from nmt.export import QUANTIZATIONS, to_ctranslate2
+from nmt.model.transformer import DecoderState, Transformer
+from nmt.run.checkpoint import new_model
+from nmt.run.directory import RunDirectory
+from nmt.text import BOS, EOS, PAD, UNK
+from nmt.text.batches import pad_source
+from nmt.text.tokenizer import Tokenizers, train_tokenizer
+
+JOINT = train_tokenizer(SOURCE + TARGET, TokenizerSettings(type="bpe", vocab_size=400)).model
+SOURCE_ONLY = train_tokenizer(SOURCE, TokenizerSettings(type="bpe", vocab_size=300)).model
+
+CHOICES: list[dict[str, Any]] = [
+    *(
+        {"norm": norm, "activation": activation, "positions": positions}
+        for norm in ("pre", "post")
+        for activation in ("relu", "gelu")
+        for positions in ("sinusoidal", "learned")
+    ),
+    {"tied_embeddings": "decoder", "n_encoder_layers": 1, "n_decoder_layers": 3},
+    {"tied_embeddings": "none", "n_encoder_layers": 3, "n_decoder_layers": 1},
+    {"tied_embeddings": "decoder", "joint": False},
+    {"tied_embeddings": "none", "joint": False, "norm": "post"},
+    {"d_model": 15, "n_heads": 5, "d_ff": 7, "positions": "learned"},
+    {"n_heads": 1, "max_positions": 8},
+]
+
+
+def make(joint: bool = True, decode: dict[str, Any] | None = None, **choices: Any) -> Translator:
+    """A translator with random weights, norms and biases among them, that now and then ends a sentence."""
+    sizes = {"d_model": 32, "d_ff": 48, "n_encoder_layers": 2, "n_decoder_layers": 2, "max_positions": 64}
+    model_settings = {**sizes, **choices}
+    config = Config.model_validate(
+        {
+            "run": "runs/x",
+            "data": {"train": {"source": "a.zh", "target": "a.en"}, "max_length": 7},
+            "tokenizer": {"joint": joint},
+            "model": model_settings,
+            "decode": {"max_length_b": 5, **(decode or {})},
+        }
+    )
+    tokenizers = Tokenizers.from_models(JOINT if joint else SOURCE_ONLY, JOINT, nfkc_source=False)
+    torch.manual_seed(1)
+    model = new_model(config, tokenizers).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn(parameter.shape))
+        layer_norm = list(model.decoder)[-1].feed_forward_residual.norm  # the last thing before the projection:
+        last = layer_norm if isinstance(model.decoder_norm, nn.Identity) else model.decoder_norm
+        assert isinstance(last, nn.LayerNorm)
+        text = torch.randint(EOS + 1, len(tokenizers.source), (20, 6))
+        logits, end = model(text, text), model.projection.weight[EOS]
+        rise = (logits.amax(-1) - logits[..., EOS]).quantile(0.9)  # so that EOS may win
+        last.bias.add_(rise * end / end.square().sum())
+    return Translator(model, tokenizers, config)
+
+
+class Banned:
+    """A model whose logits are banned before the softmax, as in the export: scores can be compared."""
+
+    def __init__(self, model: Transformer) -> None:
+        self.model = model
+        self.start, self.select = model.start, model.select
+
+    def step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        logits, state = self.model.step(ids, state)
+        logits[..., [PAD, UNK, BOS]] = -1e4
+        return logits, state
+
+
+def sentences(translator: Translator, n: int = 6) -> list[list[int]]:
+    """Ids of random pieces, of 1 piece to as many as the model can hold."""
+    generator = torch.Generator().manual_seed(2)
+    most = translator.model.max_length - 1
+    lengths = torch.randint(1, 20, (n,), generator=generator).clamp(max=most).tolist()
+    vocabulary = len(translator.tokenizers.source)
+    return [torch.randint(4, vocabulary, (length,), generator=generator).tolist() for length in [*lengths, most]]
+
+
+def ours(translator: Translator, ids: list[int], beam: int) -> Hypothesis:
+    options = translator.with_options(beam=beam, min_length=0)
+    with torch.inference_mode():
+        ((best,),) = search(
+            Banned(translator.model), pad_source([ids]), options, max_length=translator.model.max_length
+        )
+    return best
+
+
+def theirs(
+    engine: Any, translator: Translator, ids: list[int], beam: int, patience: float = 1
+) -> tuple[list[int], float]:
+    """The ids of CTranslate2's best hypothesis, with our limit of its length, and its score."""
+    limit = min(translator.options.max_length(len(ids) + 1), translator.model.max_length)
+    (found,) = engine.translate_batch(
+        [translator.tokenizers.source.pieces(ids)],
+        beam_size=beam,
+        patience=patience,
+        max_decoding_length=limit - 1,
+        min_decoding_length=0,
+        return_end_token=True,
+        return_scores=True,
+    )
+    target = translator.tokenizers.target
+    pieces = target.pieces(range(len(target)))
+    return [pieces.index(piece) for piece in found.hypotheses[0]], found.scores[0]
+
+
+@pytest.mark.parametrize("choices", CHOICES, ids=lambda choices: " ".join(map(str, choices.values())))
+def test_it_finds_what_our_search_finds(choices: dict[str, Any], tmp_path: Path) -> None:
+    """Greedily the same; with a beam no better than ours if it stops early, no worse if it is patient."""
+    translator = make(**choices)
+    to_ctranslate2(translator, tmp_path / "out")
+    engine = ctranslate2.Translator(str(tmp_path / "out"))
+    for ids in sentences(translator):
+        limit = min(translator.options.max_length(len(ids) + 1), translator.model.max_length)
+        best = ours(translator, ids, 1)
+        found, score = theirs(engine, translator, ids, 1)
+        assert best.ids in (found, [*found, EOS]), "at the limit we force EOS, that engine cuts"
+        if best.ids == found:
+            assert score == pytest.approx(best.score, abs=1e-5)
+        for beam in (2, 5):
+            best = ours(translator, ids, beam)
+            early, early_score = theirs(engine, translator, ids, beam)
+            late, late_score = theirs(engine, translator, ids, beam, patience=100)
+            if early[-1] == EOS:
+                assert early_score <= best.score + 1e-5
+            if len(best.ids) < limit:
+                assert late_score >= best.score - 1e-5
+            for same, score in ((early, early_score), (late, late_score)):
+                if same == best.ids:
+                    assert score == pytest.approx(best.score, abs=1e-5)
+
+
+def test_random_models_do_end_their_sentences() -> None:
+    """Else the test above would compare nothing but cuts."""
+    n_ended = 0
+    for choices in CHOICES:
+        translator = make(**choices)
+        for ids in sentences(translator):
+            limit = min(translator.options.max_length(len(ids) + 1), translator.model.max_length)
+            n_ended += len(ours(translator, ids, 5).ids) < limit
+    assert n_ended > 40
+
+
+@pytest.mark.parametrize("never", [PAD, UNK, BOS])
+def test_what_is_never_generated_is_banned(never: int, tmp_path: Path) -> None:
+    translator = make()
+    model = translator.model
+    assert isinstance(model.decoder_norm, nn.LayerNorm)
+    with torch.no_grad():
+        row = model.projection.weight[never]
+        model.decoder_norm.bias.add_(50 * row / row.square().sum())  # now the likeliest piece, always
+        src = torch.tensor([[5, 6, EOS]])
+        assert (model(src, src).argmax(-1) == never).all()
+    to_ctranslate2(translator, tmp_path / "out")
+    engine = ctranslate2.Translator(str(tmp_path / "out"))
+    banned = set(translator.tokenizers.target.pieces([PAD, UNK, BOS]))
+    for beam in (1, 5):
+        (found,) = engine.translate_batch([["▁学校"]], beam_size=beam, num_hypotheses=beam, max_decoding_length=20)
+        assert len(found.hypotheses) == beam
+        assert not banned & {piece for hypothesis in found.hypotheses for piece in hypothesis}
+
+
+@pytest.mark.parametrize("tied", ["all", "none"])
+def test_each_quantization_loads_and_the_model_stays_as_it_was(tied: str, tmp_path: Path) -> None:
+    translator = make(tied_embeddings=tied)
+    before = {name: x.clone() for name, x in translator.model.state_dict().items()}
+    n_bytes = {}
+    for kind in QUANTIZATIONS:
+        to_ctranslate2(translator, tmp_path / kind, kind)
+        n_bytes[kind] = (tmp_path / kind / "model.bin").stat().st_size
+        engine = ctranslate2.Translator(str(tmp_path / kind), compute_type="float32")
+        found, score = theirs(engine, translator, [5, 6, 7], 1)
+        assert score == pytest.approx(theirs(engine, translator, [5, 6, 7], 1)[1])
+        assert found
+    assert n_bytes["int8"] < n_bytes["float16"] == n_bytes["bfloat16"] < 0.6 * n_bytes["float32"]
+    assert all(torch.equal(x, before[name]) for name, x in translator.model.state_dict().items())
+
+
+def test_what_is_tied_is_stored_once(tmp_path: Path) -> None:
+    sizes = {}
+    for tied in ("all", "decoder", "none"):
+        to_ctranslate2(make(tied_embeddings=tied), tmp_path / tied)
+        sizes[tied] = (tmp_path / tied / "model.bin").stat().st_size
+    one = 4 * 32 * len(make().tokenizers.source)  # bytes of an embedding
+    assert sizes["decoder"] - sizes["all"] == pytest.approx(one, rel=0.01)
+    assert sizes["none"] - sizes["decoder"] == pytest.approx(one, rel=0.01)
+
+
+# --- the directory ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_the_directory_has_all_that_translating_needs(joint: bool, tmp_path: Path) -> None:
+    translator = make(joint=joint, tied_embeddings="decoder")
+    to_ctranslate2(translator, tmp_path / "deep" / "out")
+    sides = ["tokenizer.model"] if joint else ["tokenizer.src.model", "tokenizer.tgt.model"]
+    vocabularies = ["shared_vocabulary.json"] if joint else ["source_vocabulary.json", "target_vocabulary.json"]
+    run = RunDirectory(tmp_path / "deep" / "out")
+    assert set(file_bytes(run.path)) == {"config.json", "config.yaml", "model.bin", *sides, *vocabularies}
+    assert run.read_config() == translator.config
+    assert run.read_tokenizers(run.read_config()) == translator.tokenizers
+
+
+def test_an_earlier_export_is_replaced_and_an_empty_directory_filled(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    to_ctranslate2(make(joint=False, tied_embeddings="none"), out)
+    first = file_bytes(out)
+    to_ctranslate2(make(), out)
+    second = file_bytes(out)
+    assert "source_vocabulary.json" in first.keys() - second.keys(), "nothing of the first is left"
+    assert second["model.bin"] != first["model.bin"]
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def wrong_norm(into: Any, norm: nn.LayerNorm) -> None:
+    into.gamma, into.beta = norm.weight.detach().numpy().copy(), torch.zeros_like(norm.bias).numpy()
+
+
+def wrong_array(x: Tensor) -> Any:
+    return (torch.full_like(x, torch.nan) if x.dim() == 2 else x.detach()).numpy()
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("_put_norm", wrong_norm), ("_array", wrong_array)])
+def test_an_export_that_translates_otherwise_is_not_written(
+    name: str, wrong: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    to_ctranslate2(make(), out)
+    before = file_bytes(out)
+    monkeypatch.setattr(module, name, wrong)
+    with pytest.raises(
+        NmtError, match="CTranslate2's float32 scores are not the model's: they differ by"
+    ) as error:
+        to_ctranslate2(make(), out, "int8")
+    assert error.value.exit_code == 1
+    assert list(tmp_path.iterdir()) == [out]
+    assert file_bytes(out) == before
+
+
+def test_a_penalty_that_the_engine_has_not_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module.log, "propagate", True)
+    with caplog.at_level("INFO", "nmt"):
+        to_ctranslate2(make(decode={"length_penalty": "gnmt"}), tmp_path / "out")
+    warning, checked = caplog.messages
+    assert "no decode.length_penalty=gnmt" in warning
+    assert checked.startswith("checked: 3 sentences, greedily and with beam 5: scores differ from ours by ")
+
+
+def test_what_cannot_be_done_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    translator, file, run = make(), tmp_path / "file", tmp_path / "run"
+    with pytest.raises(InputError, match="no quantization 'int4'") as error:
+        to_ctranslate2(translator, tmp_path / "out", "int4")
+    assert error.value.hint == "there are float32, float16, bfloat16, int8"
+    to_ctranslate2(translator, run)
+    (run / "notes").write_text("an export, but for this")
+    file.write_text("mine")
+    before = file_bytes(tmp_path)
+    for path in (file, run):
+        with pytest.raises(InputError, match=f"{path} is there already and is no export"):
+            to_ctranslate2(translator, path)
+    assert file_bytes(tmp_path) == before
+
+
+# --- the command ------------------------------------------------------------------------------------------
+
+ALONE = """
+import sys
+import ctranslate2, sentencepiece
+directory = sys.argv[1]
+engine = ctranslate2.Translator(directory)
+pieces = sentencepiece.SentencePieceProcessor(model_file=f"{directory}/tokenizer.model")
+lines = sys.stdin.read().splitlines()
+for beam in (1, 5):
+    for found in engine.translate_batch(pieces.encode(lines, out_type=str), beam_size=beam):
+        print(pieces.decode(found.hypotheses[0]))
+for found in engine.translate_batch(pieces.encode(lines, out_type=str), beam_size=5, return_end_token=True):
+    print(pieces.decode(found.hypotheses[0]))
+assert not {"torch", "nmt"} & set(sys.modules)
+"""
+
+
+@pytest.mark.parametrize("quantization", ["float32", "int8"])
+def test_the_five_exactly_with_nothing_but_the_directory(
+    five_run: FiveRun, tmp_path: Path, quantization: str
+) -> None:
+    out = tmp_path / "out"
+    args = ["--to", "ctranslate2", "-o", out, "--quantization", quantization]
+    done = run_nmt("export", "-m", five_run.run, *args)
+    assert done.stdout == b""
+    checked, written = err_lines(done)
+    assert checked.startswith("checked: 3 sentences, greedily and with beam 5: scores differ from ours by ")
+    assert f"({quantization})" in checked
+    assert written == f"written to {out}"
+    moved = out.rename(tmp_path / "moved")
+    assert not any(str(five_run.home).encode() in content for content in file_bytes(moved).values())
+    alone = subprocess.run(
+        [sys.executable, "-c", ALONE, moved],
+        input=five_run.source_file.read_bytes(),
+        capture_output=True,
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "PYTHONUTF8": "1"},
+        check=False,
+    )
+    assert alone.returncode == 0, alone.stderr.decode()
+    assert alone.stdout.decode().splitlines() == TARGET * 3
+
+
+def test_the_command_finds_its_model_and_can_be_quiet(five_run: FiveRun, tmp_path: Path) -> None:
+    done = run_nmt("export", "--to", "ctranslate2", "-o", tmp_path / "out", "-q", cwd=five_run.home)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["add_source_eos"] is True
+
+
+def test_exports_that_are_refused(five_run: FiveRun, tmp_path: Path) -> None:
+    taken, file, stub, out = (tmp_path / name for name in ("taken", "file", "stub", "out"))
+    for path in (taken, stub):
+        path.mkdir()
+    (taken / "config.yaml").write_text("mine")
+    (stub / "ctranslate2.py").write_text("raise ImportError")
+    file.write_text("mine")
+    before = file_bytes(tmp_path)
+    common = ["export", "-m", five_run.model_file]
+    to = [*common, "--to", "ctranslate2"]
+    other, no_engine, no_output, not_ours, below_a_file = run_together(
+        [*common, "--to", "onnx", "-o", out],
+        [*common, "-o", out],
+        to,
+        [*to, "-o", taken],
+        [*to, "-o", file / "out"],
+    )
+    one_clear_error(other, 2, "no engine 'onnx'")
+    one_clear_error(no_engine, 2, "--to")
+    one_clear_error(no_output, 2, "--output")
+    one_clear_error(not_ours, 2, f"{taken} is there already and is no export")
+    one_clear_error(below_a_file, 1, f"cannot write {file / 'out'}: ")
+    python_path = os.pathsep.join([str(stub), os.environ.get("PYTHONPATH", "")])
+    without = run_nmt(*to, "-o", out, env={"PYTHONPATH": python_path, "PYTHONDONTWRITEBYTECODE": "1"})
+    assert "hint: pip install 'nmt[ctranslate2]'" in one_clear_error(without, 2, "CTranslate2 is not installed")
+    assert file_bytes(tmp_path) == before
