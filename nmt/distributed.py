@@ -17,6 +17,8 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from nmt.errors import NmtError
@@ -65,11 +67,11 @@ def ranks_joined() -> Iterator[None]:
         yield
         return
     try:
-        store, *_ = next(dist.rendezvous("env://", timeout=PATIENCE))
+        store, *_ = next(rendezvous("env://", timeout=PATIENCE))
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
-            store=dist.PrefixStore(attempt, store),  # else a restarted rank finds where one before it could be met
+            store=PrefixStore(attempt, store),  # else a restarted rank finds where one before it could be met
             rank=rank(),
             world_size=n_ranks(),
             timeout=PATIENCE,
