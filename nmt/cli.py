@@ -311,11 +311,7 @@ def evaluate(
             )
         lang = language_of(ref[0])
     else:
-        path = find_model(model)
-        set_up_torch(threads)
-        from nmt.decode.translator import load
-
-        translator = load(path, device)
+        translator = load_translator(model, device, threads)
         sources, references, lang = test_set(translator, src, ref)
         for number, lines in enumerate(references, 1):
             if len(lines) != len(sources):
@@ -452,6 +448,15 @@ def find_model(model: Path | None) -> Path:
         path = newest.parent
         log.info("model: %s", path)
     return path
+
+
+def load_translator(model: Path | None, device: str, threads: int) -> "Translator":
+    """The model that `find_model` finds, ready to translate."""
+    path = find_model(model)
+    set_up_torch(threads)
+    from nmt.decode.translator import load
+
+    return load(path, device)
 
 
 def test_set(
