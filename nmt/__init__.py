@@ -19,7 +19,7 @@ from nmt.errors import (
 )
 
 if TYPE_CHECKING:
-    from nmt.decode.search import SearchOptions
+    from nmt.decode.options import SearchOptions
     from nmt.decode.translator import Translation, Translator, load
 
 __version__ = "0.1.0"
@@ -44,7 +44,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import what needs torch only when it is asked for."""
     if name == "SearchOptions":
-        from nmt.decode import search as module
+        from nmt.decode import options as module
     elif name in ("Translation", "Translator", "load"):
         from nmt.decode import translator as module  # type: ignore[no-redef]
     else:

@@ -203,9 +203,13 @@ def translate(
     ] = None,
     batch_size: BatchSize = None,
     precision: Annotated[
-        Literal["fp32", "bf16", "int8"],
-        typer.Option(help="fp32 is the reference; bf16 and, on a CPU, int8 are quicker."),
-    ] = "fp32",
+        Literal["fp32", "bf16", "int8"] | None,
+        typer.Option(help="bf16 and, on a CPU, int8 are quicker. [default: fp32, or what an export is stored in]"),
+    ] = None,
+    engine: Annotated[
+        Literal["torch", "ctranslate2"] | None,
+        typer.Option(help="What searches. [default: ctranslate2 for what `nmt export` wrote, else torch]"),
+    ] = None,
     workers: Annotated[int, typer.Option(min=1, max=1024, help="Processes that share the CPU and the lines.")] = 1,
     device: Device = "auto",
     threads: Threads = 0,
@@ -244,7 +248,7 @@ def translate(
     from nmt.distributed import rank, ranks_joined, start_workers
 
     with start_workers(workers), ranks_joined():
-        translator = load(path, device, precision)
+        translator = load(path, device, precision, engine)
         options = translator.with_options(**changes)
         if rank() > 0:  # all it has to say is said by the first
             for _ in translator.translate_lines([], options, batch_size=batch_size, prefix=prefix):

@@ -2,7 +2,7 @@
 
 Ranks find one another by torchrun's environment (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT), which
 `start_workers` sets too, for processes of this machine that share its cores. The work itself is cut by whoever
-does it; see `mine`.
+does it; see `mine`. Imports torch only where there are several.
 """
 
 import contextlib
@@ -12,16 +12,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
-
-import torch
-import torch.distributed as dist
-from torch import Tensor, nn
-from torch.distributed.distributed_c10d import PrefixStore
-from torch.distributed.rendezvous import rendezvous
-from torch.nn.parallel import DistributedDataParallel
+from typing import TYPE_CHECKING, TypeVar
 
 from nmt.errors import NmtError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 Item = TypeVar("Item")
 
@@ -66,6 +62,11 @@ def ranks_joined() -> Iterator[None]:
     if n_ranks() == 1:
         yield
         return
+    import torch
+    import torch.distributed as dist
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
+
     try:
         store, *_ = next(rendezvous("env://", timeout=PATIENCE))
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
@@ -89,10 +90,12 @@ def ranks_joined() -> Iterator[None]:
             dist.destroy_process_group()
 
 
-def parallel(model: nn.Module) -> nn.Module:
+def parallel(model: "nn.Module") -> "nn.Module":
     """The model such that a backward pass leaves the mean of all ranks' gradients in it."""
     if n_ranks() == 1:
         return model
+    from torch.nn.parallel import DistributedDataParallel
+
     on_cuda = next(model.parameters()).is_cuda
     return DistributedDataParallel(
         model,
@@ -106,6 +109,8 @@ def gather(content: bytes) -> list[bytes]:
     """What every rank has, in the order of ranks; waits for all of them."""
     if n_ranks() == 1:
         return [content]
+    import torch
+
     sizes = _all(torch.tensor([len(content)]))
     padded = torch.zeros(int(max(sizes)), dtype=torch.uint8)
     padded[: len(content)] = torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else 0
@@ -116,10 +121,15 @@ def gather_numbers(*numbers: float) -> list[list[float]]:
     """The numbers of every rank, in the order of ranks, exactly; waits for all of them."""
     if n_ranks() == 1:
         return [list(numbers)]
+    import torch
+
     return [x.tolist() for x in _all(torch.tensor(numbers, dtype=torch.float64))]
 
 
-def _all(x: Tensor) -> list[Tensor]:
+def _all(x: "Tensor") -> "list[Tensor]":
+    import torch
+    import torch.distributed as dist
+
     found = [torch.empty_like(x) for _ in range(n_ranks())]
     dist.all_gather(found, x)
     return found
@@ -134,6 +144,8 @@ def start_workers(n_workers: int) -> Iterator[None]:
     if n_workers == 1 or n_ranks() > 1:
         yield
         return
+    import torch
+
     n_threads = max(torch.get_num_threads() // n_workers, 1)
     torch.set_num_threads(n_threads)
     joined = {

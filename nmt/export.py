@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.errors import InputError, NmtError
 from nmt.files import atomic_directory
@@ -54,7 +55,9 @@ def to_ctranslate2(translator: Translator, path: Path, quantization: str = "floa
         raise InputError("CTranslate2 is not installed", hint="pip install 'nmt[ctranslate2]'") from error
     if not _is_free(path):
         raise InputError(f"{path} is there already and is no export", hint="name another directory, or delete it")
-    config, tokenizers = translator.config, translator.tokenizers
+    if not isinstance(translator.engine, TorchEngine):
+        raise InputError("the model is an export already", hint="give the run that it was made from")
+    config, tokenizers, model = translator.config, translator.tokenizers, translator.engine.model
     if config.decode.length_penalty == "gnmt":
         log.warning("CTranslate2 has no decode.length_penalty=gnmt: it divides by L^alpha, choose alpha anew")
     with atomic_directory(path) as directory:
@@ -63,7 +66,7 @@ def to_ctranslate2(translator: Translator, path: Path, quantization: str = "floa
         run.write_tokenizers(tokenizers, config.tokenizer.joint)
         differences = []
         for kind in dict.fromkeys(["float32", quantization]):  # whether all is in its place, float32 shows best
-            spec = _spec(translator.model)
+            spec = _spec(model)
             spec.register_source_vocabulary(tokenizers.source.pieces(range(len(tokenizers.source))))
             spec.register_target_vocabulary(tokenizers.target.pieces(range(len(tokenizers.target))))
             spec.validate()
@@ -72,7 +75,7 @@ def to_ctranslate2(translator: Translator, path: Path, quantization: str = "floa
             engine = ctranslate2.Translator(
                 str(directory), compute_type="default" if kind == "int8" else "float32"
             )
-            differences.append(f"{_check(engine, translator, kind):.1g} ({kind})")
+            differences.append(f"{_check(engine, model, translator, kind):.1g} ({kind})")
     log.info(
         "checked: %d sentences, greedily and with beam %d: scores differ from ours by %s nats a piece",
         len(CHECKED_LENGTHS),
@@ -169,7 +172,7 @@ def _array(x: Tensor) -> Any:
 # --- parity -----------------------------------------------------------------------------------------------
 
 
-def _check(engine: Any, translator: Translator, kind: str) -> float:
+def _check(engine: Any, model: Transformer, translator: Translator, kind: str) -> float:
     """Let the engine translate sentences of random pieces, and score what it found with our model.
 
     Scores are compared, not texts: where two pieces are equally likely, rounding may take either. So for greedy
@@ -180,7 +183,7 @@ def _check(engine: Any, translator: Translator, kind: str) -> float:
     Raises:
         NmtError: it is more than `QUANTIZATIONS` allows.
     """
-    model, source, target = translator.model, translator.tokenizers.source, translator.tokenizers.target
+    source, target = translator.tokenizers.source, translator.tokenizers.target
     id_of = {piece: i for i, piece in enumerate(target.pieces(range(len(target))))}
     generator = torch.Generator().manual_seed(1)
     differences = []

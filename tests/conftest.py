@@ -14,9 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from nmt.decode.translator import Translator
+    from nmt.model.transformer import Transformer
 
 NMT = [sys.executable, "-m", "nmt"]
 Done = subprocess.CompletedProcess[bytes]
@@ -160,6 +164,14 @@ def one_clear_error(done: Done, exit_code: int, *fragments: str, n_errors: int =
 def file_bytes(directory: Path) -> dict[str, bytes]:
     """Every file below a directory."""
     return {str(f.relative_to(directory)): f.read_bytes() for f in directory.rglob("*") if f.is_file()}
+
+
+def model_of(translator: "Translator") -> "Transformer":
+    """The Transformer that a translator searches over."""
+    from nmt.decode.torch_engine import TorchEngine
+
+    assert isinstance(translator.engine, TorchEngine)
+    return translator.engine.model
 
 
 # --- data and a run ---------------------------------------------------------------------------------------

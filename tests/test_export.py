@@ -10,12 +10,24 @@ from typing import Any
 import ctranslate2
 import pytest
 import torch
-from conftest import SOURCE, TARGET, FiveRun, err_lines, file_bytes, one_clear_error, run_nmt, run_together
+from conftest import (
+    SOURCE,
+    TARGET,
+    FiveRun,
+    err_lines,
+    file_bytes,
+    model_of,
+    one_clear_error,
+    run_nmt,
+    run_together,
+)
 from torch import Tensor, nn
 
 from nmt import export as module
 from nmt.config import Config, TokenizerSettings
-from nmt.decode.search import Hypothesis, search
+from nmt.decode.options import Hypothesis
+from nmt.decode.search import search
+from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.errors import InputError, NmtError
 from nmt.export import QUANTIZATIONS, to_ctranslate2
@@ -71,7 +83,7 @@ def make(joint: bool = True, decode: dict[str, Any] | None = None, **choices: An
         logits, end = model(text, text), model.projection.weight[EOS]
         rise = (logits.amax(-1) - logits[..., EOS]).quantile(0.9)  # so that EOS may win
         last.bias.add_(rise * end / end.square().sum())
-    return Translator(model, tokenizers, config)
+    return Translator(TorchEngine(model), tokenizers, config)
 
 
 class Banned:
@@ -90,7 +102,7 @@ class Banned:
 def sentences(translator: Translator, n: int = 6) -> list[list[int]]:
     """Ids of random pieces, of 1 piece to as many as the model can hold."""
     generator = torch.Generator().manual_seed(2)
-    most = translator.model.max_length - 1
+    most = model_of(translator).max_length - 1
     lengths = torch.randint(1, 20, (n,), generator=generator).clamp(max=most).tolist()
     vocabulary = len(translator.tokenizers.source)
     return [torch.randint(4, vocabulary, (length,), generator=generator).tolist() for length in [*lengths, most]]
@@ -100,7 +112,7 @@ def ours(translator: Translator, ids: list[int], beam: int) -> Hypothesis:
     options = translator.with_options(beam=beam, min_length=0)
     with torch.inference_mode():
         ((best,),) = search(
-            Banned(translator.model), pad_source([ids]), options, max_length=translator.model.max_length
+            Banned(model_of(translator)), pad_source([ids]), options, max_length=model_of(translator).max_length
         )
     return best
 
@@ -109,7 +121,7 @@ def theirs(
     engine: Any, translator: Translator, ids: list[int], beam: int, patience: float = 1
 ) -> tuple[list[int], float]:
     """The ids of CTranslate2's best hypothesis, with our limit of its length, and its score."""
-    limit = min(translator.options.max_length(len(ids) + 1), translator.model.max_length)
+    limit = min(translator.options.max_length(len(ids) + 1), model_of(translator).max_length)
     (found,) = engine.translate_batch(
         [translator.tokenizers.source.pieces(ids)],
         beam_size=beam,
@@ -131,7 +143,7 @@ def test_it_finds_what_our_search_finds(choices: dict[str, Any], tmp_path: Path)
     to_ctranslate2(translator, tmp_path / "out")
     engine = ctranslate2.Translator(str(tmp_path / "out"))
     for ids in sentences(translator):
-        limit = min(translator.options.max_length(len(ids) + 1), translator.model.max_length)
+        limit = min(translator.options.max_length(len(ids) + 1), model_of(translator).max_length)
         best = ours(translator, ids, 1)
         found, score = theirs(engine, translator, ids, 1)
         assert best.ids in (found, [*found, EOS]), "at the limit we force EOS, that engine cuts"
@@ -156,7 +168,7 @@ def test_random_models_do_end_their_sentences() -> None:
     for choices in CHOICES:
         translator = make(**choices)
         for ids in sentences(translator):
-            limit = min(translator.options.max_length(len(ids) + 1), translator.model.max_length)
+            limit = min(translator.options.max_length(len(ids) + 1), model_of(translator).max_length)
             n_ended += len(ours(translator, ids, 5).ids) < limit
     assert n_ended > 40
 
@@ -164,7 +176,7 @@ def test_random_models_do_end_their_sentences() -> None:
 @pytest.mark.parametrize("never", [PAD, UNK, BOS])
 def test_what_is_never_generated_is_banned(never: int, tmp_path: Path) -> None:
     translator = make()
-    model = translator.model
+    model = model_of(translator)
     assert isinstance(model.decoder_norm, nn.LayerNorm)
     with torch.no_grad():
         row = model.projection.weight[never]
@@ -183,7 +195,7 @@ def test_what_is_never_generated_is_banned(never: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("tied", ["all", "none"])
 def test_each_quantization_loads_and_the_model_stays_as_it_was(tied: str, tmp_path: Path) -> None:
     translator = make(tied_embeddings=tied)
-    before = {name: x.clone() for name, x in translator.model.state_dict().items()}
+    before = {name: x.clone() for name, x in model_of(translator).state_dict().items()}
     n_bytes = {}
     for kind in QUANTIZATIONS:
         to_ctranslate2(translator, tmp_path / kind, kind)
@@ -193,7 +205,7 @@ def test_each_quantization_loads_and_the_model_stays_as_it_was(tied: str, tmp_pa
         assert score == pytest.approx(theirs(engine, translator, [5, 6, 7], 1)[1])
         assert found
     assert n_bytes["int8"] < n_bytes["float16"] == n_bytes["bfloat16"] < 0.6 * n_bytes["float32"]
-    assert all(torch.equal(x, before[name]) for name, x in translator.model.state_dict().items())
+    assert all(torch.equal(x, before[name]) for name, x in model_of(translator).state_dict().items())
 
 
 def test_what_is_tied_is_stored_once(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import run_nmt
+from conftest import model_of, run_nmt
 
 from nmt.decode.translator import Translator, load
 from nmt.text import BOS, EOS, PAD
@@ -22,7 +22,7 @@ def one_pass(translator: Translator, text: str, length: int) -> str:
     src = pad_source([translator.tokenizers.source.encode(text)])
     tgt_in = torch.tensor([[BOS] + [PAD] * (length - 1)])
     with torch.no_grad():
-        ids = translator.model(src, tgt_in)[0].argmax(-1).tolist()
+        ids = model_of(translator)(src, tgt_in)[0].argmax(-1).tolist()
     return translator.tokenizers.target.decode(ids[: ids.index(EOS)] if EOS in ids else ids)
 
 

@@ -1,40 +1,36 @@
 """The translator: lines in, as many lines out, in order.
 
-Blank lines stay blank and never meet the model; a line longer than the model's limit is split, translated in parts
-and joined; lines of like length share a batch. Memory is bounded by a window of lines.
+Blank lines stay blank and never meet the engine; a line longer than the model's limit is split, translated in
+parts and joined. Memory is bounded by a window of lines. What searches is an engine: ours in torch, or another
+that reads our export and starts without torch, which is why nothing here imports it.
 """
 
 import dataclasses
 import json
 import logging
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
-
-import torch
+from typing import Any, Literal, Protocol
 
 from nmt.config import Config, base_language, language
-from nmt.decode.search import Hypothesis, SearchOptions, search
-from nmt.distributed import gather, local_rank, merged, mine, n_ranks, rank
+from nmt.decode.options import Hypothesis, SearchOptions
+from nmt.distributed import gather, merged, mine, n_ranks, rank
 from nmt.errors import ConfigError, InputError, ModelError
-from nmt.model.transformer import Transformer
-from nmt.run.checkpoint import Checkpoint, read_checkpoint
 from nmt.run.directory import RunDirectory
-from nmt.text.batches import collate, cut_batches, pad_source, seed_of
+from nmt.seeds import seed_of
 from nmt.text.lines import is_blank, one_line
 from nmt.text.tokenizer import Tokenizers
 
 log = logging.getLogger("nmt")
 
 Precision = Literal["fp32", "bf16", "int8"]
+EngineName = Literal["torch", "ctranslate2"]
 
 WINDOW_LINES = 2_000  # lines read ahead, so that lines of like length can share a batch
 WINDOW_CHARACTERS = 1_000_000
-MAX_BATCH_POSITIONS = 131_072  # beams x source positions of a batch: bounds the memory of caches
 SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？；])(?![。！？；”’」』）])\s*|(?<=[。！？；][”’」』）])\s*")
 # written without spaces between sentences
 UNSPACED = frozenset(["zh", "zho", "cmn", "yue", "ja", "jpn", "th", "lo", "my", "km"])
@@ -74,29 +70,53 @@ class Translation:
 BLANK = Translated("", 0.0, 0.0, [], [])
 
 
+class Engine(Protocol):
+    """What searches: ids in, hypotheses out."""
+
+    def translate(
+        self,
+        segments: Sequence[list[int]],
+        options: SearchOptions,
+        *,
+        batch_size: int,
+        prefixes: Sequence[Sequence[int]],
+        seeds: Sequence[int],
+    ) -> list[list[Hypothesis]]:
+        """Translate segments, each by itself.
+
+        Args:
+            segments: source ids without EOS, none empty.
+            options: how to search.
+            batch_size: the most segments at a time.
+            prefixes: for each segment the ids that its translation begins with; may be empty.
+            seeds: for each segment what tells its random draws from those of others.
+        Returns:
+            for each segment its n-best hypotheses or fewer, best first.
+        """
+
+    def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
+        """The log-probability of each piece of given translations, EOS last; cut to what the model can hold."""
+
+
 class Translator:
-    """A model with its tokenizers, ready to translate.
+    """An engine with its tokenizers, ready to translate.
 
     Args:
-        model: in eval mode, on its device.
+        engine: what searches.
         tokenizers: of both sides.
         config: for the limits, the languages and decoding's defaults.
         run: the run's directory that the model came from, if any.
     """
 
     def __init__(
-        self, model: Transformer, tokenizers: Tokenizers, config: Config, run: RunDirectory | None = None
+        self, engine: Engine, tokenizers: Tokenizers, config: Config, run: RunDirectory | None = None
     ) -> None:
-        self.model = model
+        self.engine = engine
         self.tokenizers = tokenizers
         self.config = config
         self.run = run
         self.options = SearchOptions(**config.decode.model_dump(exclude={"batch_size"}))
         self.joiner = "" if base_language(language(config.data, "target")) in UNSPACED else " "
-
-    @property
-    def device(self) -> torch.device:
-        return self.model.target_embedding.weight.device
 
     def translate(self, texts: Sequence[str], **options: Any) -> list[str]:
         """The best translation of each text.
@@ -171,22 +191,9 @@ class Translator:
         prefixes = [forced if i in starts else [] for i in range(len(segments))]
 
         log.debug("lines %d to %d: %d segments", numbers[0], numbers[-1], len(segments))
-        found: list[list[Hypothesis]] = [[] for _ in segments]
-        for rows in self._batches(segments, batch_size, options.beam):
-            src = pad_source([segments[i] for i in rows]).to(self.device)
-            with torch.inference_mode():
-                results = search(
-                    self.model,
-                    src,
-                    options,
-                    prefixes=[prefixes[i] for i in rows] if prefix else None,
-                    max_length=self.model.max_length,
-                    sentence_seeds=[seeds[i] for i in rows],
-                )
-            for i, hypotheses in zip(rows, results, strict=True):
-                if not hypotheses:
-                    raise ModelError("the model's output is not a number", hint="was its training healthy?")
-                found[i] = hypotheses
+        found = self.engine.translate(segments, options, batch_size=batch_size, prefixes=prefixes, seeds=seeds)
+        if not all(found):
+            raise ModelError("the model's output is not a number", hint="was its training healthy?")
         for line, of_line in zip(lines, ranges, strict=True):
             yield Translation(line, self._join([found[i] for i in of_line], options))
 
@@ -221,15 +228,6 @@ class Translator:
             )
         return parts
 
-    @staticmethod
-    def _batches(segments: list[list[int]], batch_size: int, n_beams: int) -> Iterator[list[int]]:
-        """Indices of segments of like length, longest first: what needs most memory comes first."""
-        order = sorted(range(len(segments)), key=lambda i: -len(segments[i]))
-        while order:
-            n = max(1, min(batch_size, MAX_BATCH_POSITIONS // ((len(segments[order[0]]) + 1) * n_beams)))
-            yield order[:n]
-            order = order[n:]
-
     def _join(self, parts: list[list[Hypothesis]], options: SearchOptions) -> list[Translated]:
         """The n-best of a line from those of its parts: the first of each, the second of each, …"""
         if not parts:
@@ -255,19 +253,8 @@ class Translator:
 
         A pair longer than the model can hold is cut to what it can.
         """
-        limit = self.model.max_length - 1
-        src = [ids[:limit] for ids in self.tokenizers.source.encode_all(list(sources))]
-        tgt = [ids[:limit] for ids in self.tokenizers.target.encode_all(list(references))]
-        result: list[list[float]] = [[] for _ in src]
-        budget = max(self.config.train.batch_tokens, 4096)
-        for rows in cut_batches([(len(s), len(t)) for s, t in zip(src, tgt, strict=True)], budget):
-            batch = collate([src[i] for i in rows], [tgt[i] for i in rows], rows).to(self.device)
-            with torch.inference_mode():
-                log_probs = self.model(batch.src, batch.tgt_in).float().log_softmax(-1)
-            gold = log_probs.gather(-1, batch.tgt_out[..., None])[..., 0]  # (B, T)
-            for i, row in zip(rows, gold.tolist(), strict=True):
-                result[i] = row[: len(tgt[i]) + 1]
-        return result
+        source = self.tokenizers.source.encode_all(list(sources))
+        return self.engine.score(source, self.tokenizers.target.encode_all(list(references)))
 
 
 def _take(stream: Iterator[str], n_lines: int) -> list[str]:
@@ -301,83 +288,36 @@ def _from_all_ranks(translations: Iterable[Translation]) -> Iterable[Translation
 
 
 def load(
-    path: Path | str, device: str = "auto", precision: Literal["fp32", "bf16", "int8"] = "fp32"
+    path: Path | str,
+    device: str = "auto",
+    precision: Precision | None = None,
+    engine: EngineName | None = None,
 ) -> Translator:
-    """A translator from a run's directory or a model file.
+    """A translator from a run's directory, a model file, or an export to CTranslate2.
 
     Args:
-        path: of either.
-        device: see `pick_device`.
-        precision: of decoding. bf16 is quicker where the hardware is; int8, of weights and of the products with
-            them, is for CPUs. Both move a few words; fp32 is the reference.
+        path: of any of these.
+        device: auto is cuda, else mps, else cpu.
+        precision: of decoding; None is fp32, the reference, or what an export is stored in. bf16 is quicker where
+            the hardware is; int8, of weights and of the products with them, on CPUs. Both move a few words.
+        engine: what searches; None is CTranslate2 for its exports, else torch.
     Raises:
-        ModelError: there is no model, or it is damaged, or its tokenizer was exchanged.
-        ConfigError: there is no such device.
+        ModelError: there is no model for this engine, or it is damaged, or its tokenizer was exchanged.
+        ConfigError: there is no such device, or it has no such precision.
     """
     path = Path(path)
-    file = RunDirectory(path).model_file if path.is_dir() else path
-    if not file.exists():
-        raise ModelError(f"no model at {file}", hint="train one with `nmt train CONFIG`, or name another with -m")
-    checkpoint = read_checkpoint(file, prefixes=("model",))
-    run = RunDirectory(path) if path.is_dir() else None
-    if run is not None:
-        check_tokenizers(run, checkpoint)
-    model = in_precision(checkpoint.model().to(pick_device(device)), precision)
-    return Translator(model, checkpoint.tokenizers, checkpoint.config, run)
+    exported = (path / "model.bin").is_file()
+    if exported and engine == "torch":
+        raise ModelError(f"{path} is an export", hint="give --engine torch the run that it was made from")
+    if engine == "ctranslate2" and not exported:
+        raise ModelError(
+            f"{path} is no export to CTranslate2",
+            hint=f"nmt export --to ctranslate2 -m {path} -o DIR makes one; translate with -m DIR",
+        )
+    if exported:
+        from nmt.decode.ctranslate2_engine import load_export
 
+        return load_export(path, device, precision)
+    from nmt.decode.torch_engine import load_model
 
-def in_precision(model: Transformer, precision: Precision) -> Transformer:
-    """The model for decoding in fp32, bf16 or int8.
-
-    Raises:
-        ConfigError: int8 on a GPU.
-    """
-    if precision == "bf16":
-        return model.bfloat16()
-    if precision == "int8":
-        if next(model.parameters()).device.type != "cpu":
-            raise ConfigError("int8 is for CPUs", hint="on a GPU take --precision bf16")
-        from torch.ao.quantization import quantize_dynamic  # takes a third of a second
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch wants to move this to another package
-            quantized: Transformer = quantize_dynamic(  # type: ignore[no-untyped-call]
-                model, {torch.nn.Linear}, dtype=torch.qint8
-            )
-        return quantized
-    return model
-
-
-def check_tokenizers(run: RunDirectory, checkpoint: Checkpoint) -> None:
-    """Make sure that the tokenizer files of a run are those that its model was trained with.
-
-    Raises:
-        ModelError: one was exchanged.
-    """
-    ours = checkpoint.tokenizers
-    for file, side in zip(run.tokenizer_files(ours.joint), (ours.source, ours.target), strict=True):
-        if file.exists() and file.read_bytes() != side.model:
-            raise ModelError(
-                f"{file} is not the tokenizer that the model was trained with",
-                hint="put the old one back, delete it (the model carries its own), or train anew with --fresh",
-            )
-
-
-def pick_device(name: str) -> torch.device:
-    """The device of that name; `auto` is cuda, else mps, else cpu.
-
-    Raises:
-        ConfigError: this machine has no such device.
-    """
-    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if name == "auto":
-        name = next(kind for kind, there in available.items() if there)
-    try:
-        device = torch.device(f"cuda:{local_rank()}" if name == "cuda" else name)  # each rank has its own
-        there = available.get(device.type, False)
-    except RuntimeError:
-        there = False
-    if not there:
-        names = ", ".join(kind for kind, there in available.items() if there)
-        raise ConfigError(f"no device '{name}' on this machine", hint=f"there is auto, {names}")
-    return device
+    return load_model(path, device, precision or "fp32")

@@ -144,6 +144,20 @@ class RunDirectory:
                 ) from error
         return Tokenizers(*sides)
 
+    def check_tokenizers(self, tokenizers: Tokenizers) -> None:
+        """Make sure that the tokenizer files, if there are any, are those that the model was trained with.
+
+        Raises:
+            ModelError: one was exchanged.
+        """
+        sides = (tokenizers.source, tokenizers.target)
+        for file, side in zip(self.tokenizer_files(tokenizers.joint), sides, strict=True):
+            if file.exists() and file.read_bytes() != side.model:
+                raise ModelError(
+                    f"{file} is not the tokenizer that the model was trained with",
+                    hint="put the old one back, delete it (the model carries its own), or train anew with --fresh",
+                )
+
     # --- checkpoints and figures --------------------------------------------------------------------------
 
     def checkpoint_file(self, step: int) -> Path:

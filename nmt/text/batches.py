@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nmt.seeds import seed_of
 from nmt.text import BOS, EOS, PAD
 from nmt.text.lines import Pair
 from nmt.text.tokenizer import Tokenizers
@@ -175,15 +176,6 @@ class TrainingData:
             [d if len(d) <= self.max_length else b for d, b in zip(drawn[0], best[0], strict=True)],
             [d if len(d) <= self.max_length else b for d, b in zip(drawn[1], best[1], strict=True)],
         )
-
-
-def seed_of(*parts: int) -> int:
-    """One 31-bit seed from several numbers, well mixed (FNV-1a over them): randomness as a function."""
-    mixed = 0xCBF29CE484222325
-    for part in parts:
-        for byte in part.to_bytes(8, "little"):
-            mixed = (mixed ^ byte) * 0x100000001B3 % 2**64
-    return mixed >> 33
 
 
 def _permutation(n: int, seed: int) -> list[int]:

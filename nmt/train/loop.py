@@ -20,13 +20,13 @@ import torch
 from torch import Tensor
 
 from nmt.config import Config
-from nmt.decode.translator import Translator
 from nmt.distributed import gather, gather_numbers, parallel, rank
 from nmt.errors import DivergedError, ModelError, OutputError, StoppedError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import Checkpoint, average, load_weights, read_checkpoint, save_checkpoint, weights_of
 from nmt.run.directory import RunDirectory
-from nmt.text.batches import Batch, TrainingData, seed_of
+from nmt.seeds import seed_of
+from nmt.text.batches import Batch, TrainingData
 from nmt.text.lines import Pair
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.report import Report
@@ -231,9 +231,7 @@ class Trainer:
             log.warning("%s", words)
 
     def measure(self, model: Transformer) -> Validation:
-        return validate(
-            Translator(model, self.tokenizers, self.config), self.dev, self.config, bf16=self.progress.bf16
-        )
+        return validate(model, self.tokenizers, self.dev, self.config, bf16=self.progress.bf16)
 
     def keep_if_best(self, model: Transformer, found: Validation) -> bool:
         """Write the model file if nothing was better before.

@@ -15,14 +15,15 @@ from typing import Any
 import torch
 
 from nmt.config import Config
-from nmt.decode.translator import check_tokenizers, pick_device
+from nmt.decode.torch_engine import pick_device
 from nmt.distributed import n_ranks, ranks_joined, start_workers
 from nmt.errors import ConfigError, DataError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import Checkpoint, load_weights, new_model, read_checkpoint
 from nmt.run.directory import RunDirectory
+from nmt.seeds import seed_of
 from nmt.text import PAD
-from nmt.text.batches import TrainingData, seed_of, useful_share
+from nmt.text.batches import TrainingData, useful_share
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.loop import Progress, Trainer, check_room
 from nmt.train.prepare import Corpus, drop_lengths, read_corpus, train_tokenizers
@@ -173,7 +174,7 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
         )
     last = run.read_last()
     if last is not None:
-        check_tokenizers(run, read_checkpoint(run.checkpoint_file(last), prefixes=()))
+        run.check_tokenizers(read_checkpoint(run.checkpoint_file(last), prefixes=()).tokenizers)
 
 
 def changed(before: Any, now: Any, name: str) -> list[tuple[str, Any, Any]]:

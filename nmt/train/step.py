@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from nmt.config import TrainSettings
 from nmt.distributed import n_ranks, rank
+from nmt.seeds import seed_of
 from nmt.text import PAD
-from nmt.text.batches import Batch, seed_of
+from nmt.text.batches import Batch
 from nmt.train.loss import LossSum, smoothed_cross_entropy, symmetric_divergence
 
 

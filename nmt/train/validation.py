@@ -9,11 +9,14 @@ from typing import Any
 import torch
 
 from nmt.config import Config, language
+from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.distributed import gather_numbers, mine
 from nmt.evaluate import Score, bleu_tokenizer, score
+from nmt.model.transformer import Transformer
 from nmt.text.batches import collate, cut_batches
 from nmt.text.lines import Pair
+from nmt.text.tokenizer import Tokenizers
 from nmt.train.step import batch_loss
 
 N_SAMPLES = 3
@@ -66,11 +69,13 @@ def figure_of(line: dict[str, Any], metric: str) -> float:
     return float(line["dev_bleu"] if metric == "bleu" else -line["dev_loss"])
 
 
-def validate(translator: Translator, dev: Sequence[Pair], config: Config, *, bf16: bool) -> Validation:
+def validate(
+    model: Transformer, tokenizers: Tokenizers, dev: Sequence[Pair], config: Config, *, bf16: bool
+) -> Validation:
     """Measure a model on the dev pairs; each rank on its share of them."""
     sources, references = [pair.source for pair in mine(dev)], [pair.target for pair in mine(dev)]
-    tokenizers, device = translator.tokenizers, translator.device
-    limit = translator.model.max_length - 1
+    engine = TorchEngine(model)
+    device, limit = engine.device, model.max_length - 1
     src = [ids[:limit] for ids in tokenizers.source.encode_all(sources)]
     tgt = [ids[:limit] for ids in tokenizers.target.encode_all(references)]
     loss = nll = n_tokens = 0.0
@@ -79,12 +84,12 @@ def validate(translator: Translator, dev: Sequence[Pair], config: Config, *, bf1
             [(len(s), len(t)) for s, t in zip(src, tgt, strict=True)], config.train.batch_tokens
         ):
             batch = collate([src[i] for i in rows], [tgt[i] for i in rows], rows).to(device)
-            sums = batch_loss(translator.model, batch, config.train)
+            sums = batch_loss(model, batch, config.train)
             loss, nll, n_tokens = loss + float(sums.loss), nll + float(sums.nll), n_tokens + sums.n_tokens
     parts = gather_numbers(loss, nll, n_tokens)
     loss, nll, n_tokens = (sum(numbers) for numbers in zip(*parts, strict=True))
     sources, references = [pair.source for pair in dev], [pair.target for pair in dev]
-    hypotheses = translator.translate(sources, beam=1)
+    hypotheses = Translator(engine, tokenizers, config).translate(sources, beam=1)
     bleu, chrf = score(hypotheses, [references], tokenize=bleu_tokenizer(language(config.data, "target")))
     often, count = Counter(hypotheses).most_common(1)[0]
     shown = [i * len(dev) // N_SAMPLES for i in range(min(N_SAMPLES, len(dev)))]

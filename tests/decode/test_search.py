@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nmt.config import ModelSettings
-from nmt.decode.search import Hypothesis, SearchOptions, TraceStep, search
+from nmt.decode.options import Hypothesis, SearchOptions
+from nmt.decode.search import TraceStep, search
 from nmt.errors import ConfigError
 from nmt.model.transformer import Transformer
 from nmt.text import BOS, EOS, PAD

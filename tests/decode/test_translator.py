@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import model_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.config import Config
 from nmt.decode import translator as module
-from nmt.decode.search import SearchOptions
-from nmt.decode.translator import Translator, load, pick_device
+from nmt.decode.options import SearchOptions
+from nmt.decode.torch_engine import TorchEngine, pick_device
+from nmt.decode.translator import Translator, load
 from nmt.errors import ConfigError, ModelError
 from nmt.run.checkpoint import Checkpoint, new_model, save_checkpoint, weights_of
 from nmt.run.directory import RunDirectory
@@ -39,7 +41,7 @@ def make(**data: object) -> Translator:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(2.0)
-    return Translator(model.double().eval(), tokenizers, config)
+    return Translator(TorchEngine(model.double().eval()), tokenizers, config)
 
 
 TRANSLATOR = make()
@@ -141,7 +143,7 @@ def make_with_limit(limit: int) -> Translator:
     config = TRANSLATOR.config.model_copy(
         update={"data": TRANSLATOR.config.data.model_copy(update={"max_length": limit})}
     )
-    return Translator(TRANSLATOR.model, TRANSLATOR.tokenizers, config)
+    return Translator(TRANSLATOR.engine, TRANSLATOR.tokenizers, config)
 
 
 def test_a_prefix_begins_the_first_part_alone() -> None:
@@ -170,7 +172,7 @@ def test_a_window_ends_early_where_lines_are_long() -> None:
 def test_a_model_that_gives_no_numbers_is_an_error() -> None:
     broken = make()
     with torch.no_grad():
-        broken.model.projection.weight.fill_(float("nan"))
+        model_of(broken).projection.weight.fill_(float("nan"))
     with pytest.raises(ModelError, match="not a number"):
         broken.translate(LINES)
 
@@ -178,7 +180,7 @@ def test_a_model_that_gives_no_numbers_is_an_error() -> None:
 def write_run(path: Path) -> RunDirectory:
     run = RunDirectory(path)
     run.create()
-    tensors = {f"model.{name}": x.float() for name, x in weights_of(TRANSLATOR.model).items()}
+    tensors = {f"model.{name}": x.float() for name, x in weights_of(model_of(TRANSLATOR)).items()}
     save_checkpoint(run.model_file, Checkpoint(TRANSLATOR.config, tensors, TRANSLATOR.tokenizers))
     run.write_tokenizers(TRANSLATOR.tokenizers, joint=True)
     return run

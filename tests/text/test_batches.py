@@ -11,8 +11,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from nmt.config import TokenizerSettings
+from nmt.seeds import seed_of
 from nmt.text import BOS, EOS, PAD, batches
-from nmt.text.batches import Batch, TrainingData, collate, cut_batches, pad, pad_source, seed_of, useful_share
+from nmt.text.batches import Batch, TrainingData, collate, cut_batches, pad, pad_source, useful_share
 from nmt.text.lines import Pair, read_pairs
 from nmt.text.tokenizer import Tokenizer, Tokenizers, train_tokenizer
 

@@ -1,0 +1,130 @@
+"""CTranslate2 as an engine, on a directory that `nmt export` wrote. Imports no torch.
+
+Where its search is not ours, see `nmt.export`.
+"""
+
+import os
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from nmt.decode.options import Hypothesis, SearchOptions
+from nmt.decode.translator import Precision, Translator
+from nmt.errors import ConfigError, InputError, ModelError
+from nmt.run.directory import RunDirectory
+from nmt.text import EOS
+from nmt.text.tokenizer import Tokenizers
+
+COMPUTE_TYPES = {None: "default", "fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
+
+
+class CTranslate2Engine:
+    """An exported model as an engine.
+
+    Args:
+        engine: a `ctranslate2.Translator`.
+        tokenizers: it reads and writes pieces, not ids.
+        max_length: the longest sequence that the model can hold.
+    """
+
+    def __init__(self, engine: Any, tokenizers: Tokenizers, max_length: int) -> None:
+        self.engine = engine
+        self.tokenizers = tokenizers
+        self.max_length = max_length
+        target = tokenizers.target
+        self.id_of = {piece: i for i, piece in enumerate(target.pieces(range(len(target))))}
+
+    def translate(
+        self,
+        segments: Sequence[list[int]],
+        options: SearchOptions,
+        *,
+        batch_size: int,
+        prefixes: Sequence[Sequence[int]],
+        seeds: Sequence[int],  # noqa: ARG002 - for sampling
+    ) -> list[list[Hypothesis]]:
+        """See `Engine`.
+
+        Raises:
+            ConfigError: it cannot search so.
+        """
+        for wrong, what in (
+            (options.sample, "sampling with a seed a line"),
+            (options.length_penalty == "gnmt", "length penalty gnmt"),
+        ):
+            if wrong:
+                raise ConfigError(f"CTranslate2 has no {what}", hint="take the run itself, with --engine torch")
+
+        def limit(i: int) -> int:
+            most = max(options.max_length(len(segments[i]) + 1), len(prefixes[i]) + 1)
+            return min(most, self.max_length)
+
+        found: list[list[Hypothesis]] = [[] for _ in segments]
+        order = sorted(range(len(segments)), key=lambda i: (-limit(i), -len(segments[i])))
+        for most, of_limit in groupby(order, limit):  # it knows one limit a call
+            rows = list(of_limit)
+            results = self.engine.translate_batch(
+                [self._source(segments[i]) for i in rows],
+                [self.tokenizers.target.pieces(prefixes[i]) for i in rows],
+                max_batch_size=batch_size,
+                beam_size=options.beam,
+                num_hypotheses=options.n_best,
+                length_penalty=options.alpha,
+                max_input_length=0,
+                max_decoding_length=max(most - 1, 1),  # without EOS
+                min_decoding_length=options.min_length,
+                return_end_token=True,
+            )
+            for i, result in zip(rows, results, strict=True):
+                targets = [[self.id_of[piece] for piece in pieces] for pieces in result.hypotheses]
+                targets = [ids[:-1] if ids and ids[-1] == EOS else ids for ids in targets]
+                log_probs = self.score([segments[i]] * len(targets), targets)
+                found[i] = [
+                    Hypothesis([*ids, EOS], row, sum(row) / options.divisor(len(row)))
+                    for ids, row in zip(targets, log_probs, strict=True)
+                ]
+        return found
+
+    def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
+        """See `Engine`."""
+        limit = self.max_length - 1
+        results = self.engine.score_batch(
+            [self._source(ids[:limit]) for ids in source],
+            [self.tokenizers.target.pieces(ids[:limit]) for ids in target],
+            max_batch_size=64,
+            max_input_length=0,
+        )
+        return [result.log_probs for result in results]
+
+    def _source(self, ids: list[int]) -> list[str]:
+        return self.tokenizers.source.pieces(ids)  # the export's settings add EOS
+
+
+def load_export(path: Path, device: str, precision: Precision | None) -> Translator:
+    """A translator from an exported model; see `translator.load`."""
+    try:
+        import ctranslate2
+    except ImportError as error:
+        raise InputError("CTranslate2 is not installed", hint="pip install 'nmt[ctranslate2]'") from error
+    run = RunDirectory(path)
+    config = run.read_config()
+    tokenizers = run.read_tokenizers(config)
+    if tokenizers is None:
+        raise ModelError(f"{path} lacks its tokenizer", hint="export the model again")
+    kind, _, index = device.partition(":")
+    try:
+        engine = ctranslate2.Translator(
+            str(path),
+            kind,
+            device_index=int(index or 0),
+            compute_type=COMPUTE_TYPES[precision],
+            # one thread, if no number was asked for: more wait for one another
+            intra_threads=int(os.environ.get("OMP_NUM_THREADS", "1")),
+        )
+    except (ValueError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(
+            f"CTranslate2 cannot load {path}: {reason}", hint="export it again, or change --device or --precision"
+        ) from error
+    return Translator(CTranslate2Engine(engine, tokenizers, config.model.max_positions), tokenizers, config)

@@ -1,0 +1,86 @@
+"""What a search is asked for and what it finds, whatever engine searches. Imports no torch."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from nmt.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How to search; checked before any work.
+
+    Attributes:
+        beam: K hypotheses a sentence; 1 is greedy search. In sampling, the number of samples.
+        n_best: hypotheses returned, at most `beam`.
+        length_penalty: a finished hypothesis of L tokens, EOS counted, with log-probability S scores S / L^alpha
+            (`average`) or S / ((5 + L) / 6)^alpha (`gnmt`, Wu et al. 2016).
+        alpha: 0 switches the penalty off.
+        max_length_a, max_length_b: a source of S tokens, EOS counted, may give ceil(a * S) + b tokens, where EOS
+            is forced.
+        min_length: tokens before EOS may come.
+        sample: draw each token from the model instead of searching for the best.
+        temperature: in sampling, logits are divided by it.
+        top_k: in sampling, only the k most probable tokens; 0 is all.
+        top_p: in sampling, only the most probable tokens that together reach p (Holtzman et al. 2020).
+        seed: of sampling.
+    """
+
+    beam: int = 5
+    n_best: int = 1
+    length_penalty: Literal["average", "gnmt"] = "average"
+    alpha: float = 1.0
+    max_length_a: float = 1.5
+    max_length_b: int = 10
+    min_length: int = 1
+    sample: bool = False
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        for wrong, message in (
+            (self.beam < 1, f"beam must be at least 1, got {self.beam}"),
+            (not 1 <= self.n_best <= self.beam, f"n_best must be 1 to beam ({self.beam}), got {self.n_best}"),
+            (self.length_penalty not in ("average", "gnmt"), f"no length penalty '{self.length_penalty}'"),
+            (not 0 <= self.alpha < math.inf, f"alpha must be 0 or more, got {self.alpha}"),
+            (not 0 <= self.max_length_a < math.inf, f"max_length_a must be 0 or more, got {self.max_length_a}"),
+            (self.max_length_b < 1, f"max_length_b must be at least 1, got {self.max_length_b}"),
+            (self.min_length < 0, f"min_length must be 0 or more, got {self.min_length}"),
+            (not 0 < self.temperature < math.inf, f"temperature must be more than 0, got {self.temperature}"),
+            (self.top_k < 0, f"top_k must be 0 or more, got {self.top_k}"),
+            (not 0 < self.top_p <= 1, f"top_p must be over 0 and at most 1, got {self.top_p}"),
+        ):
+            if wrong:
+                raise ConfigError(message, hint="`nmt translate --help` lists what is allowed")
+
+    def max_length(self, source_length: int) -> int:
+        """The most tokens, EOS counted, that a source of `source_length` tokens, EOS counted, may give."""
+        return math.ceil(self.max_length_a * source_length) + self.max_length_b
+
+    def divisor(self, length: int) -> float:
+        """What a log-probability is divided by at `length` tokens, EOS counted."""
+        if self.length_penalty == "gnmt":
+            return float(((5 + length) / 6) ** self.alpha)
+        return float(length**self.alpha)
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A finished translation.
+
+    Attributes:
+        ids: its tokens, EOS last, BOS not among them.
+        log_probs: of each token given those before it, nats.
+        score: their sum over the length penalty's divisor.
+    """
+
+    ids: list[int]
+    log_probs: list[float]
+    score: float
+
+    @property
+    def log_prob(self) -> float:
+        return sum(self.log_probs)

@@ -1,0 +1,138 @@
+"""Our own engine: segments in batches of like length, searched by `search` over the Transformer."""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+
+from nmt.decode.options import Hypothesis, SearchOptions
+from nmt.decode.search import search
+from nmt.decode.translator import Precision, Translator
+from nmt.distributed import local_rank
+from nmt.errors import ConfigError, ModelError
+from nmt.model.transformer import Transformer
+from nmt.run.checkpoint import read_checkpoint
+from nmt.run.directory import RunDirectory
+from nmt.text.batches import collate, cut_batches, pad_source
+
+MAX_BATCH_POSITIONS = 131_072  # beams x source positions of a batch: bounds the memory of caches
+SCORED_TOKENS = 4096  # positions of a batch in scoring, each of which has V log-probabilities
+
+
+class TorchEngine:
+    """The Transformer as an engine.
+
+    Args:
+        model: in eval mode, on its device.
+    """
+
+    def __init__(self, model: Transformer) -> None:
+        self.model = model
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.target_embedding.weight.device
+
+    def translate(
+        self,
+        segments: Sequence[list[int]],
+        options: SearchOptions,
+        *,
+        batch_size: int,
+        prefixes: Sequence[Sequence[int]],
+        seeds: Sequence[int],
+    ) -> list[list[Hypothesis]]:
+        """See `Engine`."""
+        found: list[list[Hypothesis]] = [[] for _ in segments]
+        for rows in self._batches(segments, batch_size, options.beam):
+            with torch.inference_mode():
+                results = search(
+                    self.model,
+                    pad_source([segments[i] for i in rows]).to(self.device),
+                    options,
+                    prefixes=[prefixes[i] for i in rows],
+                    max_length=self.model.max_length,
+                    sentence_seeds=[seeds[i] for i in rows],
+                )
+            for i, hypotheses in zip(rows, results, strict=True):
+                found[i] = hypotheses
+        return found
+
+    @staticmethod
+    def _batches(segments: Sequence[list[int]], batch_size: int, n_beams: int) -> Iterator[list[int]]:
+        """Indices of segments of like length, longest first: what needs most memory comes first."""
+        order = sorted(range(len(segments)), key=lambda i: -len(segments[i]))
+        while order:
+            n = max(1, min(batch_size, MAX_BATCH_POSITIONS // ((len(segments[order[0]]) + 1) * n_beams)))
+            yield order[:n]
+            order = order[n:]
+
+    def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
+        """See `Engine`."""
+        limit = self.model.max_length - 1
+        src, tgt = [ids[:limit] for ids in source], [ids[:limit] for ids in target]
+        result: list[list[float]] = [[] for _ in src]
+        for rows in cut_batches([(len(s), len(t)) for s, t in zip(src, tgt, strict=True)], SCORED_TOKENS):
+            batch = collate([src[i] for i in rows], [tgt[i] for i in rows], rows).to(self.device)
+            with torch.inference_mode():
+                log_probs = self.model(batch.src, batch.tgt_in).float().log_softmax(-1)
+            gold = log_probs.gather(-1, batch.tgt_out[..., None])[..., 0]  # (B, T)
+            for i, row in zip(rows, gold.tolist(), strict=True):
+                result[i] = row[: len(tgt[i]) + 1]
+        return result
+
+
+def load_model(path: Path, device: str, precision: Precision) -> Translator:
+    """A translator from a run's directory or a model file; see `translator.load`."""
+    file = RunDirectory(path).model_file if path.is_dir() else path
+    if not file.exists():
+        raise ModelError(f"no model at {file}", hint="train one with `nmt train CONFIG`, or name another with -m")
+    checkpoint = read_checkpoint(file, prefixes=("model",))
+    run = RunDirectory(path) if path.is_dir() else None
+    if run is not None:
+        run.check_tokenizers(checkpoint.tokenizers)
+    model = in_precision(checkpoint.model().to(pick_device(device)), precision)
+    return Translator(TorchEngine(model), checkpoint.tokenizers, checkpoint.config, run)
+
+
+def in_precision(model: Transformer, precision: Precision) -> Transformer:
+    """The model for decoding in fp32, bf16 or int8.
+
+    Raises:
+        ConfigError: int8 on a GPU.
+    """
+    if precision == "bf16":
+        return model.bfloat16()
+    if precision == "int8":
+        if next(model.parameters()).device.type != "cpu":
+            raise ConfigError("int8 is for CPUs", hint="on a GPU take --precision bf16")
+        from torch.ao.quantization import quantize_dynamic  # takes a third of a second
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch wants to move this to another package
+            quantized: Transformer = quantize_dynamic(  # type: ignore[no-untyped-call]
+                model, {torch.nn.Linear}, dtype=torch.qint8
+            )
+        return quantized
+    return model
+
+
+def pick_device(name: str) -> torch.device:
+    """The device of that name; `auto` is cuda, else mps, else cpu.
+
+    Raises:
+        ConfigError: this machine has no such device.
+    """
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        name = next(kind for kind, there in available.items() if there)
+    try:
+        device = torch.device(f"cuda:{local_rank()}" if name == "cuda" else name)  # each rank has its own
+        there = available.get(device.type, False)
+    except RuntimeError:
+        there = False
+    if not there:
+        names = ", ".join(kind for kind, there in available.items() if there)
+        raise ConfigError(f"no device '{name}' on this machine", hint=f"there is auto, {names}")
+    return device

@@ -1,0 +1,107 @@
+"""CTranslate2 behind our translator: the same text, scores by the same formula, and no torch."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import SOURCE, TARGET, FiveRun, environment, one_clear_error, run_nmt
+
+from nmt.decode.translator import Translator, load
+from nmt.errors import ConfigError, InputError, ModelError
+from nmt.export import to_ctranslate2
+
+pytest.importorskip("ctranslate2")
+
+# nats a piece: label smoothing leaves some probability to PAD, UNK and BOS, which the export bans before the softmax
+BANNED_SHARE = 2e-3
+
+
+@pytest.fixture(scope="module")
+def exported(five_run: FiveRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("export") / "five"
+    to_ctranslate2(load(five_run.run), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def engine(exported: Path) -> Translator:
+    return load(exported)
+
+
+@pytest.mark.parametrize("beam", [1, 5])
+def test_the_text_and_the_scores_are_those_of_torch(five_run: FiveRun, engine: Translator, beam: int) -> None:
+    lines = [*SOURCE, "", "书 " * 3, "我 昨天 " * 200]
+    ours = load(five_run.run)
+    options = ours.with_options(beam=beam)
+    for found, expected in zip(
+        engine.translate_lines(lines, options), ours.translate_lines(lines, options), strict=True
+    ):
+        if found.source in SOURCE:  # what the model is sure of; elsewhere the engines stop by different rules
+            assert found.text == TARGET[SOURCE.index(found.source)]
+            best, other = found.hypotheses[0], expected.hypotheses[0]
+            assert best.pieces == other.pieces
+            assert best.log_probs == pytest.approx(other.log_probs, abs=BANNED_SHARE)
+            assert best.score == pytest.approx(other.score, abs=BANNED_SHARE)
+        assert (found.text == "") == (found.source == "")
+
+
+def test_lengths_prefix_and_n_best_are_heeded(engine: Translator) -> None:
+    one = next(engine.translate_lines([SOURCE[0]], engine.with_options(max_length_a=0.0, max_length_b=3)))
+    assert len(one.hypotheses[0].pieces) == 3
+    assert one.hypotheses[0].pieces[-1] == "</s>"
+    long = next(engine.translate_lines([SOURCE[0]], engine.with_options(min_length=12)))
+    assert len(long.hypotheses[0].pieces) > 12
+    forced = next(engine.translate_lines([SOURCE[0]], prefix="She"))
+    assert forced.text.startswith("She")
+    several = next(engine.translate_lines([SOURCE[0]], engine.with_options(beam=4, n_best=3)))
+    scores = [hypothesis.score for hypothesis in several.hypotheses]
+    assert len(scores) == 3
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_references_are_scored_as_torch_does(five_run: FiveRun, engine: Translator) -> None:
+    ours = load(five_run.run).reference_log_probs(SOURCE, TARGET)
+    for found, expected in zip(engine.reference_log_probs(SOURCE, TARGET), ours, strict=True):
+        assert found == pytest.approx(expected, abs=BANNED_SHARE)
+
+
+def test_what_it_cannot_do_is_refused_by_name(exported: Path, engine: Translator, five_run: FiveRun) -> None:
+    for options, words in (({"sample": True}, "sampling"), ({"length_penalty": "gnmt"}, "gnmt")):
+        with pytest.raises(ConfigError, match=words):
+            engine.translate(SOURCE, **options)
+    with pytest.raises(ModelError, match="is an export"):
+        load(exported, engine="torch")
+    with pytest.raises(ModelError, match="no export to CTranslate2"):
+        load(five_run.run, engine="ctranslate2")
+    with pytest.raises(ModelError, match="cannot load"):
+        load(exported, device="nosuch")
+    with pytest.raises(InputError, match="an export already"):
+        to_ctranslate2(engine, exported.with_name("again"))
+
+
+def test_a_damaged_export_is_one_clear_error(exported: Path, tmp_path: Path) -> None:
+    for name in ("config.yaml", "config.json", "shared_vocabulary.json"):
+        (tmp_path / name).write_bytes((exported / name).read_bytes())
+    (tmp_path / "model.bin").write_bytes((exported / "model.bin").read_bytes()[:1000])
+    one_clear_error(run_nmt("translate", "-m", tmp_path, "x"), 2, "lacks its tokenizer")
+    (tmp_path / "tokenizer.model").write_bytes((exported / "tokenizer.model").read_bytes())
+    one_clear_error(run_nmt("translate", "-m", tmp_path, "x"), 2, f"CTranslate2 cannot load {tmp_path}")
+
+
+def test_the_command_translates_and_never_imports_torch(exported: Path) -> None:
+    args = ["translate", "-m", str(exported), "--engine", "ctranslate2", "--json"]
+    run = f"from nmt.cli import app; app({args}, standalone_mode=False)"
+    program = f"{run}; import sys; assert 'torch' not in sys.modules"
+    lines = "".join(f"{line}\n" for line in SOURCE)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input=lines,
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["hypotheses"][0]["text"] for line in done.stdout.splitlines()] == TARGET
