@@ -52,7 +52,7 @@ def to_ctranslate2(translator: Translator, path: Path, quantization: str = "floa
     try:
         import ctranslate2
     except ImportError as error:
-        raise InputError("CTranslate2 is not installed", hint="pip install 'nmt[ctranslate2]'") from error
+        raise InputError("CTranslate2 is not installed", hint="pip install 'ctranslate2>=4.8.5'") from error
     if not _is_free(path):
         raise InputError(f"{path} is there already and is no export", hint="name another directory, or delete it")
     if not isinstance(translator.engine, TorchEngine):

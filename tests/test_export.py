@@ -370,5 +370,5 @@ def test_exports_that_are_refused(five_run: FiveRun, tmp_path: Path) -> None:
     one_clear_error(below_a_file, 1, f"cannot write {file / 'out'}: ")
     python_path = os.pathsep.join([str(stub), os.environ.get("PYTHONPATH", "")])
     without = run_nmt(*to, "-o", out, env={"PYTHONPATH": python_path, "PYTHONDONTWRITEBYTECODE": "1"})
-    assert "hint: pip install 'nmt[ctranslate2]'" in one_clear_error(without, 2, "CTranslate2 is not installed")
+    assert "hint: pip install 'ctranslate2>=4.8.5'" in one_clear_error(without, 2, "CTranslate2 is not installed")
     assert file_bytes(tmp_path) == before

@@ -106,7 +106,7 @@ def load_export(path: Path, device: str, precision: Precision | None) -> Transla
     try:
         import ctranslate2
     except ImportError as error:
-        raise InputError("CTranslate2 is not installed", hint="pip install 'nmt[ctranslate2]'") from error
+        raise InputError("CTranslate2 is not installed", hint="pip install 'ctranslate2>=4.8.5'") from error
     run = RunDirectory(path)
     config = run.read_config()
     tokenizers = run.read_tokenizers(config)

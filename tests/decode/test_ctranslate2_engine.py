@@ -14,7 +14,7 @@ from nmt.export import to_ctranslate2
 
 pytest.importorskip("ctranslate2")
 
-# nats a piece: label smoothing leaves some probability to PAD, UNK and BOS, which the export bans before the softmax
+# nats a piece: label smoothing leaves PAD, UNK and BOS some probability; the export bans them before the softmax
 BANNED_SHARE = 2e-3
 
 
