@@ -89,15 +89,15 @@ def search(
 
     for length in range(1, max(limits) + 1):
         logits, state = model.step(ids, state)
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32), copy=True)  # bans are written into it
-        normaliser = logits.logsumexp(-1, keepdim=True)  # before any ban: a score is what teacher forcing gives
-        live, token_log_probs = live.to(logits), token_log_probs.to(logits)
-        _ban(logits, [_allowed(options, limits[b], length, prefixes[b] if prefixes else ()) for b in alive])
+        # normalised before any ban: a score is what teacher forcing gives
+        log_probs = logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+        live, token_log_probs = live.to(log_probs), token_log_probs.to(log_probs)
+        _ban(log_probs, [_allowed(options, limits[b], length, prefixes[b] if prefixes else ()) for b in alive])
 
         if draws:
-            scores, parents, words, step_log_probs = draws.candidates(logits, normaliser, live, alive, length)
+            scores, parents, words, step_log_probs = draws.candidates(log_probs, live, alive, length)
         else:
-            scores, parents, words, step_log_probs = _best_candidates(logits, normaliser, live)
+            scores, parents, words, step_log_probs = _best_candidates(log_probs, live)
         tokens = torch.cat([_rows(tokens, parents), words[..., None]], -1)  # (B, C, length)
         token_log_probs = torch.cat([_rows(token_log_probs, parents), step_log_probs[..., None]], -1)
 
@@ -148,28 +148,29 @@ def _allowed(options: SearchOptions, limit: int, length: int, prefix: Sequence[i
     return -1 if length <= options.min_length else None
 
 
-def _ban(logits: Tensor, allowed: list[int | None]) -> None:
+def _ban(log_probs: Tensor, allowed: list[int | None]) -> None:
     """Set what may not come to -inf, in place: (B, K, V)."""
-    forced = {b: logits[b, :, only].clone() for b, only in enumerate(allowed) if only is not None and only != -1}
-    logits[..., [PAD, UNK, BOS]] = -math.inf
+    forced = {
+        b: log_probs[b, :, only].clone() for b, only in enumerate(allowed) if only is not None and only != -1
+    }
+    log_probs[..., [PAD, UNK, BOS]] = -math.inf
     for b, only in enumerate(allowed):
         if only == -1:
-            logits[b, :, EOS] = -math.inf
+            log_probs[b, :, EOS] = -math.inf
         elif only is not None:
-            logits[b] = -math.inf
-            logits[b, :, only] = forced[b]
+            log_probs[b] = -math.inf
+            log_probs[b, :, only] = forced[b]
 
 
 Candidates = tuple[Tensor, Tensor, Tensor, Tensor]  # each (B, C): scores, parents, words, the words' log-probs
 
 
-def _best_candidates(logits: Tensor, normaliser: Tensor, live: Tensor) -> Candidates:
+def _best_candidates(log_probs: Tensor, live: Tensor) -> Candidates:
     """The min(2K, K*V) best continuations of all beams of a sentence, best first."""
-    n_beams, n_vocab = logits.shape[1:]
-    best, words = logits.topk(min(2 * n_beams, n_vocab))  # (B, K, C'): no beam can give more to the whole
-    log_probs = best - normaliser
-    scores, order = (live[..., None] + log_probs).flatten(1).topk(min(2 * n_beams, n_beams * n_vocab))
-    return scores, order // best.size(-1), words.flatten(1).gather(1, order), log_probs.flatten(1).gather(1, order)
+    n_beams, n_vocab = log_probs.shape[1:]
+    best, words = log_probs.topk(min(2 * n_beams, n_vocab))  # (B, K, C'): no beam can give more to the whole
+    scores, order = (live[..., None] + best).flatten(1).topk(min(2 * n_beams, n_beams * n_vocab))
+    return scores, order // best.size(-1), words.flatten(1).gather(1, order), best.flatten(1).gather(1, order)
 
 
 class _Draws:
@@ -184,11 +185,9 @@ class _Draws:
             ]
         ).to(device)  # (B, length, K)
 
-    def candidates(
-        self, logits: Tensor, normaliser: Tensor, live: Tensor, alive: list[int], length: int
-    ) -> Candidates:
+    def candidates(self, log_probs: Tensor, live: Tensor, alive: list[int], length: int) -> Candidates:
         """One continuation of each beam, drawn from its distribution over what is allowed."""
-        ordered, words = (logits / self.options.temperature).sort(
+        ordered, words = (log_probs / self.options.temperature).sort(
             dim=-1, descending=True, stable=True
         )  # (B, K, V)
         if 0 < self.options.top_k < ordered.size(-1):
@@ -201,9 +200,9 @@ class _Draws:
         u = self.uniform[alive, length - 1, :, None].to(cumulative) * cumulative[..., -1:]
         place = torch.searchsorted(cumulative, u, right=True).clamp(max=ordered.size(-1) - 1)  # (B, K, 1)
         words = words.gather(-1, place)
-        log_probs = (logits.gather(-1, words) - normaliser)[..., 0]
+        drawn = log_probs.gather(-1, words)[..., 0]  # (B, K)
         parents = torch.arange(live.size(1), device=live.device).expand_as(live)
-        return live + log_probs, parents, words[..., 0], log_probs
+        return live + drawn, parents, words[..., 0], drawn
 
 
 def _rows(x: Tensor, index: Tensor) -> Tensor:
