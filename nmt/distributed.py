@@ -155,6 +155,8 @@ def start_workers(n_workers: int) -> Iterator[None]:
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(_free_port()),
     }
+    if sys.platform == "linux":
+        joined["GLOO_SOCKET_IFNAME"] = "lo"  # else gloo asks the network what this machine is called
     os.environ |= joined
     command = [sys.executable, "-m", "nmt", *sys.argv[1:], "--threads", str(n_threads)]
     workers = [

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from nmt.model.dropout import Dropout
 
+SHORT = 4096  # T x S
+
 
 def scaled_dot_product_attention(
     query: Tensor,
@@ -91,8 +93,10 @@ class MultiHeadAttention(nn.Module):
             (B, T, D)
         """
         query = self.split(self.query(x))  # (B, H, T, D/H)
-        # On a CPU the fused kernel's gradient takes 2 (fp32) to 9 times (bf16) as long as the formula's.
-        if weights is not None or (torch.is_grad_enabled() and x.device.type == "cpu"):
+        # On a CPU the fused kernel's gradient takes 2 (fp32) to 9 times (bf16) as long as the formula's, and it
+        # pays without one only where the weights would fill much memory.
+        short = query.size(2) * key.size(2) <= SHORT
+        if weights is not None or (x.device.type == "cpu" and (short or torch.is_grad_enabled())):
             mask = causal_mask(x.size(1), x.device) if causal else mask
             heads, w = scaled_dot_product_attention(query, key, value, mask, self.dropout)
             if weights is not None:

@@ -3,9 +3,11 @@
 import math
 
 import numpy as np
+import pytest
 import torch
 import torch.nn.functional as F
 
+from nmt.model import attention as module
 from nmt.model.attention import MultiHeadAttention, causal_mask, scaled_dot_product_attention, sinusoidal_positions
 from nmt.model.dropout import Dropout
 
@@ -50,7 +52,8 @@ def test_split_and_merge_undo_each_other_and_give_each_head_its_slice() -> None:
     assert torch.equal(attention.merge(heads), x)
 
 
-def test_fused_and_written_out_paths_give_the_same() -> None:
+def test_fused_and_written_out_paths_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHORT", 0)  # else a CPU writes out what is short
     attention = MultiHeadAttention(16, 4, 0.0).double()
     x = torch.randn(3, 5, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
     mask = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [1, 0, 0, 0, 0]]).bool()[:, None, None]
@@ -61,9 +64,7 @@ def test_fused_and_written_out_paths_give_the_same() -> None:
             weights: list[torch.Tensor] = []
             torch.testing.assert_close(attention(x, *keys_values, **options, weights=weights), fused)
             assert weights[0].shape == (3, 4, 5, 5)
-    torch.testing.assert_close(
-        attention(x, *keys_values, mask=mask), attention(x, *keys_values, mask=mask).detach()
-    )
+        assert sum(weights[0][0, 0, 0].tolist()) == pytest.approx(1)
 
 
 def test_sinusoidal_positions_are_the_papers() -> None:
