@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 import typer
 
 from nmt import __version__
+from nmt.distributed import launched, rank, ranks_joined, start_workers
 from nmt.errors import (
     ConfigError,
     DataError,
     DivergedError,
     InputError,
+    LostRankError,
     ModelError,
     NmtError,
     OutputError,
@@ -144,11 +146,12 @@ def train(
 
     settings = load_config(config, overrides or [])
     set_up_torch(threads)
-    from nmt.distributed import rank
     from nmt.train import session
 
-    if rank() > 0:
-        session.train_along(settings, device=device)
+    if launched().rank > 0:
+        log.setLevel(logging.ERROR)  # the first rank speaks for all
+        if not dry_run:
+            session.train_along(settings, device=device)
         return
     prepared = session.prepare(settings, device=device, fresh=fresh)
     if dry_run:
@@ -156,7 +159,7 @@ def train(
             log.info("%s", note)
         print("\n".join(session.dry_run(prepared)))
     else:
-        session.train(prepared, quiet=quiet, n_workers=workers or session.fitting_workers(prepared))
+        session.train(prepared, quiet=quiet, n_workers=workers or None, arguments=sys.argv[1:])
 
 
 @app.command()
@@ -230,9 +233,10 @@ def translate(
     if text is not None and is_file(text):
         log.warning("'%s' is a file; to translate its lines: nmt translate -i %s", text, text)
     on_terminal = text is None and input_file in (None, Path("-")) and sys.stdin is not None and sys.stdin.isatty()
-    window = {"window": 1} if (on_terminal if stream is None else stream) else {}
-    if window and workers > 1:
-        raise InputError("--stream answers line by line, which --workers cannot share", hint="leave out one")
+    several = max(workers, launched().n_ranks) > 1
+    window = {"window": 1} if (on_terminal and not several if stream is None else stream) else {}
+    if window and several:
+        raise InputError("--stream answers line by line, which processes cannot share", hint="leave it out")
     changes: dict[str, Any] = {"n_best": n_best, "sample": sample, "temperature": temperature, "top_k": top_k}
     changes |= {"top_p": top_p, "seed": seed}
     chosen = {"beam": beam, "length_penalty": length_penalty, "alpha": alpha, "min_length": min_length}
@@ -242,14 +246,15 @@ def translate(
     if max_length is not None:
         changes |= {"max_length_a": 0.0, "max_length_b": max_length}
 
-    path = find_model(model)
-    set_up_torch(threads)
-    from nmt.decode.translator import load
-    from nmt.distributed import rank, ranks_joined, start_workers
-
-    with start_workers(workers), ranks_joined():
-        translator = load(path, device, precision, engine)
-        options = translator.with_options(**changes)
+    if workers > 1:
+        threads = max((threads or n_cores()) // workers, 1)
+    translator = load_translator(model, device, threads, precision, engine)
+    if workers > 1 and device not in ("auto", "cpu"):
+        raise ConfigError("--workers share a CPU", hint="for several GPUs: torchrun -m nmt translate …")
+    options = translator.with_options(**changes)
+    if launched().n_ranks > 1:
+        workers = 1
+    with start_workers(workers, sys.argv[1:], threads) as check, ranks_joined(check):
         if rank() > 0:  # all it has to say is said by the first
             for _ in translator.translate_lines([], options, batch_size=batch_size, prefix=prefix):
                 pass
@@ -427,20 +432,29 @@ def set_up(quiet: bool, verbose: bool) -> None:
     """Logging to stderr."""
     log.handlers = [StderrHandler()]
     log.propagate = False
-    if os.environ.get("RANK", "0") != "0":  # the first rank speaks for all
-        log.setLevel(logging.ERROR)
-    else:
-        log.setLevel(logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO)
+    log.setLevel(logging.WARNING if quiet or launched().rank else logging.DEBUG if verbose else logging.INFO)
 
 
 def set_up_torch(threads: int) -> None:
     """What torch reads from the environment when it is imported."""
+    threads = int(os.environ.get("NMT_WORKER_THREADS", threads))  # a worker's share
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # huge pages: page faults take a third of a training step
     if threads:
         os.environ["OMP_NUM_THREADS"] = str(threads)
 
 
-def find_model(model: Path | None) -> Path:
+def n_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def load_translator(
+    model: Path | None,
+    device: str,
+    threads: int,
+    precision: Literal["fp32", "bf16", "int8"] | None = None,
+    engine: Literal["torch", "ctranslate2"] | None = None,
+) -> "Translator":
     """The model that was named, else $NMT_MODEL's, else the newest under runs/."""
     from nmt.run.directory import newest_model
 
@@ -451,16 +465,11 @@ def find_model(model: Path | None) -> Path:
             raise ModelError("no model under runs/", hint="train one with `nmt train CONFIG`, or name one with -m")
         path = newest.parent
         log.info("model: %s", path)
-    return path
-
-
-def load_translator(model: Path | None, device: str, threads: int) -> "Translator":
-    """The model that `find_model` finds, ready to translate."""
-    path = find_model(model)
+    log.debug("loading %s on %s", path, device)
     set_up_torch(threads)
     from nmt.decode.translator import load
 
-    return load(path, device)
+    return load(path, device, precision, engine)
 
 
 def test_set(
@@ -585,11 +594,14 @@ def main() -> None:
 
 def fail(error: NmtError) -> None:
     """Say what is wrong and what to do, and exit with the error's code."""
-    rank = os.environ.get("RANK", "0")
-    if rank != "0" and isinstance(error, (DivergedError, StoppedError)):
+    try:
+        rank = launched().rank
+    except ConfigError:  # which may be the error
+        rank = 0
+    if rank and isinstance(error, (DivergedError, LostRankError, StoppedError)):
         sys.exit(error.exit_code)  # all ranks end so, and the first one says it
     for line in str(error).splitlines():
-        print(f"nmt: error: {line}" if rank == "0" else f"nmt: error: rank {rank}: {line}", file=sys.stderr)
+        print(f"nmt: error: {line}" if rank == 0 else f"nmt: error: rank {rank}: {line}", file=sys.stderr)
     if error.hint:
         print(f"hint: {error.hint}", file=sys.stderr)
     with contextlib.suppress(OSError, AttributeError):

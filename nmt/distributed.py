@@ -1,20 +1,24 @@
 """Ranks: who am I, what have the others, start some more. One process is the case of one rank.
 
-Ranks find one another by torchrun's environment (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT), which
-`start_workers` sets too, for processes of this machine that share its cores. The work itself is cut by whoever
-does it; see `mine`. Imports torch only where there are several.
+That there are others, torchrun's environment tells, or `start_workers`, which starts processes on this machine
+that share its cores. They work together inside `ranks_joined`, outside of which each is alone. How work is cut is up
+to whoever does it; see `mine`. Imports torch only where there are several.
 """
 
 import contextlib
 import datetime
+import json
 import os
-import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+import time
+import uuid
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from nmt.errors import NmtError
+from nmt.errors import ConfigError, LostRankError
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -22,21 +26,55 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 PATIENCE = datetime.timedelta(hours=24)  # others may be at work alone: on a tokenizer, on a large corpus
+POLL_S = 0.02
+
+
+class Place(NamedTuple):
+    """Which of how many processes this is.
+
+    Attributes:
+        rank: from 0; 0 is the one that writes.
+        n_ranks: how many there are.
+        local_rank: which on this machine.
+    """
+
+    rank: int
+    n_ranks: int
+    local_rank: int
+
+
+ALONE = Place(0, 1, 0)
+_joined = ALONE
+
+
+def launched() -> Place:
+    """Who this process is to be, by the environment; alone where nobody launched several.
+
+    Raises:
+        ConfigError: the environment contradicts itself.
+    """
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+    if not all(name in os.environ for name in names):
+        return ALONE
+    try:
+        place = Place(*(int(os.environ[name]) for name in names[:3]))
+    except ValueError as error:
+        raise ConfigError(f"RANK, WORLD_SIZE, LOCAL_RANK: {error}", hint="unset them, or use torchrun") from error
+    if not 0 <= place.rank < place.n_ranks:
+        raise ConfigError(
+            f"RANK is {place.rank} of WORLD_SIZE {place.n_ranks}", hint="unset them, or use torchrun"
+        )
+    return place
 
 
 def rank() -> int:
-    """Which process this is, from 0; 0 is the one that writes."""
-    return int(os.environ.get("RANK", "0"))
+    """Which of the joined ranks this is, from 0."""
+    return _joined.rank
 
 
 def n_ranks() -> int:
-    """How many processes work together."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def local_rank() -> int:
-    """Which process of this machine this is."""
-    return int(os.environ.get("LOCAL_RANK", "0"))
+    """How many ranks work together."""
+    return _joined.n_ranks
 
 
 def mine(items: Sequence[Item]) -> Sequence[Item]:
@@ -53,13 +91,17 @@ def merged(parts: Sequence[Sequence[Item]]) -> list[Item]:
 
 
 @contextlib.contextmanager
-def ranks_joined() -> Iterator[None]:
+def ranks_joined(check: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Work together for the length of the block; begins when all ranks have come to it.
 
+    Args:
+        check: called while waiting; raises where there is nobody to wait for.
     Raises:
-        NmtError: another rank has gone.
+        LostRankError: another rank has gone.
     """
-    if n_ranks() == 1:
+    global _joined
+    place = launched()
+    if place.n_ranks == 1:
         yield
         return
     import torch
@@ -68,26 +110,63 @@ def ranks_joined() -> Iterator[None]:
     from torch.distributed.rendezvous import rendezvous
 
     try:
-        store, *_ = next(rendezvous("env://", timeout=PATIENCE))
-        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        store, *_ = next(
+            rendezvous("env://", timeout=PATIENCE if place.rank == 0 else datetime.timedelta(minutes=5))
+        )
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
-            store=PrefixStore(attempt, store),  # else a restarted rank finds where one before it could be met
-            rank=rank(),
-            world_size=n_ranks(),
+            store=PrefixStore(_meet(store, place, check), store),
+            rank=place.rank,
+            world_size=place.n_ranks,
             timeout=PATIENCE,
         )
+        _joined = place
         yield
     except RuntimeError as error:
         if not isinstance(error, dist.DistError) and "gloo" not in str(error):
             raise
-        raise NmtError(
-            f"another of the {n_ranks()} processes is gone: {str(error).splitlines()[0]}",
-            hint="what it said stands above, if anything; the same command goes on from the last checkpoint",
+        raise LostRankError(
+            f"another of the {place.n_ranks} processes is gone",
+            hint="what it said, if anything, stands beside this; was there enough memory?",
         ) from error
     finally:
+        _joined = ALONE
         if dist.is_initialized():
             dist.destroy_process_group()
+
+
+def _meet(store: Any, place: Place, check: Callable[[], None]) -> str:
+    """Wait until all ranks of this attempt are here; the name that the attempt goes by.
+
+    The store may still hold what ranks that have died since wrote into it. So each rank says hello with a new
+    word, the first one answers with all the words that it has seen, and begins when every rank has found its own
+    word in the answer.
+    """
+    word = uuid.uuid4().hex
+    if place.rank > 0:
+        store.set(f"hello/{place.rank}", word)
+        while True:
+            answer = json.loads(store.get("answer")) if store.check(["answer"]) else {}
+            if answer.get(str(place.rank)) == word:
+                store.set(f"seen/{place.rank}", answer["attempt"])
+                if store.check([f"begin/{answer['attempt']}"]):
+                    return str(answer["attempt"])
+            check()
+            time.sleep(POLL_S)
+    words: dict[str, str] = {}
+    while True:
+        others = [str(i) for i in range(1, place.n_ranks)]
+        now = {i: store.get(f"hello/{i}").decode() for i in others if store.check([f"hello/{i}"])}
+        if len(now) == len(others):
+            if now != words:
+                words, word = now, uuid.uuid4().hex
+                store.set("answer", json.dumps({**words, "attempt": word}))
+            seen = [store.get(f"seen/{i}").decode() for i in others if store.check([f"seen/{i}"])]
+            if seen == [word] * len(others):
+                store.set(f"begin/{word}", "")
+                return word
+        check()
+        time.sleep(POLL_S)
 
 
 def parallel(model: "nn.Module") -> "nn.Module":
@@ -96,13 +175,15 @@ def parallel(model: "nn.Module") -> "nn.Module":
         return model
     from torch.nn.parallel import DistributedDataParallel
 
-    on_cuda = next(model.parameters()).is_cuda
-    return DistributedDataParallel(
-        model,
-        device_ids=[local_rank()] if on_cuda else None,
-        broadcast_buffers=False,
-        gradient_as_bucket_view=True,
-    )
+    device = next(model.parameters()).device
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # broadcast_buffers has another name in newer torch
+        return DistributedDataParallel(
+            model,
+            [device] if device.type == "cuda" else None,
+            broadcast_buffers=False,
+            gradient_as_bucket_view=True,
+        )
 
 
 def gather(content: bytes) -> list[bytes]:
@@ -136,47 +217,62 @@ def _all(x: "Tensor") -> "list[Tensor]":
 
 
 @contextlib.contextmanager
-def start_workers(n_workers: int) -> Iterator[None]:
-    """Run the same command in further processes too, as ranks beside this one; each takes its share of threads.
+def start_workers(n_workers: int, arguments: Sequence[str], n_threads: int) -> Iterator[Callable[[], None]]:
+    """Run the same command in further processes too, as ranks beside this one on this machine.
 
-    Nothing to do where torchrun has started ranks already, or for one worker.
+    Args:
+        n_workers: how many there are then, this one among them.
+        arguments: of the command, without `nmt`.
+        n_threads: of each of them.
+    Yields:
+        what raises LostRankError when a worker has ended, for `ranks_joined`.
     """
-    if n_workers == 1 or n_ranks() > 1:
-        yield
+    if n_workers == 1:
+        yield lambda: None
         return
-    import torch
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-    n_threads = max(torch.get_num_threads() // n_workers, 1)
-    torch.set_num_threads(n_threads)
-    joined = {
-        "RANK": "0",
-        "LOCAL_RANK": "0",
-        "WORLD_SIZE": str(n_workers),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(_free_port()),
-    }
+    # This rank keeps the store; by it the workers find one another. The loopback, for else gloo asks the network
+    # what this machine is called.
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    own = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(n_workers)}
+    own |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
     if sys.platform == "linux":
-        joined["GLOO_SOCKET_IFNAME"] = "lo"  # else gloo asks the network what this machine is called
-    os.environ |= joined
-    command = [sys.executable, "-m", "nmt", *sys.argv[1:], "--threads", str(n_threads)]
+        own["GLOO_SOCKET_IFNAME"] = "lo"
+    before = {name: os.environ.get(name) for name in own}
+    os.environ |= own
+    package = str(Path(__file__).parents[1])  # the same code as here, and no module of the working directory
+    path = {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])}
     workers = [
         subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, env={**os.environ, "RANK": str(i), "LOCAL_RANK": str(i)}
+            [sys.executable, "-m", "nmt", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, **path, "RANK": str(i), "LOCAL_RANK": str(i), "NMT_WORKER_THREADS": str(n_threads)},
         )
         for i in range(1, n_workers)
     ]
+
+    def check() -> None:
+        for i, worker in enumerate(workers, 1):
+            if (code := worker.poll()) is not None:
+                raise LostRankError(
+                    f"process {i} of {n_workers} ended by itself, with exit code {code}",
+                    hint="what it said, if anything, stands above; try fewer --workers",
+                )
+
+    well = False
     try:
-        yield
+        yield check
+        well = True
     finally:
-        for name in joined:
-            del os.environ[name]
-        for worker in workers:  # they end with this one's work; one that cannot is of no more use
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+        for worker in workers:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                worker.wait(10)
+                worker.wait(10 if well else 2)  # it ends with this one's work
             worker.kill()
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+            worker.wait()

@@ -6,6 +6,7 @@ same classes. Each carries a `hint` that says what to do and the exit code that 
     NmtError             1   the work failed
     ├── OutputError      1   a file that cannot be written
     ├── DivergedError    1   training whose figures are no longer numbers
+    ├── LostRankError    1   another process of the same work is gone
     ├── StoppedError   130   Ctrl-C, or 143 for SIGTERM: all is saved
     └── InputError       2   the user's files, config or arguments
         ├── ConfigError  2   a setting
@@ -30,6 +31,10 @@ class OutputError(NmtError):
 
 class DivergedError(NmtError):
     """Training cannot go on: the loss or the gradient is not finite."""
+
+
+class LostRankError(NmtError):
+    """Another process that the work was shared with is gone."""
 
 
 class InputError(NmtError):

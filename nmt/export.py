@@ -53,6 +53,8 @@ def to_ctranslate2(translator: Translator, path: Path, quantization: str = "floa
         import ctranslate2
     except ImportError as error:
         raise InputError("CTranslate2 is not installed", hint="pip install 'ctranslate2>=4.8.5'") from error
+    if path.resolve() == Path.cwd() or path.is_mount():
+        raise InputError(f"{path} cannot be replaced as a whole", hint="name a directory in it")
     if not _is_free(path):
         raise InputError(f"{path} is there already and is no export", hint="name another directory, or delete it")
     if not isinstance(translator.engine, TorchEngine):

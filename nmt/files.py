@@ -79,8 +79,10 @@ def atomic_directory(path: Path) -> Iterator[Path]:
         OutputError: it, or a file in it, cannot be written.
     """
     path = Path(os.path.realpath(path))
-    temp, old = (path.with_name(f"{path.name}{end}{TEMP_MARK}{os.getpid()}") for end in ("", ".old"))
+    temp = path.with_name(f"{path.name}{TEMP_MARK}{os.getpid()}")
+    old = path.with_name(f"{path.name}.old.{os.getpid()}")  # not to be swept: for a moment there is no other
     try:
+        shutil.rmtree(temp, ignore_errors=True)  # of a killed process that had this one's number
         temp.mkdir(parents=True)
         yield temp
         for file in temp.iterdir():
@@ -116,7 +118,10 @@ def sync_directory(path: Path) -> None:
 def sweep_temps(directory: Path) -> None:
     """Remove what a killed process left of its unfinished writes."""
     for stale in directory.glob(f"*{TEMP_MARK}*"):
-        stale.unlink(missing_ok=True)
+        if stale.is_dir():
+            shutil.rmtree(stale, ignore_errors=True)
+        else:
+            stale.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

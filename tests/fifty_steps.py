@@ -37,8 +37,8 @@ def main() -> None:
             ]  # too few for two
             figures = train_step(together, optimizer, batches, settings, lr=3e-3, seed=step, bf16=False)
             losses.append(sum(loss for (loss,) in gather_numbers(figures.loss)))
-    if rank() == 0:
-        print(json.dumps(losses))
+        if rank() == 0:
+            print(json.dumps(losses))
 
 
 if __name__ == "__main__":

@@ -12,9 +12,22 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from conftest import NMT, FiveCorpus, FiveRun, environment, err_lines, one_clear_error, out_lines, run_nmt
+from conftest import (
+    NMT,
+    SOURCE,
+    TARGET,
+    FiveCorpus,
+    FiveRun,
+    environment,
+    err_lines,
+    one_clear_error,
+    out_lines,
+    run_nmt,
+)
 
-from nmt.distributed import gather, gather_numbers, merged, mine, n_ranks, rank
+from nmt import distributed
+from nmt.distributed import ALONE, Place, gather, gather_numbers, launched, merged, mine, n_ranks, rank
+from nmt.errors import ConfigError
 from nmt.run.checkpoint import hash_tensors, read_checkpoint
 from nmt.run.directory import RunDirectory
 
@@ -56,12 +69,25 @@ def test_one_process_is_the_case_of_one_rank() -> None:
 @pytest.mark.parametrize("n_items", [0, 1, 2, 7])
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_what_was_cut_is_merged_in_order(n_items: int, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WORLD_SIZE", str(n))
     parts = []
     for i in range(n):
-        monkeypatch.setenv("RANK", str(i))
+        monkeypatch.setattr(distributed, "_joined", Place(i, n, i))
         parts.append(mine(list(range(n_items))))
     assert merged(parts) == list(range(n_items))
+
+
+def test_an_environment_that_is_not_torchruns_means_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert launched() == ALONE
+    for name, value in {"LOCAL_RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert launched() == Place(1, 2, 1)
+    assert (rank(), n_ranks()) == (0, 1)  # before they are joined
+    for wrong in ("2", "-1", "x"):
+        monkeypatch.setenv("RANK", wrong)
+        with pytest.raises(ConfigError, match="RANK"):
+            launched()
 
 
 # --- training -----------------------------------------------------------------------------------------------
@@ -77,14 +103,27 @@ def test_two_ranks_have_the_losses_of_one_process(tmp_path: Path) -> None:
     assert found == pytest.approx(expected, rel=1e-9)
 
 
-def test_workers_train_and_translate_what_one_process_does(five_corpus: FiveCorpus) -> None:
-    args = ["train.max_steps=40", "train.validate_every=20", "model.dropout=0.1"]
+def test_workers_train_with_the_losses_of_one_process_and_write_once(five_corpus: FiveCorpus) -> None:
+    args = ["train.max_steps=20", "train.validate_every=10", "model.dropout=0", "train.average=best"]
+    alone = five_corpus.home / "alone"
+    expected = run(*NMT, "train", five_corpus.config, *args, f"run={alone}", cwd=five_corpus.home)
+    assert "1 processes of 1 threads" in " ".join(err_lines(expected))
     done = run(*NMT, "train", five_corpus.config, *args, "--workers", 2, cwd=five_corpus.home)
     assert "2 processes of 1 threads" in " ".join(err_lines(done))
-    metrics = RunDirectory(five_corpus.run).read_metrics()
-    assert [line["step"] for line in metrics] == [*range(1, 21), 20, *range(21, 41), 40]  # written once each
-    again = run(*NMT, "train", five_corpus.config, *args, "--workers", 2, cwd=five_corpus.home)
-    assert any("is finished: 40 steps" in line for line in err_lines(again))
+    figures = [RunDirectory(path).read_metrics() for path in (alone, five_corpus.run)]
+    assert [line["step"] for line in figures[1]] == [*range(1, 11), 10, *range(11, 21), 20, 20]
+    for one, two in zip(*figures, strict=True):
+        for name in {"loss", "nll", "dev_loss"} & one.keys():
+            assert two[name] == pytest.approx(one[name], rel=1e-4)
+    again = run(*NMT, "train", five_corpus.config, *args, cwd=five_corpus.home)
+    assert any("is finished: 20 steps" in line for line in err_lines(again))
+
+
+def test_a_dry_run_is_the_first_ranks_alone(five_corpus: FiveCorpus) -> None:
+    done = run(*TORCHRUN, "-m", "nmt", "train", five_corpus.config, "--dry-run", cwd=five_corpus.home)
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode().count("tokens a second") == 1
+    assert not five_corpus.run.exists()
 
 
 def test_a_rank_killed_under_torchrun_restarts_and_ends_with_the_same_weights(five_corpus: FiveCorpus) -> None:
@@ -134,19 +173,53 @@ def test_a_lost_worker_is_one_clear_error(five_corpus: FiveCorpus) -> None:
         wait_for_step(five_corpus.run, 1)
         os.kill(children(process.pid)[0], signal.SIGKILL)
         stdout, stderr = process.communicate(timeout=60)
-    one_clear_error(
-        subprocess.CompletedProcess([], process.returncode, stdout, stderr.replace(b"\r", b"\n")),
-        1,
-        "another of the 2 processes is gone",
+    finished = subprocess.CompletedProcess([], process.returncode, stdout, stderr.replace(b"\r", b"\n"))
+    one_clear_error(finished, 1, "another of the 2 processes is gone")
+
+
+def test_a_worker_that_never_comes_is_one_clear_error(five_corpus: FiveCorpus) -> None:
+    (five_corpus.home / "broken").mkdir()
+    (five_corpus.home / "broken" / "sitecustomize.py").write_text(
+        "import os\nif os.environ.get('NMT_WORKER_THREADS'): os._exit(3)\n"
     )
+    env = {"PYTHONPATH": os.pathsep.join([str(five_corpus.home / "broken"), *sys.path])}
+    done = run(*NMT, "train", five_corpus.config, "--workers", 2, cwd=five_corpus.home, env=env)
+    one_clear_error(done, 1, "process 1 of 2 ended by itself, with exit code 3")
+
+
+def test_ctrl_c_before_the_workers_have_come_leaves_none(five_corpus: FiveCorpus) -> None:
+    with started(*NMT, "train", five_corpus.config, "--workers", 3, cwd=five_corpus.home) as process:
+        deadline = time.monotonic() + 60
+        while not (workers := children(process.pid)):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGINT
+    assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
 
 
 # --- translating --------------------------------------------------------------------------------------------
 
+
+def test_there_may_be_fewer_lines_than_workers(five_run: FiveRun, tmp_path: Path) -> None:
+    (tmp_path / "sentencepiece.py").write_text("raise RuntimeError('not mine')")  # of the user, beside the data
+    done = run_nmt("translate", "-m", five_run.run, "--workers", 3, "--", SOURCE[0], env=ONE_THREAD)
+    assert out_lines(done) == [TARGET[0]]
+
+
+def test_a_reader_who_has_had_enough_ends_workers_quietly(five_run: FiveRun, tmp_path: Path) -> None:
+    (tmp_path / "in").write_text(f"{SOURCE[0]}\n" * 9000)
+    command = f"{sys.executable} -m nmt translate -m {five_run.run} --workers 2 --beam 1 -i in | head -1"
+    done = run("bash", "-c", command, cwd=tmp_path)
+    assert done.stdout.decode() == f"{TARGET[0]}\n"
+    assert done.stderr == b""
+
+
 ODD_LINES = b"".join(b"\xe6\x88\x91 %d\n\n\xe4\xb9\xa6 \xe3\x80\x82\n" % i for i in range(20)) + b"\xff\r\nlast"
 
 
-@pytest.mark.parametrize("options", [["--json", "--n-best", "2"], ["--sample", "--seed", "7"], ["--scores"]])
+@pytest.mark.parametrize("options", [["--json", "--n-best", "2"], ["--sample", "--seed", "7", "--scores"]])
 def test_workers_translate_byte_for_byte_what_one_process_does(
     five_run: FiveRun, options: list[str], tmp_path: Path
 ) -> None:
@@ -169,7 +242,15 @@ def test_ranks_of_torchrun_write_one_output(five_run: FiveRun, tmp_path: Path) -
 
 def test_stream_and_workers_do_not_go_together(five_run: FiveRun) -> None:
     done = run_nmt("translate", "-m", five_run.run, "--stream", "--workers", 2)
-    one_clear_error(done, 2, "--stream answers line by line")
+    one_clear_error(done, 2, "--stream answers line by line, which processes cannot share")
+
+
+def test_int8_and_bf16_are_close_to_fp32(five_run: FiveRun) -> None:
+    sentences = five_run.source_file.read_bytes()
+    expected = out_lines(run_nmt("translate", "-m", five_run.run, input=sentences))
+    for precision in ("bf16", "int8"):
+        found = run_nmt("translate", "-m", five_run.run, "--precision", precision, input=sentences)
+        assert out_lines(found) == expected
 
 
 # --- processes ----------------------------------------------------------------------------------------------
@@ -208,11 +289,3 @@ def children(pid: int) -> list[int]:
     if not found.exists():
         pytest.skip("no /proc that tells children")
     return sorted(map(int, found.read_text().split()))
-
-
-def test_int8_and_bf16_are_close_to_fp32(five_run: FiveRun) -> None:
-    sentences = five_run.source_file.read_bytes()
-    expected = out_lines(run_nmt("translate", "-m", five_run.run, input=sentences))
-    for precision in ("bf16", "int8"):
-        found = run_nmt("translate", "-m", five_run.run, "--precision", precision, input=sentences)
-        assert out_lines(found) == expected

@@ -9,8 +9,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from nmt.decode.options import Hypothesis, SearchOptions
-from nmt.decode.translator import Precision, Translator
+from nmt.config import Config
+from nmt.decode.options import Hypothesis, Precision, SearchOptions
+from nmt.distributed import launched
 from nmt.errors import ConfigError, InputError, ModelError
 from nmt.run.directory import RunDirectory
 from nmt.text import EOS
@@ -60,7 +61,7 @@ class CTranslate2Engine:
             most = max(options.max_length(len(segments[i]) + 1), len(prefixes[i]) + 1)
             return min(most, self.max_length)
 
-        found: list[list[Hypothesis]] = [[] for _ in segments]
+        found: list[tuple[int, list[int]]] = []  # the segment of each hypothesis, and its ids without EOS
         order = sorted(range(len(segments)), key=lambda i: (-limit(i), -len(segments[i])))
         for most, of_limit in groupby(order, limit):  # it knows one limit a call
             rows = list(of_limit)
@@ -77,14 +78,15 @@ class CTranslate2Engine:
                 return_end_token=True,
             )
             for i, result in zip(rows, results, strict=True):
-                targets = [[self.id_of[piece] for piece in pieces] for pieces in result.hypotheses]
-                targets = [ids[:-1] if ids and ids[-1] == EOS else ids for ids in targets]
-                log_probs = self.score([segments[i]] * len(targets), targets)
-                found[i] = [
-                    Hypothesis([*ids, EOS], row, sum(row) / options.divisor(len(row)))
-                    for ids, row in zip(targets, log_probs, strict=True)
-                ]
-        return found
+                for pieces in result.hypotheses:
+                    ids = [self.id_of[piece] for piece in pieces]
+                    found.append((i, ids[:-1] if ids and ids[-1] == EOS else ids))
+        # it scores a whole hypothesis; and one that it cut at the limit had no EOS to score
+        log_probs = self.score([segments[i] for i, _ in found], [ids for _, ids in found])
+        hypotheses: list[list[Hypothesis]] = [[] for _ in segments]
+        for (i, ids), row in zip(found, log_probs, strict=True):
+            hypotheses[i].append(Hypothesis([*ids, EOS], row, sum(row) / options.divisor(len(row))))
+        return [sorted(of_segment, key=lambda h: -h.score) for of_segment in hypotheses]
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
         """See `Engine`."""
@@ -101,8 +103,10 @@ class CTranslate2Engine:
         return self.tokenizers.source.pieces(ids)  # the export's settings add EOS
 
 
-def load_export(path: Path, device: str, precision: Precision | None) -> Translator:
-    """A translator from an exported model; see `translator.load`."""
+def load_export(
+    path: Path, device: str, precision: Precision | None
+) -> tuple[CTranslate2Engine, Tokenizers, Config]:
+    """What a translator is made of, from an exported model; see `translator.load`."""
     try:
         import ctranslate2
     except ImportError as error:
@@ -117,7 +121,7 @@ def load_export(path: Path, device: str, precision: Precision | None) -> Transla
         engine = ctranslate2.Translator(
             str(path),
             kind,
-            device_index=int(index or 0),
+            device_index=int(index or launched().local_rank if kind != "cpu" else 0),
             compute_type=COMPUTE_TYPES[precision],
             # one thread, if no number was asked for: more wait for one another
             intra_threads=int(os.environ.get("OMP_NUM_THREADS", "1")),
@@ -127,4 +131,4 @@ def load_export(path: Path, device: str, precision: Precision | None) -> Transla
         raise ModelError(
             f"CTranslate2 cannot load {path}: {reason}", hint="export it again, or change --device or --precision"
         ) from error
-    return Translator(CTranslate2Engine(engine, tokenizers, config.model.max_positions), tokenizers, config)
+    return CTranslate2Engine(engine, tokenizers, config.model.max_positions), tokenizers, config

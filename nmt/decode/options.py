@@ -1,10 +1,14 @@
-"""What a search is asked for and what it finds, whatever engine searches. Imports no torch."""
+"""What a search is asked for, what it finds, and what an engine is that searches. Imports no torch."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from nmt.errors import ConfigError
+
+Precision = Literal["fp32", "bf16", "int8"]
+EngineName = Literal["torch", "ctranslate2"]
 
 
 @dataclass(frozen=True)
@@ -84,3 +88,31 @@ class Hypothesis:
     @property
     def log_prob(self) -> float:
         return sum(self.log_probs)
+
+
+class Engine(Protocol):
+    """What searches: ids in, hypotheses out."""
+
+    def translate(
+        self,
+        segments: Sequence[list[int]],
+        options: SearchOptions,
+        *,
+        batch_size: int,
+        prefixes: Sequence[Sequence[int]],
+        seeds: Sequence[int],
+    ) -> list[list[Hypothesis]]:
+        """Translate segments, each by itself.
+
+        Args:
+            segments: source ids without EOS, none empty.
+            options: how to search.
+            batch_size: the most segments at a time.
+            prefixes: for each segment the ids that its translation begins with; may be empty.
+            seeds: for each segment what tells its random draws from those of others.
+        Returns:
+            for each segment its n-best hypotheses or fewer, best first.
+        """
+
+    def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
+        """The log-probability of each piece of given translations, EOS last; cut to what the model can hold."""

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import torch
 
-from nmt.decode.options import Hypothesis, SearchOptions
+from nmt.config import Config
+from nmt.decode.options import Hypothesis, Precision, SearchOptions
 from nmt.decode.search import search
-from nmt.decode.translator import Precision, Translator
-from nmt.distributed import local_rank
+from nmt.distributed import launched
 from nmt.errors import ConfigError, ModelError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import read_checkpoint
 from nmt.run.directory import RunDirectory
 from nmt.text.batches import collate, cut_batches, pad_source
+from nmt.text.tokenizer import Tokenizers
 
 MAX_BATCH_POSITIONS = 131_072  # beams x source positions of a batch: bounds the memory of caches
 SCORED_TOKENS = 4096  # positions of a batch in scoring, each of which has V log-probabilities
@@ -83,8 +84,10 @@ class TorchEngine:
         return result
 
 
-def load_model(path: Path, device: str, precision: Precision) -> Translator:
-    """A translator from a run's directory or a model file; see `translator.load`."""
+def load_model(
+    path: Path, device: str, precision: Precision
+) -> tuple[TorchEngine, Tokenizers, Config, RunDirectory | None]:
+    """What a translator is made of, from a run's directory or a model file; see `translator.load`."""
     file = RunDirectory(path).model_file if path.is_dir() else path
     if not file.exists():
         raise ModelError(f"no model at {file}", hint="train one with `nmt train CONFIG`, or name another with -m")
@@ -93,7 +96,7 @@ def load_model(path: Path, device: str, precision: Precision) -> Translator:
     if run is not None:
         run.check_tokenizers(checkpoint.tokenizers)
     model = in_precision(checkpoint.model().to(pick_device(device)), precision)
-    return Translator(TorchEngine(model), checkpoint.tokenizers, checkpoint.config, run)
+    return TorchEngine(model), checkpoint.tokenizers, checkpoint.config, run
 
 
 def in_precision(model: Transformer, precision: Precision) -> Transformer:
@@ -107,13 +110,18 @@ def in_precision(model: Transformer, precision: Precision) -> Transformer:
     if precision == "int8":
         if next(model.parameters()).device.type != "cpu":
             raise ConfigError("int8 is for CPUs", hint="on a GPU take --precision bf16")
-        from torch.ao.quantization import quantize_dynamic  # takes a third of a second
-
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch wants to move this to another package
-            quantized: Transformer = quantize_dynamic(  # type: ignore[no-untyped-call]
-                model, {torch.nn.Linear}, dtype=torch.qint8
-            )
+            try:
+                from torch.ao.quantization import quantize_dynamic  # takes a third of a second
+
+                quantized: Transformer = quantize_dynamic(  # type: ignore[no-untyped-call]
+                    model, {torch.nn.Linear}, dtype=torch.qint8
+                )
+            except (ImportError, RuntimeError) as error:
+                raise ConfigError(
+                    "this torch has no int8 here", hint="take fp32, bf16, or an export to CTranslate2"
+                ) from error
         return quantized
     return model
 
@@ -128,10 +136,12 @@ def pick_device(name: str) -> torch.device:
     if name == "auto":
         name = next(kind for kind, there in available.items() if there)
     try:
-        device = torch.device(f"cuda:{local_rank()}" if name == "cuda" else name)  # each rank has its own
+        device = torch.device(f"cuda:{launched().local_rank}" if name == "cuda" else name)  # each rank has its own
         there = available.get(device.type, False)
     except RuntimeError:
         there = False
+    if there and device.type == "cuda":
+        there = (device.index or 0) < torch.cuda.device_count()
     if not there:
         names = ", ".join(kind for kind, there in available.items() if there)
         raise ConfigError(f"no device '{name}' on this machine", hint=f"there is auto, {names}")

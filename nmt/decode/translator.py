@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any
 
 from nmt.config import Config, base_language, language
-from nmt.decode.options import Hypothesis, SearchOptions
+from nmt.decode.options import Engine, EngineName, Hypothesis, Precision, SearchOptions
 from nmt.distributed import gather, merged, mine, n_ranks, rank
 from nmt.errors import ConfigError, InputError, ModelError
 from nmt.run.directory import RunDirectory
@@ -25,9 +25,6 @@ from nmt.text.lines import is_blank, one_line
 from nmt.text.tokenizer import Tokenizers
 
 log = logging.getLogger("nmt")
-
-Precision = Literal["fp32", "bf16", "int8"]
-EngineName = Literal["torch", "ctranslate2"]
 
 WINDOW_LINES = 2_000  # lines read ahead, so that lines of like length can share a batch
 WINDOW_CHARACTERS = 1_000_000
@@ -68,34 +65,6 @@ class Translation:
 
 
 BLANK = Translated("", 0.0, 0.0, [], [])
-
-
-class Engine(Protocol):
-    """What searches: ids in, hypotheses out."""
-
-    def translate(
-        self,
-        segments: Sequence[list[int]],
-        options: SearchOptions,
-        *,
-        batch_size: int,
-        prefixes: Sequence[Sequence[int]],
-        seeds: Sequence[int],
-    ) -> list[list[Hypothesis]]:
-        """Translate segments, each by itself.
-
-        Args:
-            segments: source ids without EOS, none empty.
-            options: how to search.
-            batch_size: the most segments at a time.
-            prefixes: for each segment the ids that its translation begins with; may be empty.
-            seeds: for each segment what tells its random draws from those of others.
-        Returns:
-            for each segment its n-best hypotheses or fewer, best first.
-        """
-
-    def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
-        """The log-probability of each piece of given translations, EOS last; cut to what the model can hold."""
 
 
 class Translator:
@@ -177,6 +146,8 @@ class Translator:
         batch_size: int,
         prefix: str,
     ) -> Iterator[Translation]:
+        if not lines:  # there are more ranks than lines
+            return
         texts = [line for line in lines if not is_blank(line)]
         encoded = iter(self.tokenizers.source.encode_all(texts))
         segments: list[list[int]] = []  # of all lines
@@ -317,7 +288,7 @@ def load(
     if exported:
         from nmt.decode.ctranslate2_engine import load_export
 
-        return load_export(path, device, precision)
+        return Translator(*load_export(path, device, precision))
     from nmt.decode.torch_engine import load_model
 
-    return load_model(path, device, precision or "fp32")
+    return Translator(*load_model(path, device, precision or "fp32"))

@@ -8,20 +8,18 @@ import contextlib
 import copy
 import logging
 import math
-import signal
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
-from types import FrameType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmt.config import Config
-from nmt.distributed import gather, gather_numbers, parallel, rank
-from nmt.errors import DivergedError, ModelError, OutputError, StoppedError
+from nmt.distributed import gather, gather_numbers, n_ranks, parallel, rank
+from nmt.errors import DivergedError, ModelError, StoppedError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import Checkpoint, average, load_weights, read_checkpoint, save_checkpoint, weights_of
 from nmt.run.directory import RunDirectory
@@ -31,10 +29,15 @@ from nmt.text.lines import Pair
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.report import Report
 from nmt.train.schedule import learning_rate
+from nmt.train.signals import StopRequest, stop_signals
 from nmt.train.step import make_optimizer, train_step, use_bf16
 from nmt.train.validation import Validation, advice, figure_of, validate
 
 log = logging.getLogger("nmt")
+
+MAX_SKIPPED = 5  # steps running whose gradient is not finite: then the weights are where no step leads out
+MAX_ROLLBACKS = 3
+ROLLBACK_RATE = 0.5
 
 
 @dataclass
@@ -48,6 +51,9 @@ class Progress:
         elapsed_s: time trained, validations included.
         best, best_step: the best figure on dev (more is better) and when.
         n_worse: validations since then.
+        n_skipped: steps running whose gradient was not finite.
+        n_rollbacks: how often training went back for that; each time the rate is lowered.
+        n_ranks: how many processes shared the last step; each draws dropout of its own.
         bf16: the precision chosen at the start; a resumed run keeps it.
         finished_at: the step at which the budget was last spent, the end's validation and average done.
         history: the figures of every validation.
@@ -61,6 +67,9 @@ class Progress:
     best: float | None = None
     best_step: int = 0
     n_worse: int = 0
+    n_skipped: int = 0
+    n_rollbacks: int = 0
+    n_ranks: int = 1
     bf16: bool = False
     finished_at: int = -1
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -111,47 +120,22 @@ class Trainer:
 
         Raises:
             StoppedError: Ctrl-C or SIGTERM; everything is saved.
-            DivergedError: the loss is no longer a number.
+            DivergedError: the gradient is no longer a number, from wherever training goes on.
         """
         progress, settings = self.progress, self.config.train
-        started = time.monotonic() - progress.elapsed_s
         progress.bf16 = bool(gather_numbers(progress.bf16)[0][0])  # all ranks as the first one found
+        if progress.step and progress.n_ranks != n_ranks():
+            log.info(
+                "begun with %d processes, now there are %d: dropout is drawn anew", progress.n_ranks, n_ranks()
+            )
+        progress.n_ranks = n_ranks()
         model = parallel(self.model)
         report = Report(self.spent(), quiet=self.quiet)
+        started = time.monotonic() - progress.elapsed_s
         with stop_signals() as stop, contextlib.closing(report):
-            for micro_batches in self.micro_batches():
-                seen = gather_numbers(time.monotonic() - started, stop.number)  # all ranks end together
-                progress.elapsed_s, stopped_by = seen[0][0], int(max(number for _, number in seen))
-                spent = self.spent()
-                if spent >= 1 or self.out_of_patience() or stopped_by:
-                    break
-                lr = learning_rate(settings, self.config.model.d_model, progress.step + 1, spent)
-                figures = train_step(
-                    model.train(),
-                    self.optimizer,
-                    micro_batches,
-                    settings,
-                    lr=lr,
-                    seed=seed_of(self.config.seed, progress.step),
-                    bf16=progress.bf16,
-                )
-                parts = gather_numbers(figures.loss, figures.nll)
-                loss, nll = (sum(numbers) for numbers in zip(*parts, strict=True))
-                figures = replace(figures, loss=loss, nll=nll)
-                if not math.isfinite(figures.loss) or not math.isfinite(figures.grad_norm):
-                    lines = ", ".join(str(n) for batch in micro_batches for n in batch.lines[:10])
-                    raise DivergedError(
-                        f"the loss is {figures.loss} at step {progress.step + 1} (lines {lines}, …)",
-                        hint="lower train.lr or raise train.warmup; the last checkpoint is kept",
-                    )
-                progress.step += 1
-                progress.batch += len(micro_batches)
-                progress.n_tokens += figures.n_tokens
-                self.update_average()
-                report.step(progress.step, progress.epoch, lr, figures, self.spent())
-                self.note({"step": progress.step, "lr": lr, **asdict(figures)})
-                if progress.step % settings.validate_every == 0:
-                    self.validate_and_save(report)
+            while (stopped_by := self.run_steps(model, report, stop, started)) is None:
+                self.roll_back()
+            progress = self.progress
             if stopped_by:
                 self.save()
                 raise StoppedError(
@@ -167,6 +151,84 @@ class Trainer:
             progress.finished_at = progress.step
             self.save()  # once more, since the epoch may have turned and the clock has gone on
         return progress
+
+    def run_steps(self, model: nn.Module, report: Report, stop: StopRequest, started: float) -> int | None:
+        """Steps to the end of the budget, or to a signal.
+
+        Args:
+            model: of all ranks.
+            report: told of every step.
+            stop: the signals.
+            started: when training began, on the monotonic clock.
+        Returns:
+            the signal's number, 0 at the end of the budget, None where the gradient stays without a number.
+        """
+        progress, settings = self.progress, self.config.train
+        for micro_batches in self.micro_batches():
+            seen = gather_numbers(time.monotonic() - started, stop.number)  # all ranks end together
+            progress.elapsed_s, stopped_by = seen[0][0], int(max(number for _, number in seen))
+            spent = self.spent()
+            if spent >= 1 or self.out_of_patience() or stopped_by:
+                return stopped_by
+            lr = learning_rate(settings, self.config.model.d_model, progress.step + 1, spent)
+            lr *= ROLLBACK_RATE**progress.n_rollbacks
+            figures = train_step(
+                model.train(),
+                self.optimizer,
+                micro_batches,
+                settings,
+                lr=lr,
+                seed=seed_of(self.config.seed, progress.step),
+                bf16=progress.bf16,
+            )
+            parts = gather_numbers(figures.loss, figures.nll)
+            loss, nll = (sum(numbers) for numbers in zip(*parts, strict=True))
+            figures = replace(figures, loss=loss, nll=nll)
+            progress.step += 1
+            progress.batch += len(micro_batches)
+            if math.isfinite(figures.grad_norm):
+                progress.n_skipped = 0
+                progress.n_tokens += figures.n_tokens
+                self.update_average()
+                report.step(progress.step, progress.epoch, lr, figures, self.spent())
+                self.note({"step": progress.step, "lr": lr, **asdict(figures)})
+            else:
+                progress.n_skipped += 1
+                lines = ", ".join(str(n) for batch in micro_batches for n in batch.lines[:10])
+                log.warning(
+                    "step %d skipped: its loss is %g, its gradient no number (lines %s, …)",
+                    progress.step,
+                    figures.loss,
+                    lines,
+                )
+                if progress.n_skipped == MAX_SKIPPED:
+                    return None
+            # not among skipped steps: from there nobody wants to go on
+            if progress.step % settings.validate_every == 0 and not progress.n_skipped:
+                self.validate_and_save(report)
+        raise AssertionError("epochs have no end")
+
+    def roll_back(self) -> None:
+        """Go back to the last checkpoint, to go on from there with half the rate.
+
+        Raises:
+            DivergedError: there is none, or this has been done often enough.
+        """
+        gather(b"")  # no rank reads before all have given up
+        done, last = self.progress, self.run.read_last()
+        if last is None or done.n_rollbacks == MAX_ROLLBACKS:
+            raise DivergedError(
+                f"the gradient is no number, {MAX_SKIPPED} times running, at step {done.step}",
+                hint="lower train.lr or raise train.warmup; the last checkpoint is kept",
+            )
+        self.resume()
+        self.progress = replace(self.progress, n_rollbacks=done.n_rollbacks + 1, n_skipped=0)
+        log.warning(
+            "%d steps running without a gradient: back to step %d with %g of the rate",
+            MAX_SKIPPED,
+            last,
+            ROLLBACK_RATE**self.progress.n_rollbacks,
+        )
 
     def validated(self) -> bool:
         """Whether the weights as they are have been validated."""
@@ -349,52 +411,4 @@ class Trainer:
             found.bleu.value,
             found.loss,
             " (kept)" if best else " (no better than the best one)",
-        )
-
-
-# --- what surrounds the loop ------------------------------------------------------------------------------
-
-
-class StopRequest:
-    """Set by the first Ctrl-C or SIGTERM; the second one ends the process at once."""
-
-    number: int = 0
-
-
-@contextlib.contextmanager
-def stop_signals() -> Iterator[StopRequest]:
-    """Turn Ctrl-C and SIGTERM into a request that the loop reads after each step."""
-    request = StopRequest()
-
-    def note(number: int, _frame: FrameType | None) -> None:
-        request.number = number
-        signal.signal(number, signal.SIG_DFL)
-        log.warning("stopping after this step; once more to stop at once")
-
-    try:
-        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not in the main thread: whoever runs us there handles signals
-        yield request
-        return
-    try:
-        yield request
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def check_room(run: RunDirectory, model: Transformer, config: Config) -> None:
-    """Make sure that the checkpoints will fit on the disk.
-
-    Raises:
-        OutputError: they will not.
-    """
-    size = 4 * sum(p.numel() for p in model.parameters())  # bytes
-    n_copies = 4 if config.train.average == "ema" else 3  # weights, their average, two moments
-    n_files = config.train.keep + 1 + (config.train.n_average if config.train.average in ("best", "last") else 0)
-    needed, free = size * (n_copies * n_files + 1), run.free_bytes()
-    if free < needed:
-        raise OutputError(
-            f"the checkpoints need {needed / 1e9:.1f} GB, the disk of {run.path} has {free / 1e9:.1f} GB free",
-            hint="lower train.keep or train.n_average, or choose another place with run=PATH",
         )

@@ -55,18 +55,20 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         dtype = torch.promote_types(logits.dtype, torch.float32)
         loss = nll = torch.zeros((), dtype=dtype, device=logits.device)
         floor = smoothing / logits.size(1)
-        gradient = torch.empty_like(logits)
-        n_rows = max(CHUNK // logits.size(1), 1) if logits.device.type == "cpu" else len(logits)
-        chunks = (torch.split(tensor, n_rows) for tensor in (logits, targets[:, None], gradient))
-        for x, gold, g in zip(*chunks, strict=True):
-            log_probs = x.log_softmax(-1, dtype=dtype)  # (n, V)
+        gradient = torch.empty_like(logits) if ctx.needs_input_grad[0] else None
+        n_rows = max(CHUNK // logits.size(1) if logits.device.type == "cpu" else len(logits), 1)
+        for start in range(0, len(logits), n_rows):
+            rows = slice(start, start + n_rows)
+            gold = targets[rows, None]  # (n, 1)
+            log_probs = logits[rows].log_softmax(-1, dtype=dtype)  # (n, V)
             chunk_nll = -log_probs.gather(1, gold).sum()
             nll = nll + chunk_nll
             loss = loss + (1 - smoothing) * chunk_nll - floor * log_probs.sum()
-            if ctx.needs_input_grad[0]:
+            if gradient is not None:
                 probs = log_probs.exp_().sub_(floor)
-                g.copy_(probs.scatter_add_(1, gold, probs.new_full(gold.shape, smoothing - 1)))
-        ctx.save_for_backward(gradient)
+                gradient[rows] = probs.scatter_add_(1, gold, probs.new_full(gold.shape, smoothing - 1))
+        if gradient is not None:
+            ctx.save_for_backward(gradient)
         ctx.mark_non_differentiable(nll)
         return loss, nll
 

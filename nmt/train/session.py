@@ -8,6 +8,7 @@ import math
 import os
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ import torch
 
 from nmt.config import Config
 from nmt.decode.torch_engine import pick_device
-from nmt.distributed import n_ranks, ranks_joined, start_workers
-from nmt.errors import ConfigError, DataError
+from nmt.distributed import launched, n_ranks, ranks_joined, start_workers
+from nmt.errors import ConfigError, DataError, OutputError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import Checkpoint, load_weights, new_model, read_checkpoint
 from nmt.run.directory import RunDirectory
@@ -25,7 +26,7 @@ from nmt.seeds import seed_of
 from nmt.text import PAD
 from nmt.text.batches import TrainingData, useful_share
 from nmt.text.tokenizer import Tokenizers
-from nmt.train.loop import Progress, Trainer, check_room
+from nmt.train.loop import Progress, Trainer
 from nmt.train.prepare import Corpus, drop_lengths, read_corpus, train_tokenizers
 from nmt.train.report import clock
 from nmt.train.sizes import fit_validation, with_unset
@@ -58,6 +59,8 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
         InputError: the config, the corpus, the tokenizer or the run that is there already do not fit.
     """
     target = pick_device(device)
+    if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0":
+        fresh = False  # was done before the restart
     run = RunDirectory(config.run)
     last = None if fresh else run.read_last()
     parent = read_parent(config.train.init_from) if config.train.init_from and last is None else None
@@ -140,6 +143,23 @@ def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -
         )
 
 
+def check_room(run: RunDirectory, model: Transformer, config: Config) -> None:
+    """Make sure that the checkpoints will fit on the disk.
+
+    Raises:
+        OutputError: they will not.
+    """
+    size = 4 * sum(p.numel() for p in model.parameters())  # bytes
+    n_copies = 4 if config.train.average == "ema" else 3  # weights, their average, two moments
+    n_files = config.train.keep + 1 + (config.train.n_average if config.train.average in ("best", "last") else 0)
+    needed, free = size * (n_copies * n_files + 1), run.free_bytes()
+    if free < needed:
+        raise OutputError(
+            f"the checkpoints need {needed / 1e9:.1f} GB, the disk of {run.path} has {free / 1e9:.1f} GB free",
+            hint="lower train.keep or train.n_average, or choose another place with run=PATH",
+        )
+
+
 def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) -> None:
     """Make sure that a run that goes on is still the same: data, tokenizer, architecture and seed.
 
@@ -186,15 +206,19 @@ def changed(before: Any, now: Any, name: str) -> list[tuple[str, Any, Any]]:
     return [] if before == now else [(name, before, now)]
 
 
-def train(session: Session, *, quiet: bool = False, n_workers: int = 1) -> Progress:
+def train(
+    session: Session, *, quiet: bool = False, n_workers: int | None = 1, arguments: Sequence[str] = ()
+) -> Progress:
     """Write the run's files and train to the end of its budget, alone or as the first rank of several.
 
     Args:
         session: prepared.
         quiet: no progress on stderr.
-        n_workers: processes of the same command that share the CPU.
+        n_workers: processes of the same command that share the CPU; None is as many as pay.
+        arguments: of that command, where there may be more than one.
     Raises:
         OutputError, StoppedError, DivergedError: see `Trainer.train`.
+        LostRankError: another rank has gone.
     """
     run, config = session.run, session.config
     if session.fresh and (aside := run.move_aside()):
@@ -209,7 +233,13 @@ def train(session: Session, *, quiet: bool = False, n_workers: int = 1) -> Progr
             run.write_tokenizers(session.tokenizers, config.tokenizer.joint)
             run.write_manifest(session.corpus.hashes, config.seed)
         finished = trainer.finished()
-        with start_workers(1 if finished else n_workers), ranks_joined():
+        if finished or launched().n_ranks > 1:
+            n_workers = 1
+        elif n_workers is None:
+            n_workers = fitting_workers(session, trainer.progress.n_ranks if resumed else None)
+        n_threads = max(torch.get_num_threads() // n_workers, 1)
+        torch.set_num_threads(n_threads)
+        with start_workers(n_workers, arguments, n_threads) as check, ranks_joined(check):
             if finished:
                 log.info(
                     "%s is finished: %d steps in %s; it goes on when its limit (train.max_steps, …) is raised",
@@ -229,7 +259,7 @@ def train(session: Session, *, quiet: bool = False, n_workers: int = 1) -> Progr
                 "bf16" if trainer.progress.bf16 else "fp32",
                 trainer.device,
                 n_ranks(),
-                torch.get_num_threads(),
+                n_threads,
             )
             progress = trainer.train()
     log.info(
@@ -266,14 +296,28 @@ def make_trainer(session: Session, *, quiet: bool) -> Trainer:
     )
 
 
-def fitting_workers(session: Session) -> int:
+def fitting_workers(session: Session, begun_with: int | None) -> int:
     """As many processes as train fastest on this machine: on a CPU one a core, if each has enough to do.
 
-    Threads wait for one another at every operation, processes once a step.
+    Threads wait for one another at every operation, processes once a step. A run goes on with as many as it began
+    with, for each rank draws its own dropout.
     """
+    batch_tokens = session.config.train.batch_tokens
     if session.model.projection.weight.device.type != "cpu":
         return 1
-    return max(1, min(torch.get_num_threads(), session.config.train.batch_tokens // MIN_WORKER_TOKENS))
+    n_workers = begun_with or batch_tokens // MIN_WORKER_TOKENS
+    logits = batch_tokens * len(session.tokenizers.target)
+    needed = peak_memory(torch.device("cpu")) + 12 * logits  # bytes; in training a worker holds them three times
+    return max(1, min(n_workers, torch.get_num_threads(), 1 + free_memory() // needed))
+
+
+def free_memory() -> int:
+    """Bytes that new processes may take; where the system does not say, more than they could."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return 2**60
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
 
 
 def dry_run(session: Session) -> list[str]:
@@ -306,7 +350,9 @@ def dry_run(session: Session) -> list[str]:
         seconds = min(seconds, time.perf_counter() - start)
     epoch_s = seconds * sum(batch.n_positions for batch in batches) / largest.n_positions
     rate = int((largest.tgt_out != PAD).sum()) / seconds
-    lines.append(f"speed       {rate:,.0f} target tokens a second, {'bf16' if bf16 else 'fp32'} on {device}")
+    lines.append(
+        f"speed       {rate:,.0f} target tokens a second, {'bf16' if bf16 else 'fp32'} on {device}, one process"
+    )
     if memory := peak_memory(device):
         lines.append(f"memory      {memory / 1e9:.2f} GB")
     limits = [epoch_s * config.train.max_epochs] if config.train.max_epochs else []

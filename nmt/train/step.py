@@ -1,12 +1,13 @@
 """One optimiser step: forward, loss, backward, clip, update, in the order in which it happens."""
 
+import math
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from nmt.config import TrainSettings
 from nmt.distributed import n_ranks, rank
@@ -65,7 +66,7 @@ def train_step(
     seed: int,
     bf16: bool,
 ) -> StepFigures:
-    """One update from several micro-batches, whose gradient is that of one big batch.
+    """One update from several micro-batches, whose gradient is that of one big batch; none if it is not finite.
 
     Each rank works on its own rows of every micro-batch; the gradient is the same for all of them.
 
@@ -93,14 +94,15 @@ def train_step(
             share = sums.loss * (n_ranks() / n_tokens)  # since what comes of it is the mean over ranks
             share.backward()  # type: ignore[no-untyped-call]
         loss, nll = loss + sums.loss.detach(), nll + sums.nll
-    norm: Tensor = nn.utils.clip_grad_norm_(model.parameters(), settings.clip_norm or torch.inf)
-    for group in optimizer.param_groups:
-        group["lr"] = lr
-    optimizer.step()
+    norm = float(nn.utils.clip_grad_norm_(model.parameters(), settings.clip_norm or torch.inf))
+    if math.isfinite(norm):  # else there is no update: one such gradient would spoil all weights
+        for group in optimizer.param_groups:
+            group["lr"] = lr
+        optimizer.step()
     return StepFigures(
         loss=float(loss) / n_tokens,
         nll=float(nll) / n_tokens,
-        grad_norm=float(norm),
+        grad_norm=norm,
         n_tokens=n_tokens,
         n_real=n_tokens + sum(batch.n_source_tokens for batch in micro_batches),
         n_positions=sum(batch.n_positions for batch in micro_batches),

@@ -4,20 +4,24 @@ import dataclasses
 import importlib.metadata
 import logging
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from nmt.config import Config
+from nmt.config import Config, TrainSettings
 from nmt.decode.translator import load
 from nmt.errors import ConfigError, DataError, DivergedError, InputError, ModelError, OutputError, StoppedError
 from nmt.run.checkpoint import hash_tensors, read_checkpoint
 from nmt.run.directory import RunDirectory
-from nmt.train import loop, session
+from nmt.text.batches import Batch
+from nmt.train import session
 from nmt.train.loop import Progress, Trainer
-from nmt.train.step import train_step
+from nmt.train.loss import LossSum
+from nmt.train.signals import stop_signals
+from nmt.train.step import batch_loss, train_step
 
 SUBJECTS = {"狗": "the dog", "猫": "the cat", "男孩": "the boy", "女孩": "the girl", "老师": "the teacher"}
 VERBS = {"跑": "runs", "睡觉": "sleeps", "唱歌": "sings", "笑": "laughs"}
@@ -250,14 +254,61 @@ def trainer_of(config: Config) -> Trainer:
     )
 
 
-def test_a_loss_that_is_no_number_ends_it_with_its_lines(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def spoil(monkeypatch: pytest.MonkeyPatch, is_bad: Callable[[int, float], bool]) -> list[tuple[int, float]]:
+    """Make the loss of some steps no number, by (call, lr); every call is noted in what is returned."""
+    calls: list[tuple[int, float]] = []
 
-    def explode(*args: Any, **kwargs: Any) -> Any:
-        return dataclasses.replace(train_step(*args, **kwargs), loss=float("nan"))
+    def loss_of(model: torch.nn.Module, batch: Batch, settings: TrainSettings) -> LossSum:
+        sums = batch_loss(model, batch, settings)
+        bad = model.training and is_bad(*calls[-1])
+        return dataclasses.replace(sums, loss=sums.loss * float("nan")) if bad else sums
 
-    monkeypatch.setattr("nmt.train.loop.train_step", explode)
-    with pytest.raises(DivergedError, match=r"the loss is nan at step 1 \(lines \d+"):
-        run_training(config_of(corpus))
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        calls.append((len(calls) + 1, kwargs["lr"]))
+        return train_step(*args, **kwargs)
+
+    monkeypatch.setattr("nmt.train.step.batch_loss", loss_of)
+    monkeypatch.setattr("nmt.train.loop.train_step", noted)
+    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
+    return calls
+
+
+def test_a_step_without_a_gradient_is_skipped_and_told_with_its_lines(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    spoil(monkeypatch, lambda call, _: call in (3, 4, 8))
+    config = config_of(corpus)
+    assert run_training(config).step == 12
+    told = [r.getMessage() for r in caplog.records if "skipped" in r.getMessage()]
+    assert [text.split(":")[0] for text in told] == ["step 3 skipped", "step 4 skipped", "step 8 skipped"]
+    assert "its loss is nan, its gradient no number (lines " in told[0]
+    run = RunDirectory(config.run)
+    assert all(x.isfinite().all() for x in read_checkpoint(run.model_file).tensors.values())
+    assert [line["step"] for line in run.read_metrics() if "loss" in line] == [1, 2, 5, 6, 7, 9, 10, 11, 12]
+
+
+def test_steps_running_without_a_gradient_go_back_to_the_checkpoint_with_half_the_rate(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = config_of(corpus, train__schedule="constant", train__warmup=1, train__cooldown=0.0)
+    calls = spoil(monkeypatch, lambda call, lr: call > 7 and lr > 1e-3)  # 3e-3 will not do, nor will half of it
+    assert run_training(config).step == 12
+    assert [call[1] for call in calls] == [3e-3] * 12 + [1.5e-3] * 5 + [0.75e-3] * 7
+    assert "back to step 5 with 0.25 of the rate" in caplog.text
+    steps = [line["step"] for line in RunDirectory(config.run).read_metrics() if "loss" in line]
+    assert steps == list(range(1, 13))
+
+
+@pytest.mark.parametrize(("from_call", "n_calls"), [(1, 5), (7, 6 + 4 * 5)])
+def test_where_no_rate_helps_training_ends_and_keeps_the_checkpoint(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, from_call: int, n_calls: int
+) -> None:
+    config = config_of(corpus)
+    calls = spoil(monkeypatch, lambda call, _: call >= from_call)
+    with pytest.raises(DivergedError, match="the gradient is no number, 5 times running"):
+        run_training(config)
+    assert len(calls) == n_calls
+    assert RunDirectory(config.run).read_last() == (None if from_call == 1 else 5)
 
 
 def test_fresh_keeps_the_old_run(corpus: Path) -> None:
@@ -424,7 +475,7 @@ def test_signals_are_left_alone_outside_the_main_thread() -> None:
     entered = []
 
     def enter() -> None:
-        with loop.stop_signals() as stop:
+        with stop_signals() as stop:
             entered.append(stop.number)
 
     thread = threading.Thread(target=enter)
