@@ -1,8 +1,8 @@
 """Ranks: who am I, what have the others, start some more. One process is the case of one rank.
 
 That there are others, torchrun's environment tells, or `start_workers`, which starts processes on this machine
-that share its cores. They work together inside `ranks_joined`, outside of which each is alone. How work is cut is up
-to whoever does it; see `mine`. Imports torch only where there are several.
+that share its cores. They work together inside `ranks_joined`, outside of which each is alone. How work is cut is
+up to whoever does it; see `mine`. Imports torch only where there are several.
 """
 
 import contextlib
