@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import time
@@ -77,6 +78,7 @@ def main() -> None:
     names, output = args.pop("names") or SHORT, args.pop("output")
     if unknown := set(names) - set(BENCHMARKS):
         parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what is being measured ends too
     os.chdir(ROOT)
     options = Options(**args)
     options.scratch.mkdir(parents=True, exist_ok=True)

@@ -1,13 +1,11 @@
 """How cost grows: with the corpus, by the command; with the model and its sentences, by steps on random ids."""
 
-import itertools
 import random
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
-from measure import NMT, Options, Sample, Table, interleaved, started, told
+from measure import NMT, Options, Sample, Table, foreign, interleaved, started, times, told
 from training import Trainer, counted, steps
 
 from nmt.config import ModelSettings, TrainSettings
@@ -59,9 +57,11 @@ def point(options: Options, **changes: int) -> Sample:
     def train() -> None:
         train_step(model.train(), optimizer, [batch], settings, lr=1e-3, seed=1, bf16=bf16)
 
+    before = times()
     return {
         "training_us": 1e6 * seconds_of(train, options.seconds / 10) / batch.n_target_tokens,
         "decoding_us": 1e6 * seconds_of(decode, options.seconds / 10) / (N_SENTENCES * at["length"]),
+        "foreign": foreign(before, times()),
     }
 
 
@@ -69,11 +69,11 @@ def seconds_of(work: Callable[[], None], at_least_s: float) -> float:
     """Of one call, from as many as fill some time; the first does not count."""
     work()
     start = time.perf_counter()
-    for n in itertools.count(1):
+    n = 0
+    while (elapsed := time.perf_counter() - start) < at_least_s or not n:
         work()
-        if (elapsed := time.perf_counter() - start) > at_least_s:
-            return elapsed / n
-    raise AssertionError
+        n += 1
+    return elapsed / n
 
 
 def of_model(options: Options) -> list[Table]:
@@ -128,7 +128,7 @@ def begun(trainer: Trainer, options: Options) -> Sample:
 
 def of_corpus(options: Options) -> list[Table]:
     """Start and memory of training as the corpus grows; the second start finds what the first has left."""
-    trainers: dict[str, Any] = {f"{n:,} pairs": write_corpus(options, n) for n in CORPORA}
+    trainers = {f"{n:,} pairs": write_corpus(options, n) for n in CORPORA}
     again = {f"{name}, again": trainer for name, trainer in trainers.items()}
     measures = {name: partial(begun, trainer, options) for name, trainer in (trainers | again).items()}
     samples = interleaved(measures, 1)

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import IO, Any
@@ -76,13 +76,11 @@ class Watched:
 
     def begin(self) -> None:
         """From now on the load beside the command counts."""
-        self._before = self._times()
+        self._before = times(self.process.pid)
 
     def figures(self) -> Sample:
         """Others' share of the machine since `begin`, and the most anonymous memory so far."""
-        wall_s, busy_s, own_s = (now - then for now, then in zip(self._times(), self._before, strict=True))
-        foreign = (busy_s - own_s) / (max(wall_s, 1e-9) * (os.cpu_count() or 1))
-        return {"memory_mb": self._peak_bytes / 1e6, "foreign": min(max(foreign, 0.0), 1.0)}
+        return {"memory_mb": self._peak_bytes / 1e6, "foreign": foreign(self._before, times(self.process.pid))}
 
     def wait(self) -> None:
         """Let it end.
@@ -103,31 +101,15 @@ class Watched:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, 9)
         self.process.wait()
+        for stream in filter(None, (self.process.stdin, self.process.stdout)):
+            with contextlib.suppress(OSError):  # what it was never told
+                stream.close()
         self._over.set()
         self._looker.join()
 
     def _look(self) -> None:
         while not self._over.wait(LOOK_EVERY_S):
-            self._peak_bytes = max(self._peak_bytes, self._usage()[0])
-
-    def _usage(self) -> tuple[int, float]:
-        """Anonymous memory (bytes) and CPU time (s) of the session's living processes; ended children count."""
-        n_bytes, ticks = 0, 0
-        for entry in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):  # it has ended
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()  # from the third on
-                if int(fields[3]) == self.process.pid:
-                    ticks += sum(map(int, fields[11:15]))
-                    status = (entry / "status").read_text().partition("RssAnon:")[2].split()
-                    n_bytes += 1024 * int(status[0]) if status else 0
-        return n_bytes, ticks / os.sysconf("SC_CLK_TCK")
-
-    def _times(self) -> tuple[float, float, float]:
-        """Seconds: the clock's, all cores' busy ones (stolen by the host, too), and those of it and of ours."""
-        user, nice, system, _, _, *others = map(int, Path("/proc/stat").read_text().split()[1:9])
-        usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        own = sum(usage.ru_utime + usage.ru_stime for usage in usages) + self._usage()[1]
-        return time.monotonic(), (user + nice + system + sum(others)) / os.sysconf("SC_CLK_TCK"), own
+            self._peak_bytes = max(self._peak_bytes, usage(self.process.pid)[0])
 
 
 @contextlib.contextmanager
@@ -152,6 +134,36 @@ def timed(command: Sequence[object], scratch: Path) -> Sample:
     with started(command, scratch) as run:
         run.wait()
         return {"seconds": time.monotonic() - start, **run.figures()}
+
+
+def usage(session: int) -> tuple[int, float]:
+    """Anonymous memory (bytes) and CPU time (s) of a session's living processes; their ended children count."""
+    n_bytes, ticks = 0, 0
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()  # from the third on
+            if int(fields[3]) == session:
+                ticks += sum(map(int, fields[11:15]))
+                status = (entry / "status").read_text().partition("RssAnon:")[2].split()
+                n_bytes += 1024 * int(status[0]) if status else 0
+    return n_bytes, ticks / os.sysconf("SC_CLK_TCK")
+
+
+Times = tuple[float, float, float]
+
+
+def times(session: int | None = None) -> Times:
+    """Seconds: the clock's, those of all busy cores (with what the host stole), ours with a session's."""
+    user, nice, system, _, _, *others = map(int, Path("/proc/stat").read_text().split()[1:9])
+    ours = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    own_s = sum(one.ru_utime + one.ru_stime for one in ours) + (usage(session)[1] if session else 0.0)
+    return time.monotonic(), (user + nice + system + sum(others)) / os.sysconf("SC_CLK_TCK"), own_s
+
+
+def foreign(before: Times, after: Times) -> float:
+    """The share of the machine that others used meanwhile, 0-1."""
+    wall_s, busy_s, own_s = (now - then for now, then in zip(after, before, strict=True))
+    return min(max((busy_s - own_s) / (max(wall_s, 1e-9) * (os.cpu_count() or 1)), 0.0), 1.0)
 
 
 # --- measurements in turn ---------------------------------------------------------------------------------
@@ -186,6 +198,7 @@ class Table:
         samples: every measurement, by contestant.
         figure: the one that is compared.
         baselines: contestants that it is divided by.
+        trials: measurements that only chose what was compared, by command.
     """
 
     title: str
@@ -194,15 +207,20 @@ class Table:
     samples: dict[str, list[Sample]]
     figure: str
     baselines: Sequence[str]
+    trials: dict[str, list[Sample]] = field(default_factory=dict)
 
-    def ratios(self, name: str) -> dict[str, float]:
-        """A contestant's figure in multiples of each baseline's."""
-        own, others = (medians(self.samples[name]), {b: medians(self.samples[b]) for b in self.baselines})
-        return {f"x {b}": own[self.figure] / other[self.figure] for b, other in others.items()}
+    def rows(self) -> dict[str, Sample]:
+        """The medians of each contestant, and its figure in multiples of each baseline's."""
+        found = {name: medians(samples) for name, samples in self.samples.items()}
+        bases = {f"× {base}": found[base][self.figure] for base in self.baselines}
+        return {
+            name: row | {title: row[self.figure] / base for title, base in bases.items()}
+            for name, row in found.items()
+        }
 
     def markdown(self) -> str:
-        """For people: medians and ratios."""
-        found = {name: medians(samples) | self.ratios(name) for name, samples in self.samples.items()}
+        """For people."""
+        found = self.rows()
         columns = list(next(iter(found.values())))
         rows = [[name, *(shown(key, row[key]) for key in columns)] for name, row in found.items()]
         head = ["", *(key.replace("_", " ") for key in columns)]
@@ -211,8 +229,7 @@ class Table:
 
     def as_json(self) -> dict[str, Any]:
         """For programs: every measurement."""
-        rows = {name: medians(samples) | self.ratios(name) for name, samples in self.samples.items()}
-        return {**vars(self), "baselines": list(self.baselines), "medians": rows}
+        return {**vars(self), "rows": self.rows()}
 
 
 def shown(key: str, value: float) -> str:

@@ -158,8 +158,7 @@ def main() -> None:
                 nn.utils.clip_grad_norm_(model.parameters(), settings["clip_norm"])
                 optimizer.step()
                 n_tokens = int((tgt_out != PAD).sum())
-                useful = (n_tokens + int((src != PAD).sum())) / (src.numel() + tgt_out.numel())
-                print(json.dumps({"loss": loss.item(), "n_tokens": n_tokens, "useful": useful}), file=metrics)
+                print(json.dumps({"loss": loss.item(), "n_tokens": n_tokens}), file=metrics)
         nll = dev_nll(model, task["dev"], settings["batch_tokens"])
         print(json.dumps({"dev_nll": nll}), file=metrics)
 

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -74,6 +74,7 @@ class Task:
     flops_per_token: float
 
 
+@cache
 def prepare(options: Options) -> Task:
     """Tokenize the corpus of the recipe and write it as ids, as text, and as a run that training goes on with.
 
