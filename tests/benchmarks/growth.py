@@ -1,6 +1,7 @@
 """How cost grows: with the corpus, by the command; with the model and its sentences, by steps on random ids."""
 
 import random
+import shutil
 import time
 from collections.abc import Callable
 from functools import partial
@@ -94,7 +95,8 @@ def of_model(options: Options) -> list[Table]:
 def write_corpus(options: Options, n_pairs: int) -> Trainer:
     """Made-up pairs, no two alike, and the command that trains on them."""
     home = options.scratch / "growth" / f"{n_pairs}"
-    home.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(home, ignore_errors=True)  # what an earlier training has left would make the start a second one
+    home.mkdir(parents=True)
     words = [
         f"{a}{b}{c}" for a in ("ka", "lo", "mi", "tu") for b in "aeiou" for c in ("n", "ra", "sto", "ve", "x")
     ]
