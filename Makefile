@@ -4,14 +4,15 @@ CONFIG ?= configs/demo.yaml
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+PEERS := .bench/peers
 # A process a core, each with one thread: threads that wait for one another are the slower way on small models.
 PYTEST := -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo pipeline test lint format coverage clean
+.PHONY: help install demo pipeline test lint format coverage bench bench-peers clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 install: $(INSTALLED)  ## .venv with nmt, its libraries and the tools of development
 
@@ -56,6 +57,20 @@ coverage: $(INSTALLED)  ## run the tests and show which branches of nmt/ they do
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 
+bench: $(INSTALLED)  ## measure speed beside plain PyTorch and CTranslate2 (BENCH="NAME… --help")
+	$(BIN)/python tests/benchmarks/bench.py $(BENCH)
+
+bench-peers: $(INSTALLED) $(PEERS)/.installed  ## the same beside Hugging Face and JoeyNMT too
+	$(BIN)/python tests/benchmarks/bench.py --peers $(PEERS)/bin/python $(BENCH)
+
+# torch first, or they bring another. JoeyNMT needs importlib_metadata and an older sentencepiece, and does not say so.
+$(PEERS)/.installed: Makefile
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/pip install -q --disable-pip-version-check torch==2.13.0
+	$(PEERS)/bin/pip install -q --disable-pip-version-check torch==2.13.0 \
+		transformers==5.23.0 joeynmt==2.3.0 importlib_metadata sentencepiece==0.2.0
+	touch $@
+
 clean:  ## remove .venv and caches; runs/ stays
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage* build *.egg-info
+	rm -rf $(VENV) $(PEERS) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage* build *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

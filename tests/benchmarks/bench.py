@@ -1,0 +1,100 @@
+"""Run benchmarks: Markdown tables on stdout, every measurement in a JSON file. See README.md beside this file."""
+
+import argparse
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import decoding
+import growth
+import training
+from measure import ROOT, Options, Table, say
+
+from nmt.errors import DataError
+
+BENCHMARKS: dict[str, Callable[[Options], list[Table]]] = {
+    "training": training.throughput,
+    "decoding": decoding.throughput,
+    "latency": decoding.latency,
+    "start": decoding.start,
+    "learning": training.learning,
+    "memory": decoding.memory,
+    "growth": growth.of_model,
+    "corpus": growth.of_corpus,
+}
+SHORT = ["training", "decoding", "latency", "start"]
+PACKAGES = ("nmt", "torch", "ctranslate2", "sentencepiece", "sacrebleu", "transformers", "joeynmt")
+VERSIONS = f"""
+import json
+from importlib.metadata import distributions
+print(json.dumps({{d.name.lower(): d.version for d in distributions() if d.name.lower() in {PACKAGES}}}))
+"""
+
+
+def machine(peers: Path | None) -> dict[str, Any]:
+    """What the figures are of: processor, system, versions, commit."""
+
+    def printed(*command: object) -> str:
+        return subprocess.run([*map(str, command)], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+
+    cpus = [
+        line.partition(": ")[2] for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line
+    ]
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "cpu": cpus[0] if cpus else platform.processor(),
+        "cores": os.cpu_count(),
+        "memory_gb": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9, 1),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "versions": json.loads(printed(sys.executable, "-c", VERSIONS)),
+        "versions_of_peers": json.loads(printed(peers, "-c", VERSIONS)) if peers else {},
+        "commit": printed("git", "rev-parse", "HEAD").strip(),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)} [{' '.join(SHORT)}]")
+    parser.add_argument(
+        "--config", type=Path, default=Path(__file__).with_name("peers.yaml"), help="a recipe to train"
+    )
+    parser.add_argument("-m", "--model", type=Path, help="a run that translates; else one is trained")
+    parser.add_argument("--peers", type=Path, help="the Python that has transformers and joeynmt")
+    parser.add_argument("--scratch", type=Path, default=Path(".bench"), help="where everything is written")
+    parser.add_argument("--rounds", type=int, default=3, help="measurements of each contestant")
+    parser.add_argument("--seconds", type=float, default=20, help="of a training window")
+    parser.add_argument("--minutes", type=float, default=10, help="of the training that makes a model")
+    parser.add_argument("--epochs", type=int, default=4, help="after which dev losses are compared")
+    parser.add_argument("-o", "--output", type=Path, default=Path(".bench/results.json"))
+    args = vars(parser.parse_args())
+    names, output = args.pop("names") or SHORT, args.pop("output")
+    if unknown := set(names) - set(BENCHMARKS):
+        parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what is being measured ends too
+    os.chdir(ROOT)
+    options = Options(**args)
+    options.scratch.mkdir(parents=True, exist_ok=True)
+    found: list[Table] = []
+    for name in names:
+        try:
+            tables = BENCHMARKS[name](options)
+        except DataError as error:
+            say(f"{name}: skipped: {error}")
+            continue
+        for table in tables:
+            print(f"{table.markdown()}\n", flush=True)
+        found += tables
+        results = {"machine": machine(options.peers), "tables": [table.as_json() for table in found]}
+        output.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+"""Decoding: `nmt translate` beside other engines with the same weights, text to text, by like commands."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+
+from measure import NMT, PROGRAMS, ROOT, Options, Sample, Table, interleaved, medians, say, started, timed, told
+
+from nmt.config import language
+from nmt.evaluate import bleu_tokenizer, score
+from nmt.run.directory import RunDirectory
+from nmt.text.lines import read_lines
+from nmt.train.prepare import corpus_paths
+
+FEW_LINES = 8  # what a command takes for so many is its start
+COPIES = 3  # of the test set, in the long run
+BATCH_SIZES = (64, 256)
+BEAMS = {1: "greedy", 5: "beam 5"}
+STREAMED, UNCOUNTED = 60, 10  # lines answered one at a time, and the first of them that do not count
+MEMORY_LINES = (1_000, 100_000)
+CT2_FP32, CT2_INT8 = "CTranslate2 fp32", "CTranslate2 int8"
+
+
+@dataclass(frozen=True)
+class Contest:
+    """One model and test set for all.
+
+    Attributes:
+        run: the model's.
+        exports: it for CTranslate2, by quantization.
+        sources, references: the test set.
+        tokenize: sacreBLEU's tokenizer for it.
+        few, many: files of lines to translate.
+        n_lines: how many more lines `many` has.
+    """
+
+    run: Path
+    exports: dict[str, Path]
+    sources: list[str]
+    references: list[str]
+    tokenize: str
+    few: Path
+    many: Path
+    n_lines: int
+
+
+@cache
+def prepare(options: Options) -> Contest:
+    """Train a model if there is none, export it, and write the files.
+
+    Raises:
+        DataError: the corpus is not there.
+    """
+    home = options.scratch / "decoding"
+    home.mkdir(exist_ok=True)
+    path = options.model or options.scratch / "model"
+    if not RunDirectory(path).model_file.exists():
+        say(f"no model: training one for {options.minutes:g} minutes")
+        train = ["train", options.config, f"run={path}", f"train.max_minutes={options.minutes}"]
+        subprocess.run([*map(str, [*NMT, *train])], cwd=ROOT, check=True)
+    exports = {}
+    for kind in ("float32", "int8"):
+        exports[kind] = home / kind
+        export = ["export", "-m", path, "--to", "ctranslate2", "-o", exports[kind], "--quantization", kind, "-q"]
+        subprocess.run([*map(str, [*NMT, *export])], cwd=ROOT, check=True)
+    config = RunDirectory(path).read_config()
+    assert config.data.test is not None
+    source, target = corpus_paths(config, config.data.test)
+    sources, references = read_lines(source), read_lines(target)
+    few, many = home / "few.txt", home / "many.txt"
+    few.write_text("".join(f"{line}\n" for line in sources[:FEW_LINES]))
+    many.write_text("".join(f"{line}\n" for line in sources * COPIES))
+    tokenize = bleu_tokenizer(language(config.data, "target"))
+    n_lines = len(sources) * COPIES - len(sources[:FEW_LINES])
+    return Contest(path, exports, sources, references, tokenize, few, many, n_lines)
+
+
+def nmt_command(contest: Contest, precision: str = "fp32", *rest: object) -> list[object]:
+    return [*NMT, "translate", "-q", "-m", contest.run, "--precision", precision, *rest]
+
+
+def ctranslate2_command(contest: Contest, kind: str, *rest: object) -> list[object]:
+    return [sys.executable, PROGRAMS / "peer_translate.py", "ctranslate2", "-m", contest.exports[kind], *rest]
+
+
+def hugging_face_command(contest: Contest, python: Path, *rest: object) -> list[object]:
+    return [python, PROGRAMS / "peer_translate.py", "hugging-face", "-m", contest.run, *rest]
+
+
+# --- files ------------------------------------------------------------------------------------------------
+
+
+def systems(options: Options, contest: Contest) -> dict[str, list[list[object]]]:
+    """Every system's commands, of which its best one counts."""
+    sizes = [["--batch-size", n] for n in BATCH_SIZES]
+    two = [["--workers", 1], ["--workers", 2]]  # processes, or threads that share one process's work
+    shares = [["--workers", n, "--threads", m] for n, m in ((1, 1), (2, 1), (1, 2))]
+    found = {
+        f"nmt {precision}": [[*nmt_command(contest, precision), *size, *share] for size in sizes for share in two]
+        for precision in ("fp32", "bf16", "int8")
+    }
+    for name, kind in ((CT2_FP32, "float32"), (CT2_INT8, "int8")):
+        found[name] = [[*ctranslate2_command(contest, kind), *size, *share] for size in sizes for share in shares]
+    if options.peers:
+        found["Hugging Face generate fp32"] = [[*hugging_face_command(contest, options.peers), *s] for s in sizes]
+    return found
+
+
+def translated(command: Sequence[object], contest: Contest, options: Options) -> Sample:
+    """Sentences a second, without the start: from the times of two files; and BLEU."""
+    out = contest.few.with_name("out.txt")
+    few = timed([*command, "-i", contest.few, "-o", out], options.scratch)
+    many = timed([*command, "-i", contest.many, "-o", out], options.scratch)
+    hypotheses = read_lines([out])[: len(contest.references)]
+    (bleu,) = score(hypotheses, [contest.references], tokenize=contest.tokenize, metrics=("bleu",))
+    rate = contest.n_lines / (many.pop("seconds") - few["seconds"])
+    return {"sentences_s": rate, "BLEU": bleu.value, **many}
+
+
+def throughput(options: Options) -> list[Table]:
+    """Sentences a second from file to file, each system at its best settings."""
+    contest = prepare(options)
+    (bleu,) = score(contest.references, [contest.references], tokenize=contest.tokenize, metrics=("bleu",))
+    note = (
+        f"The test set {COPIES} times over, less the time for {FEW_LINES} lines: loading does not count. Each "
+        f"system by the best of its settings, found in one trial of each. BLEU: `{bleu.signature}`."
+    )
+    tables = []
+    for beam, title in BEAMS.items():
+        best: dict[str, tuple[str, Callable[[], Sample]]] = {}
+        trials: dict[str, list[Sample]] = {}
+        for name, settings in systems(options, contest).items():
+            full = [[*command, "--beam", beam] for command in settings]
+            candidates = {told(command): partial(translated, command, contest, options) for command in full}
+            found = interleaved(candidates, 1)
+            fastest = max(found, key=lambda key: found[key][0]["sentences_s"])
+            best[name] = fastest, candidates[fastest]
+            trials |= found
+        commands = {name: command for name, (command, _) in best.items()}
+        measures = {name: measure for name, (_, measure) in best.items()}
+        samples = interleaved(measures, options.rounds)
+        bases = [CT2_FP32, CT2_INT8]
+        tables.append(Table(f"Decoding, {title}", note, commands, samples, "sentences_s", bases, trials))
+    return tables
+
+
+# --- one sentence -----------------------------------------------------------------------------------------
+
+
+def streamed(command: Sequence[object], contest: Contest, options: Options) -> Sample:
+    """Milliseconds from a line in to its line out, the median over some lines."""
+    times = []
+    lines = contest.sources * (1 + STREAMED // len(contest.sources))
+    with started([*command, "--stream"], options.scratch, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as run:
+        assert run.process.stdin is not None
+        assert run.process.stdout is not None
+        for number, line in enumerate(lines[:STREAMED]):
+            if number == UNCOUNTED:
+                run.begin()
+            start = time.perf_counter()
+            print(line, file=run.process.stdin, flush=True)
+            if not run.process.stdout.readline():
+                run.wait()
+            times.append(1000 * (time.perf_counter() - start))
+        return medians([{"ms": ms} for ms in times[UNCOUNTED:]]) | run.figures()
+
+
+def latency(options: Options) -> list[Table]:
+    """One sentence at a time."""
+    contest = prepare(options)
+    commands = {"nmt fp32": nmt_command(contest)}
+    for precision in ("fp32", "bf16", "int8"):
+        commands[f"nmt {precision}, one thread"] = nmt_command(contest, precision, "--threads", 1)
+    for name, kind in ((CT2_FP32, "float32"), (CT2_INT8, "int8")):
+        commands[name] = ctranslate2_command(contest, kind, "--threads", 1)
+    if options.peers:
+        commands["Hugging Face generate fp32"] = hugging_face_command(contest, options.peers)
+    note = f"A line in, flushed, a line out: the median of {STREAMED - UNCOUNTED}. CTranslate2 on one thread."
+    tables = []
+    for beam, title in BEAMS.items():
+        full = {name: [*command, "--beam", beam, "--stream"] for name, command in commands.items()}
+        measures = {name: partial(streamed, command, contest, options) for name, command in full.items()}
+        samples = interleaved(measures, options.rounds)
+        shown = {name: told(command) for name, command in full.items()}
+        tables.append(Table(f"One at a time, {title}", note, shown, samples, "ms", [CT2_FP32, CT2_INT8]))
+    return tables
+
+
+def start(options: Options) -> list[Table]:
+    """From a command to one translated sentence."""
+    contest = prepare(options)
+    commands: dict[str, list[object]] = {
+        "import torch": [sys.executable, "-c", "import torch"],
+        "nmt translate, one sentence": [*nmt_command(contest), contest.sources[0]],
+    }
+    measures = {name: partial(timed, command, options.scratch) for name, command in commands.items()}
+    samples = interleaved(measures, options.rounds)
+    shown = {name: told(command) for name, command in commands.items()}
+    return [Table("Start", "From the command to its end.", shown, samples, "seconds", ["import torch"])]
+
+
+def memory(options: Options) -> list[Table]:
+    """What translating takes as the file grows."""
+    contest = prepare(options)
+    out = contest.few.with_name("out.txt")
+    commands = {}
+    for n_lines in MEMORY_LINES:
+        lines = contest.many.with_name(f"{n_lines}.txt")
+        copies = contest.sources * (1 + n_lines // len(contest.sources))
+        lines.write_text("".join(f"{line}\n" for line in copies[:n_lines]))
+        commands[f"{n_lines:,} lines"] = nmt_command(contest, "fp32", "--beam", 1, "-i", lines, "-o", out)
+    measures = {name: partial(timed, command, options.scratch) for name, command in commands.items()}
+    shown = {name: told(command) for name, command in commands.items()}
+    note = "Anonymous memory at its peak, greedy search."
+    return [Table("Memory", note, shown, interleaved(measures, 1), "memory_mb", [next(iter(commands))])]

@@ -1,0 +1,139 @@
+"""How cost grows: with the corpus, by the command; with the model and its sentences, by steps on random ids."""
+
+import random
+import shutil
+import time
+from collections.abc import Callable
+from functools import partial
+
+from measure import NMT, Options, Sample, Table, foreign, interleaved, started, times, told
+from training import Trainer, counted, steps
+
+from nmt.config import ModelSettings, TrainSettings
+from nmt.run.directory import RunDirectory
+
+BASE = {"length": 15, "beam": 5, "vocabulary": 8000, "width": 256, "threads": 2}
+GROWTH = {
+    "length": (10, 20, 50, 100, 200, 500),
+    "beam": (1, 2, 4, 8, 16),
+    "vocabulary": (4000, 8000, 16_000, 32_000, 64_000),
+    "width": (128, 256, 512, 1024),
+    "threads": (1, 2),
+}
+N_SENTENCES = 32  # decoded together
+CORPORA = (30_000, 300_000, 3_000_000)
+
+
+# --- the model --------------------------------------------------------------------------------------------
+
+
+def point(options: Options, **changes: int) -> Sample:
+    """Microseconds a target token of a training step and of a search, with random weights on random ids."""
+    import torch
+
+    from nmt.decode.search import SearchOptions, search
+    from nmt.model.transformer import Transformer
+    from nmt.text import EOS
+    from nmt.text.batches import collate
+    from nmt.train.step import make_optimizer, train_step, use_bf16
+
+    at = {**BASE, **changes}
+    torch.set_num_threads(at["threads"])
+    torch.manual_seed(1)
+    model = Transformer(
+        ModelSettings(d_model=at["width"], d_ff=4 * at["width"]), at["vocabulary"], at["vocabulary"]
+    )
+    settings = TrainSettings()
+    n_pairs = max(1, settings.batch_tokens // (at["length"] + 1))
+    ids = torch.randint(EOS + 1, at["vocabulary"], (n_pairs, at["length"])).tolist()
+    batch = collate(ids, ids, list(range(n_pairs)))
+    optimizer, bf16 = make_optimizer(model, settings), use_bf16(settings, torch.device("cpu"))
+    src = torch.randint(EOS + 1, at["vocabulary"], (N_SENTENCES, at["length"]))
+    exactly = SearchOptions(beam=at["beam"], max_length_a=0, max_length_b=at["length"], min_length=at["length"])
+
+    def decode() -> None:
+        with torch.inference_mode():
+            search(model.eval(), src, exactly, max_length=model.max_length)
+
+    def train() -> None:
+        train_step(model.train(), optimizer, [batch], settings, lr=1e-3, seed=1, bf16=bf16)
+
+    before = times()
+    return {
+        "training_us": 1e6 * seconds_of(train, options.seconds / 10) / batch.n_target_tokens,
+        "decoding_us": 1e6 * seconds_of(decode, options.seconds / 10) / (N_SENTENCES * at["length"]),
+        "foreign": foreign(before, times()),
+    }
+
+
+def seconds_of(work: Callable[[], None], at_least_s: float) -> float:
+    """Of one call, from as many as fill some time; the first does not count."""
+    work()
+    start = time.perf_counter()
+    n = 0
+    while (elapsed := time.perf_counter() - start) < at_least_s or not n:
+        work()
+        n += 1
+    return elapsed / n
+
+
+def of_model(options: Options) -> list[Table]:
+    """What a token costs as one thing grows and all others stay."""
+    tables = []
+    for name, sizes in GROWTH.items():
+        measures = {f"{name} {size:,}": partial(point, options, **{name: size}) for size in sizes}
+        rest = ", ".join(f"{key} {value:,}" for key, value in BASE.items() if key != name)
+        note = f"Microseconds a target token, random weights, {N_SENTENCES} sentences a search; {rest}."
+        samples = interleaved(measures, options.rounds)
+        tables.append(Table(f"Growth: {name}", note, {}, samples, "decoding_us", [next(iter(samples))]))
+    return tables
+
+
+# --- the corpus -------------------------------------------------------------------------------------------
+
+
+def write_corpus(options: Options, n_pairs: int) -> Trainer:
+    """Made-up pairs, no two alike, and the command that trains on them."""
+    home = options.scratch / "growth" / f"{n_pairs}"
+    shutil.rmtree(home, ignore_errors=True)  # what an earlier training has left would make the start a second one
+    home.mkdir(parents=True)
+    words = [
+        f"{a}{b}{c}" for a in ("ka", "lo", "mi", "tu") for b in "aeiou" for c in ("n", "ra", "sto", "ve", "x")
+    ]
+    draw = random.Random(1)
+    for side in ("a", "b"):
+        with (home / f"train.{side}").open("w") as file:
+            for number in range(n_pairs):
+                print(number, *draw.choices(words, k=draw.randint(5, 15)), file=file)
+    files = "{source: train.a, target: train.b}"
+    config = home / "corpus.yaml"
+    model = "{d_model: 64, d_ff: 128, n_heads: 2, n_encoder_layers: 1, n_decoder_layers: 1}"
+    data = f"{{root: {home}, train: {files}}}"
+    train = "{batch_tokens: 4096, max_steps: 100000, validate_every: 100000}"
+    config.write_text(
+        f"run: {home}/run\ndata: {data}\ntokenizer: {{vocab_size: 1000}}\nmodel: {model}\ntrain: {train}\n"
+    )
+    run = RunDirectory(home / "run")
+    return Trainer([*NMT, "train", config], run.metrics_file, counted)
+
+
+def begun(trainer: Trainer, options: Options) -> Sample:
+    """Seconds to the first step and memory soon after."""
+    trainer.progress.unlink(missing_ok=True)
+    start = time.monotonic()
+    with started(trainer.command, options.scratch) as run:
+        found = steps(trainer, run)
+        first, _ = next(found)
+        next(now for now, _ in found if now - first > 2)
+        return {"start_s": first - start, **run.figures()}
+
+
+def of_corpus(options: Options) -> list[Table]:
+    """Start and memory of training as the corpus grows; the second start finds what the first has left."""
+    trainers = {f"{n:,} pairs": write_corpus(options, n) for n in CORPORA}
+    again = {f"{name}, again": trainer for name, trainer in trainers.items()}
+    measures = {name: partial(begun, trainer, options) for name, trainer in (trainers | again).items()}
+    samples = interleaved(measures, 1)
+    shown = {name: told(trainer.command) for name, trainer in trainers.items()}
+    note = "From the command to the first step, tokenizer included, and memory two seconds later; made-up pairs."
+    return [Table("Growth: corpus", note, shown, samples, "memory_mb", [next(iter(samples))])]

@@ -1,0 +1,248 @@
+"""What all benchmarks share: commands watched from outside, measurements taken in turn, medians and ratios.
+
+Reads /proc, so it is for Linux. Knows nothing of translation, and imports no torch.
+"""
+
+import contextlib
+import os
+import resource
+import shlex
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import IO, Any
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = Path(__file__).parent
+NMT = [sys.executable, "-m", "nmt"]
+LOOK_EVERY_S = 0.25
+MAX_FOREIGN = 0.05  # share of the machine's CPU time that others may use before a figure is in doubt
+
+Sample = dict[str, float]  # one measurement: its figures by name
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to measure with.
+
+    Attributes:
+        config: the recipe that training is measured on.
+        model: a run whose model translates; a short training makes one if None.
+        peers: the Python that has the other toolkits, if any.
+        scratch: directory for everything that is written.
+        rounds: measurements of each contestant.
+        seconds: of a training window.
+        minutes: of the training that makes a model.
+        epochs: after which losses on dev are compared.
+    """
+
+    config: Path
+    model: Path | None
+    peers: Path | None
+    scratch: Path
+    rounds: int = 3
+    seconds: float = 20
+    minutes: float = 10
+    epochs: int = 4
+
+
+# --- a command, watched -----------------------------------------------------------------------------------
+
+
+class Watched:
+    """A running command: what all its processes use, and what others use beside them.
+
+    Attributes:
+        process: the command, in a session of its own.
+        log: its stderr.
+    """
+
+    def __init__(self, command: Sequence[object], log: Path, **streams: Any) -> None:
+        self.log = log
+        with log.open("w") as stderr:
+            self.process: subprocess.Popen[str] = subprocess.Popen(
+                [*map(str, command)], cwd=ROOT, start_new_session=True, text=True, stderr=stderr, **streams
+            )
+        self._peak_bytes = 0
+        self._over = threading.Event()
+        self._looker = threading.Thread(target=self._look, daemon=True)
+        self._looker.start()
+        self.begin()
+
+    def begin(self) -> None:
+        """From now on the load beside the command counts."""
+        self._before = times(self.process.pid)
+
+    def figures(self) -> Sample:
+        """Others' share of the machine since `begin`, and the most anonymous memory so far."""
+        return {"memory_mb": self._peak_bytes / 1e6, "foreign": foreign(self._before, times(self.process.pid))}
+
+    def wait(self) -> None:
+        """Let it end.
+
+        Raises:
+            RuntimeError: it failed.
+        """
+        if self.process.wait():
+            self.fail()
+
+    def fail(self) -> None:
+        """Say what it said last."""
+        end = "\n".join(self.log.read_text(errors="replace").splitlines()[-8:])
+        raise RuntimeError(f"{self.process.args!r} ended with {self.process.returncode}:\n{end}")
+
+    def stop(self) -> None:
+        """End whatever is left of it."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, 9)
+        self.process.wait()
+        for stream in filter(None, (self.process.stdin, self.process.stdout)):
+            with contextlib.suppress(OSError):  # what it was never told
+                stream.close()
+        self._over.set()
+        self._looker.join()
+
+    def _look(self) -> None:
+        while not self._over.wait(LOOK_EVERY_S):
+            self._peak_bytes = max(self._peak_bytes, usage(self.process.pid)[0])
+
+
+@contextlib.contextmanager
+def started(
+    command: Sequence[object],
+    scratch: Path,
+    *,
+    stdin: int = subprocess.DEVNULL,
+    stdout: int | IO[str] | None = None,
+) -> Iterator[Watched]:
+    """A command at work for the length of the block; its stderr goes to a file."""
+    watched = Watched(command, scratch / "stderr.log", stdin=stdin, stdout=stdout or subprocess.DEVNULL)
+    try:
+        yield watched
+    finally:
+        watched.stop()
+
+
+def timed(command: Sequence[object], scratch: Path) -> Sample:
+    """Seconds from a command's start to its end."""
+    start = time.monotonic()
+    with started(command, scratch) as run:
+        run.wait()
+        return {"seconds": time.monotonic() - start, **run.figures()}
+
+
+def usage(session: int) -> tuple[int, float]:
+    """Anonymous memory (bytes) and CPU time (s) of a session's living processes; their ended children count."""
+    n_bytes, ticks = 0, 0
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()  # from the third on
+            if int(fields[3]) == session:
+                ticks += sum(map(int, fields[11:15]))
+                status = (entry / "status").read_text().partition("RssAnon:")[2].split()
+                n_bytes += 1024 * int(status[0]) if status else 0
+    return n_bytes, ticks / os.sysconf("SC_CLK_TCK")
+
+
+Times = tuple[float, float, float]
+
+
+def times(session: int | None = None) -> Times:
+    """Seconds: the clock's, those of all busy cores (with what the host stole), ours with a session's."""
+    user, nice, system, _, _, *others = map(int, Path("/proc/stat").read_text().split()[1:9])
+    ours = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    own_s = sum(one.ru_utime + one.ru_stime for one in ours) + (usage(session)[1] if session else 0.0)
+    return time.monotonic(), (user + nice + system + sum(others)) / os.sysconf("SC_CLK_TCK"), own_s
+
+
+def foreign(before: Times, after: Times) -> float:
+    """The share of the machine that others used meanwhile, 0-1."""
+    wall_s, busy_s, own_s = (now - then for now, then in zip(after, before, strict=True))
+    return min(max((busy_s - own_s) / (max(wall_s, 1e-9) * (os.cpu_count() or 1)), 0.0), 1.0)
+
+
+# --- measurements in turn ---------------------------------------------------------------------------------
+
+
+def interleaved(measures: Mapping[str, Callable[[], Sample]], n_rounds: int) -> dict[str, list[Sample]]:
+    """A B C, A B C, …: what changes on the machine meanwhile meets all alike."""
+    samples: dict[str, list[Sample]] = {name: [] for name in measures}
+    for number in range(1, n_rounds + 1):
+        for name, measure in measures.items():
+            sample = measure()
+            samples[name].append(sample)
+            say(f"{number}/{n_rounds}  {name}: " + ", ".join(f"{key} {shown(key, sample[key])}" for key in sample))
+            if sample.get("foreign", 0.0) > MAX_FOREIGN:
+                say(f"warning: others used {sample['foreign']:.0%} of the machine meanwhile")
+    return samples
+
+
+def medians(samples: Sequence[Sample]) -> Sample:
+    """The median of every figure."""
+    return {key: median(sample[key] for sample in samples) for key in samples[0]}
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a benchmark found.
+
+    Attributes:
+        title: of the table.
+        note: how to read it.
+        commands: of each contestant.
+        samples: every measurement, by contestant.
+        figure: the one that is compared.
+        baselines: contestants that it is divided by.
+        trials: measurements that only chose what was compared, by command.
+    """
+
+    title: str
+    note: str
+    commands: dict[str, str]
+    samples: dict[str, list[Sample]]
+    figure: str
+    baselines: Sequence[str]
+    trials: dict[str, list[Sample]] = field(default_factory=dict)
+
+    def rows(self) -> dict[str, Sample]:
+        """The medians of each contestant, and its figure in multiples of each baseline's."""
+        found = {name: medians(samples) for name, samples in self.samples.items()}
+        bases = {f"× {base}": found[base][self.figure] for base in self.baselines}
+        return {
+            name: row | {title: row[self.figure] / base for title, base in bases.items()}
+            for name, row in found.items()
+        }
+
+    def markdown(self) -> str:
+        """For people."""
+        found = self.rows()
+        columns = list(next(iter(found.values())))
+        rows = [[name, *(shown(key, row[key]) for key in columns)] for name, row in found.items()]
+        head = ["", *(key.replace("_", " ") for key in columns)]
+        lines = [head, ["---", *("---:" for _ in columns)], *rows]
+        return "\n".join([f"**{self.title}**", "", *(f"| {' | '.join(line)} |" for line in lines), "", self.note])
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs: every measurement."""
+        return {**vars(self), "rows": self.rows()}
+
+
+def shown(key: str, value: float) -> str:
+    """A figure with as many digits as it deserves; shares as per cent."""
+    if key in ("foreign", "of_peak"):
+        return f"{value:.0%}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2f}"
+
+
+def told(command: Sequence[object]) -> str:
+    """A command as one types it at the project's root."""
+    return shlex.join(map(str, command)).replace(f"{ROOT}/", "")
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

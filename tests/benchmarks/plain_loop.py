@@ -1,0 +1,167 @@
+"""The training loop that everyone writes first, as a baseline: one file, nothing clever.
+
+Model: torch.nn.Transformer with tied embeddings and sinusoidal positions, or Hugging Face's Marian of that size.
+Batches: pairs shuffled, sorted by target length, cut by budget, and the batches shuffled. Adam, label smoothing
+and dropout as in nmt. Reads a task that training.py wrote, and adds a line of figures a step to --metrics.
+"""
+
+import argparse
+import json
+import math
+import random
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+PAD, BOS, EOS = 0, 2, 3
+Pairs = list[tuple[list[int], list[int]]]
+
+
+class PlainTransformer(nn.Module):
+    """torch.nn.Transformer from ids to logits."""
+
+    def __init__(self, sizes: dict[str, Any]) -> None:
+        super().__init__()
+        d_model = sizes["d_model"]
+        self.embedding = nn.Embedding(sizes["vocab_size"], d_model, padding_idx=PAD)
+        nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
+        self.transformer = nn.Transformer(
+            d_model,
+            sizes["n_heads"],
+            sizes["n_encoder_layers"],
+            sizes["n_decoder_layers"],
+            sizes["d_ff"],
+            sizes["dropout"],
+            batch_first=True,
+            norm_first=True,
+        )
+        self.dropout = nn.Dropout(sizes["dropout"])
+        angles = torch.arange(1024)[:, None] * 10_000 ** (-torch.arange(0, d_model, 2) / d_model)
+        self.register_buffer("positions", torch.stack([angles.sin(), angles.cos()], -1).flatten(1))
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """(B, T) to (B, T, D)."""
+        x: Tensor = self.embedding(ids) * math.sqrt(self.embedding.embedding_dim)
+        return self.dropout(x + self.get_buffer("positions")[: ids.size(1)])  # type: ignore[no-any-return]
+
+    def forward(self, src: Tensor, tgt_in: Tensor) -> Tensor:
+        """(B, S) and (B, T) ids to (B, T, V)."""
+        padding = src == PAD
+        causal = nn.Transformer.generate_square_subsequent_mask(tgt_in.size(1), dtype=torch.bool)
+        hidden = self.transformer(
+            self.embed(src),
+            self.embed(tgt_in),
+            tgt_mask=causal,
+            src_key_padding_mask=padding,
+            memory_key_padding_mask=padding,
+            tgt_is_causal=True,
+        )
+        return F.linear(hidden, self.embedding.weight)
+
+
+class Marian(nn.Module):
+    """Hugging Face's MarianMTModel (post-norm) of the same size."""
+
+    def __init__(self, sizes: dict[str, Any]) -> None:
+        super().__init__()
+        from transformers import MarianConfig, MarianMTModel
+
+        sides = {
+            f"{side}_{key}": sizes[name.format(side)]
+            for side in ("encoder", "decoder")
+            for key, name in (("layers", "n_{}_layers"), ("attention_heads", "n_heads"), ("ffn_dim", "d_ff"))
+        }
+        special = {
+            "pad_token_id": PAD,
+            "eos_token_id": EOS,
+            "decoder_start_token_id": BOS,
+            "forced_eos_token_id": EOS,
+        }
+        shared = {"vocab_size": sizes["vocab_size"], "d_model": sizes["d_model"], "dropout": sizes["dropout"]}
+        self.model = MarianMTModel(
+            MarianConfig(**shared, **sides, **special, activation_function="relu", scale_embedding=True)
+        )
+
+    def forward(self, src: Tensor, tgt_in: Tensor) -> Tensor:
+        """(B, S) and (B, T) ids to (B, T, V)."""
+        out: Tensor = self.model(input_ids=src, attention_mask=src != PAD, decoder_input_ids=tgt_in).logits
+        return out
+
+
+def batches(pairs: Pairs, batch_tokens: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """An epoch of (src, tgt_in, tgt_out), padded, with (longest side + 1) x pairs <= `batch_tokens`."""
+    order = sorted(random.sample(pairs, len(pairs)), key=lambda pair: len(pair[1]))
+    cut: list[Pairs] = [[]]
+    longest = 0
+    for pair in order:
+        longest = max(longest, *map(len, pair))
+        if cut[-1] and (longest + 1) * (len(cut[-1]) + 1) > batch_tokens:
+            cut.append([])
+            longest = max(map(len, pair))
+        cut[-1].append(pair)
+    for batch in random.sample(cut, len(cut)):
+        sides = (
+            [[*src, EOS] for src, _ in batch],
+            [[BOS, *tgt] for _, tgt in batch],
+            [[*tgt, EOS] for _, tgt in batch],
+        )
+        yield tuple(nn.utils.rnn.pad_sequence([*map(torch.tensor, side)], True, PAD) for side in sides)  # type: ignore[misc]
+
+
+def dev_nll(model: nn.Module, pairs: Pairs, batch_tokens: int) -> float:
+    """Nats a target token on dev, without smoothing and dropout."""
+    model.eval()
+    total, n_tokens = 0.0, 0
+    with torch.inference_mode():
+        for src, tgt_in, tgt_out in batches(pairs, batch_tokens):
+            logits = model(src, tgt_in).flatten(0, 1)
+            total += float(F.cross_entropy(logits, tgt_out.flatten(), ignore_index=PAD, reduction="sum"))
+            n_tokens += int((tgt_out != PAD).sum())
+    return total / n_tokens
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("task", type=Path)
+    parser.add_argument("--model", choices=["torch", "marian"], default="torch")
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
+    parser.add_argument("--metrics", type=Path, required=True)
+    parser.add_argument("--epochs", type=int, default=1_000_000)
+    args = parser.parse_args()
+    task = json.loads(args.task.read_text())
+    settings = task["train"]
+    torch.manual_seed(1)
+    random.seed(1)
+    model = (PlainTransformer if args.model == "torch" else Marian)(task["model"])
+    optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
+    step = 0
+    with args.metrics.open("w", buffering=1) as metrics:
+        for _ in range(args.epochs):
+            for src, tgt_in, tgt_out in batches(task["pairs"], settings["batch_tokens"]):
+                model.train()
+                step += 1
+                for group in optimizer.param_groups:
+                    warmup = settings["warmup"]
+                    group["lr"] = settings["lr"] * min(step / warmup, math.sqrt(warmup / step))
+                with torch.autocast("cpu", torch.bfloat16) if args.precision == "bf16" else nullcontext():
+                    logits = model(src, tgt_in).flatten(0, 1)
+                    loss = F.cross_entropy(
+                        logits, tgt_out.flatten(), ignore_index=PAD, label_smoothing=settings["label_smoothing"]
+                    )
+                optimizer.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+                nn.utils.clip_grad_norm_(model.parameters(), settings["clip_norm"])
+                optimizer.step()
+                n_tokens = int((tgt_out != PAD).sum())
+                print(json.dumps({"loss": loss.item(), "n_tokens": n_tokens}), file=metrics)
+        nll = dev_nll(model, task["dev"], settings["batch_tokens"])
+        print(json.dumps({"dev_nll": nll}), file=metrics)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""The benchmarks work: each kind of measurement once, on the five pairs. What they find is not looked at."""
+
+import sys
+from pathlib import Path
+
+import decoding
+import growth
+import measure
+import pytest
+import torch
+import training
+from conftest import FiveCorpus, FiveRun
+from measure import Options, Table, interleaved, medians, started, timed
+
+from nmt.text.lines import read_lines
+
+
+def options(config: Path, scratch: Path, model: Path | None = None) -> Options:
+    return Options(config, model, None, scratch, rounds=1, seconds=0.2)
+
+
+def test_medians_and_ratios_by_hand() -> None:
+    samples = {"a": [{"s": 1.0}, {"s": 9.0}, {"s": 2.0}], "b": [{"s": 4.0}, {"s": 3.0}, {"s": 500.0}]}
+    table = Table("T", "A note.", {"a": "run a"}, samples, "s", ["a"])
+    assert table.rows() == {"a": {"s": 2.0, "× a": 1.0}, "b": {"s": 4.0, "× a": 2.0}}
+    assert "| b | 4.00 | 2.00 |" in table.markdown()
+    assert table.as_json()["samples"] == samples
+
+
+def test_measurements_take_turns_and_a_busy_machine_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    order: list[str] = []
+
+    def measuring(name: str, foreign: float) -> measure.Sample:
+        order.append(name)
+        return {"foreign": foreign}
+
+    interleaved({"a": lambda: measuring("a", 0.0), "b": lambda: measuring("b", 0.06)}, 2)
+    assert order == ["a", "b", "a", "b"]
+    assert capsys.readouterr().err.count("warning: others used 6% of the machine meanwhile") == 2
+
+
+def test_operations_by_hand() -> None:
+    sizes = {"d_model": 1, "d_ff": 10, "n_encoder_layers": 1, "n_decoder_layers": 2, "vocab_size": 100}
+    encoder = 2 * (4 + 20) + 2 * 4  # weights met by 2 positions; queries by keys, weights by values
+    decoder = 3 * (6 + 20) + 2 * 2 + 2 * 3 * (3 + 2)
+    assert training.training_flops(sizes, 2, 3) == 6 * (encoder + 2 * decoder + 3 * 100)
+
+
+def test_memory_and_failure_of_a_command_with_children(tmp_path: Path) -> None:
+    child = "x = bytearray(90_000_000); import time; time.sleep(1)"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}]); sys.exit('so it was')"
+    with started([sys.executable, "-c", parent], tmp_path) as run, pytest.raises(RuntimeError, match="so it was"):
+        run.wait()
+    assert run.figures()["memory_mb"] > 90
+
+
+def test_training(five_corpus: FiveCorpus, tmp_path: Path) -> None:
+    chosen = options(five_corpus.config, tmp_path)
+    task = training.prepare(chosen)
+    found = training.trainers(chosen, task)
+    assert list(found) == [training.BASELINE, "the same, bf16", "nmt train"]
+    for name in (training.BASELINE, "nmt train"):
+        sample = training.window(found[name], chosen, task, peak=1e12)
+        assert sample["tokens_s"] > 0
+        assert sample["memory_mb"] > 0
+    assert training.from_rate("Step: 7, Tokens per Sec:      800, Lr: 0.1", 0.5) == 400
+
+
+def test_decoding(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "STREAMED", 3)
+    monkeypatch.setattr(decoding, "UNCOUNTED", 1)
+    chosen = options(five_run.config, tmp_path, five_run.run)
+    contest = decoding.prepare(chosen)
+    nmt, ctranslate2 = decoding.nmt_command(contest), decoding.ctranslate2_command(contest, "int8", "--threads", 1)
+    for command in (nmt, ctranslate2):
+        assert decoding.streamed([*command, "--beam", 1, "--stream"], contest, chosen)["ms"] > 0
+    assert decoding.translated([*ctranslate2, "--beam", 5], contest, chosen)["BLEU"] == pytest.approx(100)
+    assert len(read_lines([contest.many])) == 5 * decoding.COPIES
+
+
+def test_growth(tmp_path: Path) -> None:
+    chosen = options(tmp_path, tmp_path)
+    sample = growth.point(chosen, length=3, vocabulary=50, width=8, threads=torch.get_num_threads())
+    assert medians([sample]).keys() == {"training_us", "decoding_us", "foreign"}
+    trainer = growth.write_corpus(chosen, 20)
+    assert len(set(read_lines([tmp_path / "growth" / "20" / "train.a"]))) == 20
+    assert timed([*trainer.command, "--dry-run"], tmp_path)["seconds"] > 0

@@ -1,0 +1,246 @@
+"""Training: `nmt train` as a user runs it, beside plain loops and other toolkits on the same pairs and budget."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from measure import NMT, PROGRAMS, Options, Sample, Table, Watched, interleaved, shown, started, told
+
+from nmt.config import Config, load_config
+from nmt.run.directory import RunDirectory
+from nmt.train.prepare import drop_lengths, read_corpus, train_tokenizers
+
+WARM_UP_STEPS = 3  # of which no figure counts, nor what came before them
+RECIPE = [
+    "model.dropout=0.1",
+    "train.lr=1e-3",
+    "train.warmup=400",
+    "train.cooldown=0",
+    "train.validate_every=1000000",
+]
+BASELINE = "torch.nn.Transformer, plain loop, fp32"
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """A program that trains.
+
+    Attributes:
+        command: trains until it is stopped.
+        progress: the file that it adds a line a step to.
+        tokens: the target tokens of a line, from it and the seconds since the one before; 0 if it is of no step.
+    """
+
+    command: list[object]
+    progress: Path
+    tokens: Callable[[str, float], float]
+
+
+def counted(line: str, _seconds: float) -> float:
+    """Target tokens in a line of nmt's figures, or of the plain loop's."""
+    return float(json.loads(line).get("n_tokens", 0))
+
+
+def from_rate(line: str, seconds: float) -> float:
+    """Target tokens in a line of JoeyNMT's log, which gives their rate."""
+    found = re.search(r"Tokens per Sec: +(\d+)", line)
+    return int(found[1]) * seconds if found else 0.0
+
+
+# --- the same work for all --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Task:
+    """The corpus, written for every contestant.
+
+    Attributes:
+        config: with all sizes; its run holds the tokenizer.
+        home: the directory of all files.
+        flops_per_token: of a training step's matrix products, a real target token.
+    """
+
+    config: Config
+    home: Path
+    flops_per_token: float
+
+
+@cache
+def prepare(options: Options) -> Task:
+    """Tokenize the corpus of the recipe and write it as ids, as text, and as a run that training goes on with.
+
+    Raises:
+        DataError: the corpus is not there.
+    """
+    home = options.scratch / "training"
+    run = RunDirectory(home / "nmt")
+    corpus = read_corpus(load_config(options.config, [*RECIPE, f"run={run.path}"]))
+    config = corpus.config
+    shutil.rmtree(home, ignore_errors=True)
+    run.create()
+    tokenizers, _ = train_tokenizers(corpus)
+    run.write_tokenizers(tokenizers, config.tokenizer.joint)
+    train, _ = drop_lengths(corpus, tokenizers)
+    sizes = {**config.model.model_dump(), "vocab_size": len(tokenizers.target)}
+    ids = {
+        name: [
+            *zip(
+                tokenizers.source.encode_all([pair.source for pair in pairs]),
+                tokenizers.target.encode_all([pair.target for pair in pairs]),
+                strict=True,
+            )
+        ]
+        for name, pairs in (("pairs", train), ("dev", corpus.dev))
+    }
+    (home / "task.json").write_text(json.dumps({"model": sizes, "train": config.train.model_dump(), **ids}))
+    for name, pairs in (("train", train), ("dev", corpus.dev)):
+        (home / f"{name}.src").write_text("".join(f"{pair.source}\n" for pair in pairs))
+        (home / f"{name}.tgt").write_text("".join(f"{pair.target}\n" for pair in pairs))
+    vocabulary = tokenizers.target.pieces(range(len(tokenizers.target)))
+    (home / "vocabulary.txt").write_text("".join(f"{piece}\n" for piece in vocabulary))
+    lengths = [(len(src) + 1, len(tgt) + 1) for src, tgt in ids["pairs"]]
+    flops = sum(training_flops(sizes, *pair) for pair in lengths) / sum(tgt for _, tgt in lengths)
+    return Task(config, home, flops)
+
+
+def training_flops(sizes: dict[str, Any], n_source: int, n_target: int) -> float:
+    """Operations in the matrix products of a pair's forward and backward pass: 6 a weight and position it meets.
+
+    Args:
+        sizes: the model's, and `vocab_size`.
+        n_source, n_target: real tokens; what is spent on padding is no work.
+    """
+    d, ff = sizes["d_model"], sizes["d_ff"]
+    encoder = n_source * (4 * d * d + 2 * d * ff) + 2 * n_source**2 * d
+    decoder = n_target * (6 * d * d + 2 * d * ff) + n_source * 2 * d * d + 2 * n_target * (n_target + n_source) * d
+    layers = sizes["n_encoder_layers"] * encoder + sizes["n_decoder_layers"] * decoder
+    return float(6 * (layers + n_target * d * sizes["vocab_size"]))
+
+
+def trainers(options: Options, task: Task) -> dict[str, Trainer]:
+    """Everyone who trains; JoeyNMT and Marian where there is a Python that has them."""
+    home, run = task.home, RunDirectory(task.config.run)
+    nmt = [*NMT, "train", options.config, *RECIPE, f"run={run.path}"]
+
+    def plain(python: Path | str, *args: str) -> Trainer:
+        metrics = home / f"{'-'.join(args)}.jsonl"
+        pairs = zip(("--model", "--precision"), args, strict=True)
+        command = [python, PROGRAMS / "plain_loop.py", home / "task.json", "--metrics", metrics]
+        return Trainer([*command, *(word for pair in pairs for word in pair)], metrics, counted)
+
+    found = {
+        BASELINE: plain(sys.executable, "torch", "fp32"),
+        "the same, bf16": plain(sys.executable, "torch", "bf16"),
+        "nmt train": Trainer(nmt, run.metrics_file, counted),
+    }
+    if options.peers:
+        found["Hugging Face Marian, the same loop, fp32"] = plain(options.peers, "marian", "fp32")
+        template = Template((PROGRAMS / "joeynmt.yaml").read_text())
+        sections = (task.config.data, task.config.model, task.config.train)
+        settings = {key: value for section in sections for key, value in section.model_dump().items()}
+        (home / "joey.yaml").write_text(template.substitute(settings, home=home))
+        joey = [options.peers, "-m", "joeynmt", "train", home / "joey.yaml", "--skip-test"]
+        found["JoeyNMT, its command, fp32"] = Trainer(joey, home / "joey" / "train.log", from_rate)
+    return found
+
+
+# --- measurements -----------------------------------------------------------------------------------------
+
+
+def steps(trainer: Trainer, run: Watched) -> Iterator[tuple[float, float]]:
+    """When each step was written, and its target tokens, until the program ends.
+
+    Raises:
+        RuntimeError: it failed.
+    """
+    before, text, offset = time.monotonic(), "", 0
+    while (code := run.process.poll()) in (None, 0):
+        if trainer.progress.exists():
+            with trainer.progress.open() as file:
+                file.seek(offset)
+                text += file.read()
+                offset = file.tell()
+        now = time.monotonic()
+        *lines, text = text.split("\n")
+        for line in lines:
+            if tokens := trainer.tokens(line, now - before):
+                yield now, tokens
+                before = now
+        if code == 0 and not lines:
+            return
+        time.sleep(0.01)
+    run.fail()
+
+
+def cleared(trainer: Trainer) -> list[object]:
+    """The command of a program whose earlier training is forgotten, but for the tokenizer."""
+    home = trainer.progress.parent
+    for file in [trainer.progress, *home.glob("last.json"), *home.glob("checkpoints/*")]:
+        file.unlink(missing_ok=True)
+    return trainer.command
+
+
+def window(trainer: Trainer, options: Options, task: Task, peak: float) -> Sample:
+    """A program's speed, from the end of its first steps on."""
+    n_tokens = 0.0
+    with started(cleared(trainer), options.scratch) as run:
+        found = steps(trainer, run)
+        for _ in range(WARM_UP_STEPS):
+            start, _ = next(found)
+        run.begin()
+        for now, tokens in found:
+            n_tokens += tokens
+            if now - start >= options.seconds:
+                break
+        rate = n_tokens / (now - start)
+        gflops = rate * task.flops_per_token / 1e9
+        return {"tokens_s": rate, "gflop_s": gflops, "of_peak": gflops * 1e9 / peak, **run.figures()}
+
+
+def throughput(options: Options) -> list[Table]:
+    """Target tokens a second."""
+    task = prepare(options)
+    printed = subprocess.run([sys.executable, PROGRAMS / "matrix_peak.py"], capture_output=True, check=True)
+    peaks = json.loads(printed.stdout)
+    peak = max(peaks.values())
+    contestants = trainers(options, task)
+    measures = {name: partial(window, one, options, task, peak) for name, one in contestants.items()}
+    note = (
+        f"Real target tokens a second, end sign counted, in windows of {options.seconds:g} s; operations are "
+        f"those of real tokens; peak of a large matrix product: {shown('', peaks['fp32'] / 1e9)} GFLOP/s in fp32, "
+        f"{shown('', peaks['bf16'] / 1e9)} in bf16; memory is anonymous, summed over processes."
+    )
+    samples = interleaved(measures, options.rounds)
+    commands = {name: told(one.command) for name, one in contestants.items()}
+    return [Table("Training", note, commands, samples, "tokens_s", [BASELINE, *list(samples)[3:]])]
+
+
+def learn(trainer: Trainer, extra: Sequence[str], options: Options) -> Sample:
+    """A program's loss on dev when it has trained for so many epochs, and what it took."""
+    start = time.monotonic()
+    with started([*cleared(trainer), *extra], options.scratch) as run:
+        n_tokens = sum(tokens for _, tokens in steps(trainer, run))
+        figures = [json.loads(line) for line in trainer.progress.read_text().splitlines()]
+        nll = [line["dev_nll"] for line in figures if "dev_nll" in line][-1]
+        return {"dev_nll": nll, "tokens": n_tokens, "seconds": time.monotonic() - start, **run.figures()}
+
+
+def learning(options: Options) -> list[Table]:
+    """The loss on dev after equal target tokens: the same epochs of the same pairs."""
+    task = prepare(options)
+    contestants = dict(list(trainers(options, task).items())[:3])
+    limits = {name: ["--epochs", f"{options.epochs}"] for name in contestants}
+    limits["nmt train"] = [f"train.max_epochs={options.epochs}"]
+    measures = {name: partial(learn, one, limits[name], options) for name, one in contestants.items()}
+    note = f"Nats a target token of dev, unsmoothed, after {options.epochs} epochs; one training each."
+    commands = {name: told([*one.command, *limits[name]]) for name, one in contestants.items()}
+    return [Table("Learning", note, commands, interleaved(measures, 1), "dev_nll", [BASELINE])]
