@@ -31,7 +31,8 @@ def point(options: Options, **changes: int) -> Sample:
     """Microseconds a target token of a training step and of a search, with random weights on random ids."""
     import torch
 
-    from nmt.decode.search import SearchOptions, search
+    from nmt.decode.options import SearchOptions
+from nmt.decode.search import search
     from nmt.model.transformer import Transformer
     from nmt.text import EOS
     from nmt.text.batches import collate
