@@ -243,15 +243,8 @@ def start_workers(n_workers: int, arguments: Sequence[str], n_threads: int) -> I
     os.environ |= own
     package = str(Path(__file__).parents[1])  # the same code as here, and no module of the working directory
     path = {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])}
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-m", "nmt", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            env={**os.environ, **path, "RANK": str(i), "LOCAL_RANK": str(i), "NMT_WORKER_THREADS": str(n_threads)},
-        )
-        for i in range(1, n_workers)
-    ]
+    command = [sys.executable, "-m", "nmt", *arguments]
+    workers: list[subprocess.Popen[bytes]] = []
 
     def check() -> None:
         for i, worker in enumerate(workers, 1):
@@ -263,6 +256,12 @@ def start_workers(n_workers: int, arguments: Sequence[str], n_threads: int) -> I
 
     well = False
     try:
+        for i in range(1, n_workers):
+            me = {"RANK": str(i), "LOCAL_RANK": str(i), "NMT_WORKER_THREADS": str(n_threads)}
+            nothing = subprocess.DEVNULL
+            workers.append(
+                subprocess.Popen(command, stdin=nothing, stdout=nothing, env={**os.environ, **path, **me})
+            )
         yield check
         well = True
     finally:

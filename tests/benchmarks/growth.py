@@ -32,7 +32,7 @@ def point(options: Options, **changes: int) -> Sample:
     import torch
 
     from nmt.decode.options import SearchOptions
-from nmt.decode.search import search
+    from nmt.decode.search import search
     from nmt.model.transformer import Transformer
     from nmt.text import EOS
     from nmt.text.batches import collate
