@@ -31,10 +31,7 @@ def main() -> None:
     with ranks_joined():
         together = parallel(model)
         for step in range(50):
-            batches = [
-                made_up_batch(step, 7),
-                made_up_batch(1000 + step, 1),
-            ]  # too few for two
+            batches = [made_up_batch(step, 7), made_up_batch(1000 + step, 1)]  # too few for two
             figures = train_step(together, optimizer, batches, settings, lr=3e-3, seed=step, bf16=False)
             losses.append(sum(loss for (loss,) in gather_numbers(figures.loss)))
         if rank() == 0:

@@ -53,7 +53,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
         dtype = torch.promote_types(logits.dtype, torch.float32)
-        loss = nll = torch.zeros((), dtype=dtype, device=logits.device)
+        loss, nll = (torch.zeros((), dtype=dtype, device=logits.device) for _ in range(2))
         floor = smoothing / logits.size(1)
         gradient = torch.empty_like(logits) if ctx.needs_input_grad[0] else None
         n_rows = max(CHUNK // logits.size(1) if logits.device.type == "cpu" else len(logits), 1)

@@ -44,6 +44,15 @@ def test_half_precision_logits_are_reduced_in_float32() -> None:
     torch.testing.assert_close(found.loss.double(), exact.loss, rtol=1e-5, atol=0)
 
 
+def test_no_targets_have_no_loss_and_no_gradient() -> None:
+    """A rank's share may be empty, and still it takes part in the backward pass."""
+    logits, targets = example()
+    found = smoothed_cross_entropy(logits[:0], targets[:0], smoothing=0.1)
+    assert float(found.loss.detach()) == float(found.nll) == 0
+    (gradient,) = torch.autograd.grad(found.loss, logits)
+    assert (gradient == 0).all()
+
+
 def test_shapes_that_disagree_are_refused() -> None:
     logits, targets = example()
     with pytest.raises(ValueError, match=r"\(6, 11\) logits for \(5,\) targets"):
