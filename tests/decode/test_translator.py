@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nmt.config import Config
 from nmt.decode import translator as module
 from nmt.decode.options import SearchOptions
-from nmt.decode.torch_engine import TorchEngine, pick_device
+from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator, load
 from nmt.errors import ConfigError, ModelError
 from nmt.run.checkpoint import Checkpoint, new_model, save_checkpoint, weights_of
@@ -206,11 +206,3 @@ def test_no_model_is_an_error_that_names_it(tmp_path: Path) -> None:
         load(tmp_path)
     with pytest.raises(ModelError, match=r"no model at .*nothing"):
         load(tmp_path / "nothing")
-
-
-def test_devices() -> None:
-    assert pick_device("cpu").type == "cpu"
-    assert pick_device("auto").type in ("cuda", "mps", "cpu")
-    for wrong in ("cpuu", "meta", "xla"):
-        with pytest.raises(ConfigError, match=f"no device '{wrong}'"):
-            pick_device(wrong)
