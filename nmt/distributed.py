@@ -9,6 +9,7 @@ import contextlib
 import datetime
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -256,12 +257,13 @@ def start_workers(n_workers: int, arguments: Sequence[str], n_threads: int) -> I
 
     well = False
     try:
-        for i in range(1, n_workers):
-            me = {"RANK": str(i), "LOCAL_RANK": str(i), "NMT_WORKER_THREADS": str(n_threads)}
-            nothing = subprocess.DEVNULL
-            workers.append(
-                subprocess.Popen(command, stdin=nothing, stdout=nothing, env={**os.environ, **path, **me})
-            )
+        with _uninterrupted():  # or one that has just been started would be known to nobody
+            for i in range(1, n_workers):
+                me = {"RANK": str(i), "LOCAL_RANK": str(i), "NMT_WORKER_THREADS": str(n_threads)}
+                nothing = subprocess.DEVNULL
+                workers.append(
+                    subprocess.Popen(command, stdin=nothing, stdout=nothing, env={**os.environ, **path, **me})
+                )
         yield check
         well = True
     finally:
@@ -275,3 +277,20 @@ def start_workers(n_workers: int, arguments: Sequence[str], n_threads: int) -> I
                 worker.wait(10 if well else 2)  # it ends with this one's work
             worker.kill()
             worker.wait()
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits until the end of the block."""
+    pressed: list[int] = []
+    try:
+        before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    except ValueError:  # not in the main thread: Ctrl-C never comes here
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
