@@ -160,7 +160,7 @@ def test_sigterm_stops_all_workers_and_the_same_command_goes_on(five_corpus: Fiv
     stopped = re.search(r"stopped at step (\d+), all saved", errors[0])
     assert stopped
     assert workers
-    assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
+    assert not any(command_of(worker) for worker in workers)
     done = run(
         *command[:-2], f"train.max_steps={int(stopped[1]) + 2}", "train.validate_every=50", cwd=five_corpus.home
     )
@@ -191,13 +191,13 @@ def test_a_worker_that_never_comes_is_one_clear_error(five_corpus: FiveCorpus) -
 def test_ctrl_c_before_the_workers_have_come_leaves_none(five_corpus: FiveCorpus) -> None:
     with started(*NMT, "train", five_corpus.config, "--workers", 3, cwd=five_corpus.home) as process:
         deadline = time.monotonic() + 60
-        while not (workers := children(process.pid)):
+        while not (workers := [child for child in children(process.pid) if b"--workers" in command_of(child)]):
             assert time.monotonic() < deadline
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGINT
-    assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
+    assert not any(command_of(worker) for worker in workers)
 
 
 # --- translating --------------------------------------------------------------------------------------------
@@ -278,3 +278,11 @@ def children(pid: int) -> list[int]:
     if not found.exists():
         pytest.skip("no /proc that tells children")
     return sorted(map(int, found.read_text().split()))
+
+
+def command_of(pid: int) -> bytes:
+    """The command line of a process; empty for one that is gone, whether or not anybody has asked how it ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
