@@ -14,11 +14,12 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
 from nmt import __version__
+from nmt.decode.options import EngineName, Precision
 from nmt.distributed import launched, rank, ranks_joined, start_workers
 from nmt.errors import (
     ConfigError,
@@ -206,11 +207,11 @@ def translate(
     ] = None,
     batch_size: BatchSize = None,
     precision: Annotated[
-        Literal["fp32", "bf16", "int8"] | None,
+        Precision | None,
         typer.Option(help="bf16 and, on a CPU, int8 are quicker. [default: fp32, or what an export is stored in]"),
     ] = None,
     engine: Annotated[
-        Literal["torch", "ctranslate2"] | None,
+        EngineName | None,
         typer.Option(help="What searches. [default: ctranslate2 for what `nmt export` wrote, else torch]"),
     ] = None,
     workers: Annotated[int, typer.Option(min=1, max=1024, help="Processes that share the CPU and the lines.")] = 1,
@@ -452,8 +453,8 @@ def load_translator(
     model: Path | None,
     device: str,
     threads: int,
-    precision: Literal["fp32", "bf16", "int8"] | None = None,
-    engine: Literal["torch", "ctranslate2"] | None = None,
+    precision: Precision | None = None,
+    engine: EngineName | None = None,
 ) -> "Translator":
     """The model that was named, else $NMT_MODEL's, else the newest under runs/."""
     from nmt.run.directory import newest_model

@@ -68,6 +68,11 @@ def launched() -> Place:
     return place
 
 
+def restarted() -> bool:
+    """Whether torchrun has started the ranks anew, after one has died."""
+    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+
+
 def rank() -> int:
     """Which of the joined ranks this is, from 0."""
     return _joined.rank
@@ -154,9 +159,9 @@ def _meet(store: Any, place: Place, check: Callable[[], None]) -> str:
                     return str(answer["attempt"])
             check()
             time.sleep(POLL_S)
+    others = [str(i) for i in range(1, place.n_ranks)]
     words: dict[str, str] = {}
     while True:
-        others = [str(i) for i in range(1, place.n_ranks)]
         now = {i: store.get(f"hello/{i}").decode() for i in others if store.check([f"hello/{i}"])}
         if len(now) == len(others):
             if now != words:
@@ -206,6 +211,11 @@ def gather_numbers(*numbers: float) -> list[list[float]]:
     import torch
 
     return [x.tolist() for x in _all(torch.tensor(numbers, dtype=torch.float64))]
+
+
+def summed(*numbers: float) -> list[float]:
+    """Each of the numbers summed over ranks; waits for all of them."""
+    return [sum(of_ranks) for of_ranks in zip(*gather_numbers(*numbers), strict=True)]
 
 
 def _all(x: "Tensor") -> "list[Tensor]":

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nmt.decode.ctranslate2_engine import import_ctranslate2
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.errors import InputError, NmtError
@@ -49,10 +50,7 @@ def to_ctranslate2(translator: Translator, path: Path, quantization: str = "floa
     """
     if quantization not in QUANTIZATIONS:
         raise InputError(f"no quantization '{quantization}'", hint=f"there are {', '.join(QUANTIZATIONS)}")
-    try:
-        import ctranslate2
-    except ImportError as error:
-        raise InputError("CTranslate2 is not installed", hint="pip install 'ctranslate2>=4.8.5'") from error
+    ctranslate2 = import_ctranslate2()
     if path.resolve() == Path.cwd() or path.is_mount():
         raise InputError(f"{path} cannot be replaced as a whole", hint="name a directory in it")
     if not _is_free(path):
@@ -186,7 +184,6 @@ def _check(engine: Any, model: Transformer, translator: Translator, kind: str) -
         NmtError: it is more than `QUANTIZATIONS` allows.
     """
     source, target = translator.tokenizers.source, translator.tokenizers.target
-    id_of = {piece: i for i, piece in enumerate(target.pieces(range(len(target))))}
     generator = torch.Generator().manual_seed(1)
     differences = []
     for length in CHECKED_LENGTHS:
@@ -194,7 +191,7 @@ def _check(engine: Any, model: Transformer, translator: Translator, kind: str) -
             EOS + 1, len(source), (min(length, model.max_length - 1),), generator=generator
         ).tolist()
         src = pad_source([ids])
-        limit = min(translator.options.max_length(src.size(1)), model.max_length)
+        limit = translator.options.limit(src.size(1), most=model.max_length)
         for beam in CHECKED_BEAMS:
             (found,) = engine.translate_batch(
                 [source.pieces(ids)],
@@ -204,7 +201,7 @@ def _check(engine: Any, model: Transformer, translator: Translator, kind: str) -
                 return_end_token=True,
                 return_scores=True,
             )
-            tgt = torch.tensor([BOS, *(id_of[piece] for piece in found.hypotheses[0])])
+            tgt = torch.tensor([BOS, *target.ids(found.hypotheses[0])])
             with torch.inference_mode():
                 log_probs = (model(src, tgt[None, :-1])[0] + _bans(model)).log_softmax(-1)  # (T, V)
             chosen = log_probs.gather(-1, tgt[1:, None])[:, 0]  # (T,)

@@ -96,7 +96,11 @@ def run_together(*commands: Sequence[object], input: bytes | None = None, cwd: P
 
 @contextlib.contextmanager
 def started_nmt(
-    *args: object, cwd: Path, stdin: Output = subprocess.PIPE, stdout: Output = subprocess.PIPE
+    *args: object,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    stdin: Output = subprocess.PIPE,
+    stdout: Output = subprocess.PIPE,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """`nmt ARGS` running, unbuffered; killed if the test leaves it so."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background ignores it,
@@ -104,7 +108,7 @@ def started_nmt(
         process = subprocess.Popen(
             [*NMT, *map(str, args)],
             cwd=cwd,
-            env=environment(),
+            env=environment(env),
             stdin=stdin,
             stdout=stdout,
             stderr=subprocess.PIPE,

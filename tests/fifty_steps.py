@@ -5,7 +5,7 @@ import json
 import torch
 
 from nmt.config import ModelSettings, TrainSettings
-from nmt.distributed import gather_numbers, parallel, rank, ranks_joined
+from nmt.distributed import parallel, rank, ranks_joined, summed
 from nmt.model.transformer import Transformer
 from nmt.text.batches import Batch, collate
 from nmt.train.step import make_optimizer, train_step
@@ -27,13 +27,13 @@ def main() -> None:
     sizes = ModelSettings(d_model=16, d_ff=32, n_encoder_layers=1, n_decoder_layers=1, dropout=0.0)
     model = Transformer(sizes, 40, 40).double().train()
     optimizer = make_optimizer(model, settings)
-    losses = []
+    losses: list[float] = []
     with ranks_joined():
         together = parallel(model)
         for step in range(50):
             batches = [made_up_batch(step, 7), made_up_batch(1000 + step, 1)]  # too few for two
             figures = train_step(together, optimizer, batches, settings, lr=3e-3, seed=step, bf16=False)
-            losses.append(sum(loss for (loss,) in gather_numbers(figures.loss)))
+            losses += summed(figures.loss)
         if rank() == 0:
             print(json.dumps(losses))
 

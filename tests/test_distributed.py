@@ -7,14 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import fifty_steps
 import pytest
 from conftest import (
-    NMT,
     SOURCE,
     TARGET,
     FiveCorpus,
@@ -24,11 +23,12 @@ from conftest import (
     one_clear_error,
     out_lines,
     run_nmt,
+    started_nmt,
 )
 
 from nmt import distributed
 from nmt.decode.translator import load
-from nmt.distributed import ALONE, Place, gather, gather_numbers, launched, merged, mine, n_ranks, rank
+from nmt.distributed import ALONE, Place, gather, gather_numbers, launched, merged, mine, n_ranks, rank, summed
 from nmt.errors import ConfigError
 from nmt.run.checkpoint import hash_tensors, read_checkpoint
 from nmt.run.directory import RunDirectory
@@ -39,11 +39,11 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--np
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
 
-def run(*command: object, cwd: Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
+def run(*command: object, cwd: Path) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         [*map(str, command)],
         cwd=cwd,
-        env=environment({**ONE_THREAD, **(env or {})}),
+        env=environment(ONE_THREAD),
         capture_output=True,
         timeout=240,
         check=False,
@@ -66,6 +66,7 @@ def test_one_process_is_the_case_of_one_rank() -> None:
     assert (rank(), n_ranks()) == (0, 1)
     assert gather(b"abc") == [b"abc"]
     assert gather_numbers(1, 2.5) == [[1, 2.5]]
+    assert summed(1, 2.5) == [1, 2.5]
     assert mine([1, 2, 3]) == [1, 2, 3]
 
 
@@ -109,9 +110,9 @@ def test_two_ranks_have_the_losses_of_one_process(tmp_path: Path, capsys: pytest
 def test_workers_train_with_the_losses_of_one_process_and_write_once(five_corpus: FiveCorpus) -> None:
     args = ["train.max_steps=20", "train.validate_every=10", "model.dropout=0", "train.average=best"]
     alone = five_corpus.home / "alone"
-    expected = run(*NMT, "train", five_corpus.config, *args, f"run={alone}", cwd=five_corpus.home)
+    expected = run_nmt("train", five_corpus.config, *args, f"run={alone}", cwd=five_corpus.home, env=ONE_THREAD)
     assert "1 processes of 1 threads" in " ".join(err_lines(expected))
-    done = run(*NMT, "train", five_corpus.config, *args, "--workers", 2, cwd=five_corpus.home)
+    done = run_nmt("train", five_corpus.config, *args, "--workers", 2, cwd=five_corpus.home, env=ONE_THREAD)
     assert "2 processes of 1 threads" in " ".join(err_lines(done))
     figures = [RunDirectory(path).read_metrics() for path in (alone, five_corpus.run)]
     assert [line["step"] for line in figures[1]] == [*range(1, 11), 10, *range(11, 21), 20, 20]
@@ -148,8 +149,10 @@ def test_a_rank_killed_under_torchrun_restarts_and_ends_with_the_same_weights(fi
 
 
 def test_sigterm_stops_all_workers_and_the_same_command_goes_on(five_corpus: FiveCorpus) -> None:
-    command = [*NMT, "train", str(five_corpus.config), "train.max_steps=4000", "train.validate_every=50"]
-    with started(*command, "--workers", 2, cwd=five_corpus.home) as process:
+    command = ["train", five_corpus.config, "train.validate_every=50"]
+    with started_nmt(
+        *command, "train.max_steps=4000", "--workers", 2, cwd=five_corpus.home, env=ONE_THREAD
+    ) as process:
         wait_for_step(five_corpus.run, 1)
         workers = children(process.pid)
         process.send_signal(signal.SIGTERM)
@@ -161,16 +164,14 @@ def test_sigterm_stops_all_workers_and_the_same_command_goes_on(five_corpus: Fiv
     assert stopped
     assert workers
     assert not any(command_of(worker) for worker in workers)
-    done = run(
-        *command[:-2], f"train.max_steps={int(stopped[1]) + 2}", "train.validate_every=50", cwd=five_corpus.home
-    )
+    more = f"train.max_steps={int(stopped[1]) + 2}"
+    done = run_nmt(*command, more, cwd=five_corpus.home, env=ONE_THREAD)
     assert f"going on from step {stopped[1]}" in " ".join(err_lines(done))  # now alone
 
 
 def test_a_lost_worker_is_one_clear_error(five_corpus: FiveCorpus) -> None:
-    with started(
-        *NMT, "train", five_corpus.config, "train.max_steps=4000", "--workers", 2, cwd=five_corpus.home
-    ) as process:
+    args = ["train", five_corpus.config, "train.max_steps=4000", "--workers", 2]
+    with started_nmt(*args, cwd=five_corpus.home, env=ONE_THREAD) as process:
         wait_for_step(five_corpus.run, 1)
         os.kill(children(process.pid)[0], signal.SIGKILL)
         stdout, stderr = process.communicate(timeout=60)
@@ -184,12 +185,13 @@ def test_a_worker_that_never_comes_is_one_clear_error(five_corpus: FiveCorpus) -
         "import os\nif os.environ.get('NMT_WORKER_THREADS'): os._exit(3)\n"
     )
     env = {"PYTHONPATH": os.pathsep.join([str(five_corpus.home / "broken"), *sys.path])}
-    done = run(*NMT, "train", five_corpus.config, "--workers", 2, cwd=five_corpus.home, env=env)
+    done = run_nmt("train", five_corpus.config, "--workers", 2, cwd=five_corpus.home, env={**ONE_THREAD, **env})
     one_clear_error(done, 1, "process 1 of 2 ended by itself, with exit code 3")
 
 
 def test_ctrl_c_before_the_workers_have_come_leaves_none(five_corpus: FiveCorpus) -> None:
-    with started(*NMT, "train", five_corpus.config, "--workers", 3, cwd=five_corpus.home) as process:
+    args = ["train", five_corpus.config, "--workers", 3]
+    with started_nmt(*args, cwd=five_corpus.home, env=ONE_THREAD) as process:
         deadline = time.monotonic() + 60
         while not (workers := [child for child in children(process.pid) if b"--workers" in command_of(child)]):
             assert time.monotonic() < deadline

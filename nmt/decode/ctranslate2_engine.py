@@ -33,8 +33,6 @@ class CTranslate2Engine:
         self.engine = engine
         self.tokenizers = tokenizers
         self.max_length = max_length
-        target = tokenizers.target
-        self.id_of = {piece: i for i, piece in enumerate(target.pieces(range(len(target))))}
 
     def translate(
         self,
@@ -58,8 +56,7 @@ class CTranslate2Engine:
                 raise ConfigError(f"CTranslate2 has no {what}", hint="take the run itself, with --engine torch")
 
         def limit(i: int) -> int:
-            most = max(options.max_length(len(segments[i]) + 1), len(prefixes[i]) + 1)
-            return min(most, self.max_length)
+            return options.limit(len(segments[i]) + 1, len(prefixes[i]), self.max_length)
 
         found: list[tuple[int, list[int]]] = []  # the segment of each hypothesis, and its ids without EOS
         order = sorted(range(len(segments)), key=lambda i: (-limit(i), -len(segments[i])))
@@ -79,7 +76,7 @@ class CTranslate2Engine:
             )
             for i, result in zip(rows, results, strict=True):
                 for pieces in result.hypotheses:
-                    ids = [self.id_of[piece] for piece in pieces]
+                    ids = self.tokenizers.target.ids(pieces)
                     found.append((i, ids[:-1] if ids and ids[-1] == EOS else ids))
         # it scores a whole hypothesis; and one that it cut at the limit had no EOS to score
         log_probs = self.score([segments[i] for i, _ in found], [ids for _, ids in found])
@@ -103,14 +100,24 @@ class CTranslate2Engine:
         return self.tokenizers.source.pieces(ids)  # the export's settings add EOS
 
 
-def load_export(
-    path: Path, device: str, precision: Precision | None
-) -> tuple[CTranslate2Engine, Tokenizers, Config]:
-    """What a translator is made of, from an exported model; see `translator.load`."""
+def import_ctranslate2() -> Any:
+    """The engine's package.
+
+    Raises:
+        InputError: it is not installed.
+    """
     try:
         import ctranslate2
     except ImportError as error:
         raise InputError("CTranslate2 is not installed", hint="pip install 'ctranslate2>=4.8.5'") from error
+    return ctranslate2
+
+
+def load_export(
+    path: Path, device: str, precision: Precision | None
+) -> tuple[CTranslate2Engine, Tokenizers, Config]:
+    """What a translator is made of, from an exported model; see `translator.load`."""
+    ctranslate2 = import_ctranslate2()
     run = RunDirectory(path)
     config = run.read_config()
     tokenizers = run.read_tokenizers(config)

@@ -64,6 +64,11 @@ class SearchOptions:
         """The most tokens, EOS counted, that a source of `source_length` tokens, EOS counted, may give."""
         return math.ceil(self.max_length_a * source_length) + self.max_length_b
 
+    def limit(self, source_length: int, prefix_length: int = 0, most: int | None = None) -> int:
+        """`max_length`, but with room for a prefix and EOS, and no more than `most`, if that is said."""
+        limit = max(self.max_length(source_length), prefix_length + 1)
+        return limit if most is None else max(min(limit, most), 1)
+
     def divisor(self, length: int) -> float:
         """What a log-probability is divided by at `length` tokens, EOS counted."""
         if self.length_penalty == "gnmt":

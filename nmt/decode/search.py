@@ -72,7 +72,7 @@ def search(
         for each sentence its `n_best` hypotheses or fewer, best score first; at least one.
     """
     n_beams, device = options.beam, src.device
-    limits = [_limit(options, int(n), max_length, prefix) for n, prefix in _with_prefix(src, prefixes)]
+    limits = [options.limit(int(n), len(prefix), max_length) for n, prefix in _with_prefix(src, prefixes)]
     finished: list[list[Hypothesis]] = [[] for _ in limits]
     draws = _Draws(options, sentence_seeds or range(len(limits)), max(limits), device) if options.sample else None
 
@@ -132,11 +132,6 @@ def search(
 def _with_prefix(src: Tensor, prefixes: Sequence[Sequence[int]] | None) -> list[tuple[int, Sequence[int]]]:
     lengths = (src != PAD).sum(1).tolist()
     return list(zip(lengths, prefixes or [()] * len(lengths), strict=True))
-
-
-def _limit(options: SearchOptions, source_length: int, max_length: int | None, prefix: Sequence[int]) -> int:
-    limit = max(options.max_length(source_length), len(prefix) + 1)
-    return limit if max_length is None else max(min(limit, max_length), 1)
 
 
 def _allowed(options: SearchOptions, limit: int, length: int, prefix: Sequence[int]) -> int | None:

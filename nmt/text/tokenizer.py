@@ -87,6 +87,10 @@ class Tokenizer:
         """The pieces that ids stand for."""
         return [str(self._processor.id_to_piece(i)) for i in ids]
 
+    def ids(self, pieces: Iterable[str]) -> list[int]:
+        """The ids of pieces of this vocabulary."""
+        return [int(self._processor.piece_to_id(piece)) for piece in pieces]
+
     def n_bytes(self, ids: Iterable[int]) -> int:
         """How many of the ids are byte pieces."""
         return sum(map(self._processor.is_byte, ids))

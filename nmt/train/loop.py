@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config import Config
-from nmt.distributed import gather, gather_numbers, n_ranks, parallel, rank
+from nmt.distributed import gather, gather_numbers, n_ranks, parallel, rank, summed
 from nmt.errors import DivergedError, ModelError, StoppedError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import Checkpoint, average, load_weights, read_checkpoint, save_checkpoint, weights_of
@@ -181,8 +181,7 @@ class Trainer:
                 seed=seed_of(self.config.seed, progress.step),
                 bf16=progress.bf16,
             )
-            parts = gather_numbers(figures.loss, figures.nll)
-            loss, nll = (sum(numbers) for numbers in zip(*parts, strict=True))
+            loss, nll = summed(figures.loss, figures.nll)
             figures = replace(figures, loss=loss, nll=nll)
             progress.step += 1
             progress.batch += len(micro_batches)

@@ -17,7 +17,7 @@ import torch
 
 from nmt.config import Config
 from nmt.decode.torch_engine import pick_device
-from nmt.distributed import launched, n_ranks, ranks_joined, start_workers
+from nmt.distributed import launched, n_ranks, ranks_joined, restarted, start_workers
 from nmt.errors import ConfigError, DataError, OutputError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import Checkpoint, load_weights, new_model, read_checkpoint
@@ -59,8 +59,7 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
         InputError: the config, the corpus, the tokenizer or the run that is there already do not fit.
     """
     target = pick_device(device)
-    if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0":
-        fresh = False  # was done before the restart
+    fresh = fresh and not restarted()  # it was done before that
     run = RunDirectory(config.run)
     last = None if fresh else run.read_last()
     parent = read_parent(config.train.init_from) if config.train.init_from and last is None else None

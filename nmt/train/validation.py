@@ -11,7 +11,7 @@ import torch
 from nmt.config import Config, language
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
-from nmt.distributed import gather_numbers, mine
+from nmt.distributed import mine, summed
 from nmt.evaluate import Score, bleu_tokenizer, score
 from nmt.model.transformer import Transformer
 from nmt.text.batches import collate, cut_batches
@@ -86,8 +86,7 @@ def validate(
             batch = collate([src[i] for i in rows], [tgt[i] for i in rows], rows).to(device)
             sums = batch_loss(model, batch, config.train)
             loss, nll, n_tokens = loss + float(sums.loss), nll + float(sums.nll), n_tokens + sums.n_tokens
-    parts = gather_numbers(loss, nll, n_tokens)
-    loss, nll, n_tokens = (sum(numbers) for numbers in zip(*parts, strict=True))
+    loss, nll, n_tokens = summed(loss, nll, n_tokens)
     sources, references = [pair.source for pair in dev], [pair.target for pair in dev]
     hypotheses = Translator(engine, tokenizers, config).translate(sources, beam=1)
     bleu, chrf = score(hypotheses, [references], tokenize=bleu_tokenizer(language(config.data, "target")))
