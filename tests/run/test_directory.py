@@ -263,7 +263,7 @@ def test_a_tokenizer_that_is_damaged_is_named(
     damaged.write_bytes(damaged.read_bytes()[:-5])
     with pytest.raises(ModelError) as caught:
         run.read_tokenizers(config_of(joint=joint))
-    assert str(caught.value) == f"{damaged}: the tokenizer is not a SentencePiece model"
+    assert str(caught.value) == f"{damaged}: the tokenizer is damaged, or nothing that sentencepiece reads"
     assert caught.value.exit_code == 2
     assert "delete it and run `nmt tokenize" in caught.value.hint
 
