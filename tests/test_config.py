@@ -471,7 +471,7 @@ def test_the_list_of_settings_has_every_leaf_with_its_type_and_help(folder: Path
         ("tokenizer.character_coverage", "float >0.9..1", "1.0"),
         ("model.norm", "pre|post", "pre"),
         ("train.lr", "float >0..100", "0.001"),
-        ("train.max_steps", "int 1..", "-"),
+        ("train.max_steps", "int 1..1000000000", "-"),
         ("train.max_minutes", "float >0..", "-"),
         ("decode.beam", "int 1..1000", "5"),
     ],
