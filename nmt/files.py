@@ -6,6 +6,7 @@ never a part.
 """
 
 import contextlib
+import errno
 import hashlib
 import os
 import shutil
@@ -21,6 +22,21 @@ TEMP_MARK = ".tmp."
 def sha256(content: bytes) -> str:
     """Hex digest of `content`."""
     return hashlib.sha256(content).hexdigest()
+
+
+def read_capped(path: Path, n_bytes: int) -> bytes:
+    """The content of a small file that anyone may have written.
+
+    Raises:
+        OSError: it cannot be read, is no file (a pipe would be waited for), or has more bytes.
+    """
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "not a file", str(path))
+    with path.open("rb") as file:
+        content = file.read(n_bytes + 1)
+    if len(content) > n_bytes:
+        raise OSError(errno.EFBIG, f"over {n_bytes:,} bytes", str(path))
+    return content
 
 
 @contextlib.contextmanager

@@ -43,6 +43,14 @@ TARGET = [
 ]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The user's cache directory, of the commands that tests start too."""
+    path = tmp_path_factory.mktemp("cache")
+    os.environ["XDG_CACHE_HOME"] = str(path)
+    return path
+
+
 # --- running the command ----------------------------------------------------------------------------------
 
 

@@ -24,8 +24,10 @@ from typing import Any
 
 from nmt.config import Config, dump_config, load_config
 from nmt.errors import ModelError, OutputError
-from nmt.files import atomic_write, locked, sha256, sweep_temps
-from nmt.text.tokenizer import Tokenizer, Tokenizers
+from nmt.files import atomic_write, locked, read_capped, sha256, sweep_temps
+from nmt.text.tokenizer import MAX_MODEL_BYTES, Tokenizer, Tokenizers
+
+MAX_JSON_BYTES = 10_000_000  # of a small file: far more than any has
 
 
 class RunDirectory:
@@ -62,6 +64,7 @@ class RunDirectory:
             InputError: there is one already.
         """
         self.create()
+        self._stay_inside()
         with locked(self.path / "lock"):
             for directory in (self.path, self.checkpoints):
                 sweep_temps(directory)  # not before the lock is held: they may be another's unfinished writes
@@ -72,12 +75,26 @@ class RunDirectory:
         if not self.path.exists():
             return None
         path = self.path.resolve()
+        self._stay_inside()
         with locked(path / "lock"):
             n = 1
             while (aside := path.with_name(f"{path.name}.{n}")).exists():
                 n += 1
             path.rename(aside)
         return self.path.with_name(aside.name) if self.path.name else aside
+
+    def _stay_inside(self) -> None:
+        """Make sure that writing into the run, which may come from a stranger, writes nowhere else.
+
+        Raises:
+            ModelError: a link leads out of it.
+        """
+        top = self.path.resolve()
+        for entry in self.path.rglob("*"):
+            if entry.is_symlink() and not entry.resolve().is_relative_to(top):
+                raise ModelError(
+                    f"{entry} is a link that leads out of the run", hint="put what it leads to in its place"
+                )
 
     # --- settings -----------------------------------------------------------------------------------------
 
@@ -137,7 +154,7 @@ class RunDirectory:
         sides = []
         for file, nfkc in zip(files, (config.data.nfkc_source, False), strict=True):
             try:
-                sides.append(Tokenizer(file.read_bytes(), nfkc=nfkc))
+                sides.append(Tokenizer(read_capped(file, MAX_MODEL_BYTES), nfkc=nfkc))
             except (OSError, ModelError) as error:
                 raise ModelError(
                     f"{file}: {error}", hint=f"delete it and run `nmt tokenize {self.config_file}`"
@@ -152,7 +169,7 @@ class RunDirectory:
         """
         sides = (tokenizers.source, tokenizers.target)
         for file, side in zip(self.tokenizer_files(tokenizers.joint), sides, strict=True):
-            if file.exists() and file.read_bytes() != side.model:
+            if file.exists() and not (file.is_file() and read_capped(file, MAX_MODEL_BYTES) == side.model):
                 raise ModelError(
                     f"{file} is not the tokenizer that the model was trained with",
                     hint="put the old one back, delete it (the model carries its own), or train anew with --fresh",
@@ -226,7 +243,7 @@ def hash_files(paths: Sequence[Path]) -> str:
 
 def _read_json(path: Path) -> dict[str, Any] | None:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_capped(path, MAX_JSON_BYTES).decode())
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:

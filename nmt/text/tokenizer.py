@@ -14,15 +14,17 @@ import sentencepiece
 
 from nmt.config import TokenizerSettings
 from nmt.errors import ConfigError, DataError, ModelError
+from nmt.probe import remember, try_out
 from nmt.text import BOS, EOS, PAD, UNK
 
 MAX_TRAINER_BYTES = 16_384  # SentencePiece's trainer takes no longer line; its own default is 4,192
 N_BYTE_PIECES = 256
+MAX_MODEL_BYTES = 100_000_000  # a million pieces, the most that we train, take a fifth of it
 SPACE = "\u2581"
 
 
 class Tokenizer:
-    """One side's text to ids and back.
+    """One side's text to ids and back. A model that this machine has never seen is tried out in a child process.
 
     Args:
         model: a serialised SentencePiece model with PAD 0, UNK 1, BOS 2, EOS 3.
@@ -34,10 +36,10 @@ class Tokenizer:
     def __init__(self, model: bytes, *, nfkc: bool = False) -> None:
         self.model = model
         self.nfkc = nfkc
-        try:
-            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except RuntimeError as error:
-            raise ModelError("the tokenizer is not a SentencePiece model", hint="train it again") from error
+        if len(model) > MAX_MODEL_BYTES:
+            raise ModelError(f"the tokenizer has {len(model):,} bytes, more than any", hint="train it again")
+        try_out("sentencepiece", "the tokenizer", model)
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         ids = tuple(getattr(self._processor, f"{name}_id")() for name in ("pad", "unk", "bos", "eos"))
         if ids != (PAD, UNK, BOS, EOS):
             raise ModelError(
@@ -163,6 +165,7 @@ def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings) -> Traine
                     f"SentencePiece cannot train on this text: {_reason(error)}", hint="give more text"
                 ) from error
             size = largest
+    remember("sentencepiece", model)
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     return Trained(model, int(processor.get_piece_size()), too_long)
 

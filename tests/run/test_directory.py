@@ -154,6 +154,49 @@ def test_the_working_directory_as_a_run_is_moved_aside_or_refused_in_our_words(
         assert aside.resolve() == tmp_path / "here.1"
 
 
+@pytest.mark.parametrize(
+    "name", ["checkpoints", "metrics.jsonl", "lock", "checkpoints/step-5.safetensors", "checkpoints/x.tmp.1"]
+)
+def test_no_link_in_a_run_leads_what_is_written_elsewhere(run: RunDirectory, tmp_path: Path, name: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "a.tmp.1").write_text("mine")
+    run.create()
+    if name == "checkpoints":
+        run.checkpoints.rmdir()
+    (run.path / name).symlink_to(elsewhere if name == "checkpoints" else elsewhere / "new")
+    for entry in (run.lock().__enter__, run.move_aside):
+        with pytest.raises(ModelError, match="is a link that leads out of the run") as caught:
+            entry()
+        assert caught.value.hint
+    assert [file.name for file in elsewhere.iterdir()] == ["a.tmp.1"]
+
+
+def test_a_link_within_a_run_may_stay(run: RunDirectory) -> None:
+    run.create()
+    (run.path / "best").symlink_to("model.safetensors")
+    with run.lock():
+        pass
+
+
+@pytest.mark.parametrize("kind", ["pipe", "large"])
+def test_a_small_file_that_is_none_is_neither_waited_for_nor_read(run: RunDirectory, kind: str) -> None:
+    run.create()
+    for file in (run.last_file, run.tokenizer_files(joint=True)[0]):
+        if kind == "pipe":
+            os.mkfifo(file)
+        else:
+            with file.open("wb") as content:
+                content.truncate(10**11)  # sparse
+    with pytest.raises(ModelError, match=r"last\.json is damaged"):
+        run.read_last()
+    if kind == "pipe":
+        assert run.read_tokenizers(config_of()) is None
+    else:
+        with pytest.raises(ModelError, match=r"tokenizer\.model: .*over 100,000,000 bytes"):
+            run.read_tokenizers(config_of())
+
+
 def test_free_bytes_are_those_of_the_place_where_a_run_will_lie(tmp_path: Path) -> None:
     free = RunDirectory(tmp_path / "not" / "yet" / "there").free_bytes()
     assert free > 0
@@ -263,7 +306,7 @@ def test_a_tokenizer_that_is_damaged_is_named(
     damaged.write_bytes(damaged.read_bytes()[:-5])
     with pytest.raises(ModelError) as caught:
         run.read_tokenizers(config_of(joint=joint))
-    assert str(caught.value) == f"{damaged}: the tokenizer is not a SentencePiece model"
+    assert str(caught.value) == f"{damaged}: the tokenizer is damaged, or nothing that sentencepiece reads"
     assert caught.value.exit_code == 2
     assert "delete it and run `nmt tokenize" in caught.value.hint
 
