@@ -43,6 +43,14 @@ TARGET = [
 ]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What the tests prepare goes where it is thrown away."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NMT_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 # --- running the command ----------------------------------------------------------------------------------
 
 

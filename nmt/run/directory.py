@@ -24,7 +24,8 @@ from typing import Any
 
 from nmt.config import Config, dump_config, load_config
 from nmt.errors import ModelError, OutputError
-from nmt.files import atomic_write, locked, sha256, sweep_temps
+from nmt.files import atomic_write, hash_file, locked, sha256, sweep_temps
+from nmt.text.lines import reading
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 
 
@@ -220,8 +221,16 @@ def newest_model(root: Path = Path("runs")) -> Path | None:
 
 
 def hash_files(paths: Sequence[Path]) -> str:
-    """SHA-256 over the content of files, one after the other."""
-    return sha256("".join(sha256(path.read_bytes()) for path in paths).encode())
+    """SHA-256 over the content of files, one after the other.
+
+    Raises:
+        DataError: one cannot be read.
+    """
+    digests = []
+    for path in paths:
+        with reading(str(path)):
+            digests.append(hash_file(path))
+    return sha256("".join(digests).encode())
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:
