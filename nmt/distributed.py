@@ -116,9 +116,7 @@ def ranks_joined(check: Callable[[], None] = lambda: None) -> Iterator[None]:
     from torch.distributed.rendezvous import rendezvous
 
     try:
-        store, *_ = next(
-            rendezvous("env://", timeout=PATIENCE if place.rank == 0 else datetime.timedelta(minutes=5))
-        )
+        store, *_ = next(rendezvous("env://", timeout=PATIENCE))
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
             store=PrefixStore(_meet(store, place, check), store),

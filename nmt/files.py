@@ -10,13 +10,16 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+import tempfile
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from nmt.errors import InputError, OutputError
 
 TEMP_MARK = ".tmp."
+MAX_UNUSED_S = 30 * 24 * 3600  # after which something cached is thrown away
 
 
 def sha256(content: bytes) -> str:
@@ -37,6 +40,12 @@ def read_capped(path: Path, n_bytes: int) -> bytes:
     if len(content) > n_bytes:
         raise OSError(errno.EFBIG, f"over {n_bytes:,} bytes", str(path))
     return content
+
+
+def hash_file(path: Path) -> str:
+    """Hex digest of what a file holds, which may be more than memory does."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextlib.contextmanager
@@ -131,21 +140,59 @@ def sync_directory(path: Path) -> None:
             os.close(handle)
 
 
-def sweep_temps(directory: Path) -> None:
+def sweep_temps(directory: Path, name: str = "*") -> None:
     """Remove what a killed process left of its unfinished writes."""
-    for stale in directory.glob(f"*{TEMP_MARK}*"):
+    for stale in directory.glob(f"{name}{TEMP_MARK}*"):
         if stale.is_dir():
             shutil.rmtree(stale, ignore_errors=True)
         else:
             stale.unlink(missing_ok=True)
 
 
+def cache_directory() -> Path:
+    """Where what can be made again is kept for the user: NMT_CACHE, else below XDG_CACHE_HOME or ~/.cache."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))  # noqa: PTH111 - never fails
+    path = Path(os.environ.get("NMT_CACHE") or home / "nmt")
+    with contextlib.suppress(OSError):
+        path.mkdir(parents=True, exist_ok=True)
+    if os.access(path, os.W_OK):
+        return path
+    path = Path(tempfile.gettempdir()) / f"nmt-{getattr(os, 'getuid', int)()}"  # a user without a home
+    path.mkdir(mode=0o700, exist_ok=True)
+    return path
+
+
+def cached(name: str, make: Callable[[Path], None]) -> Path:
+    """The directory `name` of the cache. Where it is not there, `make` fills it: whole or not at all, and once,
+    while others who want it wait. What nobody has wanted for a month goes.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    path = cache_directory() / name
+    lock = path.with_name(f"{name}.lock")
+    if not path.is_dir():
+        with locked(lock, wait=True):
+            if not path.is_dir():
+                sweep_temps(path.parent, f"{name}*")
+                with atomic_directory(path) as temp:
+                    make(temp)
+    for one in (path, lock):
+        with contextlib.suppress(OSError):  # a cache that others have filled and we may read
+            os.utime(one)
+    for old in path.parent.iterdir():
+        with contextlib.suppress(OSError):
+            if old.stat().st_mtime < time.time() - MAX_UNUSED_S:
+                shutil.rmtree(old) if old.is_dir() else old.unlink()
+    return path
+
+
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
     """Hold the lock file `path`; the kernel drops it when the process ends, however it ends.
 
     Raises:
-        InputError: another process holds it.
+        InputError: another process holds it, and we do not wait.
         OutputError: it cannot be opened, or its file system has no locks.
     """
     try:
@@ -161,7 +208,7 @@ def locked(path: Path) -> Iterator[None]:
         ) from error
     with file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError as error:
             raise InputError(
                 f"{path.parent} is in use by another training",

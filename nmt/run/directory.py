@@ -26,7 +26,8 @@ from typing import Any
 
 from nmt.config import Config, dump_config, load_config
 from nmt.errors import ModelError, OutputError
-from nmt.files import atomic_write, locked, read_capped, sha256, sweep_temps
+from nmt.files import atomic_write, hash_file, locked, read_capped, sha256, sweep_temps
+from nmt.text.lines import reading
 from nmt.text.tokenizer import MAX_MODEL_BYTES, Tokenizer, Tokenizers
 
 MAX_JSON_BYTES = 10_000_000  # of a small file: far more than any has
@@ -262,8 +263,16 @@ def newest_model(root: Path = Path("runs")) -> Path | None:
 
 
 def hash_files(paths: Sequence[Path]) -> str:
-    """SHA-256 over the content of files, one after the other."""
-    return sha256("".join(sha256(path.read_bytes()) for path in paths).encode())
+    """SHA-256 over the content of files, one after the other.
+
+    Raises:
+        DataError: one cannot be read.
+    """
+    digests = []
+    for path in paths:
+        with reading(str(path)):
+            digests.append(hash_file(path))
+    return sha256("".join(digests).encode())
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:

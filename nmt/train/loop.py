@@ -282,7 +282,7 @@ class Trainer:
         """The micro-batches of each step from where training stands, epoch after epoch, without end."""
         progress = self.progress
         while True:
-            batches = islice(self.data.batches(progress.epoch), progress.batch, None)
+            batches = self.data.batches(progress.epoch, progress.batch)
             while group := list(islice(batches, self.config.train.accumulate)):
                 yield group
             progress.epoch, progress.batch = progress.epoch + 1, 0

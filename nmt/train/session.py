@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from nmt.train.step import make_optimizer, train_step, use_bf16, within_memory
 log = logging.getLogger("nmt")
 
 MIN_WORKER_TOKENS = 1024  # positions of a batch, below which a process of its own does not pay
+DRY_BATCHES = 1_000  # that a dry run looks at; they come in random order
 # What may change when a run goes on: FREE, and with a warning TOLD. Where files lie may, what is in them may not.
 FREE = (
     *("run", "decode.", "data.root", "data.train", "data.dev", "data.test", "train.max_", "train.patience"),
@@ -87,9 +89,10 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
         tokenizers, notes = train_tokenizers(corpus)
     elif last is None and parent is None:
         notes = [f"using the tokenizer that is in {run.path}; --fresh trains a new one"]
-    pairs, dropped = drop_lengths(corpus, tokenizers)
+    pairs, ids, dropped = drop_lengths(corpus, tokenizers)
     data = TrainingData(
         pairs,
+        ids,
         tokenizers,
         batch_tokens=config.train.batch_tokens,
         seed=config.seed,
@@ -290,7 +293,7 @@ def train(
 
 def train_along(config: Config, *, device: str = "auto") -> None:
     """Train as another rank than the first: take up the run when that one has prepared and written it."""
-    with ranks_joined():
+    with ranks_joined():  # from then on the tokenizer and the corpus are there
         trainer = make_trainer(prepare(config, device=device), quiet=True)
         trainer.resume()
         if not trainer.finished():
@@ -335,7 +338,7 @@ def free_memory() -> int:
 
 
 def dry_run(session: Session) -> list[str]:
-    """What a training would be like, after real steps on the largest batch; nothing is written.
+    """What a training would be like, after real steps on the largest batch; the run is not touched.
 
     Returns:
         lines for the user: parameters by block, batches, steps, memory, time.
@@ -347,10 +350,10 @@ def dry_run(session: Session) -> list[str]:
         own = [p for p in block.parameters() if id(p) not in seen]
         seen |= {id(p) for p in own}
         lines.append(f"  {name:<18} {sum(p.numel() for p in own):>12,}")
-    batches = list(data.batches(0))
-    steps = math.ceil(len(batches) / config.train.accumulate)
+    batches = list(islice(data.batches(0), DRY_BATCHES))
+    steps = math.ceil(data.n_batches / config.train.accumulate)
     lines.append(
-        f"batches     {len(batches)} an epoch, {useful_share(batches):.1%} of their positions useful, "
+        f"batches     {data.n_batches} an epoch, {useful_share(batches):.1%} of their positions useful, "
         f"{steps} steps an epoch"
     )
     largest = max(batches, key=lambda batch: batch.n_positions)
@@ -365,7 +368,8 @@ def dry_run(session: Session) -> list[str]:
         )
         _, max_positions = within_memory(step, [largest], max_positions)
         seconds = min(seconds, time.perf_counter() - start)
-    epoch_s = seconds * sum(batch.n_positions for batch in batches) / largest.n_positions
+    mean = sum(batch.n_positions for batch in batches) / len(batches)
+    epoch_s = seconds * data.n_batches * mean / largest.n_positions
     rate = int((largest.tgt_out != PAD).sum()) / seconds
     lines.append(
         f"speed       {rate:,.0f} target tokens a second, {'bf16' if bf16 else 'fp32'} on {device}, one process"
