@@ -183,14 +183,14 @@ def test_a_link_within_a_run_may_stay(run: RunDirectory) -> None:
 @pytest.mark.parametrize("kind", ["pipe", "large"])
 def test_a_small_file_that_is_none_is_neither_waited_for_nor_read(run: RunDirectory, kind: str) -> None:
     run.create()
-    for file in (run.last_file, run.tokenizer_files(joint=True)[0]):
+    for file in (run.manifest_file, run.tokenizer_files(joint=True)[0]):
         if kind == "pipe":
             os.mkfifo(file)
         else:
             with file.open("wb") as content:
                 content.truncate(10**11)  # sparse
-    with pytest.raises(ModelError, match=r"last\.json is damaged"):
-        run.read_last()
+    with pytest.raises(ModelError, match=r"manifest\.json is damaged"):
+        run.read_manifest()
     if kind == "pipe":
         assert run.read_tokenizers(config_of()) is None
     else:
