@@ -6,10 +6,11 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 from nmt.config import Config, load_config
 from nmt.run.checkpoint import hash_tensors, read_checkpoint
@@ -60,9 +61,9 @@ train:
     return path
 
 
-def config_of(home: Path, run: str, **settings: object) -> Config:
+def config_of(home: Path, run: str, overrides: Sequence[str] = (), **settings: object) -> Config:
     """The same as an object, for a run of its own."""
-    return load_config(write_config(home, **settings), [f"run={home / run}"])
+    return load_config(write_config(home, **settings), [f"run={home / run}", *overrides])
 
 
 @dataclass
@@ -89,11 +90,15 @@ class Training:
 
 
 @contextlib.contextmanager
-def training(config: Path, run: Path, *settings: str) -> Iterator[Training]:
-    """`nmt train CONFIG run=RUN` in a process of its own; killed if the block leaves it so."""
+def training(config: Path, run: Path, *settings: str, stop_at: int = 0) -> Iterator[Training]:
+    """`nmt train CONFIG run=RUN` in a process of its own; killed if the block leaves it so.
+
+    Args:
+        stop_at: the micro-batch during which it gets SIGTERM; 0 is none.
+    """
     log = run.with_name(f"{run.name}.{time.monotonic_ns()}.log")
     arguments = ["train", str(config), f"run={run}", "--workers", "1", *settings]
-    process = FORKS.Process(target=_main, args=(arguments, str(log)))
+    process = FORKS.Process(target=_main, args=(arguments, str(log), stop_at))
     process.start()
     try:
         yield Training(process, log)
@@ -102,14 +107,34 @@ def training(config: Path, run: Path, *settings: str) -> Iterator[Training]:
         process.join()
 
 
-def _main(arguments: list[str], log: str) -> None:
+def unbroken(config: Path) -> tuple[str, float]:
+    """The weights at the end of a run that nothing disturbs, and how many seconds it took."""
+    start = time.monotonic()
+    with training(config, config.with_name("unbroken")) as one:
+        assert one.end() == 0, one.messages
+    return weights(config.with_name("unbroken")), time.monotonic() - start
+
+
+def _main(arguments: list[str], log: str, stop_at: int) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
     sys.argv = ["nmt", *arguments]
     import torch
 
     from nmt.cli import main
+    from nmt.train import step
 
+    make = step.batch_loss
+    n_calls = 0
+
+    def batch_loss(*args: Any) -> Any:
+        nonlocal n_calls
+        n_calls += 1
+        if n_calls == stop_at:
+            signal.raise_signal(signal.SIGTERM)
+        return make(*args)
+
+    step.batch_loss = batch_loss  # type: ignore[assignment]
     torch.set_num_threads(1)  # too late for the option, and for the environment
     main()
 
