@@ -461,6 +461,7 @@ class Trainer:
                 state[moment] = moments[key].to(parameter.device)
             self.optimizer.state[parameter] = state
         self.progress = Progress(**checkpoint.progress)
+        self.better = None  # of steps that are taken back
         if checkpoint.config.train.metric != self.config.train.metric:
             self.rank_again()
         if self.config.train.precision != "auto":
