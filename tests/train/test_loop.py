@@ -370,9 +370,9 @@ def test_a_stop_before_the_first_step_can_be_resumed(corpus: Path, monkeypatch: 
     prepared = session.prepare(config)
     batches = prepared.data.batches
 
-    def interrupted(epoch: int) -> Any:
+    def interrupted(epoch: int, first: int) -> Any:
         signal.raise_signal(signal.SIGINT)
-        return batches(epoch)
+        return batches(epoch, first)
 
     monkeypatch.setattr(prepared.data, "batches", interrupted)
     with pytest.raises(StoppedError) as caught:
