@@ -8,6 +8,7 @@ never a part.
 import contextlib
 import errno
 import hashlib
+import json
 import os
 import shutil
 import tempfile
@@ -19,6 +20,7 @@ from typing import BinaryIO
 from nmt.errors import InputError, OutputError
 
 TEMP_MARK = ".tmp."
+SIZES = "sizes.json"  # of the files in something cached; written last
 MAX_UNUSED_S = 30 * 24 * 3600  # after which something cached is thrown away
 
 
@@ -162,29 +164,47 @@ def cache_directory() -> Path:
     return path
 
 
-def cached(name: str, make: Callable[[Path], None]) -> Path:
-    """The directory `name` of the cache. Where it is not there, `make` fills it: whole or not at all, and once,
-    while others who want it wait. What nobody has wanted for a month goes.
+def cached(kind: str, made_from: object, make: Callable[[Path], None]) -> Path:
+    """A directory of the cache, known by the hash of what it is made from.
 
+    Where it is not there, or not whole, `make` fills it, once: others who want it wait. What nobody has wanted for
+    a month goes.
+
+    Args:
+        kind: the beginning of its name.
+        made_from: what JSON can say; all that decides its content.
+        make: is given an empty directory.
     Raises:
         OutputError: it cannot be written.
     """
-    path = cache_directory() / name
-    lock = path.with_name(f"{name}.lock")
-    if not path.is_dir():
+    path = cache_directory() / f"{kind}-{sha256(json.dumps(made_from).encode())[:20]}"
+    lock = path.with_name(f"{path.name}.lock")
+    if not _whole(path):
         with locked(lock, wait=True):
-            if not path.is_dir():
-                sweep_temps(path.parent, f"{name}*")
+            if not _whole(path):
+                sweep_temps(path.parent, path.name)
                 with atomic_directory(path) as temp:
                     make(temp)
-    for one in (path, lock):
-        with contextlib.suppress(OSError):  # a cache that others have filled and we may read
-            os.utime(one)
-    for old in path.parent.iterdir():
-        with contextlib.suppress(OSError):
+                    sizes = {file.name: file.stat().st_size for file in temp.iterdir()}
+                    (temp / SIZES).write_text(json.dumps(sizes), encoding="utf-8")
+    with contextlib.suppress(OSError):  # what another user has put there and we may only read
+        lock.touch()
+        for old in path.parent.glob(f"*-{'[0-9a-f]' * 20}.lock"):
             if old.stat().st_mtime < time.time() - MAX_UNUSED_S:
-                shutil.rmtree(old) if old.is_dir() else old.unlink()
+                (old.with_suffix("") / SIZES).unlink(missing_ok=True)  # from now on it is not whole
+                shutil.rmtree(old.with_suffix(""), ignore_errors=True)
+                sweep_temps(old.parent, old.stem)
+                old.unlink()
     return path
+
+
+def _whole(path: Path) -> bool:
+    """Whether something cached is there, and nobody has cleared some of its files away."""
+    try:
+        sizes = json.loads((path / SIZES).read_text(encoding="utf-8"))
+        return all((path / name).stat().st_size == size for name, size in sizes.items())
+    except (OSError, ValueError):
+        return False
 
 
 @contextlib.contextmanager
@@ -195,6 +215,7 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
         InputError: another process holds it, and we do not wait.
         OutputError: it cannot be opened, or its file system has no locks.
     """
+    place = "NMT_CACHE=PATH in the environment" if wait else "run=PATH"
     try:
         import fcntl
     except ImportError:  # Windows: a run is not guarded against a second training there
@@ -204,7 +225,7 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
         file = path.open("a+")
     except OSError as error:
         raise OutputError(
-            f"cannot open {path}: {error.strerror}", hint="choose another directory with run=PATH"
+            f"cannot open {path}: {error.strerror}", hint=f"choose another directory with {place}"
         ) from error
     with file:
         try:
@@ -216,6 +237,6 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
             ) from error
         except OSError as error:
             raise OutputError(
-                f"cannot lock {path}: {error.strerror}", hint="choose a directory on another disk with run=PATH"
+                f"cannot lock {path}: {error.strerror}", hint=f"choose a directory on another disk with {place}"
             ) from error
         yield

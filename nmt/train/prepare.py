@@ -93,7 +93,8 @@ def read_corpus(config: Config) -> Corpus:
         if name != "train":
             corpora[name] = read_pairs(source, target)
     settings = [data.drop_blank, data.drop_duplicates, None if "dev" in corpora else config.seed]
-    place = cached(_name("pairs", [hashes, settings]), partial(_write_corpus, config=config, corpora=corpora))
+    write = partial(_write_corpus, config=config, corpora=corpora)
+    place = cached("pairs", [FORMAT, hashes, settings], write)
     told = json.loads((place / "corpus.json").read_text(encoding="utf-8"))
     train, dev = Pairs(place), [Pair(*pair) for pair in told["dev"]]
     try:
@@ -102,11 +103,6 @@ def read_corpus(config: Config) -> Corpus:
         message = error.errors()[0]["msg"].removeprefix("Value error, ")
         raise ConfigError(f"sizes chosen for this corpus do not fit: {message}", hint="set them all") from error
     return Corpus(config, train, dev, hashes, told["notes"])
-
-
-def _name(kind: str, made_from: object) -> str:
-    """In the cache, of what is always the same when it is made from the same."""
-    return f"{kind}-{sha256(json.dumps([FORMAT, made_from]).encode())[:20]}"
 
 
 def _write_corpus(place: Path, config: Config, corpora: dict[str, list[Pair]]) -> None:
@@ -148,7 +144,7 @@ def _write_corpus(place: Path, config: Config, corpora: dict[str, list[Pair]]) -
     notes += [
         f"{n} of {len(pairs)} pairs of {name} have a side that is also in train: its scores will flatter"
         for name, pairs in corpora.items()
-        if (n := n_shared(dev if name == "dev" else pairs, digests("source"), digests("target")))
+        if (n := n_shared(pairs, digests("source"), digests("target")))
     ]
     characters = {character for pair in sample(train) for character in pair.source + pair.target}
     told = {
@@ -234,9 +230,9 @@ def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[R
     """
     data = corpus.config.data
     models = [sha256(side.model) for side in (tokenizers.source, tokenizers.target)]
-    name = _name("ids", [corpus.train.place.name, models, data.nfkc_source, data.max_length, data.max_ratio])
+    made_from = [FORMAT, corpus.train.place.name, models, data.nfkc_source, data.max_length, data.max_ratio]
     encode = partial(_encode, corpus.train.place, tokenizers, max_length=data.max_length, max_ratio=data.max_ratio)
-    place = cached(name, partial(_write_ids, encode=encode, n_pairs=len(corpus.train)))
+    place = cached("ids", made_from, partial(_write_ids, encode=encode, n_pairs=len(corpus.train)))
     source, target = (Rows.map(place / side, id_type(getattr(tokenizers, side))) for side in SIDES)
     n_long, n_ratio = json.loads((place / "dropped.json").read_text())
     notes = []
