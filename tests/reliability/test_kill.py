@@ -120,7 +120,7 @@ def test_a_signal_ends_the_demo_in_five_seconds(tmp_path: Path) -> None:
             assert one.end() == STOPPED[number], one.messages
             took.append(time.monotonic() - start)
         assert newest_step(run) == steps_done(run)
-    print(f"{len(took)} signals at the demo, the slowest ended after {max(took):.2f} s")
+    print(f"{len(took)} signals at the demo, ended after", *(f"{s:.2f}" for s in sorted(took)), "s")
     assert max(took) < 5
 
 
