@@ -9,7 +9,7 @@ PEERS := .bench/peers
 PYTEST := -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo pipeline test lint format coverage bench bench-peers clean
+.PHONY: help install demo pipeline test soak lint format coverage bench bench-peers clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -40,6 +40,9 @@ pipeline: $(INSTALLED)  ## tokenize, train, translate and eval a CONFIG
 
 test: $(INSTALLED)  ## run the tests
 	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST)
+
+soak: $(INSTALLED)  ## run the tests of tests/reliability in full: every kill, flip and hostile line
+	NMT_SOAK=1 OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) tests/reliability
 
 lint: $(INSTALLED)  ## check format, lint, types and which room imports which
 	$(BIN)/ruff format --check .

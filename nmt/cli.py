@@ -13,6 +13,8 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
@@ -173,6 +175,9 @@ def translate(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Written whole or not at all; - is stdout.")
     ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Keep what is done in FILE.part, and go on after its last line.")
+    ] = False,
     beam: Beam = None,
     n_best: Annotated[int, typer.Option(min=1, help="Hypotheses a line, with --json.")] = 1,
     length_penalty: Annotated[
@@ -238,6 +243,8 @@ def translate(
     window = {"window": 1} if (on_terminal and not several if stream is None else stream) else {}
     if window and several:
         raise InputError("--stream answers line by line, which processes cannot share", hint="leave it out")
+    if resume and (input_file in (None, Path("-")) or output in (None, Path("-")) or is_special(output)):
+        raise InputError("--resume goes from file to file", hint="nmt translate --resume -i FILE -o FILE")
     changes: dict[str, Any] = {"n_best": n_best, "sample": sample, "temperature": temperature, "top_k": top_k}
     changes |= {"top_p": top_p, "seed": seed}
     chosen = {"beam": beam, "length_penalty": length_penalty, "alpha": alpha, "min_length": min_length}
@@ -249,7 +256,8 @@ def translate(
 
     if workers > 1:
         threads = max((threads or n_cores()) // workers, 1)
-    translator = load_translator(model, device, threads, precision, engine)
+    path = find_model(model)
+    translator = load_translator(path, device, threads, precision, engine)
     if workers > 1 and device not in ("auto", "cpu"):
         raise ConfigError("--workers share a CPU", hint="for several GPUs: torchrun -m nmt translate …")
     options = translator.with_options(**changes)
@@ -260,12 +268,29 @@ def translate(
             for _ in translator.translate_lines([], options, batch_size=batch_size, prefix=prefix):
                 pass
             return
-        with open_output(output) as out, open_input(text, input_file, on_terminal) as lines:
+        with contextlib.ExitStack() as stack:
+            n_done = 0
+            if resume and input_file is not None and output is not None:
+                from nmt.decode.partial import hash_of, resumed_output
+                from nmt.decode.translator import model_files
+
+                form = {**asdict(options), "prefix": prefix, "json": json_lines, "scores": scores}
+                origin = {"input": hash_of([input_file]), "model": hash_of(model_files(path))}
+                origin["option"] = json.dumps({**form, "precision": precision, "engine": engine})
+                out, n_done = stack.enter_context(resumed_output(output, origin))
+            else:
+                out = stack.enter_context(open_output(output))
+            lines = stack.enter_context(open_input(text, input_file, on_terminal))
             for translation in translator.translate_lines(
-                lines, options, batch_size=batch_size, prefix=prefix, **window
+                islice(lines, n_done, None),
+                options,
+                batch_size=batch_size,
+                prefix=prefix,
+                first=n_done + 1,
+                **window,
             ):
                 out.write(as_line(translation, json_lines, scores).encode() + b"\n")
-                if window:
+                if window or resume:
                     out.flush()
 
 
@@ -321,7 +346,7 @@ def evaluate(
             )
         lang = language_of(ref[0])
     else:
-        translator = load_translator(model, device, threads)
+        translator = load_translator(find_model(model), device, threads)
         sources, references, lang = test_set(translator, src, ref)
         for number, lines in enumerate(references, 1):
             if len(lines) != len(sources):
@@ -380,7 +405,7 @@ def export(
     set_up(quiet, verbose)
     if to != "ctranslate2":
         raise InputError(f"no engine '{to}'", hint="there is ctranslate2")
-    translator = load_translator(model, "cpu", threads=0)
+    translator = load_translator(find_model(model), "cpu", threads=0)
     from nmt.export import to_ctranslate2
 
     to_ctranslate2(translator, output, quantization)
@@ -420,13 +445,18 @@ class StderrHandler(logging.Handler):
     """Log lines above the progress bar: warnings and errors named as such, the rest as it is."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        message = record.getMessage()
+        message = printable(record.getMessage())
         if record.levelno >= logging.WARNING:
             message = f"nmt: {record.levelname.lower()}: {message}"
         if bar := sys.modules.get("tqdm"):  # imported only by what shows a bar
             bar.tqdm.write(message, file=sys.stderr)
         else:
             print(message, file=sys.stderr)
+
+
+def printable(message: str) -> str:
+    """A message with what a stranger's file brings into it spelt out: it must not steer the user's terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in message)
 
 
 def set_up(quiet: bool, verbose: bool) -> None:
@@ -449,13 +479,7 @@ def n_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def load_translator(
-    model: Path | None,
-    device: str,
-    threads: int,
-    precision: Precision | None = None,
-    engine: EngineName | None = None,
-) -> "Translator":
+def find_model(model: Path | None) -> Path:
     """The model that was named, else $NMT_MODEL's, else the newest under runs/."""
     from nmt.run.directory import newest_model
 
@@ -466,6 +490,17 @@ def load_translator(
             raise ModelError("no model under runs/", hint="train one with `nmt train CONFIG`, or name one with -m")
         path = newest.parent
         log.info("model: %s", path)
+    return path
+
+
+def load_translator(
+    path: Path,
+    device: str,
+    threads: int,
+    precision: Precision | None = None,
+    engine: EngineName | None = None,
+) -> "Translator":
+    """Load a model, with torch set up for it."""
     log.debug("loading %s on %s", path, device)
     set_up_torch(threads)
     from nmt.decode.translator import load
@@ -509,7 +544,7 @@ def open_output(path: Path | None) -> Iterator[BinaryIO]:
 @contextlib.contextmanager
 def open_input(text: str | None, path: Path | None, on_terminal: bool) -> Iterator[Iterator[str]]:
     """Where lines come from: the argument, a file, stdin, or a prompt."""
-    from nmt.text.lines import decode_lines, open_lines
+    from nmt.text.lines import decode_lines, open_lines, raw_lines
 
     if text is not None:
         yield iter(text.split("\n"))
@@ -519,7 +554,7 @@ def open_input(text: str | None, path: Path | None, on_terminal: bool) -> Iterat
     elif on_terminal:
         yield prompted()
     else:
-        yield decode_lines(sys.stdin.buffer if sys.stdin is not None else [], "stdin")
+        yield decode_lines(raw_lines(sys.stdin.buffer, "stdin") if sys.stdin is not None else [], "stdin")
 
 
 def is_file(text: str) -> bool:
@@ -527,6 +562,11 @@ def is_file(text: str) -> bool:
     with contextlib.suppress(OSError, ValueError):  # too long for a name, ...
         return Path(text).is_file()
     return False
+
+
+def is_special(path: Path | None) -> bool:
+    """Whether a path is that of a directory, a pipe or a device."""
+    return path is not None and path.exists() and not path.is_file()
 
 
 def prompted() -> Iterator[str]:
@@ -588,8 +628,12 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     except OSError as error:
-        if error.errno is None or error.filename is not None:
+        if error.errno is None:
             raise
+        if error.filename is not None:  # a name too long, a directory that may not be entered: wherever it is met
+            fail(
+                InputError(f"cannot use {error.filename}: {error.strerror}", hint="check the path and its rights")
+            )
         fail(OutputError(f"cannot write the output: {error.strerror}", hint="is the disk full?"))
 
 
@@ -601,7 +645,7 @@ def fail(error: NmtError) -> None:
         rank = 0
     if rank and isinstance(error, (DivergedError, LostRankError, StoppedError)):
         sys.exit(error.exit_code)  # all ranks end so, and the first one says it
-    for line in str(error).splitlines():
+    for line in printable(str(error)).split("\n"):
         print(f"nmt: error: {line}" if rank == 0 else f"nmt: error: rank {rank}: {line}", file=sys.stderr)
     if error.hint:
         print(f"hint: {error.hint}", file=sys.stderr)

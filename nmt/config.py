@@ -6,6 +6,7 @@ once, each with its file and line. Knows nothing of torch, corpora or models.
 
 import difflib
 import re
+import reprlib
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -27,6 +29,10 @@ from pydantic_core import PydanticCustomError
 from nmt.errors import ConfigError
 
 MAX_CONFIG_BYTES = 1_000_000  # a config larger than this is a mistake or an attack
+MAX_CONFIG_NODES = 20_000  # keys and values; each takes a kilobyte to parse
+MAX_FAULTS = 20  # told at once
+MAX_NAME_BYTES, MAX_PATH = 255, 3_000  # what file systems take, less what we add
+LARGEST = 10**9  # of counts that nothing else bounds
 
 
 class Section(BaseModel):
@@ -44,8 +50,18 @@ class Section(BaseModel):
         return value
 
 
+def _can_be_a_path(text: str) -> str:
+    """What no file system takes is told as a wrong setting, not by whoever opens it."""
+    if re.search("[\0\ud800-\udfff]", text):
+        raise PydanticCustomError("path", "Input should be a path, which has no NUL and no lone surrogate")
+    if len(text) > MAX_PATH or any(len(name.encode()) > MAX_NAME_BYTES for name in text.split("/")):
+        raise PydanticCustomError("path", "Input should be a path, which is shorter")
+    return text
+
+
+PathText = Annotated[str, AfterValidator(_can_be_a_path)]
 Paths = Annotated[
-    tuple[str, ...],
+    tuple[PathText, ...],
     BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
     Field(min_length=1),
 ]
@@ -64,7 +80,7 @@ class Data(Section):
     train: Files = Field(description="what the model learns from")
     dev: Files | None = Field(None, description="for model selection; without it 2 % of train, 1,000 at most")
     test: Files | None = Field(None, description="what `nmt eval` scores by default; training never sees it")
-    root: str = Field("", description="directory that the paths are relative to; else the working directory")
+    root: PathText = Field("", description="directory that the paths are relative to; else the working directory")
     source_lang: str = Field("", description="language code; else the ending of the file's name")
     target_lang: str = Field("", description="language code, picks BLEU's tokenizer; else the file's ending")
     max_length: int = Field(200, ge=1, le=100_000, description="longest side of a training pair, pieces")
@@ -127,14 +143,14 @@ class TrainSettings(Section):
     """Optimisation, stopping, and what is kept."""
 
     batch_tokens: int = Field(
-        4096, ge=8, description="(longest side + 1) x pairs of a micro-batch, pieces [fitted]"
+        4096, ge=8, le=LARGEST, description="(longest side + 1) x pairs of a micro-batch, pieces [fitted]"
     )
     accumulate: int = Field(1, ge=1, le=10_000, description="micro-batches an optimiser step")
     schedule: Literal["inverse_sqrt", "noam", "constant"] = Field(
         "inverse_sqrt", description="learning rate's course"
     )
     lr: float = Field(1e-3, gt=0, le=100, description="peak learning rate; for noam the factor [fitted]")
-    warmup: int = Field(400, ge=1, description="steps of linear rise to the peak [fitted]")
+    warmup: int = Field(400, ge=1, le=LARGEST, description="steps of linear rise to the peak [fitted]")
     cooldown: float = Field(0.2, ge=0, le=1, description="last share of the budget, falling linearly to 0, 0-1")
     adam_beta1: float = Field(0.9, ge=0, lt=1, description="AdamW's decay of the first moment")
     adam_beta2: float = Field(0.98, ge=0, lt=1, description="AdamW's decay of the second moment")
@@ -145,19 +161,27 @@ class TrainSettings(Section):
     )
     r_drop: float = Field(0.0, ge=0, description="weight of R-Drop's divergence of two dropout passes; 0 is off")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="of matrix products; weights stay fp32")
-    max_steps: int | None = Field(None, ge=1, description="end after so many steps in all")
-    max_epochs: int | None = Field(None, ge=1, description="end after so many passes over the corpus [fitted]")
+    max_steps: int | None = Field(None, ge=1, le=LARGEST, description="end after so many steps in all")
+    max_epochs: int | None = Field(
+        None, ge=1, le=LARGEST, description="end after so many passes over the corpus [fitted]"
+    )
     max_minutes: float | None = Field(None, gt=0, description="end after so many minutes of training in all")
-    patience: int | None = Field(None, ge=1, description="end after so many validations without a better score")
+    patience: int | None = Field(
+        None, ge=1, le=LARGEST, description="end after so many validations without a better score"
+    )
     metric: Literal["bleu", "loss"] = Field("bleu", description="of dev, for patience and for the best model")
-    validate_every: int = Field(500, ge=1, description="steps between validations, each saves [fitted]")
-    keep: int = Field(2, ge=1, le=1000, description="newest checkpoints that are kept")
+    validate_every: int = Field(
+        500, ge=1, le=LARGEST, description="steps between validations, each saves [fitted]"
+    )
+    keep: int = Field(
+        2, ge=2, le=1000, description="newest checkpoints that are kept; two, for one may be damaged"
+    )
     average: Literal["none", "ema", "best", "last"] = Field(
         "ema", description="average of weights: moving, or of the best or last checkpoints at the end"
     )
     ema_decay: float = Field(0.999, gt=0, lt=1, description="of the moving average, a step")
     n_average: int = Field(5, ge=1, le=1000, description="checkpoints averaged by best or last")
-    init_from: str = Field("", description="run or model file to start from with its weights (fine-tuning)")
+    init_from: PathText = Field("", description="run or model file to start from with its weights (fine-tuning)")
 
 
 class DecodeSettings(Section):
@@ -177,7 +201,7 @@ class DecodeSettings(Section):
 class Config(Section):
     """Everything that decides a run."""
 
-    run: str = Field(min_length=1, description="directory of the run: checkpoints, figures, the model")
+    run: PathText = Field(min_length=1, description="directory of the run: checkpoints, figures, the model")
     seed: int = Field(1, ge=0, lt=2**31, description="of every random choice")
     data: Data
     tokenizer: TokenizerSettings = TokenizerSettings()
@@ -206,7 +230,18 @@ class Config(Section):
 
 
 class CoreLoader(yaml.SafeLoader):
-    """YAML 1.2's core schema: `3e-4` is a number, `no` a word, and a key may stand once."""
+    """YAML 1.2's core schema: `3e-4` is a number, `no` a word, and a key may stand once. Short, without merges."""
+
+    n_nodes = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self.n_nodes += 1
+        if self.n_nodes > MAX_CONFIG_NODES:
+            raise yaml.YAMLError(f"over {MAX_CONFIG_NODES:,} keys and values")
+        return super().compose_node(parent, index)
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """YAML 1.1 merges mappings here: those of mappings of mappings take all memory there is."""
 
 
 CoreLoader.yaml_implicit_resolvers = {}
@@ -271,13 +306,16 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
         ConfigError: no such file, over 1 MB, not YAML, not a mapping, or a key stands twice.
     """
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(MAX_CONFIG_BYTES + 1)
     except OSError as error:
         raise ConfigError(
             f"cannot read {path}: {error.strerror}", hint="give the path of a config file"
         ) from error
     if len(content) > MAX_CONFIG_BYTES:
-        raise ConfigError(f"{path} has {len(content):,} bytes, a config at most {MAX_CONFIG_BYTES:,}")
+        raise ConfigError(
+            f"{path} has over {MAX_CONFIG_BYTES:,} bytes, more than any config", hint="is it another file?"
+        )
     loader = CoreLoader("")
     try:
         loader = CoreLoader(content.decode("utf-8-sig"))
@@ -293,7 +331,7 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
         place = f"{path}:{mark.line + 1}" if mark else str(path)
         problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
         raise ConfigError(
-            f"{place}: not valid YAML: {problem}", hint="check indentation, colons and quotes"
+            f"{place}: not valid YAML: {problem[:200]}", hint="check indentation, colons and quotes"
         ) from error
     finally:
         loader.dispose()
@@ -307,6 +345,8 @@ def _keys(node: yaml.Node | None, prefix: KeyPath, seen: set[int]) -> Iterator[t
     if isinstance(node, yaml.MappingNode) and id(node) not in seen:
         seen.add(id(node))
         for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.MarkedYAMLError(problem="found unhashable key", problem_mark=key.start_mark)
             here = (*prefix, str(key.value))
             yield here, key.start_mark.line + 1
             yield from _keys(value, here, seen)
@@ -339,16 +379,23 @@ def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
-        faults = [_fault(dict(fault), origins, name) for fault in error.errors()]
+        found = error.errors()
+        faults = [_fault(dict(fault), origins, name) for fault in found[:MAX_FAULTS]]
+        if len(found) > MAX_FAULTS:
+            faults.append(f"{name}: and {len(found) - MAX_FAULTS:,} more")
         hint = "`nmt config` lists every key with its default and range"
         raise ConfigError("\n".join(dict.fromkeys(faults)), hint=hint) from error
+
+
+SHORT = reprlib.Repr()  # repr() of aliases of aliases takes all memory there is
+SHORT.maxstring = SHORT.maxother = SHORT.maxlong = 200
 
 
 def _fault(fault: dict[str, Any], origins: Origins, name: str) -> str:
     """One line for one of pydantic's complaints."""
     path = tuple(str(part) for part in fault["loc"])
     known = next((origins[path[:n]] for n in range(len(path), 0, -1) if path[:n] in origins), name)
-    key = ".".join(path)
+    key = ".".join(path)[:100]
     if fault["type"] == "extra_forbidden":
         keys = [key for key, *_ in settings()]
         sections = {leaf[:n] for leaf in keys for n, letter in enumerate(leaf) if letter == "."}
@@ -364,7 +411,7 @@ def _fault(fault: dict[str, Any], origins: Origins, name: str) -> str:
         below = [key for key in origins if key[: len(path)] == path and key[-1] in re.findall(r"\w+", message)]
         known = next((origins[key] for key in below if origins[key] == "command line"), known)
         return f"{known}: {message}"
-    return f"{known}: '{key}': {message}, got {fault['input']!r:.80}"
+    return f"{known}: '{key}': {message}, got {SHORT.repr(fault['input']):.80}"
 
 
 # --- writing and listing ----------------------------------------------------------------------------------

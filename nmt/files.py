@@ -6,6 +6,7 @@ never a part.
 """
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -26,6 +27,21 @@ MAX_UNUSED_S = 30 * 24 * 3600  # after which something cached is thrown away
 def sha256(content: bytes) -> str:
     """Hex digest of `content`."""
     return hashlib.sha256(content).hexdigest()
+
+
+def read_capped(path: Path, n_bytes: int) -> bytes:
+    """The content of a small file that anyone may have written.
+
+    Raises:
+        OSError: it cannot be read, is no file (a pipe would be waited for), or has more bytes.
+    """
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "not a file", str(path))
+    with path.open("rb") as file:
+        content = file.read(n_bytes + 1)
+    if len(content) > n_bytes:
+        raise OSError(errno.EFBIG, f"over {n_bytes:,} bytes", str(path))
+    return content
 
 
 def hash_file(path: Path) -> str:

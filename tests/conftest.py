@@ -45,9 +45,9 @@ TARGET = [
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What the tests prepare goes where it is thrown away."""
+    """What the tests leave in the user's cache goes where it is thrown away."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NMT_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
 
 

@@ -136,7 +136,12 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 def test_a_file_over_the_limit_is_refused_unparsed(folder: Path) -> None:
     assert load(folder, MINIMAL + "#" * (MAX_CONFIG_BYTES - len(MINIMAL))).run == "r"
     message = fault(folder, MINIMAL + "#" * (MAX_CONFIG_BYTES - len(MINIMAL) + 1))
-    assert message == "demo.yaml has 1,000,001 bytes, a config at most 1,000,000"
+    assert message == "demo.yaml has over 1,000,000 bytes, more than any config"
+
+
+def test_a_file_of_too_many_values_is_refused_before_they_take_memory(folder: Path) -> None:
+    message = fault(folder, f"run: [{'0,' * 400_000}]")
+    assert message == "demo.yaml: not valid YAML: over 20,000 keys and values"
 
 
 @pytest.mark.parametrize(
@@ -161,6 +166,44 @@ def test_aliases_do_not_multiply(folder: Path) -> None:
     lines = ["a0: &a0 {x: 1}", *(f"a{n}: &a{n} {{p: *a{n - 1}, q: *a{n - 1}}}" for n in range(1, 13))]
     _, origins = read_yaml(write(folder, "\n".join(lines)))
     assert len(origins) < 1000
+
+
+BOMB = "\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30))])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{BOMB}\nrun: r\ndata: {{train: {{source: a, target: *a29}}}}\nseed: *a29\n",
+        f"{BOMB}\n? [*a29]\n: 1\n",
+        "a0: &a0 {x: 1}\n" + "\n".join(f"a{n}: &a{n} {{!!merge <<: [{f'*a{n - 1},' * 9}]}}" for n in range(1, 30)),
+    ],
+)
+def test_aliases_of_aliases_are_neither_told_nor_merged_in_full(folder: Path, text: str) -> None:
+    assert max(map(len, fault(folder, text).split("\n"))) < 300
+
+
+def test_of_many_faults_some_are_told(folder: Path) -> None:
+    lines = fault(folder, MINIMAL.replace("a.de", f"[{'0,' * 5000}]")).split("\n")
+    assert len(lines) == 21
+    assert lines[0] == "demo.yaml:2: 'data.train.source.0': input should be a valid string, got 0"
+    assert lines[-1] == "demo.yaml: and 4,980 more"
+    assert len(fault(folder, f"{MINIMAL}{'k' * 1000}: 1\n")) < 200
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [(r'"a\0b"', "no NUL"), (r'"\ud800"', "no lone surrogate"), ("é" * 150, "shorter"), ("x/" * 2500, "shorter")],
+)
+def test_a_path_that_no_file_system_takes_is_a_wrong_setting(folder: Path, path: str, words: str) -> None:
+    for text, key in (
+        (f"data: {{root: {path}}}", "data.root"),
+        (f"train: {{init_from: {path}}}", "train.init_from"),
+    ):
+        assert f"'{key}': input should be" in fault(folder, text)
+        assert words in fault(folder, text)
+    assert "'run': input should be" in fault(folder, f"run: {path}")
+    assert "'data.train.source.0'" in fault(folder, f"data: {{train: {{source: {path}, target: b}}}}")
 
 
 FRAGMENTS = [
@@ -352,7 +395,7 @@ def test_a_misspelt_override_is_said_to_come_from_the_command_line(folder: Path)
 # --- writing and listing ----------------------------------------------------------------------------------
 
 TEXTS = (
-    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=12)
     | st.from_regex(r"[-+]?[0-9.]{1,4}([eE][-+]?[0-9]{1,2})?", fullmatch=True)
     | st.sampled_from(
         ["no", "yes", "on", "~", "null", "true", "0x1", "0o7", "1:30", "=", "<<", "-", "{a: b}", "ü"]
@@ -378,7 +421,7 @@ TREES = st.fixed_dictionaries(
                 "lr": st.floats(0, 100, exclude_min=True),
                 "clip_norm": st.floats(0, 1e308),
                 "max_minutes": st.floats(0, 1e300, exclude_min=True),
-                "max_steps": st.none() | st.integers(1, 2**70),
+                "max_steps": st.none() | st.integers(1, 10**9),
                 "init_from": TEXTS,
             },
         ),
@@ -428,7 +471,7 @@ def test_the_list_of_settings_has_every_leaf_with_its_type_and_help(folder: Path
         ("tokenizer.character_coverage", "float >0.9..1", "1.0"),
         ("model.norm", "pre|post", "pre"),
         ("train.lr", "float >0..100", "0.001"),
-        ("train.max_steps", "int 1..", "-"),
+        ("train.max_steps", "int 1..1000000000", "-"),
         ("train.max_minutes", "float >0..", "-"),
         ("decode.beam", "int 1..1000", "5"),
     ],

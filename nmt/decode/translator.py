@@ -116,6 +116,7 @@ class Translator:
         batch_size: int | None = None,
         prefix: str = "",
         window: int = WINDOW_LINES,
+        first: int = 1,
     ) -> Iterator[Translation]:
         """Translate a stream of lines.
 
@@ -127,13 +128,17 @@ class Translator:
             batch_size: sentences decoded together; the config's if None.
             prefix: what every translation must begin with.
             window: lines read ahead; 1 answers each line as it comes.
+            first: the number of the first line, for messages and what is drawn at random.
         Yields:
             a translation for each line, in order.
         """
         options = options or self.options
         size = batch_size or self.config.decode.batch_size
-        first, stream = 1, iter(lines)
-        while chunk := _from_first_rank(_take(stream, window * n_ranks()) if rank() == 0 else []):
+        stream = iter(lines)
+        while True:
+            chunk, first = _from_first_rank(_take(stream, window * n_ranks()) if rank() == 0 else [], first)
+            if not chunk:
+                return
             numbers = range(first, first + len(chunk))
             yield from _from_all_ranks(self._translate_window(mine(chunk), mine(numbers), options, size, prefix))
             first += len(chunk)
@@ -240,11 +245,11 @@ def _take(stream: Iterator[str], n_lines: int) -> list[str]:
     return taken
 
 
-def _from_first_rank(lines: list[str]) -> list[str]:
+def _from_first_rank(lines: list[str], first: int) -> tuple[list[str], int]:
     if n_ranks() == 1:
-        return lines
-    found: list[str] = json.loads(gather(json.dumps(lines).encode())[0])
-    return found
+        return lines, first
+    found, number = json.loads(gather(json.dumps([lines, first]).encode())[0])
+    return found, number
 
 
 def _from_all_ranks(translations: Iterable[Translation]) -> Iterable[Translation]:
@@ -256,6 +261,13 @@ def _from_all_ranks(translations: Iterable[Translation]) -> Iterable[Translation
         Translation(found["source"], [Translated(**hypothesis) for hypothesis in found["hypotheses"]])
         for found in merged([json.loads(part) for part in parts])
     ]
+
+
+def model_files(path: Path) -> list[Path]:
+    """What `load` reads a model from."""
+    if (path / "model.bin").is_file():
+        return sorted(file for file in path.iterdir() if file.is_file())
+    return [RunDirectory(path).model_file if path.is_dir() else path]
 
 
 def load(

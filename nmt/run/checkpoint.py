@@ -1,7 +1,7 @@
 """A checkpoint: one safetensors file with weights, tokenizer, settings and, to resume, the optimiser's moments.
 
 A model file translates anywhere by itself, and no path of the machine is in it. Nothing is unpickled: the
-header is JSON, checked against the settings before a tensor is made.
+header is JSON; names, shapes and counts in it are checked against the settings before a weight is made.
 
     model.<name>      weights, tied ones once
     average.<name>    their moving average, where there is one
@@ -15,22 +15,24 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from nmt.config import Config, check_config
 from nmt.errors import ConfigError, ModelError
 from nmt.files import atomic_write
 from nmt.model.transformer import Transformer
+from nmt.run.directory import RunDirectory
 from nmt.text.tokenizer import Tokenizers
 
 FORMAT_VERSION = 1
-MAX_TENSORS = 20_000
-MAX_HEADER_BYTES = 16_000_000
+MAX_TENSORS = 25_000  # 100 layers a side have 4,200 weights, in training five times over
+MAX_HEADER_BYTES = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -116,48 +118,155 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = ("model", "averag
     Raises:
         ModelError: the file is missing, no checkpoint, damaged, or of another format version.
     """
+    hint = "give a run's directory or its model.safetensors"
+    foreign = ModelError(f"{path} is not a model file", hint=hint)
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():  # a pipe would be waited for
+            raise foreign
         with path.open("rb") as file:
-            header_bytes = int.from_bytes(file.read(8), "little")
-        if header_bytes > MAX_HEADER_BYTES:
-            raise ModelError(f"{path} is not a model file", hint="give a run's directory or its model.safetensors")
+            n_bytes = int.from_bytes(file.read(8), "little")
+            top = file.read(n_bytes) if n_bytes <= MAX_HEADER_BYTES else b""
+        # a tensor has a brace, a size a comma: told before the library makes something of each
+        if n_bytes > MAX_HEADER_BYTES or top.count(b"{") > MAX_TENSORS or top.count(b",") > 10 * MAX_TENSORS:
+            raise foreign
         with safetensors.safe_open(path, framework="pt") as file:
-            names = list(file.keys())
-            header = _header(path, (file.metadata() or {}).get("nmt"), len(names))
-            wanted = [n for n in names if n.startswith((*(f"{p}." for p in prefixes), "tokenizer."))]
-            tensors = {name: file.get_tensor(name) for name in wanted}
+            header = _header(path, (file.metadata() or {}).get("nmt"))
+            shapes = {name: _shape(path, file.get_slice(name)) for name in file.keys()}  # noqa: SIM118 - no dict
+            stored = {name: file.get_tensor(name) for name in shapes if name.startswith("tokenizer.")}
+            _check_hashes(path, header, stored)
+            config, tokenizers = _settings(path, header, stored)
+            _check_shapes(path, shapes, config, tokenizers)
+            wanted = tuple(f"{prefix}." for prefix in prefixes)
+            tensors = {name: file.get_tensor(name) for name in shapes if name.startswith(wanted)}
     except OSError as error:
-        raise ModelError(
-            f"cannot read {path}: {error.strerror or error}",
-            hint="give a run's directory or its model.safetensors",
-        ) from error
+        raise ModelError(f"cannot read {path}: {error.strerror or error}", hint=hint) from error
     except safetensors.SafetensorError as error:
         raise ModelError(
             f"{path} is not a model file, or is damaged", hint="give a file that nmt wrote"
         ) from error
-    if any(hash_tensors(x) != header["tensors_sha256"].get(part) for part, x in _by_part(tensors).items()):
-        raise ModelError(f"{path} is damaged: its tensors are not those that were written", hint="use another")
-    for name, tensor in tensors.items():
-        if name.startswith("tokenizer.") and (tensor.dtype != torch.uint8 or tensor.dim() != 1):
-            raise ModelError(f"{path} is not a model file: {name} is not bytes", hint="train it again")
-    try:
-        config = check_config(header["config"], {}, str(path))
-        source = bytes(tensors.pop("tokenizer.source").tolist())
-        second = tensors.pop("tokenizer.target", None)
-        target = source if second is None else bytes(second.tolist())
-        tokenizers = Tokenizers.from_models(source, target, nfkc_source=config.data.nfkc_source)
-    except (KeyError, ConfigError) as error:
-        raise ModelError(f"{path} is not a model file of this version: {error}", hint="train it again") from error
+    _check_hashes(path, header, tensors)
     return Checkpoint(config, tensors, tokenizers, header["progress"])
 
 
-def _header(path: Path, text: str | None, n_tensors: int) -> dict[str, Any]:
-    if text is None or n_tensors > MAX_TENSORS:
+class Newest(NamedTuple):
+    """The newest checkpoint of a run that can be read.
+
+    Attributes:
+        step: its step.
+        checkpoint: what it holds.
+        damaged: the newer ones that cannot be read, by step, and why.
+    """
+
+    step: int
+    checkpoint: Checkpoint
+    damaged: dict[int, ModelError]
+
+
+def read_newest(
+    run: RunDirectory, *, prefixes: tuple[str, ...] = ("model", "average", "optimizer")
+) -> Newest | None:
+    """Read the newest checkpoint that is not damaged; None before there is any.
+
+    Raises:
+        ModelError: all of them are.
+    """
+    damaged: dict[int, ModelError] = {}
+    for step in reversed(run.checkpoint_steps()):
+        try:
+            return Newest(step, read_checkpoint(run.checkpoint_file(step), prefixes=prefixes), damaged)
+        except ModelError as error:
+            damaged[step] = error
+    if damaged:
+        raise ModelError(
+            f"no checkpoint of {run.path} can be read: {'; '.join(map(str, damaged.values()))}",
+            hint="begin anew with --fresh (the old run is kept)",
+        )
+    return None
+
+
+def _check_hashes(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    if any(hash_tensors(x) != header["tensors_sha256"].get(part) for part, x in _by_part(tensors).items()):
+        raise ModelError(f"{path} is damaged: its tensors are not those that were written", hint="use another")
+
+
+def _shape(path: Path, stored: Any) -> tuple[int, ...]:
+    """A tensor's shape, from the header alone."""
+    if stored.get_dtype() not in ("F32", "U8"):
+        raise ModelError(
+            f"{path} is not a model file: it has {stored.get_dtype()}", hint="give one that nmt wrote"
+        )
+    return tuple(stored.get_shape())
+
+
+def _settings(path: Path, header: Mapping[str, Any], stored: Mapping[str, Tensor]) -> tuple[Config, Tokenizers]:
+    """The settings and the tokenizers that all else is checked against."""
+    for name, tensor in stored.items():
+        if tensor.dtype != torch.uint8 or tensor.dim() != 1:
+            raise ModelError(f"{path} is not a model file: {name} is not bytes", hint="train it again")
+    try:
+        config = check_config(header["config"], {}, str(path))
+        source = stored["tokenizer.source"].numpy().tobytes()
+        target = stored["tokenizer.target"].numpy().tobytes() if "tokenizer.target" in stored else source
+        if config.tokenizer.joint and source != target:
+            raise ConfigError("tokenizer.joint=true, but a tokenizer a side")
+        return config, Tokenizers.from_models(source, target, nfkc_source=config.data.nfkc_source)
+    except (KeyError, ConfigError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ModelError(f"{path} is not a model file of this version: {reason}", hint="train it again") from error
+
+
+class _Undrawn(TorchFunctionMode):
+    def __torch_function__(
+        self, function: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return None if function is torch.nn.init.normal_ else function(*args, **(kwargs or {}))
+
+
+def _shapes_of(config: Config, tokenizers: Tokenizers) -> dict[str, tuple[int, ...]]:
+    """The weights of a model of these settings by name and shape, without taking their memory.
+
+    On the meta device, where drawing weights or computing positions would import for a second: neither is done.
+    """
+    learned = config.model.model_copy(update={"positions": "learned"})
+    with torch.device("meta"), _Undrawn():
+        model = Transformer(learned, len(tokenizers.source), len(tokenizers.target))
+    shapes = {name: tuple(x.shape) for name, x in weights_of(model).items()}
+    if config.model.positions != "learned":
+        del shapes["source_positions"], shapes["target_positions"]
+    return shapes
+
+
+def _check_shapes(
+    path: Path, shapes: Mapping[str, tuple[int, ...]], config: Config, tokenizers: Tokenizers
+) -> None:
+    """Make sure that a file's tensors are those of a model of its settings; a part may be absent as a whole."""
+    own = _shapes_of(config, tokenizers)
+    found: dict[str, set[str]] = {"model": set(), "average": set()}
+    for name, shape in shapes.items():
+        part, _, weight = name.partition(".")
+        if part == "tokenizer" and weight in ("source", "target"):
+            continue
+        if part == "optimizer":
+            weight = weight.rpartition(".")[0]
+        else:
+            found.setdefault(part, set()).add(weight)
+        if part not in ("model", "average", "optimizer") or weight not in own:
+            raise ModelError(f"{path}: its weights are not those of its settings", hint="train it again")
+        if shape != own[weight] and not (part == "optimizer" and shape == ()):
+            raise ModelError(
+                f"{path}: {weight} is {shape}, in a model of its settings {own[weight]}", hint="train it again"
+            )
+    if any(names and names != own.keys() for names in found.values()):
+        raise ModelError(f"{path}: its weights are not those of its settings", hint="train it again")
+
+
+def _header(path: Path, text: str | None) -> dict[str, Any]:
+    if text is None:
         raise ModelError(f"{path} was not written by nmt", hint="give a run's directory or its model.safetensors")
     try:
         header = json.loads(text)
         version = header["format_version"]
-        header["config"], header["progress"], dict(header["tensors_sha256"]), header["header_sha256"]
+        header["config"], dict(header["progress"]), dict(header["tensors_sha256"]), header["header_sha256"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ModelError(
             f"{path} was not written by nmt", hint="give a run's directory or a model file"
@@ -189,7 +298,7 @@ def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
-        digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
+        digest.update(tensor.flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

@@ -6,18 +6,23 @@ told, and everything else stays as it is. Knows nothing of pieces or ids.
 
 import contextlib
 import gzip
+import io
 import itertools
 import logging
+import os
+import stat
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from nmt.errors import DataError
 
 log = logging.getLogger("nmt")
 
 BOM = b"\xef\xbb\xbf"
+MAX_LINE_BYTES = 100_000_000  # more is no text, but /dev/zero or a packed bomb
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,25 @@ def reading(name: str) -> Iterator[None]:
         ) from error
 
 
+def raw_lines(stream: BinaryIO | io.BufferedIOBase, name: str) -> Iterator[bytes]:
+    """The lines of a stream, each of which takes memory, but not without limit.
+
+    Raises:
+        DataError: one is too long, or there would be no end of them.
+    """
+    with contextlib.suppress(OSError):  # a stream without a descriptor has an end
+        endless = stat.S_ISCHR(os.fstat(stream.fileno()).st_mode) and not stream.isatty()
+        if endless and name not in ("stdin", os.devnull):
+            raise DataError(f"{name} is a device, not a file", hint="give a file of text")
+    for number in itertools.count(1):
+        line = stream.readline(MAX_LINE_BYTES + 1)
+        if not line:
+            return
+        if len(line) > MAX_LINE_BYTES:
+            raise DataError(f"{name}, line {number}: over {MAX_LINE_BYTES:,} bytes", hint="give a file of text")
+        yield line
+
+
 @contextlib.contextmanager
 def open_lines(path: Path) -> Iterator[Iterator[str]]:
     """The lines of a file, unpacked if its name ends in `.gz`.
@@ -74,7 +98,7 @@ def open_lines(path: Path) -> Iterator[Iterator[str]]:
     with reading(str(path)):
         stream = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # noqa: SIM115 - below
     with stream:
-        yield decode_lines(stream, str(path))
+        yield decode_lines(raw_lines(stream, str(path)), str(path))
 
 
 def iter_lines(paths: Iterable[Path]) -> Iterator[str]:

@@ -4,25 +4,29 @@ Identity normalisation and white space kept: decode(encode(text)) = text but for
 for a space. Special ids are not added here: batches do that. Imports no torch.
 """
 
+import functools
 import io
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from random import Random
 
 import sentencepiece
 
 from nmt.config import TokenizerSettings
 from nmt.errors import ConfigError, DataError, ModelError
+from nmt.probe import remember, try_out
 from nmt.text import BOS, EOS, PAD, UNK
+from nmt.text.sampling import SPACE, Sampler
 
 MAX_TRAINER_BYTES = 16_384  # SentencePiece's trainer takes no longer line; its own default is 4,192
 N_BYTE_PIECES = 256
-SPACE = "\u2581"
+MAX_MODEL_BYTES = 100_000_000  # a million pieces, the most that we train, take a fifth of it
 
 
 class Tokenizer:
-    """One side's text to ids and back.
+    """One side's text to ids and back. A model that this machine has never seen is tried out in a child process.
 
     Args:
         model: a serialised SentencePiece model with PAD 0, UNK 1, BOS 2, EOS 3.
@@ -34,10 +38,10 @@ class Tokenizer:
     def __init__(self, model: bytes, *, nfkc: bool = False) -> None:
         self.model = model
         self.nfkc = nfkc
-        try:
-            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except RuntimeError as error:
-            raise ModelError("the tokenizer is not a SentencePiece model", hint="train it again") from error
+        if len(model) > MAX_MODEL_BYTES:
+            raise ModelError(f"the tokenizer has {len(model):,} bytes, more than any", hint="train it again")
+        try_out("sentencepiece", "the tokenizer", model)
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         ids = tuple(getattr(self._processor, f"{name}_id")() for name in ("pad", "unk", "bos", "eos"))
         if ids != (PAD, UNK, BOS, EOS):
             raise ModelError(
@@ -66,17 +70,10 @@ class Tokenizer:
     def sample_all(self, texts: Sequence[str], *, alpha: float, seed: int) -> list[list[int]]:
         """Ids of a segmentation of each text drawn at random (Kudo 2018; BPE-dropout for a BPE model).
 
-        The same texts with the same seed give the same ids: the generator is seeded here and used by one thread.
+        The same texts with the same seed give the same ids, in every process.
         """
-        sentencepiece.set_random_generator_seed(seed)
-        ids: list[list[int]] = self._processor.encode(
-            [self._prepared(text) for text in texts],
-            enable_sampling=True,
-            alpha=alpha,
-            nbest_size=-1,
-            num_threads=1,
-        )
-        return ids
+        random = Random(seed)
+        return [self._sampler.draw(text, alpha, random) for text in self._normalized(texts)]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text that ids spell; special ids spell nothing."""
@@ -94,6 +91,14 @@ class Tokenizer:
     def n_bytes(self, ids: Iterable[int]) -> int:
         """How many of the ids are byte pieces."""
         return sum(map(self._processor.is_byte, ids))
+
+    @functools.cached_property
+    def _sampler(self) -> Sampler:
+        return Sampler(self._processor)
+
+    def _normalized(self, texts: Sequence[str]) -> list[str]:
+        """With U+2581 for spaces and before the first word."""
+        return [str(self._processor.normalize(self._prepared(text))) for text in texts]
 
     def _prepared(self, text: str) -> str:
         text = text.encode(errors="replace").decode()  # a lone surrogate has no UTF-8
@@ -163,6 +168,7 @@ def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings) -> Traine
                     f"SentencePiece cannot train on this text: {_reason(error)}", hint="give more text"
                 ) from error
             size = largest
+    remember("sentencepiece", model)
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     return Trained(model, int(processor.get_piece_size()), too_long)
 

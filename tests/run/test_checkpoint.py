@@ -1,7 +1,9 @@
 """A checkpoint comes back as written, tells nothing of its maker's disk, and no other file passes for one."""
 
 import json
+import os
 import pickle
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -270,7 +272,49 @@ def test_a_file_with_too_many_tensors_is_refused(
     written: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nmt.run.checkpoint.MAX_TENSORS", 5)
-    assert str(refused(written)) == f"{written} was not written by nmt"
+    assert str(refused(written)) == f"{written} is not a model file"
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert str(refused(tmp_path / "pipe")) == f"{tmp_path / 'pipe'} is not a model file"
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor"),
+    [
+        ("model.more", torch.zeros(1)),
+        ("optimizer.more.exp_avg", torch.zeros(1)),
+        ("tokenizer.third", torch.zeros(1)),
+        ("other.encoder_norm.weight", torch.zeros(8)),
+        ("average.encoder_norm.weight", torch.zeros(8)),
+        ("optimizer.encoder_norm.weight.exp_avg", torch.zeros(9)),
+        ("model.encoder_norm.bias", torch.zeros(8, dtype=torch.float64)),
+    ],
+)
+def test_tensors_that_a_model_of_its_settings_has_not_are_refused_unread(
+    tokenizers: Tokenizers, scratch: Path, name: str, tensor: Tensor
+) -> None:
+    config = config_of()
+    tensors = {f"model.{of}": x for of, x in weights_of(new_model(config, tokenizers)).items()}
+    save_checkpoint(scratch, Checkpoint(config, {**tensors, name: tensor}, tokenizers))
+    assert str(refused(scratch, prefixes=())).startswith(str(scratch))
+
+
+def test_two_tokenizers_for_one_are_refused(tokenizers: Tokenizers, scratch: Path) -> None:
+    other = train_tokenizer(LINES[2:], config_of(tokenizer={"vocab_size": 283}).tokenizer).model
+    both = Tokenizers.from_models(tokenizers.source.model, other, nfkc_source=False)
+    save_checkpoint(scratch, Checkpoint(config_of(), {}, both))
+    assert "tokenizer.joint=true" in str(refused(scratch))
+
+
+def test_a_model_too_large_for_its_file_is_refused_before_it_takes_memory(
+    checkpoint: Checkpoint, scratch: Path, save_with: Callable[[Any], None]
+) -> None:
+    save_with(settings_of(checkpoint, d_model=16_384, d_ff=65_536, n_encoder_layers=100, n_decoder_layers=100))
+    start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    refused(scratch)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start < 50_000  # kB
 
 
 def test_a_missing_file_and_a_directory_are_told(tmp_path: Path) -> None:
@@ -324,8 +368,11 @@ def test_weights_of_another_shape_are_refused_with_both_shapes(
     checkpoint: Checkpoint, scratch: Path, save_with: Callable[[Any], None]
 ) -> None:
     save_with(settings_of(checkpoint, d_ff=16))
+    error = refused(scratch)
+    assert str(error) == f"{scratch}: decoder.0.feed_forward.inner.bias is (8,), in a model of its settings (16,)"
+    model = new_model(config_of(model={"d_ff": 16}), checkpoint.tokenizers)
     with pytest.raises(ModelError) as caught:
-        read_checkpoint(scratch).model()
+        load_weights(model, checkpoint.part("model"))
     assert "feed_forward.inner.weight is (8, 8), this model's is (16, 8)" in str(caught.value)
     assert "architecture and vocabulary" in caught.value.hint
 
@@ -334,8 +381,11 @@ def test_weights_of_another_model_are_refused(
     checkpoint: Checkpoint, scratch: Path, save_with: Callable[[Any], None]
 ) -> None:
     save_with(settings_of(checkpoint, n_encoder_layers=2))
+    assert str(refused(scratch)) == f"{scratch}: its weights are not those of its settings"
     with pytest.raises(ModelError) as caught:
-        read_checkpoint(scratch).model()
+        load_weights(
+            new_model(config_of(model={"n_encoder_layers": 2}), checkpoint.tokenizers), checkpoint.part("model")
+        )
     assert str(caught.value) == "the weights are not those of this model"
     assert caught.value.hint == "were architecture settings changed?"
 

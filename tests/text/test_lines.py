@@ -152,6 +152,24 @@ def test_a_directory_is_no_file(tmp_path: Path) -> None:
         read_lines([tmp_path])
 
 
+def test_a_line_without_end_is_refused_before_it_takes_all_memory(tmp_path: Path) -> None:
+    path = tmp_path / "zeros.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(b"fine\n")
+        for _ in range(101):
+            file.write(bytes(1_000_000))
+    with pytest.raises(DataError) as caught:
+        read_lines([path])
+    assert str(caught.value) == f"{path}, line 2: over 100,000,000 bytes"
+    assert caught.value.hint == "give a file of text"
+
+
+def test_a_device_that_has_no_end_is_refused() -> None:
+    with pytest.raises(DataError, match="/dev/urandom is a device, not a file"):
+        read_lines([Path("/dev/urandom")])
+    assert read_lines([Path("/dev/null")]) == []
+
+
 # --- pairs ------------------------------------------------------------------------------------------------
 
 

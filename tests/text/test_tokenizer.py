@@ -264,8 +264,8 @@ def test_the_same_text_gives_the_same_model(models: dict[str, bytes], kind: str)
 def test_bytes_that_are_no_model_are_refused(content: bytes) -> None:
     with pytest.raises(ModelError) as caught:
         Tokenizer(content)
-    assert str(caught.value) == "the tokenizer is not a SentencePiece model"
-    assert (caught.value.exit_code, caught.value.hint) == (2, "train it again")
+    assert str(caught.value) == "the tokenizer is damaged, or nothing that sentencepiece reads"
+    assert (caught.value.exit_code, caught.value.hint) == (2, "get it or make it again")
 
 
 def test_an_empty_model_is_refused() -> None:

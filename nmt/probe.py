@@ -1,0 +1,109 @@
+"""What a stranger's file does to the process that loads it: tried out in a child process first, once a file.
+
+The libraries behind tokenizers and exports are written in C++, where a broken file can end the process. What has
+passed, or was made here, is remembered by its hash in the user's cache directory. Imports no torch.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+from nmt.errors import ModelError
+from nmt.files import sha256
+
+LIMIT_S = 60
+LIMIT_BYTES = 2_000_000_000  # of the child's address space, beside what the file's own size explains
+BYTES_A_BYTE = 100  # that a library may take to load a file
+REFUSED = 1  # the child's exit code for a file that its library refuses
+SAMPLE = "Ein Hund läuft. 我 喜欢 茶  \t\u2028\x85 👩‍👩‍👧 \ufeffא ﬁ <s> 0x00 \x01"
+
+
+def try_out(library: str, what: str, content: bytes, path: str = "") -> None:
+    """Let a child process load what this process is about to load, unless it has passed before.
+
+    Args:
+        library: `sentencepiece`, which loads `content`, or `ctranslate2`, which loads the directory `path`.
+        what: to call it in messages.
+        content: the file, or what stands for it: the same content passes once.
+        path: of a directory to load.
+    Raises:
+        ModelError: the library refuses it, or its process died of it.
+    """
+    mark = _mark(library, content)
+    if mark is not None and mark.exists():
+        return
+    size = sum(f.stat().st_size for f in Path(path).iterdir()) if path else len(content)
+    limit = LIMIT_BYTES + BYTES_A_BYTE * size
+    package = str(Path(__file__).parents[1])
+    search = os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])
+    try:
+        code = subprocess.run(
+            [sys.executable, "-P", "-m", "nmt.probe", library, str(limit), path],
+            input=b"" if path else content,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": search},
+            timeout=LIMIT_S,
+            check=False,
+        ).returncode
+    except subprocess.TimeoutExpired as error:
+        raise ModelError(f"{what} takes over {LIMIT_S} s to load", hint="is it what it should be?") from error
+    if code == REFUSED:
+        raise ModelError(f"{what} is damaged, or nothing that {library} reads", hint="get it or make it again")
+    if code:
+        raise ModelError(
+            f"{what} kills the process that loads it (exit code {code}): it was tried out in another one",
+            hint="it is damaged or hostile: get it from another place, or make it again",
+        )
+    remember(library, content)
+
+
+def remember(library: str, content: bytes) -> None:
+    """Take a file for one that has passed; one that was made here has."""
+    mark = _mark(library, content)
+    with contextlib.suppress(OSError):  # a home that cannot be written to costs the trial each time
+        if mark is not None:
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            mark.touch()
+
+
+def _mark(library: str, content: bytes) -> Path | None:
+    """An empty file that stands for a file and the version that has read it; None where there is no home."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        directory = Path(base) if Path(base).is_absolute() else Path.home() / ".cache"
+    except RuntimeError:
+        return None
+    return directory / "nmt" / f"{library}-{metadata.version(library)}-{sha256(content)}"
+
+
+def main(library: str, limit: str, path: str) -> None:
+    """In the child: load the file and use each of its parts once."""
+    with contextlib.suppress(ImportError, ValueError, OSError):  # not on every system
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_AS, (int(limit), int(limit)))
+    if library == "ctranslate2":
+        import ctranslate2
+
+        ctranslate2.Translator(path, compute_type="default", inter_threads=1, intra_threads=1)
+        return
+    import sentencepiece
+
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=sys.stdin.buffer.read())
+    for i in range(pieces.get_piece_size()):
+        pieces.decode([i])
+        pieces.id_to_piece(i)
+    for text in (SAMPLE, SAMPLE * 1000):
+        pieces.decode(pieces.encode(text))
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except Exception:  # whatever a library raises
+        sys.exit(REFUSED)

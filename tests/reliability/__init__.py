@@ -1,0 +1,1 @@
+"""Faults injected into the real thing, and what must hold afterwards; see README.md."""
