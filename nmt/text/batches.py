@@ -178,7 +178,7 @@ class TrainingData:
         for n, tokenizer in enumerate((self.tokenizers.source, self.tokenizers.target)):
             found = tokenizer.sample_all(sides[n], alpha=self.sampling_alpha, seed=seed_of(seed, n))
             fitting = [ids if len(ids) <= self.max_length else best[n][i] for i, ids in enumerate(found)]
-            drawn.append(Rows.of(fitting))
+            drawn.append(Rows.of(fitting, self.ids[n].values.dtype))
         return drawn
 
 
