@@ -33,6 +33,14 @@ MAX_CONFIG_NODES = 20_000  # keys and values; each takes a kilobyte to parse
 MAX_FAULTS = 20  # told at once
 MAX_NAME_BYTES, MAX_PATH = 255, 3_000  # what file systems take, less what we add
 LARGEST = 10**9  # of counts that nothing else bounds
+# what an architecture can be told of the choices that are another's: a rung that changed nothing would mislead
+RNN_ONLY: dict[str, tuple[object, ...]] = {"cell": ("lstm",), "attention": ("scaled_dot", "dot", "additive")}
+TRANSFORMER_ONLY: dict[str, tuple[object, ...]] = {
+    "norm": ("pre",),
+    "positions": ("sinusoidal",),
+    "attention_window": (0,),
+    "padding_mask": (True,),
+}
 
 
 class Section(BaseModel):
@@ -112,8 +120,14 @@ class TokenizerSettings(Section):
 
 
 class ModelSettings(Section):
-    """The Transformer."""
+    """The model: a Transformer, or the recurrent encoder-decoder that came before it.
 
+    The recurrent model has no heads, feed-forward layers or norms: their sizes mean nothing to it.
+    """
+
+    architecture: Literal["transformer", "rnn"] = Field(
+        "transformer", description="attention alone, or a recurrent encoder-decoder"
+    )
     d_model: int = Field(256, ge=4, le=16_384, description="width [fitted]")
     n_heads: int = Field(4, ge=1, le=256, description="attention heads [fitted]")
     d_ff: int = Field(1024, ge=4, le=65_536, description="width of the feed-forward layers [fitted]")
@@ -123,20 +137,55 @@ class ModelSettings(Section):
     attention_dropout: float = Field(0.0, ge=0, lt=1, description="on attention weights (slow on a CPU)")
     activation_dropout: float = Field(0.0, ge=0, lt=1, description="inside the feed-forward layers")
     activation: Literal["relu", "gelu"] = Field("relu", description="of the feed-forward layers")
+    cell: Literal["lstm", "gru"] = Field("lstm", description="of the rnn's layers")
+    attention: Literal["scaled_dot", "dot", "general", "additive", "none"] = Field(
+        "scaled_dot", description="score of query and key: qk/sqrt(d), qk, qWk, v tanh(q+k); none only for the rnn"
+    )
+    attention_window: int = Field(
+        0, ge=0, le=100_000, description="self-attention sees so many positions to a side; 0 is all"
+    )
+    padding_mask: bool = Field(True, description="hide the source's padding; false only to see what that is for")
     norm: Literal["pre", "post"] = Field("pre", description="layer norm before each sub-layer, or after")
-    positions: Literal["sinusoidal", "learned"] = Field("sinusoidal", description="position encoding")
+    positions: Literal["sinusoidal", "learned", "rotary", "none"] = Field(
+        "sinusoidal", description="position encoding"
+    )
     max_positions: int = Field(1024, ge=8, le=100_000, description="longest sequence the model can hold, pieces")
     tied_embeddings: Literal["all", "decoder", "none"] = Field(
         "all", description="one matrix for source, target and output; for target and output; or none shared"
     )
 
     @model_validator(mode="after")
-    def heads_divide_width(self) -> Self:
+    def choices_fit_together(self) -> Self:
+        others = RNN_ONLY if self.architecture == "transformer" else TRANSFORMER_ONLY
+        for key, allowed in others.items():
+            if (value := getattr(self, key)) not in allowed:
+                words = " or ".join(_plain(one) for one in allowed)
+                raise ValueError(f"architecture {self.architecture} has {key} {words}, not {_plain(value)}")
+        if self.architecture == "rnn":
+            self._check_rnn()
+        else:
+            self._check_transformer()
+        return self
+
+    def _check_rnn(self) -> None:
+        if self.n_encoder_layers != self.n_decoder_layers:
+            raise ValueError(
+                "architecture rnn needs n_decoder_layers = n_encoder_layers: each layer of the decoder starts "
+                f"where the encoder's ended; got {self.n_decoder_layers} and {self.n_encoder_layers}"
+            )
+        if self.d_model % 2:
+            raise ValueError(
+                f"architecture rnn needs an even d_model, for its encoder reads both ways, got {self.d_model}"
+            )
+
+    def _check_transformer(self) -> None:
+        width = self.d_model / self.n_heads
         if self.d_model % self.n_heads:
             raise ValueError(f"d_model ({self.d_model}) is not divisible by n_heads ({self.n_heads})")
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"sinusoidal positions need an even d_model, got {self.d_model}")
-        return self
+        if self.positions == "rotary" and width % 2:
+            raise ValueError(f"rotary positions need an even d_model / n_heads, got {width:g}")
 
 
 class TrainSettings(Section):

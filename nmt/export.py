@@ -31,6 +31,14 @@ log = logging.getLogger("nmt")
 # How weights are stored, and by how many nats a piece the engine's scores may then differ from our float32: where
 # nothing is amiss, by a millionth; int8, which is asked for, by what it costs.
 QUANTIZATIONS = {"float32": 1e-3, "float16": 0.1, "bfloat16": 1.0, "int8": 1.0}
+# what that engine has, of the choices of which it has not all
+KNOWN: dict[str, tuple[object, ...]] = {
+    "architecture": ("transformer",),
+    "attention": ("scaled_dot",),
+    "attention_window": (0,),
+    "padding_mask": (True,),
+    "positions": ("sinusoidal", "learned"),
+}
 BANNED = -1e4  # the bias of what is never generated: float16 holds it, and e to it is 0
 CHECKED_LENGTHS = (1, 5, 20)  # of the sentences that both engines translate, pieces
 CHECKED_BEAMS = (1, 5)
@@ -44,7 +52,8 @@ def to_ctranslate2(translator: Translator, path: Path, quantization: str = "floa
         path: the directory; an earlier export is replaced.
         quantization: one of `QUANTIZATIONS`.
     Raises:
-        InputError: there is no such quantization, CTranslate2 is not installed, or something else lies at `path`.
+        InputError: there is no such quantization, CTranslate2 is not installed or has no such model, or something
+            else lies at `path`.
         NmtError: the engine's scores are not the model's.
         OutputError: the directory cannot be written.
     """
@@ -58,6 +67,13 @@ def to_ctranslate2(translator: Translator, path: Path, quantization: str = "floa
     if not isinstance(translator.engine, TorchEngine):
         raise InputError("the model is an export already", hint="give the run that it was made from")
     config, tokenizers, model = translator.config, translator.tokenizers, translator.engine.model
+    for key, known in KNOWN.items():
+        if (value := getattr(config.model, key)) not in known:
+            raise InputError(
+                f"an export to CTranslate2 has no model.{key}={str(value).lower()}",
+                hint="translate with nmt itself",
+            )
+    assert isinstance(model, Transformer)
     if config.decode.length_penalty == "gnmt":
         log.warning("CTranslate2 has no decode.length_penalty=gnmt: it divides by L^alpha, choose alpha anew")
     with atomic_directory(path) as directory:

@@ -20,7 +20,7 @@ import pytest
 
 if TYPE_CHECKING:
     from nmt.decode.translator import Translator
-    from nmt.model.transformer import Transformer
+    from nmt.model.base import Seq2Seq
 
 NMT = [sys.executable, "-m", "nmt"]
 Done = subprocess.CompletedProcess[bytes]
@@ -178,8 +178,8 @@ def file_bytes(directory: Path) -> dict[str, bytes]:
     return {str(f.relative_to(directory)): f.read_bytes() for f in directory.rglob("*") if f.is_file()}
 
 
-def model_of(translator: "Translator") -> "Transformer":
-    """The Transformer that a translator searches over."""
+def model_of(translator: "Translator") -> "Seq2Seq":
+    """The model that a translator searches over."""
     from nmt.decode.torch_engine import TorchEngine
 
     assert isinstance(translator.engine, TorchEngine)

@@ -31,6 +31,7 @@ from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.errors import InputError, NmtError
 from nmt.export import QUANTIZATIONS, to_ctranslate2
+from nmt.model.base import Seq2Seq
 from nmt.model.transformer import DecoderState, Transformer
 from nmt.run.checkpoint import new_model
 from nmt.run.directory import RunDirectory
@@ -73,6 +74,7 @@ def make(joint: bool = True, decode: dict[str, Any] | None = None, **choices: An
     tokenizers = Tokenizers.from_models(JOINT if joint else SOURCE_ONLY, JOINT, nfkc_source=False)
     torch.manual_seed(1)
     model = new_model(config, tokenizers).eval()
+    assert isinstance(model, Transformer)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn(parameter.shape))
@@ -89,7 +91,7 @@ def make(joint: bool = True, decode: dict[str, Any] | None = None, **choices: An
 class Banned:
     """A model whose logits are banned before the softmax, as in the export: scores can be compared."""
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: Seq2Seq) -> None:
         self.model = model
         self.start, self.select = model.start, model.select
 

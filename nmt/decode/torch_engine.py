@@ -1,4 +1,4 @@
-"""Our own engine: segments in batches of like length, searched by `search` over the Transformer."""
+"""Our own engine: segments in batches of like length, searched by `search` over the model."""
 
 import logging
 import warnings
@@ -12,7 +12,7 @@ from nmt.decode.options import Hypothesis, Precision, SearchOptions
 from nmt.decode.search import search
 from nmt.distributed import launched
 from nmt.errors import ConfigError, ModelError, NmtError
-from nmt.model.transformer import Transformer
+from nmt.model.base import Seq2Seq
 from nmt.run.checkpoint import read_checkpoint
 from nmt.run.directory import RunDirectory
 from nmt.text.batches import collate, cut_batches, pad_source
@@ -25,19 +25,19 @@ SCORED_TOKENS = 4096  # positions of a batch in scoring, each of which has V log
 
 
 class TorchEngine:
-    """The Transformer as an engine.
+    """A model as an engine.
 
     Args:
         model: in eval mode, on its device.
     """
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: Seq2Seq) -> None:
         self.model = model
         self.max_positions = MAX_BATCH_POSITIONS  # less once memory has not held so many
 
     @property
     def device(self) -> torch.device:
-        return self.model.target_embedding.weight.device
+        return self.model.device
 
     def translate(
         self,
@@ -135,7 +135,7 @@ def load_model(
     return TorchEngine(model), checkpoint.tokenizers, checkpoint.config, run
 
 
-def in_precision(model: Transformer, precision: Precision) -> Transformer:
+def in_precision(model: Seq2Seq, precision: Precision) -> Seq2Seq:
     """The model for decoding in fp32, bf16 or int8.
 
     Raises:
@@ -151,7 +151,7 @@ def in_precision(model: Transformer, precision: Precision) -> Transformer:
             try:
                 from torch.ao.quantization import quantize_dynamic  # takes a third of a second
 
-                quantized: Transformer = quantize_dynamic(  # type: ignore[no-untyped-call]
+                quantized: Seq2Seq = quantize_dynamic(  # type: ignore[no-untyped-call]
                     model, {torch.nn.Linear}, dtype=torch.qint8
                 )
             except (ImportError, RuntimeError) as error:

@@ -31,7 +31,26 @@ def scaled_dot_product_attention(
     Returns:
         the output (..., T, d) and the weights (..., T, S), whose rows sum to 1.
     """
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))  # (..., T, S)
+    return attend(query @ key.transpose(-2, -1) / math.sqrt(query.size(-1)), value, mask, dropout)
+
+
+def additive_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
+    """v tanh(q + k) for each query and key (Bahdanau et al. 2015, section A.1.2), both already projected.
+
+    Args:
+        query: (..., T, d).
+        key: (..., S, d).
+        v: (d,), or broadcastable to (..., T, d).
+    Returns:
+        (..., T, S); on the way there is a tensor of d times that size.
+    """
+    return (torch.tanh(query[..., :, None, :] + key[..., None, :, :]) @ v[..., None])[..., 0]
+
+
+def attend(
+    scores: Tensor, value: Tensor, mask: Tensor | None = None, dropout: nn.Module | None = None
+) -> tuple[Tensor, Tensor]:
+    """softmax(scores) V, whatever the scores (..., T, S); the rest as in `scaled_dot_product_attention`."""
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf)
     weights = scores.softmax(-1)

@@ -3,7 +3,6 @@
 Owns the masks: they are made here from `src != PAD`. Knows nothing of losses, batches or text.
 """
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from nmt.config import ModelSettings
 from nmt.model.attention import MultiHeadAttention, sinusoidal_positions
+from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.model.dropout import Dropout
 from nmt.text import PAD
 
@@ -25,14 +25,6 @@ class KeysValues(NamedTuple):
 
     keys: Tensor
     values: Tensor
-
-
-class AttentionWeights(NamedTuple):
-    """Who looked at what, for every layer L and head H; rows sum to 1."""
-
-    encoder: Tensor  # (L, B, H, S, S)
-    decoder: Tensor  # (L, B, H, T, T)
-    cross: Tensor  # (L, B, H, T, S)
 
 
 @dataclass(frozen=True)
@@ -161,27 +153,16 @@ class DecoderLayer(nn.Module):
         return x
 
 
-class Transformer(nn.Module):
-    """Encoder and decoder with their embeddings.
-
-    Args:
-        settings: sizes and choices.
-        n_source_vocab, n_target_vocab: pieces a side; equal where the embeddings of both sides are tied.
-    """
+class Transformer(Seq2Seq):
+    """Encoder and decoder with their embeddings."""
 
     def __init__(self, settings: ModelSettings, n_source_vocab: int, n_target_vocab: int) -> None:
-        super().__init__()
-        self.settings = settings
+        super().__init__(settings, n_source_vocab, n_target_vocab)
         d_model = settings.d_model
-        self.source_embedding = nn.Embedding(n_source_vocab, d_model)
-        tied = settings.tied_embeddings
-        self.target_embedding = self.source_embedding if tied == "all" else nn.Embedding(n_target_vocab, d_model)
-        self.projection = nn.Linear(d_model, n_target_vocab, bias=False)
-        self.dropout = Dropout(settings.dropout)
         if settings.positions == "learned":
             self.source_positions = nn.Parameter(torch.empty(settings.max_positions, d_model))
             self.target_positions = nn.Parameter(torch.empty(settings.max_positions, d_model))
-        else:
+        elif settings.positions == "sinusoidal":
             table = sinusoidal_positions(settings.max_positions, d_model)
             self.register_buffer("source_positions", table, persistent=False)
             self.register_buffer("target_positions", table, persistent=False)
@@ -195,31 +176,17 @@ class Transformer(nn.Module):
         self.encoder_norm = nn.LayerNorm(d_model) if pre else nn.Identity()
         self.decoder_norm = nn.LayerNorm(d_model) if pre else nn.Identity()
         self.reset_parameters()
-        if tied != "none":
-            self.projection.weight = self.target_embedding.weight
 
     def reset_parameters(self) -> None:
-        """Xavier for matrices, zero for biases; embeddings such that, scaled by sqrt(D), they are of unit size."""
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-            elif isinstance(module, nn.Embedding):
-                nn.init.normal_(module.weight, std=self.settings.d_model**-0.5)
+        """As everywhere; learned positions like embeddings."""
+        super().reset_parameters()
         if self.settings.positions == "learned":
             nn.init.normal_(self.source_positions, std=self.settings.d_model**-0.5)
             nn.init.normal_(self.target_positions, std=self.settings.d_model**-0.5)
 
-    @property
-    def max_length(self) -> int:
-        """The longest sequence of either side that the model can hold."""
-        return self.settings.max_positions
-
     def _embed(self, ids: Tensor, embedding: nn.Module, positions: Tensor, start: int = 0) -> Tensor:
         """(B, T) ids at positions start..start+T to (B, T, D)."""
-        scaled = embedding(ids) * math.sqrt(self.settings.d_model)
-        out: Tensor = self.dropout(scaled + positions[start : start + ids.size(1)])
+        out: Tensor = self.dropout(self.scaled(ids, embedding) + positions[start : start + ids.size(1)])
         return out
 
     def encode(self, src: Tensor, weights: list[Tensor] | None = None) -> tuple[Tensor, Tensor]:
@@ -262,23 +229,8 @@ class Transformer(nn.Module):
         out: Tensor = self.decoder_norm(x)
         return out
 
-    def forward(self, src: Tensor, tgt_in: Tensor, real: Tensor | None = None) -> Tensor:
-        """Logits of the next token at every target position.
-
-        Args:
-            src: (B, S) ids.
-            tgt_in: (B, T) ids, BOS first.
-            real: (B, T) bool; where given, only these positions are projected, since the projection is the
-                largest product there is.
-        Returns:
-            (B, T, V); with `real`, (N, V) for its N true positions.
-        """
-        hidden = self.hidden(src, tgt_in)
-        logits: Tensor = self.projection(hidden if real is None else hidden[real])
-        return logits
-
     def attention(self, src: Tensor, tgt_in: Tensor) -> AttentionWeights:
-        """Every layer's and head's weights in one teacher-forced pass; call it in eval mode."""
+        """See `Seq2Seq`."""
         weights: tuple[list[Tensor], list[Tensor], list[Tensor]] = ([], [], [])
         self.hidden(src, tgt_in, weights)
         return AttentionWeights(*map(torch.stack, weights))
@@ -286,17 +238,14 @@ class Transformer(nn.Module):
     # --- what search uses: start, step, select ------------------------------------------------------------
 
     def start(self, src: Tensor, n_beams: int) -> DecoderState:
-        """Read the source: (B, S) ids to the state before the first target token."""
+        """See `Seq2Seq`."""
         memory, mask = self.encode(src)
         memories = [KeysValues(*layer.cross_attention.keys_values(memory)) for layer in self.decoder]
         room = [KeysValues(*(x[:, :, :0] for x in layer)) for layer in memories]
         return DecoderState(room, memories, mask, mask.new_empty(len(src), n_beams, 0))
 
     def step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        """Read one more token of each beam: ids (B, K) to logits (B, K, V) of the next.
-
-        What it reads is written into the state's room: a state is good for one step.
-        """
+        """See `Seq2Seq`; what is read is written into the state's room."""
         n_sentences, n_beams = ids.shape
         itself = torch.eye(n_beams, dtype=torch.bool, device=ids.device).expand(n_sentences, -1, -1)
         ancestry = torch.cat([state.ancestry, itself], 2)  # (B, K, (t+1)*K)
@@ -306,19 +255,14 @@ class Transformer(nn.Module):
             past = [KeysValues(*(F.pad(x, (0, 0, 0, ROOM * n_beams)) for x in layer)) for layer in past]
         mask = ancestry[:, None] if n_beams > 1 else None  # (B, 1, K, (t+1)*K)
         position = n_read // n_beams - 1
-        x = self.target_embedding(ids) * math.sqrt(self.settings.d_model) + self.target_positions[position]
+        x = self.scaled(ids, self.target_embedding) + self.target_positions[position]
         for layer, memory, room in zip(self.decoder, state.memory, past, strict=True):
             so_far = KeysValues(room.keys[:, :, :n_read], room.values[:, :, :n_read])
             x = layer.step(x, memory, state.memory_mask, so_far, mask)  # (B, K, D)
         return self.projection(self.decoder_norm(x)), replace(state, past=past, ancestry=ancestry)
 
     def select(self, state: DecoderState, rows: Tensor) -> DecoderState:
-        """The state of the beams that live on.
-
-        Args:
-            state: of B sentences and K beams.
-            rows: (B', K) indices into its B*K beams; a row's indices come from one sentence.
-        """
+        """See `Seq2Seq`."""
         ancestry = state.ancestry.flatten(0, 1)[rows]
         if len(rows) == len(state.memory_mask):
             return replace(state, ancestry=ancestry)

@@ -26,6 +26,8 @@ from torch.overrides import TorchFunctionMode
 from nmt.config import Config, check_config
 from nmt.errors import ConfigError, ModelError
 from nmt.files import atomic_write
+from nmt.model.base import Seq2Seq
+from nmt.model.recurrent import RecurrentModel
 from nmt.model.transformer import Transformer
 from nmt.run.directory import RunDirectory
 from nmt.text.tokenizer import Tokenizers
@@ -56,16 +58,17 @@ class Checkpoint:
         start = prefix + "."
         return {name.removeprefix(start): x for name, x in self.tensors.items() if name.startswith(start)}
 
-    def model(self) -> Transformer:
+    def model(self) -> Seq2Seq:
         """The model with its weights, in eval mode."""
         model = new_model(self.config, self.tokenizers)
         load_weights(model, self.part("model"))
         return model.eval()
 
 
-def new_model(config: Config, tokenizers: Tokenizers) -> Transformer:
-    """A model of the config's sizes, with fresh weights."""
-    return Transformer(config.model, len(tokenizers.source), len(tokenizers.target))
+def new_model(config: Config, tokenizers: Tokenizers) -> Seq2Seq:
+    """A model of the config's architecture and sizes, with fresh weights."""
+    kind = Transformer if config.model.architecture == "transformer" else RecurrentModel
+    return kind(config.model, len(tokenizers.source), len(tokenizers.target))
 
 
 def weights_of(model: torch.nn.Module) -> dict[str, Tensor]:
@@ -227,13 +230,11 @@ def _shapes_of(config: Config, tokenizers: Tokenizers) -> dict[str, tuple[int, .
 
     On the meta device, where drawing weights or computing positions would import for a second: neither is done.
     """
-    learned = config.model.model_copy(update={"positions": "learned"})
+    if config.model.positions != "learned":  # others are no weights
+        config = config.model_copy(update={"model": config.model.model_copy(update={"positions": "none"})})
     with torch.device("meta"), _Undrawn():
-        model = Transformer(learned, len(tokenizers.source), len(tokenizers.target))
-    shapes = {name: tuple(x.shape) for name, x in weights_of(model).items()}
-    if config.model.positions != "learned":
-        del shapes["source_positions"], shapes["target_positions"]
-    return shapes
+        model = new_model(config, tokenizers)
+    return {name: tuple(x.shape) for name, x in weights_of(model).items()}
 
 
 def _check_shapes(

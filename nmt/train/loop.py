@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from nmt.config import Config
 from nmt.distributed import gather, gather_numbers, n_ranks, parallel, rank, summed
 from nmt.errors import DivergedError, ModelError, OutputError, StoppedError
-from nmt.model.transformer import Transformer
+from nmt.model.base import Seq2Seq
 from nmt.run.checkpoint import (
     Checkpoint,
     average,
@@ -109,7 +109,7 @@ class Trainer:
         data: TrainingData,
         dev: list[Pair],
         tokenizers: Tokenizers,
-        model: Transformer,
+        model: Seq2Seq,
         run: RunDirectory,
         *,
         quiet: bool = False,
@@ -121,7 +121,7 @@ class Trainer:
         self.model = model
         self.run = run
         self.quiet = quiet
-        self.device = model.projection.weight.device
+        self.device = model.device
         self.optimizer = make_optimizer(model, config.train)
         self.averaged = copy.deepcopy(model).eval() if config.train.average == "ema" else None
         self.progress = Progress(bf16=use_bf16(config.train, self.device))
@@ -313,7 +313,7 @@ class Trainer:
 
     # --- validation and files -----------------------------------------------------------------------------
 
-    def judged(self) -> Transformer:
+    def judged(self) -> Seq2Seq:
         """The model that is validated and kept: the average where there is one."""
         return (self.averaged or self.model).eval()
 
@@ -335,7 +335,7 @@ class Trainer:
         for words in advice(progress.history, found, len(self.tokenizers.target)):
             log.warning("%s", words)
 
-    def measure(self, model: Transformer) -> Validation:
+    def measure(self, model: Seq2Seq) -> Validation:
         """Measure on dev.
 
         Raises:
@@ -352,7 +352,7 @@ class Trainer:
             raise DivergedError(f"the dev loss is {found.loss}", hint=advice)
         return found
 
-    def keep_if_best(self, model: Transformer, found: Validation) -> bool:
+    def keep_if_best(self, model: Seq2Seq, found: Validation) -> bool:
         """Note the model for the next save, if nothing was better before."""
         progress, figure = self.progress, found.figure(self.config.train.metric)
         if progress.best is not None and figure <= progress.best:

@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from nmt.config import Config, Files, resolve_path
-from nmt.errors import ConfigError, DataError, ModelError
+from nmt.errors import DataError, ModelError
 from nmt.files import cached, sha256
 from nmt.run.directory import RunDirectory, hash_files
 from nmt.text.corpus import (
@@ -97,11 +96,7 @@ def read_corpus(config: Config) -> Corpus:
     place = cached("pairs", [FORMAT, hashes, settings], write)
     told = json.loads((place / "corpus.json").read_text(encoding="utf-8"))
     train, dev = Pairs(place), [Pair(*pair) for pair in told["dev"]]
-    try:
-        config = fit_config(config, len(train), told["n_characters"])
-    except ValidationError as error:
-        message = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise ConfigError(f"sizes chosen for this corpus do not fit: {message}", hint="set them all") from error
+    config = fit_config(config, len(train), told["n_characters"])
     return Corpus(config, train, dev, hashes, told["notes"])
 
 

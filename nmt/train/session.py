@@ -21,7 +21,7 @@ from nmt.config import Config
 from nmt.decode.torch_engine import pick_device
 from nmt.distributed import launched, n_ranks, ranks_joined, restarted, start_workers
 from nmt.errors import ConfigError, DataError, OutputError
-from nmt.model.transformer import Transformer
+from nmt.model.base import Seq2Seq
 from nmt.run.checkpoint import Checkpoint, load_weights, new_model, read_checkpoint, read_newest
 from nmt.run.directory import RunDirectory
 from nmt.seeds import seed_of
@@ -54,7 +54,7 @@ class Session:
     corpus: Corpus
     tokenizers: Tokenizers
     data: TrainingData
-    model: Transformer
+    model: Seq2Seq
     run: RunDirectory
     fresh: bool
 
@@ -72,7 +72,9 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     parent = read_parent(config.train.init_from) if config.train.init_from and last is None else None
     before = run.read_config() if last is not None else parent.config if parent is not None else None
     if before is not None:  # what is not set is as it was, in this run or in the model that it starts from
-        config = with_unset(config, before.model_dump(include={"model", "tokenizer"}))
+        start = config.run if last is not None else config.train.init_from
+        values = before.model_dump(include={"model", "tokenizer"})
+        config = with_unset(config, values, what=f"the settings of {start} and those changed")
     if parent is not None and changed_tokenizer(parent.config, config):
         raise ConfigError(
             f"train.init_from={config.train.init_from} brings a tokenizer that is not the one asked for",
@@ -151,7 +153,7 @@ def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -
         )
 
 
-def check_room(run: RunDirectory, model: Transformer, config: Config) -> None:
+def check_room(run: RunDirectory, model: Seq2Seq, config: Config) -> None:
     """Make sure that the checkpoints will fit on the disk.
 
     Raises:
@@ -320,7 +322,7 @@ def fitting_workers(session: Session, begun_with: int | None) -> int:
     with, for each rank draws its own dropout.
     """
     batch_tokens = session.config.train.batch_tokens
-    if session.model.projection.weight.device.type != "cpu":
+    if session.model.device.type != "cpu":
         return 1
     n_workers = begun_with or batch_tokens // MIN_WORKER_TOKENS
     logits = batch_tokens * len(session.tokenizers.target)

@@ -3,7 +3,10 @@
 import math
 from typing import Any
 
+from pydantic import ValidationError
+
 from nmt.config import Config
+from nmt.errors import ConfigError
 
 # pairs fewer than: the settings. From small to large: recipes of our own for the first two, then what is known
 # to work on Multi30k, IWSLT and WMT.
@@ -44,9 +47,19 @@ def fit_validation(config: Config, steps_per_epoch: int) -> Config:
     return with_unset(config, {"train": {"validate_every": min(max(steps_per_epoch, 100), 4000)}})
 
 
-def with_unset(config: Config, values: dict[str, dict[str, Any]]) -> Config:
-    """Replace settings that the user did not give; the result is checked as a whole."""
+def with_unset(
+    config: Config, values: dict[str, dict[str, Any]], *, what: str = "sizes chosen for this corpus"
+) -> Config:
+    """Replace settings that the user did not give; the result is checked as a whole.
+
+    Raises:
+        ConfigError: `what`, the values, and the user's settings do not fit together.
+    """
     tree = config.model_dump(exclude_unset=True)
     for section, settings in values.items():
         tree[section] = {**settings, **tree.get(section, {})}
-    return Config.model_validate(tree)
+    try:
+        return Config.model_validate(tree)
+    except ValidationError as error:
+        message = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"{what} do not fit: {message}", hint="set them all") from error

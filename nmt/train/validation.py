@@ -13,7 +13,7 @@ from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.distributed import mine, summed
 from nmt.evaluate import Score, bleu_tokenizer, score
-from nmt.model.transformer import Transformer
+from nmt.model.base import Seq2Seq
 from nmt.text.batches import collate, cut_batches
 from nmt.text.lines import Pair
 from nmt.text.tokenizer import Tokenizers
@@ -70,7 +70,7 @@ def figure_of(line: dict[str, Any], metric: str) -> float:
 
 
 def validate(
-    model: Transformer, tokenizers: Tokenizers, dev: Sequence[Pair], config: Config, *, bf16: bool
+    model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config: Config, *, bf16: bool
 ) -> Validation:
     """Measure a model on the dev pairs; each rank on its share of them."""
     sources, references = [pair.source for pair in mine(dev)], [pair.target for pair in mine(dev)]

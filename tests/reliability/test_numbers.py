@@ -18,6 +18,7 @@ from nmt.decode import torch_engine
 from nmt.decode.search import search as search_batch
 from nmt.decode.translator import load
 from nmt.errors import DivergedError, NmtError
+from nmt.model.base import Seq2Seq
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import read_checkpoint
 from nmt.run.directory import RunDirectory
@@ -107,7 +108,7 @@ def test_figures_on_dev_without_a_number_go_back_too(
     """Weights that are finite may still overflow: decoding says so, or the loss."""
     real, calls = loop.Trainer.judged, []
 
-    def judged(self: loop.Trainer) -> Transformer:
+    def judged(self: loop.Trainer) -> Seq2Seq:
         calls.append(self.progress.step)
         model = real(self)
         if len(calls) == 3:  # the second validation, for each asks twice if all goes well

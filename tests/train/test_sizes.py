@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from nmt.config import Config, check_config, settings
+from nmt.errors import ConfigError
 from nmt.train.sizes import PRESETS, fit_config, fit_validation
 
 FITTED: dict[str, dict[str, Any]] = {
@@ -109,7 +109,7 @@ def test_fitting_twice_changes_nothing(n_pairs: int) -> None:
 
 
 def test_what_is_chosen_is_checked_with_what_was_set() -> None:
-    with pytest.raises(ValidationError, match=r"d_model \(100\) is not divisible by n_heads \(8\)"):
+    with pytest.raises(ConfigError, match=r"d_model \(100\) is not divisible by n_heads \(8\)"):
         fit_config(config_of({"model": {"d_model": 100}}), 5_000_000)
 
 
