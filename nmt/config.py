@@ -186,6 +186,8 @@ class ModelSettings(Section):
             raise ValueError(f"sinusoidal positions need an even d_model, got {self.d_model}")
         if self.positions == "rotary" and width % 2:
             raise ValueError(f"rotary positions need an even d_model / n_heads, got {width:g}")
+        if self.attention_window and self.attention == "additive":
+            raise ValueError("attention_window needs attention scaled_dot or dot, not additive")
 
 
 class TrainSettings(Section):

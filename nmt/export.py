@@ -138,6 +138,7 @@ def _spec(model: Transformer) -> Any:
         (decoder, model.target_positions, model.decoder_norm),
     ):
         stack.scale_embeddings = True  # by sqrt(D)
+        assert positions is not None
         stack.position_encodings.encodings = _array(positions)
         if isinstance(norm, nn.LayerNorm):
             _put_norm(stack.layer_norm, norm)

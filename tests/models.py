@@ -40,7 +40,16 @@ RNNS: list[dict[str, Any]] = [
         ("lstm", "additive", "all"),
     ]
 ]
-FAMILY = [TRANSFORMERS[0], TRANSFORMERS[-1], *RNNS]
+RUNGS: list[dict[str, Any]] = [
+    {"attention": "additive"},
+    {"attention": "dot"},
+    {"positions": "rotary"},
+    {"positions": "none"},
+    {"attention_window": 2},
+    {"attention_window": 1, "positions": "rotary"},
+    {"attention_window": 3, "positions": "learned", "norm": "post"},
+]
+FAMILY = [TRANSFORMERS[0], TRANSFORMERS[-1], *RUNGS, *RNNS]
 
 
 def name(choices: dict[str, Any]) -> str:

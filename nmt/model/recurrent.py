@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from nmt.config import ModelSettings
-from nmt.model.attention import additive_scores, attend
+from nmt.model.attention import additive_scores, attend, uniform
 from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.model.dropout import Dropout
 from nmt.text import PAD
@@ -93,7 +93,7 @@ class GlobalAttention(nn.Module):
             self.query = nn.Linear(d_model, d_model, bias=False)
         if self.scoring == "additive":
             self.key = nn.Linear(d_model, d_model)
-            self.v = nn.Parameter(torch.empty(d_model).uniform_(-1, 1) * math.sqrt(3 / d_model))
+            self.v = nn.Parameter(uniform(d_model))
         self.output = nn.Linear(2 * d_model, d_model, bias=False)
 
     def forward(self, hidden: Tensor, keys: Tensor, memory: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.config import ModelSettings
-from nmt.model.attention import MultiHeadAttention, sinusoidal_positions
+from nmt.model.attention import MultiHeadAttention, rotary_positions, sinusoidal_positions
 from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.model.dropout import Dropout
 from nmt.text import PAD
@@ -78,21 +78,32 @@ class FeedForward(nn.Module):
         return y
 
 
+def attention_of(settings: ModelSettings) -> MultiHeadAttention:
+    """An attention of these sizes and choices, with fresh weights."""
+    return MultiHeadAttention(settings.d_model, settings.n_heads, settings.attention_dropout, settings.attention)
+
+
 class EncoderLayer(nn.Module):
     """Self-attention over the source, then feed-forward."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.self_attention = MultiHeadAttention(settings.d_model, settings.n_heads, settings.attention_dropout)
+        self.window = settings.attention_window
+        self.self_attention = attention_of(settings)
         self.feed_forward = FeedForward(settings)
         self.self_attention_residual = Residual(settings)
         self.feed_forward_residual = Residual(settings)
 
-    def forward(self, x: Tensor, mask: Tensor, weights: list[Tensor] | None) -> Tensor:
+    def forward(
+        self, x: Tensor, mask: Tensor, rotation: Tensor | None = None, weights: list[Tensor] | None = None
+    ) -> Tensor:
         """(B, S, D) to (B, S, D)."""
 
         def attend(y: Tensor) -> Tensor:
-            out: Tensor = self.self_attention(y, *self.self_attention.keys_values(y), mask=mask, weights=weights)
+            keys_values = self.self_attention.keys_values(y, rotation)
+            out: Tensor = self.self_attention(
+                y, *keys_values, mask=mask, window=self.window, rotation=rotation, weights=weights
+            )
             return out
 
         x = self.self_attention_residual(x, attend)
@@ -105,8 +116,9 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.self_attention = MultiHeadAttention(settings.d_model, settings.n_heads, settings.attention_dropout)
-        self.cross_attention = MultiHeadAttention(settings.d_model, settings.n_heads, settings.attention_dropout)
+        self.window = settings.attention_window
+        self.self_attention = attention_of(settings)
+        self.cross_attention = attention_of(settings)
         self.feed_forward = FeedForward(settings)
         self.self_attention_residual = Residual(settings)
         self.cross_attention_residual = Residual(settings)
@@ -117,28 +129,36 @@ class DecoderLayer(nn.Module):
         x: Tensor,
         memory: KeysValues,
         memory_mask: Tensor,
+        rotation: Tensor | None = None,
         self_weights: list[Tensor] | None = None,
         cross_weights: list[Tensor] | None = None,
     ) -> Tensor:
         """All target positions at once: x (B, T, D) to (B, T, D)."""
 
         def attend_self(y: Tensor) -> Tensor:
+            keys_values = self.self_attention.keys_values(y, rotation)
             out: Tensor = self.self_attention(
-                y, *self.self_attention.keys_values(y), causal=True, weights=self_weights
+                y, *keys_values, causal=True, window=self.window, rotation=rotation, weights=self_weights
             )
             return out
 
         return self._rest(self.self_attention_residual(x, attend_self), memory, memory_mask, cross_weights)
 
     def step(
-        self, x: Tensor, memory: KeysValues, memory_mask: Tensor, past: KeysValues, ancestry: Tensor | None
+        self,
+        x: Tensor,
+        memory: KeysValues,
+        memory_mask: Tensor,
+        past: KeysValues,
+        ancestry: Tensor | None,
+        rotation: Tensor | None = None,
     ) -> Tensor:
         """One more position of each beam, which is written at the end of `past`: x (B, K, D) to (B, K, D)."""
 
         def attend_self(y: Tensor) -> Tensor:
-            for written, now in zip(past, self.self_attention.keys_values(y), strict=True):
+            for written, now in zip(past, self.self_attention.keys_values(y, rotation), strict=True):
                 written[:, :, -now.size(2) :] = now
-            out: Tensor = self.self_attention(y, *past, mask=ancestry)
+            out: Tensor = self.self_attention(y, *past, mask=ancestry, rotation=rotation)
             return out
 
         return self._rest(self.self_attention_residual(x, attend_self), memory, memory_mask, None)
@@ -159,13 +179,19 @@ class Transformer(Seq2Seq):
     def __init__(self, settings: ModelSettings, n_source_vocab: int, n_target_vocab: int) -> None:
         super().__init__(settings, n_source_vocab, n_target_vocab)
         d_model = settings.d_model
+        n = settings.max_positions
+        self.source_positions: Tensor | None  # (P, D), added to the embeddings
+        self.target_positions: Tensor | None
         if settings.positions == "learned":
-            self.source_positions = nn.Parameter(torch.empty(settings.max_positions, d_model))
-            self.target_positions = nn.Parameter(torch.empty(settings.max_positions, d_model))
-        elif settings.positions == "sinusoidal":
-            table = sinusoidal_positions(settings.max_positions, d_model)
+            self.source_positions = nn.Parameter(torch.empty(n, d_model))
+            self.target_positions = nn.Parameter(torch.empty(n, d_model))
+        else:
+            table = sinusoidal_positions(n, d_model) if settings.positions == "sinusoidal" else None
             self.register_buffer("source_positions", table, persistent=False)
             self.register_buffer("target_positions", table, persistent=False)
+        rotations = rotary_positions(n, d_model // settings.n_heads) if settings.positions == "rotary" else None
+        self.rotations: Tensor | None  # (P, D/H/2), for self-attention: the sides' positions are not comparable
+        self.register_buffer("rotations", rotations, persistent=False)
         encoder = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.n_encoder_layers))
         decoder = nn.ModuleList(DecoderLayer(settings) for _ in range(settings.n_decoder_layers))
         self.encoder = cast(
@@ -180,14 +206,18 @@ class Transformer(Seq2Seq):
     def reset_parameters(self) -> None:
         """As everywhere; learned positions like embeddings."""
         super().reset_parameters()
-        if self.settings.positions == "learned":
-            nn.init.normal_(self.source_positions, std=self.settings.d_model**-0.5)
-            nn.init.normal_(self.target_positions, std=self.settings.d_model**-0.5)
+        for positions in (self.source_positions, self.target_positions):
+            if isinstance(positions, nn.Parameter):
+                nn.init.normal_(positions, std=self.settings.d_model**-0.5)
 
-    def _embed(self, ids: Tensor, embedding: nn.Module, positions: Tensor, start: int = 0) -> Tensor:
-        """(B, T) ids at positions start..start+T to (B, T, D)."""
-        out: Tensor = self.dropout(self.scaled(ids, embedding) + positions[start : start + ids.size(1)])
-        return out
+    def _embed(
+        self, ids: Tensor, embedding: nn.Module, positions: Tensor | None, at: slice
+    ) -> tuple[Tensor, Tensor | None]:
+        """(B, T) ids at T positions, or all at one, to (B, T, D); and the rotation of those positions, if any."""
+        x = self.scaled(ids, embedding)
+        if positions is not None:
+            x = x + positions[at]
+        return self.dropout(x), None if self.rotations is None else self.rotations[at]
 
     def encode(self, src: Tensor, weights: list[Tensor] | None = None) -> tuple[Tensor, Tensor]:
         """The source's memory.
@@ -199,9 +229,11 @@ class Transformer(Seq2Seq):
             memory (B, S, D) and its mask (B, 1, 1, S).
         """
         mask = (src != PAD)[:, None, None, :]
-        x = self._embed(src, self.source_embedding, self.source_positions)
+        if not self.settings.padding_mask:
+            mask = torch.ones_like(mask)
+        x, rotation = self._embed(src, self.source_embedding, self.source_positions, slice(src.size(1)))
         for layer in self.encoder:
-            x = layer(x, mask, weights)
+            x = layer(x, mask, rotation, weights)
         return self.encoder_norm(x), mask
 
     def hidden(
@@ -223,9 +255,10 @@ class Transformer(Seq2Seq):
         """
         of_encoder, of_decoder, of_cross = weights or (None, None, None)
         memory, mask = self.encode(src, of_encoder)
-        x = self._embed(tgt_in, self.target_embedding, self.target_positions)
+        x, rotation = self._embed(tgt_in, self.target_embedding, self.target_positions, slice(tgt_in.size(1)))
         for layer in self.decoder:
-            x = layer(x, KeysValues(*layer.cross_attention.keys_values(memory)), mask, of_decoder, of_cross)
+            memories = KeysValues(*layer.cross_attention.keys_values(memory))
+            x = layer(x, memories, mask, rotation, of_decoder, of_cross)
         out: Tensor = self.decoder_norm(x)
         return out
 
@@ -254,11 +287,15 @@ class Transformer(Seq2Seq):
         if n_read > past[0].keys.size(2):
             past = [KeysValues(*(F.pad(x, (0, 0, 0, ROOM * n_beams)) for x in layer)) for layer in past]
         mask = ancestry[:, None] if n_beams > 1 else None  # (B, 1, K, (t+1)*K)
-        position = n_read // n_beams - 1
-        x = self.scaled(ids, self.target_embedding) + self.target_positions[position]
+        window = self.settings.attention_window
+        first = max(0, n_read - (window + 1) * n_beams) if window else 0
+        if mask is not None and first:
+            mask = mask[..., first:]
+        now = slice(n_read // n_beams - 1, n_read // n_beams)
+        x, rotation = self._embed(ids, self.target_embedding, self.target_positions, now)
         for layer, memory, room in zip(self.decoder, state.memory, past, strict=True):
-            so_far = KeysValues(room.keys[:, :, :n_read], room.values[:, :, :n_read])
-            x = layer.step(x, memory, state.memory_mask, so_far, mask)  # (B, K, D)
+            so_far = KeysValues(room.keys[:, :, first:n_read], room.values[:, :, first:n_read])
+            x = layer.step(x, memory, state.memory_mask, so_far, mask, rotation)  # (B, K, D)
         return self.projection(self.decoder_norm(x)), replace(state, past=past, ancestry=ancestry)
 
     def select(self, state: DecoderState, rows: Tensor) -> DecoderState:

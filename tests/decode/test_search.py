@@ -1,5 +1,6 @@
 """Search against brute force, against greedy search written out, and against tables that a reader can redo."""
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -9,18 +10,20 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from models import FAMILY, make, name
 from torch import Tensor
 
-from nmt.config import ModelSettings
 from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.decode.search import TraceStep, search
 from nmt.errors import ConfigError
-from nmt.model.transformer import Transformer
+from nmt.model.base import Seq2Seq
 from nmt.text import BOS, EOS, PAD
 from nmt.text.batches import pad_source
 
 A, B, C = 4, 5, 6  # words
 V = 7
+
+every = pytest.mark.parametrize("choices", FAMILY, ids=name)
 
 Table = Callable[[tuple[int, ...], tuple[int, ...]], Sequence[float]]  # (source, prefix) to V probabilities
 
@@ -328,28 +331,49 @@ def test_options_are_checked_before_any_work(wrong: dict[str, Any], words: str) 
     assert caught.value.exit_code == 2
 
 
-# --- with the Transformer -------------------------------------------------------------------------------------
+# --- with the models -----------------------------------------------------------------------------------------
 
 
-def transformer(seed: int) -> Transformer:
-    torch.manual_seed(seed)
-    model = Transformer(
-        ModelSettings(d_model=16, d_ff=24, n_encoder_layers=2, n_decoder_layers=2, max_positions=64), 23, 23
-    )
+def model_of(choices: dict[str, Any], seed: int = 1, **others: Any) -> Seq2Seq:
+    """Far from uniform, so that sentences differ."""
+    return make(seed, **{**choices, "max_positions": 64, **others}, scale=2.0)
+
+
+def table_of(model: Seq2Seq) -> Table:
+    """What a model says by teacher forcing."""
+
+    def table(source: tuple[int, ...], prefix: tuple[int, ...]) -> Sequence[float]:
+        with torch.no_grad():
+            logits = model(torch.tensor([source]), torch.tensor([[BOS, *prefix]]))[0, -1]
+        probabilities: list[float] = logits.softmax(0).tolist()
+        return probabilities
+
+    return table
+
+
+@every
+def test_a_models_beam_is_brute_force_and_one_beam_greedy_search(choices: dict[str, Any]) -> None:
+    model = model_of(choices, n_target_vocab=V, tied_embeddings="decoder")
+    table = functools.cache(table_of(model))
+    rows = [(A, B), (C, 9, 10, 11, 12)]
+    limits: dict[str, Any] = {"max_length_a": 0, "max_length_b": 4}
+    everything, one = SearchOptions(beam=45, n_best=45, **limits), SearchOptions(beam=1, **limits)
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(2.5)  # far from uniform, so that sentences differ
-    return model.double().eval()
+        wide, narrow = search(model, sources(*rows), everything), search(model, sources(*rows), one)
+    for row, found, best in zip(rows, wide, narrow, strict=True):
+        expected = all_hypotheses(table, (*row, EOS), everything)
+        assert [h.ids for h in found] == [h.ids for h in expected]
+        assert [h.score for h in found] == pytest.approx([h.score for h in expected])
+        assert best[0].ids == greedy(table, (*row, EOS), one)
 
 
-@pytest.mark.parametrize(
-    "options", [SearchOptions(beam=b, n_best=b, sample=s) for b in (1, 4) for s in (False, True)]
-)
-@pytest.mark.parametrize("seed", [1, 2])
-def test_score_is_teacher_forcings_and_neighbours_do_not_matter(options: SearchOptions, seed: int) -> None:
-    model = transformer(seed)
-    generator = torch.Generator().manual_seed(seed)
-    rows = [torch.randint(4, 23, (n,), generator=generator).tolist() for n in (3, 9, 1, 6, 12, 2)]
+@pytest.mark.parametrize("sample", [False, True])
+@every
+def test_score_is_teacher_forcings_and_neighbours_do_not_matter(choices: dict[str, Any], sample: bool) -> None:
+    options = SearchOptions(beam=4, n_best=4, sample=sample, max_length_a=1, max_length_b=3)
+    model = model_of(choices)
+    generator = torch.Generator().manual_seed(1)
+    rows = [torch.randint(4, 23, (n,), generator=generator).tolist() for n in (3, 9, 1, 6)]
     with torch.no_grad():
         together = search(model, sources(*rows), options)
         for number, (row, found) in enumerate(zip(rows, together, strict=True)):

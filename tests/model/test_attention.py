@@ -8,7 +8,18 @@ import torch
 import torch.nn.functional as F
 
 from nmt.model import attention as module
-from nmt.model.attention import MultiHeadAttention, causal_mask, scaled_dot_product_attention, sinusoidal_positions
+from nmt.model.attention import (
+    MultiHeadAttention,
+    additive_scores,
+    attend,
+    causal_mask,
+    local_attention,
+    local_mask,
+    rotary_positions,
+    rotate,
+    scaled_dot_product_attention,
+    sinusoidal_positions,
+)
 from nmt.model.dropout import Dropout
 
 
@@ -99,3 +110,92 @@ def test_dropout_is_decided_by_the_seed_alone() -> None:
     first = Dropout(0.5)(torch.ones(100))
     torch.manual_seed(7)
     assert torch.equal(Dropout(0.5)(torch.ones(100)), first)
+
+
+# --- what came before and after the Transformer ---------------------------------------------------------------
+
+
+def test_additive_attention_is_the_formula_in_numpy() -> None:
+    rng = np.random.default_rng(1)
+    query, key, value, v = (
+        rng.normal(size=(3, 8)),
+        rng.normal(size=(5, 8)),
+        rng.normal(size=(5, 6)),
+        rng.normal(size=8),
+    )
+    scores = np.array([[v @ np.tanh(q + k) for k in key] for q in query])
+    weights = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+    out, w = attend(additive_scores(*map(torch.tensor, (query, key, v))), torch.tensor(value))
+    np.testing.assert_allclose(w, weights, atol=1e-12)
+    np.testing.assert_allclose(out, weights @ value, atol=1e-12)
+
+
+def test_additive_heads_are_the_formula_with_each_heads_slice() -> None:
+    attention = MultiHeadAttention(12, 3, 0.0, "additive").double()
+    x, y = (torch.randn(1, n, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(n)) for n in (2, 5))
+    weights: list[torch.Tensor] = []
+    with torch.no_grad():
+        attention(x, *attention.keys_values(y), weights=weights)
+        q, k, v = attention.query(x)[0].numpy(), attention.key(y)[0].numpy(), attention.get_parameter("v").numpy()
+    for head in range(3):
+        part = slice(4 * head, 4 * head + 4)
+        scores = np.array([[v[head, 0] @ np.tanh(a[part] + b[part]) for b in k] for a in q])
+        by_hand = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+        np.testing.assert_allclose(weights[0][0, head], by_hand, atol=1e-12)
+
+
+def test_without_the_scale_scores_are_plain_products() -> None:
+    generator = torch.Generator().manual_seed(1)
+    attention = MultiHeadAttention(8, 1, 0.0, "dot").double()
+    x, y = (torch.randn(1, n, 8, dtype=torch.float64, generator=generator) for n in (2, 5))
+    weights: list[torch.Tensor] = []
+    with torch.no_grad():
+        out = attention(x, *attention.keys_values(y), weights=weights)
+        torch.testing.assert_close(weights[0][0, 0], (attention.query(x)[0] @ attention.key(y)[0].T).softmax(-1))
+        torch.testing.assert_close(attention(x, *attention.keys_values(y)), out)
+
+
+def test_rotary_positions_turn_pairs_by_the_papers_angles() -> None:
+    """By its equation 15: the rotation matrix of each pair, by position times 10000^(-2i/d)."""
+    x = np.random.default_rng(2).normal(size=(50, 8))
+    turned = rotate(torch.tensor(x), rotary_positions(50, 8)).numpy()
+    for position in (0, 1, 49):
+        for i in range(4):
+            angle = position * 10_000 ** (-2 * i / 8)
+            matrix = [[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]
+            by_hand = np.array(matrix) @ x[position, 2 * i : 2 * i + 2]
+            np.testing.assert_allclose(turned[position, 2 * i : 2 * i + 2], by_hand, atol=1e-6)
+
+
+def test_the_product_of_turned_vectors_knows_their_distance_alone() -> None:
+    query, key = torch.randn(2, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    rotation = rotary_positions(60, 8)
+    queries, keys = (rotate(x.expand(60, 8), rotation) for x in (query, key))
+    products = queries @ keys.T  # (60, 60), of every two positions
+    for distance in range(-59, 60):
+        of_distance = products.diagonal(distance)
+        torch.testing.assert_close(of_distance, of_distance[:1].expand_as(of_distance), atol=1e-5, rtol=0)
+    assert products[0].std() > 0.1, "and does know that"
+
+
+def test_local_mask_by_hand() -> None:
+    rows = local_mask(4, 1, causal=False).int().tolist()
+    assert rows == [[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 1, 1]]
+    rows = local_mask(4, 2, causal=True).int().tolist()
+    assert rows == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1]]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("window", [1, 5, 32, 50])
+@pytest.mark.parametrize("length", [1, 31, 32, 64, 97, 200])
+def test_a_local_window_is_full_attention_under_the_same_mask(length: int, window: int, causal: bool) -> None:
+    generator = torch.Generator().manual_seed(length)
+    query, key, value = (torch.randn(2, 3, length, 4, dtype=torch.float64, generator=generator) for _ in range(3))
+    real = torch.arange(length) < torch.tensor([[length], [max(length // 3, 1)]])  # (2, length)
+    mask = real[:, None, None, :]
+    itself = torch.eye(length, dtype=torch.bool)
+    for padding in (None, mask):
+        seen = local_mask(length, window, causal) & (itself | (True if padding is None else padding))
+        full, _ = scaled_dot_product_attention(query, key, value, seen)
+        found = local_attention(query, key, value, window, causal=causal, mask=padding)
+        torch.testing.assert_close(found, full)

@@ -4,15 +4,22 @@ from typing import Any
 
 import pytest
 import torch
-from models import FAMILY, RNNS, TRANSFORMERS, V, batch, fresh, make, name
+from models import FAMILY, RNNS, RUNGS, TRANSFORMERS, V, batch, fresh, make, name
 
+from nmt.model import attention
 from nmt.run.checkpoint import weights_of
 from nmt.text import BOS, PAD
 
 every = pytest.mark.parametrize("choices", FAMILY, ids=name)
 
 
-@pytest.mark.parametrize("choices", [*TRANSFORMERS, *RNNS], ids=name)
+@pytest.fixture(autouse=True)
+def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A local window works on blocks even where all is short."""
+    monkeypatch.setattr(attention, "BLOCK", 1)
+
+
+@pytest.mark.parametrize("choices", [*TRANSFORMERS, *RUNGS, *RNNS], ids=name)
 def test_a_cached_step_is_the_full_pass(choices: dict[str, Any]) -> None:
     model = make(**choices)
     src, tgt = batch((7, 6), (4, 6), (2, 6))
@@ -92,6 +99,50 @@ def test_projecting_real_positions_alone_gives_their_logits(choices: dict[str, A
     src, tgt = batch((7, 5), (4, 9))
     real = tgt != PAD
     torch.testing.assert_close(model(src, tgt, real), model(src, tgt)[real])
+
+
+@every
+def test_attention_weights_sum_to_one_and_tell_of_layers_that_are_there(choices: dict[str, Any]) -> None:
+    model = make(**choices)
+    src, tgt = batch((7, 5), (4, 5))
+    found = model.attention(src, tgt)
+    n_cross = 2 if model.settings.architecture == "transformer" else model.settings.attention != "none"
+    n_self = 2 if model.settings.architecture == "transformer" else 0
+    for weights, n, size in zip(found, (n_self, n_self, n_cross), ((7, 7), (5, 5), (5, 7)), strict=True):
+        assert (len(weights), weights.size(1), weights.shape[3:]) == (n, 2, size)
+        real = weights[:, 0]  # the sentence without padding
+        torch.testing.assert_close(real.sum(-1), torch.ones_like(real.sum(-1)))
+    assert (found.cross[:, 1, :, :, 4:] == 0).all()
+    assert (found.decoder.triu(1) == 0).all()
+
+
+def test_without_the_padding_mask_the_amount_of_padding_matters() -> None:
+    model = make(padding_mask=False)
+    src, tgt = batch((7, 5))
+    wide = torch.cat([src, torch.full((1, 9), PAD)], 1)
+    assert not torch.allclose(model(wide, tgt), model(src, tgt), atol=1e-3)
+    assert model.attention(wide, tgt).cross[..., 7:].sum() > 0.1
+
+
+def test_without_positions_the_order_of_the_source_does_not_matter() -> None:
+    src, tgt = batch((7, 5))
+    for positions in ("none", "sinusoidal"):
+        model = make(positions=positions)
+        same = torch.allclose(model(src.flip(1), tgt), model(src, tgt))
+        assert same == (positions == "none")
+
+
+@pytest.mark.parametrize("choices", [{}, {"positions": "rotary"}], ids=str)
+def test_a_window_changes_what_is_seen_and_its_weights_are_the_passs_own(choices: dict[str, Any]) -> None:
+    model, full = make(attention_window=2, **choices), make(**choices)
+    src, tgt = batch((12, 14), (8, 9))
+    found = model.attention(src, tgt)
+    assert not torch.allclose(model(src, tgt), full(src, tgt), atol=1e-3)
+    assert (found.encoder[:, 0].triu(3) == 0).all()
+    assert (found.encoder[:, 0].tril(-3) == 0).all()
+    assert (found.decoder.tril(-3) == 0).all()
+    wide = make(attention_window=14, **choices)
+    torch.testing.assert_close(wide(src, tgt), full(src, tgt))
 
 
 def test_ties_are_one_matrix() -> None:

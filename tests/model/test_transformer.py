@@ -38,6 +38,7 @@ def test_equals_torchs_transformer_with_the_same_weights(norm: str, activation: 
     src, tgt = batch((7, 5), (4, 9), (1, 1))
     embed = ours.source_embedding.weight * 16**0.5
     positions = ours.source_positions
+    assert positions is not None
     causal = nn.Transformer.generate_square_subsequent_mask(tgt.size(1), dtype=torch.float64)
     encoder.eval(), decoder.eval()
     memory = encoder(embed[src] + positions[: src.size(1)], src_key_padding_mask=src == PAD)
