@@ -32,12 +32,12 @@ RNNS: list[dict[str, Any]] = [
     {"architecture": "rnn", "cell": cell, "attention": attention, "tied_embeddings": tied}
     for cell, attention, tied in [
         ("lstm", "none", "all"),
-        ("gru", "none", "none"),
-        ("lstm", "dot", "none"),
-        ("gru", "scaled_dot", "all"),
+        ("gru", "none", "decoder"),
+        ("gru", "dot", "all"),
+        ("lstm", "additive", "none"),
         ("lstm", "general", "all"),
         ("gru", "additive", "decoder"),
-        ("lstm", "additive", "all"),
+        ("gru", "scaled_dot", "all"),
     ]
 ]
 RUNGS: list[dict[str, Any]] = [
