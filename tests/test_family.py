@@ -1,4 +1,4 @@
-"""Every architecture and choice learns the five pairs by heart, by the real command: trained, saved, loaded, decoded."""
+"""Every architecture and choice learns the five pairs by heart, by the real command."""
 
 import json
 import subprocess

@@ -4,6 +4,7 @@ Masks are bool, True = may be attended. Knows nothing of layers.
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +12,6 @@ from torch import Tensor, nn
 
 from nmt.model.dropout import Dropout
 
-SHORT = 4096  # T x S
 BLOCK = 32  # least number of queries that a local window is worked on with
 
 
@@ -32,7 +32,7 @@ def scaled_dot_product_attention(
     Returns:
         the output (..., T, d) and the weights (..., T, S), whose rows sum to 1.
     """
-    return attend(query @ key.transpose(-2, -1) / math.sqrt(query.size(-1)), value, mask, dropout)
+    return weighted_sum(query @ key.transpose(-2, -1) / math.sqrt(query.size(-1)), value, mask, dropout)
 
 
 def additive_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ def additive_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
     return (torch.tanh(query[..., :, None, :] + key[..., None, :, :]) @ v[..., None])[..., 0]
 
 
-def attend(
+def weighted_sum(
     scores: Tensor, value: Tensor, mask: Tensor | None = None, dropout: nn.Module | None = None
 ) -> tuple[Tensor, Tensor]:
     """softmax(scores) V, whatever the scores (..., T, S); the rest as in `scaled_dot_product_attention`."""
@@ -63,10 +63,22 @@ def causal_mask(length: int, device: torch.device | None = None) -> Tensor:
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
-def local_mask(length: int, window: int, causal: bool, device: torch.device | None = None) -> Tensor:
-    """(length, length) bool: a position sees itself and `window` neighbours on either side, or before it alone."""
-    near = torch.ones(length, length, dtype=torch.bool, device=device).tril(0 if causal else window)
-    return near.triu(-window)
+def local_mask(length: int, window: int, *, causal: bool, real: Tensor) -> Tensor:
+    """What a position with a local window sees: itself, and those of its neighbours on either side that are real.
+
+    A position sees itself even where it is padding, or padding far from any word would have nothing to look at.
+
+    Args:
+        length: T.
+        window: w.
+        causal: only before it.
+        real: (..., 1, T) bool.
+    Returns:
+        (..., T, T) bool
+    """
+    ones = torch.ones(length, length, dtype=torch.bool, device=real.device)
+    near = ones.tril(0 if causal else window).triu(-window)
+    return near & (real | ones.tril().triu())
 
 
 def local_attention(
@@ -76,19 +88,18 @@ def local_attention(
     window: int,
     *,
     causal: bool,
-    mask: Tensor | None = None,
+    real: Tensor,
     dropout: nn.Module | None = None,
 ) -> Tensor:
     """Scaled dot-product attention under `local_mask`, in time and memory that grow with T alone.
 
-    Queries are taken in blocks, each with the keys that any of them sees. A position always sees itself, so that
-    padding far from any word has something to look at.
+    Queries are taken in blocks, each with the keys that any of them sees.
 
     Args:
         query, key, value: (B, H, T, d).
         window: positions seen on either side, w.
         causal: only on the left.
-        mask: (B, 1, 1, T) bool.
+        real: (..., 1, 1, T) bool.
         dropout: on the weights.
     Returns:
         (B, H, T, d)
@@ -106,99 +117,78 @@ def local_attention(
     of_query = torch.arange(block, device=query.device)[:, None]
     of_key = torch.arange(width, device=query.device) - window
     near = (of_key >= of_query - window) & (of_key <= of_query + right)  # (block, W)
-    real = query.new_ones(1, 1, 1, length, dtype=torch.bool) if mask is None else mask
     seen = near & (blocks(real.transpose(2, 3)).transpose(3, 4) | (of_key == of_query))  # (B, 1, n, block, W)
     out, _ = scaled_dot_product_attention(queries, blocks(key), blocks(value), seen, dropout)
     return out.flatten(2, 3)[:, :, :length]
 
 
-class MultiHeadAttention(nn.Module):
-    """H heads of width D / H side by side (section 3.2.2).
+def unbound(heads: Tensor) -> tuple[Tensor, ...]:
+    """(B, T, n, H, d), as a linear layer leaves it, to n views (B, H, T, d)."""
+    return heads.permute(2, 0, 3, 1, 4).unbind()
 
-    Keys and values are made by a call of their own, so that a decoder can keep them.
+
+class MultiHeadAttention(nn.Module):
+    """H heads of width D / H side by side (section 3.2.2); what asks and what answers, subclasses project.
 
     Args:
         d_model: D.
         n_heads: H.
         dropout: on the weights.
         scoring: how a query and a key are compared: scaled_dot; dot, which shows what the scale is there for; or
-            additive, as before the Transformer, in each head.
+            additive, as before the Transformer, by each head.
     """
 
     def __init__(self, d_model: int, n_heads: int, dropout: float, scoring: str = "scaled_dot") -> None:
         super().__init__()
         self.n_heads = n_heads
         self.dropout = Dropout(dropout)
-        self.query = nn.Linear(d_model, d_model)
-        self.key = nn.Linear(d_model, d_model)
-        self.value = nn.Linear(d_model, d_model)
         self.output = nn.Linear(d_model, d_model)
         self.scaled = scoring != "dot"
-        d = d_model // n_heads
-        self.v = nn.Parameter(uniform(n_heads, 1, d)) if scoring == "additive" else None
+        self.v = nn.Parameter(uniform(n_heads, 1, d_model // n_heads)) if scoring == "additive" else None
 
-    def split(self, x: Tensor) -> Tensor:
-        """(B, T, D) to (B, H, T, D/H): each head gets its slice of the width."""
-        return x.view(*x.shape[:2], self.n_heads, -1).transpose(1, 2)
+    def split(self, x: Tensor, n: int) -> Tensor:
+        """(B, T, n*D) to n times H heads, (B, T, n, H, D/H)."""
+        return x.view(*x.shape[:2], n, self.n_heads, -1)
 
-    @staticmethod
-    def merge(x: Tensor) -> Tensor:
-        """(B, H, T, D/H) to (B, T, D): the heads side by side again."""
-        return x.transpose(1, 2).flatten(2)
-
-    def keys_values(self, x: Tensor, rotation: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """What can be attended to: (B, S, D) to keys and values, each (B, H, S, D/H); `rotation` is the keys'."""
-        key = self.split(self.key(x))
-        return key if rotation is None else rotate(key, rotation), self.split(self.value(x))
-
-    def forward(
+    def attend(
         self,
-        x: Tensor,
+        query: Tensor,
         key: Tensor,
         value: Tensor,
         *,
         mask: Tensor | None = None,
         causal: bool = False,
         window: int = 0,
-        rotation: Tensor | None = None,
         weights: list[Tensor] | None = None,
     ) -> Tensor:
-        """What the positions of `x` gather.
+        """What the positions that ask gather.
 
         Args:
-            x: (B, T, D).
-            key, value: (B, H, S, D/H), from `keys_values`.
+            query: (B, H, T, D/H).
+            key, value: (B, H, S, D/H).
             mask: broadcastable to (B, H, T, S), bool.
             causal: position t sees positions 0..t; only for T = S, and instead of a mask.
-            window: position t sees so many neighbours (see `local_mask`) and itself; only for T = S; 0 is all.
-            rotation: the queries', see `rotate`.
+            window: position t sees itself and so many neighbours, see `local_mask`; only for T = S; 0 is all.
             weights: where given, the weights (B, H, T, S) are appended, and the fused kernel is not used.
         Returns:
             (B, T, D)
         """
-        query = self.split(self.query(x))  # (B, H, T, D/H)
         if not self.scaled:
             query = query * math.sqrt(query.size(-1))  # by which all ways below divide
-        if rotation is not None:
-            query = rotate(query, rotation)
-        if window and weights is None and x.size(1) > window + BLOCK:
-            heads = local_attention(query, key, value, window, causal=causal, mask=mask, dropout=self.dropout)
-            out: Tensor = self.output(self.merge(heads))
-            return out
-        if window:
-            near = local_mask(x.size(1), window, causal, x.device)
-            mask = near if mask is None else near & (mask | local_mask(x.size(1), 0, True, x.device))
-            causal = False
-        # On a CPU the fused kernel's gradient takes 2 (fp32) to 9 times (bf16) as long as the formula's, and it
-        # pays without one only where the weights would fill much memory.
-        short = query.size(2) * key.size(2) <= SHORT
-        formula = weights is not None or (x.device.type == "cpu" and (short or torch.is_grad_enabled()))
-        if formula or self.v is not None:
-            mask = causal_mask(x.size(1), x.device) if causal else mask
-            if self.v is not None:
-                heads, w = attend(additive_scores(query, key, self.v), value, mask, self.dropout)
-            else:
+        length = query.size(2)
+        real = query.new_ones(1, 1, 1, length, dtype=torch.bool) if window and mask is None else mask
+        if real is not None and window and (weights is not None or length <= window + BLOCK):  # blocks do not pay
+            mask, causal, window = local_mask(length, window, causal=causal, real=real), False, 0
+        # On a CPU the fused kernel's gradient takes 2 (fp32) to 9 times (bf16) as long as the formula's.
+        by_formula = weights is not None or (query.device.type == "cpu" and torch.is_grad_enabled())
+        if real is not None and window:
+            heads = local_attention(query, key, value, window, causal=causal, real=real, dropout=self.dropout)
+        elif by_formula or self.v is not None:
+            mask = causal_mask(length, query.device) if causal else mask
+            if self.v is None:
                 heads, w = scaled_dot_product_attention(query, key, value, mask, self.dropout)
+            else:
+                heads, w = weighted_sum(additive_scores(query, key, self.v), value, mask, self.dropout)
             if weights is not None:
                 weights.append(w)
         else:
@@ -206,8 +196,66 @@ class MultiHeadAttention(nn.Module):
             heads = F.scaled_dot_product_attention(
                 query, key, value, attn_mask=mask, dropout_p=p, is_causal=causal
             )
-        out = self.output(self.merge(heads))
+        out: Tensor = self.output(heads.transpose(1, 2).flatten(2))
         return out
+
+
+class SelfAttention(MultiHeadAttention):
+    """Every position asks all positions of the same sequence, or those within a window."""
+
+    def __init__(
+        self, d_model: int, n_heads: int, dropout: float, scoring: str = "scaled_dot", window: int = 0
+    ) -> None:
+        super().__init__(d_model, n_heads, dropout, scoring)
+        self.window = window
+        self.query_key_value = nn.Linear(d_model, 3 * d_model)  # one product for all three
+
+    def project(self, x: Tensor, rotation: Tensor | None = None) -> Tensor:
+        """(B, T, D) to queries, keys and values, (B, T, 3, H, D/H).
+
+        The first two are turned by `rotation`, (T, D/H/2), or (1, D/H/2) where all stand at one position.
+        """
+        heads = self.split(self.query_key_value(x), 3)
+        if rotation is None:
+            return heads
+        return torch.cat([rotate(heads[:, :, :2], rotation[:, None, None]), heads[:, :, 2:]], 2)
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        *,
+        causal: bool = False,
+        rotation: Tensor | None = None,
+        weights: list[Tensor] | None = None,
+    ) -> Tensor:
+        """(B, T, D) to (B, T, D); for `rotation` see `project`, for the rest `attend`."""
+        heads = unbound(self.project(x, rotation))
+        return self.attend(*heads, mask=mask, causal=causal, window=self.window, weights=weights)
+
+
+class CrossAttention(MultiHeadAttention):
+    """Every position asks another sequence, whose keys and values are made once."""
+
+    def __init__(self, d_model: int, n_heads: int, dropout: float, scoring: str = "scaled_dot") -> None:
+        super().__init__(d_model, n_heads, dropout, scoring)
+        self.query = nn.Linear(d_model, d_model)
+        self.key_value = nn.Linear(d_model, 2 * d_model)
+
+    def keys_values(self, memory: Tensor) -> tuple[Tensor, ...]:
+        """(B, S, D) to keys and values, each (B, H, S, D/H)."""
+        return unbound(self.split(self.key_value(memory), 2))
+
+    def forward(
+        self,
+        x: Tensor,
+        keys_values: Sequence[Tensor],
+        mask: Tensor | None = None,
+        weights: list[Tensor] | None = None,
+    ) -> Tensor:
+        """(B, T, D) to (B, T, D); for `mask` and `weights` see `attend`."""
+        (query,) = unbound(self.split(self.query(x), 1))
+        return self.attend(query, *keys_values, mask=mask, weights=weights)
 
 
 def sinusoidal_positions(n_positions: int, d_model: int) -> Tensor:
@@ -231,8 +279,8 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
     The product of a turned query and a turned key knows of their positions the distance alone.
 
     Args:
-        x: (..., T, d).
-        rotation: (T, d/2) complex, or broadcastable to it, from `rotary_positions`.
+        x: (..., d).
+        rotation: complex, broadcastable to (..., d/2), from `rotary_positions`.
     """
     dtype = x.dtype
     x = x.to(torch.promote_types(x.dtype, torch.float32))

@@ -54,9 +54,11 @@ class Seq2Seq(nn.Module, abc.ABC):
 
         Called once all layers are there; then the projection is tied.
         """
-        for module in self.modules():
+        for name, module in self.named_modules():
             if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
+                n_matrices = {"key_value": 2, "query_key_value": 3}.get(name.rpartition(".")[2], 1)
+                for matrix in module.weight.chunk(n_matrices):
+                    nn.init.xavier_uniform_(matrix)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
             elif isinstance(module, nn.Embedding):

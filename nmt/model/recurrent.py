@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from nmt.config import ModelSettings
-from nmt.model.attention import additive_scores, attend, uniform
+from nmt.model.attention import additive_scores, uniform, weighted_sum
 from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.model.dropout import Dropout
 from nmt.text import PAD
@@ -114,7 +114,7 @@ class GlobalAttention(nn.Module):
             scores = query @ keys.transpose(1, 2)
         if self.scoring == "scaled_dot":
             scores = scores / math.sqrt(query.size(-1))
-        context, weights = attend(scores, memory, mask, self.dropout)
+        context, weights = weighted_sum(scores, memory, mask, self.dropout)
         return torch.tanh(self.output(torch.cat([context, hidden], -1))), weights
 
 

@@ -3,49 +3,46 @@
 Owns the masks: they are made here from `src != PAD`. Knows nothing of losses, batches or text.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.config import ModelSettings
-from nmt.model.attention import MultiHeadAttention, rotary_positions, sinusoidal_positions
+from nmt.model.attention import CrossAttention, SelfAttention, rotary_positions, sinusoidal_positions, unbound
 from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.model.dropout import Dropout
 from nmt.text import PAD
 
-ROOM = 16  # positions by which the room for keys and values grows
-
-
-class KeysValues(NamedTuple):
-    """Keys and values of one attention layer, each (N, H, length, D/H)."""
-
-    keys: Tensor
-    values: Tensor
+ROOM = 16  # slots by which the room for keys and values grows
 
 
 @dataclass(frozen=True)
 class DecoderState:
     """All that search carries from one step to the next, for B sentences of K beams.
 
-    What all beams of a sentence have read stays where it was written, step after step, and `ancestry` says what of
-    it a beam descends from: beams that change places move a mask, not their keys and values. In cross-attention
-    too the beams are query positions of one sentence.
+    Keys and values of all beams of a sentence lie in slots, where they stay as long as some beam descends from
+    them; then a slot is free for others. `ancestry` says what belongs to whom: beams that change places move a
+    mask, not their keys and values. In cross-attention too the beams are query positions of one sentence.
 
     Attributes:
-        past: one per layer, self-attention's keys and values: (B, H, room, D/H), of which t*K are written.
-        memory: one per layer, cross-attention's, made once a sentence: (B, H, S, D/H).
-        memory_mask: (B, 1, 1, S) bool.
-        ancestry: (B, K, t*K) bool: whether a beam descends from what was read there.
+        past: one per layer, self-attention's keys and values in R slots: (B, R, 2, H, D/H).
+        ancestry: (B, K, R) bool: whether a beam descends from what is there.
+        n_read: tokens that each beam has read, t.
+        memory: one per layer, cross-attention's keys and values, made once a sentence: each (B, H, S, D/H).
+        memory_mask: (B, 1, 1, S) bool, or None where nothing is padding.
+        written: (B, R) the position read last into each slot; only kept for a local window.
     """
 
-    past: list[KeysValues]
-    memory: list[KeysValues]
-    memory_mask: Tensor
+    past: list[Tensor]
     ancestry: Tensor
+    n_read: int
+    memory: list[tuple[Tensor, ...]]
+    memory_mask: Tensor | None
+    written: Tensor | None
 
 
 class Residual(nn.Module):
@@ -78,9 +75,15 @@ class FeedForward(nn.Module):
         return y
 
 
-def attention_of(settings: ModelSettings) -> MultiHeadAttention:
-    """An attention of these sizes and choices, with fresh weights."""
-    return MultiHeadAttention(settings.d_model, settings.n_heads, settings.attention_dropout, settings.attention)
+def self_attention(settings: ModelSettings) -> SelfAttention:
+    """Of these sizes and choices, with fresh weights."""
+    return SelfAttention(
+        settings.d_model,
+        settings.n_heads,
+        settings.attention_dropout,
+        settings.attention,
+        settings.attention_window,
+    )
 
 
 class EncoderLayer(nn.Module):
@@ -88,8 +91,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.window = settings.attention_window
-        self.self_attention = attention_of(settings)
+        self.self_attention = self_attention(settings)
         self.feed_forward = FeedForward(settings)
         self.self_attention_residual = Residual(settings)
         self.feed_forward_residual = Residual(settings)
@@ -100,10 +102,7 @@ class EncoderLayer(nn.Module):
         """(B, S, D) to (B, S, D)."""
 
         def attend(y: Tensor) -> Tensor:
-            keys_values = self.self_attention.keys_values(y, rotation)
-            out: Tensor = self.self_attention(
-                y, *keys_values, mask=mask, window=self.window, rotation=rotation, weights=weights
-            )
+            out: Tensor = self.self_attention(y, mask, rotation=rotation, weights=weights)
             return out
 
         x = self.self_attention_residual(x, attend)
@@ -116,9 +115,10 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.window = settings.attention_window
-        self.self_attention = attention_of(settings)
-        self.cross_attention = attention_of(settings)
+        self.self_attention = self_attention(settings)
+        self.cross_attention = CrossAttention(
+            settings.d_model, settings.n_heads, settings.attention_dropout, settings.attention
+        )
         self.feed_forward = FeedForward(settings)
         self.self_attention_residual = Residual(settings)
         self.cross_attention_residual = Residual(settings)
@@ -127,8 +127,8 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        memory: KeysValues,
-        memory_mask: Tensor,
+        memory: Sequence[Tensor],
+        memory_mask: Tensor | None,
         rotation: Tensor | None = None,
         self_weights: list[Tensor] | None = None,
         cross_weights: list[Tensor] | None = None,
@@ -136,10 +136,7 @@ class DecoderLayer(nn.Module):
         """All target positions at once: x (B, T, D) to (B, T, D)."""
 
         def attend_self(y: Tensor) -> Tensor:
-            keys_values = self.self_attention.keys_values(y, rotation)
-            out: Tensor = self.self_attention(
-                y, *keys_values, causal=True, window=self.window, rotation=rotation, weights=self_weights
-            )
+            out: Tensor = self.self_attention(y, causal=True, rotation=rotation, weights=self_weights)
             return out
 
         return self._rest(self.self_attention_residual(x, attend_self), memory, memory_mask, cross_weights)
@@ -147,25 +144,39 @@ class DecoderLayer(nn.Module):
     def step(
         self,
         x: Tensor,
-        memory: KeysValues,
-        memory_mask: Tensor,
-        past: KeysValues,
-        ancestry: Tensor | None,
+        memory: Sequence[Tensor],
+        memory_mask: Tensor | None,
+        past: Tensor,
+        rows: Tensor,
+        n_slots: int,
+        mask: Tensor | None,
         rotation: Tensor | None = None,
     ) -> Tensor:
-        """One more position of each beam, which is written at the end of `past`: x (B, K, D) to (B, K, D)."""
+        """One more position of each beam, which is written into its slot: x (B, K, D) to (B, K, D).
+
+        Args:
+            x: (B, K, D).
+            memory, memory_mask: see `DecoderState`; here of this layer.
+            past: (B, R, 2, H, D/H).
+            rows: (B*K,) which of its B*R slots to write.
+            n_slots: how many of a sentence's slots to look at, n.
+            mask: (B, 1, K, n) what to attend to among them; None is all.
+            rotation: of the position at which all stand, see `SelfAttention.project`.
+        """
 
         def attend_self(y: Tensor) -> Tensor:
-            for written, now in zip(past, self.self_attention.keys_values(y, rotation), strict=True):
-                written[:, :, -now.size(2) :] = now
-            out: Tensor = self.self_attention(y, *past, mask=ancestry, rotation=rotation)
-            return out
+            now = self.self_attention.project(y, rotation)  # (B, K, 3, H, D/H)
+            past.flatten(0, 1).index_copy_(0, rows, now[:, :, 1:].flatten(0, 1))
+            (query,), (key, value) = unbound(now[:, :, :1]), unbound(past[:, :n_slots])
+            return self.self_attention.attend(query, key, value, mask=mask)
 
         return self._rest(self.self_attention_residual(x, attend_self), memory, memory_mask, None)
 
-    def _rest(self, x: Tensor, memory: KeysValues, mask: Tensor, weights: list[Tensor] | None) -> Tensor:
+    def _rest(
+        self, x: Tensor, memory: Sequence[Tensor], mask: Tensor | None, weights: list[Tensor] | None
+    ) -> Tensor:
         def attend_memory(y: Tensor) -> Tensor:
-            out: Tensor = self.cross_attention(y, *memory, mask=mask, weights=weights)
+            out: Tensor = self.cross_attention(y, memory, mask, weights)
             return out
 
         x = self.cross_attention_residual(x, attend_memory)
@@ -178,8 +189,7 @@ class Transformer(Seq2Seq):
 
     def __init__(self, settings: ModelSettings, n_source_vocab: int, n_target_vocab: int) -> None:
         super().__init__(settings, n_source_vocab, n_target_vocab)
-        d_model = settings.d_model
-        n = settings.max_positions
+        d_model, n = settings.d_model, settings.max_positions
         self.source_positions: Tensor | None  # (P, D), added to the embeddings
         self.target_positions: Tensor | None
         if settings.positions == "learned":
@@ -190,7 +200,7 @@ class Transformer(Seq2Seq):
             self.register_buffer("source_positions", table, persistent=False)
             self.register_buffer("target_positions", table, persistent=False)
         rotations = rotary_positions(n, d_model // settings.n_heads) if settings.positions == "rotary" else None
-        self.rotations: Tensor | None  # (P, D/H/2), for self-attention: the sides' positions are not comparable
+        self.rotations: Tensor | None  # (P, D/H/2), for self-attention: positions of two sides do not compare
         self.register_buffer("rotations", rotations, persistent=False)
         encoder = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.n_encoder_layers))
         decoder = nn.ModuleList(DecoderLayer(settings) for _ in range(settings.n_decoder_layers))
@@ -257,8 +267,8 @@ class Transformer(Seq2Seq):
         memory, mask = self.encode(src, of_encoder)
         x, rotation = self._embed(tgt_in, self.target_embedding, self.target_positions, slice(tgt_in.size(1)))
         for layer in self.decoder:
-            memories = KeysValues(*layer.cross_attention.keys_values(memory))
-            x = layer(x, memories, mask, rotation, of_decoder, of_cross)
+            keys_values = layer.cross_attention.keys_values(memory)
+            x = layer(x, keys_values, mask, rotation, of_decoder, of_cross)
         out: Tensor = self.decoder_norm(x)
         return out
 
@@ -273,39 +283,59 @@ class Transformer(Seq2Seq):
     def start(self, src: Tensor, n_beams: int) -> DecoderState:
         """See `Seq2Seq`."""
         memory, mask = self.encode(src)
-        memories = [KeysValues(*layer.cross_attention.keys_values(memory)) for layer in self.decoder]
-        room = [KeysValues(*(x[:, :, :0] for x in layer)) for layer in memories]
-        return DecoderState(room, memories, mask, mask.new_empty(len(src), n_beams, 0))
+        memories = [layer.cross_attention.keys_values(memory) for layer in self.decoder]
+        n_heads = self.settings.n_heads
+        past = [memory.new_empty(len(src), 0, 2, n_heads, memory.size(2) // n_heads) for _ in memories]
+        ancestry, memory_mask = mask.new_empty(len(src), n_beams, 0), None if mask.all() else mask
+        written = src.new_empty(len(src), 0) if self.settings.attention_window else None
+        return DecoderState(past, ancestry, 0, memories, memory_mask, written)
 
     def step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        """See `Seq2Seq`; what is read is written into the state's room."""
-        n_sentences, n_beams = ids.shape
-        itself = torch.eye(n_beams, dtype=torch.bool, device=ids.device).expand(n_sentences, -1, -1)
-        ancestry = torch.cat([state.ancestry, itself], 2)  # (B, K, (t+1)*K)
-        n_read = ancestry.size(2)
-        past = state.past
-        if n_read > past[0].keys.size(2):
-            past = [KeysValues(*(F.pad(x, (0, 0, 0, ROOM * n_beams)) for x in layer)) for layer in past]
-        mask = ancestry[:, None] if n_beams > 1 else None  # (B, 1, K, (t+1)*K)
-        window = self.settings.attention_window
-        first = max(0, n_read - (window + 1) * n_beams) if window else 0
-        if mask is not None and first:
-            mask = mask[..., first:]
-        now = slice(n_read // n_beams - 1, n_read // n_beams)
+        """See `Seq2Seq`; what is read is written into the state's slots."""
+        past, ancestry, slots = self._slots(state, ids.size(1))
+        n_slots = ancestry.size(2)
+        ancestry = ancestry.scatter(2, slots[..., None], True)
+        written = state.written
+        if written is not None:  # what the window has left behind is forgotten: its slots are free
+            written = F.pad(written, (0, n_slots - written.size(1))).scatter(1, slots, state.n_read)
+            ancestry = ancestry & (written >= state.n_read - self.settings.attention_window)[:, None]
+        rows = slots.flatten()
+        if len(ids) > 1:
+            rows = (slots + torch.arange(0, len(ids) * n_slots, n_slots, device=ids.device)[:, None]).flatten()
+        n_touched = min((state.n_read + 1) * ids.size(1), n_slots)  # since the lowest free slots are taken
+        mask = ancestry[:, None, :, :n_touched] if ids.size(1) > 1 or written is not None else None
+        now = slice(state.n_read, state.n_read + 1)
         x, rotation = self._embed(ids, self.target_embedding, self.target_positions, now)
         for layer, memory, room in zip(self.decoder, state.memory, past, strict=True):
-            so_far = KeysValues(room.keys[:, :, first:n_read], room.values[:, :, first:n_read])
-            x = layer.step(x, memory, state.memory_mask, so_far, mask, rotation)  # (B, K, D)
-        return self.projection(self.decoder_norm(x)), replace(state, past=past, ancestry=ancestry)
+            x = layer.step(x, memory, state.memory_mask, room, rows, n_touched, mask, rotation)  # (B, K, D)
+        after = replace(state, past=past, ancestry=ancestry, n_read=state.n_read + 1, written=written)
+        return self.projection(self.decoder_norm(x)), after
+
+    @staticmethod
+    def _slots(state: DecoderState, n_beams: int) -> tuple[list[Tensor], Tensor, Tensor]:
+        """The lowest free slots (B, K) for what comes now, and `past` and `ancestry` with room for it."""
+        past, ancestry, first = state.past, state.ancestry, state.n_read * n_beams
+        used = ancestry.any(1)  # (B, R)
+        more = max(ROOM, n_beams)
+        if first + n_beams > used.size(1) and int(used.sum(1).max()) + n_beams > used.size(1):
+            past = [F.pad(x, (0, 0) * 3 + (0, more)) for x in past]
+            ancestry, used = F.pad(ancestry, (0, more)), F.pad(used, (0, more))
+        if first + n_beams <= used.size(1):  # there are some that never were in use
+            slots = torch.arange(first, first + n_beams, device=used.device).expand(len(used), -1)
+        else:
+            slots = used.byte().argsort(dim=1, stable=True)[:, :n_beams]
+        return past, ancestry, slots
 
     def select(self, state: DecoderState, rows: Tensor) -> DecoderState:
         """See `Seq2Seq`."""
-        ancestry = state.ancestry.flatten(0, 1)[rows]
-        if len(rows) == len(state.memory_mask):
-            return replace(state, ancestry=ancestry)
+        state = replace(state, ancestry=state.ancestry.flatten(0, 1)[rows])
+        if len(rows) == len(state.past[0]):
+            return state
         sentences = rows[:, 0] // rows.size(1)
-        past, memory = (
-            [KeysValues(*(x.index_select(0, sentences) for x in layer)) for layer in layers]
-            for layers in (state.past, state.memory)
+        return replace(
+            state,
+            past=[x.index_select(0, sentences) for x in state.past],
+            memory=[tuple(x.index_select(0, sentences) for x in layer) for layer in state.memory],
+            memory_mask=None if state.memory_mask is None else state.memory_mask.index_select(0, sentences),
+            written=None if state.written is None else state.written.index_select(0, sentences),
         )
-        return DecoderState(past, memory, state.memory_mask.index_select(0, sentences), ancestry)

@@ -7,11 +7,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from nmt.model import attention as module
 from nmt.model.attention import (
-    MultiHeadAttention,
+    CrossAttention,
+    SelfAttention,
     additive_scores,
-    attend,
     causal_mask,
     local_attention,
     local_mask,
@@ -19,6 +18,8 @@ from nmt.model.attention import (
     rotate,
     scaled_dot_product_attention,
     sinusoidal_positions,
+    unbound,
+    weighted_sum,
 )
 from nmt.model.dropout import Dropout
 
@@ -54,28 +55,29 @@ def test_causal_mask_lets_a_position_see_itself_and_the_past() -> None:
     assert causal_mask(3).tolist() == [[True, False, False], [True, True, False], [True, True, True]]
 
 
-def test_split_and_merge_undo_each_other_and_give_each_head_its_slice() -> None:
-    attention = MultiHeadAttention(12, 3, 0.0)
-    x = torch.arange(2 * 5 * 12.0).view(2, 5, 12)
-    heads = attention.split(x)
-    assert heads.shape == (2, 3, 5, 4)
-    assert torch.equal(heads[1, 2, 3], x[1, 3, 8:12])
-    assert torch.equal(attention.merge(heads), x)
+def test_each_head_gets_its_slice() -> None:
+    attention = CrossAttention(12, 3, 0.0)
+    x = torch.arange(2 * 5 * 24.0).view(2, 5, 24)
+    keys, values = unbound(attention.split(x, 2))
+    assert keys.shape == values.shape == (2, 3, 5, 4)
+    assert torch.equal(keys[1, 2, 3], x[1, 3, 8:12])
+    assert torch.equal(values[1, 2, 3], x[1, 3, 20:24])
 
 
-def test_fused_and_written_out_paths_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SHORT", 0)  # else a CPU writes out what is short
-    attention = MultiHeadAttention(16, 4, 0.0).double()
-    x = torch.randn(3, 5, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+def test_fused_and_written_out_paths_give_the_same() -> None:
+    generator = torch.Generator().manual_seed(4)
+    x, memory = (torch.randn(3, n, 16, dtype=torch.float64, generator=generator) for n in (5, 4))
+    ones, cross = SelfAttention(16, 4, 0.0).double(), CrossAttention(16, 4, 0.0).double()
     mask = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [1, 0, 0, 0, 0]]).bool()[:, None, None]
-    keys_values = attention.keys_values(x)
+    weights: list[torch.Tensor] = []
     with torch.no_grad():
         for options in ({"mask": mask}, {"causal": True}):
-            fused = attention(x, *keys_values, **options)
-            weights: list[torch.Tensor] = []
-            torch.testing.assert_close(attention(x, *keys_values, **options, weights=weights), fused)
-            assert weights[0].shape == (3, 4, 5, 5)
-        assert sum(weights[0][0, 0, 0].tolist()) == pytest.approx(1)
+            torch.testing.assert_close(ones(x, **options, weights=weights), ones(x, **options))
+        keys_values = cross.keys_values(memory)
+        expected = cross(x, keys_values, mask[..., :4])
+        torch.testing.assert_close(cross(x, keys_values, mask[..., :4], weights), expected)
+    assert [w.shape[2:] for w in weights] == [(5, 5), (5, 5), (5, 4)]
+    assert sum(weights[0][0, 0, 0].tolist()) == pytest.approx(1)
 
 
 def test_sinusoidal_positions_are_the_papers() -> None:
@@ -125,18 +127,19 @@ def test_additive_attention_is_the_formula_in_numpy() -> None:
     )
     scores = np.array([[v @ np.tanh(q + k) for k in key] for q in query])
     weights = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
-    out, w = attend(additive_scores(*map(torch.tensor, (query, key, v))), torch.tensor(value))
+    out, w = weighted_sum(additive_scores(*map(torch.tensor, (query, key, v))), torch.tensor(value))
     np.testing.assert_allclose(w, weights, atol=1e-12)
     np.testing.assert_allclose(out, weights @ value, atol=1e-12)
 
 
 def test_additive_heads_are_the_formula_with_each_heads_slice() -> None:
-    attention = MultiHeadAttention(12, 3, 0.0, "additive").double()
+    attention = CrossAttention(12, 3, 0.0, "additive").double()
     x, y = (torch.randn(1, n, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(n)) for n in (2, 5))
     weights: list[torch.Tensor] = []
     with torch.no_grad():
-        attention(x, *attention.keys_values(y), weights=weights)
-        q, k, v = attention.query(x)[0].numpy(), attention.key(y)[0].numpy(), attention.get_parameter("v").numpy()
+        attention(x, attention.keys_values(y), weights=weights)
+        q, k = attention.query(x)[0].numpy(), attention.key_value(y)[0, :, :12].numpy()
+        v = attention.get_parameter("v").numpy()
     for head in range(3):
         part = slice(4 * head, 4 * head + 4)
         scores = np.array([[v[head, 0] @ np.tanh(a[part] + b[part]) for b in k] for a in q])
@@ -146,13 +149,14 @@ def test_additive_heads_are_the_formula_with_each_heads_slice() -> None:
 
 def test_without_the_scale_scores_are_plain_products() -> None:
     generator = torch.Generator().manual_seed(1)
-    attention = MultiHeadAttention(8, 1, 0.0, "dot").double()
+    attention = CrossAttention(8, 1, 0.0, "dot").double()
     x, y = (torch.randn(1, n, 8, dtype=torch.float64, generator=generator) for n in (2, 5))
     weights: list[torch.Tensor] = []
     with torch.no_grad():
-        out = attention(x, *attention.keys_values(y), weights=weights)
-        torch.testing.assert_close(weights[0][0, 0], (attention.query(x)[0] @ attention.key(y)[0].T).softmax(-1))
-        torch.testing.assert_close(attention(x, *attention.keys_values(y)), out)
+        out = attention(x, attention.keys_values(y), weights=weights)
+        products = attention.query(x)[0] @ attention.key_value(y)[0, :, :8].T
+        torch.testing.assert_close(weights[0][0, 0], products.softmax(-1))
+        torch.testing.assert_close(attention(x, attention.keys_values(y)), out)
 
 
 def test_rotary_positions_turn_pairs_by_the_papers_angles() -> None:
@@ -179,10 +183,13 @@ def test_the_product_of_turned_vectors_knows_their_distance_alone() -> None:
 
 
 def test_local_mask_by_hand() -> None:
-    rows = local_mask(4, 1, causal=False).int().tolist()
+    real = torch.tensor([[True, True, True, True]])
+    rows = local_mask(4, 1, causal=False, real=real).int().tolist()
     assert rows == [[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 1, 1]]
-    rows = local_mask(4, 2, causal=True).int().tolist()
+    rows = local_mask(4, 2, causal=True, real=real).int().tolist()
     assert rows == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1]]
+    rows = local_mask(4, 1, causal=False, real=torch.tensor([[True, True, False, False]])).int().tolist()
+    assert rows == [[1, 1, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 0, 1]]
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -191,11 +198,8 @@ def test_local_mask_by_hand() -> None:
 def test_a_local_window_is_full_attention_under_the_same_mask(length: int, window: int, causal: bool) -> None:
     generator = torch.Generator().manual_seed(length)
     query, key, value = (torch.randn(2, 3, length, 4, dtype=torch.float64, generator=generator) for _ in range(3))
-    real = torch.arange(length) < torch.tensor([[length], [max(length // 3, 1)]])  # (2, length)
-    mask = real[:, None, None, :]
-    itself = torch.eye(length, dtype=torch.bool)
-    for padding in (None, mask):
-        seen = local_mask(length, window, causal) & (itself | (True if padding is None else padding))
-        full, _ = scaled_dot_product_attention(query, key, value, seen)
-        found = local_attention(query, key, value, window, causal=causal, mask=padding)
-        torch.testing.assert_close(found, full)
+    lengths = torch.tensor([length, max(length // 3, 1)])
+    real = (torch.arange(length) < lengths[:, None])[:, None, None]  # (2, 1, 1, length)
+    seen = local_mask(length, window, causal=causal, real=real)
+    full, _ = scaled_dot_product_attention(query, key, value, seen)
+    torch.testing.assert_close(local_attention(query, key, value, window, causal=causal, real=real), full)

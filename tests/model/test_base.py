@@ -7,6 +7,7 @@ import torch
 from models import FAMILY, RNNS, RUNGS, TRANSFORMERS, V, batch, fresh, make, name
 
 from nmt.model import attention
+from nmt.model.transformer import ROOM
 from nmt.run.checkpoint import weights_of
 from nmt.text import BOS, PAD
 
@@ -33,20 +34,26 @@ def test_a_cached_step_is_the_full_pass(choices: dict[str, Any]) -> None:
 
 @every
 def test_beams_that_part_and_sentences_that_leave_keep_their_own_past(choices: dict[str, Any]) -> None:
+    """Beams go on from one another at random until their slots have been used again and again."""
     model = make(**choices)
     src, _ = batch((7, 6), (4, 6), (2, 6))
-    first = torch.tensor([[5, 6], [7, 8], [9, 10]])
-    second = torch.tensor([[11, 12], [13, 14]])
+    n_beams, generator = 3, torch.Generator().manual_seed(2)
+    ids = torch.full((3, n_beams), BOS)
+    tokens, sentences = ids[..., None], torch.arange(3)  # what each beam has read, and which source it is of
     with torch.no_grad():
-        state = model.start(src, 2)
-        _, state = model.step(torch.full((3, 2), BOS), state)
-        _, state = model.step(first, state)
-        state = model.select(state, torch.tensor([[5, 4], [1, 1]]))  # sentence 2 with its beams swapped; 0 twice
-        logits, _ = model.step(second, state)
-        for row, (sentence, prefixes) in enumerate([(2, [[10, 11], [9, 12]]), (0, [[6, 13], [6, 14]])]):
-            for beam, prefix in enumerate(prefixes):
-                full = model(src[sentence : sentence + 1], torch.tensor([[BOS, *prefix]]))
-                torch.testing.assert_close(logits[row, beam], full[0, -1])
+        state = model.start(src, n_beams)
+        for t in range(3 * ROOM // n_beams):
+            logits, state = model.step(ids, state)
+            full = model(src[sentences].repeat_interleave(n_beams, 0), tokens.flatten(0, 1))
+            torch.testing.assert_close(logits.flatten(0, 1), full[:, -1])
+            parents = torch.randint(n_beams, ids.shape, generator=generator)
+            stay = torch.tensor({5: [2, 0], 9: [1]}.get(t, range(len(ids))))
+            state = model.select(state, (parents + torch.arange(len(ids))[:, None] * n_beams)[stay])
+            sentences, parents, tokens = sentences[stay], parents[stay], tokens[stay]
+            ids = torch.randint(4, V, parents.shape, generator=generator)
+            tokens = torch.cat([tokens.gather(1, parents[..., None].expand_as(tokens)), ids[..., None]], 2)
+    if model.settings.architecture == "transformer":
+        assert state.ancestry.size(2) < 3 * ROOM  # or nothing would have been used again
 
 
 @every
@@ -143,6 +150,18 @@ def test_a_window_changes_what_is_seen_and_its_weights_are_the_passs_own(choices
     assert (found.decoder.tril(-3) == 0).all()
     wide = make(attention_window=14, **choices)
     torch.testing.assert_close(wide(src, tgt), full(src, tgt))
+
+
+def test_with_a_window_a_search_remembers_no_more_than_it_sees() -> None:
+    model = make(attention_window=3, max_positions=128)
+    src, _ = batch((7, 5), (4, 5))
+    tgt = torch.randint(4, V, (2, 60), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        full, state = model(src, tgt), model.start(src, 1)
+        for t in range(60):
+            logits, state = model.step(tgt[:, t : t + 1], state)
+            torch.testing.assert_close(logits[:, 0], full[:, t])
+    assert state.past[0].size(1) == ROOM
 
 
 def test_ties_are_one_matrix() -> None:

@@ -7,6 +7,7 @@ import torch
 from models import TRANSFORMERS, batch, make
 from torch import nn
 
+from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.transformer import Transformer
 from nmt.text import PAD
 
@@ -52,9 +53,10 @@ def test_equals_torchs_transformer_with_the_same_weights(norm: str, activation: 
     torch.testing.assert_close(ours(src, tgt)[real], (hidden @ ours.projection.weight.T)[real])
 
 
-def copy_attention(theirs: nn.MultiheadAttention, ours: Any) -> None:
-    theirs.in_proj_weight.copy_(torch.cat([ours.query.weight, ours.key.weight, ours.value.weight]))
-    theirs.in_proj_bias.copy_(torch.cat([ours.query.bias, ours.key.bias, ours.value.bias]))
+def copy_attention(theirs: nn.MultiheadAttention, ours: SelfAttention | CrossAttention) -> None:
+    parts = [ours.query_key_value] if isinstance(ours, SelfAttention) else [ours.query, ours.key_value]
+    theirs.in_proj_weight.copy_(torch.cat([part.weight for part in parts]))
+    theirs.in_proj_bias.copy_(torch.cat([part.bias for part in parts]))
     theirs.out_proj.load_state_dict(ours.output.state_dict())
 
 
