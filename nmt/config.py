@@ -179,13 +179,12 @@ class ModelSettings(Section):
             )
 
     def _check_transformer(self) -> None:
-        width = self.d_model / self.n_heads
         if self.d_model % self.n_heads:
             raise ValueError(f"d_model ({self.d_model}) is not divisible by n_heads ({self.n_heads})")
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"sinusoidal positions need an even d_model, got {self.d_model}")
-        if self.positions == "rotary" and width % 2:
-            raise ValueError(f"rotary positions need an even d_model / n_heads, got {width:g}")
+        if self.positions == "rotary" and (width := self.d_model // self.n_heads) % 2:
+            raise ValueError(f"rotary positions need an even d_model / n_heads, got {width}")
         if self.attention_window and self.attention == "additive":
             raise ValueError("attention_window needs attention scaled_dot or dot, not additive")
 

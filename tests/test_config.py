@@ -306,6 +306,38 @@ def test_true_is_not_a_number(folder: Path, key: str) -> None:
         ("model: {d_model: 65, n_heads: 4}", "demo.yaml:3: d_model (65) is not divisible by n_heads (4)"),
         ("model: {d_model: 63, n_heads: 3}", "demo.yaml:3: sinusoidal positions need an even d_model, got 63"),
         (
+            "model: {d_model: 60, n_heads: 4, positions: rotary}",
+            "demo.yaml:3: rotary positions need an even d_model / n_heads, got 15",
+        ),
+        (
+            "model: {attention_window: 8, attention: additive}",
+            "demo.yaml:3: attention_window needs attention scaled_dot or dot, not additive",
+        ),
+        *(
+            (
+                f"model: {{architecture: {architecture}, {key}: {value}}}",
+                f"demo.yaml:3: architecture {architecture} has {key} {allowed}, not {value}",
+            )
+            for architecture, key, value, allowed in [
+                ("transformer", "attention", "none", "scaled_dot or dot or additive"),
+                ("transformer", "attention", "general", "scaled_dot or dot or additive"),
+                ("transformer", "cell", "gru", "lstm"),
+                ("rnn", "norm", "post", "pre"),
+                ("rnn", "positions", "rotary", "sinusoidal"),
+                ("rnn", "attention_window", "8", "0"),
+                ("rnn", "padding_mask", "false", "true"),
+            ]
+        ),
+        (
+            "model: {architecture: rnn, n_encoder_layers: 2}",
+            "demo.yaml:3: architecture rnn needs n_decoder_layers = n_encoder_layers: each layer of the decoder "
+            "starts where the encoder's ended; got 3 and 2",
+        ),
+        (
+            "model: {architecture: rnn, d_model: 63}",
+            "demo.yaml:3: architecture rnn needs an even d_model, for its encoder reads both ways, got 63",
+        ),
+        (
             "tokenizer: {type: char, sampling_alpha: 0.1}",
             "demo.yaml:3: sampling_alpha needs type unigram or bpe: char has one segmentation only",
         ),
@@ -331,6 +363,7 @@ def test_settings_that_just_agree_are_taken(folder: Path) -> None:
     learned = load(folder, MINIMAL, "model={d_model: 63, n_heads: 3, positions: learned}")
     assert learned.model.d_model == 63
     assert load(folder, MINIMAL, "model.max_positions=201").model.max_positions == 201
+    assert load(folder, MINIMAL, "model={architecture: rnn, d_model: 62}").model.n_heads == 4  # which it has not
     apart = load(folder, MINIMAL, "tokenizer.joint=false", "model.tied_embeddings=decoder")
     assert not apart.tokenizer.joint
 

@@ -60,6 +60,24 @@ CHOICES: list[dict[str, Any]] = [
 
 def make(joint: bool = True, decode: dict[str, Any] | None = None, **choices: Any) -> Translator:
     """A translator with random weights, norms and biases among them, that now and then ends a sentence."""
+    translator = fresh(joint, decode, **choices)
+    model, tokenizers = model_of(translator), translator.tokenizers
+    assert isinstance(model, Transformer)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn(parameter.shape))
+        layer_norm = list(model.decoder)[-1].feed_forward_residual.norm  # the last thing before the projection:
+        last = layer_norm if isinstance(model.decoder_norm, nn.Identity) else model.decoder_norm
+        assert isinstance(last, nn.LayerNorm)
+        text = torch.randint(EOS + 1, len(tokenizers.source), (20, 6))
+        logits, end = model(text, text), model.projection.weight[EOS]
+        rise = (logits.amax(-1) - logits[..., EOS]).quantile(0.9)  # so that EOS may win
+        last.bias.add_(rise * end / end.square().sum())
+    return translator
+
+
+def fresh(joint: bool = True, decode: dict[str, Any] | None = None, **choices: Any) -> Translator:
+    """A translator with the weights that training begins with."""
     sizes = {"d_model": 32, "d_ff": 48, "n_encoder_layers": 2, "n_decoder_layers": 2, "max_positions": 64}
     model_settings = {**sizes, **choices}
     config = Config.model_validate(
@@ -73,19 +91,7 @@ def make(joint: bool = True, decode: dict[str, Any] | None = None, **choices: An
     )
     tokenizers = Tokenizers.from_models(JOINT if joint else SOURCE_ONLY, JOINT, nfkc_source=False)
     torch.manual_seed(1)
-    model = new_model(config, tokenizers).eval()
-    assert isinstance(model, Transformer)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn(parameter.shape))
-        layer_norm = list(model.decoder)[-1].feed_forward_residual.norm  # the last thing before the projection:
-        last = layer_norm if isinstance(model.decoder_norm, nn.Identity) else model.decoder_norm
-        assert isinstance(last, nn.LayerNorm)
-        text = torch.randint(EOS + 1, len(tokenizers.source), (20, 6))
-        logits, end = model(text, text), model.projection.weight[EOS]
-        rise = (logits.amax(-1) - logits[..., EOS]).quantile(0.9)  # so that EOS may win
-        last.bias.add_(rise * end / end.square().sum())
-    return Translator(TorchEngine(model), tokenizers, config)
+    return Translator(TorchEngine(new_model(config, tokenizers).eval()), tokenizers, config)
 
 
 class Banned:
@@ -296,6 +302,27 @@ def test_what_cannot_be_done_is_refused_before_anything_is_written(tmp_path: Pat
         with pytest.raises(InputError, match=f"{path} is there already and is no export"):
             to_ctranslate2(translator, path)
     assert file_bytes(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("choices", "named"),
+    [
+        ({"architecture": "rnn"}, "model.architecture=rnn"),
+        ({"attention": "additive"}, "model.attention=additive"),
+        ({"attention": "dot"}, "model.attention=dot"),
+        ({"attention_window": 4}, "model.attention_window=4"),
+        ({"padding_mask": False}, "model.padding_mask=false"),
+        ({"positions": "rotary"}, "model.positions=rotary"),
+        ({"positions": "none"}, "model.positions=none"),
+    ],
+)
+def test_what_the_other_engine_has_not_is_refused_by_name(
+    choices: dict[str, Any], named: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=f"^an export to CTranslate2 has no {named}$") as error:
+        to_ctranslate2(fresh(**choices), tmp_path / "out")
+    assert error.value.hint == "translate with nmt itself"
+    assert not (tmp_path / "out").exists()
 
 
 # --- the command ------------------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ GROWTH = {
     "threads": (1, 2),
 }
 N_SENTENCES = 32  # decoded together
+PIECES = (256, 512, 1024, 2048, 4096)  # of one source
+WINDOW = 64  # pieces on either side; 0 is all
 CORPORA = (30_000, 300_000, 3_000_000)
 
 
@@ -78,6 +80,48 @@ def seconds_of(work: Callable[[], None], at_least_s: float) -> float:
     return elapsed / n
 
 
+def encoding(options: Options, n_pieces: int, window: int) -> Sample:
+    """Milliseconds to encode one source, and with the gradient."""
+    import torch
+
+    from nmt.model.transformer import Transformer
+    from nmt.text import EOS
+
+    torch.set_num_threads(BASE["threads"])
+    settings = ModelSettings(
+        d_model=BASE["width"], d_ff=4 * BASE["width"], max_positions=n_pieces, attention_window=window
+    )
+    model = Transformer(settings, BASE["vocabulary"], BASE["vocabulary"])
+    src = torch.randint(EOS + 1, BASE["vocabulary"], (1, n_pieces))
+
+    def read() -> None:
+        with torch.inference_mode():
+            model.eval().encode(src)
+
+    def learn() -> None:
+        memory, _ = model.train().encode(src)
+        memory.sum().backward()  # type: ignore[no-untyped-call]
+
+    before = times()
+    return {
+        "training_ms": 1e3 * seconds_of(learn, options.seconds / 10),
+        "reading_ms": 1e3 * seconds_of(read, options.seconds / 10),
+        "foreign": foreign(before, times()),
+    }
+
+
+def of_window(options: Options) -> Table:
+    """What a long source costs with a local window, and without."""
+    measures = {
+        f"{n:,} pieces, {f'window {window}' if window else 'full'}": partial(encoding, options, n, window)
+        for window in (WINDOW, 0)
+        for n in PIECES
+    }
+    note = f"Milliseconds to encode one source, random weights; width {BASE['width']}, {BASE['threads']} threads."
+    samples = interleaved(measures, options.rounds)
+    return Table("Growth: a local window", note, {}, samples, "reading_ms", [next(iter(samples))])
+
+
 def of_model(options: Options) -> list[Table]:
     """What a token costs as one thing grows and all others stay."""
     tables = []
@@ -87,7 +131,7 @@ def of_model(options: Options) -> list[Table]:
         note = f"Microseconds a target token, random weights, {N_SENTENCES} sentences a search; {rest}."
         samples = interleaved(measures, options.rounds)
         tables.append(Table(f"Growth: {name}", note, {}, samples, "decoding_us", [next(iter(samples))]))
-    return tables
+    return [*tables, of_window(options)]
 
 
 # --- the corpus -------------------------------------------------------------------------------------------

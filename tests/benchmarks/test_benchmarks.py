@@ -109,6 +109,8 @@ def test_growth(tmp_path: Path) -> None:
     chosen = options(tmp_path, tmp_path)
     sample = growth.point(chosen, length=3, vocabulary=50, width=8, threads=torch.get_num_threads())
     assert medians([sample]).keys() == {"training_us", "decoding_us", "foreign"}
+    for window in (0, 2):
+        assert growth.encoding(chosen, 40, window)["reading_ms"] > 0
     trainer = growth.write_corpus(chosen, 20)
     assert len(set(read_lines([tmp_path / "growth" / "20" / "train.a"]))) == 20
     assert timed([*trainer.command, "--dry-run"], tmp_path)["seconds"] > 0

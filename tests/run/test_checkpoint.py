@@ -14,6 +14,8 @@ import torch
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from models import RNNS, RUNGS
+from models import name as name_of
 from torch import Tensor
 
 from nmt.config import Config, check_config
@@ -141,6 +143,20 @@ def test_the_model_of_a_checkpoint_computes_what_was_saved(checkpoint: Checkpoin
     assert not found.training
     with torch.no_grad():
         assert torch.equal(found(src, tgt_in), model.eval()(src, tgt_in))
+
+
+@pytest.mark.parametrize("choices", [*RNNS, *RUNGS], ids=name_of)
+def test_every_architecture_and_choice_comes_back(
+    tokenizers: Tokenizers, scratch: Path, choices: dict[str, Any]
+) -> None:
+    config = config_of(model=choices)
+    model = new_model(config, tokenizers)
+    save_checkpoint(
+        scratch, Checkpoint(config, {f"model.{k}": x for k, x in weights_of(model).items()}, tokenizers)
+    )
+    src, tgt_in = torch.tensor([[7, 8, 3]]), torch.tensor([[2, 9]])
+    with torch.no_grad():
+        assert torch.equal(read_checkpoint(scratch).model()(src, tgt_in), model.eval()(src, tgt_in))
 
 
 @pytest.mark.parametrize(("tied", "n_matrices"), [("all", 1), ("decoder", 2), ("none", 3)])
@@ -308,10 +324,16 @@ def test_two_tokenizers_for_one_are_refused(tokenizers: Tokenizers, scratch: Pat
     assert "tokenizer.joint=true" in str(refused(scratch))
 
 
+@pytest.mark.parametrize(
+    "choices",
+    [{}, {"positions": "rotary", "max_positions": 100_000}, {"architecture": "rnn", "attention": "additive"}],
+    ids=["transformer", "rotary", "rnn"],
+)
 def test_a_model_too_large_for_its_file_is_refused_before_it_takes_memory(
-    checkpoint: Checkpoint, scratch: Path, save_with: Callable[[Any], None]
+    checkpoint: Checkpoint, scratch: Path, save_with: Callable[[Any], None], choices: dict[str, Any]
 ) -> None:
-    save_with(settings_of(checkpoint, d_model=16_384, d_ff=65_536, n_encoder_layers=100, n_decoder_layers=100))
+    sizes = {"d_model": 16_384, "d_ff": 65_536, "n_encoder_layers": 100, "n_decoder_layers": 100}
+    save_with(settings_of(checkpoint, **sizes, **choices))
     start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     refused(scratch)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start < 50_000  # kB

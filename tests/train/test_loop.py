@@ -84,12 +84,19 @@ def final_hash(config: Config) -> str:
     return hash_tensors(read_checkpoint(run.checkpoint_file(last)).tensors)
 
 
-@pytest.mark.parametrize("stop_at", [1, 5, 7, 11])
-@pytest.mark.parametrize("average", ["ema", "last"])
+@pytest.mark.parametrize(
+    ("stop_at", "average", "choices"),
+    [
+        *((stop_at, average, {}) for average in ("ema", "last") for stop_at in (1, 5, 7, 11)),
+        (7, "ema", {"model__architecture": "rnn", "model__attention": "additive"}),
+        (7, "ema", {"model__positions": "rotary", "model__attention_window": 3}),
+    ],
+)
 def test_resumed_equals_never_stopped_bit_for_bit(
-    corpus: Path, stop_at: int, average: str, monkeypatch: pytest.MonkeyPatch
+    corpus: Path, stop_at: int, average: str, choices: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = config_of(corpus, "whole", train__accumulate=2, train__average=average, train__schedule="constant")
+    course = {"train__accumulate": 2, "train__average": average, "train__schedule": "constant"}
+    whole = config_of(corpus, "whole", **course, **choices)
     run_training(whole)
     parts = whole.model_copy(update={"run": str(corpus / "parts")})
 
@@ -409,6 +416,12 @@ def test_fine_tuning_starts_from_the_other_models_weights(corpus: Path) -> None:
     other = config_of(corpus, "other", tokenizer__type="bpe", train__init_from=base.run)
     with pytest.raises(ConfigError, match="brings a tokenizer that is not the one asked for"):
         session.prepare(other)
+    tree = {"run": str(corpus / "x"), "data": tuned.data.model_dump(), "train": {"init_from": base.run}}
+    unlike = Config.model_validate({**tree, "model": {"architecture": "rnn", "n_encoder_layers": 3}})
+    with pytest.raises(
+        ConfigError, match=r"^the settings of .* and those changed do not fit: architecture rnn needs"
+    ):
+        session.prepare(unlike)
     tree = {"run": str(corpus / "small"), "data": tuned.data.model_dump(), "train": {"init_from": base.run}}
     inherited = session.prepare(Config.model_validate(tree)).config  # sizes not set come from the other model
     assert (inherited.model, inherited.tokenizer) == (base.model, base.tokenizer)
