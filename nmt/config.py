@@ -33,13 +33,10 @@ MAX_CONFIG_NODES = 20_000  # keys and values; each takes a kilobyte to parse
 MAX_FAULTS = 20  # told at once
 MAX_NAME_BYTES, MAX_PATH = 255, 3_000  # what file systems take, less what we add
 LARGEST = 10**9  # of counts that nothing else bounds
-# what an architecture can be told of the choices that are another's: a rung that changed nothing would mislead
-RNN_ONLY: dict[str, tuple[object, ...]] = {"cell": ("lstm",), "attention": ("scaled_dot", "dot", "additive")}
-TRANSFORMER_ONLY: dict[str, tuple[object, ...]] = {
-    "norm": ("pre",),
-    "positions": ("sinusoidal",),
-    "attention_window": (0,),
-    "padding_mask": (True,),
+# of choices that not every architecture has, those that it has: one that changed nothing would mislead
+ALLOWED: dict[str, dict[str, tuple[object, ...]]] = {
+    "transformer": {"cell": ("lstm",), "attention": ("scaled_dot", "dot", "additive")},
+    "rnn": {"norm": ("pre",), "positions": ("sinusoidal",), "attention_window": (0,), "padding_mask": (True,)},
 }
 
 
@@ -156,8 +153,7 @@ class ModelSettings(Section):
 
     @model_validator(mode="after")
     def choices_fit_together(self) -> Self:
-        others = RNN_ONLY if self.architecture == "transformer" else TRANSFORMER_ONLY
-        for key, allowed in others.items():
+        for key, allowed in ALLOWED[self.architecture].items():
             if (value := getattr(self, key)) not in allowed:
                 words = " or ".join(_plain(one) for one in allowed)
                 raise ValueError(f"architecture {self.architecture} has {key} {words}, not {_plain(value)}")
