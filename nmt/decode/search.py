@@ -166,7 +166,7 @@ Candidates = tuple[Tensor, Tensor, Tensor, Tensor]  # each (B, C): scores, paren
 
 
 def _closed_up(on: list[int]) -> list[int]:
-    """The places of the sentences that stay, in order, but that the last ones take those of sentences that leave."""
+    """The places of the sentences that stay, in order but for the last ones: those take the places left empty."""
     staying, last = set(on), [b for b in on if b >= len(on)]
     return [b if b in staying else last.pop() for b in range(len(on))]
 
