@@ -1,7 +1,7 @@
 """What every model offers to training, search and evaluation, and the embeddings that all of them have.
 
     training     forward(src, tgt_in, real) -> logits
-    search       start(src, K) -> state, step(ids, state) -> logits, state, select(state, rows) -> state
+    search       start(src) -> state, step(ids, state) -> logits, state, select(state, rows) -> state
     figures      attention(src, tgt_in) -> who looked at what
 
 Nothing outside this room knows which model it has.
@@ -104,21 +104,21 @@ class Seq2Seq(nn.Module, abc.ABC):
         """Every layer's and head's weights in one teacher-forced pass; call it in eval mode."""
 
     @abc.abstractmethod
-    def start(self, src: Tensor, n_beams: int) -> Any:
-        """Read the source: (B, S) ids to the state before the first target token."""
+    def start(self, src: Tensor) -> Any:
+        """Read the source: (B, S) ids to the state of one beam a sentence, before the first target token."""
 
     @abc.abstractmethod
     def step(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Read one more token of each beam: ids (B, K) to logits (B, K, V) of the next.
+        """Read one more token of each beam: ids (B, K) to logits (B, K, V) of the next, the caller's to overwrite.
 
         What it reads may be written into the state's room: a state is good for one step.
         """
 
     @abc.abstractmethod
     def select(self, state: Any, rows: Tensor) -> Any:
-        """The state of the beams that live on.
+        """The state of the beams that live on; of as many sentences, or of fewer, whose places the last ones take.
 
         Args:
-            state: of B sentences and K beams.
-            rows: (B', K) indices into its B*K beams; a row's indices come from one sentence.
+            state: of B sentences and K beams; not to be used any more.
+            rows: (B', K') indices into its B*K beams; a row's indices come from one sentence.
         """

@@ -188,14 +188,13 @@ class RecurrentModel(Seq2Seq):
 
     # --- what search uses: start, step, select ------------------------------------------------------------
 
-    def start(self, src: Tensor, n_beams: int) -> RecurrentState:
+    def start(self, src: Tensor) -> RecurrentState:
         """See `Seq2Seq`."""
-        state = self.encode(src)
-        return replace(state, layers=state.layers.repeat_interleave(n_beams, 2))
+        return self.encode(src)
 
     def step(self, ids: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         """See `Seq2Seq`; the beams are target positions of one sentence to attention."""
-        x, layers = self.decode(ids.view(-1, 1), state.layers)
+        x, layers = self.decode(ids.reshape(-1, 1), state.layers)
         logits: Tensor = self.projection(self.attended(x.view(*ids.shape, -1), state))
         return logits, replace(state, layers=layers)
 
@@ -204,5 +203,6 @@ class RecurrentModel(Seq2Seq):
         layers = state.layers.index_select(2, rows.flatten())
         if len(rows) == len(state.mask):
             return replace(state, layers=layers)
-        sentences = rows[:, 0] // rows.size(1)
+        n_beams = state.layers.size(2) // len(state.mask)
+        sentences = rows[:, 0] // n_beams
         return RecurrentState(layers, *(x[sentences] for x in (state.memory, state.keys, state.mask)))

@@ -20,13 +20,13 @@ def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "BLOCK", 1)
 
 
-@pytest.mark.parametrize("choices", [*TRANSFORMERS, *RUNGS, *RNNS], ids=name)
+@pytest.mark.parametrize("choices", [*TRANSFORMERS, *RUNGS, *RNNS, {"padding_mask": False}], ids=name)
 def test_a_cached_step_is_the_full_pass(choices: dict[str, Any]) -> None:
     model = make(**choices)
     src, tgt = batch((7, 6), (4, 6), (2, 6))
     with torch.no_grad():
         full = model(src, tgt)
-        state = model.start(src, 1)
+        state = model.start(src)
         for t in range(tgt.size(1)):
             logits, state = model.step(tgt[:, t : t + 1], state)
             torch.testing.assert_close(logits[:, 0], full[:, t])
@@ -41,13 +41,13 @@ def test_beams_that_part_and_sentences_that_leave_keep_their_own_past(choices: d
     ids = torch.full((3, n_beams), BOS)
     tokens, sentences = ids[..., None], torch.arange(3)  # what each beam has read, and which source it is of
     with torch.no_grad():
-        state = model.start(src, n_beams)
+        state = model.select(model.start(src), torch.arange(3)[:, None].expand(-1, n_beams))
         for t in range(3 * ROOM // n_beams):
             logits, state = model.step(ids, state)
             full = model(src[sentences].repeat_interleave(n_beams, 0), tokens.flatten(0, 1))
             torch.testing.assert_close(logits.flatten(0, 1), full[:, -1])
             parents = torch.randint(n_beams, ids.shape, generator=generator)
-            stay = torch.tensor({5: [2, 0], 9: [1]}.get(t, range(len(ids))))
+            stay = torch.tensor({5: [2, 1], 9: [1]}.get(t, range(len(ids))))
             state = model.select(state, (parents + torch.arange(len(ids))[:, None] * n_beams)[stay])
             sentences, parents, tokens = sentences[stay], parents[stay], tokens[stay]
             ids = torch.randint(4, V, parents.shape, generator=generator)
@@ -157,7 +157,7 @@ def test_with_a_window_a_search_remembers_no_more_than_it_sees() -> None:
     src, _ = batch((7, 5), (4, 5))
     tgt = torch.randint(4, V, (2, 60), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
-        full, state = model(src, tgt), model.start(src, 1)
+        full, state = model(src, tgt), model.start(src)
         for t in range(60):
             logits, state = model.step(tgt[:, t : t + 1], state)
             torch.testing.assert_close(logits[:, 0], full[:, t])
