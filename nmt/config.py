@@ -181,8 +181,8 @@ class ModelSettings(Section):
             raise ValueError(f"sinusoidal positions need an even d_model, got {self.d_model}")
         if self.positions == "rotary" and (width := self.d_model // self.n_heads) % 2:
             raise ValueError(f"rotary positions need an even d_model / n_heads, got {width}")
-        if self.attention_window and self.attention == "additive":
-            raise ValueError("attention_window needs attention scaled_dot or dot, not additive")
+        if self.attention_window and self.attention != "scaled_dot":
+            raise ValueError(f"attention_window needs attention scaled_dot, not {self.attention}")
 
 
 class TrainSettings(Section):

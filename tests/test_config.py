@@ -311,7 +311,7 @@ def test_true_is_not_a_number(folder: Path, key: str) -> None:
         ),
         (
             "model: {attention_window: 8, attention: additive}",
-            "demo.yaml:3: attention_window needs attention scaled_dot or dot, not additive",
+            "demo.yaml:3: attention_window needs attention scaled_dot, not additive",
         ),
         *(
             (

@@ -63,7 +63,7 @@ def causal_mask(length: int, device: torch.device | None = None) -> Tensor:
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
-def local_mask(length: int, window: int, *, causal: bool, real: Tensor) -> Tensor:
+def local_mask(length: int, window: int, causal: bool, real: Tensor) -> Tensor:
     """What a position with a local window sees: itself, and those of its neighbours on either side that are real.
 
     A position sees itself even where it is padding, or padding far from any word would have nothing to look at.
@@ -86,7 +86,6 @@ def local_attention(
     key: Tensor,
     value: Tensor,
     window: int,
-    *,
     causal: bool,
     real: Tensor,
     dropout: nn.Module | None = None,
@@ -99,7 +98,7 @@ def local_attention(
         query, key, value: (B, H, T, d).
         window: positions seen on either side, w.
         causal: only on the left.
-        real: (..., 1, 1, T) bool.
+        real: (B, 1, 1, T) bool, or (1, 1, 1, T).
         dropout: on the weights.
     Returns:
         (B, H, T, d)
@@ -111,9 +110,8 @@ def local_attention(
     def blocks(x: Tensor) -> Tensor:  # (B, H, T, d) to (B, H, n, W, d)
         return F.pad(x, (0, 0, window, beyond + right)).unfold(2, width, block).transpose(-1, -2)
 
-    queries = F.pad(query, (0, 0, 0, beyond)).reshape(
-        *query.shape[:2], -1, block, query.size(3)
-    )  # (B, H, n, block, d)
+    queries = F.pad(query, (0, 0, 0, beyond))
+    queries = queries.reshape(*query.shape[:2], -1, block, query.size(3))  # (B, H, n, block, d)
     of_query = torch.arange(block, device=query.device)[:, None]
     of_key = torch.arange(width, device=query.device) - window
     near = (of_key >= of_query - window) & (of_key <= of_query + right)  # (block, W)
@@ -158,7 +156,6 @@ class MultiHeadAttention(nn.Module):
         *,
         mask: Tensor | None = None,
         causal: bool = False,
-        window: int = 0,
         weights: list[Tensor] | None = None,
     ) -> Tensor:
         """What the positions that ask gather.
@@ -168,23 +165,16 @@ class MultiHeadAttention(nn.Module):
             key, value: (B, H, S, D/H).
             mask: broadcastable to (B, H, T, S), bool.
             causal: position t sees positions 0..t; only for T = S, and instead of a mask.
-            window: position t sees itself and so many neighbours, see `local_mask`; only for T = S; 0 is all.
             weights: where given, the weights (B, H, T, S) are appended, and the fused kernel is not used.
         Returns:
             (B, T, D)
         """
         if not self.scaled:
             query = query * math.sqrt(query.size(-1))  # by which all ways below divide
-        length = query.size(2)
-        real = query.new_ones(1, 1, 1, length, dtype=torch.bool) if window and mask is None else mask
-        if real is not None and window and (weights is not None or length <= window + BLOCK):  # blocks do not pay
-            mask, causal, window = local_mask(length, window, causal=causal, real=real), False, 0
         # On a CPU the fused kernel's gradient takes 2 (fp32) to 9 times (bf16) as long as the formula's.
         by_formula = weights is not None or (query.device.type == "cpu" and torch.is_grad_enabled())
-        if real is not None and window:
-            heads = local_attention(query, key, value, window, causal=causal, real=real, dropout=self.dropout)
-        elif by_formula or self.v is not None:
-            mask = causal_mask(length, query.device) if causal else mask
+        if by_formula or self.v is not None:
+            mask = causal_mask(query.size(2), query.device) if causal else mask
             if self.v is None:
                 heads, w = scaled_dot_product_attention(query, key, value, mask, self.dropout)
             else:
@@ -196,6 +186,10 @@ class MultiHeadAttention(nn.Module):
             heads = F.scaled_dot_product_attention(
                 query, key, value, attn_mask=mask, dropout_p=p, is_causal=causal
             )
+        return self.merge(heads)
+
+    def merge(self, heads: Tensor) -> Tensor:
+        """What the heads gathered, (B, H, T, D/H), side by side and projected: (B, T, D)."""
         out: Tensor = self.output(heads.transpose(1, 2).flatten(2))
         return out
 
@@ -230,8 +224,14 @@ class SelfAttention(MultiHeadAttention):
         weights: list[Tensor] | None = None,
     ) -> Tensor:
         """(B, T, D) to (B, T, D); for `rotation` see `project`, for the rest `attend`."""
-        heads = unbound(self.project(x, rotation))
-        return self.attend(*heads, mask=mask, causal=causal, window=self.window, weights=weights)
+        query, key, value = unbound(self.project(x, rotation))
+        if self.window:
+            length = x.size(1)
+            real = x.new_ones(1, 1, 1, length, dtype=torch.bool) if mask is None else mask
+            if weights is None and length > self.window + BLOCK:  # else blocks do not pay
+                return self.merge(local_attention(query, key, value, self.window, causal, real, self.dropout))
+            mask, causal = local_mask(length, self.window, causal, real), False
+        return self.attend(query, key, value, mask=mask, causal=causal, weights=weights)
 
 
 class CrossAttention(MultiHeadAttention):
@@ -282,10 +282,9 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
         x: (..., d).
         rotation: complex, broadcastable to (..., d/2), from `rotary_positions`.
     """
-    dtype = x.dtype
-    x = x.to(torch.promote_types(x.dtype, torch.float32))
-    pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
-    return torch.view_as_real(pairs * rotation).flatten(-2).to(dtype)
+    pairs = x.reshape(*x.shape[:-1], -1, 2).to(torch.promote_types(x.dtype, torch.float32))
+    turned = torch.view_as_complex(pairs) * rotation  # (..., d/2)
+    return torch.view_as_real(turned).flatten(-2).to(x.dtype)
 
 
 def uniform(*shape: int) -> Tensor:

@@ -75,7 +75,7 @@ class FeedForward(nn.Module):
         return y
 
 
-def self_attention(settings: ModelSettings) -> SelfAttention:
+def self_attention_of(settings: ModelSettings) -> SelfAttention:
     """Of these sizes and choices, with fresh weights."""
     return SelfAttention(
         settings.d_model,
@@ -91,7 +91,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.self_attention = self_attention(settings)
+        self.self_attention = self_attention_of(settings)
         self.feed_forward = FeedForward(settings)
         self.self_attention_residual = Residual(settings)
         self.feed_forward_residual = Residual(settings)
@@ -115,7 +115,7 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.self_attention = self_attention(settings)
+        self.self_attention = self_attention_of(settings)
         self.cross_attention = CrossAttention(
             settings.d_model, settings.n_heads, settings.attention_dropout, settings.attention
         )

@@ -184,11 +184,11 @@ def test_the_product_of_turned_vectors_knows_their_distance_alone() -> None:
 
 def test_local_mask_by_hand() -> None:
     real = torch.tensor([[True, True, True, True]])
-    rows = local_mask(4, 1, causal=False, real=real).int().tolist()
+    rows = local_mask(4, 1, False, real).int().tolist()
     assert rows == [[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 1, 1]]
-    rows = local_mask(4, 2, causal=True, real=real).int().tolist()
+    rows = local_mask(4, 2, True, real).int().tolist()
     assert rows == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1]]
-    rows = local_mask(4, 1, causal=False, real=torch.tensor([[True, True, False, False]])).int().tolist()
+    rows = local_mask(4, 1, False, torch.tensor([[True, True, False, False]])).int().tolist()
     assert rows == [[1, 1, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 0, 1]]
 
 
@@ -200,6 +200,6 @@ def test_a_local_window_is_full_attention_under_the_same_mask(length: int, windo
     query, key, value = (torch.randn(2, 3, length, 4, dtype=torch.float64, generator=generator) for _ in range(3))
     lengths = torch.tensor([length, max(length // 3, 1)])
     real = (torch.arange(length) < lengths[:, None])[:, None, None]  # (2, 1, 1, length)
-    seen = local_mask(length, window, causal=causal, real=real)
+    seen = local_mask(length, window, causal, real)
     full, _ = scaled_dot_product_attention(query, key, value, seen)
-    torch.testing.assert_close(local_attention(query, key, value, window, causal=causal, real=real), full)
+    torch.testing.assert_close(local_attention(query, key, value, window, causal, real), full)
