@@ -343,6 +343,7 @@ def evaluate(
     ] = 1000,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Keep the translations here.")] = None,
     show: Annotated[int, typer.Option(min=0, help="Print so many translations beside source and reference.")] = 0,
+    heads: Annotated[bool, typer.Option("--heads", help="Tell what each attention head looks at.")] = False,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
     batch_size: BatchSize = None,
     device: Device = "auto",
@@ -352,7 +353,8 @@ def evaluate(
 ) -> None:
     """Score translations: BLEU, chrF, TER.
 
-    Each with sacreBLEU's signature and its 95 % interval; and the perplexity of the references.
+    Each with sacreBLEU's signature and its 95 % interval; and the perplexity of the references. --heads: a line
+    for each attention head, means over the pieces of the corpus (`nmt.HeadSummary` explains them).
 
     The newest run on its config's test set; or -m, --src and --ref; or --hyp against --ref with no model.
     """
@@ -369,6 +371,8 @@ def evaluate(
             raise InputError(
                 "-o keeps a model's translations, --hyp are there already", hint="leave out one of them"
             )
+        if heads:
+            raise InputError("--heads are those of a model, not of --hyp", hint="leave out one of them")
         references = [read_lines([path]) for path in ref]
         sources = read_lines([src]) if src is not None else [""] * len(references[0])
         hypotheses = read_lines([hyp])
@@ -395,6 +399,12 @@ def evaluate(
             "top_k": top_k,
         }
         drawn |= {"top_p": top_p, "seed": seed}
+        summaries = []
+        if heads:
+            from nmt.heads import attention_summary, table
+
+            summaries = attention_summary(translator, list(zip(sources, references[0], strict=True)))
+            figures["heads"] = [vars(one) for one in summaries]
         options = translator.with_options(**({"beam": beam} if beam else {}), **(drawn if mbr else {}))
         hypotheses = [found.text for found in translator.translate_lines(sources, options, batch_size=batch_size)]
         figures |= drawn if mbr else {"beam": options.beam}
@@ -420,6 +430,8 @@ def evaluate(
         print(one)
     if "perplexity" in figures:
         print(f"perplexity of the references = {figures['perplexity']:.3f} a piece")
+    if heads:
+        print("\n" + "\n".join(table(summaries)))
 
 
 @app.command()
