@@ -153,6 +153,8 @@ def _or_none(value: float) -> Any:
 
 def table(summaries: Sequence[HeadSummary]) -> list[str]:
     """The summaries as lines, a head each."""
+    if not summaries:
+        return ["the model has no attention heads"]
     lines = [f"{'part':<8} layer head  " + "".join(f"{name:>11}" for name in FIGURES)]
     for one in summaries:
         values = [getattr(one, name) for name in FIGURES]

@@ -12,6 +12,7 @@ from torch import Tensor
 
 import nmt
 from nmt.config import ModelSettings
+from nmt.decode.ctranslate2_engine import CTranslate2Engine
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator, load
 from nmt.errors import DataError, InputError
@@ -102,6 +103,7 @@ def test_a_part_that_a_model_does_not_have_is_left_out() -> None:
     batch = collate([[5, 6]], [[7]], [1])
     cross = torch.rand(1, 1, 1, 2, 3)
     weights = AttentionWeights(encoder=None, decoder=None, cross=cross)  # type: ignore[arg-type]
+    assert table([]) == ["the model has no attention heads"]
     ((part, found, queries, keys, boundary),) = parts_of(weights, batch)
     assert (part, found is cross) == ("cross", True)
     assert (queries.tolist(), keys.tolist()) == ([[True, True]], [[True, True, True]])
@@ -158,5 +160,9 @@ def test_what_has_no_heads_is_refused(five_run: FiveRun, tmp_path: Path) -> None
     assert nmt.attention_summary is attention_summary
     with pytest.raises(InputError, match="several models cannot tell attention weights"):
         attention_summary(load([five_run.run, five_run.run]), [("a", "b")])
+    translator = load(five_run.run)
+    exported = CTranslate2Engine(None, translator.tokenizers, 100)
+    with pytest.raises(InputError, match="an export cannot tell attention weights"):
+        attention_summary(Translator(exported, translator.tokenizers, translator.config), [("a", "b")])
     with pytest.raises(DataError, match="no pairs to look at"):
         attention_summary(five_run.run, [])
