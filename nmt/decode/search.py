@@ -104,8 +104,7 @@ def search(
         token_log_probs = torch.cat([_rows(token_log_probs, parents), step_log_probs[..., None]], -1)
 
         is_end = words == EOS
-        rank = torch.arange(scores.size(1), device=device)
-        accepted = is_end & (scores > -math.inf) & (rank < n_beams)
+        accepted = is_end[:, :n_beams] & (scores[:, :n_beams] > -math.inf)
         for b, c in accepted.nonzero().tolist():
             score = float(scores[b, c]) / options.divisor(length)
             finished[alive[b]].append(Hypothesis(tokens[b, c].tolist(), token_log_probs[b, c].tolist(), score))
@@ -120,12 +119,15 @@ def search(
         on = [b for b, a in enumerate(alive) if not _is_done(options, finished[a], best_live[b], length)]
         if not on:
             break
-        kept = torch.tensor(on, device=device)
-        rows = kept[:, None] * n_beams + parents[kept]  # (B', K) into the B*K beams of the state
-        if not torch.equal(rows.flatten(), torch.arange(len(alive) * n_beams, device=device)):
+        rows = (
+            parents + torch.arange(0, parents.numel(), n_beams, device=device)[:, None]
+        )  # (B, K) into the state's
+        if len(on) < len(alive):
+            kept = torch.tensor(on, device=device)
+            rows, live, tokens, token_log_probs = rows[kept], live[kept], tokens[kept], token_log_probs[kept]
+            alive = [alive[b] for b in on]
+        if n_beams > 1 or len(rows) < len(ids):
             state = model.select(state, rows)
-        alive = [alive[b] for b in on]
-        live, tokens, token_log_probs = live[kept], tokens[kept], token_log_probs[kept]
         ids = tokens[..., -1]
     # sorted() is stable: of equals, the one found first
     return [sorted(found, key=lambda h: -h.score)[: options.n_best] for found in finished]
@@ -168,20 +170,20 @@ def _best_candidates(log_probs: Tensor, live: Tensor) -> Candidates:
     They lie in the groups of neighbouring pieces that have the greatest maxima, so that all but those few groups
     need only their maximum taken, which is much quicker than sorting.
     """
-    n_sentences, n_beams, n_vocab = log_probs.shape
-    padded = F.pad(log_probs, (0, -n_vocab % GROUP), value=-math.inf) if n_vocab % GROUP else log_probs
-    groups = padded.view(n_sentences, -1, GROUP)  # (B, K*G, 64)
-    n_groups = groups.size(1) // n_beams  # G, of a beam
+    n_beams, n_vocab = log_probs.shape[1:]
+    if n_vocab % GROUP:
+        log_probs = F.pad(log_probs, (0, -n_vocab % GROUP), value=-math.inf)
+    groups = log_probs.view(*log_probs.shape[:2], -1, GROUP)  # (B, K, G, 64)
+    n_groups = groups.size(2)
     n = min(2 * n_beams, n_beams * n_vocab)
-    maxima = groups.amax(-1) + live.repeat_interleave(n_groups, 1)
+    maxima = (groups.amax(-1) + live[..., None]).flatten(1)  # (B, K*G)
     chosen = maxima.topk(min(n, maxima.size(1)), sorted=False).indices  # (B, n)
-    sentences = torch.arange(n_sentences, device=live.device)[:, None]
-    totals = groups[sentences, chosen] + live.gather(1, chosen // n_groups)[..., None]  # (B, n, 64)
-    scores, place = totals.flatten(1).topk(n)
-    group = chosen.gather(1, place // GROUP)
-    parents, words = group // n_groups, group % n_groups * GROUP + place % GROUP
-    words = words.clamp(max=n_vocab - 1)  # padding comes last, among what is -inf too
-    return scores, parents, words, log_probs.flatten(1).gather(1, parents * n_vocab + words)
+    best = groups.flatten(1, 2).gather(1, chosen[..., None].expand(-1, -1, GROUP))  # (B, n, 64)
+    scores, place = (best + live.gather(1, chosen // n_groups)[..., None]).flatten(1).topk(n)
+    position = chosen.gather(1, place // GROUP) * GROUP + place % GROUP  # among the pieces of all beams
+    parents = position // log_probs.size(2)
+    words = (position % log_probs.size(2)).clamp(max=n_vocab - 1)  # padding comes last, among what is -inf too
+    return scores, parents, words, best.flatten(1).gather(1, place)
 
 
 class _Draws:

@@ -58,12 +58,16 @@ def _predicted(model: Transformer, batch: Batch) -> Tensor:
 
 
 def _written(model: Transformer, batch: Batch) -> Tensor:
-    """What the model writes greedily, as many words as the reference has: (B, T), BOS first."""
+    """What the model writes greedily, as many words as the reference has: (B, T), BOS first.
+
+    In the weights' own precision, as in translation.
+    """
     words = [batch.tgt_in[:, :1]]
-    state = model.start(batch.src, 1)
-    while len(words) < batch.tgt_in.size(1):
-        logits, state = model.step(words[-1], state)  # (B, 1, V)
-        words.append(_likeliest(logits))
+    with torch.autocast(batch.src.device.type, enabled=False):
+        state = model.start(batch.src, 1)
+        while len(words) < batch.tgt_in.size(1):
+            logits, state = model.step(words[-1], state)  # (B, 1, V)
+            words.append(_likeliest(logits))
     return torch.cat(words, 1)
 
 

@@ -1,5 +1,7 @@
 """What the decoder reads in training, against greedy search and teacher forcing."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -130,17 +132,22 @@ def test_a_rank_without_a_sentence_has_no_own_words() -> None:
     assert torch.equal(decoder_input(make(), idle, own_words=1.0, free=False, seed=1), idle.tgt_in)
 
 
-def test_bf16_has_the_gradient_of_the_same_words_read_by_teacher_forcing() -> None:
+@pytest.mark.parametrize("settings", [SCHEDULED, FREE])
+def test_bf16_has_the_gradient_of_the_same_words_read_by_teacher_forcing(settings: TrainSettings) -> None:
     """What the first pass has cast without a gradient, the second must not use."""
     model = make().float()
-    train_step(model, make_optimizer(model, FREE), [ALL], FREE, lr=0.0, seed=1, bf16=True, own_words=1.0)
-    found = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+    def bf16_gradient(batch: Batch, own_words: float) -> list[Tensor]:
+        optimizer = make_optimizer(model, settings)
+        train_step(model, optimizer, [batch], settings, lr=0.0, seed=1, bf16=True, own_words=own_words)
+        return [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+    found = bf16_gradient(ALL, 1.0)
     assert len(found) == len(list(model.parameters()))
     with torch.autocast("cpu", torch.bfloat16):
-        tgt_in = decoder_input(model, ALL, own_words=1.0, free=True, seed=1)
-    read = Batch(ALL.src, tgt_in, ALL.tgt_out, ALL.lines)
-    train_step(model, make_optimizer(model, FREE), [read], FREE, lr=0.0, seed=1, bf16=True)
-    assert all(map(torch.equal, found, [p.grad for p in model.parameters() if p.grad is not None]))
+        tgt_in = decoder_input(model, ALL, own_words=1.0, free=settings is FREE, seed=1)
+    assert not torch.equal(tgt_in, ALL.tgt_in)
+    assert all(map(torch.equal, found, bf16_gradient(replace(ALL, tgt_in=tgt_in), 0.0)))
 
 
 def test_out_of_memory_in_the_first_pass_begins_the_step_again(monkeypatch: pytest.MonkeyPatch) -> None:
