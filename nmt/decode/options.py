@@ -30,7 +30,8 @@ class SearchOptions:
         top_k: in sampling, only the k most probable tokens; 0 is all.
         top_p: in sampling, only the most probable tokens that together reach p (Holtzman et al. 2020).
         seed: of sampling.
-        mbr: by minimum Bayes risk: of `n_samples` samples those that are most like the others, by chrF or BLEU.
+        mbr: by minimum Bayes risk: of `n_samples` samples those that are most like the others, by chrF or BLEU;
+            `beam` and the length penalty do not count then.
         n_samples: of which `mbr` chooses.
     """
 
