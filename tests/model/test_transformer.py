@@ -112,7 +112,7 @@ def test_a_cached_step_is_the_full_pass(variant: dict[str, Any]) -> None:
     src, tgt = batch((7, 6), (4, 6), (2, 6))
     with torch.no_grad():
         full = model(src, tgt)
-        state = model.start(src, 1)
+        state = model.start(src)
         for t in range(tgt.size(1)):
             logits, state = model.step(tgt[:, t : t + 1], state)
             torch.testing.assert_close(logits[:, 0], full[:, t])
@@ -127,14 +127,14 @@ def test_beams_that_part_and_sentences_that_leave_keep_their_own_past(variant: d
     ids = torch.full((3, n_beams), BOS)
     tokens, sentences = ids[..., None], torch.arange(3)  # what each beam has read, and which source it is of
     with torch.no_grad():
-        state = model.start(src, n_beams)
+        state = model.select(model.start(src), torch.arange(3)[:, None].expand(-1, n_beams))
         for t in range(3 * ROOM // n_beams):
             logits, state = model.step(ids, state)
             for b, s in enumerate(sentences):
                 for k in range(n_beams):
                     torch.testing.assert_close(logits[b, k], model(src[s : s + 1], tokens[b, k][None])[0, -1])
             parents = torch.randint(n_beams, ids.shape, generator=generator)
-            stay = torch.tensor({5: [2, 0], 9: [1]}.get(t, range(len(ids))))
+            stay = torch.tensor({5: [2, 1], 9: [1]}.get(t, range(len(ids))))
             state = model.select(state, (parents + torch.arange(len(ids))[:, None] * n_beams)[stay])
             sentences, parents, tokens = sentences[stay], parents[stay], tokens[stay]
             ids = torch.randint(4, V, parents.shape, generator=generator)
