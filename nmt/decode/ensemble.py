@@ -34,9 +34,9 @@ class Ensemble(nn.Module):
         """Log-probabilities (B, T, V) of the next token at every target position."""
         return log_mean_probs([model(src, tgt_in) for model in self.models])
 
-    def start(self, src: Tensor, n_beams: int) -> list[Any]:
+    def start(self, src: Tensor) -> list[Any]:
         """See `Stepper`."""
-        return [model.start(src, n_beams) for model in self.models]
+        return [model.start(src) for model in self.models]
 
     def step(self, ids: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
         """See `Stepper`."""

@@ -64,7 +64,7 @@ def _written(model: Transformer, batch: Batch) -> Tensor:
     """
     words = [batch.tgt_in[:, :1]]
     with torch.autocast(batch.src.device.type, enabled=False):
-        state = model.start(batch.src, 1)
+        state = model.start(batch.src)
         while len(words) < batch.tgt_in.size(1):
             logits, state = model.step(words[-1], state)  # (B, 1, V)
             words.append(_likeliest(logits))

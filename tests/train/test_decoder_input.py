@@ -155,11 +155,11 @@ def test_out_of_memory_in_the_first_pass_begins_the_step_again(monkeypatch: pyte
     predict = model.start
     calls = []
 
-    def start(src: Tensor, n_beams: int) -> object:
+    def start(src: Tensor) -> object:
         calls.append(len(src))
         if len(src) > 2:
             raise torch.OutOfMemoryError
-        return predict(src, n_beams)
+        return predict(src)
 
     monkeypatch.setattr(model, "start", start)
 
