@@ -30,7 +30,7 @@ from nmt.errors import ConfigError
 
 MAX_CONFIG_BYTES = 1_000_000  # a config larger than this is a mistake or an attack
 MAX_CONFIG_NODES = 20_000  # keys and values; each takes a kilobyte to parse
-MAX_FAULTS = 20  # told at once
+MAX_FAULTS, MANY_FAULTS = 20, 1_000  # told at once; worth a look at all
 MAX_NAME_BYTES, MAX_PATH = 255, 3_000  # what file systems take, less what we add
 LARGEST = 10**9  # of counts that nothing else bounds
 
@@ -377,6 +377,8 @@ def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
+        if error.error_count() > MANY_FAULTS:  # each takes a kilobyte to tell
+            raise ConfigError(f"{name}: {error.error_count():,} faults", hint="is it another file?") from None
         found = error.errors()
         faults = [_fault(dict(fault), origins, name) for fault in found[:MAX_FAULTS]]
         if len(found) > MAX_FAULTS:

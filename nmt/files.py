@@ -33,10 +33,9 @@ def read_capped(path: Path, n_bytes: int) -> bytes:
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "not a file", str(path))
     with path.open("rb") as file:
-        content = file.read(n_bytes + 1)
-    if len(content) > n_bytes:
-        raise OSError(errno.EFBIG, f"over {n_bytes:,} bytes", str(path))
-    return content
+        if os.fstat(file.fileno()).st_size > n_bytes:
+            raise OSError(errno.EFBIG, f"over {n_bytes:,} bytes", str(path))
+        return file.read(n_bytes)
 
 
 @contextlib.contextmanager

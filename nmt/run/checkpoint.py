@@ -125,8 +125,9 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = ("model", "averag
         with path.open("rb") as file:
             n_bytes = int.from_bytes(file.read(8), "little")
             top = file.read(n_bytes) if n_bytes <= MAX_HEADER_BYTES else b""
-        # a tensor has a brace, a size a comma: told before the library makes something of each
-        if n_bytes > MAX_HEADER_BYTES or top.count(b"{") > MAX_TENSORS or top.count(b",") > 10 * MAX_TENSORS:
+        # each tensor has a brace, and few commas: counted before a library makes something of each of them
+        n_braces, n_commas = top.count(b"{"), top.count(b",")
+        if n_bytes > MAX_HEADER_BYTES or n_braces > MAX_TENSORS or n_commas > 50 * n_braces + 10_000:
             raise foreign
         with safetensors.safe_open(path, framework="pt") as file:
             header = _header(path, (file.metadata() or {}).get("nmt"))
@@ -173,6 +174,8 @@ def _settings(path: Path, header: Mapping[str, Any], stored: Mapping[str, Tensor
         if config.tokenizer.joint and source != target:
             raise ConfigError("tokenizer.joint=true, but a tokenizer a side")
         return config, Tokenizers.from_models(source, target, nfkc_source=config.data.nfkc_source)
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}", hint=error.hint) from error
     except (KeyError, ConfigError) as error:
         reason = str(error).partition("\n")[0]
         raise ModelError(f"{path} is not a model file of this version: {reason}", hint="train it again") from error
@@ -203,6 +206,9 @@ def _check_shapes(
     path: Path, shapes: Mapping[str, tuple[int, ...]], config: Config, tokenizers: Tokenizers
 ) -> None:
     """Make sure that a file's tensors are those of a model of its settings; a part may be absent as a whole."""
+    foreign = ModelError(f"{path}: its weights are not those of its settings", hint="train it again")
+    if config.model.n_encoder_layers + config.model.n_decoder_layers > len(shapes):
+        raise foreign
     own = _shapes_of(config, tokenizers)
     found: dict[str, set[str]] = {"model": set(), "average": set()}
     for name, shape in shapes.items():
@@ -214,13 +220,13 @@ def _check_shapes(
         else:
             found.setdefault(part, set()).add(weight)
         if part not in ("model", "average", "optimizer") or weight not in own:
-            raise ModelError(f"{path}: its weights are not those of its settings", hint="train it again")
+            raise foreign
         if shape != own[weight] and not (part == "optimizer" and shape == ()):
             raise ModelError(
                 f"{path}: {weight} is {shape}, in a model of its settings {own[weight]}", hint="train it again"
             )
     if any(names and names != own.keys() for names in found.values()):
-        raise ModelError(f"{path}: its weights are not those of its settings", hint="train it again")
+        raise foreign
 
 
 def _header(path: Path, text: str | None) -> dict[str, Any]:

@@ -6,11 +6,13 @@ INTACT is loaded first: what a load takes when all is well. CONFIG's training is
 directory, as `nmt train CONFIG run=ENTRY` would.
 """
 
+import ctypes
+import gc
 import json
-import resource
 import sys
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from nmt.config import load_config
@@ -19,12 +21,23 @@ from nmt.errors import NmtError
 from nmt.train import session
 
 
-def peak_kb(work: Callable[[], object]) -> int:
-    """The most memory that the process has at once while it works, kB."""
+def growth_kb(work: Callable[[], object]) -> int:
+    """By how much the process has more memory at once while it works than before, kB."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # what earlier work has left must not be used instead
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew at what is taken now
+    before = peak_kb()
     work()
-    status = Path("/proc/self/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0])
+    return peak_kb() - before
+
+
+def peak_kb() -> int:
+    return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
+
+
+def make_ready(config: Path, run: Path) -> None:
+    with session.prepare(load_config(config, [f"run={run}"]), device="cpu").run.lock():
+        pass
 
 
 def attempt(work: Callable[[], object]) -> list[str]:
@@ -39,18 +52,18 @@ def attempt(work: Callable[[], object]) -> list[str]:
 
 
 def main(intact: Path, config: Path, folder: Path) -> None:
-    load(intact).translate(["a"], beam=1)  # imports, and what libraries keep
-    print(json.dumps(["intact", "load", "well", "", "", peak_kb(lambda: load(intact))]))
+    for _ in range(3):  # imports, and what libraries keep
+        load(intact).translate(["a"], beam=1)
+        make_ready(config, intact)
+    print(json.dumps(["intact", "load", "well", "", "", growth_kb(lambda: load(intact))]))
     for entry in sorted(folder.iterdir()):
-        ways: dict[str, Callable[[], object]] = {"load": lambda path=entry: load(path)}  # type: ignore[misc]
+        ways: dict[str, Callable[[], object]] = {"load": partial(load, entry)}
         if entry.is_dir():
-            overrides = [f"run={entry}"]
-            ways["train"] = lambda: session.prepare(load_config(config, overrides), device="cpu")  # noqa: B023
+            ways["train"] = partial(make_ready, config, entry)
         for way, work in ways.items():
             ends: list[list[str]] = []
-            kb = peak_kb(lambda: ends.append(attempt(work)))  # noqa: B023
+            kb = growth_kb(lambda: ends.append(attempt(work)))  # noqa: B023
             print(json.dumps([entry.name, way, *ends[0], kb]), flush=True)
-    print(json.dumps(["children", "", "well", "", "", resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss]))
 
 
 if __name__ == "__main__":
