@@ -173,7 +173,9 @@ class TrainSettings(Section):
     validate_every: int = Field(
         500, ge=1, le=LARGEST, description="steps between validations, each saves [fitted]"
     )
-    keep: int = Field(2, ge=1, le=1000, description="newest checkpoints that are kept")
+    keep: int = Field(
+        2, ge=2, le=1000, description="newest checkpoints that are kept; two, for one may be damaged"
+    )
     average: Literal["none", "ema", "best", "last"] = Field(
         "ema", description="average of weights: moving, or of the best or last checkpoints at the end"
     )

@@ -23,6 +23,7 @@ from nmt.errors import ConfigError, LostRankError
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+    from torch.distributed import Work
 
 Item = TypeVar("Item")
 
@@ -46,6 +47,9 @@ class Place(NamedTuple):
 
 ALONE = Place(0, 1, 0)
 _joined = ALONE
+# Kept until the next one: if gloo's thread were the last to let go of it, that thread would wait for Python's lock
+# and the main thread, which leaves the group with that lock, for the thread.
+_last_work: "Work | None" = None
 
 
 def launched() -> Place:
@@ -116,9 +120,7 @@ def ranks_joined(check: Callable[[], None] = lambda: None) -> Iterator[None]:
     from torch.distributed.rendezvous import rendezvous
 
     try:
-        store, *_ = next(
-            rendezvous("env://", timeout=PATIENCE if place.rank == 0 else datetime.timedelta(minutes=5))
-        )
+        store, *_ = next(rendezvous("env://", timeout=PATIENCE))
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
             store=PrefixStore(_meet(store, place, check), store),
@@ -222,8 +224,10 @@ def _all(x: "Tensor") -> "list[Tensor]":
     import torch
     import torch.distributed as dist
 
+    global _last_work
     found = [torch.empty_like(x) for _ in range(n_ranks())]
-    dist.all_gather(found, x)
+    _last_work = dist.all_gather(found, x, async_op=True)
+    _last_work.wait()
     return found
 
 

@@ -8,15 +8,20 @@ never a part.
 import contextlib
 import errno
 import hashlib
+import json
 import os
 import shutil
-from collections.abc import Iterator
+import tempfile
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from nmt.errors import InputError, OutputError
 
 TEMP_MARK = ".tmp."
+SIZES = "sizes.json"  # of the files in something cached; written last
+MAX_UNUSED_S = 30 * 24 * 3600  # after which something cached is thrown away
 
 
 def sha256(content: bytes) -> str:
@@ -36,6 +41,12 @@ def read_capped(path: Path, n_bytes: int) -> bytes:
         if os.fstat(file.fileno()).st_size > n_bytes:
             raise OSError(errno.EFBIG, f"over {n_bytes:,} bytes", str(path))
         return file.read(n_bytes)
+
+
+def hash_file(path: Path) -> str:
+    """Hex digest of what a file holds, which may be more than memory does."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextlib.contextmanager
@@ -130,23 +141,80 @@ def sync_directory(path: Path) -> None:
             os.close(handle)
 
 
-def sweep_temps(directory: Path) -> None:
+def sweep_temps(directory: Path, name: str = "*") -> None:
     """Remove what a killed process left of its unfinished writes."""
-    for stale in directory.glob(f"*{TEMP_MARK}*"):
+    for stale in directory.glob(f"{name}{TEMP_MARK}*"):
         if stale.is_dir():
             shutil.rmtree(stale, ignore_errors=True)
         else:
             stale.unlink(missing_ok=True)
 
 
+def cache_directory() -> Path:
+    """Where what can be made again is kept for the user: NMT_CACHE, else below XDG_CACHE_HOME or ~/.cache."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))  # noqa: PTH111 - never fails
+    path = Path(os.environ.get("NMT_CACHE") or home / "nmt")
+    with contextlib.suppress(OSError):
+        path.mkdir(parents=True, exist_ok=True)
+    if os.access(path, os.W_OK):
+        return path
+    path = Path(tempfile.gettempdir()) / f"nmt-{getattr(os, 'getuid', int)()}"  # a user without a home
+    path.mkdir(mode=0o700, exist_ok=True)
+    return path
+
+
+def cached(kind: str, made_from: object, make: Callable[[Path], None]) -> Path:
+    """A directory of the cache, known by the hash of what it is made from.
+
+    Where it is not there, or not whole, `make` fills it, once: others who want it wait. What nobody has wanted for
+    a month goes.
+
+    Args:
+        kind: the beginning of its name.
+        made_from: what JSON can say; all that decides its content.
+        make: is given an empty directory.
+    Raises:
+        OutputError: it cannot be written.
+    """
+    path = cache_directory() / f"{kind}-{sha256(json.dumps(made_from).encode())[:20]}"
+    lock = path.with_name(f"{path.name}.lock")
+    if not _whole(path):
+        with locked(lock, wait=True):
+            if not _whole(path):
+                sweep_temps(path.parent, path.name)
+                with atomic_directory(path) as temp:
+                    make(temp)
+                    sizes = {file.name: file.stat().st_size for file in temp.iterdir()}
+                    (temp / SIZES).write_text(json.dumps(sizes), encoding="utf-8")
+    with contextlib.suppress(OSError):  # what another user has put there and we may only read
+        lock.touch()
+        for old in path.parent.glob(f"*-{'[0-9a-f]' * 20}.lock"):
+            if old.stat().st_mtime < time.time() - MAX_UNUSED_S:
+                (old.with_suffix("") / SIZES).unlink(missing_ok=True)  # from now on it is not whole
+                shutil.rmtree(old.with_suffix(""), ignore_errors=True)
+                sweep_temps(old.parent, old.stem)
+                old.unlink()
+    return path
+
+
+def _whole(path: Path) -> bool:
+    """Whether something cached is there, and nobody has cleared some of its files away."""
+    try:
+        sizes = json.loads((path / SIZES).read_text(encoding="utf-8"))
+        return all((path / name).stat().st_size == size for name, size in sizes.items())
+    except (OSError, ValueError):
+        return False
+
+
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
     """Hold the lock file `path`; the kernel drops it when the process ends, however it ends.
 
     Raises:
-        InputError: another process holds it.
+        InputError: another process holds it, and we do not wait.
         OutputError: it cannot be opened, or its file system has no locks.
     """
+    place = "NMT_CACHE=PATH in the environment" if wait else "run=PATH"
     try:
         import fcntl
     except ImportError:  # Windows: a run is not guarded against a second training there
@@ -156,11 +224,11 @@ def locked(path: Path) -> Iterator[None]:
         file = path.open("a+")
     except OSError as error:
         raise OutputError(
-            f"cannot open {path}: {error.strerror}", hint="choose another directory with run=PATH"
+            f"cannot open {path}: {error.strerror}", hint=f"choose another directory with {place}"
         ) from error
     with file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError as error:
             raise InputError(
                 f"{path.parent} is in use by another training",
@@ -168,6 +236,6 @@ def locked(path: Path) -> Iterator[None]:
             ) from error
         except OSError as error:
             raise OutputError(
-                f"cannot lock {path}: {error.strerror}", hint="choose a directory on another disk with run=PATH"
+                f"cannot lock {path}: {error.strerror}", hint=f"choose a directory on another disk with {place}"
             ) from error
         yield

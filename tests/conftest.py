@@ -44,11 +44,11 @@ TARGET = [
 
 
 @pytest.fixture(scope="session", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The user's cache directory, of the commands that tests start too."""
-    path = tmp_path_factory.mktemp("cache")
-    os.environ["XDG_CACHE_HOME"] = str(path)
-    return path
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What the tests leave in the user's cache goes where it is thrown away."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 # --- running the command ----------------------------------------------------------------------------------

@@ -26,6 +26,9 @@ from nmt.files import (
     atomic_directory,
     atomic_write,
     atomic_writer,
+    cache_directory,
+    cached,
+    hash_file,
     locked,
     sha256,
     sweep_temps,
@@ -330,6 +333,114 @@ def test_a_directory_below_a_file_is_told(tmp_path: Path) -> None:
 
 def test_a_hash_is_sha256() -> None:
     assert sha256(b"abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_a_files_hash_is_that_of_its_content(file: Path) -> None:
+    assert hash_file(file) == sha256(OLD)
+
+
+# --- the cache --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("NMT_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def fill(place: Path) -> None:
+    (place / "it").write_bytes(NEW)
+
+
+def test_what_is_cached_is_made_once_from_the_same(cache: Path) -> None:
+    path = cached("kind", [1, "a"], fill)
+    assert (path.parent, (path / "it").read_bytes()) == (cache, NEW)
+    assert cached("kind", [1, "a"], lambda _: pytest.fail("made again")) == path
+    assert cached("kind", [2, "a"], fill) != path
+    assert cached("other", [1, "a"], fill) != path
+
+
+def test_what_fails_or_is_killed_halfway_is_not_there(cache: Path) -> None:
+    half = """
+import os, sys
+from nmt.files import cached
+def make(place):
+    (place / "it").write_bytes(b"half")
+    os.kill(os.getpid(), 9)
+cached("kind", 1, make)
+"""
+    process = python(half)
+    process.wait()
+    kill(process)
+    with pytest.raises(ZeroDivisionError):
+        cached("kind", 1, lambda _: 1 // 0)  # type: ignore[arg-type]
+    assert [file.suffix for file in cache.iterdir()] == [".lock"]  # both left no more
+    assert (cached("kind", 1, fill) / "it").read_bytes() == NEW
+
+
+def test_what_was_cleared_away_in_part_is_made_again(cache: Path) -> None:
+    path = cached("kind", 1, fill)
+    (path / "it").unlink()
+    assert (cached("kind", 1, fill) / "it").read_bytes() == NEW
+    (path / "it").write_bytes(OLD)  # cut short
+    assert (cached("kind", 1, fill) / "it").read_bytes() == NEW
+
+
+def test_what_nobody_wanted_for_a_month_goes_and_nothing_else(cache: Path) -> None:
+    old, recent = cached("kind", 1, fill), cached("kind", 2, fill)
+    foreign = [cache / "mine.lock", cache / "mine" / "it"]
+    foreign[1].parent.mkdir()
+    stale = old.with_name(f"{old.name}{TEMP_MARK}1")
+    stale.mkdir()
+    for file in (old.with_name(f"{old.name}.lock"), *foreign):
+        file.touch()
+        os.utime(file, (0, 0))
+    cached("kind", 2, fill)
+    assert not old.exists()
+    assert not stale.exists()
+    assert recent.exists()
+    assert all(file.exists() for file in foreign)
+
+
+def test_who_wants_what_another_is_making_waits_for_it(cache: Path) -> None:
+    slow = """
+import time
+from nmt.files import cached
+def make(place):
+    print("making", flush=True)
+    time.sleep(1)
+    (place / "it").write_bytes(b"theirs")
+cached("kind", 1, make)
+"""
+    process = python(slow)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"making\n"
+        assert (cached("kind", 1, fill) / "it").read_bytes() == b"theirs"
+    finally:
+        kill(process)
+
+
+def test_without_a_home_that_can_be_written_the_cache_is_a_temporary_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NMT_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_directory() == tmp_path / "nmt"
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert cache_directory() == tmp_path / f"nmt-{os.getuid()}"
+
+
+def test_a_cache_without_locks_names_its_own_remedy(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(*_args: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with pytest.raises(OutputError) as caught:
+        cached("kind", 1, fill)
+    assert "NMT_CACHE=PATH" in caught.value.hint
 
 
 # --- locking ----------------------------------------------------------------------------------------------

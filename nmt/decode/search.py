@@ -16,13 +16,15 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.seeds import seed_of
-from nmt.text import BOS, EOS, PAD, UNK
+from nmt.text import BOS, EOS, PAD
 
 State = TypeVar("State")
+GROUP = 64  # pieces of which first only the best is looked for
 
 
 class Stepper(Protocol[State]):
@@ -148,7 +150,7 @@ def _ban(log_probs: Tensor, allowed: list[int | None]) -> None:
     forced = {
         b: log_probs[b, :, only].clone() for b, only in enumerate(allowed) if only is not None and only != -1
     }
-    log_probs[..., [PAD, UNK, BOS]] = -math.inf
+    log_probs[..., :EOS] = -math.inf  # PAD, UNK and BOS
     for b, only in enumerate(allowed):
         if only == -1:
             log_probs[b, :, EOS] = -math.inf
@@ -161,11 +163,25 @@ Candidates = tuple[Tensor, Tensor, Tensor, Tensor]  # each (B, C): scores, paren
 
 
 def _best_candidates(log_probs: Tensor, live: Tensor) -> Candidates:
-    """The min(2K, K*V) best continuations of all beams of a sentence, best first."""
-    n_beams, n_vocab = log_probs.shape[1:]
-    best, words = log_probs.topk(min(2 * n_beams, n_vocab))  # (B, K, C'): no beam can give more to the whole
-    scores, order = (live[..., None] + best).flatten(1).topk(min(2 * n_beams, n_beams * n_vocab))
-    return scores, order // best.size(-1), words.flatten(1).gather(1, order), best.flatten(1).gather(1, order)
+    """The min(2K, K*V) best continuations of all beams of a sentence, best first.
+
+    They lie in the groups of neighbouring pieces that have the greatest maxima, so that all but those few groups
+    need only their maximum taken, which is much quicker than sorting.
+    """
+    n_sentences, n_beams, n_vocab = log_probs.shape
+    padded = F.pad(log_probs, (0, -n_vocab % GROUP), value=-math.inf) if n_vocab % GROUP else log_probs
+    groups = padded.view(n_sentences, -1, GROUP)  # (B, K*G, 64)
+    n_groups = groups.size(1) // n_beams  # G, of a beam
+    n = min(2 * n_beams, n_beams * n_vocab)
+    maxima = groups.amax(-1) + live.repeat_interleave(n_groups, 1)
+    chosen = maxima.topk(min(n, maxima.size(1)), sorted=False).indices  # (B, n)
+    sentences = torch.arange(n_sentences, device=live.device)[:, None]
+    totals = groups[sentences, chosen] + live.gather(1, chosen // n_groups)[..., None]  # (B, n, 64)
+    scores, place = totals.flatten(1).topk(n)
+    group = chosen.gather(1, place // GROUP)
+    parents, words = group // n_groups, group % n_groups * GROUP + place % GROUP
+    words = words.clamp(max=n_vocab - 1)  # padding comes last, among what is -inf too
+    return scores, parents, words, log_probs.flatten(1).gather(1, parents * n_vocab + words)
 
 
 class _Draws:

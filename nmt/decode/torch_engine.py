@@ -1,7 +1,8 @@
 """Our own engine: segments in batches of like length, searched by `search` over the Transformer."""
 
+import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -10,12 +11,14 @@ from nmt.config import Config
 from nmt.decode.options import Hypothesis, Precision, SearchOptions
 from nmt.decode.search import search
 from nmt.distributed import launched
-from nmt.errors import ConfigError, ModelError
+from nmt.errors import ConfigError, ModelError, NmtError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import read_checkpoint
 from nmt.run.directory import RunDirectory
 from nmt.text.batches import collate, cut_batches, pad_source
 from nmt.text.tokenizer import Tokenizers
+
+log = logging.getLogger("nmt")
 
 MAX_BATCH_POSITIONS = 131_072  # beams x source positions of a batch: bounds the memory of caches
 SCORED_TOKENS = 4096  # positions of a batch in scoring, each of which has V log-probabilities
@@ -30,6 +33,7 @@ class TorchEngine:
 
     def __init__(self, model: Transformer) -> None:
         self.model = model
+        self.max_positions = MAX_BATCH_POSITIONS  # less once memory has not held so many
 
     @property
     def device(self) -> torch.device:
@@ -46,7 +50,8 @@ class TorchEngine:
     ) -> list[list[Hypothesis]]:
         """See `Engine`."""
         found: list[list[Hypothesis]] = [[] for _ in segments]
-        for rows in self._batches(segments, batch_size, options.beam):
+
+        def search_batch(rows: list[int]) -> None:
             with torch.inference_mode():
                 results = search(
                     self.model,
@@ -58,14 +63,18 @@ class TorchEngine:
                 )
             for i, hypotheses in zip(rows, results, strict=True):
                 found[i] = hypotheses
+
+        for rows in self._batches(segments, batch_size, options.beam):
+            n_held = within_memory(search_batch, rows)
+            if n_held < len(rows):
+                self.max_positions = n_held * (len(segments[rows[0]]) + 1) * options.beam
         return found
 
-    @staticmethod
-    def _batches(segments: Sequence[list[int]], batch_size: int, n_beams: int) -> Iterator[list[int]]:
+    def _batches(self, segments: Sequence[list[int]], batch_size: int, n_beams: int) -> Iterator[list[int]]:
         """Indices of segments of like length, longest first: what needs most memory comes first."""
         order = sorted(range(len(segments)), key=lambda i: -len(segments[i]))
         while order:
-            n = max(1, min(batch_size, MAX_BATCH_POSITIONS // ((len(segments[order[0]]) + 1) * n_beams)))
+            n = max(1, min(batch_size, self.max_positions // ((len(segments[order[0]]) + 1) * n_beams)))
             yield order[:n]
             order = order[n:]
 
@@ -74,14 +83,41 @@ class TorchEngine:
         limit = self.model.max_length - 1
         src, tgt = [ids[:limit] for ids in source], [ids[:limit] for ids in target]
         result: list[list[float]] = [[] for _ in src]
-        for rows in cut_batches([(len(s), len(t)) for s, t in zip(src, tgt, strict=True)], SCORED_TOKENS):
+
+        def score_batch(rows: list[int]) -> None:
             batch = collate([src[i] for i in rows], [tgt[i] for i in rows], rows).to(self.device)
             with torch.inference_mode():
                 log_probs = self.model(batch.src, batch.tgt_in).float().log_softmax(-1)
             gold = log_probs.gather(-1, batch.tgt_out[..., None])[..., 0]  # (B, T)
             for i, row in zip(rows, gold.tolist(), strict=True):
                 result[i] = row[: len(tgt[i]) + 1]
+
+        for rows in cut_batches([(len(s), len(t)) for s, t in zip(src, tgt, strict=True)], SCORED_TOKENS):
+            within_memory(score_batch, rows)
         return result
+
+
+def within_memory(work: Callable[[list[int]], None], rows: list[int]) -> int:
+    """Do a batch, in halves where memory does not hold it, so that no sentence is left out.
+
+    Returns:
+        how many rows at a time it does hold.
+    Raises:
+        NmtError: not even one.
+    """
+    try:
+        work(rows)
+        return len(rows)
+    except torch.OutOfMemoryError as error:
+        if len(rows) == 1:
+            raise NmtError("out of memory with one sentence", hint="take fewer --beam, or --device cpu") from error
+    if torch.cuda.is_available():  # below the except, whose traceback holds the memory
+        torch.cuda.empty_cache()
+    half = (len(rows) + 1) // 2
+    log.warning("out of memory with %d sentences: going on with %d at a time", len(rows), half)
+    n_held = within_memory(work, rows[:half])
+    within_memory(work, rows[half:])
+    return n_held
 
 
 def load_model(

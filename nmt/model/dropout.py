@@ -22,8 +22,11 @@ class Dropout(nn.Module):
             return F.dropout(x, self.p)
         n_dropped = min(max(round(self.p * 256), 1), 255)  # of 256 byte values
         words = torch.empty(-(-x.numel() // 8), dtype=torch.int64).random_(-(2**63), None)  # all 64 bits random
-        keep = words.view(torch.uint8)[: x.numel()].view(x.shape) >= n_dropped
-        return x * (keep * (256 / (256 - n_dropped)))
+        keep = words.view(torch.uint8)[: x.numel()].view(x.shape)
+        keep = keep.clamp_(n_dropped - 1, n_dropped).sub_(
+            n_dropped - 1
+        )  # 0 or 1; comparing takes ten times as long
+        return x * keep.to(x.dtype).mul_(256 / (256 - n_dropped))
 
     def extra_repr(self) -> str:
         return f"p={self.p}"

@@ -17,6 +17,8 @@ from nmt.model.attention import MultiHeadAttention, sinusoidal_positions
 from nmt.model.dropout import Dropout
 from nmt.text import PAD
 
+ROOM = 16  # positions by which the room for keys and values grows
+
 
 class KeysValues(NamedTuple):
     """Keys and values of one attention layer, each (N, H, length, D/H)."""
@@ -37,19 +39,21 @@ class AttentionWeights(NamedTuple):
 class DecoderState:
     """All that search carries from one step to the next, for B sentences of K beams.
 
+    What all beams of a sentence have read stays where it was written, step after step, and `ancestry` says what of
+    it a beam descends from: beams that change places move a mask, not their keys and values. In cross-attention
+    too the beams are query positions of one sentence.
+
     Attributes:
-        past: one per layer, self-attention's keys and values so far: (B*K, H, t, D/H).
+        past: one per layer, self-attention's keys and values: (B, H, room, D/H), of which t*K are written.
         memory: one per layer, cross-attention's, made once a sentence: (B, H, S, D/H).
         memory_mask: (B, 1, 1, S) bool.
-        n_beams: K.
-        position: t, the number of tokens already read.
+        ancestry: (B, K, t*K) bool: whether a beam descends from what was read there.
     """
 
     past: list[KeysValues]
     memory: list[KeysValues]
     memory_mask: Tensor
-    n_beams: int
-    position: int
+    ancestry: Tensor
 
 
 class Residual(nn.Module):
@@ -62,7 +66,8 @@ class Residual(nn.Module):
         self.pre = settings.norm == "pre"
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        y: Tensor = x + self.dropout(sublayer(self.norm(x) if self.pre else x))
+        y: Tensor = self.dropout(sublayer(self.norm(x) if self.pre else x)).to(x.dtype)  # a mixed sum is slow
+        y = x + y
         return y if self.pre else self.norm(y)
 
 
@@ -134,22 +139,17 @@ class DecoderLayer(nn.Module):
         return self._rest(self.self_attention_residual(x, attend_self), memory, memory_mask, cross_weights)
 
     def step(
-        self, x: Tensor, memory: KeysValues, memory_mask: Tensor, past: KeysValues | None
-    ) -> tuple[Tensor, KeysValues]:
-        """One more position of each beam: x (B, K, D) to (B, K, D), and the past with it in."""
-        n_sentences, n_beams, _ = x.shape
+        self, x: Tensor, memory: KeysValues, memory_mask: Tensor, past: KeysValues, ancestry: Tensor | None
+    ) -> Tensor:
+        """One more position of each beam, which is written at the end of `past`: x (B, K, D) to (B, K, D)."""
 
         def attend_self(y: Tensor) -> Tensor:
-            nonlocal past
-            y = y.view(n_sentences * n_beams, 1, -1)  # each beam is a sequence of its own
-            now = KeysValues(*self.self_attention.keys_values(y))
-            past = KeysValues(*(torch.cat(pair, 2) for pair in zip(past, now, strict=True))) if past else now
-            out: Tensor = self.self_attention(y, *past)
-            return out.view(n_sentences, n_beams, -1)
+            for written, now in zip(past, self.self_attention.keys_values(y), strict=True):
+                written[:, :, -now.size(2) :] = now
+            out: Tensor = self.self_attention(y, *past, mask=ancestry)
+            return out
 
-        x = self.self_attention_residual(x, attend_self)
-        assert past is not None
-        return self._rest(x, memory, memory_mask, None), past  # in cross-attention the beams are query positions
+        return self._rest(self.self_attention_residual(x, attend_self), memory, memory_mask, None)
 
     def _rest(self, x: Tensor, memory: KeysValues, mask: Tensor, weights: list[Tensor] | None) -> Tensor:
         def attend_memory(y: Tensor) -> Tensor:
@@ -289,18 +289,28 @@ class Transformer(nn.Module):
         """Read the source: (B, S) ids to the state before the first target token."""
         memory, mask = self.encode(src)
         memories = [KeysValues(*layer.cross_attention.keys_values(memory)) for layer in self.decoder]
-        return DecoderState([], memories, mask, n_beams, 0)
+        room = [KeysValues(*(x[:, :, :0] for x in layer)) for layer in memories]
+        return DecoderState(room, memories, mask, mask.new_empty(len(src), n_beams, 0))
 
     def step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        """Read one more token of each beam: ids (B, K) to logits (B, K, V) of the next."""
-        at = slice(state.position, state.position + 1)
-        x = self.target_embedding(ids) * math.sqrt(self.settings.d_model) + self.target_positions[at]  # (B, K, D)
-        past = []
-        for i, layer in enumerate(self.decoder):
-            before = state.past[i] if state.past else None
-            x, after = layer.step(x, state.memory[i], state.memory_mask, before)
-            past.append(after)
-        return self.projection(self.decoder_norm(x)), replace(state, past=past, position=state.position + 1)
+        """Read one more token of each beam: ids (B, K) to logits (B, K, V) of the next.
+
+        What it reads is written into the state's room: a state is good for one step.
+        """
+        n_sentences, n_beams = ids.shape
+        itself = torch.eye(n_beams, dtype=torch.bool, device=ids.device).expand(n_sentences, -1, -1)
+        ancestry = torch.cat([state.ancestry, itself], 2)  # (B, K, (t+1)*K)
+        n_read = ancestry.size(2)
+        past = state.past
+        if n_read > past[0].keys.size(2):
+            past = [KeysValues(*(F.pad(x, (0, 0, 0, ROOM * n_beams)) for x in layer)) for layer in past]
+        mask = ancestry[:, None] if n_beams > 1 else None  # (B, 1, K, (t+1)*K)
+        position = n_read // n_beams - 1
+        x = self.target_embedding(ids) * math.sqrt(self.settings.d_model) + self.target_positions[position]
+        for layer, memory, room in zip(self.decoder, state.memory, past, strict=True):
+            so_far = KeysValues(room.keys[:, :, :n_read], room.values[:, :, :n_read])
+            x = layer.step(x, memory, state.memory_mask, so_far, mask)  # (B, K, D)
+        return self.projection(self.decoder_norm(x)), replace(state, past=past, ancestry=ancestry)
 
     def select(self, state: DecoderState, rows: Tensor) -> DecoderState:
         """The state of the beams that live on.
@@ -309,10 +319,12 @@ class Transformer(nn.Module):
             state: of B sentences and K beams.
             rows: (B', K) indices into its B*K beams; a row's indices come from one sentence.
         """
-        past = [KeysValues(*(x.index_select(0, rows.flatten()) for x in layer)) for layer in state.past]
-        memory, mask = state.memory, state.memory_mask
-        if len(rows) != len(mask):
-            sentences = rows[:, 0] // state.n_beams
-            memory = [KeysValues(*(x.index_select(0, sentences) for x in layer)) for layer in memory]
-            mask = mask.index_select(0, sentences)
-        return replace(state, past=past, memory=memory, memory_mask=mask)
+        ancestry = state.ancestry.flatten(0, 1)[rows]
+        if len(rows) == len(state.memory_mask):
+            return replace(state, ancestry=ancestry)
+        sentences = rows[:, 0] // rows.size(1)
+        past, memory = (
+            [KeysValues(*(x.index_select(0, sentences) for x in layer)) for layer in layers]
+            for layers in (state.past, state.memory)
+        )
+        return DecoderState(past, memory, state.memory_mask.index_select(0, sentences), ancestry)

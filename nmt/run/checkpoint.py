@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import safetensors
 import safetensors.torch
@@ -27,6 +27,7 @@ from nmt.config import Config, check_config
 from nmt.errors import ConfigError, ModelError
 from nmt.files import atomic_write
 from nmt.model.transformer import Transformer
+from nmt.run.directory import RunDirectory
 from nmt.text.tokenizer import Tokenizers
 
 FORMAT_VERSION = 1
@@ -146,6 +147,42 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = ("model", "averag
         ) from error
     _check_hashes(path, header, tensors)
     return Checkpoint(config, tensors, tokenizers, header["progress"])
+
+
+class Newest(NamedTuple):
+    """The newest checkpoint of a run that can be read.
+
+    Attributes:
+        step: its step.
+        checkpoint: what it holds.
+        damaged: the newer ones that cannot be read, by step, and why.
+    """
+
+    step: int
+    checkpoint: Checkpoint
+    damaged: dict[int, ModelError]
+
+
+def read_newest(
+    run: RunDirectory, *, prefixes: tuple[str, ...] = ("model", "average", "optimizer")
+) -> Newest | None:
+    """Read the newest checkpoint that is not damaged; None before there is any.
+
+    Raises:
+        ModelError: all of them are.
+    """
+    damaged: dict[int, ModelError] = {}
+    for step in reversed(run.checkpoint_steps()):
+        try:
+            return Newest(step, read_checkpoint(run.checkpoint_file(step), prefixes=prefixes), damaged)
+        except ModelError as error:
+            damaged[step] = error
+    if damaged:
+        raise ModelError(
+            f"no checkpoint of {run.path} can be read: {'; '.join(map(str, damaged.values()))}",
+            hint="begin anew with --fresh (the old run is kept)",
+        )
+    return None
 
 
 def _check_hashes(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:

@@ -4,14 +4,16 @@ config.yaml         every setting, as resolved
 manifest.json       versions, data hashes, seed, command, git commit
 tokenizer.model     or tokenizer.src.model and tokenizer.tgt.model
 model.safetensors   the best model, or the average that beat it: what `nmt translate` loads
-checkpoints/        step-N.safetensors
-last.json           which checkpoint is the newest; replaced last
+checkpoints/        step-N.safetensors; step-N.damaged, which could not be read
+last.json           which checkpoint is the newest, for programs that ask; replaced last
 metrics.jsonl       figures of training and validations, a line each
 lock                held while a training runs
 """
 
 import contextlib
+import errno
 import json
+import os
 import platform
 import shutil
 import subprocess
@@ -24,7 +26,8 @@ from typing import Any
 
 from nmt.config import Config, dump_config, load_config
 from nmt.errors import ModelError, OutputError
-from nmt.files import atomic_write, locked, read_capped, sha256, sweep_temps
+from nmt.files import atomic_write, hash_file, locked, read_capped, sha256, sweep_temps
+from nmt.text.lines import reading
 from nmt.text.tokenizer import MAX_MODEL_BYTES, Tokenizer, Tokenizers
 
 MAX_JSON_BYTES = 10_000_000  # of a small file: far more than any has
@@ -111,12 +114,13 @@ class RunDirectory:
             raise ModelError(f"{self.path} is not a run: it has no config.yaml", hint="train one with `nmt train`")
         return load_config(self.config_file)
 
-    def write_manifest(self, data_hashes: dict[str, str], seed: int) -> None:
-        """Note what this run was made of and with."""
+    def write_manifest(self, data_hashes: dict[str, str], seed: int, *, reproducible: bool) -> None:
+        """Note what this run was made of and with, and whether another like it would come out the same."""
         manifest = {
             "command": sys.argv,
             "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "seed": seed,
+            "reproducible": reproducible,
             "data": data_hashes,
             "git_commit": _git_commit(),
             "python": platform.python_version(),
@@ -125,6 +129,13 @@ class RunDirectory:
                 name: _version(name) for name in ("nmt", "torch", "sentencepiece", "sacrebleu", "safetensors")
             },
         }
+        self._write_manifest(manifest)
+
+    def mark_irreproducible(self) -> None:
+        """Note that this run is one that the clock may end, from now on."""
+        self._write_manifest({**self.read_manifest(), "reproducible": False})
+
+    def _write_manifest(self, manifest: dict[str, Any]) -> None:
         atomic_write(self.manifest_file, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
 
     def read_manifest(self) -> dict[str, Any]:
@@ -191,23 +202,38 @@ class RunDirectory:
         atomic_write(self.last_file, json.dumps({"step": step}) + "\n")
 
     def read_last(self) -> int | None:
-        """The step of the newest complete checkpoint; None before there is one."""
-        last = _read_json(self.last_file)
-        if last is None:
-            return None
-        if not isinstance(last.get("step"), int):
-            raise _damaged(self.last_file)
-        return int(last["step"])
+        """The step of the newest checkpoint; None before there is one.
+
+        Not what last.json says: a checkpoint takes its name when it is whole, and a pointer may be damaged too.
+        """
+        return max(self.checkpoint_steps(), default=None)
+
+    def set_aside(self, step: int) -> Path:
+        """Give a checkpoint that cannot be read another name, so that it counts as none."""
+        return self.checkpoint_file(step).rename(self.checkpoints / f"step-{step}.damaged")
 
     def prune_checkpoints(self, keep: Sequence[int]) -> None:
         """Delete the checkpoints of all steps but those to keep."""
         for step in set(self.checkpoint_steps()) - set(keep):
             self.checkpoint_file(step).unlink(missing_ok=True)
 
-    def append_metrics(self, figures: dict[str, Any]) -> None:
-        """Add a line of figures."""
-        with self.metrics_file.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(figures, ensure_ascii=False) + "\n")
+    def append_metrics(self, *lines: dict[str, Any]) -> None:
+        """Add lines of figures, all or none.
+
+        Raises:
+            OutputError: the disk is full, or fails.
+        """
+        content = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
+        try:
+            with self.metrics_file.open("ab", buffering=0) as file:
+                size = file.tell()
+                if file.write(content) < len(content):  # what a full disk had room for
+                    file.truncate(size)
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            raise OutputError(
+                f"cannot write {self.metrics_file}: {error.strerror or error}", hint="is the disk full?"
+            ) from error
 
     def cut_metrics(self, step: int) -> None:
         """Drop the lines of steps that a resumed run will do again."""
@@ -239,8 +265,16 @@ def newest_model(root: Path = Path("runs")) -> Path | None:
 
 
 def hash_files(paths: Sequence[Path]) -> str:
-    """SHA-256 over the content of files, one after the other."""
-    return sha256("".join(sha256(path.read_bytes()) for path in paths).encode())
+    """SHA-256 over the content of files, one after the other.
+
+    Raises:
+        DataError: one cannot be read.
+    """
+    digests = []
+    for path in paths:
+        with reading(str(path)):
+            digests.append(hash_file(path))
+    return sha256("".join(digests).encode())
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:

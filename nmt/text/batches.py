@@ -2,21 +2,24 @@
 
 An epoch is cut into pools; a pool is encoded, sorted by length, cut into batches of even shape, and the batches
 are shuffled. Order and sampling are functions of (seed, epoch, pool): nothing has to be saved to go on in the
-middle. Knows nothing of models.
+middle. Of the corpus, which is on disk, memory holds a pool's order and, with sampling, its ids. Knows nothing of
+models.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.seeds import seed_of
 from nmt.text import BOS, EOS, PAD
-from nmt.text.lines import Pair
+from nmt.text.corpus import Pairs, Rows, shuffled
 from nmt.text.tokenizer import Tokenizers
 
-POOL_PAIRS = 100_000  # pairs that are encoded and sorted together; bounds memory
+POOL_PAIRS = 100_000  # pairs that are encoded and sorted together
 
 
 @dataclass(frozen=True)
@@ -80,29 +83,26 @@ def collate(source: Sequence[list[int]], target: Sequence[list[int]], lines: Seq
     )
 
 
-def cut_batches(lengths: Sequence[tuple[int, int]], batch_tokens: int) -> list[list[int]]:
+def cut_batches(lengths: Sequence[tuple[int, int]] | NDArray[np.int64], batch_tokens: int) -> list[list[int]]:
     """Cut pairs into batches with (longest side + 1) x pairs <= `batch_tokens` and little padding.
 
     Sorted by the longer side; among equals by source minus target, upwards and downwards in turn, so that
     neighbours are alike on both sides even where the longer side changes.
 
     Args:
-        lengths: pieces of each pair's source and target, without special ids.
+        lengths: (n, 2) pieces of each pair's source and target, without special ids.
         batch_tokens: a pair too long for it gets a batch of its own.
     Returns:
         indices of the pairs of each batch.
     """
 
-    def key(i: int) -> tuple[int, int, int]:
-        source, target = lengths[i]
-        longest = max(source, target)
-        difference = source - target
-        return longest, difference if longest % 2 else -difference, i
-
+    source, target = np.reshape(lengths, (-1, 2)).T
+    longest, difference = np.maximum(source, target), source - target
+    order = np.lexsort((np.where(longest % 2, difference, -difference), longest))
     batches: list[list[int]] = []
     current: list[int] = []
-    for i in sorted(range(len(lengths)), key=key):
-        if current and (max(lengths[i]) + 1) * (len(current) + 1) > batch_tokens:
+    for i, length in zip(order.tolist(), longest[order].tolist(), strict=True):
+        if current and (length + 1) * (len(current) + 1) > batch_tokens:
             batches.append(current)
             current = []
         current.append(i)
@@ -114,16 +114,21 @@ class TrainingData:
 
     Args:
         pairs: what is left after filtering.
+        ids: of the best segmentation of each pair's source and target.
         tokenizers: for both sides.
         batch_tokens: the budget of a batch.
         seed: with the epoch, decides order and sampling.
         sampling_alpha: subword regularisation's smoothing; 0 takes the best segmentation always.
         max_length: a drawn segmentation longer than this gives way to the best one.
+
+    Attributes:
+        n_batches: in an epoch, as far as the very first pool tells; others differ a little.
     """
 
     def __init__(
         self,
-        pairs: Sequence[Pair],
+        pairs: Pairs,
+        ids: tuple[Rows, Rows],
         tokenizers: Tokenizers,
         *,
         batch_tokens: int,
@@ -132,50 +137,49 @@ class TrainingData:
         max_length: int = 1_000_000,
     ) -> None:
         self.pairs = pairs
+        self.ids = ids
         self.tokenizers = tokenizers
         self.batch_tokens = batch_tokens
         self.seed = seed
         self.sampling_alpha = sampling_alpha
         self.max_length = max_length
-        self.source = tokenizers.source.encode_all([pair.source for pair in pairs])
-        self.target = tokenizers.target.encode_all([pair.target for pair in pairs])
-        self.n_batches = sum(len(cut) for *_, cut in self._pools(0))  # sampling makes other epochs differ a little
+        rows, *_, cut = next(self._pools(0))
+        self.n_batches = round(len(cut) * len(pairs) / len(rows))
 
-    def batches(self, epoch: int) -> Iterator[Batch]:
-        """All batches of an epoch, in its order."""
+    def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch in its order, from the `first` on."""
         for pool, (rows, source, target, cut) in enumerate(self._pools(epoch)):
-            for i in _permutation(len(cut), seed_of(self.seed, epoch, pool)):
+            for i in _permutation(len(cut), seed_of(self.seed, epoch, pool))[first:]:
                 batch = cut[i]
                 yield collate(
                     [source[j] for j in batch],
                     [target[j] for j in batch],
-                    [self.pairs[rows[j]].line for j in batch],
+                    self.pairs.lines[rows[batch]].tolist(),
                 )
+            first = max(first - len(cut), 0)
 
-    def _pools(self, epoch: int) -> Iterator[tuple[list[int], list[list[int]], list[list[int]], list[list[int]]]]:
+    def _pools(self, epoch: int) -> Iterator[tuple[NDArray[np.int64], Rows, Rows, list[list[int]]]]:
         """Each pool of an epoch: its pairs, their ids on both sides, and the batches as indices into these."""
-        order = _permutation(len(self.pairs), seed_of(self.seed, epoch))
-        for pool, start in enumerate(range(0, len(order), POOL_PAIRS)):
-            rows = order[start : start + POOL_PAIRS]
+        n = len(self.pairs)
+        for pool, start in enumerate(range(0, n, POOL_PAIRS)):
+            places = np.arange(start, min(start + POOL_PAIRS, n))
+            rows = shuffled(places, n, seed_of(self.seed, epoch))
             source, target = self._encode(rows, seed_of(self.seed, epoch, pool))
-            lengths = [(len(s), len(t)) for s, t in zip(source, target, strict=True)]
+            lengths = np.stack([source.lengths, target.lengths], axis=1)
             yield rows, source, target, cut_batches(lengths, self.batch_tokens)
 
-    def _encode(self, rows: list[int], seed: int) -> tuple[list[list[int]], list[list[int]]]:
-        best = [self.source[i] for i in rows], [self.target[i] for i in rows]
+    def _encode(self, rows: NDArray[np.int64], seed: int) -> list[Rows]:
+        best = [ids.take(rows) for ids in self.ids]
         if not self.sampling_alpha:
             return best
-        texts = [self.pairs[i].source for i in rows], [self.pairs[i].target for i in rows]
-        drawn = [
-            tokenizer.sample_all(side, alpha=self.sampling_alpha, seed=seed_of(seed, n))
-            for n, (tokenizer, side) in enumerate(
-                zip((self.tokenizers.source, self.tokenizers.target), texts, strict=True)
-            )
-        ]
-        return (
-            [d if len(d) <= self.max_length else b for d, b in zip(drawn[0], best[0], strict=True)],
-            [d if len(d) <= self.max_length else b for d, b in zip(drawn[1], best[1], strict=True)],
-        )
+        pairs = [self.pairs[i] for i in rows]
+        sides = [pair.source for pair in pairs], [pair.target for pair in pairs]
+        drawn = []
+        for n, tokenizer in enumerate((self.tokenizers.source, self.tokenizers.target)):
+            found = tokenizer.sample_all(sides[n], alpha=self.sampling_alpha, seed=seed_of(seed, n))
+            fitting = [ids if len(ids) <= self.max_length else best[n][i] for i, ids in enumerate(found)]
+            drawn.append(Rows.of(fitting, self.ids[n].values.dtype))
+        return drawn
 
 
 def _permutation(n: int, seed: int) -> list[int]:

@@ -43,20 +43,17 @@ def decode_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
     Raises:
         DataError: the stream cannot be read to its end.
     """
-    lines = iter(stream)
-    for number in itertools.count(1):
-        with reading(name):
-            raw = next(lines, None)
-        if raw is None:
-            return
-        line = raw.removesuffix(b"\n").removesuffix(b"\r")
-        if number == 1:
-            line = line.removeprefix(BOM)
-        try:
-            yield line.decode()
-        except UnicodeDecodeError as error:
-            log.warning("%s, line %d: not UTF-8 at byte %d; replaced by U+FFFD", name, number, error.start + 1)
-            yield line.decode(errors="replace")
+    with reading(name):
+        for number, raw in enumerate(stream, 1):
+            line = raw.removesuffix(b"\n").removesuffix(b"\r")
+            if number == 1:
+                line = line.removeprefix(BOM)
+            try:
+                text = line.decode()
+            except UnicodeDecodeError as error:
+                log.warning("%s, line %d: not UTF-8 at byte %d; replaced by U+FFFD", name, number, error.start + 1)
+                text = line.decode(errors="replace")
+            yield text
 
 
 @contextlib.contextmanager
@@ -104,33 +101,45 @@ def open_lines(path: Path) -> Iterator[Iterator[str]]:
         yield decode_lines(raw_lines(stream, str(path)), str(path))
 
 
-def read_lines(paths: Sequence[Path]) -> list[str]:
+def iter_lines(paths: Iterable[Path]) -> Iterator[str]:
     """All lines of one or several files, one after the other; see `open_lines` for what can go wrong."""
-    lines: list[str] = []
     for path in paths:
-        n_before = len(lines)
         with open_lines(path) as found:
-            lines.extend(found)
-        log.debug("%s: %d lines", path, len(lines) - n_before)
-    return lines
+            yield from found
 
 
-def read_pairs(source: Sequence[Path], target: Sequence[Path]) -> list[Pair]:
+def read_lines(paths: Sequence[Path]) -> list[str]:
+    """The same as a list."""
+    return list(iter_lines(paths))
+
+
+def iter_pairs(source: Sequence[Path], target: Sequence[Path]) -> Iterator[Pair]:
     """The two sides of a corpus, line by line.
 
     Raises:
         DataError: a file cannot be read, the sides have unequal numbers of lines, or there is no line at all.
     """
-    sources, targets = read_lines(source), read_lines(target)
+    sides = iter_lines(source), iter_lines(target)
     names = " + ".join(map(str, source)), " + ".join(map(str, target))
-    if len(sources) != len(targets):
-        raise DataError(
-            f"{names[0]} has {len(sources)} lines but {names[1]} has {len(targets)}",
-            hint="line N of one side must translate line N of the other; find where they part",
-        )
-    if not sources:
+    n_pairs = 0
+    for s, t in itertools.zip_longest(*sides):
+        if s is None or t is None:
+            n_lines = [
+                n_pairs + (one is not None) + sum(1 for _ in rest) for one, rest in zip((s, t), sides, strict=True)
+            ]
+            raise DataError(
+                f"{names[0]} has {n_lines[0]} lines but {names[1]} has {n_lines[1]}",
+                hint="line N of one side must translate line N of the other; find where they part",
+            )
+        n_pairs += 1
+        yield Pair(n_pairs, s, t)
+    if not n_pairs:
         raise DataError(f"{names[0]} is empty", hint="give a corpus with at least one pair")
-    return [Pair(n, s, t) for n, (s, t) in enumerate(zip(sources, targets, strict=True), 1)]
+
+
+def read_pairs(source: Sequence[Path], target: Sequence[Path]) -> list[Pair]:
+    """The same as a list."""
+    return list(iter_pairs(source, target))
 
 
 def is_blank(text: str) -> bool:

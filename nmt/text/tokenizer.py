@@ -4,11 +4,13 @@ Identity normalisation and white space kept: decode(encode(text)) = text but for
 for a space. Special ids are not added here: batches do that. Imports no torch.
 """
 
+import functools
 import io
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from random import Random
 
 import sentencepiece
 
@@ -16,11 +18,11 @@ from nmt.config import TokenizerSettings
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.probe import remember, try_out
 from nmt.text import BOS, EOS, PAD, UNK
+from nmt.text.sampling import SPACE, Sampler
 
 MAX_TRAINER_BYTES = 16_384  # SentencePiece's trainer takes no longer line; its own default is 4,192
 N_BYTE_PIECES = 256
 MAX_MODEL_BYTES = 100_000_000  # a million pieces, the most that we train, take a fifth of it
-SPACE = "\u2581"
 
 
 class Tokenizer:
@@ -68,17 +70,10 @@ class Tokenizer:
     def sample_all(self, texts: Sequence[str], *, alpha: float, seed: int) -> list[list[int]]:
         """Ids of a segmentation of each text drawn at random (Kudo 2018; BPE-dropout for a BPE model).
 
-        The same texts with the same seed give the same ids: the generator is seeded here and used by one thread.
+        The same texts with the same seed give the same ids, in every process.
         """
-        sentencepiece.set_random_generator_seed(seed)
-        ids: list[list[int]] = self._processor.encode(
-            [self._prepared(text) for text in texts],
-            enable_sampling=True,
-            alpha=alpha,
-            nbest_size=-1,
-            num_threads=1,
-        )
-        return ids
+        random = Random(seed)
+        return [self._sampler.draw(text, alpha, random) for text in self._normalized(texts)]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text that ids spell; special ids spell nothing."""
@@ -96,6 +91,14 @@ class Tokenizer:
     def n_bytes(self, ids: Iterable[int]) -> int:
         """How many of the ids are byte pieces."""
         return sum(map(self._processor.is_byte, ids))
+
+    @functools.cached_property
+    def _sampler(self) -> Sampler:
+        return Sampler(self._processor)
+
+    def _normalized(self, texts: Sequence[str]) -> list[str]:
+        """With U+2581 for spaces and before the first word."""
+        return [str(self._processor.normalize(self._prepared(text))) for text in texts]
 
     def _prepared(self, text: str) -> str:
         text = text.encode(errors="replace").decode()  # a lone surrogate has no UTF-8

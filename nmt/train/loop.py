@@ -6,6 +6,7 @@ weights, moments and counts for a resumed run to equal one that never stopped.
 
 import contextlib
 import copy
+import functools
 import logging
 import math
 import time
@@ -19,9 +20,17 @@ from torch import Tensor, nn
 
 from nmt.config import Config
 from nmt.distributed import gather, gather_numbers, n_ranks, parallel, rank, summed
-from nmt.errors import DivergedError, ModelError, StoppedError
+from nmt.errors import DivergedError, ModelError, OutputError, StoppedError
 from nmt.model.transformer import Transformer
-from nmt.run.checkpoint import Checkpoint, average, load_weights, read_checkpoint, save_checkpoint, weights_of
+from nmt.run.checkpoint import (
+    Checkpoint,
+    average,
+    load_weights,
+    read_checkpoint,
+    read_newest,
+    save_checkpoint,
+    weights_of,
+)
 from nmt.run.directory import RunDirectory
 from nmt.seeds import seed_of
 from nmt.text.batches import Batch, TrainingData
@@ -29,8 +38,8 @@ from nmt.text.lines import Pair
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.report import Report
 from nmt.train.schedule import learning_rate
-from nmt.train.signals import StopRequest, stop_signals
-from nmt.train.step import make_optimizer, train_step, use_bf16
+from nmt.train.signals import Interrupted, StopRequest, stop_signals
+from nmt.train.step import make_optimizer, train_step, use_bf16, within_memory
 from nmt.train.validation import Validation, advice, figure_of, validate
 
 log = logging.getLogger("nmt")
@@ -38,6 +47,8 @@ log = logging.getLogger("nmt")
 MAX_SKIPPED = 5  # steps running whose gradient is not finite: then the weights are where no step leads out
 MAX_ROLLBACKS = 3
 ROLLBACK_RATE = 0.5
+SAVE_AGAIN_S = 60.0  # after a save that failed
+PAUSES_S = (1, 2, 4)  # before each further attempt of the last one
 
 
 @dataclass
@@ -54,6 +65,7 @@ class Progress:
         n_skipped: steps running whose gradient was not finite.
         n_rollbacks: how often training went back for that; each time the rate is lowered.
         n_ranks: how many processes shared the last step; each draws dropout of its own.
+        max_positions: of a micro-batch, since memory did not hold a larger one; 0 is no limit.
         bf16: the precision chosen at the start; a resumed run keeps it.
         finished_at: the step at which the budget was last spent, the end's validation and average done.
         history: the figures of every validation.
@@ -70,6 +82,7 @@ class Progress:
     n_skipped: int = 0
     n_rollbacks: int = 0
     n_ranks: int = 1
+    max_positions: int = 0
     bf16: bool = False
     finished_at: int = -1
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -112,6 +125,10 @@ class Trainer:
         self.optimizer = make_optimizer(model, config.train)
         self.averaged = copy.deepcopy(model).eval() if config.train.average == "ema" else None
         self.progress = Progress(bf16=use_bf16(config.train, self.device))
+        self.stop = StopRequest()
+        self.better: Checkpoint | None = None  # than the model file, which it has yet to become
+        self.save_at = math.inf  # on the monotonic clock: when to try again what failed
+        self.unwritten: list[dict[str, Any]] = []  # figures that wait for room on the disk
 
     # --- the loop -----------------------------------------------------------------------------------------
 
@@ -120,9 +137,10 @@ class Trainer:
 
         Raises:
             StoppedError: Ctrl-C or SIGTERM; everything is saved.
-            DivergedError: the gradient is no longer a number, from wherever training goes on.
+            DivergedError: the figures are no longer numbers, from wherever training goes on.
+            OutputError: what stands at the end cannot be saved.
         """
-        progress, settings = self.progress, self.config.train
+        progress = self.progress
         progress.bf16 = bool(gather_numbers(progress.bf16)[0][0])  # all ranks as the first one found
         if progress.step and progress.n_ranks != n_ranks():
             log.info(
@@ -132,55 +150,69 @@ class Trainer:
         model = parallel(self.model)
         report = Report(self.spent(), quiet=self.quiet)
         started = time.monotonic() - progress.elapsed_s
-        with stop_signals() as stop, contextlib.closing(report):
-            while (stopped_by := self.run_steps(model, report, stop, started)) is None:
-                self.roll_back()
-            progress = self.progress
-            if stopped_by:
-                self.save()
-                raise StoppedError(
-                    f"stopped at step {progress.step}, all saved",
-                    stopped_by,
-                    hint="the same command goes on from here",
-                )
-            if not self.validated():
-                self.validate_and_save(report)
-            if settings.average in ("best", "last"):
-                self.average_checkpoints()
-            progress.elapsed_s = time.monotonic() - started
-            progress.finished_at = progress.step
-            self.save()  # once more, since the epoch may have turned and the clock has gone on
-        return progress
+        with stop_signals() as self.stop, contextlib.closing(report):
+            while True:
+                try:
+                    stopped_by = self.run_steps(model, report, started) or self.finish(report, started)
+                    break
+                except DivergedError as error:
+                    self.roll_back(error)
+                except Interrupted:
+                    stopped_by = self.stop.number
+                    break
+            self.save_at_end()
+        if stopped_by:
+            raise StoppedError(
+                f"stopped at step {self.progress.step}, all saved",
+                stopped_by,
+                hint="the same command goes on from here",
+            )
+        return self.progress
 
-    def run_steps(self, model: nn.Module, report: Report, stop: StopRequest, started: float) -> int | None:
+    def finish(self, report: Report, started: float) -> int:
+        """What ends a training whose budget is spent: the last validation, and the average; 0 for no signal."""
+        progress = self.progress
+        if not self.validated():
+            self.validate_and_save(report)
+        if self.config.train.average in ("best", "last"):
+            self.average_checkpoints()
+        progress.elapsed_s = time.monotonic() - started
+        progress.finished_at = progress.step
+        return 0
+
+    def run_steps(self, model: nn.Module, report: Report, started: float) -> int:
         """Steps to the end of the budget, or to a signal.
 
         Args:
             model: of all ranks.
             report: told of every step.
-            stop: the signals.
             started: when training began, on the monotonic clock.
         Returns:
-            the signal's number, 0 at the end of the budget, None where the gradient stays without a number.
+            the signal's number, 0 at the end of the budget.
+        Raises:
+            DivergedError: several steps running, or the figures on dev, are without a number.
+            Interrupted: a signal came during a validation.
         """
         progress, settings = self.progress, self.config.train
+        self.validate_if_due(report)  # a signal may have broken it off
         for micro_batches in self.micro_batches():
-            seen = gather_numbers(time.monotonic() - started, stop.number)  # all ranks end together
+            seen = gather_numbers(time.monotonic() - started, self.stop.number)  # all ranks end together
             progress.elapsed_s, stopped_by = seen[0][0], int(max(number for _, number in seen))
             spent = self.spent()
             if spent >= 1 or self.out_of_patience() or stopped_by:
                 return stopped_by
             lr = learning_rate(settings, self.config.model.d_model, progress.step + 1, spent)
             lr *= ROLLBACK_RATE**progress.n_rollbacks
-            figures = train_step(
+            step = functools.partial(
+                train_step,
                 model.train(),
                 self.optimizer,
-                micro_batches,
-                settings,
+                settings=settings,
                 lr=lr,
                 seed=seed_of(self.config.seed, progress.step),
                 bf16=progress.bf16,
             )
+            figures, progress.max_positions = within_memory(step, micro_batches, progress.max_positions)
             loss, nll = summed(figures.loss, figures.nll)
             figures = replace(figures, loss=loss, nll=nll)
             progress.step += 1
@@ -201,31 +233,38 @@ class Trainer:
                     lines,
                 )
                 if progress.n_skipped == MAX_SKIPPED:
-                    return None
-            # not among skipped steps: from there nobody wants to go on
-            if progress.step % settings.validate_every == 0 and not progress.n_skipped:
-                self.validate_and_save(report)
+                    raise DivergedError(
+                        f"the gradient is no number, {MAX_SKIPPED} times running, at step {progress.step}",
+                        hint="lower train.lr or raise train.warmup; the last checkpoint is kept",
+                    )
+                continue  # from there nobody wants to go on
+            self.validate_if_due(report)
+            if time.monotonic() >= self.save_at:
+                self.save()
         raise AssertionError("epochs have no end")
 
-    def roll_back(self) -> None:
+    def roll_back(self, error: DivergedError) -> None:
         """Go back to the last checkpoint, to go on from there with half the rate.
 
         Raises:
             DivergedError: there is none, or this has been done often enough.
         """
-        gather(b"")  # no rank reads before all have given up
-        done, last = self.progress, self.run.read_last()
-        if last is None or done.n_rollbacks == MAX_ROLLBACKS:
-            raise DivergedError(
-                f"the gradient is no number, {MAX_SKIPPED} times running, at step {done.step}",
-                hint="lower train.lr or raise train.warmup; the last checkpoint is kept",
-            )
-        self.resume()
-        self.progress = replace(self.progress, n_rollbacks=done.n_rollbacks + 1, n_skipped=0)
+        done = self.progress
+        # no rank reads before all have given up, and all see what the first one sees
+        if not gather_numbers(self.run.read_last() is not None)[0][0] or done.n_rollbacks == MAX_ROLLBACKS:
+            raise error
+        if rank() == 0:
+            self.resume()
+        gather(b"")  # the others read when the first one has put aside what is damaged
+        if rank() > 0:
+            self.resume()
+        self.progress = replace(
+            self.progress, n_rollbacks=done.n_rollbacks + 1, n_skipped=0, max_positions=done.max_positions
+        )
         log.warning(
-            "%d steps running without a gradient: back to step %d with %g of the rate",
-            MAX_SKIPPED,
-            last,
+            "%s: back to step %d with %g of the rate",
+            error,
+            self.progress.step,
             ROLLBACK_RATE**self.progress.n_rollbacks,
         )
 
@@ -243,7 +282,7 @@ class Trainer:
         """The micro-batches of each step from where training stands, epoch after epoch, without end."""
         progress = self.progress
         while True:
-            batches = islice(self.data.batches(progress.epoch), progress.batch, None)
+            batches = self.data.batches(progress.epoch, progress.batch)
             while group := list(islice(batches, self.config.train.accumulate)):
                 yield group
             progress.epoch, progress.batch = progress.epoch + 1, 0
@@ -278,6 +317,11 @@ class Trainer:
         """The model that is validated and kept: the average where there is one."""
         return (self.averaged or self.model).eval()
 
+    def validate_if_due(self, report: Report) -> None:
+        step = self.progress.step
+        if step and step % self.config.train.validate_every == 0 and not self.validated():
+            self.validate_and_save(report)
+
     def validate_and_save(self, report: Report) -> None:
         """Measure on dev, keep the model if it is the best, write a checkpoint, and say what the figures say."""
         progress = self.progress
@@ -292,37 +336,91 @@ class Trainer:
             log.warning("%s", words)
 
     def measure(self, model: Transformer) -> Validation:
-        return validate(model, self.tokenizers, self.dev, self.config, bf16=self.progress.bf16)
-
-    def keep_if_best(self, model: Transformer, found: Validation) -> bool:
-        """Write the model file if nothing was better before.
+        """Measure on dev.
 
         Raises:
-            DivergedError: the figure is no number.
+            DivergedError: what comes out is no number.
+            Interrupted: a signal came.
         """
+        advice = "lower train.lr; the last checkpoint is kept"
+        with self.stop.breaking_off():
+            try:
+                found = validate(model, self.tokenizers, self.dev, self.config, bf16=self.progress.bf16)
+            except ModelError as error:  # decoding met it first
+                raise DivergedError(f"on dev {error}", hint=advice) from error
+        if not math.isfinite(found.loss):
+            raise DivergedError(f"the dev loss is {found.loss}", hint=advice)
+        return found
+
+    def keep_if_best(self, model: Transformer, found: Validation) -> bool:
+        """Note the model for the next save, if nothing was better before."""
         progress, figure = self.progress, found.figure(self.config.train.metric)
-        if not math.isfinite(figure):
-            raise DivergedError(f"the dev {self.config.train.metric} is {figure}", hint="lower train.lr")
         if progress.best is not None and figure <= progress.best:
             progress.n_worse += 1
             return False
         progress.best, progress.best_step, progress.n_worse = figure, progress.step, 0
         if rank() == 0:
-            tensors = {f"model.{name}": x for name, x in weights_of(model).items()}
-            save_checkpoint(
-                self.run.model_file, Checkpoint(self.config, tensors, self.tokenizers, asdict(progress))
-            )
+            tensors = {f"model.{name}": x.to("cpu", copy=True) for name, x in weights_of(model).items()}
+            self.better = Checkpoint(self.config, tensors, self.tokenizers, asdict(progress))
         return True
 
     def note(self, figures: dict[str, Any]) -> None:
-        """Add a line to the metrics file."""
-        if rank() == 0:
-            self.run.append_metrics(figures)
-
-    def save(self) -> None:
-        """Write a checkpoint from which training goes on, then drop those no longer needed."""
+        """Add a line to the metrics file; what the disk does not take waits for the next line."""
         if rank() > 0:
             return
+        self.unwritten.append(figures)
+        try:
+            self.run.append_metrics(*self.unwritten)
+            self.unwritten = []
+        except OutputError as error:
+            if len(self.unwritten) == 1:
+                log.warning("%s; training goes on", error)
+
+    def save(self) -> None:
+        """Write what `write` does; where that fails, say so and try again later."""
+        try:
+            self.write()
+        except OutputError as error:
+            log.warning("%s; training goes on, the next attempt is in %g s", error, SAVE_AGAIN_S)
+            self.save_at = time.monotonic() + SAVE_AGAIN_S
+
+    def save_at_end(self) -> None:
+        """Write what `write` does; where that fails, try again at once, for there is no later.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
+        for pause in PAUSES_S:
+            try:
+                return self.write()
+            except OutputError as error:
+                log.warning("%s; the next attempt is in %d s", error, pause)
+            time.sleep(pause)
+        return self.write()
+
+    def write(self) -> None:
+        """Write the model file if there is a better one, then a checkpoint, and drop those no longer needed.
+
+        In this order a checkpoint never tells of a best model that is not there.
+
+        Raises:
+            OutputError: the disk is full, or fails.
+        """
+        if rank() > 0:
+            return
+        try:
+            if self.better is not None:
+                save_checkpoint(self.run.model_file, self.better)
+                self.better = None
+            self.write_checkpoint()
+        except OSError as error:
+            raise OutputError(
+                f"cannot write into {self.run.path}: {error.strerror or error}", hint="check the disk"
+            ) from error
+        self.save_at = math.inf
+
+    def write_checkpoint(self) -> None:
+        """Write a checkpoint from which training goes on, then drop those no longer needed."""
         progress = self.progress
         tensors = {f"model.{name}": x for name, x in weights_of(self.model).items()}
         if self.averaged is not None:
@@ -341,14 +439,14 @@ class Trainer:
         """Take up the newest checkpoint; False where there is none.
 
         Raises:
-            ModelError: it does not belong to this model.
+            ModelError: it does not belong to this model, or all are damaged.
         """
-        last = self.run.read_last()
-        if last is None:
+        newest = read_newest(self.run)
+        if newest is None:
             if rank() == 0:
                 self.run.cut_metrics(0)  # of a run killed before its first checkpoint
             return False
-        checkpoint = read_checkpoint(self.run.checkpoint_file(last))
+        checkpoint = newest.checkpoint
         load_weights(self.model, checkpoint.part("model"))
         if self.averaged is not None:
             load_weights(self.averaged, checkpoint.part("average") or checkpoint.part("model"))
@@ -358,19 +456,20 @@ class Trainer:
             for moment in ("step", "exp_avg", "exp_avg_sq"):
                 if (key := f"{name}.{moment}") not in moments:
                     raise ModelError(
-                        f"{self.run.checkpoint_file(last)} lacks {key}", hint="begin anew with --fresh"
+                        f"{self.run.checkpoint_file(newest.step)} lacks {key}", hint="begin anew with --fresh"
                     )
                 state[moment] = moments[key].to(parameter.device)
             self.optimizer.state[parameter] = state
         self.progress = Progress(**checkpoint.progress)
+        self.better = None  # of steps that are taken back
         if checkpoint.config.train.metric != self.config.train.metric:
             self.rank_again()
         if self.config.train.precision != "auto":
             self.progress.bf16 = self.config.train.precision == "bf16"
         if rank() == 0:
-            for step in self.run.checkpoint_steps():
-                if step > last:  # left by a stop between a checkpoint and its pointer
-                    self.run.checkpoint_file(step).unlink()
+            for step, error in newest.damaged.items():
+                aside = self.run.set_aside(step)
+                log.warning("%s; kept as %s, going on from step %d", error, aside.name, newest.step)
             self.run.cut_metrics(self.progress.step)
         return True
 
@@ -396,7 +495,12 @@ class Trainer:
         """Average the best or last checkpoints; the result is kept if dev likes it better than the best one."""
         gather(b"")  # not before the first rank has written the last of them
         files = [self.run.checkpoint_file(step) for step in self.steps_to_average()]
-        parts = [read_checkpoint(file, prefixes=("model",)).part("model") for file in files if file.exists()]
+        parts = []
+        for file in files:
+            try:
+                parts.append(read_checkpoint(file, prefixes=("model",)).part("model"))
+            except ModelError as error:  # a save that failed, or damage
+                log.warning("%s; the average does without it", error)
         if len(parts) < 2:
             return
         model = copy.deepcopy(self.model).eval()

@@ -59,13 +59,15 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         n_rows = max(CHUNK // logits.size(1) if logits.device.type == "cpu" else len(logits), 1)
         for start in range(0, len(logits), n_rows):
             rows = slice(start, start + n_rows)
-            gold = targets[rows, None]  # (n, 1)
-            log_probs = logits[rows].log_softmax(-1, dtype=dtype)  # (n, V)
-            chunk_nll = -log_probs.gather(1, gold).sum()
+            x, gold = logits[rows].to(dtype), targets[rows, None]  # (n, V), (n, 1)
+            probs = x.softmax(-1)
+            # log-sum-exp, by way of the largest probability, whose logarithm is safe: it is at least 1/V
+            log_total = x.amax(-1) - probs.amax(-1).log()  # (n,)
+            chunk_nll = log_total.sum() - x.gather(1, gold).sum()
             nll = nll + chunk_nll
-            loss = loss + (1 - smoothing) * chunk_nll - floor * log_probs.sum()
+            loss = loss + (1 - smoothing) * chunk_nll + floor * (x.size(1) * log_total.sum() - x.sum())
             if gradient is not None:
-                probs = log_probs.exp_().sub_(floor)
+                probs.sub_(floor)
                 gradient[rows] = probs.scatter_add_(1, gold, probs.new_full(gold.shape, smoothing - 1))
         if gradient is not None:
             ctx.save_for_backward(gradient)
@@ -75,7 +77,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
         (gradient,) = ctx.saved_tensors
-        return gradient * grad_loss, None, None
+        return gradient.mul_(grad_loss), None, None  # in place: it is large, and a second backward is an error
 
 
 def symmetric_divergence(logits: Tensor) -> Tensor:

@@ -1,26 +1,53 @@
 """From a config to a corpus ready for training: read, check, set dev aside, tokenize, filter.
 
-Writes nothing and imports no torch: everything is checked before the first file is made.
+Training pairs lie in the user's cache, by the name of what they were made from: made once, mapped by all. Writes
+nothing else and imports no torch: everything is checked before the first file of a run is made.
 """
 
-import random
+import json
 import unicodedata
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from nmt.config import Config, Files, resolve_path
 from nmt.errors import ConfigError, DataError, ModelError
+from nmt.files import cached, sha256
 from nmt.run.directory import RunDirectory, hash_files
-from nmt.text.lines import Pair, is_blank, read_pairs
-from nmt.text.tokenizer import MAX_TRAINER_BYTES, Statistics, Tokenizers, statistics, train_tokenizer
+from nmt.text.corpus import (
+    CHUNK,
+    PART,
+    SIDES,
+    Pairs,
+    Rows,
+    append,
+    append_rows,
+    digests_of,
+    first_of_equals,
+    found_in,
+    in_parallel,
+    keep,
+    mapped,
+    n_equals,
+    shuffled,
+    write_pairs,
+)
+from nmt.text.lines import Pair, is_blank, iter_pairs, read_pairs
+from nmt.text.tokenizer import MAX_TRAINER_BYTES, Statistics, Tokenizer, Tokenizers, statistics, train_tokenizer
 from nmt.train.sizes import fit_config
 
 MAX_DEV_PAIRS = 1_000
 DEV_SHARE = 0.02
+SAMPLE_PAIRS = (
+    200_000  # of a larger corpus the tokenizer learns from so many: its trainer's memory grows with them
+)
+FORMAT = 1  # of the files in the cache
 
 
 @dataclass
@@ -29,13 +56,14 @@ class Corpus:
 
     Attributes:
         config: sizes filled in.
-        train, dev: pairs that are left.
+        train: pairs that are left, on disk.
+        dev: the same, in memory.
         hashes: SHA-256 of each side of each corpus.
         notes: what the user should know, a line each.
     """
 
     config: Config
-    train: list[Pair]
+    train: Pairs
     dev: list[Pair]
     hashes: dict[str, str]
     notes: list[str] = field(default_factory=list)
@@ -61,88 +89,131 @@ def read_corpus(config: Config) -> Corpus:
         if files is None:
             continue
         source, target = corpus_paths(config, files)
-        corpora[name] = read_pairs(source, target)
         hashes |= {f"{name}.source": hash_files(source), f"{name}.target": hash_files(target)}
-    train, notes = _drop_lines(corpora["train"], config)
+        if name != "train":
+            corpora[name] = read_pairs(source, target)
+    settings = [data.drop_blank, data.drop_duplicates, None if "dev" in corpora else config.seed]
+    write = partial(_write_corpus, config=config, corpora=corpora)
+    place = cached("pairs", [FORMAT, hashes, settings], write)
+    told = json.loads((place / "corpus.json").read_text(encoding="utf-8"))
+    train, dev = Pairs(place), [Pair(*pair) for pair in told["dev"]]
+    try:
+        config = fit_config(config, len(train), told["n_characters"])
+    except ValidationError as error:
+        message = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"sizes chosen for this corpus do not fit: {message}", hint="set them all") from error
+    return Corpus(config, train, dev, hashes, told["notes"])
+
+
+def _write_corpus(place: Path, config: Config, corpora: dict[str, list[Pair]]) -> None:
+    """Write the texts of train, the lines that are left of it, dev, and what the user should know."""
+    data, notes = config.data, []
+    write_pairs(place, iter_pairs(*corpus_paths(config, data.train)))
+    files = {name: place / name for name in ("lines", *(f"{one}.digest" for one in (*SIDES, "pair")))}
+
+    def digests(name: str) -> NDArray[np.uint64]:
+        return mapped(files[f"{name}.digest"], np.uint64)
+
+    blank = mapped(place / "blank", np.bool_)
+    if data.drop_blank and (n := int(blank.sum())):
+        notes.append(f"{n} pairs blank on a side dropped (data.drop_blank)")
+        keep(files.values(), ~blank)
+    if data.drop_duplicates:
+        first = first_of_equals(digests("pair"))
+        if n := int((~first).sum()):
+            notes.append(f"{n} repeated pairs dropped (data.drop_duplicates)")
+            keep(files.values(), first)
     if "dev" in corpora:
         dev = [pair for pair in corpora["dev"] if not (is_blank(pair.source) or is_blank(pair.target))]
         if n := len(corpora["dev"]) - len(dev):
             notes.append(f"{n} pairs of dev blank on a side left out")
     else:
-        train, dev = hold_out(train, config.seed)
+        aside, left = hold_out(digests("source"), digests("target"), config.seed)
+        pairs = Pairs(place)
+        dev = [pairs[i] for i in aside]
+        keep(files.values(), left)
         notes.append(
             f"no data.dev: {len(dev)} pairs of train set aside for it, none of their sentences left in train"
         )
-    if not train or not dev:
+    train = Pairs(place)
+    if not len(train) or not dev:
         raise DataError(
-            f"{'train' if not train else 'dev'} has no pair that can be used", hint="check data.train and data.dev"
+            f"{'train' if not len(train) else 'dev'} has no pair that can be used",
+            hint="check data.train and data.dev",
         )
     notes += [
-        f"{n} of {len(corpora[name])} pairs of {name} have a side that is also in train: its scores will flatter"
-        for name in ("dev", "test")
-        if name in corpora and (n := n_shared(corpora[name], train))
+        f"{n} of {len(pairs)} pairs of {name} have a side that is also in train: its scores will flatter"
+        for name, pairs in corpora.items()
+        if (n := n_shared(pairs, digests("source"), digests("target")))
     ]
-    try:
-        characters = {character for pair in train for character in pair.source + pair.target}
-        config = fit_config(config, len(train), len(characters))
-    except ValidationError as error:
-        message = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise ConfigError(f"sizes chosen for this corpus do not fit: {message}", hint="set them all") from error
-    return Corpus(config, train, dev, hashes, notes)
+    characters = {character for pair in sample(train) for character in pair.source + pair.target}
+    told = {
+        "dev": [[pair.line, pair.source, pair.target] for pair in dev],
+        "notes": notes,
+        "n_characters": len(characters),
+    }
+    (place / "corpus.json").write_text(json.dumps(told), encoding="utf-8")
+    for file in (*files.values(), place / "blank"):
+        if file.name != "lines":
+            file.unlink()
 
 
-def _drop_lines(pairs: list[Pair], config: Config) -> tuple[list[Pair], list[str]]:
-    """Drop blank and repeated pairs, and say how many."""
-    notes = []
-    if config.data.drop_blank:
-        kept = [pair for pair in pairs if not (is_blank(pair.source) or is_blank(pair.target))]
-        if n := len(pairs) - len(kept):
-            notes.append(f"{n} pairs blank on a side dropped (data.drop_blank)")
-        pairs = kept
-    if config.data.drop_duplicates:
-        first = {(pair.source, pair.target): pair for pair in reversed(pairs)}
-        kept = [pair for pair in pairs if first[pair.source, pair.target] is pair]
-        if n := len(pairs) - len(kept):
-            notes.append(f"{n} repeated pairs dropped (data.drop_duplicates)")
-        pairs = kept
-    return pairs, notes
-
-
-def hold_out(pairs: Sequence[Pair], seed: int) -> tuple[list[Pair], list[Pair]]:
+def hold_out(
+    source: NDArray[np.uint64], target: NDArray[np.uint64], seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Set pairs aside for dev such that none of their sentences stays in train.
 
     Pairs whose sentences occur once go first: setting them aside costs train nothing else.
+
+    Args:
+        source, target: the digest of each pair's sides.
+        seed: of the choice.
+    Returns:
+        which pairs are set aside, rising, and which stay.
     """
-    sources, targets = Counter(p.source for p in pairs), Counter(p.target for p in pairs)
-    order = list(pairs)
-    random.Random(seed).shuffle(order)
-    order.sort(key=lambda pair: sources[pair.source] + targets[pair.target])
-    dev = order[: max(1, min(MAX_DEV_PAIRS, int(len(pairs) * DEV_SHARE)))]
-    aside_sources, aside_targets = {p.source for p in dev}, {p.target for p in dev}
-    train = [p for p in pairs if p.source not in aside_sources and p.target not in aside_targets]
-    return train, sorted(dev, key=lambda pair: pair.line)
+    n_pairs = len(source)
+    n_alike = n_equals(source) + n_equals(target)
+    n_aside = max(1, min(MAX_DEV_PAIRS, int(n_pairs * DEV_SHARE)))
+    aside = np.zeros(0, np.int64)
+    for start in range(0, n_pairs, PART):
+        candidates = np.concatenate([aside, np.arange(start, min(start + PART, n_pairs))])
+        aside = candidates[np.lexsort((shuffled(candidates, n_pairs, seed), n_alike[candidates]))[:n_aside]]
+    gone = found_in(source, source[aside])[0] | found_in(target, target[aside])[0]
+    return np.sort(aside), ~gone
 
 
-def n_shared(pairs: Sequence[Pair], train: Sequence[Pair]) -> int:
-    """How many pairs have a side that stands in train too."""
-    sources, targets = {p.source for p in train}, {p.target for p in train}
-    return sum(pair.source in sources or pair.target in targets for pair in pairs)
+def n_shared(pairs: Iterable[Pair], source: NDArray[np.uint64], target: NDArray[np.uint64]) -> int:
+    """How many pairs have a side that stands in train too, of whose sides these are the digests."""
+    pairs = list(pairs)
+    sources, targets = (digests_of(getattr(pair, side).encode() for pair in pairs) for side in SIDES)
+    return int((found_in(source, sources)[1] | found_in(target, targets)[1]).sum())
+
+
+def sample(pairs: Pairs) -> list[Pair]:
+    """All pairs, or as many at random as a tokenizer's trainer can take; in their order."""
+    n = len(pairs)
+    chosen = np.arange(n) if n <= SAMPLE_PAIRS else np.sort(shuffled(np.arange(SAMPLE_PAIRS), n, seed=0))
+    return [pairs[i] for i in chosen]
 
 
 def train_tokenizers(corpus: Corpus) -> tuple[Tokenizers, list[str]]:
     """Train the tokenizer that the config asks for on the training pairs: one for both sides or one a side."""
     settings, data = corpus.config.tokenizer, corpus.config.data
-    source, target = [pair.source for pair in corpus.train], [pair.target for pair in corpus.train]
+    pairs = sample(corpus.train)
+    source, target = [pair.source for pair in pairs], [pair.target for pair in pairs]
     if data.nfkc_source:  # as the source will be encoded; the target stays as it is
         source = [unicodedata.normalize("NFKC", text) for text in source]
     sides = [[*source, *target]] if settings.joint else [source, target]
     trained = [train_tokenizer(side, settings) for side in sides]
-    notes = [
+    notes = []
+    if len(pairs) < len(corpus.train):
+        notes.append(f"the tokenizer learns from {len(pairs):,} pairs chosen at random of {len(corpus.train):,}")
+    notes += [
         f"the text gives {one.vocab_size} pieces at most: tokenizer.vocab_size={settings.vocab_size} was cut"
         for one in trained
         if one.vocab_size < settings.vocab_size
     ]
-    if lines := sorted({corpus.train[n % len(source)].line for one in trained for n in one.too_long}):
+    if lines := sorted({pairs[n % len(source)].line for one in trained for n in one.too_long}):
         notes.append(
             f"left out of the tokenizer's training, over {MAX_TRAINER_BYTES:,} bytes: the pairs at "
             f"line {', '.join(map(str, lines[:10]))}{f' and {len(lines) - 10} more' if len(lines) > 10 else ''}"
@@ -151,28 +222,68 @@ def train_tokenizers(corpus: Corpus) -> tuple[Tokenizers, list[str]]:
     return Tokenizers.from_models(models[0], models[-1], nfkc_source=data.nfkc_source), notes
 
 
-def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[list[Pair], list[str]]:
-    """The training pairs short enough and of a likely ratio of lengths, and how many were dropped."""
+def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[Rows, Rows], list[str]]:
+    """The training pairs short enough and of a likely ratio of lengths, as ids too, and how many were dropped.
+
+    Raises:
+        DataError: all were.
+    """
     data = corpus.config.data
-    source = tokenizers.source.encode_all([pair.source for pair in corpus.train])
-    target = tokenizers.target.encode_all([pair.target for pair in corpus.train])
-    kept, n_long, n_ratio = [], 0, 0
-    for pair, s, t in zip(corpus.train, source, target, strict=True):
-        shorter, longer = sorted((max(len(s), 1), max(len(t), 1)))
-        if longer > data.max_length:
-            n_long += 1
-        elif longer > data.max_ratio * shorter:
-            n_ratio += 1
-        else:
-            kept.append(pair)
-    if not kept:
-        raise DataError("no training pair is left", hint="raise data.max_length or data.max_ratio")
+    models = [sha256(side.model) for side in (tokenizers.source, tokenizers.target)]
+    made_from = [FORMAT, corpus.train.place.name, models, data.nfkc_source, data.max_length, data.max_ratio]
+    encode = partial(_encode, corpus.train.place, tokenizers, max_length=data.max_length, max_ratio=data.max_ratio)
+    place = cached("ids", made_from, partial(_write_ids, encode=encode, n_pairs=len(corpus.train)))
+    source, target = (Rows.map(place / side, id_type(getattr(tokenizers, side))) for side in SIDES)
+    n_long, n_ratio = json.loads((place / "dropped.json").read_text())
     notes = []
     if n_long:
         notes.append(f"{n_long} pairs over {data.max_length} pieces dropped (data.max_length)")
     if n_ratio:
         notes.append(f"{n_ratio} pairs of unlikely lengths dropped (data.max_ratio={data.max_ratio:g})")
-    return kept, notes
+    return Pairs(corpus.train.place, place / "lines"), (source, target), notes
+
+
+Encoded = tuple[NDArray[np.int64], list[Rows], int, int]  # lines, ids of both sides, n too long, n unlikely
+
+
+def _write_ids(place: Path, encode: Callable[[range], Encoded], n_pairs: int) -> None:
+    n_long = n_ratio = 0
+    spans = (range(start, min(start + CHUNK, n_pairs)) for start in range(0, n_pairs, CHUNK))
+    for lines, sides, long, unlikely in in_parallel(encode, spans):
+        append(place / "lines", lines)
+        for side, rows in zip(SIDES, sides, strict=True):
+            append_rows(place / side, rows)
+        n_long, n_ratio = n_long + long, n_ratio + unlikely
+    if n_long + n_ratio == n_pairs:
+        raise DataError("no training pair is left", hint="raise data.max_length or data.max_ratio")
+    (place / "dropped.json").write_text(json.dumps([n_long, n_ratio]))
+
+
+def _encode(place: Path, tokenizers: Tokenizers, span: range, *, max_length: int, max_ratio: float) -> Encoded:
+    """Ids of some of the pairs."""
+    pairs = Pairs(place)
+    texts = [pairs[i] for i in span]
+    source = tokenizers.source.encode_all([pair.source for pair in texts])
+    target = tokenizers.target.encode_all([pair.target for pair in texts])
+    kept, n_long, n_ratio = [], 0, 0
+    for i, (s, t) in enumerate(zip(source, target, strict=True)):
+        shorter, longer = sorted((max(len(s), 1), max(len(t), 1)))
+        if longer > max_length:
+            n_long += 1
+        elif longer > max_ratio * shorter:
+            n_ratio += 1
+        else:
+            kept.append(i)
+    rows = [
+        Rows.of([side[i] for i in kept], id_type(tokenizer))
+        for side, tokenizer in ((source, tokenizers.source), (target, tokenizers.target))
+    ]
+    return pairs.lines[span.start : span.stop][kept], rows, n_long, n_ratio
+
+
+def id_type(tokenizer: Tokenizer) -> np.dtype[Any]:
+    """The smallest type of numbers that holds its ids."""
+    return np.min_scalar_type(len(tokenizer))
 
 
 def tokenize(config: Config) -> tuple[RunDirectory, Tokenizers, list[str], dict[str, Statistics]]:

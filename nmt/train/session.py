@@ -3,6 +3,7 @@
 The first call makes the run; the same call again goes on with it.
 """
 
+import functools
 import logging
 import math
 import os
@@ -10,6 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from nmt.decode.torch_engine import pick_device
 from nmt.distributed import launched, n_ranks, ranks_joined, restarted, start_workers
 from nmt.errors import ConfigError, DataError, OutputError
 from nmt.model.transformer import Transformer
-from nmt.run.checkpoint import Checkpoint, load_weights, new_model, read_checkpoint
+from nmt.run.checkpoint import Checkpoint, load_weights, new_model, read_checkpoint, read_newest
 from nmt.run.directory import RunDirectory
 from nmt.seeds import seed_of
 from nmt.text import PAD
@@ -30,13 +32,18 @@ from nmt.train.loop import Progress, Trainer
 from nmt.train.prepare import Corpus, drop_lengths, read_corpus, train_tokenizers
 from nmt.train.report import clock
 from nmt.train.sizes import fit_validation, with_unset
-from nmt.train.step import make_optimizer, train_step, use_bf16
+from nmt.train.step import make_optimizer, train_step, use_bf16, within_memory
 
 log = logging.getLogger("nmt")
 
-CHANGEABLE = ("run", "train", "decode")  # a run may go on with other values of these
 MIN_WORKER_TOKENS = 1024  # positions of a batch, below which a process of its own does not pay
-HASHED = ("data.root", "data.train", "data.dev", "data.test")  # where files lie may change, what is in them not
+DRY_BATCHES = 1_000  # that a dry run looks at; they come in random order
+# What may change when a run goes on: FREE, and with a warning TOLD. Where files lie may, what is in them may not.
+FREE = (
+    *("run", "decode.", "data.root", "data.train", "data.dev", "data.test", "train.max_", "train.patience"),
+    *("train.metric", "train.validate_every", "train.keep", "train.n_average", "train.init_from"),
+)
+TOLD = ("train.",)
 
 
 @dataclass
@@ -76,14 +83,16 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     notes: list[str] = []
     tokenizers = parent.tokenizers if parent is not None else None if fresh else run.read_tokenizers(config)
     if tokenizers is None and last is not None:
-        tokenizers = read_checkpoint(run.checkpoint_file(last), prefixes=()).tokenizers
+        newest = read_newest(run, prefixes=())
+        tokenizers = newest.checkpoint.tokenizers if newest is not None else None
     if tokenizers is None:
         tokenizers, notes = train_tokenizers(corpus)
     elif last is None and parent is None:
         notes = [f"using the tokenizer that is in {run.path}; --fresh trains a new one"]
-    pairs, dropped = drop_lengths(corpus, tokenizers)
+    pairs, ids, dropped = drop_lengths(corpus, tokenizers)
     data = TrainingData(
         pairs,
+        ids,
         tokenizers,
         batch_tokens=config.train.batch_tokens,
         seed=config.seed,
@@ -162,24 +171,27 @@ def check_room(run: RunDirectory, model: Transformer, config: Config) -> None:
 def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) -> None:
     """Make sure that a run that goes on is still the same: data, tokenizer, architecture and seed.
 
+    Another course of training (rates, batches, loss) is told.
+
     Raises:
         ConfigError: settings changed; the message has a line for each, old → new.
         DataError: files changed.
         ModelError: the tokenizer was exchanged.
     """
     before, now = run.read_config().model_dump(), config.model_dump()
-    changes = [
-        f"{key} was {old!r}, is {new!r}"
+    changes = {
+        key: f"{key} was {old!r}, is {new!r}"
         for section in before
-        if section not in CHANGEABLE
         for key, old, new in changed(before[section], now[section], section)
-        if not key.startswith(HASHED)
-    ]
-    if changes:
+        if not key.startswith(FREE)
+    }
+    if refused := [words for key, words in changes.items() if not key.startswith(TOLD)]:
         raise ConfigError(
-            f"{run.path} was begun with other settings: {'; '.join(changes)}",
+            f"{run.path} was begun with other settings: {'; '.join(refused)}",
             hint="set them back, choose another run=PATH, or begin anew with --fresh (the old run is kept)",
         )
+    if changes:
+        log.warning("%s goes on otherwise than it was begun: %s", run.path, "; ".join(changes.values()))
     known = run.read_manifest().get("data", {})
     other = [
         name
@@ -191,9 +203,8 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
             f"the files of {', '.join(other)} are not those that {run.path} was begun with",
             hint="bring the old files back, choose another run=PATH, or begin anew with --fresh",
         )
-    last = run.read_last()
-    if last is not None:
-        run.check_tokenizers(read_checkpoint(run.checkpoint_file(last), prefixes=()).tokenizers)
+    if newest := read_newest(run, prefixes=()):
+        run.check_tokenizers(newest.checkpoint.tokenizers)
 
 
 def changed(before: Any, now: Any, name: str) -> list[tuple[str, Any, Any]]:
@@ -227,10 +238,17 @@ def train(
     with run.lock():
         trainer = make_trainer(session, quiet=quiet)
         resumed = trainer.resume()
+        by_clock = config.train.max_minutes is not None
+        if by_clock:
+            log.info(
+                "train.max_minutes goes by the clock: the run can be stopped and goes on, but no two are alike"
+            )
         run.write_config(config)
         if not resumed:
             run.write_tokenizers(session.tokenizers, config.tokenizer.joint)
-            run.write_manifest(session.corpus.hashes, config.seed)
+            run.write_manifest(session.corpus.hashes, config.seed, reproducible=not by_clock)
+        elif by_clock and run.read_manifest().get("reproducible"):
+            run.mark_irreproducible()
         finished = trainer.finished()
         if finished or launched().n_ranks > 1:
             n_workers = 1
@@ -275,7 +293,7 @@ def train(
 
 def train_along(config: Config, *, device: str = "auto") -> None:
     """Train as another rank than the first: take up the run when that one has prepared and written it."""
-    with ranks_joined():
+    with ranks_joined():  # from then on the tokenizer and the corpus are there
         trainer = make_trainer(prepare(config, device=device), quiet=True)
         trainer.resume()
         if not trainer.finished():
@@ -320,7 +338,7 @@ def free_memory() -> int:
 
 
 def dry_run(session: Session) -> list[str]:
-    """What a training would be like, after real steps on the largest batch; nothing is written.
+    """What a training would be like, after real steps on the largest batch; the run is not touched.
 
     Returns:
         lines for the user: parameters by block, batches, steps, memory, time.
@@ -332,22 +350,26 @@ def dry_run(session: Session) -> list[str]:
         own = [p for p in block.parameters() if id(p) not in seen]
         seen |= {id(p) for p in own}
         lines.append(f"  {name:<18} {sum(p.numel() for p in own):>12,}")
-    batches = list(data.batches(0))
-    steps = math.ceil(len(batches) / config.train.accumulate)
+    batches = list(islice(data.batches(0), DRY_BATCHES))
+    steps = math.ceil(data.n_batches / config.train.accumulate)
     lines.append(
-        f"batches     {len(batches)} an epoch, {useful_share(batches):.1%} of their positions useful, "
+        f"batches     {data.n_batches} an epoch, {useful_share(batches):.1%} of their positions useful, "
         f"{steps} steps an epoch"
     )
     largest = max(batches, key=lambda batch: batch.n_positions)
     device = next(model.parameters()).device
     bf16 = use_bf16(config.train, device)
     optimizer = make_optimizer(model, config.train)
-    seconds = math.inf
+    seconds, max_positions = math.inf, 0
     for attempt in range(2):  # the first step also allocates
         start = time.perf_counter()
-        train_step(model.train(), optimizer, [largest.to(device)], config.train, lr=1e-6, seed=attempt, bf16=bf16)
+        step = functools.partial(
+            train_step, model.train(), optimizer, settings=config.train, lr=1e-6, seed=attempt, bf16=bf16
+        )
+        _, max_positions = within_memory(step, [largest], max_positions)
         seconds = min(seconds, time.perf_counter() - start)
-    epoch_s = seconds * sum(batch.n_positions for batch in batches) / largest.n_positions
+    mean = sum(batch.n_positions for batch in batches) / len(batches)
+    epoch_s = seconds * data.n_batches * mean / largest.n_positions
     rate = int((largest.tgt_out != PAD).sum()) / seconds
     lines.append(
         f"speed       {rate:,.0f} target tokens a second, {'bf16' if bf16 else 'fp32'} on {device}, one process"

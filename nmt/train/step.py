@@ -1,8 +1,9 @@
 """One optimiser step: forward, loss, backward, clip, update, in the order in which it happens."""
 
+import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -11,10 +12,13 @@ from torch import nn
 
 from nmt.config import TrainSettings
 from nmt.distributed import n_ranks, rank
+from nmt.errors import NmtError
 from nmt.seeds import seed_of
 from nmt.text import PAD
 from nmt.text.batches import Batch
 from nmt.train.loss import LossSum, smoothed_cross_entropy, symmetric_divergence
+
+log = logging.getLogger("nmt")
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,51 @@ def train_step(
         n_real=n_tokens + sum(batch.n_source_tokens for batch in micro_batches),
         n_positions=sum(batch.n_positions for batch in micro_batches),
     )
+
+
+def within_memory(
+    step: Callable[[Sequence[Batch]], StepFigures], micro_batches: Sequence[Batch], max_positions: int
+) -> tuple[StepFigures, int]:
+    """Do a step; where memory does not hold it, begin it again with its largest micro-batches in two.
+
+    No pair is left out: but for dropout, the gradient of the parts is that of the whole.
+
+    Args:
+        step: `train_step` but for the micro-batches; before its end it changes no weight.
+        micro_batches: of all ranks.
+        max_positions: what a micro-batch may have, as found before; 0 is no limit.
+    Returns:
+        the step's figures, and what a micro-batch may have from now on.
+    Raises:
+        NmtError: memory does not hold a single pair, or other ranks are in the midst of the same step.
+    """
+    while True:
+        parts = [part for batch in micro_batches for part in _in_parts(batch, max_positions)]
+        try:
+            return step(parts), max_positions
+        except torch.OutOfMemoryError as error:
+            largest = max(parts, key=lambda part: part.n_positions)
+            if n_ranks() > 1 or len(largest.src) == 1:
+                raise NmtError(
+                    f"out of memory with {len(largest.src)} pairs of {largest.n_positions} positions",
+                    hint="lower train.batch_tokens, data.max_length or the model's sizes; the checkpoint is kept",
+                ) from error
+        max_positions = largest.part(0, 2).n_positions  # below the except, whose traceback holds the memory
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        log.warning(
+            "out of memory with a batch of %d positions: from now on in parts of %d at most, gradients added; "
+            "a lower train.batch_tokens is quicker",
+            largest.n_positions,
+            max_positions,
+        )
+
+
+def _in_parts(batch: Batch, max_positions: int) -> list[Batch]:
+    n_rows = len(batch.src)
+    fitting = max(max_positions * n_rows // batch.n_positions, 1) if max_positions else n_rows
+    n = math.ceil(n_rows / fitting)
+    return [batch.part(i, n) for i in range(n)] if n > 1 else [batch]
 
 
 def use_bf16(settings: TrainSettings, device: torch.device) -> bool:

@@ -78,6 +78,33 @@ def test_decoding(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(read_lines([contest.many])) == 5 * decoding.COPIES
 
 
+PREPARE = """
+import itertools, sys
+from pathlib import Path
+from nmt.config import load_config
+from nmt.text import corpus
+from nmt.text.batches import TrainingData
+from nmt.train import prepare
+corpus.os.cpu_count = lambda: 1  # of the processes that help, each has the same memory
+prepare.SAMPLE_PAIRS = 1000  # no more of the tokenizer's trainer's than is needed
+train = prepare.read_corpus(load_config(Path(sys.argv[1]), ["tokenizer.vocab_size=400", "tokenizer.type=bpe"]))
+tokenizers, _ = prepare.train_tokenizers(train)
+pairs, ids, _ = prepare.drop_lengths(train, tokenizers)
+data = TrainingData(pairs, ids, tokenizers, batch_tokens=4096, seed=1)
+assert sum(len(batch.lines) for batch in itertools.islice(data.batches(0), 200)) > 1000
+"""
+
+
+def test_memory_does_not_grow_with_the_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred times as many pairs, which in lists would take some 400 MB."""
+    monkeypatch.setattr(measure, "LOOK_EVERY_S", 0.05)
+    found = []
+    for n in (3_000, 300_000):
+        trainer = growth.write_corpus(options(tmp_path, tmp_path), n)
+        found.append(timed([*trainer.command[:2], sys.executable, "-c", PREPARE, trainer.command[-1]], tmp_path))
+    assert found[1]["memory_mb"] < found[0]["memory_mb"] + 120
+
+
 def test_growth(tmp_path: Path) -> None:
     chosen = options(tmp_path, tmp_path)
     sample = growth.point(chosen, length=3, vocabulary=50, width=8, threads=torch.get_num_threads())

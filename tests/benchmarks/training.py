@@ -89,7 +89,7 @@ def prepare(options: Options) -> Task:
     run.create()
     tokenizers, _ = train_tokenizers(corpus)
     run.write_tokenizers(tokenizers, config.tokenizer.joint)
-    train, _ = drop_lengths(corpus, tokenizers)
+    train, *_ = drop_lengths(corpus, tokenizers)
     sizes = {**config.model.model_dump(), "vocab_size": len(tokenizers.target)}
     ids = {
         name: [

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 from importlib import metadata
@@ -182,14 +183,14 @@ def test_a_link_within_a_run_may_stay(run: RunDirectory) -> None:
 @pytest.mark.parametrize("kind", ["pipe", "large"])
 def test_a_small_file_that_is_none_is_neither_waited_for_nor_read(run: RunDirectory, kind: str) -> None:
     run.create()
-    for file in (run.last_file, run.tokenizer_files(joint=True)[0]):
+    for file in (run.manifest_file, run.tokenizer_files(joint=True)[0]):
         if kind == "pipe":
             os.mkfifo(file)
         else:
             with file.open("wb") as content:
                 content.truncate(10**11)  # sparse
-    with pytest.raises(ModelError, match=r"last\.json is damaged"):
-        run.read_last()
+    with pytest.raises(ModelError, match=r"manifest\.json is damaged"):
+        run.read_manifest()
     if kind == "pipe":
         assert run.read_tokenizers(config_of()) is None
     else:
@@ -227,13 +228,16 @@ def test_settings_that_were_damaged_are_told_with_their_line(run: RunDirectory) 
 
 def test_the_manifest_notes_what_the_run_was_made_of_and_with(run: RunDirectory) -> None:
     assert run.read_manifest() == {}
-    run.write_manifest({"train.source": "abc"}, seed=7)
+    run.write_manifest({"train.source": "abc"}, seed=7, reproducible=True)
     found = run.read_manifest()
     assert (found["data"], found["seed"], found["command"]) == ({"train.source": "abc"}, 7, sys.argv)
     assert set(found["versions"]) == {"nmt", "torch", "sentencepiece", "sacrebleu", "safetensors"}
     assert re.match(r"2\d\d\d-\d\d-\d\dT\d\d:\d\d:\d\d", found["started"])
     assert found["python"] == ".".join(map(str, sys.version_info[:3]))
     assert found["machine"]
+    assert found["reproducible"] is True
+    run.mark_irreproducible()
+    assert run.read_manifest() == {**found, "reproducible": False}
 
 
 def test_the_manifest_notes_the_commit_where_there_is_one(
@@ -241,13 +245,13 @@ def test_the_manifest_notes_the_commit_where_there_is_one(
 ) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    run.write_manifest({}, seed=1)
+    run.write_manifest({}, seed=1, reproducible=True)
     assert run.read_manifest()["git_commit"] == ""
     subprocess.run(["git", "init", "-q"], check=True, capture_output=True)
     identity = ["-c", "user.name=n", "-c", "user.email=e@x", "-c", "commit.gpgsign=false"]
     commit = ["git", *identity, "commit", "-q", "--allow-empty", "--no-verify", "-m", "x"]
     subprocess.run(commit, check=True, capture_output=True)
-    run.write_manifest({}, seed=1)
+    run.write_manifest({}, seed=1, reproducible=True)
     assert re.fullmatch(r"[0-9a-f]{40}", run.read_manifest()["git_commit"])
 
 
@@ -257,7 +261,7 @@ def test_a_repository_without_a_commit_has_none_to_note(
     """There `git rev-parse HEAD` fails, and prints HEAD all the same."""
     monkeypatch.chdir(tmp_path)
     subprocess.run(["git", "init", "-q"], check=True, capture_output=True)
-    run.write_manifest({}, seed=1)
+    run.write_manifest({}, seed=1, reproducible=True)
     assert run.read_manifest()["git_commit"] == ""
 
 
@@ -269,7 +273,7 @@ def test_the_manifest_does_without_git_and_without_a_library(
 
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(metadata, "version", absent)
-    run.write_manifest({}, seed=1)
+    run.write_manifest({}, seed=1, reproducible=True)
     assert run.read_manifest()["git_commit"] == ""
     assert set(run.read_manifest()["versions"].values()) == {"not installed"}
 
@@ -326,24 +330,26 @@ def test_checkpoints_are_listed_by_step_and_pruned_to_those_to_keep(run: RunDire
     assert RunDirectory(run.path / "none").checkpoint_steps() == []
 
 
-def test_last_points_to_the_newest_checkpoint(run: RunDirectory) -> None:
+def test_the_newest_checkpoint_is_found_whatever_the_pointer_says(run: RunDirectory) -> None:
     assert run.read_last() is None
     for step in (5, 10):
-        run.write_last(step)
+        run.checkpoint_file(step).write_bytes(b"")
         assert run.read_last() == step
+    run.write_last(10)
+    assert json.loads(run.last_file.read_bytes()) == {"step": 10}
+    for content in (b"", b"[", b'{"step": 5}', b"\xff"):
+        run.last_file.write_bytes(content)
+        assert run.read_last() == 10
 
 
-@pytest.mark.parametrize(
-    "content",
-    ["", "{", "step 5", b"\xff", "[]", "{}", "5", "null", '{"step": "x"}', '{"step": null}', "[" * 100_000],
-)
-def test_a_damaged_pointer_is_told(run: RunDirectory, content: str | bytes) -> None:
-    run.last_file.write_bytes(content.encode() if isinstance(content, str) else content)
-    with pytest.raises(ModelError) as caught:
-        run.read_last()
-    assert str(caught.value) == f"{run.last_file} is damaged"
-    assert caught.value.exit_code == 2
-    assert "--fresh" in caught.value.hint
+def test_a_checkpoint_set_aside_counts_as_none_and_is_kept(run: RunDirectory) -> None:
+    for step in (5, 10):
+        run.checkpoint_file(step).write_bytes(b"%d" % step)
+    aside = run.set_aside(10)
+    assert run.read_last() == 5
+    run.prune_checkpoints([])
+    assert aside.read_bytes() == b"10"
+    assert run.checkpoint_steps() == []
 
 
 @pytest.mark.parametrize("content", ["{", "[1]", "5"])
@@ -351,12 +357,6 @@ def test_a_damaged_manifest_is_told(run: RunDirectory, content: str) -> None:
     run.manifest_file.write_text(content, encoding="utf-8")
     with pytest.raises(ModelError, match=r"manifest\.json is damaged$"):
         run.read_manifest()
-
-
-def test_a_pointer_that_cannot_be_read_is_told(run: RunDirectory) -> None:
-    run.last_file.mkdir()
-    with pytest.raises(ModelError, match=r"last\.json is damaged$"):
-        run.read_last()
 
 
 def test_the_newest_model_is_the_one_written_last(tmp_path: Path) -> None:
@@ -428,6 +428,21 @@ def test_figures_after_a_torn_line_are_not_lost(run: RunDirectory) -> None:
     run.cut_metrics(1)
     run.append_metrics({"step": 2})
     assert [line["step"] for line in run.read_metrics()] == [1, 2]
+
+
+def test_figures_that_a_full_disk_takes_in_part_are_not_there_at_all(run: RunDirectory) -> None:
+    run.append_metrics({"step": 1})
+    size = run.metrics_file.stat().st_size
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 5, before[1]))
+    try:
+        with pytest.raises(OutputError) as caught:
+            run.append_metrics({"step": 2}, {"step": 3})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert str(caught.value) == f"cannot write {run.metrics_file}: No space left on device"
+    run.append_metrics({"step": 2}, {"step": 3})
+    assert run.metrics_file.read_bytes() == b'{"step": 1}\n{"step": 2}\n{"step": 3}\n'
 
 
 def test_figures_are_json_that_others_can_read(run: RunDirectory) -> None:

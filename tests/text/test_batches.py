@@ -1,9 +1,10 @@
 """Batches keep to their budget, every pair comes once an epoch, and the order is a function of seed and epoch."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -14,6 +15,7 @@ from nmt.config import TokenizerSettings
 from nmt.seeds import seed_of
 from nmt.text import BOS, EOS, PAD, batches
 from nmt.text.batches import Batch, TrainingData, collate, cut_batches, pad, pad_source, useful_share
+from nmt.text.corpus import Pairs, Rows, shuffled, write_pairs
 from nmt.text.lines import Pair, read_pairs
 from nmt.text.tokenizer import Tokenizer, Tokenizers, train_tokenizer
 
@@ -35,17 +37,29 @@ def tokenizers() -> Tokenizers:
     return Tokenizers.from_models(model, model, nfkc_source=False)
 
 
-def data_of(
-    tokenizers: Tokenizers,
-    pairs: Sequence[Pair] = PAIRS,
-    *,
-    seed: int = 1,
-    alpha: float = 0.0,
-    max_length: int = 1_000_000,
-) -> TrainingData:
-    return TrainingData(
-        pairs, tokenizers, batch_tokens=200, seed=seed, sampling_alpha=alpha, max_length=max_length
-    )
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
+    """PAIRS on disk."""
+    place = tmp_path_factory.mktemp("pairs")
+    write_pairs(place, PAIRS)
+    return Pairs(place)
+
+
+Make = Callable[..., TrainingData]
+
+
+@pytest.fixture(scope="module")
+def data_of(pairs: Pairs, tokenizers: Tokenizers) -> Make:
+    def make(*, seed: int = 1, alpha: float = 0.0, max_length: int = 1_000_000) -> TrainingData:
+        ids = (
+            Rows.of(tokenizers.source.encode_all([pair.source for pair in PAIRS])),
+            Rows.of(tokenizers.target.encode_all([pair.target for pair in PAIRS])),
+        )
+        return TrainingData(
+            pairs, ids, tokenizers, batch_tokens=200, seed=seed, sampling_alpha=alpha, max_length=max_length
+        )
+
+    return make
 
 
 def plain(found: list[Batch]) -> list[tuple[list[int], list[list[int]], list[list[int]], list[list[int]]]]:
@@ -163,39 +177,102 @@ def multi30k_lengths() -> list[tuple[int, int]]:
 @pytest.mark.parametrize("alpha", [0.0, 0.3])
 @pytest.mark.parametrize("pool", [batches.POOL_PAIRS, 17])
 def test_every_pair_comes_once_an_epoch(
-    tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch, pool: int, alpha: float
+    data_of: Make, monkeypatch: pytest.MonkeyPatch, pool: int, alpha: float
 ) -> None:
     monkeypatch.setattr(batches, "POOL_PAIRS", pool)
     for epoch in range(3):
-        found = list(data_of(tokenizers, alpha=alpha).batches(epoch))
+        found = list(data_of(alpha=alpha).batches(epoch))
         assert sorted(line for batch in found for line in batch.lines) == [pair.line for pair in PAIRS]
         for batch in found:
             longest = max(batch.src.size(1), batch.tgt_out.size(1))  # EOS counted: max(S, T) + 1
             assert longest * len(batch.lines) <= 200 or len(batch.lines) == 1
 
 
+def clear_batches(
+    tokenizers: Tokenizers, epoch: int, pool_pairs: int, alpha: float, longest: int
+) -> Iterator[Batch]:
+    """What `TrainingData.batches` does, with all in memory and in lists."""
+    for pool, start in enumerate(range(0, len(PAIRS), pool_pairs)):
+        order = shuffled(np.arange(len(PAIRS)), len(PAIRS), seed_of(1, epoch)).tolist()[start : start + pool_pairs]
+        ids = []
+        for n, (tokenizer, side) in enumerate([(tokenizers.source, "source"), (tokenizers.target, "target")]):
+            texts = [getattr(PAIRS[i], side) for i in order]
+            best = tokenizer.encode_all(texts)
+            drawn = (
+                tokenizer.sample_all(texts, alpha=alpha, seed=seed_of(seed_of(1, epoch, pool), n))
+                if alpha
+                else best
+            )
+            ids.append([d if len(d) <= longest else b for d, b in zip(drawn, best, strict=True)])
+        cut = clear_cut([(len(s), len(t)) for s, t in zip(*ids, strict=True)], 200)
+        generator = torch.Generator().manual_seed(seed_of(1, epoch, pool))
+        for i in torch.randperm(len(cut), generator=generator).tolist():
+            source, target = ([side[j] for j in cut[i]] for side in ids)
+            yield collate(source, target, [PAIRS[order[j]].line for j in cut[i]])
+
+
+def clear_cut(lengths: Sequence[tuple[int, int]], batch_tokens: int) -> list[list[int]]:
+    """`cut_batches` pair by pair."""
+
+    def key(i: int) -> tuple[int, int, int]:
+        source, target = lengths[i]
+        longest = max(source, target)
+        return longest, source - target if longest % 2 else target - source, i
+
+    batches: list[list[int]] = [[]]
+    for i in sorted(range(len(lengths)), key=key):
+        if batches[-1] and (max(lengths[i]) + 1) * (len(batches[-1]) + 1) > batch_tokens:
+            batches.append([])
+        batches[-1].append(i)
+    return [batch for batch in batches if batch]
+
+
+@hypothesis_settings(max_examples=100, deadline=None)
+@given(LENGTHS, st.integers(8, 300))
+def test_batches_are_cut_as_in_the_clear_way(lengths: list[tuple[int, int]], batch_tokens: int) -> None:
+    assert cut_batches(lengths, batch_tokens) == clear_cut(lengths, batch_tokens)
+
+
 @pytest.mark.parametrize("alpha", [0.0, 0.3])
-def test_a_batch_holds_the_texts_of_its_lines(tokenizers: Tokenizers, alpha: float) -> None:
+@pytest.mark.parametrize("pool", [batches.POOL_PAIRS, 17])
+def test_a_corpus_on_disk_gives_the_batches_of_one_in_memory(
+    data_of: Make, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch, pool: int, alpha: float
+) -> None:
+    monkeypatch.setattr(batches, "POOL_PAIRS", pool)
+    data = data_of(alpha=alpha, max_length=40)
+    for epoch in range(3):
+        expected = plain(list(clear_batches(tokenizers, epoch, pool, alpha, 40)))
+        assert plain(list(data.batches(epoch))) == expected
+        for first in (1, 5, len(expected) - 1, len(expected), len(expected) + 3):
+            assert plain(list(data.batches(epoch, first))) == expected[first:]
+    if pool > len(PAIRS):
+        assert data.n_batches == len(list(data.batches(0)))
+    else:
+        assert data.n_batches == pytest.approx(len(list(data.batches(0))), rel=0.2)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3])
+def test_a_batch_holds_the_texts_of_its_lines(data_of: Make, tokenizers: Tokenizers, alpha: float) -> None:
     texts = {pair.line: (pair.source, pair.target) for pair in PAIRS}
-    for batch in data_of(tokenizers, alpha=alpha).batches(4):
+    for batch in data_of(alpha=alpha).batches(4):
         for line, src, tgt in zip(batch.lines, batch.src.tolist(), batch.tgt_out.tolist(), strict=True):
             assert (tokenizers.source.decode(src), tokenizers.target.decode(tgt)) == texts[line]
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3])
-def test_an_epoch_is_a_function_of_seed_and_epoch(tokenizers: Tokenizers, alpha: float) -> None:
+def test_an_epoch_is_a_function_of_seed_and_epoch(data_of: Make, alpha: float) -> None:
     """Also from another object, after other draws: nothing has to be saved to go on in the middle."""
-    first = data_of(tokenizers, alpha=alpha)
+    first = data_of(alpha=alpha)
     epochs = [plain(list(first.batches(epoch))) for epoch in range(3)]
-    other = data_of(tokenizers, alpha=alpha)
+    other = data_of(alpha=alpha)
     assert plain(list(other.batches(2))) == epochs[2]
     assert plain(list(other.batches(0))) == epochs[0]
     assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
-    assert plain(list(data_of(tokenizers, seed=2, alpha=alpha).batches(0))) != epochs[0]
+    assert plain(list(data_of(seed=2, alpha=alpha).batches(0))) != epochs[0]
 
 
-def test_without_sampling_epochs_differ_in_order_alone(tokenizers: Tokenizers) -> None:
-    data = data_of(tokenizers)
+def test_without_sampling_epochs_differ_in_order_alone(data_of: Make) -> None:
+    data = data_of()
     rows = [
         sorted(
             (line, row)
@@ -207,8 +284,8 @@ def test_without_sampling_epochs_differ_in_order_alone(tokenizers: Tokenizers) -
     assert rows[0] == rows[1]
 
 
-def test_with_sampling_epochs_differ_in_segmentation(tokenizers: Tokenizers) -> None:
-    data = data_of(tokenizers, alpha=0.2)
+def test_with_sampling_epochs_differ_in_segmentation(data_of: Make) -> None:
+    data = data_of(alpha=0.2)
     rows = [
         {line: row for batch in data.batches(epoch) for line, row in zip(batch.lines, real(batch), strict=True)}
         for epoch in range(2)
@@ -221,21 +298,23 @@ def real(batch: Batch) -> list[list[int]]:
     return [[i for i in row if i != PAD] for row in batch.src.tolist()]
 
 
-def test_a_drawn_segmentation_that_is_too_long_gives_way_to_the_best(tokenizers: Tokenizers) -> None:
+def test_a_drawn_segmentation_that_is_too_long_gives_way_to_the_best(
+    data_of: Make, tokenizers: Tokenizers
+) -> None:
     best = {pair.line: [*tokenizers.source.encode(pair.source), EOS] for pair in PAIRS}
     limit = max(len(row) - 1 for row in best.values())
-    found = list(data_of(tokenizers, alpha=0.01, max_length=limit).batches(0))
+    found = list(data_of(alpha=0.01, max_length=limit).batches(0))
     rows = {line: row for batch in found for line, row in zip(batch.lines, real(batch), strict=True)}
     assert max(map(len, rows.values())) <= limit + 1
     longest = [line for line, row in best.items() if len(row) == limit + 1]
     assert any(rows[line] == best[line] for line in longest)
     assert any(rows[line] != best[line] for line in best)
-    without = data_of(tokenizers, alpha=0.01).batches(0)
+    without = data_of(alpha=0.01).batches(0)
     assert max(batch.src.size(1) for batch in without) > limit + 1  # so that the limit had something to do
 
 
-def test_useful_share_of_batches_counts_real_tokens(tokenizers: Tokenizers) -> None:
-    found = list(data_of(tokenizers).batches(0))
+def test_useful_share_of_batches_counts_real_tokens(data_of: Make) -> None:
+    found = list(data_of().batches(0))
     n_real = sum(int((x != PAD).sum()) for batch in found for x in (batch.src, batch.tgt_out))
     n_all = sum(x.numel() for batch in found for x in (batch.src, batch.tgt_out))
     assert useful_share(found) == pytest.approx(n_real / n_all)

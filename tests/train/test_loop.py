@@ -22,6 +22,7 @@ from nmt.train.loop import Progress, Trainer
 from nmt.train.loss import LossSum
 from nmt.train.signals import stop_signals
 from nmt.train.step import batch_loss, train_step
+from nmt.train.validation import validate
 
 SUBJECTS = {"狗": "the dog", "猫": "the cat", "男孩": "the boy", "女孩": "the girl", "老师": "the teacher"}
 VERBS = {"跑": "runs", "睡觉": "sleeps", "唱歌": "sings", "笑": "laughs"}
@@ -216,14 +217,14 @@ def test_the_average_at_the_end_is_that_of_its_checkpoints(
     corpus: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = config_of(
-        corpus, train__average=kind, train__n_average=3, train__keep=1, train__max_steps=20, train__metric="loss"
+        corpus, train__average=kind, train__n_average=3, train__keep=2, train__max_steps=20, train__metric="loss"
     )
     run_training(config)
     run = RunDirectory(config.run)
     progress = Progress(**read_checkpoint(run.checkpoint_file(20)).progress)
     ranked = sorted(progress.history, key=lambda line: line["dev_loss"])[:3]
     steps = [10, 15, 20] if kind == "last" else sorted(line["step"] for line in ranked)
-    assert set(run.checkpoint_steps()) == {*steps, 20}
+    assert set(run.checkpoint_steps()) == {*steps, 15, 20}
     trainer = trainer_of(config)
     trainer.resume()
     assert trainer.steps_to_average() == steps
@@ -311,6 +312,60 @@ def test_where_no_rate_helps_training_ends_and_keeps_the_checkpoint(
     assert RunDirectory(config.run).read_last() == (None if from_call == 1 else 5)
 
 
+def test_a_validation_that_a_signal_breaks_off_is_the_first_thing_that_a_resumed_run_does(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may last for minutes, and a machine that is to be switched off has seconds."""
+    whole = config_of(corpus, "whole", train__average="last")
+    run_training(whole)
+    parts = whole.model_copy(update={"run": str(corpus / "parts")})
+    left: list[str] = []
+
+    def breaking_off(*args: Any, **kwargs: Any) -> Any:
+        if left.pop() == "stop":
+            signal.raise_signal(signal.SIGINT)
+            raise AssertionError("it went on")
+        return validate(*args, **kwargs)
+
+    monkeypatch.setattr("nmt.train.loop.validate", breaking_off)
+    for n_passed, stopped_at in ((0, 5), (0, 5), (1, 10), (1, 12), (1, 12)):  # at last in that of the average
+        left[:] = ["stop", *["pass"] * n_passed]
+        with pytest.raises(StoppedError, match=f"stopped at step {stopped_at}, all saved"):
+            run_training(parts)
+    left[:] = ["pass"]
+    run_training(parts)
+    assert final_hash(parts) == final_hash(whole)
+    histories = [
+        [line["step"] for line in RunDirectory(one.run).read_metrics() if "dev_bleu" in line]
+        for one in (whole, parts)
+    ]
+    assert histories[0] == histories[1]
+
+
+def test_another_schedule_is_told_and_another_limit_is_not(corpus: Path, caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("nmt").propagate = True
+    run_training(config_of(corpus))
+    session.prepare(config_of(corpus, train__max_steps=20, train__validate_every=4, decode={"beam": 2}))
+    assert "goes on otherwise" not in caplog.text
+    session.prepare(config_of(corpus, train__lr=1e-3, train__batch_tokens=200))
+    assert (
+        f"{corpus / 'run'} goes on otherwise than it was begun: "
+        "train.batch_tokens was 300, is 200; train.lr was 0.003, is 0.001"
+    ) in caplog.text
+
+
+def test_a_run_that_ends_by_the_clock_is_told_apart(corpus: Path, caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("nmt").propagate = True
+    config = config_of(corpus)
+    with caplog.at_level(logging.INFO, "nmt"):
+        run_training(config)
+        assert RunDirectory(config.run).read_manifest()["reproducible"] is True
+        assert "by the clock" not in caplog.text
+        run_training(config_of(corpus, train__max_steps=14, train__max_minutes=10.0))
+    assert RunDirectory(config.run).read_manifest()["reproducible"] is False
+    assert "train.max_minutes goes by the clock" in caplog.text
+
+
 def test_fresh_keeps_the_old_run(corpus: Path) -> None:
     config = config_of(corpus)
     run_training(config)
@@ -370,9 +425,9 @@ def test_a_stop_before_the_first_step_can_be_resumed(corpus: Path, monkeypatch: 
     prepared = session.prepare(config)
     batches = prepared.data.batches
 
-    def interrupted(epoch: int) -> Any:
+    def interrupted(epoch: int, first: int = 0) -> Any:
         signal.raise_signal(signal.SIGINT)
-        return batches(epoch)
+        return batches(epoch, first)
 
     monkeypatch.setattr(prepared.data, "batches", interrupted)
     with pytest.raises(StoppedError) as caught:

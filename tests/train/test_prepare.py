@@ -1,18 +1,25 @@
 """From a config to pairs: what is dropped is counted, dev shares no sentence with train, and faults come early."""
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from nmt.config import Config, check_config
 from nmt.errors import ConfigError, DataError
+from nmt.files import cache_directory
 from nmt.run.directory import RunDirectory, hash_files
+from nmt.text import corpus as corpus_module
+from nmt.text.corpus import SIDES, Pairs, digests_of, write_pairs
 from nmt.text.lines import Pair
 from nmt.text.tokenizer import Tokenizers, train_tokenizer
+from nmt.train import prepare
 from nmt.train.prepare import (
     MAX_DEV_PAIRS,
     Corpus,
@@ -50,7 +57,8 @@ class Files:
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Files:
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
+    monkeypatch.setenv("NMT_CACHE", str(tmp_path / "cache"))
     return Files(tmp_path)
 
 
@@ -60,6 +68,10 @@ def refused(config: Config) -> DataError:
     assert caught.value.exit_code == 2
     assert caught.value.hint
     return caught.value
+
+
+def digests(pairs: list[Pair]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    return digests_of(pair.source.encode() for pair in pairs), digests_of(pair.target.encode() for pair in pairs)
 
 
 # --- reading ----------------------------------------------------------------------------------------------
@@ -72,7 +84,7 @@ def test_a_corpus_is_read_with_dev_and_hashes(files: Files) -> None:
     config = files.config({"train": train, "dev": dev, "test": test})
     corpus = read_corpus(config)
     expected = zip(SOURCES, TARGETS, strict=True)
-    assert corpus.train == [Pair(n, *pair) for n, pair in enumerate(expected, 1)]
+    assert list(corpus.train) == [Pair(n, *pair) for n, pair in enumerate(expected, 1)]
     assert corpus.dev == [Pair(1, "eins", "one"), Pair(2, "drei", "three")]
     names = [f"{part}.{side}" for part in ("train", "dev", "test") for side in ("source", "target")]
     assert list(corpus.hashes) == names
@@ -125,7 +137,7 @@ def test_without_dev_some_of_train_is_set_aside_and_told(files: Files) -> None:
         "no data.dev: 1 pairs of train set aside for it, none of their sentences left in train"
     ]
     again = read_corpus(config)
-    assert (again.train, again.dev) == (corpus.train, corpus.dev)
+    assert (list(again.train), again.dev, again.notes) == (list(corpus.train), corpus.dev, corpus.notes)
 
 
 def test_pairs_that_are_also_in_train_are_counted_and_told(files: Files) -> None:
@@ -142,8 +154,9 @@ def test_pairs_that_are_also_in_train_are_counted_and_told(files: Files) -> None
 
 def test_shared_sides_by_hand() -> None:
     train = [Pair(1, "a", "x"), Pair(2, "b", "y")]
-    assert n_shared([Pair(1, "a", "q"), Pair(2, "q", "y"), Pair(3, "b", "y"), Pair(4, "x", "a")], train) == 3
-    assert n_shared([], train) == n_shared(train, []) == 0
+    pairs = [Pair(1, "a", "q"), Pair(2, "q", "y"), Pair(3, "b", "y"), Pair(4, "x", "a")]
+    assert n_shared(pairs, *digests(train)) == 3
+    assert n_shared([], *digests(train)) == n_shared(train, *digests([])) == 0
 
 
 @pytest.mark.parametrize("missing", ["train.de", "train.en", "dev.de", "test.de", "test.en"])
@@ -177,6 +190,86 @@ def test_a_corpus_of_which_nothing_is_left_is_refused(
         data["dev"] = files.write("dev", *dev)
     error = refused(files.config(data))
     assert (str(error), error.hint) == (f"{which} has no pair that can be used", "check data.train and data.dev")
+
+
+# --- the cache --------------------------------------------------------------------------------------------
+
+
+def prepared(config: Config) -> tuple[list[Pair], list[list[int]], list[str]]:
+    """What comes of a config; the tokenizer is always the same."""
+    corpus = read_corpus(config)
+    tokenizers, _ = train_tokenizers(
+        corpus_of([("die Katze läuft", "the cat runs")] * 9, tokenizer={"type": "char"})
+    )
+    pairs, ids, notes = drop_lengths(corpus, tokenizers)
+    return list(pairs), [rows[i] for rows in ids for i in range(len(rows))], [*corpus.notes, *notes]
+
+
+def test_a_corpus_is_prepared_once(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = files.config({"train": files.write("train", SOURCES, TARGETS)})
+    first = prepared(config)
+    for step in ("write_pairs", "in_parallel"):
+        monkeypatch.setattr(prepare, step, None)
+    assert prepared(config) == first
+
+
+@pytest.mark.parametrize(
+    "change", [{"drop_blank": False}, {"drop_duplicates": False}, {"max_length": 19}, {"max_ratio": 1.22}, "seed"]
+)
+def test_what_was_prepared_otherwise_is_not_taken(files: Files, change: dict[str, Any] | str) -> None:
+    train = files.write("train", [*SOURCES, "", SOURCES[0]], [*TARGETS, "", TARGETS[0]])
+    config = files.config({"train": train})
+    before = prepared(config)
+    if change == "seed":
+        other = config.model_copy(update={"seed": 2})
+    else:
+        other = files.config({"train": train, **dict(change)})  # type: ignore[arg-type]
+    assert prepared(other) != before
+    assert prepared(config) == before
+
+
+def test_a_changed_file_is_read_again(files: Files) -> None:
+    config = files.config({"train": files.write("train", SOURCES, TARGETS)})
+    before = prepared(config)
+    files.write("train", [*SOURCES, "neu"], [*TARGETS, "new"])
+    assert len(list(read_corpus(config).train)) == len(before[0]) + 1
+
+
+def test_a_preparation_that_failed_is_not_taken_for_one(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = files.config({"train": files.write("train", SOURCES, TARGETS)})
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare, "hold_out", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            read_corpus(config)
+    assert len(read_corpus(config).train) == 59
+
+
+def test_many_parts_and_several_processes_give_the_same_as_one(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is dropped, what is kept, and its ids."""
+    repeated = [*range(60), 3, 5, 3, *range(60)]
+    train = files.write("train", [SOURCES[i] for i in repeated], [TARGETS[i] for i in repeated])
+    config = files.config({"train": train})
+    expected = prepared(config)
+    monkeypatch.setenv("NMT_CACHE", str(files.path / "another"))
+    for module in (prepare, corpus_module):
+        monkeypatch.setattr(module, "PART", 10)
+        monkeypatch.setattr(module, "CHUNK", 9)
+    assert prepared(config) == expected
+
+
+def test_of_a_large_corpus_the_tokenizer_learns_from_a_sample_and_that_is_told(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepare, "SAMPLE_PAIRS", 20)
+    corpus = corpus_of([*zip(SOURCES, TARGETS, strict=True)], tokenizer={"vocab_size": 300})
+    lines = [pair.line for pair in prepare.sample(corpus.train)]
+    assert len(set(lines)) == 20
+    assert lines == sorted(lines)
+    assert max(lines) > 40
+    _, notes = train_tokenizers(corpus)
+    assert notes[0] == "the tokenizer learns from 20 pairs chosen at random of 60"
 
 
 # --- sizes ------------------------------------------------------------------------------------------------
@@ -216,29 +309,46 @@ def test_a_vocabulary_that_nobody_set_holds_the_alphabet(files: Files) -> None:
 
 # --- holding out ------------------------------------------------------------------------------------------
 
+SOME = [Pair(n, f"s{n % 83}", f"t{n % 61}") for n in range(1, 200)]
 SENTENCES = st.sampled_from("abcdefgh") | st.text(st.sampled_from("ab"), max_size=3)
 PAIRS = st.lists(st.tuples(SENTENCES, SENTENCES), max_size=120).map(
     lambda sides: [Pair(n, *pair) for n, pair in enumerate(sides, 1)]
 )
 
 
+def split(pairs: list[Pair], seed: int) -> tuple[list[Pair], list[Pair]]:
+    """Train and dev."""
+    aside, left = hold_out(*digests(pairs), seed)
+    return [pairs[i] for i in np.flatnonzero(left)], [pairs[i] for i in aside]
+
+
+@pytest.mark.parametrize("part", [7, corpus_module.PART])
+def test_what_is_held_out_does_not_depend_on_how_much_is_sorted_at_once(
+    monkeypatch: pytest.MonkeyPatch, part: int
+) -> None:
+    expected = split(SOME, 1)
+    for module in (prepare, corpus_module):
+        monkeypatch.setattr(module, "PART", part)
+    assert split(SOME, 1) == expected
+
+
 @hypothesis_settings(max_examples=150, deadline=None)
 @given(PAIRS, st.integers(0, 2**31 - 1))
 def test_no_sentence_of_dev_stays_in_train_on_either_side(pairs: list[Pair], seed: int) -> None:
-    train, dev = hold_out(pairs, seed)
+    train, dev = split(pairs, seed)
     assert not {pair.source for pair in dev} & {pair.source for pair in train}
     assert not {pair.target for pair in dev} & {pair.target for pair in train}
-    assert n_shared(dev, train) == 0
+    assert n_shared(dev, *digests(train)) == 0
     assert set(train) | set(dev) <= set(pairs)
     assert [pair.line for pair in train] == sorted(pair.line for pair in train)
     assert [pair.line for pair in dev] == sorted({pair.line for pair in dev})
     assert len(dev) == (max(1, len(pairs) * 2 // 100) if pairs else 0)
-    assert hold_out(pairs, seed) == (train, dev)
+    assert split(pairs, seed) == (train, dev)
 
 
 def test_another_seed_holds_out_other_pairs_and_where_none_repeats_train_loses_no_more() -> None:
     pairs = [Pair(n, f"s{n}", f"t{n}") for n in range(1, 1001)]
-    splits = [hold_out(pairs, seed) for seed in (1, 2)]
+    splits = [split(pairs, seed) for seed in (1, 2)]
     assert splits[0][1] != splits[1][1]
     for train, dev in splits:
         assert len(dev) == 20
@@ -247,13 +357,13 @@ def test_another_seed_holds_out_other_pairs_and_where_none_repeats_train_loses_n
 
 def test_dev_has_a_thousand_pairs_at_most() -> None:
     pairs = [Pair(n, f"s{n}", f"t{n}") for n in range(1, 60_001)]
-    train, dev = hold_out(pairs, seed=3)
+    train, dev = split(pairs, seed=3)
     assert (len(dev), len(train)) == (MAX_DEV_PAIRS, 59_000)
 
 
 def test_sentences_that_occur_once_are_held_out_first() -> None:
     pairs = [Pair(n, "often", f"t{n}") for n in range(1, 60)] + [Pair(60, "once", "once")]
-    train, dev = hold_out(pairs, seed=1)
+    train, dev = split(pairs, seed=1)
     assert dev == [pairs[-1]]
     assert len(train) == 59
 
@@ -264,8 +374,9 @@ def test_sentences_that_occur_once_are_held_out_first() -> None:
 def corpus_of(pairs: list[tuple[str, str]], **sections: dict[str, Any]) -> Corpus:
     data = {"train": {"source": "a", "target": "b"}, **sections.pop("data", {})}
     config = check_config({"run": "r", "data": data, **sections}, {}, "test")
-    made = [Pair(n, *pair) for n, pair in enumerate(pairs, 1)]
-    return Corpus(config, made, made[:1], {})
+    place = Path(tempfile.mkdtemp(dir=cache_directory()))
+    write_pairs(place, (Pair(n, *pair) for n, pair in enumerate(pairs, 1)))
+    return Corpus(config, Pairs(place), [Pair(1, *pairs[0])], {})
 
 
 def test_a_joint_tokenizer_is_one_of_both_sides() -> None:
@@ -332,8 +443,12 @@ def characters() -> Tokenizers:
 def test_pairs_too_long_or_of_unlikely_lengths_are_dropped_counted_and_told(characters: Tokenizers) -> None:
     lengths = [(9, 9), (10, 1), (1, 10), (9, 2), (9, 1), (1, 9), (5, 1), (4, 1), (1, 1)]  # pieces: one more each
     corpus = corpus_of([("a" * s, "b" * t) for s, t in lengths], data={"max_length": 10, "max_ratio": 2.5})
-    kept, notes = drop_lengths(corpus, characters)
+    kept, ids, notes = drop_lengths(corpus, characters)
     assert [(len(pair.source), len(pair.target)) for pair in kept] == [(9, 9), (4, 1), (1, 1)]
+    assert [*zip(*(rows.lengths.tolist() for rows in ids), strict=True)] == [(10, 10), (5, 2), (2, 2)]
+    for side, rows in zip(SIDES, ids, strict=True):
+        texts = [characters.target.decode(rows[i]) for i in range(len(rows))]
+        assert texts == [getattr(pair, side) for pair in kept]
     assert notes == [
         "2 pairs over 10 pieces dropped (data.max_length)",
         "4 pairs of unlikely lengths dropped (data.max_ratio=2.5)",
@@ -342,14 +457,15 @@ def test_pairs_too_long_or_of_unlikely_lengths_are_dropped_counted_and_told(char
 
 def test_a_blank_side_counts_as_one_piece(characters: Tokenizers) -> None:
     corpus = corpus_of([("", ""), ("", "aa"), ("aaaaaaa", "")], data={"max_ratio": 3})
-    kept, notes = drop_lengths(corpus, characters)
+    kept, _, notes = drop_lengths(corpus, characters)
     assert [pair.line for pair in kept] == [1, 2]
     assert notes == ["1 pairs of unlikely lengths dropped (data.max_ratio=3)"]
 
 
 def test_where_nothing_is_dropped_nothing_is_told(characters: Tokenizers) -> None:
     corpus = corpus_of([("a", "b"), ("ab", "bc")])
-    assert drop_lengths(corpus, characters) == (corpus.train, [])
+    kept, _, notes = drop_lengths(corpus, characters)
+    assert (list(kept), notes) == (list(corpus.train), [])
 
 
 def test_where_lengths_leave_no_pair_it_is_refused(characters: Tokenizers) -> None:

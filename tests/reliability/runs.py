@@ -1,0 +1,168 @@
+"""A training of a second, in a process of its own that can be killed, and what its files say afterwards."""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from nmt.config import Config, load_config
+from nmt.run.checkpoint import hash_tensors, read_checkpoint
+from nmt.run.directory import RunDirectory
+
+VALIDATE_EVERY = 5
+SUBJECTS = {"狗": "the dog", "猫": "the cat", "男孩": "the boy", "女孩": "the girl", "老师": "the teacher"}
+VERBS = {"跑": "runs", "睡觉": "sleeps", "唱歌": "sings", "笑": "laughs"}
+TIMES = {"今天": "today", "每天": "every day", "早上": "in the morning"}
+
+# Children of a process that has imported torch already: they begin at once, and are the real command all the same.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["nmt.cli", "nmt.train.session"])
+
+
+def write_config(home: Path, **settings: object) -> Path:
+    """The YAML of a small training with all that is random in it: dropout, subword sampling, batches in any order.
+
+    Args:
+        home: where corpus, config and runs lie.
+        settings: of `train`, over those here.
+    """
+    pairs = [
+        (f"{s}{t}{v}。", f"{SUBJECTS[s]} {VERBS[v]} {TIMES[t]}.") for s in SUBJECTS for t in TIMES for v in VERBS
+    ]
+    for name, chosen in (("train", pairs), ("dev", pairs[::7])):
+        for side, ending in enumerate(("zh", "en")):
+            text = "".join(f"{pair[side]}\n" for pair in chosen)
+            (home / f"{name}.{ending}").write_text(text, encoding="utf-8")
+    train = {"batch_tokens": 300, "max_steps": 40, "validate_every": VALIDATE_EVERY, "lr": 3e-3, "warmup": 4}
+    path = home / "tiny.yaml"
+    path.write_text(
+        f"""\
+run: {home}/run
+data:
+  root: {home}
+  train: {{source: train.zh, target: train.en}}
+  dev: {{source: dev.zh, target: dev.en}}
+  max_length: 60
+tokenizer: {{vocab_size: 340, sampling_alpha: 0.3}}
+model: {{d_model: 32, d_ff: 64, n_heads: 2, n_encoder_layers: 1, n_decoder_layers: 1, dropout: 0.2}}
+train:
+  precision: fp32
+"""
+        + "".join(f"  {key}: {value}\n" for key, value in {**train, **settings}.items()),
+        encoding="utf-8",
+    )
+    return path
+
+
+def config_of(home: Path, run: str, overrides: Sequence[str] = (), **settings: object) -> Config:
+    """The same as an object, for a run of its own."""
+    return load_config(write_config(home, **settings), [f"run={home / run}", *overrides])
+
+
+@dataclass
+class Training:
+    """`nmt train` at work, its messages in a file."""
+
+    process: BaseProcess
+    log: Path
+
+    def end(self, timeout_s: float = 120) -> int:
+        """Wait for its end; the exit code, or minus the signal that killed it."""
+        self.process.join(timeout_s)
+        assert self.process.exitcode is not None, "it does not end"
+        return self.process.exitcode
+
+    def send(self, number: int) -> None:
+        assert self.process.pid is not None
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.kill(self.process.pid, number)
+
+    @property
+    def messages(self) -> str:
+        return self.log.read_text(encoding="utf-8") if self.log.exists() else ""
+
+
+@contextlib.contextmanager
+def training(config: Path, run: Path, *settings: str, stop_at: int = 0) -> Iterator[Training]:
+    """`nmt train CONFIG run=RUN` in a process of its own; killed if the block leaves it so.
+
+    Args:
+        stop_at: the micro-batch during which it gets SIGTERM; 0 is none.
+    """
+    log = run.with_name(f"{run.name}.{time.monotonic_ns()}.log")
+    arguments = ["train", str(config), f"run={run}", "--workers", "1", *settings]
+    process = FORKS.Process(target=_main, args=(arguments, str(log), stop_at))
+    process.start()
+    try:
+        yield Training(process, log)
+    finally:
+        process.kill()
+        process.join()
+
+
+def unbroken(config: Path) -> tuple[str, float]:
+    """The weights at the end of a run that nothing disturbs, and how many seconds it took."""
+    start = time.monotonic()
+    with training(config, config.with_name("unbroken")) as one:
+        assert one.end() == 0, one.messages
+    return weights(config.with_name("unbroken")), time.monotonic() - start
+
+
+def _main(arguments: list[str], log: str, stop_at: int) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+    sys.argv = ["nmt", *arguments]
+    import torch
+
+    from nmt.cli import main
+    from nmt.train import step
+
+    make = step.batch_loss
+    n_calls = 0
+
+    def batch_loss(*args: Any) -> Any:
+        nonlocal n_calls
+        n_calls += 1
+        if n_calls == stop_at:
+            signal.raise_signal(signal.SIGTERM)
+        return make(*args)
+
+    step.batch_loss = batch_loss  # type: ignore[assignment]
+    torch.set_num_threads(1)  # too late for the option, and for the environment
+    main()
+
+
+def temps(run: Path) -> list[Path]:
+    """Files whose writing was cut short."""
+    return list(run.rglob("*.tmp.*"))
+
+
+def newest_step(run: Path) -> int:
+    """The step of the newest checkpoint, 0 before there is one; all files that hold weights must load."""
+    directory = RunDirectory(run)
+    files = [directory.checkpoint_file(step) for step in directory.checkpoint_steps()]
+    for file in [*files, directory.model_file]:
+        if file.exists():
+            read_checkpoint(file)
+    return directory.read_last() or 0
+
+
+def steps_done(run: Path) -> int:
+    """The last step that the metrics tell of."""
+    return max((int(line["step"]) for line in RunDirectory(run).read_metrics()), default=0)
+
+
+def weights(run: Path) -> str:
+    """SHA-256 over all tensors, sorted by name, of the last checkpoint (moments too) and of the model file."""
+    directory = RunDirectory(run)
+    step = directory.read_last()
+    assert step is not None
+    files = (directory.checkpoint_file(step), directory.model_file)
+    return " ".join([str(step), *(hash_tensors(read_checkpoint(file).tensors) for file in files)])

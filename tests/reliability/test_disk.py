@@ -1,0 +1,223 @@
+"""Disks that are full, fail, or hand back other bytes than they took: training goes on from what is whole."""
+
+import errno
+import io
+import logging
+import os
+import random
+import resource
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt.config import Config
+from nmt.errors import OutputError
+from nmt.run.directory import RunDirectory
+from nmt.train import loop, session
+from reliability.conftest import soak
+from reliability.runs import config_of, newest_step, temps, training, weights, write_config
+
+
+@pytest.fixture(autouse=True)
+def told(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
+    """What was said."""
+    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
+    return caplog
+
+
+def train(config: Config) -> None:
+    session.train(session.prepare(config, device="cpu"), quiet=True)
+
+
+class FailingDisk:
+    """Counts the calls of the system that writing and reading make, and lets one of them fail."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+        self.number = number
+        self.fails_at = self.n_calls = 0
+        for name in ("open", "fsync", "replace", "chmod", "stat", "unlink", "scandir"):
+            monkeypatch.setattr(os, name, self.counted(getattr(os, name)))
+        real = self.counted(io.open)
+
+        class Writer(io.BufferedWriter):
+            write = self.counted(io.BufferedWriter.write)
+            flush = self.counted(io.BufferedWriter.flush)
+
+        class Reader(io.BufferedReader):
+            read = self.counted(io.BufferedReader.read)
+
+        def open_(path: Any, mode: str = "r", buffering: int = -1, *args: Any) -> Any:
+            if mode not in ("rb", "wb"):
+                return real(path, mode, buffering, *args)
+            raw = real(path, mode, 0)
+            return Writer(raw) if mode == "wb" else Reader(raw)
+
+        monkeypatch.setattr(io, "open", open_)
+
+    def counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self.fails_at:
+                self.n_calls += 1
+                if self.n_calls == self.fails_at:
+                    raise OSError(self.number, os.strerror(self.number))
+            return function(*args, **kwargs)
+
+        return call
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+def test_a_save_that_fails_at_any_of_its_calls_leaves_the_old_checkpoint_and_training_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture, number: int
+) -> None:
+    """Every other save fails, each at a later call than the one before, until there is no later one."""
+    every = soak(9, 1)
+    settings: dict[str, Any] = {"validate_every": 1, "metric": "loss", "max_steps": soak(16, 160)}
+    train(config_of(tmp_path, "unbroken", **settings))
+    disk, write, seen = FailingDisk(monkeypatch, number), loop.Trainer.write, []
+
+    def failing(self: loop.Trainer) -> None:
+        before, fails_at = newest_step(self.run.path), (self.progress.step - 1) // 2 * every + 1
+        disk.fails_at, disk.n_calls = fails_at * (self.progress.step % 2), 0
+        try:
+            return write(self)
+        except OutputError:
+            seen.append(fails_at)
+            raise
+        finally:
+            disk.fails_at = 0
+            assert newest_step(self.run.path) >= before  # all of them load
+            assert not temps(self.run.path)
+
+    monkeypatch.setattr(loop.Trainer, "write", failing)
+    config = config_of(tmp_path, "run", **settings)
+    train(config)
+    assert weights(Path(config.run)) == weights(tmp_path / "unbroken")
+    steps = [line["step"] for line in RunDirectory(config.run).read_metrics() if "loss" in line]
+    assert steps == list(range(1, settings["max_steps"] + 1))
+    assert told.text.count("training goes on, the next attempt is in 60 s") == len(seen)
+    assert told.text.count(os.strerror(number)) == len(seen)
+    print(f"{len(seen)} of the calls of a save, up to the {max(seen)}th, failed with {os.strerror(number)}")
+    assert len(seen) >= soak(4, 40)
+    if every == 1:  # beyond the last call nothing fails
+        assert max(seen) < settings["max_steps"] // 2 - 3
+
+
+def test_what_could_not_be_saved_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = config_of(tmp_path, "run", max_steps=7)
+    write, calls = loop.Trainer.write, []
+
+    def failing(self: loop.Trainer) -> None:
+        calls.append(self.progress.step)
+        if len(calls) == 1:
+            raise OutputError("the disk is full", hint="")
+        write(self)
+
+    monkeypatch.setattr(loop, "SAVE_AGAIN_S", 0.0)
+    monkeypatch.setattr(loop.Trainer, "write", failing)
+    train(config)
+    assert calls == [5, 5, 7, 7]
+    assert RunDirectory(config.run).checkpoint_steps() == [5, 7]
+
+
+def test_figures_that_find_no_room_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture
+) -> None:
+    append = RunDirectory.append_metrics
+
+    def failing(self: RunDirectory, *lines: dict[str, Any]) -> None:
+        if 2 <= lines[-1]["step"] <= 4:
+            raise OutputError("no room for figures", hint="")
+        append(self, *lines)
+
+    monkeypatch.setattr(RunDirectory, "append_metrics", failing)
+    config = config_of(tmp_path, "run", max_steps=6)
+    train(config)
+    assert [line["step"] for line in RunDirectory(config.run).read_metrics()] == [1, 2, 3, 4, 5, 5, 6, 6]
+    assert told.text.count("no room for figures; training goes on") == 1
+
+
+def test_only_a_final_save_that_fails_ends_a_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture
+) -> None:
+    """The kernel refuses files of more than 60 kB, and a checkpoint has more."""
+    train(config_of(tmp_path, "unbroken", max_steps=20))
+    config = config_of(tmp_path, "run", max_steps=5)
+    train(config)
+    monkeypatch.setattr(loop, "PAUSES_S", (0, 0, 0))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, before[1]))
+    try:
+        with pytest.raises(OutputError, match=r"cannot write .*: File too large") as caught:
+            train(config_of(tmp_path, "run", max_steps=20))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert caught.value.exit_code == 1
+    assert told.text.count("training goes on, the next attempt is in 60 s") == 3  # at 10, 15 and 20
+    assert told.text.count("the next attempt is in 0 s") == 3
+    assert newest_step(Path(config.run)) == 5
+    assert not temps(Path(config.run))
+    train(config_of(tmp_path, "run", max_steps=20))
+    assert weights(Path(config.run)) == weights(tmp_path / "unbroken")
+
+
+def damage(file: Path, draw: random.Random, kind: str) -> None:
+    """Cut a file short, or flip one of its bits."""
+    content = bytearray(file.read_bytes())
+    if kind == "cut":
+        del content[draw.randrange(len(content)) :]
+    else:
+        content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize("kind", ["cut", "flipped"])
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
+    tmp_path: Path, told: pytest.LogCaptureFixture, kind: str
+) -> None:
+    whole, draw = config_of(tmp_path, "whole", max_steps=10), random.Random(kind)
+    train(whole)
+    expected = weights(Path(whole.run))
+    for i in range(soak(4, 100)):
+        run = RunDirectory(shutil.copytree(whole.run, tmp_path / f"run{i}"))
+        damage(run.checkpoint_file(10), draw, kind)
+        told.clear()
+        train(config_of(tmp_path, f"run{i}", max_steps=10))
+        (warning,) = [text for text in told.messages if str(run.checkpoint_file(10)) in text]
+        assert "kept as step-10.damaged, going on from step 5" in warning
+        assert weights(run.path) == expected
+        assert run.checkpoint_steps() == [5, 10]
+        shutil.rmtree(run.path)
+
+
+def test_the_command_tells_of_damage_without_a_traceback(tmp_path: Path) -> None:
+    config = write_config(tmp_path, max_steps=10)
+    run = RunDirectory(tmp_path / "run")
+    with training(config, run.path) as one:
+        assert one.end() == 0, one.messages
+    run.last_file.write_bytes(b"{")
+    damage(run.checkpoint_file(10), random.Random(1), "cut")
+    with training(config, run.path) as one:
+        assert one.end() == 0, one.messages
+    assert f"nmt: warning: {run.checkpoint_file(10)} " in one.messages
+    for step in run.checkpoint_steps():
+        run.checkpoint_file(step).write_bytes(b"")
+    with training(config, run.path) as one:
+        assert one.end() == 2, one.messages
+    assert f"nmt: error: no checkpoint of {run.path} can be read" in one.messages
+    assert "hint: begin anew with --fresh" in one.messages
+    assert "Traceback" not in one.messages
+
+
+def test_an_average_does_without_a_damaged_checkpoint(tmp_path: Path, told: pytest.LogCaptureFixture) -> None:
+    config = config_of(tmp_path, "run", max_steps=20, average="last", n_average=4)
+    train(config)
+    run = RunDirectory(config.run)
+    damage(run.checkpoint_file(5), random.Random(1), "flipped")
+    told.clear()
+    train(config_of(tmp_path, "run", max_steps=21, average="last", n_average=5))
+    assert f"{run.checkpoint_file(5)} is damaged" in told.text
+    assert "the average does without it" in told.text
+    assert run.read_metrics()[-1]["n_averaged"] == 4

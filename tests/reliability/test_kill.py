@@ -1,0 +1,158 @@
+"""kill -9, Ctrl-C and SIGTERM at random moments, and two trainings at once: nothing is lost."""
+
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from nmt.run.directory import RunDirectory
+from reliability.conftest import SOAK, soak
+from reliability.runs import (
+    VALIDATE_EVERY,
+    newest_step,
+    steps_done,
+    temps,
+    training,
+    unbroken,
+    weights,
+    write_config,
+)
+
+STOPPED = {signal.SIGINT: 130, signal.SIGTERM: 143}
+
+
+def kill(config: Path, run: Path, after_s: float, *, in_save: bool) -> bool:
+    """Train, and kill -9 after a while, or in the first write after it; whether training ended before."""
+    with training(config, run) as one:
+        one.process.join(after_s)
+        while in_save and one.process.exitcode is None and not temps(run):
+            time.sleep(0.0005)
+        one.process.kill()
+        assert one.end() in (0, -signal.SIGKILL), one.messages
+        return one.end() == 0
+
+
+def test_kill_9_at_random_moments_loses_nothing(tmp_path: Path) -> None:
+    config = write_config(tmp_path)
+    expected, seconds = unbroken(config)
+    draw, n_kills, n_in_save, n_runs = random.Random(1), 0, 0, 0
+    while n_kills < soak(4, 200):
+        run, step, done = tmp_path / f"run{n_runs}", 0, False
+        while not done and n_kills < soak(4, 200):
+            start = time.monotonic()
+            done = kill(config, run, draw.uniform(0, seconds), in_save=draw.random() < 0.5)
+            seconds = min(seconds, time.monotonic() - start) if done else seconds  # the first one began slowly
+            n_kills += not done
+            n_in_save += bool(temps(run))
+            newest = newest_step(run)
+            assert newest >= step
+            assert steps_done(run) - newest <= VALIDATE_EVERY
+            step = newest
+        if not done:
+            with training(config, run) as one:
+                assert one.end() == 0, one.messages
+        assert weights(run) == expected
+        assert not temps(run)
+        n_runs += 1
+    print(f"{n_kills} kills in {n_runs} runs, {n_in_save} in a write")
+    assert n_in_save
+
+
+def test_a_signal_at_a_random_moment_saves_and_ends_in_time(tmp_path: Path) -> None:
+    """In steps, validations and saves alike; the run that was stopped so often ends as one that never was."""
+    config = write_config(tmp_path)
+    expected, seconds = unbroken(config)
+    draw, slowest, n_runs = random.Random(2), 0.0, 0
+    numbers = [signal.SIGINT, signal.SIGTERM] * soak(2, 10)
+    while numbers:
+        run, code = tmp_path / f"run{n_runs}", -1
+        while code != 0 and numbers:
+            with training(config, run) as one:
+                while "pairs, " not in one.messages and one.process.exitcode is None:
+                    time.sleep(0.002)
+                one.process.join(draw.uniform(0, seconds / 2))
+                step, start = RunDirectory(run).read_last() or 0, time.monotonic()
+                one.send(numbers[-1])
+                code = one.end()
+                seconds_to_end = time.monotonic() - start
+            if code in (0, -numbers[-1]):  # it was at its end already, or not yet in its first step
+                continue
+            assert code == STOPPED[numbers.pop()], one.messages
+            slowest = max(slowest, seconds_to_end)
+            assert "all saved" in one.messages
+            assert "Traceback" not in one.messages
+            assert step <= newest_step(run) == steps_done(run)
+        with training(config, run) as one:
+            assert one.end() == 0, one.messages
+        assert weights(run) == expected
+        n_runs += 1
+    print(f"the slowest ended after {slowest:.2f} s")
+    assert slowest < 5
+
+
+def test_stopped_at_a_random_step_and_resumed_it_ends_with_the_same_weights(tmp_path: Path) -> None:
+    config = write_config(tmp_path, accumulate=2)
+    expected, _ = unbroken(config)
+    for i in random.Random(4).sample(range(1, 60), soak(2, 20)):  # micro-batches, of 66 or so
+        run = tmp_path / f"run{i}"
+        with training(config, run, stop_at=i) as one:
+            assert one.end() == 143, one.messages
+        assert 0 < newest_step(run) == steps_done(run) < 40
+        with training(config, run) as one:
+            assert one.end() == 0, one.messages
+        assert weights(run) == expected
+
+
+@pytest.mark.skipif(not SOAK, reason="the demo takes minutes")
+def test_a_signal_ends_the_demo_in_five_seconds(tmp_path: Path) -> None:
+    config, run = Path(__file__).parents[2] / "configs" / "demo.yaml", tmp_path / "demo"
+    draw, took = random.Random(3), []
+    for number in [signal.SIGINT, signal.SIGTERM] * 10:
+        with training(config, run) as one:
+            while "pairs, " not in one.messages:
+                assert one.process.exitcode is None, one.messages
+                time.sleep(0.01)
+            one.process.join(draw.uniform(0, 12))
+            start = time.monotonic()
+            one.send(number)
+            assert one.end() == STOPPED[number], one.messages
+            took.append(time.monotonic() - start)
+        assert newest_step(run) == steps_done(run)
+    print(f"{len(took)} signals at the demo, ended after", *(f"{s:.2f}" for s in sorted(took)), "s")
+    assert max(took) < 5
+
+
+def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
+    config = write_config(tmp_path, max_steps=100_000, validate_every=100_000)
+    with training(config, tmp_path / "run") as one:
+        while steps_done(tmp_path / "run") < 1:
+            assert one.process.exitcode is None, one.messages
+            time.sleep(0.01)
+        one.send(signal.SIGSTOP)  # so that both are there before the first is heeded
+        one.send(signal.SIGTERM)
+        one.send(signal.SIGINT)
+        one.send(signal.SIGCONT)
+        assert one.end(10) in (-signal.SIGTERM, -signal.SIGINT, 130, 143)
+
+
+def test_of_two_trainings_at_once_one_is_refused_and_after_kill_9_the_next_starts(tmp_path: Path) -> None:
+    config = write_config(tmp_path)
+    for i in range(soak(1, 20)):
+        run = tmp_path / f"run{i}"
+        with training(config, run, "train.max_steps=100000") as one, training(config, run) as other:
+            both = [one, other]
+            while all(each.process.exitcode is None for each in both):
+                time.sleep(0.01)
+            (refused,) = [each for each in both if each.process.exitcode is not None]
+            (goes_on,) = [each for each in both if each is not refused]
+            assert refused.end() == 2, refused.messages
+            assert f"nmt: error: {run} is in use by another training" in refused.messages
+            while newest_step(run) < VALIDATE_EVERY:
+                assert goes_on.process.exitcode is None, goes_on.messages
+                time.sleep(0.01)
+            goes_on.process.kill()
+            assert goes_on.end() == -signal.SIGKILL
+        with training(config, run, f"train.max_steps={newest_step(run) + 1}") as third:
+            assert third.end() == 0, third.messages

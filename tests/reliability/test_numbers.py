@@ -1,0 +1,253 @@
+"""Losses that are no numbers or explode, and memory that does not hold a batch: told, and no sentence left out."""
+
+import dataclasses
+import logging
+import math
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import SOURCE, TARGET, FiveRun
+from torch import Tensor
+
+from nmt.config import Config, ModelSettings, TrainSettings
+from nmt.decode import torch_engine
+from nmt.decode.search import search as search_batch
+from nmt.decode.translator import load
+from nmt.errors import DivergedError, NmtError
+from nmt.model.transformer import Transformer
+from nmt.run.checkpoint import read_checkpoint
+from nmt.run.directory import RunDirectory
+from nmt.text.batches import Batch, collate
+from nmt.train import loop, session, step
+from nmt.train.loop import Progress
+from nmt.train.loss import LossSum
+from nmt.train.step import make_optimizer, train_step, within_memory
+from reliability.conftest import soak
+from reliability.runs import config_of, newest_step
+
+NOT_DROPPED = {"model.dropout": 0.0, "tokenizer.sampling_alpha": 0.0}
+
+
+@pytest.fixture(autouse=True)
+def told(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
+    """What was said."""
+    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
+    return caplog
+
+
+def train(config: Config) -> Progress:
+    return session.train(session.prepare(config, device="cpu"), quiet=True)
+
+
+def tensors(config: Config) -> dict[str, Tensor]:
+    run = RunDirectory(config.run)
+    return read_checkpoint(run.checkpoint_file(run.read_last() or 0)).part("model")
+
+
+def with_loss(monkeypatch: pytest.MonkeyPatch, change: Callable[[int, Batch, LossSum], LossSum]) -> None:
+    """Change the loss in training: a function of how many there have been, from 1, the batch, and what it was."""
+    calls, real = [], step.batch_loss
+
+    def batch_loss(model: torch.nn.Module, batch: Batch, settings: TrainSettings) -> LossSum:
+        calls.append(batch)
+        return change(len(calls), batch, real(model, batch, settings))
+
+    monkeypatch.setattr(step, "batch_loss", batch_loss)
+
+
+# --- no numbers -------------------------------------------------------------------------------------------
+
+
+def test_a_step_without_a_number_is_skipped_and_told_with_its_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture
+) -> None:
+    for k in random.Random(1).sample(range(1, 13), soak(2, 12)):
+        lines: list[int] = []
+
+        def spoilt(n: int, batch: Batch, sums: LossSum, k: int = k, lines: list[int] = lines) -> LossSum:
+            lines[:] = batch.lines if n == k else lines
+            return dataclasses.replace(sums, loss=sums.loss * math.nan) if n == k else sums
+
+        with monkeypatch.context() as patch:
+            with_loss(patch, spoilt)
+            told.clear()
+            config = config_of(tmp_path, f"run{k}", max_steps=12)
+            assert train(config).step == 12
+        (text,) = [text for text in told.messages if "skipped" in text]
+        assert text.startswith(f"step {k} skipped: its loss is nan, its gradient no number (lines {lines[0]}, ")
+        assert all(x.isfinite().all() for x in tensors(config).values())
+
+
+@pytest.mark.parametrize("growth", [1e3, 1e10])
+def test_a_loss_that_explodes_ends_in_the_last_good_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture, growth: float
+) -> None:
+    """While it is a number the clipped gradient does no harm; then it is skipped, rolled back, given up."""
+    from_call = 7
+    with_loss(
+        monkeypatch,
+        lambda n, _, sums: dataclasses.replace(sums, loss=sums.loss * growth ** max(n - from_call, 0)),
+    )
+    config = config_of(tmp_path, "run", max_steps=400)
+    with pytest.raises(DivergedError, match="the gradient is no number, 5 times running") as caught:
+        train(config)
+    assert caught.value.exit_code == 1
+    assert told.text.count("of the rate") == 3
+    assert newest_step(Path(config.run)) >= 5
+    assert all(x.isfinite().all() for x in tensors(config).values())
+
+
+def test_figures_on_dev_without_a_number_go_back_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture
+) -> None:
+    """Weights that are finite may still overflow: decoding says so, or the loss."""
+    real, calls = loop.Trainer.judged, []
+
+    def judged(self: loop.Trainer) -> Transformer:
+        calls.append(self.progress.step)
+        model = real(self)
+        if len(calls) == 3:  # the second validation, for each asks twice if all goes well
+            model.projection.weight.data.fill_(math.inf)
+        return model
+
+    monkeypatch.setattr(loop.Trainer, "judged", judged)
+    config = config_of(tmp_path, "run", max_steps=15)
+    assert train(config).step == 15
+    assert "back to step 5 with 0.5 of the rate" in told.text
+    assert calls.count(10) == 3
+
+
+# --- out of memory ----------------------------------------------------------------------------------------
+
+
+class FailingGradient(torch.autograd.Function):
+    """Memory that gives out in the backward pass."""
+
+    @staticmethod
+    def forward(_: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(*_: Any) -> Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+
+def out_of_memory(place: str, most: int, seen: list[int]) -> Callable[[int, Batch, LossSum], LossSum]:
+    """Memory holds batches of so many positions; the lines of those that it held are noted."""
+
+    def change(_: int, batch: Batch, sums: LossSum) -> LossSum:
+        if batch.n_positions <= most:
+            seen.extend(batch.lines)
+            return sums
+        if place == "forward":
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        loss: Tensor = FailingGradient.apply(sums.loss)  # type: ignore[no-untyped-call]
+        return dataclasses.replace(sums, loss=loss)
+
+    return change
+
+
+@pytest.mark.parametrize("place", ["forward", "backward"])
+def test_out_of_memory_splits_the_batch_and_leaves_the_gradient_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture, place: str
+) -> None:
+    torch.manual_seed(1)
+    model = Transformer(ModelSettings(d_model=16, d_ff=24, n_heads=2, dropout=0.0), 23, 23).double().train()
+    settings, draw = TrainSettings(clip_norm=0.0), random.Random(1)
+    pairs = [[draw.choices(range(5, 23), k=draw.randint(1, 9)) for _ in range(2)] for _ in range(13)]
+    batches = [
+        collate([src for src, _ in pairs[a:b]], [tgt for _, tgt in pairs[a:b]], range(a, b))
+        for a, b in ((0, 7), (7, 8), (8, 13))
+    ]
+    seen: list[int] = []
+
+    def gradient(most: int) -> tuple[dict[str, Tensor], int]:
+        def once(parts: Sequence[Batch]) -> step.StepFigures:
+            seen.clear()
+            return train_step(model, make_optimizer(model, settings), parts, settings, lr=0.0, seed=1, bf16=False)
+
+        with monkeypatch.context() as patch:
+            with_loss(patch, out_of_memory(place, most, seen))
+            figures, fits = within_memory(once, batches, 0)
+        assert sorted(seen) == list(range(13))
+        assert figures.n_tokens == sum(batch.n_target_tokens for batch in batches)
+        assert figures.n_positions == sum(batch.n_positions for batch in batches)
+        return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}, fits
+
+    whole, fits = gradient(10**6)
+    assert (fits, told.messages) == (0, [])
+    for most in (100, 60, 25):
+        parts, fits = gradient(most)
+        assert 0 < fits <= most
+        for name, x in whole.items():
+            torch.testing.assert_close(parts[name], x)
+    with pytest.raises(NmtError, match=r"^out of memory with 1 pairs of \d+ positions$") as caught:
+        gradient(1)
+    assert (caught.value.exit_code, "batch_tokens" in caught.value.hint) == (1, True)
+
+
+@pytest.mark.parametrize("place", ["forward", "backward"])
+def test_a_training_out_of_memory_goes_on_with_less_and_learns_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture, place: str
+) -> None:
+    overrides = [f"{key}={value}" for key, value in NOT_DROPPED.items()]
+    whole = config_of(tmp_path, "whole", overrides, max_steps=10)
+    train(whole)
+    seen: list[int] = []
+    with_loss(monkeypatch, out_of_memory(place, 250, seen))
+    config = config_of(tmp_path, "run", overrides, max_steps=10)
+    progress = train(config)
+    assert 0 < progress.max_positions <= 250
+    assert set(seen) == set(range(1, 61))
+    told_of = [text for text in told.messages if "out of memory with a batch of" in text]
+    assert 1 <= len(told_of) <= 2  # once where it happened; from then on the batch is smaller
+    losses = [
+        [line["loss"] for line in RunDirectory(one.run).read_metrics() if "loss" in line]
+        for one in (whole, config)
+    ]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    told.clear()
+    assert train(config_of(tmp_path, "run", overrides, max_steps=12)).max_positions == progress.max_positions
+    assert "out of memory" not in told.text  # a resumed run knows
+
+
+def test_a_search_out_of_memory_halves_the_batch_and_leaves_no_line_out(
+    five_run: FiveRun, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture
+) -> None:
+    translator, sizes = load(five_run.run, device="cpu"), []
+
+    def search(model: Any, src: Tensor, *args: Any, **kwargs: Any) -> Any:
+        sizes.append(len(src))
+        if len(src) > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return search_batch(model, src, *args, **kwargs)
+
+    monkeypatch.setattr(torch_engine, "search", search)
+    lines = SOURCE * 5
+    assert translator.translate(lines) == TARGET * 5
+    assert told.text.count("out of memory with 25 sentences: going on with 13 at a time") == 1
+    sizes.clear()
+    assert translator.translate(lines) == TARGET * 5
+    assert max(sizes) <= 4  # the budget stays low
+    monkeypatch.setattr(torch_engine, "search", lambda *_, **__: (_ for _ in ()).throw(torch.OutOfMemoryError()))
+    with pytest.raises(NmtError, match="out of memory with one sentence") as caught:
+        translator.translate(lines)
+    assert caught.value.exit_code == 1
+
+
+def test_scoring_out_of_memory_halves_the_batch(five_run: FiveRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    translator = load(five_run.run, device="cpu")
+    expected, real = translator.reference_log_probs(SOURCE, TARGET), Transformer.forward
+
+    def forward(self: Transformer, src: Tensor, *args: Any) -> Tensor:
+        if len(src) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return real(self, src, *args)
+
+    monkeypatch.setattr(Transformer, "forward", forward)
+    for found, wanted in zip(translator.reference_log_probs(SOURCE, TARGET), expected, strict=True):
+        assert found == pytest.approx(wanted, abs=1e-5)

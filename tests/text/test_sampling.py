@@ -1,0 +1,89 @@
+"""Drawn segmentations: each as often as its weight says, and the same ones in every process."""
+
+import json
+import math
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+import sentencepiece
+
+from nmt.config import TokenizerSettings
+from nmt.text.sampling import Sampler
+from nmt.text.tokenizer import Tokenizer, train_tokenizer
+
+LINES = [
+    "the cat sat on the mat",
+    "a cat and a hat",
+    "that is the hat of the cat",
+    "猫在垫子上。",
+    "fat cats chat",
+] * 3
+
+
+def trained(kind: str, *, byte_fallback: bool = True, vocab_size: int = 320) -> Tokenizer:
+    settings = {"type": kind, "vocab_size": vocab_size, "byte_fallback": byte_fallback}
+    return Tokenizer(train_tokenizer(LINES, TokenizerSettings.model_validate(settings)).model)
+
+
+def sampler_of(tokenizer: Tokenizer) -> Sampler:
+    return Sampler(sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model))
+
+
+def segmentations(text: str, scores: dict[str, float]) -> dict[tuple[str, ...], float]:
+    """Every way to spell a text in pieces, and its log-probability."""
+    if not text:
+        return {(): 0.0}
+    return {
+        (text[:end], *rest): scores[text[:end]] + log_prob
+        for end in range(1, len(text) + 1)
+        if text[:end] in scores
+        for rest, log_prob in segmentations(text[end:], scores).items()
+    }
+
+
+@pytest.mark.parametrize("alpha", [0.2, 1.0])
+def test_a_segmentation_comes_as_often_as_its_probability_to_the_alpha(alpha: float) -> None:
+    sampler, word, n = sampler_of(trained("unigram")), "\u2581that", 4000
+    names = {i: piece for piece, i in sampler.ids.items()}
+    random = Random(1)
+    counts = Counter(tuple(names[i] for i in sampler.draw(word, alpha, random)) for _ in range(n))
+    weights = {pieces: math.exp(alpha * s) for pieces, s in segmentations(word, sampler.scores).items()}
+    assert len(weights) >= 4
+    for pieces, weight in weights.items():
+        share = weight / sum(weights.values())
+        assert counts[pieces] / n == pytest.approx(share, abs=4 * math.sqrt(share * (1 - share) / n))
+
+
+@pytest.mark.parametrize("byte_fallback", [True, False])
+@pytest.mark.parametrize(("kind", "greedily"), [("unigram", 1e4), ("bpe", 0.0)])
+def test_without_chance_it_is_the_best_segmentation(kind: str, greedily: float, byte_fallback: bool) -> None:
+    tokenizer = trained(kind, byte_fallback=byte_fallback, vocab_size=320 if byte_fallback else 48)
+    texts = [*LINES, "", " ", "two  spaces ", "unknown Ünïcode 龘龘 here", "龘"]
+    assert tokenizer.sample_all(texts, alpha=greedily, seed=1) == tokenizer.encode_all(texts)
+
+
+def test_bpe_without_a_merge_leaves_characters() -> None:
+    tokenizer = trained("bpe")
+    (ids,) = tokenizer.sample_all(["the cat"], alpha=1.0, seed=1)
+    assert tokenizer.pieces(ids) == list("\u2581the\u2581cat")
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_every_process_draws_the_same(kind: str, tmp_path: Path) -> None:
+    """Which SentencePiece's own sampling does not, whatever its seed."""
+    tokenizer = trained(kind)
+    model = tmp_path / "model"
+    model.write_bytes(tokenizer.model)
+    code = (
+        "import json, pathlib, sys; from nmt.text.tokenizer import Tokenizer;"
+        "t = Tokenizer(pathlib.Path(sys.argv[1]).read_bytes());"
+        "print(json.dumps(t.sample_all(json.loads(sys.argv[2]), alpha=0.3, seed=7)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(model), json.dumps(LINES)], capture_output=True, check=True
+    )
+    assert json.loads(done.stdout) == tokenizer.sample_all(LINES, alpha=0.3, seed=7)
