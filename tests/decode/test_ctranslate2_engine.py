@@ -87,7 +87,7 @@ def test_a_damaged_export_is_one_clear_error(exported: Path, tmp_path: Path) -> 
     (tmp_path / "model.bin").write_bytes((exported / "model.bin").read_bytes()[:1000])
     one_clear_error(run_nmt("translate", "-m", tmp_path, "x"), 2, "lacks its tokenizer")
     (tmp_path / "tokenizer.model").write_bytes((exported / "tokenizer.model").read_bytes())
-    one_clear_error(run_nmt("translate", "-m", tmp_path, "x"), 2, f"CTranslate2 cannot load {tmp_path}")
+    one_clear_error(run_nmt("translate", "-m", tmp_path, "x"), 2, f"the export {tmp_path} is damaged")
 
 
 def test_the_command_translates_and_never_imports_torch(exported: Path) -> None:

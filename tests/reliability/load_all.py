@@ -64,6 +64,8 @@ def main(intact: Path, config: Path, folder: Path) -> None:
             ends: list[list[str]] = []
             kb = growth_kb(lambda: ends.append(attempt(work)))  # noqa: B023
             print(json.dumps([entry.name, way, *ends[0], kb]), flush=True)
+            if way == "load" and ends[0][0] == "well":  # then it can be used, too
+                load(entry).translate(["a"], beam=1)
 
 
 if __name__ == "__main__":

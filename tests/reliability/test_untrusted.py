@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +20,9 @@ from conftest import FiveCorpus, FiveRun, environment, one_clear_error, run_nmt
 from torch import Tensor
 
 from nmt.config import dump_config, load_config
+from nmt.decode.translator import load
 from nmt.errors import NmtError
+from nmt.export import to_ctranslate2
 from nmt.run import checkpoint as checkpoints
 from nmt.train import session
 
@@ -164,8 +167,8 @@ def damaged(content: bytes, draw: random.Random) -> bytes:
     return bytes(spoilt)
 
 
-def hostile_models(intact: Path, bomb: Bomb, tokenizers: int) -> Iterator[bytes]:
-    """Model files that were made to harm."""
+def hostile_models(intact: Path, bomb: Bomb, n_cut: int) -> Iterator[bytes]:
+    """Model files that were made to harm, with tokenizers cut short among them."""
     parts = taken_apart(intact)
     model = parts.header["config"]["model"]
     for changes in (
@@ -235,9 +238,13 @@ def hostile_models(intact: Path, bomb: Bomb, tokenizers: int) -> Iterator[bytes]
     yield parts._replace(header={**parts.header, "config": pickle.dumps(bomb).decode("latin-1")}).joined()
     pieces = parts.tensors["tokenizer.source"].numpy().tobytes()
     draw = random.Random(7)
-    for content in (pickle.dumps(bomb), *(damaged(pieces, draw) for _ in range(tokenizers))):
-        spoilt = torch.frombuffer(bytearray(content or b"\n"), dtype=torch.uint8)
-        yield parts._replace(tensors={**parts.tensors, "tokenizer.source": spoilt}).joined()
+    for content in (pickle.dumps(bomb), *(pieces[: draw.randrange(1, len(pieces))] for _ in range(n_cut))):
+        yield with_tokenizer(parts, content)
+
+
+def with_tokenizer(parts: Parts, content: bytes) -> bytes:
+    tokenizer = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+    return parts._replace(tensors={**parts.tensors, "tokenizer.source": tokenizer}).joined()
 
 
 def hostile_run(run: Path, kind: int, draw: random.Random, bomb: Bomb, outside: Path) -> None:
@@ -291,12 +298,15 @@ def test_hostile_models_and_runs_do_no_harm(five_run: FiveRun, tmp_path: Path) -
     content = five_run.model_file.read_bytes()
     draw = random.Random(1)
     models = [damaged(content, draw) for _ in range(soak(20, 200))]
-    models += hostile_models(five_run.model_file, bomb, tokenizers=soak(8, 100))
+    models += hostile_models(five_run.model_file, bomb, n_cut=soak(4, 60))
+    n_refused, parts = len(models), taken_apart(five_run.model_file)
+    pieces = parts.tensors["tokenizer.source"].numpy().tobytes()
+    models += (with_tokenizer(parts, damaged(pieces, draw)) for _ in range(soak(4, 40)))  # another piece, perhaps
     for i, model in enumerate(models):
         file = folder / f"model-{i:03}.safetensors"
         file.write_bytes(model)
         sizes[file.name] = len(model)
-        refused.add(file.name)
+        refused |= {file.name} if i < n_refused else set()
     torch.save({"weights": bomb}, folder / "model.pt")
     (folder / "model-is-zero").symlink_to("/dev/zero")
     os.mkfifo(folder / "model-is-a-pipe")
@@ -318,7 +328,12 @@ def test_hostile_models_and_runs_do_no_harm(five_run: FiveRun, tmp_path: Path) -
     )
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     (*_, intact_kb), *ends = map(json.loads, done.stdout.splitlines())
-    assert len(ends) == len(refused) + 2 * n_runs
+    found = Counter((way, end) for _, way, end, *_ in ends)
+    print(f"{len(models) + 3} models and {n_runs} runs, an intact load takes {intact_kb} kB:", dict(found))
+    most = max((kb - 2 * sizes.get(name, len(content)) // 1024, name) for name, way, *_, kb in ends if way == "load")
+    print("the most beside twice the file: {} kB, of {}".format(*most))
+    assert sum(n for (way, _), n in found.items() if way == "load") == len(models) + 3 + n_runs
+    assert sum(n for (way, _), n in found.items() if way == "train") == n_runs
     for name, way, end, message, hint, kb in ends:
         assert end == "error" or (end == "well" and name not in refused), (name, way, message)
         if end == "error":
@@ -331,3 +346,33 @@ def test_hostile_models_and_runs_do_no_harm(five_run: FiveRun, tmp_path: Path) -
     assert not bomb.proof.exists()
     shown = run_nmt("translate", "-m", folder / "model.pt", "a", cwd=tmp_path)
     one_clear_error(shown, 2, "is not a model file")
+
+
+def test_hostile_exports_do_no_harm(five_run: FiveRun, tmp_path: Path) -> None:
+    """To CTranslate2, in this process: what would kill it has killed a child first."""
+    pytest.importorskip("ctranslate2")
+    intact, bomb = tmp_path / "intact", Bomb(tmp_path / "proof")
+    to_ctranslate2(load(five_run.run), intact)
+    names = sorted(file.name for file in intact.iterdir())
+    ends: Counter[str] = Counter()
+    for i in range(soak(8, 100)):
+        draw, path = random.Random(i), tmp_path / f"export-{i}"
+        file = shutil.copytree(intact, path) / draw.choice([*names, "model.bin"])
+        content = file.read_bytes()
+        file.unlink()
+        if i == 0:
+            file.symlink_to("/dev/zero")
+        elif i == 1:
+            os.mkfifo(file)
+        else:
+            file.write_bytes(pickle.dumps(bomb) if i == 2 else damaged(content, draw))
+        try:
+            load(path).translate(["书 " * 3, ""], beam=2)
+            ends["well"] += 1  # a flipped bit in a weight is another model
+        except NmtError as error:
+            assert "\n" not in str(error)
+            assert error.hint
+            ends[str(error).replace(str(path), "DIR")[:40]] += 1
+        assert i > 2 or not ends["well"]
+    print(dict(ends))
+    assert not bomb.proof.exists()
