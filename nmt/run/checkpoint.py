@@ -225,7 +225,7 @@ class _Undrawn(TorchFunctionMode):
         return None if function is torch.nn.init.normal_ else function(*args, **(kwargs or {}))
 
 
-def _shapes_of(config: Config, tokenizers: Tokenizers) -> dict[str, tuple[int, ...]]:
+def shapes_of(config: Config, tokenizers: Tokenizers) -> dict[str, tuple[int, ...]]:
     """The weights of a model of these settings by name and shape, without taking their memory.
 
     On the meta device, where drawing weights or computing positions would import for a second: neither is done.
@@ -246,7 +246,7 @@ def _check_shapes(
     foreign = ModelError(f"{path}: its weights are not those of its settings", hint="train it again")
     if config.model.n_encoder_layers + config.model.n_decoder_layers > len(shapes):
         raise foreign
-    own = _shapes_of(config, tokenizers)
+    own = shapes_of(config, tokenizers)
     found: dict[str, set[str]] = {"model": set(), "average": set()}
     for name, shape in shapes.items():
         part, _, weight = name.partition(".")

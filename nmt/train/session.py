@@ -22,7 +22,7 @@ from nmt.decode.torch_engine import pick_device
 from nmt.distributed import launched, n_ranks, ranks_joined, restarted, start_workers
 from nmt.errors import ConfigError, DataError, OutputError
 from nmt.model.transformer import Transformer
-from nmt.run.checkpoint import Checkpoint, load_weights, new_model, read_checkpoint, read_newest
+from nmt.run.checkpoint import Checkpoint, load_weights, new_model, read_checkpoint, read_newest, shapes_of
 from nmt.run.directory import RunDirectory
 from nmt.seeds import seed_of
 from nmt.text import PAD
@@ -134,8 +134,7 @@ def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -
     Raises:
         ConfigError: it cannot.
     """
-    with torch.device("meta"):
-        n_parameters = sum(p.numel() for p in new_model(config, tokenizers).parameters())
+    n_parameters = sum(map(math.prod, shapes_of(config, tokenizers).values()))
     needed = 4 * n_parameters * (5 if config.train.average == "ema" else 4)  # bytes
     if device.type == "cuda":
         there = torch.cuda.get_device_properties(device).total_memory

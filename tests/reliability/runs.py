@@ -23,7 +23,7 @@ TIMES = {"今天": "today", "每天": "every day", "早上": "in the morning"}
 
 # Children of a process that has imported torch already: they begin at once, and are the real command all the same.
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["nmt.cli", "nmt.train.session"])
+FORKS.set_forkserver_preload(["nmt.cli", "nmt.train.session", "torch._dynamo"])  # the last by torch.optim
 
 
 def write_config(home: Path, **settings: object) -> Path:
@@ -109,6 +109,9 @@ def training(config: Path, run: Path, *settings: str, stop_at: int = 0) -> Itera
 
 def unbroken(config: Path) -> tuple[str, float]:
     """The weights at the end of a run that nothing disturbs, and how many seconds it took."""
+    first = FORKS.Process(target=int)  # has them wait for the imports
+    first.start()
+    first.join()
     start = time.monotonic()
     with training(config, config.with_name("unbroken")) as one:
         assert one.end() == 0, one.messages

@@ -330,7 +330,9 @@ def test_hostile_models_and_runs_do_no_harm(five_run: FiveRun, tmp_path: Path) -
     (*_, intact_kb), *ends = map(json.loads, done.stdout.splitlines())
     found = Counter((way, end) for _, way, end, *_ in ends)
     print(f"{len(models) + 3} models and {n_runs} runs, an intact load takes {intact_kb} kB:", dict(found))
-    most = max((kb - 2 * sizes.get(name, len(content)) // 1024, name) for name, way, *_, kb in ends if way == "load")
+    most = max(
+        (kb - 2 * sizes.get(name, len(content)) // 1024, name) for name, way, *_, kb in ends if way == "load"
+    )
     print("the most beside twice the file: {} kB, of {}".format(*most))
     assert sum(n for (way, _), n in found.items() if way == "load") == len(models) + 3 + n_runs
     assert sum(n for (way, _), n in found.items() if way == "train") == n_runs
