@@ -161,6 +161,9 @@ class TrainSettings(Section):
     )
     r_drop: float = Field(0.0, ge=0, description="weight of R-Drop's divergence of two dropout passes; 0 is off")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="of matrix products; weights stay fp32")
+    deterministic: bool = Field(
+        False, description="on a GPU: the same weights each time, bit for bit, at some speed; a CPU does so anyway"
+    )
     max_steps: int | None = Field(None, ge=1, le=LARGEST, description="end after so many steps in all")
     max_epochs: int | None = Field(
         None, ge=1, le=LARGEST, description="end after so many passes over the corpus [fitted]"

@@ -153,7 +153,7 @@ def sweep_temps(directory: Path, name: str = "*") -> None:
 def cache_directory() -> Path:
     """Where what can be made again is kept for the user: NMT_CACHE, else below XDG_CACHE_HOME or ~/.cache.
 
-    What lies there is trusted, so nobody else may own it or write to it. A user without a home has a temporary one.
+    What lies there is trusted, so nobody else may own it or write to it. Who has no home has a temporary one.
 
     Raises:
         InputError: somebody else may.
@@ -171,8 +171,9 @@ def cache_directory() -> Path:
         raise OutputError(f"cannot write to a cache at {path}", hint="set NMT_CACHE=PATH in the environment")
     status = path.stat()
     if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):
+        reason = "others may write there" if status.st_mode & 0o022 else "it is not yours"
         raise InputError(
-            f"{path} is no safe cache: {'others may write there' if status.st_mode & 0o022 else 'it is not yours'}",
+            f"{path} is no safe cache: {reason}",
             hint=f"chmod go-w {path}, or set NMT_CACHE=PATH in the environment",
         )
     return path

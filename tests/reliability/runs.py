@@ -90,14 +90,14 @@ class Training:
 
 
 @contextlib.contextmanager
-def training(config: Path, run: Path, *settings: str, stop_at: int = 0) -> Iterator[Training]:
+def training(config: Path, run: Path, *settings: str, device: str = "cpu", stop_at: int = 0) -> Iterator[Training]:
     """`nmt train CONFIG run=RUN` in a process of its own; killed if the block leaves it so.
 
     Args:
         stop_at: the micro-batch during which it gets SIGTERM; 0 is none.
     """
     log = run.with_name(f"{run.name}.{time.monotonic_ns()}.log")
-    arguments = ["train", str(config), f"run={run}", "--workers", "1", *settings]
+    arguments = ["train", str(config), f"run={run}", "--workers", "1", "--device", device, *settings]
     process = FORKS.Process(target=_main, args=(arguments, str(log), stop_at))
     process.start()
     try:
@@ -107,13 +107,13 @@ def training(config: Path, run: Path, *settings: str, stop_at: int = 0) -> Itera
         process.join()
 
 
-def unbroken(config: Path) -> tuple[str, float]:
+def unbroken(config: Path, device: str = "cpu") -> tuple[str, float]:
     """The weights at the end of a run that nothing disturbs, and how many seconds it took."""
     first = FORKS.Process(target=int)  # has them wait for the imports
     first.start()
     first.join()
     start = time.monotonic()
-    with training(config, config.with_name("unbroken")) as one:
+    with training(config, config.with_name("unbroken"), device=device) as one:
         assert one.end() == 0, one.messages
     return weights(config.with_name("unbroken")), time.monotonic() - start
 
