@@ -69,7 +69,6 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     if config.train.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # heeded when cuBLAS is first used
         torch.use_deterministic_algorithms(True)
-        torch.utils.deterministic.fill_uninitialized_memory = False  # it only costs: all is written before read
     fresh = fresh and not restarted()  # it was done before that
     run = RunDirectory(config.run)
     last = None if fresh else run.read_last()
