@@ -1,7 +1,6 @@
 """A training of a second, in a process of its own that can be killed, and what its files say afterwards."""
 
 import contextlib
-import multiprocessing
 import os
 import signal
 import sys
@@ -12,6 +11,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from conftest import FORKS
+
 from nmt.config import Config, load_config
 from nmt.run.checkpoint import hash_tensors, read_checkpoint
 from nmt.run.directory import RunDirectory
@@ -20,10 +21,6 @@ VALIDATE_EVERY = 5
 SUBJECTS = {"狗": "the dog", "猫": "the cat", "男孩": "the boy", "女孩": "the girl", "老师": "the teacher"}
 VERBS = {"跑": "runs", "睡觉": "sleeps", "唱歌": "sings", "笑": "laughs"}
 TIMES = {"今天": "today", "每天": "every day", "早上": "in the morning"}
-
-# Children of a process that has imported torch already: they begin at once, and are the real command all the same.
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["nmt.cli", "nmt.train.session", "torch._dynamo"])  # the last by torch.optim
 
 
 def write_config(home: Path, **settings: object) -> Path:
