@@ -2,8 +2,8 @@
 
     python load_all.py INTACT CONFIG FOLDER     a line of JSON for each entry of FOLDER, in order of their names
 
-INTACT is loaded first: what a load takes when all is well. CONFIG's training is made ready in each entry that is a
-directory, as `nmt train CONFIG run=ENTRY` would.
+INTACT is loaded and made ready first: what that takes when all is well. CONFIG's training is made ready in each
+entry that is a directory, as `nmt train CONFIG run=ENTRY` would.
 """
 
 import ctypes
@@ -56,6 +56,7 @@ def main(intact: Path, config: Path, folder: Path) -> None:
         load(intact).translate(["a"], beam=1)
         make_ready(config, intact)
     print(json.dumps(["intact", "load", "well", "", "", growth_kb(lambda: load(intact))]))
+    print(json.dumps(["intact", "train", "well", "", "", growth_kb(lambda: make_ready(config, intact))]))
     for entry in sorted(folder.iterdir()):
         ways: dict[str, Callable[[], object]] = {"load": partial(load, entry)}
         if entry.is_dir():
