@@ -131,7 +131,7 @@ def _spec(model: Transformer) -> Any:
         _put_layer(into, decoder_layer)
         cross = decoder_layer.cross_attention
         _put_linear(into.attention.linear[0], cross.query)
-        _put_linear(into.attention.linear[1], cross.key, cross.value)
+        _put_linear(into.attention.linear[1], cross.key_value)
         _put_linear(into.attention.linear[2], cross.output)
         _put_norm(into.attention.layer_norm, decoder_layer.cross_attention_residual.norm)
     return spec
@@ -147,7 +147,7 @@ def _bans(model: Transformer) -> Tensor:
 def _put_layer(into: Any, layer: EncoderLayer | DecoderLayer) -> None:
     """What both kinds of layer have: self-attention and feed-forward, each with its norm."""
     attention = layer.self_attention
-    _put_linear(into.self_attention.linear[0], attention.query, attention.key, attention.value)
+    _put_linear(into.self_attention.linear[0], attention.query_key_value)
     _put_linear(into.self_attention.linear[1], attention.output)
     _put_norm(into.self_attention.layer_norm, layer.self_attention_residual.norm)
     _put_linear(into.ffn.linear_0, layer.feed_forward.inner)
@@ -155,10 +155,8 @@ def _put_layer(into: Any, layer: EncoderLayer | DecoderLayer) -> None:
     _put_norm(into.ffn.layer_norm, layer.feed_forward_residual.norm)
 
 
-def _put_linear(into: Any, *layers: nn.Linear) -> None:
-    """Layers that read the same input, one below the other."""
-    into.weight = _array(torch.cat([layer.weight for layer in layers]))
-    into.bias = _array(torch.cat([layer.bias for layer in layers]))
+def _put_linear(into: Any, layer: nn.Linear) -> None:
+    into.weight, into.bias = _array(layer.weight), _array(layer.bias)
 
 
 def _put_norm(into: Any, norm: nn.LayerNorm) -> None:

@@ -30,14 +30,17 @@ GROUP = 64  # pieces of which first only the best is looked for
 class Stepper(Protocol[State]):
     """What a model offers to search; B sentences, K beams, V pieces."""
 
-    def start(self, src: Tensor, n_beams: int, /) -> State:
-        """Read the source ids (B, S)."""
+    def start(self, src: Tensor, /) -> State:
+        """Read the source ids (B, S); the state of one beam a sentence."""
 
     def step(self, ids: Tensor, state: State, /) -> tuple[Tensor, State]:
-        """Read one more token of each beam (B, K); logits (B, K, V) of the next."""
+        """Read one more token of each beam (B, K); logits (B, K, V) of the next, which search overwrites."""
 
     def select(self, state: State, rows: Tensor, /) -> State:
-        """Keep the beams (B', K), indices into B*K; those of a row come from one sentence."""
+        """Keep the beams (B', K'), indices into B*K; those of a row come from one sentence.
+
+        Sentences that stay keep their places, but that the last ones take those of sentences that leave.
+        """
 
 
 @dataclass(frozen=True)
@@ -79,38 +82,37 @@ def search(
     draws = _Draws(options, sentence_seeds or range(len(limits)), max(limits), device) if options.sample else None
 
     alive = list(range(len(limits)))  # positions in the batch of the sentences still searched
-    state = model.start(src, n_beams)
-    ids = torch.full((len(alive), n_beams), BOS, device=device)
-    live = torch.full((len(alive), n_beams), -math.inf, device=device)
-    if options.sample:
-        live[:] = 0.0  # every sample is a hypothesis from the start
-    else:
-        live[:, 0] = 0.0  # all beams are alike at first: one of them stands for all
-    tokens = torch.empty(len(alive), n_beams, 0, dtype=torch.long, device=device)
-    token_log_probs = torch.empty(len(alive), n_beams, 0, device=device)
+    state = model.start(src)
+    ids = torch.full((len(alive), 1), BOS, device=device)
+    live = torch.zeros(len(alive), 1, device=device)
+    if options.sample:  # every sample is a hypothesis from the start; else beams part with the first token
+        ids, live = ids.expand(-1, n_beams), live.expand(-1, n_beams)
+        state = model.select(state, torch.arange(len(alive), device=device)[:, None].expand(-1, n_beams))
+    tokens = torch.empty(*ids.shape, 0, dtype=torch.long, device=device)
+    token_log_probs = torch.empty(*ids.shape, 0, device=device)
 
     for length in range(1, max(limits) + 1):
         logits, state = model.step(ids, state)
         # normalised before any ban: a score is what teacher forcing gives
-        log_probs = logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        log_probs = torch.log_softmax(logits, -1, out=logits)  # in place takes two thirds of the time
         live, token_log_probs = live.to(log_probs), token_log_probs.to(log_probs)
         _ban(log_probs, [_allowed(options, limits[b], length, prefixes[b] if prefixes else ()) for b in alive])
 
         if draws:
             scores, parents, words, step_log_probs = draws.candidates(log_probs, live, alive, length)
         else:
-            scores, parents, words, step_log_probs = _best_candidates(log_probs, live)
+            scores, parents, words, step_log_probs = _best_candidates(log_probs, live, 2 * n_beams)
         tokens = torch.cat([_rows(tokens, parents), words[..., None]], -1)  # (B, C, length)
         token_log_probs = torch.cat([_rows(token_log_probs, parents), step_log_probs[..., None]], -1)
 
         is_end = words == EOS
-        rank = torch.arange(scores.size(1), device=device)
-        accepted = is_end & (scores > -math.inf) & (rank < n_beams)
+        accepted = is_end[:, :n_beams] & (scores[:, :n_beams] > -math.inf)
         for b, c in accepted.nonzero().tolist():
             score = float(scores[b, c]) / options.divisor(length)
             finished[alive[b]].append(Hypothesis(tokens[b, c].tolist(), token_log_probs[b, c].tolist(), score))
 
-        live, chosen = scores.masked_fill(is_end, -math.inf).topk(n_beams)  # (B, K), sorted
+        live, chosen = scores.masked_fill(is_end, -math.inf).topk(min(n_beams, scores.size(1)))  # (B, K'), sorted
         tokens, token_log_probs = _rows(tokens, chosen), _rows(token_log_probs, chosen)
         parents = parents.gather(1, chosen)
         if trace:
@@ -120,12 +122,13 @@ def search(
         on = [b for b, a in enumerate(alive) if not _is_done(options, finished[a], best_live[b], length)]
         if not on:
             break
-        kept = torch.tensor(on, device=device)
-        rows = kept[:, None] * n_beams + parents[kept]  # (B', K) into the B*K beams of the state
-        if not torch.equal(rows.flatten(), torch.arange(len(alive) * n_beams, device=device)):
+        rows = parents + torch.arange(0, ids.numel(), ids.size(1), device=device)[:, None]  # (B, K') into B*K
+        if len(on) < len(alive):
+            order = _closed_up(on)
+            alive, kept = [alive[b] for b in order], torch.tensor(order, device=device)
+            rows, live, tokens, token_log_probs = rows[kept], live[kept], tokens[kept], token_log_probs[kept]
+        if rows.shape != ids.shape or n_beams > 1:
             state = model.select(state, rows)
-        alive = [alive[b] for b in on]
-        live, tokens, token_log_probs = live[kept], tokens[kept], token_log_probs[kept]
         ids = tokens[..., -1]
     # sorted() is stable: of equals, the one found first
     return [sorted(found, key=lambda h: -h.score)[: options.n_best] for found in finished]
@@ -162,26 +165,32 @@ def _ban(log_probs: Tensor, allowed: list[int | None]) -> None:
 Candidates = tuple[Tensor, Tensor, Tensor, Tensor]  # each (B, C): scores, parents, words, the words' log-probs
 
 
-def _best_candidates(log_probs: Tensor, live: Tensor) -> Candidates:
-    """The min(2K, K*V) best continuations of all beams of a sentence, best first.
+def _closed_up(on: list[int]) -> list[int]:
+    """The places of the sentences that stay, in order but for the last ones: those take the places left empty."""
+    staying, last = set(on), [b for b in on if b >= len(on)]
+    return [b if b in staying else last.pop() for b in range(len(on))]
+
+
+def _best_candidates(log_probs: Tensor, live: Tensor, n: int) -> Candidates:
+    """The n best continuations of all beams of a sentence, or all that there are; best first.
 
     They lie in the groups of neighbouring pieces that have the greatest maxima, so that all but those few groups
     need only their maximum taken, which is much quicker than sorting.
     """
-    n_sentences, n_beams, n_vocab = log_probs.shape
-    padded = F.pad(log_probs, (0, -n_vocab % GROUP), value=-math.inf) if n_vocab % GROUP else log_probs
-    groups = padded.view(n_sentences, -1, GROUP)  # (B, K*G, 64)
-    n_groups = groups.size(1) // n_beams  # G, of a beam
-    n = min(2 * n_beams, n_beams * n_vocab)
-    maxima = groups.amax(-1) + live.repeat_interleave(n_groups, 1)
+    n_beams, n_vocab = log_probs.shape[1:]
+    if n_vocab % GROUP:
+        log_probs = F.pad(log_probs, (0, -n_vocab % GROUP), value=-math.inf)
+    groups = log_probs.view(*log_probs.shape[:2], -1, GROUP)  # (B, K, G, 64)
+    n_groups = groups.size(2)
+    n = min(n, n_beams * n_vocab)
+    maxima = (groups.amax(-1) + live[..., None]).flatten(1)  # (B, K*G)
     chosen = maxima.topk(min(n, maxima.size(1)), sorted=False).indices  # (B, n)
-    sentences = torch.arange(n_sentences, device=live.device)[:, None]
-    totals = groups[sentences, chosen] + live.gather(1, chosen // n_groups)[..., None]  # (B, n, 64)
-    scores, place = totals.flatten(1).topk(n)
-    group = chosen.gather(1, place // GROUP)
-    parents, words = group // n_groups, group % n_groups * GROUP + place % GROUP
-    words = words.clamp(max=n_vocab - 1)  # padding comes last, among what is -inf too
-    return scores, parents, words, log_probs.flatten(1).gather(1, parents * n_vocab + words)
+    best = groups.flatten(1, 2).gather(1, chosen[..., None].expand(-1, -1, GROUP))  # (B, n, 64)
+    scores, place = (best + live.gather(1, chosen // n_groups)[..., None]).flatten(1).topk(n)
+    position = chosen.gather(1, place // GROUP) * GROUP + place % GROUP  # among the pieces of all beams
+    parents = position // log_probs.size(2)
+    words = (position % log_probs.size(2)).clamp(max=n_vocab - 1)  # padding comes last, among what is -inf too
+    return scores, parents, words, best.flatten(1).gather(1, place)
 
 
 class _Draws:

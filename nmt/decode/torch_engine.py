@@ -1,13 +1,13 @@
 """Our own engine: segments in batches of like length, searched by `search` over the Transformer."""
 
 import logging
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import torch
 
 from nmt.config import Config
+from nmt.decode.int8 import to_int8
 from nmt.decode.options import Hypothesis, Precision, SearchOptions
 from nmt.decode.search import search
 from nmt.distributed import launched
@@ -146,19 +146,7 @@ def in_precision(model: Transformer, precision: Precision) -> Transformer:
     if precision == "int8":
         if next(model.parameters()).device.type != "cpu":
             raise ConfigError("int8 is for CPUs", hint="on a GPU take --precision bf16")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch wants to move this to another package
-            try:
-                from torch.ao.quantization import quantize_dynamic  # takes a third of a second
-
-                quantized: Transformer = quantize_dynamic(  # type: ignore[no-untyped-call]
-                    model, {torch.nn.Linear}, dtype=torch.qint8
-                )
-            except (ImportError, RuntimeError) as error:
-                raise ConfigError(
-                    "this torch has no int8 here", hint="take fp32, bf16, or an export to CTranslate2"
-                ) from error
-        return quantized
+        to_int8(model)
     return model
 
 

@@ -4,14 +4,13 @@ Masks are bool, True = may be attended. Knows nothing of layers.
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.model.dropout import Dropout
-
-SHORT = 4096  # T x S
 
 
 def scaled_dot_product_attention(
@@ -43,37 +42,27 @@ def causal_mask(length: int, device: torch.device | None = None) -> Tensor:
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
-class MultiHeadAttention(nn.Module):
-    """H heads of width D / H side by side (section 3.2.2).
+def unbound(heads: Tensor) -> tuple[Tensor, ...]:
+    """(B, T, n, H, d), as a linear layer leaves it, to n views (B, H, T, d)."""
+    return heads.permute(2, 0, 3, 1, 4).unbind()
 
-    Keys and values are made by a call of their own, so that a decoder can keep them.
-    """
+
+class MultiHeadAttention(nn.Module):
+    """H heads of width D / H side by side (section 3.2.2); what asks and what answers, subclasses project."""
 
     def __init__(self, d_model: int, n_heads: int, dropout: float) -> None:
         super().__init__()
         self.n_heads = n_heads
         self.dropout = Dropout(dropout)
-        self.query = nn.Linear(d_model, d_model)
-        self.key = nn.Linear(d_model, d_model)
-        self.value = nn.Linear(d_model, d_model)
         self.output = nn.Linear(d_model, d_model)
 
-    def split(self, x: Tensor) -> Tensor:
-        """(B, T, D) to (B, H, T, D/H): each head gets its slice of the width."""
-        return x.view(*x.shape[:2], self.n_heads, -1).transpose(1, 2)
+    def split(self, x: Tensor, n: int) -> Tensor:
+        """(B, T, n*D) to n times H heads, (B, T, n, H, D/H)."""
+        return x.view(*x.shape[:2], n, self.n_heads, -1)
 
-    @staticmethod
-    def merge(x: Tensor) -> Tensor:
-        """(B, H, T, D/H) to (B, T, D): the heads side by side again."""
-        return x.transpose(1, 2).flatten(2)
-
-    def keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """What can be attended to: (B, S, D) to keys and values, each (B, H, S, D/H)."""
-        return self.split(self.key(x)), self.split(self.value(x))
-
-    def forward(
+    def attend(
         self,
-        x: Tensor,
+        query: Tensor,
         key: Tensor,
         value: Tensor,
         *,
@@ -81,23 +70,20 @@ class MultiHeadAttention(nn.Module):
         causal: bool = False,
         weights: list[Tensor] | None = None,
     ) -> Tensor:
-        """What the positions of `x` gather.
+        """What the positions that ask gather.
 
         Args:
-            x: (B, T, D).
-            key, value: (B, H, S, D/H), from `keys_values`.
+            query: (B, H, T, D/H).
+            key, value: (B, H, S, D/H).
             mask: broadcastable to (B, H, T, S), bool.
             causal: position t sees positions 0..t; only for T = S, and instead of a mask.
             weights: where given, the weights (B, H, T, S) are appended, and the fused kernel is not used.
         Returns:
             (B, T, D)
         """
-        query = self.split(self.query(x))  # (B, H, T, D/H)
-        # On a CPU the fused kernel's gradient takes 2 (fp32) to 9 times (bf16) as long as the formula's, and it
-        # pays without one only where the weights would fill much memory.
-        short = query.size(2) * key.size(2) <= SHORT
-        if weights is not None or (x.device.type == "cpu" and (short or torch.is_grad_enabled())):
-            mask = causal_mask(x.size(1), x.device) if causal else mask
+        # On a CPU the fused kernel's gradient takes 2 (fp32) to 9 times (bf16) as long as the formula's.
+        if weights is not None or (query.device.type == "cpu" and torch.is_grad_enabled()):
+            mask = causal_mask(query.size(2), query.device) if causal else mask
             heads, w = scaled_dot_product_attention(query, key, value, mask, self.dropout)
             if weights is not None:
                 weights.append(w)
@@ -106,8 +92,55 @@ class MultiHeadAttention(nn.Module):
             heads = F.scaled_dot_product_attention(
                 query, key, value, attn_mask=mask, dropout_p=p, is_causal=causal
             )
-        out: Tensor = self.output(self.merge(heads))
+        out: Tensor = self.output(heads.transpose(1, 2).flatten(2))
         return out
+
+
+class SelfAttention(MultiHeadAttention):
+    """Every position asks all positions of the same sequence."""
+
+    def __init__(self, d_model: int, n_heads: int, dropout: float) -> None:
+        super().__init__(d_model, n_heads, dropout)
+        self.query_key_value = nn.Linear(d_model, 3 * d_model)  # one product for all three
+
+    def project(self, x: Tensor) -> Tensor:
+        """(B, T, D) to queries, keys and values, (B, T, 3, H, D/H)."""
+        return self.split(self.query_key_value(x), 3)
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        *,
+        causal: bool = False,
+        weights: list[Tensor] | None = None,
+    ) -> Tensor:
+        """(B, T, D) to (B, T, D); for `mask`, `causal` and `weights` see `attend`."""
+        return self.attend(*unbound(self.project(x)), mask=mask, causal=causal, weights=weights)
+
+
+class CrossAttention(MultiHeadAttention):
+    """Every position asks another sequence, whose keys and values are made once."""
+
+    def __init__(self, d_model: int, n_heads: int, dropout: float) -> None:
+        super().__init__(d_model, n_heads, dropout)
+        self.query = nn.Linear(d_model, d_model)
+        self.key_value = nn.Linear(d_model, 2 * d_model)
+
+    def keys_values(self, memory: Tensor) -> tuple[Tensor, ...]:
+        """(B, S, D) to keys and values, each (B, H, S, D/H)."""
+        return unbound(self.split(self.key_value(memory), 2))
+
+    def forward(
+        self,
+        x: Tensor,
+        keys_values: Sequence[Tensor],
+        mask: Tensor | None = None,
+        weights: list[Tensor] | None = None,
+    ) -> Tensor:
+        """(B, T, D) to (B, T, D); for `mask` and `weights` see `attend`."""
+        (query,) = unbound(self.split(self.query(x), 1))
+        return self.attend(query, *keys_values, mask=mask, weights=weights)
 
 
 def sinusoidal_positions(n_positions: int, d_model: int) -> Tensor:

@@ -4,7 +4,7 @@ Owns the masks: they are made here from `src != PAD`. Knows nothing of losses, b
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
@@ -13,18 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.config import ModelSettings
-from nmt.model.attention import MultiHeadAttention, sinusoidal_positions
+from nmt.model.attention import CrossAttention, SelfAttention, sinusoidal_positions, unbound
 from nmt.model.dropout import Dropout
 from nmt.text import PAD
 
-ROOM = 16  # positions by which the room for keys and values grows
-
-
-class KeysValues(NamedTuple):
-    """Keys and values of one attention layer, each (N, H, length, D/H)."""
-
-    keys: Tensor
-    values: Tensor
+ROOM = 16  # keys come in multiples of it: products with 16 of them take half the time that they take with 15
 
 
 class AttentionWeights(NamedTuple):
@@ -39,21 +32,23 @@ class AttentionWeights(NamedTuple):
 class DecoderState:
     """All that search carries from one step to the next, for B sentences of K beams.
 
-    What all beams of a sentence have read stays where it was written, step after step, and `ancestry` says what of
-    it a beam descends from: beams that change places move a mask, not their keys and values. In cross-attention
-    too the beams are query positions of one sentence.
+    Keys and values of all beams of a sentence lie in slots, where they stay as long as some beam descends from
+    them; then a slot is free for others. `ancestry` says what belongs to whom: beams that change places move a
+    mask, not their keys and values. In cross-attention too the beams are query positions of one sentence.
 
     Attributes:
-        past: one per layer, self-attention's keys and values: (B, H, room, D/H), of which t*K are written.
-        memory: one per layer, cross-attention's, made once a sentence: (B, H, S, D/H).
-        memory_mask: (B, 1, 1, S) bool.
-        ancestry: (B, K, t*K) bool: whether a beam descends from what was read there.
+        past: one per layer, self-attention's keys and values in R slots: (B, R, 2, H, D/H).
+        ancestry: (B, K, R) bool: whether a beam descends from what is there.
+        n_read: tokens that each beam has read, t.
+        memory: one per layer, cross-attention's keys and values, made once a sentence: each (B, H, S, D/H).
+        memory_mask: (B, 1, 1, S) bool, or None where nothing is padding.
     """
 
-    past: list[KeysValues]
-    memory: list[KeysValues]
-    memory_mask: Tensor
+    past: list[Tensor]
     ancestry: Tensor
+    n_read: int
+    memory: list[tuple[Tensor, ...]]
+    memory_mask: Tensor | None
 
 
 class Residual(nn.Module):
@@ -91,7 +86,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.self_attention = MultiHeadAttention(settings.d_model, settings.n_heads, settings.attention_dropout)
+        self.self_attention = SelfAttention(settings.d_model, settings.n_heads, settings.attention_dropout)
         self.feed_forward = FeedForward(settings)
         self.self_attention_residual = Residual(settings)
         self.feed_forward_residual = Residual(settings)
@@ -100,7 +95,7 @@ class EncoderLayer(nn.Module):
         """(B, S, D) to (B, S, D)."""
 
         def attend(y: Tensor) -> Tensor:
-            out: Tensor = self.self_attention(y, *self.self_attention.keys_values(y), mask=mask, weights=weights)
+            out: Tensor = self.self_attention(y, mask, weights=weights)
             return out
 
         x = self.self_attention_residual(x, attend)
@@ -113,8 +108,8 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.self_attention = MultiHeadAttention(settings.d_model, settings.n_heads, settings.attention_dropout)
-        self.cross_attention = MultiHeadAttention(settings.d_model, settings.n_heads, settings.attention_dropout)
+        self.self_attention = SelfAttention(settings.d_model, settings.n_heads, settings.attention_dropout)
+        self.cross_attention = CrossAttention(settings.d_model, settings.n_heads, settings.attention_dropout)
         self.feed_forward = FeedForward(settings)
         self.self_attention_residual = Residual(settings)
         self.cross_attention_residual = Residual(settings)
@@ -123,37 +118,53 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        memory: KeysValues,
-        memory_mask: Tensor,
+        memory: Sequence[Tensor],
+        memory_mask: Tensor | None,
         self_weights: list[Tensor] | None = None,
         cross_weights: list[Tensor] | None = None,
     ) -> Tensor:
         """All target positions at once: x (B, T, D) to (B, T, D)."""
 
         def attend_self(y: Tensor) -> Tensor:
-            out: Tensor = self.self_attention(
-                y, *self.self_attention.keys_values(y), causal=True, weights=self_weights
-            )
+            out: Tensor = self.self_attention(y, causal=True, weights=self_weights)
             return out
 
         return self._rest(self.self_attention_residual(x, attend_self), memory, memory_mask, cross_weights)
 
     def step(
-        self, x: Tensor, memory: KeysValues, memory_mask: Tensor, past: KeysValues, ancestry: Tensor | None
+        self,
+        x: Tensor,
+        memory: Sequence[Tensor],
+        memory_mask: Tensor | None,
+        past: Tensor,
+        rows: Tensor,
+        n_slots: int,
+        mask: Tensor | None,
     ) -> Tensor:
-        """One more position of each beam, which is written at the end of `past`: x (B, K, D) to (B, K, D)."""
+        """One more position of each beam, which is written into its slot: x (B, K, D) to (B, K, D).
+
+        Args:
+            x: (B, K, D).
+            memory, memory_mask: see `DecoderState`; here of this layer.
+            past: (B, R, 2, H, D/H).
+            rows: (B*K,) which of its B*R slots to write.
+            n_slots: how many of a sentence's slots to look at, n.
+            mask: (B, 1, K, n) what to attend to among them; None is all.
+        """
 
         def attend_self(y: Tensor) -> Tensor:
-            for written, now in zip(past, self.self_attention.keys_values(y), strict=True):
-                written[:, :, -now.size(2) :] = now
-            out: Tensor = self.self_attention(y, *past, mask=ancestry)
-            return out
+            now = self.self_attention.project(y)  # (B, K, 3, H, D/H)
+            past.flatten(0, 1).index_copy_(0, rows, now[:, :, 1:].flatten(0, 1))
+            (query,), (key, value) = unbound(now[:, :, :1]), unbound(past[:, :n_slots])
+            return self.self_attention.attend(query, key, value, mask=mask)
 
         return self._rest(self.self_attention_residual(x, attend_self), memory, memory_mask, None)
 
-    def _rest(self, x: Tensor, memory: KeysValues, mask: Tensor, weights: list[Tensor] | None) -> Tensor:
+    def _rest(
+        self, x: Tensor, memory: Sequence[Tensor], mask: Tensor | None, weights: list[Tensor] | None
+    ) -> Tensor:
         def attend_memory(y: Tensor) -> Tensor:
-            out: Tensor = self.cross_attention(y, *memory, mask=mask, weights=weights)
+            out: Tensor = self.cross_attention(y, memory, mask, weights)
             return out
 
         x = self.cross_attention_residual(x, attend_memory)
@@ -200,9 +211,11 @@ class Transformer(nn.Module):
 
     def reset_parameters(self) -> None:
         """Xavier for matrices, zero for biases; embeddings such that, scaled by sqrt(D), they are of unit size."""
-        for module in self.modules():
+        for name, module in self.named_modules():
             if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
+                n_matrices = {"key_value": 2, "query_key_value": 3}.get(name.rpartition(".")[2], 1)
+                for matrix in module.weight.chunk(n_matrices):
+                    nn.init.xavier_uniform_(matrix)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
             elif isinstance(module, nn.Embedding):
@@ -258,7 +271,7 @@ class Transformer(nn.Module):
         memory, mask = self.encode(src, of_encoder)
         x = self._embed(tgt_in, self.target_embedding, self.target_positions)
         for layer in self.decoder:
-            x = layer(x, KeysValues(*layer.cross_attention.keys_values(memory)), mask, of_decoder, of_cross)
+            x = layer(x, layer.cross_attention.keys_values(memory), mask, of_decoder, of_cross)
         out: Tensor = self.decoder_norm(x)
         return out
 
@@ -285,46 +298,67 @@ class Transformer(nn.Module):
 
     # --- what search uses: start, step, select ------------------------------------------------------------
 
-    def start(self, src: Tensor, n_beams: int) -> DecoderState:
-        """Read the source: (B, S) ids to the state before the first target token."""
+    def start(self, src: Tensor) -> DecoderState:
+        """Read the source: (B, S) ids to the state of one beam a sentence, before the first target token."""
         memory, mask = self.encode(src)
-        memories = [KeysValues(*layer.cross_attention.keys_values(memory)) for layer in self.decoder]
-        room = [KeysValues(*(x[:, :, :0] for x in layer)) for layer in memories]
-        return DecoderState(room, memories, mask, mask.new_empty(len(src), n_beams, 0))
+        if len(src) > 1:
+            memory, mask = F.pad(memory, (0, 0, 0, -src.size(1) % ROOM)), F.pad(mask, (0, -src.size(1) % ROOM))
+        memories = [layer.cross_attention.keys_values(memory) for layer in self.decoder]
+        n_heads = self.settings.n_heads
+        past = [memory.new_empty(len(src), 0, 2, n_heads, memory.size(2) // n_heads) for _ in memories]
+        return DecoderState(past, mask.new_empty(len(src), 1, 0), 0, memories, None if mask.all() else mask)
 
     def step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """Read one more token of each beam: ids (B, K) to logits (B, K, V) of the next.
 
-        What it reads is written into the state's room: a state is good for one step.
+        What it reads is written into the state's slots: a state is good for one step.
         """
-        n_sentences, n_beams = ids.shape
-        itself = torch.eye(n_beams, dtype=torch.bool, device=ids.device).expand(n_sentences, -1, -1)
-        ancestry = torch.cat([state.ancestry, itself], 2)  # (B, K, (t+1)*K)
-        n_read = ancestry.size(2)
-        past = state.past
-        if n_read > past[0].keys.size(2):
-            past = [KeysValues(*(F.pad(x, (0, 0, 0, ROOM * n_beams)) for x in layer)) for layer in past]
-        mask = ancestry[:, None] if n_beams > 1 else None  # (B, 1, K, (t+1)*K)
-        position = n_read // n_beams - 1
-        x = self.target_embedding(ids) * math.sqrt(self.settings.d_model) + self.target_positions[position]
+        past, ancestry, slots = self._slots(state, ids.size(1))
+        n_slots = ancestry.size(2)
+        ancestry = ancestry.scatter(2, slots[..., None], True)
+        rows = slots.flatten()
+        if len(ids) > 1:
+            rows = (slots + torch.arange(0, len(ids) * n_slots, n_slots, device=ids.device)[:, None]).flatten()
+        mask = ancestry[:, None] if ids.size(1) > 1 else None  # one beam descends from all that it has read
+        n_slots = n_slots if mask is not None else state.n_read + 1
+        x = self.target_embedding(ids) * math.sqrt(self.settings.d_model) + self.target_positions[state.n_read]
         for layer, memory, room in zip(self.decoder, state.memory, past, strict=True):
-            so_far = KeysValues(room.keys[:, :, :n_read], room.values[:, :, :n_read])
-            x = layer.step(x, memory, state.memory_mask, so_far, mask)  # (B, K, D)
-        return self.projection(self.decoder_norm(x)), replace(state, past=past, ancestry=ancestry)
+            x = layer.step(x, memory, state.memory_mask, room, rows, n_slots, mask)  # (B, K, D)
+        after = replace(state, past=past, ancestry=ancestry, n_read=state.n_read + 1)
+        return self.projection(self.decoder_norm(x)), after
+
+    @staticmethod
+    def _slots(state: DecoderState, n_beams: int) -> tuple[list[Tensor], Tensor, Tensor]:
+        """The lowest free slots (B, K) for what comes now, and `past` and `ancestry` with room for it."""
+        past, ancestry = state.past, state.ancestry
+        used = ancestry.any(1)  # (B, R)
+        if int(used.sum(1).max()) + n_beams > used.size(1):
+            more = n_beams + -n_beams % ROOM
+            past = [F.pad(x, (0, 0) * 3 + (0, more)) for x in past]
+            ancestry, used = F.pad(ancestry, (0, more)), F.pad(used, (0, more))
+        return past, ancestry, used.byte().argsort(dim=1, stable=True)[:, :n_beams]
 
     def select(self, state: DecoderState, rows: Tensor) -> DecoderState:
-        """The state of the beams that live on.
+        """The state of the beams that live on; of as many sentences, or of fewer, whose places the last ones take.
 
         Args:
-            state: of B sentences and K beams.
-            rows: (B', K) indices into its B*K beams; a row's indices come from one sentence.
+            state: of B sentences and K beams; not to be used any more.
+            rows: (B', K') indices into its B*K beams; a row's indices come from one sentence.
         """
         ancestry = state.ancestry.flatten(0, 1)[rows]
-        if len(rows) == len(state.memory_mask):
+        n_before, n_beams = state.ancestry.shape[:2]
+        n = len(rows)
+        if n == n_before:
             return replace(state, ancestry=ancestry)
-        sentences = rows[:, 0] // rows.size(1)
-        past, memory = (
-            [KeysValues(*(x.index_select(0, sentences) for x in layer)) for layer in layers]
-            for layers in (state.past, state.memory)
+        sentences = rows[:, 0] // n_beams
+        places = (sentences != torch.arange(n, device=rows.device)).nonzero()[:, 0]  # few
+        for x in (*state.past, *(x for layer in state.memory for x in layer), state.memory_mask):
+            if x is not None:
+                x[places] = x[sentences[places]]
+        return DecoderState(
+            past=[x[:n] for x in state.past],
+            ancestry=ancestry,
+            n_read=state.n_read,
+            memory=[tuple(x[:n] for x in layer) for layer in state.memory],
+            memory_mask=None if state.memory_mask is None else state.memory_mask[:n],
         )
-        return DecoderState(past, memory, state.memory_mask.index_select(0, sentences), ancestry)

@@ -30,7 +30,7 @@ from nmt.model.transformer import Transformer
 from nmt.run.directory import RunDirectory
 from nmt.text.tokenizer import Tokenizers
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MAX_TENSORS = 25_000  # 100 layers a side have 4,200 weights, in training five times over
 MAX_HEADER_BYTES = 10_000_000
 

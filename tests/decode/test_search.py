@@ -37,24 +37,22 @@ class TableModel:
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        self.n_beams = 0
 
-    def start(self, src: Tensor, n_beams: int) -> Rows:
-        self.n_beams = n_beams
+    def start(self, src: Tensor) -> Rows:
         sources = [tuple(i for i in row if i != PAD) for row in src.tolist()]
-        return Rows(sources, [()] * (len(sources) * n_beams))
+        return Rows(sources, [()] * len(sources))
 
     def step(self, ids: Tensor, state: Rows) -> tuple[Tensor, Rows]:
         prefixes = [(*prefix, i) for prefix, i in zip(state.prefixes, ids.flatten().tolist(), strict=True)]
         assert all(prefix[0] == BOS for prefix in prefixes)
-        probabilities = [
-            self.table(state.sources[row // self.n_beams], prefix[1:]) for row, prefix in enumerate(prefixes)
-        ]
+        n_beams = ids.size(1)
+        probabilities = [self.table(state.sources[i // n_beams], prefix[1:]) for i, prefix in enumerate(prefixes)]
         logits = torch.tensor(probabilities, dtype=torch.float64).log() + 3.0  # logits need not be normalised
-        return logits.view(len(state.sources), self.n_beams, -1), Rows(state.sources, prefixes)
+        return logits.view(*ids.shape, -1), Rows(state.sources, prefixes)
 
     def select(self, state: Rows, rows: Tensor) -> Rows:
-        sentences = [set((row // self.n_beams).tolist()) for row in rows]
+        n_beams = len(state.prefixes) // len(state.sources)
+        sentences = [set((row // n_beams).tolist()) for row in rows]
         assert all(len(one) == 1 for one in sentences), "a row's beams come from one sentence"
         return Rows(
             [state.sources[one.pop()] for one in sentences], [state.prefixes[i] for i in rows.flatten().tolist()]

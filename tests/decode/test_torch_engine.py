@@ -27,10 +27,10 @@ def test_int8_where_there_is_none_is_a_clear_error(five_run: FiveRun, monkeypatc
     with pytest.raises(ConfigError, match="int8 is for CPUs"):
         in_precision(model.to("meta"), "int8")
 
-    def refuse(*args: object, **kwargs: object) -> None:
+    def refuse(*args: object) -> None:
         raise RuntimeError("no engine")
 
-    monkeypatch.setattr("torch.ao.quantization.quantize_dynamic", refuse)
+    monkeypatch.setattr("torch.quantize_per_channel", refuse)
     with pytest.raises(ConfigError, match="has no int8 here"):
         in_precision(model_of(load(five_run.run)), "int8")
 

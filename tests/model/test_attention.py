@@ -7,8 +7,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from nmt.model import attention as module
-from nmt.model.attention import MultiHeadAttention, causal_mask, scaled_dot_product_attention, sinusoidal_positions
+from nmt.model.attention import (
+    CrossAttention,
+    SelfAttention,
+    causal_mask,
+    scaled_dot_product_attention,
+    sinusoidal_positions,
+    unbound,
+)
 from nmt.model.dropout import Dropout
 
 
@@ -43,28 +49,29 @@ def test_causal_mask_lets_a_position_see_itself_and_the_past() -> None:
     assert causal_mask(3).tolist() == [[True, False, False], [True, True, False], [True, True, True]]
 
 
-def test_split_and_merge_undo_each_other_and_give_each_head_its_slice() -> None:
-    attention = MultiHeadAttention(12, 3, 0.0)
-    x = torch.arange(2 * 5 * 12.0).view(2, 5, 12)
-    heads = attention.split(x)
-    assert heads.shape == (2, 3, 5, 4)
-    assert torch.equal(heads[1, 2, 3], x[1, 3, 8:12])
-    assert torch.equal(attention.merge(heads), x)
+def test_each_head_gets_its_slice() -> None:
+    attention = CrossAttention(12, 3, 0.0)
+    x = torch.arange(2 * 5 * 24.0).view(2, 5, 24)
+    keys, values = unbound(attention.split(x, 2))
+    assert keys.shape == values.shape == (2, 3, 5, 4)
+    assert torch.equal(keys[1, 2, 3], x[1, 3, 8:12])
+    assert torch.equal(values[1, 2, 3], x[1, 3, 20:24])
 
 
-def test_fused_and_written_out_paths_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SHORT", 0)  # else a CPU writes out what is short
-    attention = MultiHeadAttention(16, 4, 0.0).double()
-    x = torch.randn(3, 5, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+def test_fused_and_written_out_paths_give_the_same() -> None:
+    generator = torch.Generator().manual_seed(4)
+    x, memory = (torch.randn(3, n, 16, dtype=torch.float64, generator=generator) for n in (5, 4))
+    ones, cross = SelfAttention(16, 4, 0.0).double(), CrossAttention(16, 4, 0.0).double()
     mask = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [1, 0, 0, 0, 0]]).bool()[:, None, None]
-    keys_values = attention.keys_values(x)
+    weights: list[torch.Tensor] = []
     with torch.no_grad():
         for options in ({"mask": mask}, {"causal": True}):
-            fused = attention(x, *keys_values, **options)
-            weights: list[torch.Tensor] = []
-            torch.testing.assert_close(attention(x, *keys_values, **options, weights=weights), fused)
-            assert weights[0].shape == (3, 4, 5, 5)
-        assert sum(weights[0][0, 0, 0].tolist()) == pytest.approx(1)
+            torch.testing.assert_close(ones(x, **options, weights=weights), ones(x, **options))
+        keys_values = cross.keys_values(memory)
+        expected = cross(x, keys_values, mask[..., :4])
+        torch.testing.assert_close(cross(x, keys_values, mask[..., :4], weights), expected)
+    assert [w.shape[2:] for w in weights] == [(5, 5), (5, 5), (5, 4)]
+    assert sum(weights[0][0, 0, 0].tolist()) == pytest.approx(1)
 
 
 def test_sinusoidal_positions_are_the_papers() -> None:

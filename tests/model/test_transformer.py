@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config import ModelSettings
-from nmt.model.transformer import Transformer
+from nmt.model.attention import CrossAttention, SelfAttention
+from nmt.model.transformer import ROOM, Transformer
 from nmt.run.checkpoint import weights_of
 from nmt.text import BOS, EOS, PAD
 
@@ -91,9 +92,10 @@ def test_equals_torchs_transformer_with_the_same_weights(norm: str, activation: 
     torch.testing.assert_close(ours(src, tgt)[real], (hidden @ ours.projection.weight.T)[real])
 
 
-def copy_attention(theirs: nn.MultiheadAttention, ours: Any) -> None:
-    theirs.in_proj_weight.copy_(torch.cat([ours.query.weight, ours.key.weight, ours.value.weight]))
-    theirs.in_proj_bias.copy_(torch.cat([ours.query.bias, ours.key.bias, ours.value.bias]))
+def copy_attention(theirs: nn.MultiheadAttention, ours: SelfAttention | CrossAttention) -> None:
+    parts = [ours.query_key_value] if isinstance(ours, SelfAttention) else [ours.query, ours.key_value]
+    theirs.in_proj_weight.copy_(torch.cat([part.weight for part in parts]))
+    theirs.in_proj_bias.copy_(torch.cat([part.bias for part in parts]))
     theirs.out_proj.load_state_dict(ours.output.state_dict())
 
 
@@ -110,7 +112,7 @@ def test_a_cached_step_is_the_full_pass(variant: dict[str, Any]) -> None:
     src, tgt = batch((7, 6), (4, 6), (2, 6))
     with torch.no_grad():
         full = model(src, tgt)
-        state = model.start(src, 1)
+        state = model.start(src)
         for t in range(tgt.size(1)):
             logits, state = model.step(tgt[:, t : t + 1], state)
             torch.testing.assert_close(logits[:, 0], full[:, t])
@@ -118,20 +120,26 @@ def test_a_cached_step_is_the_full_pass(variant: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("variant", FEW)
 def test_beams_that_part_and_sentences_that_leave_keep_their_own_past(variant: dict[str, Any]) -> None:
+    """Beams go on from one another at random until their slots have been used again and again."""
     model = make(**variant)
     src, _ = batch((7, 6), (4, 6), (2, 6))
-    first = torch.tensor([[5, 6], [7, 8], [9, 10]])
-    second = torch.tensor([[11, 12], [13, 14]])
+    n_beams, generator = 3, torch.Generator().manual_seed(2)
+    ids = torch.full((3, n_beams), BOS)
+    tokens, sentences = ids[..., None], torch.arange(3)  # what each beam has read, and which source it is of
     with torch.no_grad():
-        state = model.start(src, 2)
-        _, state = model.step(torch.full((3, 2), BOS), state)
-        _, state = model.step(first, state)
-        state = model.select(state, torch.tensor([[5, 4], [1, 1]]))  # sentence 2 with its beams swapped; 0 twice
-        logits, _ = model.step(second, state)
-        for row, (sentence, prefixes) in enumerate([(2, [[10, 11], [9, 12]]), (0, [[6, 13], [6, 14]])]):
-            for beam, prefix in enumerate(prefixes):
-                full = model(src[sentence : sentence + 1], torch.tensor([[BOS, *prefix]]))
-                torch.testing.assert_close(logits[row, beam], full[0, -1])
+        state = model.select(model.start(src), torch.arange(3)[:, None].expand(-1, n_beams))
+        for t in range(3 * ROOM // n_beams):
+            logits, state = model.step(ids, state)
+            for b, s in enumerate(sentences):
+                for k in range(n_beams):
+                    torch.testing.assert_close(logits[b, k], model(src[s : s + 1], tokens[b, k][None])[0, -1])
+            parents = torch.randint(n_beams, ids.shape, generator=generator)
+            stay = torch.tensor({5: [2, 1], 9: [1]}.get(t, range(len(ids))))
+            state = model.select(state, (parents + torch.arange(len(ids))[:, None] * n_beams)[stay])
+            sentences, parents, tokens = sentences[stay], parents[stay], tokens[stay]
+            ids = torch.randint(4, V, parents.shape, generator=generator)
+            tokens = torch.cat([tokens.gather(1, parents[..., None].expand_as(tokens)), ids[..., None]], 2)
+    assert state.ancestry.size(2) < 3 * ROOM  # or nothing would have been used again
 
 
 @pytest.mark.parametrize("variant", FEW)
