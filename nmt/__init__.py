@@ -22,6 +22,7 @@ from nmt.errors import (
 if TYPE_CHECKING:
     from nmt.decode.options import SearchOptions
     from nmt.decode.translator import Translation, Translator, load
+    from nmt.heads import HeadSummary, attention_summary
 
 __version__ = "0.1.0"
 
@@ -29,6 +30,7 @@ __all__ = [
     "ConfigError",
     "DataError",
     "DivergedError",
+    "HeadSummary",
     "InputError",
     "LostRankError",
     "ModelError",
@@ -39,6 +41,7 @@ __all__ = [
     "Translation",
     "Translator",
     "__version__",
+    "attention_summary",
     "load",
 ]
 
@@ -49,6 +52,8 @@ def __getattr__(name: str) -> Any:
         from nmt.decode import options as module
     elif name in ("Translation", "Translator", "load"):
         from nmt.decode import translator as module  # type: ignore[no-redef]
+    elif name in ("HeadSummary", "attention_summary"):
+        from nmt import heads as module  # type: ignore[no-redef]
     else:
         raise AttributeError(f"module 'nmt' has no attribute '{name}'")
     return getattr(module, name)

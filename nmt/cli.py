@@ -14,7 +14,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 import typer
 
 from nmt import __version__
-from nmt.decode.options import EngineName, Precision
+from nmt.decode.options import EngineName, Precision, Utility
 from nmt.distributed import launched, rank, ranks_joined, start_workers
 from nmt.errors import (
     ConfigError,
@@ -68,9 +68,28 @@ Model = Annotated[
     Path | None,
     typer.Option("--model", "-m", help="A run or model file; else $NMT_MODEL, else the newest under runs/."),
 ]
+Models = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--model",
+        "-m",
+        help="A run or model file; several translate together; else $NMT_MODEL, else the newest under runs/.",
+    ),
+]
 Beam = Annotated[
     int | None, typer.Option(min=1, max=1000, help="Hypotheses kept; 1 is greedy. [default: the config's, 5]")
 ]
+Mbr = Annotated[
+    Utility | None,
+    typer.Option(help="Minimum Bayes risk: the sample that is most like the others, by chrF or BLEU."),
+]
+Samples = Annotated[
+    int | None, typer.Option(min=2, max=1000, help="With --mbr, samples to choose from. [default: 32]")
+]
+Temperature = Annotated[float, typer.Option(help="In sampling: below 1 is safer, above 1 wilder.")]
+TopK = Annotated[int, typer.Option(min=0, help="In sampling: only the k likeliest pieces; 0 is all.")]
+TopP = Annotated[float, typer.Option(help="In sampling: only the likeliest pieces that reach p together.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of sampling.")]
 BatchSize = Annotated[
     int | None, typer.Option(min=1, help="Sentences decoded together. [default: the config's, 64]")
 ]
@@ -172,7 +191,7 @@ def train(
 @app.command()
 def translate(
     text: Annotated[str | None, typer.Argument(help="One sentence; else lines from -i or stdin.")] = None,
-    model: Model = None,
+    model: Models = None,
     input_file: Annotated[
         Path | None, typer.Option("--input", "-i", help="Lines to translate; - is stdin.")
     ] = None,
@@ -200,13 +219,16 @@ def translate(
     sample: Annotated[
         bool, typer.Option(help="Draw translations at random instead of searching the best.")
     ] = False,
-    temperature: Annotated[float, typer.Option(help="In sampling: below 1 is safer, above 1 wilder.")] = 1.0,
-    top_k: Annotated[int, typer.Option(min=0, help="In sampling: only the k likeliest pieces; 0 is all.")] = 0,
-    top_p: Annotated[
-        float, typer.Option(help="In sampling: only the likeliest pieces that reach p together.")
-    ] = 1.0,
-    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of sampling.")] = 1,
-    scores: Annotated[bool, typer.Option(help="Put the score and a tab before each translation.")] = False,
+    temperature: Temperature = 1.0,
+    top_k: TopK = 0,
+    top_p: TopP = 1.0,
+    seed: Seed = 1,
+    mbr: Mbr = None,
+    samples: Samples = None,
+    scores: Annotated[
+        bool,
+        typer.Option(help="Put the score and a tab before each translation; --mbr's is its expected utility."),
+    ] = False,
     json_lines: Annotated[
         bool, typer.Option("--json", help="A JSON object a line: hypotheses, scores, pieces.")
     ] = False,
@@ -249,9 +271,11 @@ def translate(
         raise InputError("--stream answers line by line, which processes cannot share", hint="leave it out")
     if resume and (input_file in (None, Path("-")) or output in (None, Path("-")) or is_special(output)):
         raise InputError("--resume goes from file to file", hint="nmt translate --resume -i FILE -o FILE")
+    check_mbr(mbr, samples, beam)
     changes: dict[str, Any] = {"n_best": n_best, "sample": sample, "temperature": temperature, "top_k": top_k}
-    changes |= {"top_p": top_p, "seed": seed}
+    changes |= {"top_p": top_p, "seed": seed, "mbr": mbr}
     chosen = {"beam": beam, "length_penalty": length_penalty, "alpha": alpha, "min_length": min_length}
+    chosen |= {"n_samples": samples}
     changes |= {key: value for key, value in chosen.items() if value is not None}
     if sample and beam is None:
         changes["beam"] = n_best
@@ -260,8 +284,8 @@ def translate(
 
     if workers > 1:
         threads = max((threads or n_cores()) // workers, 1)
-    path = find_model(model)
-    translator = load_translator(path, device, threads, precision, engine)
+    paths = find_models(model)
+    translator = load_translator(paths, device, threads, precision, engine)
     if workers > 1 and device not in ("auto", "cpu"):
         raise ConfigError("--workers share a CPU", hint="for several GPUs: torchrun -m nmt translate …")
     options = translator.with_options(**changes)
@@ -279,7 +303,10 @@ def translate(
                 from nmt.decode.translator import model_files
 
                 form = {**asdict(options), "prefix": prefix, "json": json_lines, "scores": scores}
-                origin = {"input": hash_of([input_file]), "model": hash_of(model_files(path))}
+                origin = {
+                    "input": hash_of([input_file]),
+                    "model": hash_of([file for path in paths for file in model_files(path)]),
+                }
                 origin["option"] = json.dumps({**form, "precision": precision, "engine": engine})
                 out, n_done = stack.enter_context(resumed_output(output, origin))
             else:
@@ -300,11 +327,17 @@ def translate(
 
 @app.command(name="eval")
 def evaluate(
-    model: Model = None,
+    model: Models = None,
     src: Annotated[Path | None, typer.Option(help="Source lines. [default: the config's data.test]")] = None,
     ref: Annotated[list[Path] | None, typer.Option(help="Reference lines; several times for several.")] = None,
     hyp: Annotated[Path | None, typer.Option(help="Translations to score; no model is used.")] = None,
     beam: Beam = None,
+    mbr: Mbr = None,
+    samples: Samples = None,
+    temperature: Temperature = 1.0,
+    top_k: TopK = 0,
+    top_p: TopP = 1.0,
+    seed: Seed = 1,
     lowercase: Annotated[bool, typer.Option(help="Compare without case.")] = False,
     tokenize: Annotated[
         str | None, typer.Option(help="sacreBLEU's: 13a, zh, ja-mecab, char, none, ... [default: by language]")
@@ -314,6 +347,7 @@ def evaluate(
     ] = 1000,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Keep the translations here.")] = None,
     show: Annotated[int, typer.Option(min=0, help="Print so many translations beside source and reference.")] = 0,
+    heads: Annotated[bool, typer.Option("--heads", help="Tell what each attention head looks at.")] = False,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
     batch_size: BatchSize = None,
     device: Device = "auto",
@@ -323,7 +357,8 @@ def evaluate(
 ) -> None:
     """Score translations: BLEU, chrF, TER.
 
-    Each with sacreBLEU's signature and its 95 % interval; and the perplexity of the references.
+    Each with sacreBLEU's signature and its 95 % interval; and the perplexity of the references. --heads: a line
+    for each attention head, means over the pieces of the corpus (`nmt.HeadSummary` explains them).
 
     The newest run on its config's test set; or -m, --src and --ref; or --hyp against --ref with no model.
     """
@@ -340,6 +375,8 @@ def evaluate(
             raise InputError(
                 "-o keeps a model's translations, --hyp are there already", hint="leave out one of them"
             )
+        if heads:
+            raise InputError("--heads are those of a model, not of --hyp", hint="leave out one of them")
         references = [read_lines([path]) for path in ref]
         sources = read_lines([src]) if src is not None else [""] * len(references[0])
         hypotheses = read_lines([hyp])
@@ -350,7 +387,8 @@ def evaluate(
             )
         lang = language_of(ref[0])
     else:
-        translator = load_translator(find_model(model), device, threads)
+        check_mbr(mbr, samples, beam)
+        translator = load_translator(find_models(model), device, threads)
         sources, references, lang = test_set(translator, src, ref)
         for number, lines in enumerate(references, 1):
             if len(lines) != len(sources):
@@ -358,9 +396,22 @@ def evaluate(
                     f"{len(sources)} source lines but {len(lines)} lines in reference {number}",
                     hint="line N of a reference must translate line N of the source",
                 )
-        options = translator.with_options(**({"beam": beam} if beam else {}))
+        drawn = {
+            "mbr": mbr,
+            "n_samples": samples or translator.options.n_samples,
+            "temperature": temperature,
+            "top_k": top_k,
+        }
+        drawn |= {"top_p": top_p, "seed": seed}
+        summaries = []
+        if heads:
+            from nmt.heads import attention_summary, table
+
+            summaries = attention_summary(translator, list(zip(sources, references[0], strict=True)))
+            figures["heads"] = [vars(one) for one in summaries]
+        options = translator.with_options(**({"beam": beam} if beam else {}), **(drawn if mbr else {}))
         hypotheses = [found.text for found in translator.translate_lines(sources, options, batch_size=batch_size)]
-        figures["beam"] = options.beam
+        figures |= drawn if mbr else {"beam": options.beam}
         figures["perplexity"] = evaluate.perplexity(translator.reference_log_probs(sources, references[0]))
         if output is not None:
             with atomic_writer(output) as out:
@@ -383,6 +434,8 @@ def evaluate(
         print(one)
     if "perplexity" in figures:
         print(f"perplexity of the references = {figures['perplexity']:.3f} a piece")
+    if heads:
+        print("\n" + "\n".join(table(summaries)))
 
 
 @app.command()
@@ -409,7 +462,7 @@ def export(
     set_up(quiet, verbose)
     if to != "ctranslate2":
         raise InputError(f"no engine '{to}'", hint="there is ctranslate2")
-    translator = load_translator(find_model(model), "cpu", threads=0)
+    translator = load_translator(find_models([model] if model else None), "cpu", threads=0)
     from nmt.export import to_ctranslate2
 
     to_ctranslate2(translator, output, quantization)
@@ -486,33 +539,42 @@ def n_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def find_model(model: Path | None) -> Path:
-    """The model that was named, else $NMT_MODEL's, else the newest under runs/."""
+def find_models(named: Sequence[Path] | None) -> Sequence[Path]:
+    """The models that were named, else $NMT_MODEL's, else the newest under runs/."""
     from nmt.run.directory import newest_model
 
-    path = model or (Path(os.environ["NMT_MODEL"]) if os.environ.get("NMT_MODEL") else None)
-    if path is None:
-        newest = newest_model()
-        if newest is None:
-            raise ModelError("no model under runs/", hint="train one with `nmt train CONFIG`, or name one with -m")
-        path = newest.parent
-        log.info("model: %s", path)
-    return path
+    if named:
+        return named
+    if os.environ.get("NMT_MODEL"):
+        return [Path(os.environ["NMT_MODEL"])]
+    newest = newest_model()
+    if newest is None:
+        raise ModelError("no model under runs/", hint="train one with `nmt train CONFIG`, or name one with -m")
+    log.info("model: %s", newest.parent)
+    return [newest.parent]
+
+
+def check_mbr(mbr: Utility | None, samples: int | None, beam: int | None) -> None:
+    """Make sure that what was said of minimum Bayes risk belongs together."""
+    if mbr and beam is not None:
+        raise InputError("--mbr chooses among samples, not in a beam", hint="--samples says among how many")
+    if samples is not None and not mbr:
+        raise InputError("--samples are for --mbr", hint="add --mbr chrf; with --sample, --beam says how many")
 
 
 def load_translator(
-    path: Path,
+    paths: Sequence[Path],
     device: str,
     threads: int,
     precision: Precision | None = None,
     engine: EngineName | None = None,
 ) -> "Translator":
     """Load a model, with torch set up for it."""
-    log.debug("loading %s on %s", path, device)
+    log.debug("loading %s on %s", " and ".join(map(str, paths)), device)
     set_up_torch(threads)
     from nmt.decode.translator import load
 
-    translator = load(path, device, precision, engine)
+    translator = load(paths, device, precision, engine)
     gc.freeze()  # or Python would look through all that torch brought again and again
     return translator
 

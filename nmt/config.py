@@ -159,6 +159,12 @@ class TrainSettings(Section):
     label_smoothing: float = Field(
         0.1, ge=0, lt=1, description="share of probability spread over the vocabulary, 0-1"
     )
+    decoder_input: Literal["teacher_forcing", "scheduled_sampling", "free_running"] = Field(
+        "teacher_forcing", description="words that the decoder reads in training: true, some its own, all its own"
+    )
+    sampling_rate: float = Field(
+        0.25, ge=0, le=1, description="share of own words in scheduled sampling: from 0 linearly to this, 0-1"
+    )
     r_drop: float = Field(0.0, ge=0, description="weight of R-Drop's divergence of two dropout passes; 0 is off")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="of matrix products; weights stay fp32")
     deterministic: bool = Field(

@@ -194,6 +194,11 @@ def parallel(model: "nn.Module") -> "nn.Module":
         )
 
 
+def unwrapped(model: "nn.Module") -> Any:
+    """The model in what `parallel` has made of it."""
+    return getattr(model, "module", model)
+
+
 def gather(content: bytes) -> list[bytes]:
     """What every rank has, in the order of ranks; waits for all of them."""
     if n_ranks() == 1:

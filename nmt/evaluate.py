@@ -6,10 +6,13 @@ Hypotheses are detokenised text, references are untouched. Imports no torch.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from sacrebleu.metrics.base import Metric
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.bleu import BLEU, BLEUScore
+from sacrebleu.metrics.chrf import CHRF, CHRFScore
 from sacrebleu.metrics.ter import TER
 
 from nmt.config import base_language
@@ -110,6 +113,53 @@ def _score(
         low, high = float(result._mean - result._ci), float(result._mean + result._ci)
     signature = str(metric.get_signature())
     return Score(result.name, float(result.score), low, high, signature)
+
+
+def pairwise_scores(
+    texts: Sequence[str], metric: Literal["chrf", "bleu"], *, tokenize: str = DEFAULT_TOKENIZER
+) -> NDArray[np.float64]:
+    """sacreBLEU's sentence score of every text with every text as its reference.
+
+    The figures of `CHRF().sentence_score` and `BLEU(effective_order=True).sentence_score`, which count n-grams
+    anew for each pair; counted once a text, 32 texts take a tenth of the time by chrF, a quarter by BLEU.
+
+    Args:
+        texts: N of them.
+        metric: chrf or bleu.
+        tokenize: sacreBLEU's tokenizer for BLEU.
+    Returns:
+        (N, N), 0-100: hypotheses down, references across.
+    """
+    if metric == "chrf":
+        chrf = CHRF()
+        units: Sequence[Sequence[str]] = ["".join(text.split()) for text in texts]
+        totals, matches = _ngram_matches(units, chrf.char_order)
+        # of each order: n-grams of the hypothesis, of the reference, of both
+        stats = np.stack(np.broadcast_arrays(totals[:, None], totals[None], matches), -1)  # (N, N, order, 3)
+        compute: Callable[[list[int]], CHRFScore | BLEUScore] = chrf._compute_score_from_stats
+    else:
+        bleu = BLEU(tokenize=tokenize, effective_order=True)
+        units = [tuple(bleu.tokenizer(text.rstrip()).split()) for text in texts]
+        totals, matches = _ngram_matches(units, bleu.max_ngram_order)
+        lengths = np.array([len(words) for words in units])
+        both = np.stack(np.broadcast_arrays(lengths[:, None], lengths), -1)
+        # the two lengths, then of each order n-grams of both, then of the hypothesis
+        stats = np.concatenate([both, matches, np.broadcast_to(totals[:, None], matches.shape)], -1)
+        compute = bleu._compute_score_from_stats
+    rows = stats.reshape(len(texts), len(texts), -1).tolist()
+    return np.array([[compute(pair).score for pair in row] for row in rows])
+
+
+def _ngram_matches(units: Sequence[Sequence[str]], max_order: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """How many n-grams each of N sequences has, (N, order), and how many each two share, (N, N, order)."""
+    totals, matches = [], []
+    for n in range(1, max_order + 1):
+        columns: dict[Sequence[str], int] = {}
+        ngrams = [[columns.setdefault(x[i : i + n], len(columns)) for i in range(len(x) - n + 1)] for x in units]
+        counts = np.array([np.bincount(of_text, minlength=len(columns)) for of_text in ngrams])  # (N, n-grams)
+        totals.append(counts.sum(1))
+        matches.append(np.array([np.minimum(row, counts).sum(1) for row in counts]))
+    return np.stack(totals, -1), np.stack(matches, -1)
 
 
 def perplexity(log_probs: Sequence[Sequence[float]]) -> float:

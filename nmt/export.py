@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.decode.ctranslate2_engine import import_ctranslate2
+from nmt.decode.ensemble import Ensemble
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.errors import InputError, NmtError
@@ -58,6 +59,8 @@ def to_ctranslate2(translator: Translator, path: Path, quantization: str = "floa
     if not isinstance(translator.engine, TorchEngine):
         raise InputError("the model is an export already", hint="give the run that it was made from")
     config, tokenizers, model = translator.config, translator.tokenizers, translator.engine.model
+    if isinstance(model, Ensemble):
+        raise InputError("several models cannot be exported as one", hint="export each by itself")
     if config.decode.length_penalty == "gnmt":
         log.warning("CTranslate2 has no decode.length_penalty=gnmt: it divides by L^alpha, choose alpha anew")
     with atomic_directory(path) as directory:

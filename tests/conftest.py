@@ -216,8 +216,10 @@ def file_bytes(directory: Path) -> dict[str, bytes]:
 def model_of(translator: "Translator") -> "Transformer":
     """The Transformer that a translator searches over."""
     from nmt.decode.torch_engine import TorchEngine
+    from nmt.model.transformer import Transformer
 
     assert isinstance(translator.engine, TorchEngine)
+    assert isinstance(translator.engine.model, Transformer)
     return translator.engine.model
 
 

@@ -394,6 +394,24 @@ def test_translate_samples_as_its_seed_says(five_run: FiveRun) -> None:
     assert drawn[:5] != drawn[5:], "the same sentence on another line is drawn anew"
 
 
+def test_translate_by_minimum_bayes_risk_and_together(five_run: FiveRun) -> None:
+    common = ["translate", "-m", five_run.run, "-m", five_run.model_file, "-i", five_run.source_file]
+    together, chosen = run_together(
+        common,
+        [*common, "--mbr", "chrf", "--samples", 6, "--json", "--n-best", 2, "--temperature", 2, "--seed", 5],
+    )
+    assert out_lines(together) == TARGET
+    found = [json.loads(line)["hypotheses"] for line in out_lines(chosen)]
+    assert len(found) == len(SOURCE)
+    translator = nmt.load([five_run.run, five_run.model_file])
+    options = translator.with_options(mbr="chrf", n_samples=6, n_best=2, temperature=2.0, seed=5)
+    expected = list(translator.translate_lines(SOURCE, options))
+    assert [[h["text"] for h in one] for one in found] == [[h.text for h in one.hypotheses] for one in expected]
+    for one in found:
+        assert [h["score"] for h in one] == sorted((h["score"] for h in one), reverse=True)
+        assert all(0 <= h["score"] <= 100 and h["log_prob"] < 0 for h in one)
+
+
 def read_line(process: subprocess.Popen[bytes], timeout: float = 120) -> bytes:
     """The next line of a running command's stdout, or what there is of it after `timeout` seconds."""
     assert process.stdout is not None
@@ -529,6 +547,25 @@ def test_eval_json_with_several_references(five_run: FiveRun, tmp_path: Path) ->
     found = [json.loads(line)["hypotheses"][0] for line in out_lines(translation)]
     mean = sum(one["log_prob"] for one in found) / sum(len(one["pieces"]) for one in found)
     assert math.isclose(figures["perplexity"], math.exp(-mean), rel_tol=1e-4)
+
+
+def test_eval_by_minimum_bayes_risk_with_the_heads(five_run: FiveRun) -> None:
+    common = ["eval", "--mbr", "bleu", "--samples", 4, "--temperature", 0.2, "--bootstrap", 0, "--heads"]
+    told, as_json = run_together(common, [*common, "--json"], cwd=five_run.home)
+    lines = out_lines(told)
+    assert lines[0].startswith("BLEU = 100.00")
+    assert lines[4:6] == ["", next(line for line in lines if line.startswith("part"))]
+    (line,) = out_lines(as_json)
+    figures = json.loads(line)
+    assert (figures["mbr"], figures["n_samples"]) == ("bleu", 4)
+    assert "beam" not in figures
+    assert len(figures["heads"]) == len(lines[6:]) == 3 * 2 * 4
+    for row, head in zip(lines[6:], figures["heads"], strict=True):
+        assert row.split()[:4] == [
+            head["part"],
+            *map(str, (head["layer"], head["head"])),
+            f"{head['entropy']:.3f}",
+        ]
 
 
 def test_eval_of_given_translations_needs_no_model_and_no_torch(tmp_path: Path) -> None:

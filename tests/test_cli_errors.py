@@ -43,6 +43,9 @@ Case = tuple[list[str], list[str]]  # what is given, what the error must contain
 UNFIT: list[Case] = [
     (["translate", "-i", "in.zh", "TEXT"], ["TEXT", "-i"]),
     (["translate", "--n-best", "2", "TEXT"], ["several hypotheses"]),
+    (["translate", "--mbr", "chrf", "--beam", "4", "TEXT"], ["--mbr chooses among samples"]),
+    (["eval", "--samples", "4"], ["--samples are for --mbr"]),
+    (["eval", "--hyp", "test.hyp", "--ref", "test.en", "--heads"], ["--heads are those of a model"]),
     (["translate", "TEXT"], ["no model under runs/"]),
     (["eval"], ["no model under runs/"]),
     (["eval", "--hyp", "test.hyp"], ["--hyp", "--ref"]),
@@ -62,6 +65,7 @@ def test_arguments_that_do_not_fit(args: list[str], fragments: list[str]) -> Non
 UNKNOWN: list[Case] = [
     (["translate", "--beem", "5"], ["--beem"]),
     (["translate", "--beam", "0"], ["--beam", "1"]),
+    (["translate", "--mbr", "ter"], ["--mbr", "chrf", "bleu"]),
     (["translate", "--beam", "five"], ["--beam", "integer"]),
     (["eval", "--device"], ["--device"]),
     (["trian", "five.yaml"], ["trian"]),

@@ -10,7 +10,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from nmt.errors import DataError, InputError
-from nmt.evaluate import Score, bleu_tokenizer, perplexity, score
+from nmt.evaluate import Score, bleu_tokenizer, pairwise_scores, perplexity, score
 
 HYPOTHESES = [
     "The cat sat on the mat.",
@@ -204,6 +204,18 @@ def test_a_tokenizer_whose_library_is_missing_is_refused() -> None:
 
 
 # --- perplexity -------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.text(alphabet="ab c.你好！\n", max_size=20), min_size=1, max_size=6))
+@hypothesis_settings(deadline=None, max_examples=50)
+def test_pairwise_scores_are_sacrebleus_sentence_scores(texts: list[str]) -> None:
+    chrf, bleu = sacrebleu.CHRF(), sacrebleu.BLEU(tokenize="zh", effective_order=True)
+    for found, own in (
+        (pairwise_scores(texts, "chrf"), chrf),
+        (pairwise_scores(texts, "bleu", tokenize="zh"), bleu),
+    ):
+        expected = [[own.sentence_score(text, [reference]).score for reference in texts] for text in texts]
+        assert found.tolist() == expected
 
 
 def test_perplexity_by_hand() -> None:

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from nmt.errors import ConfigError
 
 Precision = Literal["fp32", "bf16", "int8"]
 EngineName = Literal["torch", "ctranslate2"]
+Utility = Literal["chrf", "bleu"]
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class SearchOptions:
 
     Attributes:
         beam: K hypotheses a sentence; 1 is greedy search. In sampling, the number of samples.
-        n_best: hypotheses returned, at most `beam`.
+        n_best: hypotheses returned, at most `beam`; by minimum Bayes risk, at most `n_samples`.
         length_penalty: a finished hypothesis of L tokens, EOS counted, with log-probability S scores S / L^alpha
             (`average`) or S / ((5 + L) / 6)^alpha (`gnmt`, Wu et al. 2016).
         alpha: 0 switches the penalty off.
@@ -29,6 +30,9 @@ class SearchOptions:
         top_k: in sampling, only the k most probable tokens; 0 is all.
         top_p: in sampling, only the most probable tokens that together reach p (Holtzman et al. 2020).
         seed: of sampling.
+        mbr: by minimum Bayes risk: of `n_samples` samples those that are most like the others, by chrF or BLEU;
+            `beam` and the length penalty do not count then.
+        n_samples: of which `mbr` chooses.
     """
 
     beam: int = 5
@@ -43,11 +47,16 @@ class SearchOptions:
     top_k: int = 0
     top_p: float = 1.0
     seed: int = 1
+    mbr: Utility | None = None
+    n_samples: int = 32
 
     def __post_init__(self) -> None:
+        most, of = (self.n_samples, "n_samples") if self.mbr else (self.beam, "beam")
         for wrong, message in (
             (self.beam < 1, f"beam must be at least 1, got {self.beam}"),
-            (not 1 <= self.n_best <= self.beam, f"n_best must be 1 to beam ({self.beam}), got {self.n_best}"),
+            (self.mbr not in (None, "chrf", "bleu"), f"no utility '{self.mbr}', there are chrf and bleu"),
+            (not 2 <= self.n_samples <= 1000, f"n_samples must be 2 to 1000, got {self.n_samples}"),
+            (not 1 <= self.n_best <= most, f"n_best must be 1 to {of} ({most}), got {self.n_best}"),
             (self.length_penalty not in ("average", "gnmt"), f"no length penalty '{self.length_penalty}'"),
             (not 0 <= self.alpha < math.inf, f"alpha must be 0 or more, got {self.alpha}"),
             (not 0 <= self.max_length_a < math.inf, f"max_length_a must be 0 or more, got {self.max_length_a}"),
@@ -59,6 +68,12 @@ class SearchOptions:
         ):
             if wrong:
                 raise ConfigError(message, hint="`nmt translate --help` lists what is allowed")
+
+    def for_engine(self) -> "SearchOptions":
+        """How to search for what is chosen from: for minimum Bayes risk, which compares texts, the samples."""
+        if self.mbr is None:
+            return self
+        return replace(self, mbr=None, sample=True, beam=self.n_samples, n_best=self.n_samples)
 
     def max_length(self, source_length: int) -> int:
         """The most tokens, EOS counted, that a source of `source_length` tokens, EOS counted, may give."""
@@ -83,7 +98,7 @@ class Hypothesis:
     Attributes:
         ids: its tokens, EOS last, BOS not among them.
         log_probs: of each token given those before it, nats.
-        score: their sum over the length penalty's divisor.
+        score: their sum over the length penalty's divisor; by minimum Bayes risk the expected utility, 0-100.
     """
 
     ids: list[int]

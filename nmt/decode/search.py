@@ -207,9 +207,9 @@ class _Draws:
 
     def candidates(self, log_probs: Tensor, live: Tensor, alive: list[int], length: int) -> Candidates:
         """One continuation of each beam, drawn from its distribution over what is allowed."""
-        ordered, words = (log_probs / self.options.temperature).sort(
-            dim=-1, descending=True, stable=True
-        )  # (B, K, V)
+        ordered, words = log_probs / self.options.temperature, None  # (B, K, V)
+        if self.options.top_k or self.options.top_p < 1:  # else in any order: sorting takes ten times as long
+            ordered, words = ordered.sort(dim=-1, descending=True, stable=True)
         if 0 < self.options.top_k < ordered.size(-1):
             ordered[..., self.options.top_k :] = -math.inf
         cumulative = ordered.softmax(-1).cumsum(-1)
@@ -219,7 +219,7 @@ class _Draws:
             cumulative = ordered.masked_fill(beyond, -math.inf).softmax(-1).cumsum(-1)
         u = self.uniform[alive, length - 1, :, None].to(cumulative) * cumulative[..., -1:]
         place = torch.searchsorted(cumulative, u, right=True).clamp(max=ordered.size(-1) - 1)  # (B, K, 1)
-        words = words.gather(-1, place)
+        words = place if words is None else words.gather(-1, place)
         drawn = log_probs.gather(-1, words)[..., 0]  # (B, K)
         parents = torch.arange(live.size(1), device=live.device).expand_as(live)
         return live + drawn, parents, words[..., 0], drawn

@@ -1,15 +1,17 @@
-"""Our own engine: segments in batches of like length, searched by `search` over the Transformer."""
+"""Our own engine: segments in batches of like length, searched by `search` over a model, or several."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from nmt.config import Config
+from nmt.decode.ensemble import Ensemble
 from nmt.decode.int8 import to_int8
 from nmt.decode.options import Hypothesis, Precision, SearchOptions
-from nmt.decode.search import search
+from nmt.decode.search import Stepper, search
 from nmt.distributed import launched
 from nmt.errors import ConfigError, ModelError, NmtError
 from nmt.model.transformer import Transformer
@@ -25,19 +27,19 @@ SCORED_TOKENS = 4096  # positions of a batch in scoring, each of which has V log
 
 
 class TorchEngine:
-    """The Transformer as an engine.
+    """A model, or several together, as an engine.
 
     Args:
         model: in eval mode, on its device.
     """
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: Transformer | Ensemble) -> None:
         self.model = model
         self.max_positions = MAX_BATCH_POSITIONS  # less once memory has not held so many
 
     @property
     def device(self) -> torch.device:
-        return self.model.target_embedding.weight.device
+        return next(self.model.parameters()).device
 
     def translate(
         self,
@@ -50,11 +52,12 @@ class TorchEngine:
     ) -> list[list[Hypothesis]]:
         """See `Engine`."""
         found: list[list[Hypothesis]] = [[] for _ in segments]
+        model: Stepper[Any] = self.model
 
         def search_batch(rows: list[int]) -> None:
             with torch.inference_mode():
                 results = search(
-                    self.model,
+                    model,
                     pad_source([segments[i] for i in rows]).to(self.device),
                     options,
                     prefixes=[prefixes[i] for i in rows],
@@ -120,10 +123,33 @@ def within_memory(work: Callable[[list[int]], None], rows: list[int]) -> int:
     return n_held
 
 
-def load_model(
+Loaded = tuple[TorchEngine, Tokenizers, Config, RunDirectory | None]
+
+
+def load_models(paths: Sequence[Path], device: str, precision: Precision) -> Loaded:
+    """What a translator is made of, from one or more runs' directories or model files; see `translator.load`.
+
+    Of an ensemble, settings and run are those of the first, but for the longest source that all can hold.
+    """
+    model, tokenizers, config, run = _load(paths[0], device, precision)
+    if len(paths) == 1:
+        return TorchEngine(model), tokenizers, config, run
+    models, most = [model], config.data.max_length
+    for path in paths[1:]:
+        model, others, its_config, _ = _load(path, device, precision)
+        models, most = [*models, model], min(most, its_config.data.max_length)
+        if others != tokenizers:
+            raise ModelError(
+                f"{paths[0]} and {path} have different tokenizers, an ensemble has one",
+                hint="runs of the same data.train and tokenizer settings have the same, whatever their seed",
+            )
+    data = config.data.model_copy(update={"max_length": most})
+    return TorchEngine(Ensemble(models)), tokenizers, config.model_copy(update={"data": data}), run
+
+
+def _load(
     path: Path, device: str, precision: Precision
-) -> tuple[TorchEngine, Tokenizers, Config, RunDirectory | None]:
-    """What a translator is made of, from a run's directory or a model file; see `translator.load`."""
+) -> tuple[Transformer, Tokenizers, Config, RunDirectory | None]:
     file = RunDirectory(path).model_file if path.is_dir() else path
     if not file.exists():
         raise ModelError(f"no model at {file}", hint="train one with `nmt train CONFIG`, or name another with -m")
@@ -132,7 +158,7 @@ def load_model(
     if run is not None:
         run.check_tokenizers(checkpoint.tokenizers)
     model = in_precision(checkpoint.model().to(pick_device(device)), precision)
-    return TorchEngine(model), checkpoint.tokenizers, checkpoint.config, run
+    return model, checkpoint.tokenizers, checkpoint.config, run
 
 
 def in_precision(model: Transformer, precision: Precision) -> Transformer:

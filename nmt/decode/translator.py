@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import Config, base_language, language
-from nmt.decode.options import Engine, EngineName, Hypothesis, Precision, SearchOptions
+from nmt.decode.options import Engine, EngineName, Hypothesis, Precision, SearchOptions, Utility
 from nmt.distributed import gather, merged, mine, n_ranks, rank
 from nmt.errors import ConfigError, InputError, ModelError
 from nmt.run.directory import RunDirectory
@@ -39,7 +39,7 @@ class Translated:
 
     Attributes:
         text: detokenised, on one line.
-        score: log-probability after the length penalty.
+        score: log-probability after the length penalty; by minimum Bayes risk the expected utility, 0-100.
         log_prob: sum of `log_probs`, nats.
         pieces: what it is made of, `</s>` last.
         log_probs: of each piece.
@@ -167,11 +167,23 @@ class Translator:
         prefixes = [forced if i in starts else [] for i in range(len(segments))]
 
         log.debug("lines %d to %d: %d segments", numbers[0], numbers[-1], len(segments))
-        found = self.engine.translate(segments, options, batch_size=batch_size, prefixes=prefixes, seeds=seeds)
+        found = self.engine.translate(
+            segments, options.for_engine(), batch_size=batch_size, prefixes=prefixes, seeds=seeds
+        )
         if not all(found):
             raise ModelError("the model's output is not a number", hint="was its training healthy?")
+        if options.mbr:
+            found = [self._by_utility(samples, options.mbr)[: options.n_best] for samples in found]
         for line, of_line in zip(lines, ranges, strict=True):
             yield Translation(line, self._join([found[i] for i in of_line], options))
+
+    def _by_utility(self, samples: list[Hypothesis], utility: Utility) -> list[Hypothesis]:
+        from nmt.decode.mbr import by_expected_utility  # brings sacreBLEU, which is needed for nothing else
+        from nmt.evaluate import bleu_tokenizer, pairwise_scores
+
+        tokenize = bleu_tokenizer(language(self.config.data, "target"))
+        texts = [one_line(self.tokenizers.target.decode(sample.ids)) for sample in samples]
+        return by_expected_utility(samples, texts, lambda some: pairwise_scores(some, utility, tokenize=tokenize))
 
     def _split(self, line: str, ids: list[int], number: int) -> list[list[int]]:
         """A line's ids in parts that the model can hold: at sentence ends, then spaces, then pieces."""
@@ -205,14 +217,20 @@ class Translator:
         return parts
 
     def _join(self, parts: list[list[Hypothesis]], options: SearchOptions) -> list[Translated]:
-        """The n-best of a line from those of its parts: the first of each, the second of each, …"""
+        """The n-best of a line from those of its parts: the first of each, the second of each, …
+
+        Their score is that of the whole, by minimum Bayes risk the mean of the parts'.
+        """
         if not parts:
             return [BLANK]
         joined = []
         for place in range(max(map(len, parts))):
             chosen = [hypotheses[min(place, len(hypotheses) - 1)] for hypotheses in parts]
             log_probs = [p for h in chosen for p in h.log_probs]
-            score = chosen[0].score if len(chosen) == 1 else sum(log_probs) / options.divisor(len(log_probs))
+            if options.mbr or len(chosen) == 1:
+                score = sum(h.score for h in chosen) / len(chosen)
+            else:
+                score = sum(log_probs) / options.divisor(len(log_probs))
             joined.append(
                 Translated(
                     text=one_line(self.joiner.join(self.tokenizers.target.decode(h.ids) for h in chosen)),
@@ -271,7 +289,7 @@ def model_files(path: Path) -> list[Path]:
 
 
 def load(
-    path: Path | str,
+    path: Path | str | Sequence[Path | str],
     device: str = "auto",
     precision: Precision | None = None,
     engine: EngineName | None = None,
@@ -279,28 +297,33 @@ def load(
     """A translator from a run's directory, a model file, or an export to CTranslate2.
 
     Args:
-        path: of any of these.
+        path: of any of these; or several of runs or model files, which then translate together, as an ensemble.
         device: auto is cuda, else mps, else cpu.
         precision: of decoding; None is fp32, the reference, or what an export is stored in. bf16 is quicker where
             the hardware is; int8, of weights and of the products with them, on CPUs. Both move a few words.
         engine: what searches; None is CTranslate2 for its exports, else torch.
     Raises:
-        ModelError: there is no model for this engine, or it is damaged, or its tokenizer was exchanged.
+        ModelError: there is no model for this engine, or it is damaged, or its tokenizer was exchanged or, in an
+            ensemble, is not that of the others.
         ConfigError: there is no such device, or it has no such precision.
     """
-    path = Path(path)
-    exported = (path / "model.bin").is_file()
-    if exported and engine == "torch":
-        raise ModelError(f"{path} is an export", hint="give --engine torch the run that it was made from")
-    if engine == "ctranslate2" and not exported:
-        raise ModelError(
-            f"{path} is no export to CTranslate2",
-            hint=f"nmt export --to ctranslate2 -m {path} -o DIR makes one; translate with -m DIR",
-        )
+    paths = [Path(path)] if isinstance(path, Path | str) else [Path(one) for one in path]
+    if not paths:
+        raise ModelError("no model was named", hint="give the path of a run")
+    for one in paths:
+        exported = (one / "model.bin").is_file()
+        if exported and (engine == "torch" or len(paths) > 1):
+            taker = "an ensemble" if len(paths) > 1 else "--engine torch"
+            raise ModelError(f"{one} is an export", hint=f"give {taker} the run that it was made from")
+        if engine == "ctranslate2" and not exported:
+            raise ModelError(
+                f"{one} is no export to CTranslate2",
+                hint=f"nmt export --to ctranslate2 -m {one} -o DIR makes one; translate with -m DIR",
+            )
     if exported:
         from nmt.decode.ctranslate2_engine import load_export
 
-        return Translator(*load_export(path, device, precision))
-    from nmt.decode.torch_engine import load_model
+        return Translator(*load_export(paths[0], device, precision))
+    from nmt.decode.torch_engine import load_models
 
-    return Translator(*load_model(path, device, precision or "fp32"))
+    return Translator(*load_models(paths, device, precision or "fp32"))

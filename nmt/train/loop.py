@@ -37,7 +37,7 @@ from nmt.text.batches import Batch, TrainingData
 from nmt.text.lines import Pair
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.report import Report
-from nmt.train.schedule import learning_rate
+from nmt.train.schedule import learning_rate, own_words
 from nmt.train.signals import Interrupted, StopRequest, stop_signals
 from nmt.train.step import make_optimizer, train_step, use_bf16, within_memory
 from nmt.train.validation import Validation, advice, figure_of, validate
@@ -211,6 +211,7 @@ class Trainer:
                 lr=lr,
                 seed=seed_of(self.config.seed, progress.step),
                 bf16=progress.bf16,
+                own_words=own_words(settings, spent),
             )
             figures, progress.max_positions = within_memory(step, micro_batches, progress.max_positions)
             loss, nll = summed(figures.loss, figures.nll)

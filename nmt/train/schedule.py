@@ -1,4 +1,4 @@
-"""The learning rate as a function of the step and of how much of the budget is spent."""
+"""What changes in the course of training, as a function of the step and of how much of the budget is spent."""
 
 from nmt.config import TrainSettings
 
@@ -25,3 +25,17 @@ def learning_rate(settings: TrainSettings, d_model: int, step: int, progress: fl
     if settings.cooldown and progress > 1 - settings.cooldown:
         rate *= max(1 - progress, 0.0) / settings.cooldown
     return float(rate)
+
+
+def own_words(settings: TrainSettings, progress: float) -> float:
+    """The share of its own words among those that the decoder reads, 0-1.
+
+    In scheduled sampling it rises linearly from 0 to `sampling_rate` (Bengio et al. 2015, section 2.4).
+
+    Args:
+        settings: decoder_input, sampling_rate.
+        progress: share of the budget already spent, 0-1.
+    """
+    if settings.decoder_input == "scheduled_sampling":
+        return settings.sampling_rate * progress
+    return 1.0 if settings.decoder_input == "free_running" else 0.0

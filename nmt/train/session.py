@@ -31,6 +31,7 @@ from nmt.text.tokenizer import Tokenizers
 from nmt.train.loop import Progress, Trainer
 from nmt.train.prepare import Corpus, drop_lengths, read_corpus, train_tokenizers
 from nmt.train.report import clock
+from nmt.train.schedule import own_words
 from nmt.train.sizes import fit_validation, with_unset
 from nmt.train.step import make_optimizer, train_step, use_bf16, within_memory
 
@@ -366,7 +367,14 @@ def dry_run(session: Session) -> list[str]:
     for attempt in range(2):  # the first step also allocates
         start = time.perf_counter()
         step = functools.partial(
-            train_step, model.train(), optimizer, settings=config.train, lr=1e-6, seed=attempt, bf16=bf16
+            train_step,
+            model.train(),
+            optimizer,
+            settings=config.train,
+            lr=1e-6,
+            seed=attempt,
+            bf16=bf16,
+            own_words=own_words(config.train, 1.0),
         )
         _, max_positions = within_memory(step, [largest], max_positions)
         seconds = min(seconds, time.perf_counter() - start)

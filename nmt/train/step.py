@@ -1,21 +1,23 @@
 """One optimiser step: forward, loss, backward, clip, update, in the order in which it happens."""
 
+import functools
 import logging
 import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
 
 from nmt.config import TrainSettings
-from nmt.distributed import n_ranks, rank
+from nmt.distributed import n_ranks, rank, unwrapped
 from nmt.errors import NmtError
 from nmt.seeds import seed_of
 from nmt.text import PAD
 from nmt.text.batches import Batch
+from nmt.train.decoder_input import decoder_input
 from nmt.train.loss import LossSum, smoothed_cross_entropy, symmetric_divergence
 
 log = logging.getLogger("nmt")
@@ -69,6 +71,7 @@ def train_step(
     lr: float,
     seed: int,
     bf16: bool,
+    own_words: float = 0.0,
 ) -> StepFigures:
     """One update from several micro-batches, whose gradient is that of one big batch; none if it is not finite.
 
@@ -78,10 +81,11 @@ def train_step(
         model: in training mode; of several ranks, from `distributed.parallel`.
         optimizer: over its parameters.
         micro_batches: of all ranks.
-        settings: loss and clipping.
+        settings: loss, clipping and, where the decoder reads its own words, how.
         lr: this step's rate.
-        seed: of dropout; a function of the run's seed and the step, so that nothing has to be saved.
+        seed: of dropout and own words; a function of the run's seed and the step: nothing has to be saved.
         bf16: matrix products in bfloat16; weights, sums and the loss stay float32.
+        own_words: share of the decoder's words that are its own, 0-1; 0 is teacher forcing.
     Returns:
         counts of the whole step; of loss and nll this rank's part, which add up over ranks.
     """
@@ -92,9 +96,15 @@ def train_step(
     for i, batch in enumerate(micro_batches):
         torch.manual_seed(seed_of(seed, i, rank()))
         last = i == len(micro_batches) - 1
+        part = batch.part(rank(), n_ranks()).to(device)
+        precision = functools.partial(torch.autocast, device.type, torch.bfloat16, enabled=bf16)
+        # A context of its own, for autocast keeps what it has cast, and here it casts weights without a gradient.
+        with precision():
+            free = settings.decoder_input == "free_running"
+            tgt_in = decoder_input(unwrapped(model), part, own_words=own_words, free=free, seed=seed)
         with nullcontext() if last or n_ranks() == 1 else model.no_sync():  # type: ignore[operator]
-            with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-                sums = batch_loss(model, batch.part(rank(), n_ranks()).to(device), settings)
+            with precision():
+                sums = batch_loss(model, replace(part, tgt_in=tgt_in), settings)
             share = sums.loss * (n_ranks() / n_tokens)  # since what comes of it is the mean over ranks
             share.backward()  # type: ignore[no-untyped-call]
         loss, nll = loss + sums.loss.detach(), nll + sums.nll

@@ -91,6 +91,21 @@ def test_resumed_equals_never_stopped_bit_for_bit(
     corpus: Path, stop_at: int, average: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = config_of(corpus, "whole", train__accumulate=2, train__average=average, train__schedule="constant")
+    stopped_and_resumed_equals(whole, stop_at, corpus, monkeypatch)
+
+
+@pytest.mark.parametrize("decoder_input", ["scheduled_sampling", "free_running"])
+def test_resumed_equals_never_stopped_with_own_words(
+    corpus: Path, decoder_input: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = config_of(corpus, "whole", train__decoder_input=decoder_input, train__sampling_rate=0.9)
+    stopped_and_resumed_equals(whole, 7, corpus, monkeypatch)
+    teacher = config_of(corpus, "teacher")
+    run_training(teacher)
+    assert final_hash(teacher) != final_hash(whole)
+
+
+def stopped_and_resumed_equals(whole: Config, stop_at: int, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_training(whole)
     parts = whole.model_copy(update={"run": str(corpus / "parts")})
 

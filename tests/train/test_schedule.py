@@ -1,11 +1,11 @@
-"""Learning rates at points that a reader can compute."""
+"""Learning rates and own words at points that a reader can compute."""
 
 import math
 
 import pytest
 
 from nmt.config import TrainSettings
-from nmt.train.schedule import learning_rate
+from nmt.train.schedule import learning_rate, own_words
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,16 @@ def test_schedules(schedule: str, step: int, expected: float) -> None:
 def test_cool_down_falls_to_zero_over_the_last_part(progress: float, share: float) -> None:
     settings = TrainSettings.model_validate({"schedule": "constant", "lr": 2.0, "warmup": 1, "cooldown": 0.2})
     assert math.isclose(learning_rate(settings, 64, 10, progress), 2.0 * share, abs_tol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("decoder_input", "expected"),
+    [
+        ("teacher_forcing", [0, 0, 0]),
+        ("scheduled_sampling", [0, 0.2, 0.8]),
+        ("free_running", [1, 1, 1]),
+    ],
+)
+def test_own_words_rise_linearly_in_scheduled_sampling(decoder_input: str, expected: list[float]) -> None:
+    settings = TrainSettings.model_validate({"decoder_input": decoder_input, "sampling_rate": 0.8})
+    assert [own_words(settings, progress) for progress in (0.0, 0.25, 1.0)] == pytest.approx(expected)

@@ -1,0 +1,134 @@
+"""Several models together: the logarithm of their mean probability, by hand, in every kind of search."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from test_search import sources, transformer
+from test_translator import LINES, TRANSLATOR, write_run
+
+from nmt.decode.ensemble import Ensemble, log_mean_probs
+from nmt.decode.options import SearchOptions
+from nmt.decode.search import search
+from nmt.decode.torch_engine import TorchEngine
+from nmt.decode.translator import load
+from nmt.errors import InputError, ModelError
+from nmt.export import to_ctranslate2
+from nmt.model.transformer import Transformer
+from nmt.run.checkpoint import Checkpoint, save_checkpoint
+from nmt.text import BOS
+from nmt.text.tokenizer import Tokenizers, train_tokenizer
+
+ROWS = [[5, 6, 7], [9], [4, 8, 15, 16, 22], [20, 21]]
+
+
+def test_the_mean_is_that_of_probabilities() -> None:
+    probabilities = [[0.5, 0.25, 0.25], [0.1, 0.9, 0.0]]
+    logits = [torch.tensor([p], dtype=torch.float64).log() + 3 for p in probabilities]
+    mean = log_mean_probs(logits).exp()[0].tolist()
+    assert mean == pytest.approx([0.3, 0.575, 0.125])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [SearchOptions(beam=1), SearchOptions(beam=4, n_best=4), SearchOptions(beam=3, n_best=3, sample=True)],
+)
+def test_a_model_with_itself_is_the_model(options: SearchOptions) -> None:
+    model = transformer(1)
+    with torch.no_grad():
+        alone = search(model, sources(*ROWS), options)
+        together = search(Ensemble([model, model, model]), sources(*ROWS), options)
+    for one, other in zip(alone, together, strict=True):
+        assert [h.ids for h in one] == [h.ids for h in other]
+        assert [h.score for h in one] == pytest.approx([h.score for h in other])
+
+
+@pytest.mark.parametrize(
+    "options", [SearchOptions(beam=b, n_best=b, sample=s) for b, s in ((1, False), (4, False), (3, True))]
+)
+def test_scores_are_by_hand_and_neighbours_do_not_matter(options: SearchOptions) -> None:
+    models = [transformer(1), transformer(2)]
+    with torch.no_grad():
+        found = search(Ensemble(models), sources(*ROWS), options)
+        for number, (row, hypotheses) in enumerate(zip(ROWS, found, strict=True)):
+            alone = search(Ensemble(models), sources(row), options, sentence_seeds=[number])[0]
+            assert [h.ids for h in alone] == [h.ids for h in hypotheses]
+            for h in hypotheses:
+                tgt_in = torch.tensor([[BOS, *h.ids[:-1]]])
+                probabilities = [model(sources(row), tgt_in).softmax(-1)[0] for model in models]
+                mean = (probabilities[0] + probabilities[1]) / 2
+                assert h.log_probs == pytest.approx(mean.log()[range(len(h.ids)), h.ids].tolist(), abs=1e-9)
+
+
+def test_it_does_what_none_of_its_models_does_alone() -> None:
+    models = [transformer(seed) for seed in (1, 2)]
+    options = SearchOptions(beam=4)
+    with torch.no_grad():
+        alone = [[found[0].ids for found in search(model, sources(*ROWS), options)] for model in models]
+        together = [found[0].ids for found in search(Ensemble(models), sources(*ROWS), options)]
+    assert together not in alone
+
+
+def test_it_holds_what_all_can_hold() -> None:
+    model = transformer(1)
+    shorter = Transformer(model.settings.model_copy(update={"max_positions": 16}), 23, 23)
+    assert Ensemble([model, shorter]).max_length == 16
+
+
+def write_models(home: Path) -> list[Path]:
+    """A run, and a model file of the same tokenizer with other weights and a lower limit."""
+    run = write_run(home / "one")
+    torch.manual_seed(5)
+    engine = TRANSLATOR.engine
+    assert isinstance(engine, TorchEngine)
+    tensors = {f"model.{name}": torch.randn_like(x).float() for name, x in engine.model.named_parameters()}
+    data = TRANSLATOR.config.data.model_copy(update={"max_length": 9})
+    config = TRANSLATOR.config.model_copy(update={"data": data})
+    save_checkpoint(home / "two.safetensors", Checkpoint(config, tensors, TRANSLATOR.tokenizers))
+    return [run.path, home / "two.safetensors"]
+
+
+def test_runs_and_model_files_load_together(tmp_path: Path) -> None:
+    paths = write_models(tmp_path)
+    together = load(paths)
+    assert together.config.data.max_length == 9
+    found = list(together.translate_lines(LINES, together.with_options(beam=3)))
+    assert [one.text for one in found] != TRANSLATOR.translate(LINES, beam=3)
+    twice = load([paths[0], str(paths[0])])
+    assert twice.translate(LINES) == load(paths[0]).translate(LINES)
+    for one, same in zip(
+        twice.reference_log_probs(LINES, LINES), load(paths[0]).reference_log_probs(LINES, LINES), strict=True
+    ):
+        assert one == pytest.approx(same, abs=1e-5)
+    chosen = together.translate(LINES, mbr="chrf", n_samples=4)
+    assert len(chosen) == len(LINES)
+
+
+def test_different_tokenizers_are_refused_by_name(tmp_path: Path) -> None:
+    first, _ = write_models(tmp_path)
+    size = TRANSLATOR.config.tokenizer.model_copy(update={"vocab_size": len(TRANSLATOR.tokenizers.target)})
+    other = train_tokenizer([line.upper() for line in LINES], size).model
+    tokenizers = Tokenizers.from_models(other, other, nfkc_source=False)
+    settings = TRANSLATOR.config.model_copy(update={"tokenizer": size})
+    torch.manual_seed(1)
+    model = Transformer(settings.model, len(tokenizers.source), len(tokenizers.target))
+    tensors = {f"model.{name}": x.detach() for name, x in model.named_parameters()}
+    foreign = tmp_path / "foreign.safetensors"
+    save_checkpoint(foreign, Checkpoint(settings, tensors, tokenizers))
+    with pytest.raises(ModelError, match=r"one and .*foreign\.safetensors have different tokenizers"):
+        load([first, foreign])
+
+
+def test_none_and_exports_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="no model was named"):
+        load([])
+    paths = write_models(tmp_path)
+    export = tmp_path / "export"
+    export.mkdir()
+    (export / "model.bin").touch()
+    with pytest.raises(ModelError, match="export is an export"):
+        load([paths[0], export])
+    with pytest.raises(ModelError, match=r"two\.safetensors is no export"):
+        load(paths[1:], engine="ctranslate2")
+    with pytest.raises(InputError, match="several models cannot be exported as one"):
+        to_ctranslate2(load(paths), tmp_path / "new", "float32")

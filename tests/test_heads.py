@@ -1,0 +1,168 @@
+"""Attention heads in figures, against NumPy and on weights whose figures a reader can tell."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import SOURCE, TARGET, FiveRun, model_of
+from numpy.typing import NDArray
+from torch import Tensor
+
+import nmt
+from nmt.config import ModelSettings
+from nmt.decode.ctranslate2_engine import CTranslate2Engine
+from nmt.decode.torch_engine import TorchEngine
+from nmt.decode.translator import Translator, load
+from nmt.errors import DataError, InputError
+from nmt.heads import FIGURES, attention_summary, head_figures, parts_of, table
+from nmt.model.transformer import AttentionWeights, Transformer
+from nmt.text.batches import collate
+
+N = 6
+
+
+def figures_of(*heads: Tensor, n_real: int = N) -> list[dict[str, float]]:
+    """The means of one layer of heads, each (N, N), of which `n_real` positions are no padding."""
+    weights = torch.stack(heads)[None, None].double()  # (1, 1, H, N, N)
+    real = (torch.arange(N) < n_real)[None]
+    end = (torch.arange(N) == n_real - 1)[None]
+    means = head_figures(weights, real, real, end)[0] / n_real
+    return [dict(zip(FIGURES, head, strict=True)) for head in means.tolist()]
+
+
+UNIFORM = torch.full((N, N), 1 / N)
+DIAGONAL = torch.eye(N)
+PREVIOUS = torch.eye(N).roll(-1, 1)  # each looks at the one before it,
+PREVIOUS[0] = DIAGONAL[0]  # but for the first
+
+
+def test_a_uniform_head() -> None:
+    (found,) = figures_of(UNIFORM)
+    assert found["entropy"] == pytest.approx(math.log2(N))
+    assert found["distance"] == pytest.approx(np.abs(np.arange(N) - np.arange(N)[:, None]).mean())
+    assert [found["same"], found["boundary"]] == pytest.approx([1 / N, 1 / N])
+    assert [found["previous"], found["next"]] == pytest.approx([(N - 1) / N**2] * 2), "the ends lack one"
+    assert math.isnan(found["divergence"])
+
+
+def test_a_head_that_looks_at_itself_and_one_that_looks_before() -> None:
+    diagonal, previous = figures_of(DIAGONAL, PREVIOUS)
+    assert [diagonal[name] for name in FIGURES[:6]] == pytest.approx([0, 0, 0, 1, 0, 1 / N], abs=1e-12)
+    assert [previous[name] for name in FIGURES[:6]] == pytest.approx([0, (N - 1) / N, (N - 1) / N, 1 / N, 0, 0])
+    # at the first position alike, elsewhere never the same
+    assert diagonal["divergence"] == previous["divergence"] == pytest.approx((N - 1) / N)
+
+
+def test_heads_that_are_alike_do_not_diverge() -> None:
+    assert [head["divergence"] for head in figures_of(UNIFORM, UNIFORM, UNIFORM)] == pytest.approx(
+        [0] * 3, abs=1e-12
+    )
+
+
+def test_any_heads_are_those_of_numpy() -> None:
+    rng = np.random.default_rng(1)
+    heads = [np.exp(rng.normal(size=(N, N)) * 3) for _ in range(4)]
+    p = np.stack([head / head.sum(1, keepdims=True) for head in heads])  # (H, N, N)
+
+    def h(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(-(x * np.log2(x)).sum(-1))
+
+    where = np.arange(N)
+    for i, found in enumerate(figures_of(*map(torch.tensor, p))):
+        apart = [(h((p[i] + p[j]) / 2) - h(p[i]) / 2 - h(p[j]) / 2).mean() for j in range(4) if j != i]
+        expected = [
+            h(p[i]).mean(),
+            (p[i] * abs(where - where[:, None])).sum(1).mean(),
+            np.diag(p[i], -1).sum() / N,
+            np.diag(p[i]).sum() / N,
+            np.diag(p[i], 1).sum() / N,
+            p[i][:, -1].mean(),
+            np.mean(apart),
+        ]
+        assert [found[name] for name in FIGURES] == pytest.approx(expected, abs=1e-12)
+
+
+def test_padding_neither_looks_nor_is_looked_at() -> None:
+    n_real = 4
+    weights = torch.rand(2, N, N, generator=torch.Generator().manual_seed(1)).softmax(-1)
+    short = weights[:, :n_real, :n_real] / weights[:, :n_real, :n_real].sum(-1, keepdim=True)
+    padded = weights.clone()
+    padded[:, :n_real] = 0
+    padded[:, :n_real, :n_real] = short
+    every, last = torch.ones(1, n_real, dtype=torch.bool), torch.arange(n_real)[None] == n_real - 1
+    alone = head_figures(short[None, None].double(), every, every, last)[0]
+    for given in (padded, weights):  # masked by the model, and by a model without a mask
+        found = figures_of(*given, n_real=n_real)
+        for head, expected in zip(found, (alone / n_real).tolist(), strict=True):
+            assert list(head.values()) == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_part_that_a_model_does_not_have_is_left_out() -> None:
+    batch = collate([[5, 6]], [[7]], [1])
+    cross = torch.rand(1, 1, 1, 2, 3)
+    weights = AttentionWeights(encoder=None, decoder=None, cross=cross)  # type: ignore[arg-type]
+    assert table([]) == ["the model has no attention heads"]
+    ((part, found, queries, keys, boundary),) = parts_of(weights, batch)
+    assert (part, found is cross) == ("cross", True)
+    assert (queries.tolist(), keys.tolist()) == ([[True, True]], [[True, True, True]])
+    assert boundary.tolist() == [[False, False, True]]
+
+
+def test_a_corpus_is_the_mean_over_its_pieces_whatever_its_batches(
+    five_run: FiveRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translator = load(five_run.run)
+    model, encode = model_of(translator), translator.tokenizers.source.encode
+    found = attention_summary(translator, list(zip(SOURCE, TARGET, strict=True)))
+    settings = model.settings
+    assert [(one.part, one.layer, one.head) for one in found] == [
+        (part, layer + 1, head + 1)
+        for part in ("encoder", "decoder", "cross")
+        for layer in range(settings.n_encoder_layers)
+        for head in range(settings.n_heads)
+    ]
+    rows = []
+    with torch.no_grad():
+        for source, target in zip(SOURCE, TARGET, strict=True):
+            batch = collate([encode(source)], [encode(target)], [1])
+            w = model.attention(batch.src, batch.tgt_in).cross[0, 0, 0]  # of the first layer's first head
+            rows += (-(w * w.log2()).nansum(-1)).tolist()
+    first = next(one for one in found if one.part == "cross")
+    assert first.entropy == pytest.approx(np.mean(rows), abs=1e-4)
+    assert all(one.next == pytest.approx(0, abs=1e-6) for one in found if one.part == "decoder"), "it is causal"
+    monkeypatch.setattr("nmt.heads.MAX_POSITIONS", 1)
+    for one, alone in zip(
+        found, attention_summary(five_run.run, list(zip(SOURCE, TARGET, strict=True))), strict=True
+    ):
+        assert [getattr(one, name) for name in FIGURES] == pytest.approx(
+            [getattr(alone, name) for name in FIGURES], abs=1e-4
+        )
+    lines = table(found)
+    assert lines[0].split() == ["part", "layer", "head", *FIGURES]
+    assert lines[1].split()[:4] == ["encoder", "1", "1", f"{found[0].entropy:.3f}"]
+    assert len(set(map(len, lines))) == 1
+
+
+def test_one_head_has_none_to_differ_from(five_run: FiveRun) -> None:
+    translator = load(five_run.run)
+    n_pieces = len(translator.tokenizers.source)
+    settings = ModelSettings(d_model=16, n_heads=1, n_encoder_layers=1, n_decoder_layers=1)
+    model = Transformer(settings, n_pieces, n_pieces).eval()
+    translator = Translator(TorchEngine(model), translator.tokenizers, translator.config)
+    found = attention_summary(translator, [(SOURCE[0], TARGET[0])])
+    assert [one.divergence for one in found] == [None] * 3
+    assert table(found)[1].endswith(" -")
+
+
+def test_what_has_no_heads_is_refused(five_run: FiveRun, tmp_path: Path) -> None:
+    assert nmt.attention_summary is attention_summary
+    with pytest.raises(InputError, match="several models cannot tell attention weights"):
+        attention_summary(load([five_run.run, five_run.run]), [("a", "b")])
+    translator = load(five_run.run)
+    exported = CTranslate2Engine(None, translator.tokenizers, 100)
+    with pytest.raises(InputError, match="an export cannot tell attention weights"):
+        attention_summary(Translator(exported, translator.tokenizers, translator.config), [("a", "b")])
+    with pytest.raises(DataError, match="no pairs to look at"):
+        attention_summary(five_run.run, [])
