@@ -5,11 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PEERS := .bench/peers
+OLDEST := build/oldest
+AUDIT := build/audit
 # A process a core, each with one thread: threads that wait for one another are the slower way on small models.
 PYTEST := -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo pipeline test soak lint format coverage bench bench-peers clean
+.PHONY: help install demo pipeline test soak oldest audit lint format coverage bench bench-peers clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -43,6 +45,28 @@ test: $(INSTALLED)  ## run the tests
 
 soak: $(INSTALLED)  ## run the tests of tests/reliability in full: every kill, flip and hostile line
 	NMT_SOAK=1 OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) tests/reliability
+
+# Not from here but as installed, which `-m pytest` would not see. Old libraries warn of newer Pythons.
+oldest:  ## install nmt with the oldest versions that pyproject.toml allows (torch apart) and run the quick tests
+	rm -rf build
+	$(PYTHON) -m venv $(OLDEST)
+	grep -E '^(torch|pytest|pytest-xdist|hypothesis)==' .constraints.txt > $(OLDEST)/constraints.txt
+	$(PYTHON) -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+		print(*project["dependencies"], *project["optional-dependencies"]["ctranslate2"], sep="\n")' \
+		| grep -v '^torch' | sed 's/>=/==/' | tee -a $(OLDEST)/constraints.txt
+	$(OLDEST)/bin/pip install -q --disable-pip-version-check -c $(OLDEST)/constraints.txt torch
+	$(OLDEST)/bin/pip install -q --disable-pip-version-check -c $(OLDEST)/constraints.txt \
+		'.[ctranslate2]' pytest pytest-xdist hypothesis
+	OMP_NUM_THREADS=1 $(OLDEST)/bin/pytest -n auto --maxprocesses 4 --dist worksteal -W default \
+		--ignore tests/reliability --ignore tests/benchmarks --ignore tests/data
+
+# Some mirrors of PyPI serve packages, but not what is known of them.
+audit:  ## look for known holes in the versions of .constraints.txt, where PyPI can be asked
+	@if $(PYTHON) -c 'import urllib.request as r; r.urlopen("https://pypi.org/pypi/numpy/2.4.6/json", timeout=20)' \
+		2> /dev/null; then $(PYTHON) -m venv $(AUDIT) \
+		&& $(AUDIT)/bin/pip install -q --disable-pip-version-check pip-audit==2.10.1 \
+		&& $(AUDIT)/bin/pip-audit --strict --no-deps --disable-pip -r .constraints.txt; \
+	else echo 'audit: PyPI cannot be asked for known holes from here: NOTHING WAS CHECKED'; fi
 
 lint: $(INSTALLED)  ## check format, lint, types and which room imports which
 	$(BIN)/ruff format --check .

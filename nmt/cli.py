@@ -526,6 +526,8 @@ def set_up(quiet: bool, verbose: bool) -> None:
 def set_up_torch(threads: int) -> None:
     """What torch reads from the environment when it is imported, and where its memory comes from."""
     threads = int(os.environ.get("NMT_WORKER_THREADS", threads))  # a worker's share
+    # bf16 products are prepared for each shape; a thousand of them, as is the default, take a gigabyte
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
     with contextlib.suppress(AttributeError, OSError):  # glibc alone: keep what is freed, up to 32 MB apiece, for
         mallopt = ctypes.CDLL(None).mallopt  # every page that comes anew is cleared, a third of a training step
         mallopt(M_MMAP_THRESHOLD, 2**25)

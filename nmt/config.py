@@ -30,7 +30,7 @@ from nmt.errors import ConfigError
 
 MAX_CONFIG_BYTES = 1_000_000  # a config larger than this is a mistake or an attack
 MAX_CONFIG_NODES = 20_000  # keys and values; each takes a kilobyte to parse
-MAX_FAULTS = 20  # told at once
+MAX_FAULTS, MANY_FAULTS = 20, 1_000  # told at once; worth a look at all
 MAX_NAME_BYTES, MAX_PATH = 255, 3_000  # what file systems take, less what we add
 LARGEST = 10**9  # of counts that nothing else bounds
 # of choices that not every architecture has, those that it has: one that changed nothing would mislead
@@ -213,6 +213,9 @@ class TrainSettings(Section):
     )
     r_drop: float = Field(0.0, ge=0, description="weight of R-Drop's divergence of two dropout passes; 0 is off")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="of matrix products; weights stay fp32")
+    deterministic: bool = Field(
+        False, description="on a GPU: the same weights each time, bit for bit, at some speed; a CPU does so anyway"
+    )
     max_steps: int | None = Field(None, ge=1, le=LARGEST, description="end after so many steps in all")
     max_epochs: int | None = Field(
         None, ge=1, le=LARGEST, description="end after so many passes over the corpus [fitted]"
@@ -431,6 +434,8 @@ def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
+        if error.error_count() > MANY_FAULTS:  # each takes a kilobyte to tell
+            raise ConfigError(f"{name}: {error.error_count():,} faults", hint="is it another file?") from None
         found = error.errors()
         faults = [_fault(dict(fault), origins, name) for fault in found[:MAX_FAULTS]]
         if len(found) > MAX_FAULTS:

@@ -38,10 +38,9 @@ def read_capped(path: Path, n_bytes: int) -> bytes:
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "not a file", str(path))
     with path.open("rb") as file:
-        content = file.read(n_bytes + 1)
-    if len(content) > n_bytes:
-        raise OSError(errno.EFBIG, f"over {n_bytes:,} bytes", str(path))
-    return content
+        if os.fstat(file.fileno()).st_size > n_bytes:
+            raise OSError(errno.EFBIG, f"over {n_bytes:,} bytes", str(path))
+        return file.read(n_bytes)
 
 
 def hash_file(path: Path) -> str:
@@ -152,15 +151,31 @@ def sweep_temps(directory: Path, name: str = "*") -> None:
 
 
 def cache_directory() -> Path:
-    """Where what can be made again is kept for the user: NMT_CACHE, else below XDG_CACHE_HOME or ~/.cache."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))  # noqa: PTH111 - never fails
-    path = Path(os.environ.get("NMT_CACHE") or home / "nmt")
-    with contextlib.suppress(OSError):
-        path.mkdir(parents=True, exist_ok=True)
-    if os.access(path, os.W_OK):
-        return path
-    path = Path(tempfile.gettempdir()) / f"nmt-{getattr(os, 'getuid', int)()}"  # a user without a home
-    path.mkdir(mode=0o700, exist_ok=True)
+    """Where what can be made again is kept for the user: NMT_CACHE, else below XDG_CACHE_HOME or ~/.cache.
+
+    What lies there is trusted, so nobody else may own it or write to it. Who has no home has a temporary one.
+
+    Raises:
+        InputError: somebody else may.
+        OutputError: there is no place that can be written.
+    """
+    temporary = Path(tempfile.gettempdir()) / f"nmt-{getattr(os, 'getuid', int)()}"
+    homes = (os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache"))  # noqa: PTH111 - never fails
+    below = (Path(home, "nmt") for home in homes if Path(home).is_absolute())
+    for path in (Path(os.environ.get("NMT_CACHE") or next(below, temporary)), temporary):
+        with contextlib.suppress(OSError):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if os.access(path, os.W_OK):
+            break
+    else:
+        raise OutputError(f"cannot write to a cache at {path}", hint="set NMT_CACHE=PATH in the environment")
+    status = path.stat()
+    if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):
+        reason = "others may write there" if status.st_mode & 0o022 else "it is not yours"
+        raise InputError(
+            f"{path} is no safe cache: {reason}",
+            hint=f"chmod go-w {path}, or set NMT_CACHE=PATH in the environment",
+        )
     return path
 
 

@@ -5,14 +5,17 @@ passed, or was made here, is remembered by its hash in the user's cache director
 """
 
 import contextlib
+import logging
 import os
 import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
 
-from nmt.errors import ModelError
-from nmt.files import sha256
+from nmt.errors import ModelError, NmtError
+from nmt.files import cache_directory, sha256
+
+log = logging.getLogger("nmt")
 
 LIMIT_S = 60
 LIMIT_BYTES = 2_000_000_000  # of the child's address space, beside what the file's own size explains
@@ -58,26 +61,28 @@ def try_out(library: str, what: str, content: bytes, path: str = "") -> None:
             f"{what} kills the process that loads it (exit code {code}): it was tried out in another one",
             hint="it is damaged or hostile: get it from another place, or make it again",
         )
-    remember(library, content)
+    _touch(mark)
 
 
 def remember(library: str, content: bytes) -> None:
     """Take a file for one that has passed; one that was made here has."""
-    mark = _mark(library, content)
-    with contextlib.suppress(OSError):  # a home that cannot be written to costs the trial each time
+    _touch(_mark(library, content))
+
+
+def _touch(mark: Path | None) -> None:
+    with contextlib.suppress(OSError):  # a full disk costs the trial each time
         if mark is not None:
-            mark.parent.mkdir(parents=True, exist_ok=True)
             mark.touch()
 
 
 def _mark(library: str, content: bytes) -> Path | None:
-    """An empty file that stands for a file and the version that has read it; None where there is no home."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
+    """An empty file that stands for a file and the version that has read it; None where there is no safe cache."""
     try:
-        directory = Path(base) if Path(base).is_absolute() else Path.home() / ".cache"
-    except RuntimeError:
+        directory = cache_directory()
+    except NmtError as error:  # what lies there proves nothing
+        log.warning("%s; nothing is remembered", error)
         return None
-    return directory / "nmt" / f"{library}-{metadata.version(library)}-{sha256(content)}"
+    return directory / f"{library}-{metadata.version(library)}-{sha256(content)}"
 
 
 def main(library: str, limit: str, path: str) -> None:
@@ -90,7 +95,8 @@ def main(library: str, limit: str, path: str) -> None:
     if library == "ctranslate2":
         import ctranslate2
 
-        ctranslate2.Translator(path, compute_type="default", inter_threads=1, intra_threads=1)
+        engine = ctranslate2.Translator(path, compute_type="default", inter_threads=1, intra_threads=1)
+        engine.translate_batch([["<unk>"]], max_decoding_length=5)
         return
     import sentencepiece
 

@@ -4,6 +4,7 @@ Test files import the helpers by name (`from conftest import run_nmt`); fixtures
 """
 
 import contextlib
+import multiprocessing
 import os
 import shutil
 import signal
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from nmt.model.base import Seq2Seq
 
 NMT = [sys.executable, "-m", "nmt"]
+# Children of a process that has imported torch already, and what torch.optim imports: they begin at once.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["nmt.cli", "nmt.train.session", "nmt.decode.translator", "torch._dynamo"])
 Done = subprocess.CompletedProcess[bytes]
 Output = int | IO[bytes]
 
@@ -45,8 +49,9 @@ TARGET = [
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What the tests leave in the user's cache goes where it is thrown away."""
+    """What the tests leave in the user's cache goes where it is thrown away; and see `environment`."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_WAIT_POLICY", os.environ.get("OMP_WAIT_POLICY", "PASSIVE"))
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
 
@@ -72,7 +77,9 @@ def run_nmt(
     stdout: Output = subprocess.PIPE,
     timeout: float = 240,
 ) -> Done:
-    """`nmt ARGS` as a user runs it.
+    """`nmt ARGS` as a user runs it, in a process of its own.
+
+    Where neither environment nor stdout is another, it is forked from a process that has done the imports.
 
     Args:
         args: paths and numbers are written out.
@@ -82,18 +89,46 @@ def run_nmt(
         stdout: where its output goes; kept if not said.
         timeout: seconds.
     """
+    words = [*map(str, args)]
     with contextlib.ExitStack() as stack:
-        place = cwd or stack.enter_context(tempfile.TemporaryDirectory())
-        return subprocess.run(
-            [*NMT, *map(str, args)],
-            input=input or b"",
-            cwd=place,
-            env=environment(env),
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            timeout=timeout,
-            check=False,
-        )
+        place = cwd or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        if env or stdout != subprocess.PIPE:
+            return subprocess.run(
+                [*NMT, *words],
+                input=input or b"",
+                cwd=place,
+                env=environment(env),
+                stdout=stdout,
+                stderr=subprocess.PIPE,
+                timeout=timeout,
+                check=False,
+            )
+        streams = [Path(stack.enter_context(tempfile.TemporaryDirectory())) / str(fd) for fd in range(3)]
+        for stream in streams:
+            stream.write_bytes(b"")
+        streams[0].write_bytes(input or b"")
+        process = FORKS.Process(target=be_nmt, args=(words, place, environment(), streams))
+        process.start()
+        process.join(timeout)
+        if process.exitcode is None:
+            process.kill()
+            raise subprocess.TimeoutExpired(words, timeout)
+        return Done(words, process.exitcode, *(stream.read_bytes() for stream in streams[1:]))
+
+
+def be_nmt(args: list[str], cwd: Path, env: Mapping[str, str], streams: Sequence[Path]) -> None:
+    """In a process that was forked for it: `nmt ARGS`, its streams from and to files."""
+    from nmt.cli import main
+
+    for fd, stream in enumerate(streams):
+        os.dup2(os.open(stream, os.O_RDWR | os.O_APPEND), fd)
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.argv = ["nmt", *args]
+    main()
 
 
 def run_together(*commands: Sequence[object], input: bytes | None = None, cwd: Path | None = None) -> list[Done]:  # noqa: A002

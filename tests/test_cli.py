@@ -6,7 +6,6 @@ import json
 import math
 import os
 import pty
-import random
 import re
 import select
 import signal
@@ -31,8 +30,6 @@ from conftest import (
     run_together,
     started_nmt,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
@@ -343,46 +340,6 @@ def test_translate_gives_as_many_lines_as_it_got(five_run: FiveRun) -> None:
     assert [one["hypotheses"][0]["text"] for one in found] == lines
 
 
-def ten_thousand_lines() -> list[bytes]:
-    """Lines that people would not think of: text of any Unicode but surrogates, and any bytes.
-
-    Drawn by hypothesis in blocks, since it repeats short values, and cut into lines; the same ones each time.
-    """
-    rng = random.Random(0)
-    words = " ".join(SOURCE).split()
-    lines: list[bytes] = []
-
-    @settings(max_examples=400, derandomize=True, database=None, deadline=None)
-    @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=100, max_size=400) | st.binary(min_size=100))
-    def collect(block: str | bytes) -> None:
-        start = 0
-        while start < len(block):
-            size = rng.randrange(16)
-            part = block[start : start + size]
-            line = part.encode() if isinstance(part, str) else part
-            known = " ".join(rng.choices(words, k=rng.randrange(4))).encode()
-            lines.append((known + line).replace(b"\n", b""))
-            start += size
-
-    collect()
-    return lines[:10_000]
-
-
-def test_translate_ten_thousand_odd_lines_and_one_of_a_million_characters(five_run: FiveRun) -> None:
-    lines = ten_thousand_lines()
-    assert len(lines) == 10_000
-    assert len(set(lines)) > 9_000
-    lines.insert(7_000, b"Beijing " * 125_000)
-    args = ["translate", "-m", five_run.run, "--beam", 1, "--max-length", 12, "--batch-size", 256]
-    done = run_nmt(*args, input=b"".join(line + b"\n" for line in lines))
-    assert done.returncode == 0, done.stderr.decode()[-2000:]
-    assert done.stdout.count(b"\n") == 10_001
-    log = err_lines(done)
-    assert all(line.startswith("nmt: warning: ") for line in log)
-    (split,) = (line for line in log if "the model takes 200: translated in" in line)
-    assert split.startswith("nmt: warning: line 7001 has 12500")
-
-
 def test_translate_json_n_best_and_scores(five_run: FiveRun) -> None:
     common = ["translate", "-m", five_run.run, "-i", five_run.source_file, "--beam", 5]
     as_json, scored = run_together([*common, "--json", "--n-best", 3], [*common, "--scores"])
@@ -453,20 +410,6 @@ def test_translate_by_minimum_bayes_risk_and_together(five_run: FiveRun) -> None
     for one in found:
         assert [h["score"] for h in one] == sorted((h["score"] for h in one), reverse=True)
         assert all(0 <= h["score"] <= 100 and h["log_prob"] < 0 for h in one)
-
-
-def test_translate_does_not_depend_on_the_batch(five_run: FiveRun) -> None:
-    words = " ".join(SOURCE).split()
-    lines = [" ".join(words[(7 * n) % len(words) :][: n % 11]) for n in range(70)]
-    done = run_together(
-        *(["translate", "-m", five_run.run, "--batch-size", size] for size in (1, 7, 64)),
-        input="".join(f"{line}\n" for line in [*SOURCE, *lines]).encode(),
-    )
-    one, seven, many = map(out_lines, done)
-    assert one[:5] == TARGET
-    assert len(one) == 75
-    assert len(set(one)) > 5
-    assert one == seven == many
 
 
 def read_line(process: subprocess.Popen[bytes], timeout: float = 120) -> bytes:

@@ -425,12 +425,37 @@ def test_without_a_home_that_can_be_written_the_cache_is_a_temporary_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NMT_CACHE", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative: to be ignored")
+    assert cache_directory() == tmp_path / "home" / ".cache" / "nmt"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_directory() == tmp_path / "nmt"
+    assert cache_directory().stat().st_mode & 0o777 == 0o700
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert cache_directory() == tmp_path / f"nmt-{os.getuid()}"
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
+    with pytest.raises(OutputError, match="cannot write to a cache at") as caught:
+        cache_directory()
+    assert "NMT_CACHE=PATH" in caught.value.hint
+
+
+def test_a_cache_where_others_may_write_or_of_another_user_is_refused(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else they choose what is trained on, and which tokenizers have passed."""
+    path = cached("kind", 1, fill)
+    for mode in (0o777, 0o770, 0o702, 0o1777):
+        cache.chmod(mode)
+        with pytest.raises(InputError, match="is no safe cache: others may write there") as caught:
+            cached("kind", 1, fill)
+        assert f"chmod go-w {cache}" in caught.value.hint
+    cache.chmod(0o755)
+    assert cached("kind", 1, fill) == path
+    monkeypatch.setattr(os, "getuid", lambda: cache.stat().st_uid + 1)
+    with pytest.raises(InputError, match="is no safe cache: it is not yours"):
+        cached("kind", 1, fill)
 
 
 def test_a_cache_without_locks_names_its_own_remedy(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

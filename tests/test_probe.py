@@ -1,5 +1,6 @@
 """A file that may kill the process that loads it is loaded by a child first, and once."""
 
+import logging
 import os
 import signal
 import subprocess
@@ -43,18 +44,19 @@ def test_a_tokenizer_is_tried_out_once_and_one_trained_here_never(
     assert len(children) == 1
 
 
-def test_where_nothing_can_be_remembered_each_time_is_the_first(
-    children: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_where_nothing_can_be_remembered_safely_each_time_is_the_first(
+    children: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = train_tokenizer(LINES, TokenizerSettings(vocab_size=300)).model
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative: to be ignored")
-    monkeypatch.setattr(Path, "home", lambda: Path("/dev/null"))
-    Tokenizer(model)
-
-    def homeless() -> Path:
-        raise RuntimeError
-
-    monkeypatch.setattr(Path, "home", homeless)
+    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
+    (tmp_path / "cache" / "nmt").chmod(0o777)  # where a stranger may have said that it has passed
+    for _ in range(2):
+        caplog.clear()
+        Tokenizer(model)
+        (message,) = caplog.messages
+        assert message.endswith("is no safe cache: others may write there; nothing is remembered")
+    assert len(children) == 2
+    (tmp_path / "cache" / "nmt").chmod(0o700)
     Tokenizer(model)
     assert len(children) == 2
 

@@ -13,6 +13,8 @@ from nmt.config import Config
 from nmt.decode.options import Hypothesis, Precision, SearchOptions
 from nmt.distributed import launched
 from nmt.errors import ConfigError, InputError, ModelError
+from nmt.files import hash_file
+from nmt.probe import try_out
 from nmt.run.directory import RunDirectory
 from nmt.text import EOS
 from nmt.text.tokenizer import Tokenizers
@@ -124,6 +126,7 @@ def load_export(
     if tokenizers is None:
         raise ModelError(f"{path} lacks its tokenizer", hint="export the model again")
     kind, _, index = device.partition(":")
+    _try_out(path)
     try:
         engine = ctranslate2.Translator(
             str(path),
@@ -139,3 +142,13 @@ def load_export(
             f"CTranslate2 cannot load {path}: {reason}", hint="export it again, or change --device or --precision"
         ) from error
     return CTranslate2Engine(engine, tokenizers, config.model.max_positions), tokenizers, config
+
+
+def _try_out(path: Path) -> None:
+    """Let a child process load it first, unless this machine has seen the same files before."""
+    files = [file for file in sorted(path.iterdir()) if not file.is_dir()]
+    for file in files:
+        if not file.is_file():
+            raise ModelError(f"{file} is not a file", hint="export the model again")
+    content = "".join(f"{file.name} {hash_file(file)}\n" for file in files)
+    try_out("ctranslate2", f"the export {path}", content.encode(), str(path))

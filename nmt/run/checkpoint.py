@@ -129,8 +129,9 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = ("model", "averag
         with path.open("rb") as file:
             n_bytes = int.from_bytes(file.read(8), "little")
             top = file.read(n_bytes) if n_bytes <= MAX_HEADER_BYTES else b""
-        # a tensor has a brace, a size a comma: told before the library makes something of each
-        if n_bytes > MAX_HEADER_BYTES or top.count(b"{") > MAX_TENSORS or top.count(b",") > 10 * MAX_TENSORS:
+        # each tensor has a brace, and few commas: counted before a library makes something of each of them
+        n_braces, n_commas = top.count(b"{"), top.count(b",")
+        if n_bytes > MAX_HEADER_BYTES or n_braces > MAX_TENSORS or n_commas > 50 * n_braces + 10_000:
             raise foreign
         with safetensors.safe_open(path, framework="pt") as file:
             header = _header(path, (file.metadata() or {}).get("nmt"))
@@ -213,6 +214,8 @@ def _settings(path: Path, header: Mapping[str, Any], stored: Mapping[str, Tensor
         if config.tokenizer.joint and source != target:
             raise ConfigError("tokenizer.joint=true, but a tokenizer a side")
         return config, Tokenizers.from_models(source, target, nfkc_source=config.data.nfkc_source)
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}", hint=error.hint) from error
     except (KeyError, ConfigError) as error:
         reason = str(error).partition("\n")[0]
         raise ModelError(f"{path} is not a model file of this version: {reason}", hint="train it again") from error
@@ -225,7 +228,7 @@ class _Undrawn(TorchFunctionMode):
         return None if function is torch.nn.init.normal_ else function(*args, **(kwargs or {}))
 
 
-def _shapes_of(config: Config, tokenizers: Tokenizers) -> dict[str, tuple[int, ...]]:
+def shapes_of(config: Config, tokenizers: Tokenizers) -> dict[str, tuple[int, ...]]:
     """The weights of a model of these settings by name and shape, without taking their memory.
 
     On the meta device, where drawing weights or computing positions would import for a second: neither is done.
@@ -241,7 +244,10 @@ def _check_shapes(
     path: Path, shapes: Mapping[str, tuple[int, ...]], config: Config, tokenizers: Tokenizers
 ) -> None:
     """Make sure that a file's tensors are those of a model of its settings; a part may be absent as a whole."""
-    own = _shapes_of(config, tokenizers)
+    foreign = ModelError(f"{path}: its weights are not those of its settings", hint="train it again")
+    if config.model.n_encoder_layers + config.model.n_decoder_layers > len(shapes):
+        raise foreign
+    own = shapes_of(config, tokenizers)
     found: dict[str, set[str]] = {"model": set(), "average": set()}
     for name, shape in shapes.items():
         part, _, weight = name.partition(".")
@@ -252,13 +258,13 @@ def _check_shapes(
         else:
             found.setdefault(part, set()).add(weight)
         if part not in ("model", "average", "optimizer") or weight not in own:
-            raise ModelError(f"{path}: its weights are not those of its settings", hint="train it again")
+            raise foreign
         if shape != own[weight] and not (part == "optimizer" and shape == ()):
             raise ModelError(
                 f"{path}: {weight} is {shape}, in a model of its settings {own[weight]}", hint="train it again"
             )
     if any(names and names != own.keys() for names in found.values()):
-        raise ModelError(f"{path}: its weights are not those of its settings", hint="train it again")
+        raise foreign
 
 
 def _header(path: Path, text: str | None) -> dict[str, Any]:

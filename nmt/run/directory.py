@@ -168,7 +168,8 @@ class RunDirectory:
                 sides.append(Tokenizer(read_capped(file, MAX_MODEL_BYTES), nfkc=nfkc))
             except (OSError, ModelError) as error:
                 raise ModelError(
-                    f"{file}: {error}", hint=f"delete it and run `nmt tokenize {self.config_file}`"
+                    f"{file}: {getattr(error, 'strerror', error)}",
+                    hint=f"delete it and run `nmt tokenize {self.config_file}`",
                 ) from error
         return Tokenizers(*sides)
 
@@ -180,7 +181,8 @@ class RunDirectory:
         """
         sides = (tokenizers.source, tokenizers.target)
         for file, side in zip(self.tokenizer_files(tokenizers.joint), sides, strict=True):
-            if file.exists() and not (file.is_file() and read_capped(file, MAX_MODEL_BYTES) == side.model):
+            same_size = file.is_file() and file.stat().st_size == len(side.model)
+            if file.exists() and not (same_size and file.read_bytes() == side.model):
                 raise ModelError(
                     f"{file} is not the tokenizer that the model was trained with",
                     hint="put the old one back, delete it (the model carries its own), or train anew with --fresh",

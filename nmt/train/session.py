@@ -22,7 +22,7 @@ from nmt.decode.torch_engine import pick_device
 from nmt.distributed import launched, n_ranks, ranks_joined, restarted, start_workers
 from nmt.errors import ConfigError, DataError, OutputError
 from nmt.model.base import Seq2Seq
-from nmt.run.checkpoint import Checkpoint, load_weights, new_model, read_checkpoint, read_newest
+from nmt.run.checkpoint import Checkpoint, load_weights, new_model, read_checkpoint, read_newest, shapes_of
 from nmt.run.directory import RunDirectory
 from nmt.seeds import seed_of
 from nmt.text import PAD
@@ -67,6 +67,9 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
         InputError: the config, the corpus, the tokenizer or the run that is there already do not fit.
     """
     target = pick_device(device)
+    if config.train.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # heeded when cuBLAS is first used
+        torch.use_deterministic_algorithms(True)
     fresh = fresh and not restarted()  # it was done before that
     run = RunDirectory(config.run)
     last = None if fresh else run.read_last()
@@ -137,8 +140,7 @@ def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -
     Raises:
         ConfigError: it cannot.
     """
-    with torch.device("meta"):
-        n_parameters = sum(p.numel() for p in new_model(config, tokenizers).parameters())
+    n_parameters = sum(map(math.prod, shapes_of(config, tokenizers).values()))
     needed = 4 * n_parameters * (5 if config.train.average == "ema" else 4)  # bytes
     if device.type == "cuda":
         there = torch.cuda.get_device_properties(device).total_memory

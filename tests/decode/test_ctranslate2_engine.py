@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import SOURCE, TARGET, FiveRun, environment, one_clear_error, run_nmt
@@ -87,7 +88,23 @@ def test_a_damaged_export_is_one_clear_error(exported: Path, tmp_path: Path) -> 
     (tmp_path / "model.bin").write_bytes((exported / "model.bin").read_bytes()[:1000])
     one_clear_error(run_nmt("translate", "-m", tmp_path, "x"), 2, "lacks its tokenizer")
     (tmp_path / "tokenizer.model").write_bytes((exported / "tokenizer.model").read_bytes())
-    one_clear_error(run_nmt("translate", "-m", tmp_path, "x"), 2, f"CTranslate2 cannot load {tmp_path}")
+    one_clear_error(run_nmt("translate", "-m", tmp_path, "x"), 2, f"the export {tmp_path} is damaged")
+
+
+def test_an_export_never_seen_before_is_loaded_by_a_child_first_and_once(
+    exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    children, run = [], subprocess.run
+
+    def counted(command: Any, **options: Any) -> Any:
+        children.append(command[4])  # python -P -m nmt.probe LIBRARY
+        return run(command, **options)
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(subprocess, "run", counted)
+    for _ in range(2):
+        load(exported)
+    assert children == ["sentencepiece", "ctranslate2"]
 
 
 def test_the_command_translates_and_never_imports_torch(exported: Path) -> None:

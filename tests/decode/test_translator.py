@@ -76,6 +76,14 @@ def test_batch_size_order_and_window_change_nothing(sample: bool) -> None:
         assert [found.text for found in turned[::-1]] == [found.text for found in expected]
 
 
+def test_what_is_drawn_for_a_line_goes_by_its_number() -> None:
+    options = TRANSLATOR.with_options(sample=True, beam=1, seed=3)
+    lines = [LINES[0]] * 6
+    whole = [found.text for found in TRANSLATOR.translate_lines(lines, options)]
+    rest = [found.text for found in TRANSLATOR.translate_lines(lines[2:], options, first=3)]
+    assert rest == whole[2:] != whole[:4]
+
+
 def test_own_output_scored_again_gives_its_score() -> None:
     """By search and by teacher forcing: where decoding text and encoding it again gives the same pieces."""
     found = list(TRANSLATOR.translate_lines(LINES))

@@ -1,7 +1,6 @@
 """A training of a second, in a process of its own that can be killed, and what its files say afterwards."""
 
 import contextlib
-import multiprocessing
 import os
 import signal
 import sys
@@ -12,6 +11,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from conftest import FORKS
+
 from nmt.config import Config, load_config
 from nmt.run.checkpoint import hash_tensors, read_checkpoint
 from nmt.run.directory import RunDirectory
@@ -20,10 +21,6 @@ VALIDATE_EVERY = 5
 SUBJECTS = {"狗": "the dog", "猫": "the cat", "男孩": "the boy", "女孩": "the girl", "老师": "the teacher"}
 VERBS = {"跑": "runs", "睡觉": "sleeps", "唱歌": "sings", "笑": "laughs"}
 TIMES = {"今天": "today", "每天": "every day", "早上": "in the morning"}
-
-# Children of a process that has imported torch already: they begin at once, and are the real command all the same.
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["nmt.cli", "nmt.train.session"])
 
 
 def write_config(home: Path, **settings: object) -> Path:
@@ -90,14 +87,14 @@ class Training:
 
 
 @contextlib.contextmanager
-def training(config: Path, run: Path, *settings: str, stop_at: int = 0) -> Iterator[Training]:
+def training(config: Path, run: Path, *settings: str, device: str = "cpu", stop_at: int = 0) -> Iterator[Training]:
     """`nmt train CONFIG run=RUN` in a process of its own; killed if the block leaves it so.
 
     Args:
         stop_at: the micro-batch during which it gets SIGTERM; 0 is none.
     """
     log = run.with_name(f"{run.name}.{time.monotonic_ns()}.log")
-    arguments = ["train", str(config), f"run={run}", "--workers", "1", *settings]
+    arguments = ["train", str(config), f"run={run}", "--workers", "1", "--device", device, *settings]
     process = FORKS.Process(target=_main, args=(arguments, str(log), stop_at))
     process.start()
     try:
@@ -107,10 +104,13 @@ def training(config: Path, run: Path, *settings: str, stop_at: int = 0) -> Itera
         process.join()
 
 
-def unbroken(config: Path) -> tuple[str, float]:
+def unbroken(config: Path, device: str = "cpu") -> tuple[str, float]:
     """The weights at the end of a run that nothing disturbs, and how many seconds it took."""
+    first = FORKS.Process(target=int)  # has them wait for the imports
+    first.start()
+    first.join()
     start = time.monotonic()
-    with training(config, config.with_name("unbroken")) as one:
+    with training(config, config.with_name("unbroken"), device=device) as one:
         assert one.end() == 0, one.messages
     return weights(config.with_name("unbroken")), time.monotonic() - start
 

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.metadata
 import logging
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -565,3 +566,14 @@ def test_signals_are_left_alone_outside_the_main_thread() -> None:
     thread.start()
     thread.join()
     assert entered == [0]
+
+
+def test_deterministic_is_torchs_deterministic_mode(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which also refuses, on a GPU, operations that cannot be."""
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
+    try:
+        run_training(config_of(corpus, "run", train__max_steps=2, train__deterministic=True))
+        assert torch.are_deterministic_algorithms_enabled()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"  # as the user set it

@@ -1,0 +1,72 @@
+"""A part keeps its complete lines and goes on only with what it was begun with."""
+
+from pathlib import Path
+
+import pytest
+
+from nmt.decode.partial import hash_of, resumed_output
+from nmt.errors import InputError, OutputError
+
+ORIGIN = {"input": "a", "model": "b"}
+
+
+def write(path: Path, lines: list[bytes], *, stop: bool, origin: dict[str, str] = ORIGIN) -> int:
+    """Add lines, and stop in the midst or end well; how many there were before."""
+    try:
+        with resumed_output(path, origin) as (out, n_lines):
+            for line in lines:
+                out.write(line)
+            if stop:
+                raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        assert stop
+    return n_lines
+
+
+def test_a_part_goes_on_after_its_last_complete_line_and_becomes_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    assert write(path, [], stop=True) == 0
+    assert write(path, [b"1\n", b"2\n", b"cut sh"], stop=True) == 0
+    assert not path.exists()
+    assert write(path, [b"3\n"], stop=True) == 2
+    assert write(path, [b"4\n"], stop=False) == 3
+    assert path.read_bytes() == b"1\n2\n3\n4\n"
+    assert [file.name for file in tmp_path.iterdir()] == ["out"]
+    assert write(path, [b"new\n"], stop=False) == 0, "what is whole is not gone on with"
+
+
+def test_a_part_of_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path, part = tmp_path / "out", tmp_path / "out.part"
+    write(path, [b"1\n"], stop=True)
+    before = part.read_bytes()
+    with pytest.raises(InputError) as caught:
+        write(path, [], stop=False, origin={"input": "x", "model": "y"})
+    assert str(caught.value) == f"{part} was begun with another input and model"
+    assert caught.value.hint == "bring that back, or delete the part to begin anew"
+    assert part.read_bytes() == before
+    for content in (b"not ours\n", b"[]\n", b"{}\n"):
+        part.write_bytes(content)
+        with pytest.raises(InputError, match="was begun with another file"):
+            write(path, [], stop=False)
+
+
+def test_a_part_is_written_by_one(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    with resumed_output(path, ORIGIN), pytest.raises(InputError, match=r"another command is writing .*out\.part"):
+        write(path, [], stop=False)
+
+
+def test_a_part_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"cannot write .*out\.part: No such file") as caught:
+        write(tmp_path / "absent" / "out", [], stop=False)
+    assert caught.value.hint
+
+
+def test_a_hash_sees_content_and_where_files_end(tmp_path: Path) -> None:
+    for name, content in {"ab": "ab", "c": "c", "a": "a", "bc": "bc", "copy": "ab"}.items():
+        (tmp_path / name).write_text(content)
+    found = {pair: hash_of([tmp_path / name for name in pair]) for pair in (("ab", "c"), ("a", "bc"), ("ab",), ())}
+    assert len(set(found.values())) == 4
+    assert hash_of([tmp_path / "copy"]) == found[("ab",)]
+    with pytest.raises(InputError, match=r"cannot read .*absent: No such file"):
+        hash_of([tmp_path / "absent"])

@@ -1,0 +1,378 @@
+"""Files from strangers: an error in one line, nothing executed, nothing written outside, memory within bounds."""
+
+import json
+import os
+import pickle
+import random
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import safetensors.torch
+import torch
+from conftest import FiveCorpus, FiveRun, environment, one_clear_error, run_nmt
+from torch import Tensor
+
+from nmt.config import dump_config, load_config
+from nmt.decode.translator import load
+from nmt.errors import NmtError
+from nmt.export import to_ctranslate2
+from nmt.run import checkpoint as checkpoints
+from nmt.train import session
+
+from .conftest import soak
+
+# --- configs ----------------------------------------------------------------------------------------------
+
+VALUES = [
+    *("-1", "0", "1", "2", "1e999", "-.inf", ".nan", "9" * 5000, "3.5", "99999999999", "null", "~", "true", "no"),
+    *("[]", "{}", "[[], {}]", "{a: 1}", "''", '"\\0"', '"\\ud800"', '"\\x1b[2J"', '"\\u2028"', "😀", "x" * 300),
+    *(
+        "../" * 90,
+        "/dev/zero",
+        "/dev/urandom",
+        "/dev/full",
+        "/",
+        ".",
+        "!!python/object/apply:os.system [touch PWNED]",
+    ),
+    *(
+        "!!binary xyz",
+        "!!bool maybe",
+        "!!set {a}",
+        "!!timestamp 2001-01-01",
+        "&a [*a]",
+        "*none",
+        "|\n  x",
+        "? [a]",
+    ),
+    *("'", '"', "{", "[" * 1200, "!", "%", "@", "`", "unigram", "char", "best", "1000000", "65536", "16384"),
+]
+
+
+def mutated(text: str, draw: random.Random) -> bytes:
+    """A config with some of its lines, values or bytes changed."""
+    lines = text.splitlines()
+    for _ in range(draw.choice([1, 1, 1, 2, 5])):
+        i = draw.randrange(len(lines))
+        key, colon, value = lines[i].partition(":")
+        kind = draw.randrange(8)
+        if kind < 3:
+            lines[i] = f"{key}{colon} {draw.choice(VALUES)}"
+        elif kind == 3:
+            lines[i] = lines[draw.randrange(len(lines))]
+        elif kind == 4:
+            lines.insert(i, f"{' ' * draw.randrange(5)}{draw.choice(VALUES)}: {draw.choice(VALUES)}")
+        elif kind == 5:
+            lines[i] = f"{key[draw.randrange(3) :]}{colon}{value[::-1]}"
+        elif kind == 6:
+            del lines[i : i + draw.randrange(1, 4)]
+            lines.append("")
+        else:
+            lines[i] = f"{draw.choice([' ', '  ', chr(9), '- ', '? ', '&a ', '!!map '])}{lines[i]}"
+    content = bytearray("\n".join(lines).encode(errors="replace"))
+    for _ in range(draw.choice([0, 0, 0, 1, 3])):
+        content[draw.randrange(len(content))] = draw.randrange(256)
+    return bytes(content)
+
+
+def refusal(work: Callable[[], object]) -> NmtError | None:
+    """Why it cannot be done, if it cannot."""
+    try:
+        work()
+    except NmtError as error:
+        return error
+    return None
+
+
+def test_mutated_configs_are_ready_to_train_or_refused(
+    five_corpus: FiveCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `nmt train --dry-run` checks, on a machine of 1 GB: a valid config may ask for all there is."""
+    real = os.sysconf
+    monkeypatch.setattr(os, "sysconf", lambda name: 250_000 if name == "SC_PHYS_PAGES" else real(name))
+    monkeypatch.chdir(five_corpus.home)
+    texts = [five_corpus.config.read_text(), dump_config(load_config(five_corpus.config))]
+    before = sorted(five_corpus.home.rglob("*"))
+    path = five_corpus.home / "mutated.yaml"
+    refused: list[bytes] = []
+    for seed in range(n := soak(100, 1000)):
+        path.write_bytes(content := mutated(texts[seed % 2], random.Random(seed)))
+        if error := refusal(lambda: session.prepare(load_config(path), device="cpu")):
+            refused.append(content)
+            assert error.exit_code in (1, 2), content
+            assert error.hint, content
+            assert all(0 < len(line) < 1000 for line in str(error).split("\n")), content
+    print(f"{n} configs, {len(refused)} refused")
+    assert n // 2 < len(refused) < n
+    for content in refused[:: len(refused) // soak(2, 10)]:
+        path.write_bytes(content)
+        done = run_nmt("train", path, "--dry-run", cwd=five_corpus.home)
+        one_clear_error(done, done.returncode, n_errors=done.stderr.count(b"nmt: error: ") or 1)
+        assert done.returncode in (1, 2)
+    path.unlink()
+    assert sorted(five_corpus.home.rglob("*")) == before
+
+
+# --- models and runs --------------------------------------------------------------------------------------
+
+
+class Bomb:
+    """Runs code when it is unpickled."""
+
+    def __init__(self, proof: Path) -> None:
+        self.proof = proof
+
+    def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
+        return os.system, (f"touch {self.proof}",)
+
+
+class Parts(NamedTuple):
+    """A model file taken apart: what a stranger can write anew, hashes and all."""
+
+    tensors: dict[str, Tensor]
+    header: dict[str, Any]
+
+    def joined(self) -> bytes:
+        header = {**self.header, "header_sha256": checkpoints._hash_header(self.header)}
+        hashes = {part: checkpoints.hash_tensors(x) for part, x in checkpoints._by_part(self.tensors).items()}
+        text = json.dumps({**header, "tensors_sha256": hashes})
+        return safetensors.torch.save(self.tensors, {"nmt": text})
+
+
+def taken_apart(path: Path) -> Parts:
+    with safetensors.safe_open(path, framework="pt") as file:
+        header = json.loads(file.metadata()["nmt"])
+        return Parts({name: file.get_tensor(name) for name in file.keys()}, header)  # noqa: SIM118 - no dict
+
+
+def with_header(header: object, data: bytes = b"") -> bytes:
+    """A safetensors file as its format says, with any header."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data
+
+
+def damaged(content: bytes, draw: random.Random) -> bytes:
+    """Cut short, or with some bits flipped."""
+    if draw.random() < 0.5:
+        return content[: draw.randrange(len(content))]
+    spoilt = bytearray(content)
+    for _ in range(draw.choice([1, 1, 10])):
+        spoilt[draw.randrange(len(spoilt))] ^= 1 << draw.randrange(8)
+    return bytes(spoilt)
+
+
+def hostile_models(intact: Path, bomb: Bomb, n_cut: int) -> Iterator[bytes]:
+    """Model files that were made to harm, with tokenizers cut short among them."""
+    parts = taken_apart(intact)
+    model = parts.header["config"]["model"]
+    for changes in (
+        {"d_model": 16_384, "d_ff": 65_536, "n_encoder_layers": 100, "n_decoder_layers": 100},
+        {"d_ff": 65_536},
+        {"n_encoder_layers": 100, "n_decoder_layers": 100},
+        {"positions": "learned", "max_positions": 100_000},
+        {"max_positions": 10**18},
+        {"d_model": -64},
+        {"n_heads": 0},
+        {"norm": "../../norm"},
+        {"more": 1},
+        {"tied_embeddings": "none"},
+    ):
+        config = {**parts.header["config"], "model": {**model, **changes}}
+        yield parts._replace(header={**parts.header, "config": config}).joined()
+    for header in (
+        {**parts.header, "config": None},
+        {**parts.header, "config": [[]] * 100_000},
+        {**parts.header, "config": {str(i): i for i in range(50_000)}},
+        {**parts.header, "progress": 5},
+        {**parts.header, "format_version": [1]},
+        {**parts.header, "config": {**parts.header["config"], "seed": "\x1b]0;owned\x07"}},
+        {**parts.header, "config": {**parts.header["config"], "run": "a\0b"}},
+    ):
+        yield parts._replace(header=header).joined()
+    one = next(name for name in parts.tensors if name.endswith("inner.weight"))
+    for tensors in (
+        {**parts.tensors, "model.../../../etc/passwd": torch.zeros(1)},
+        {**parts.tensors, "x" * 1_000_000: torch.zeros(1)},
+        {**parts.tensors, one: torch.zeros(0, 2**40)},
+        {**parts.tensors, one: parts.tensors[one].T.contiguous()},
+        {**parts.tensors, one: parts.tensors[one].double()},
+        {**parts.tensors, "average." + one[6:]: parts.tensors[one].clone()},
+        {name: x for name, x in parts.tensors.items() if name != one},
+        {name: x for name, x in parts.tensors.items() if not name.startswith("tokenizer.")},
+        {**parts.tensors, "tokenizer.target": torch.zeros(1_000_000, dtype=torch.uint8)},
+        {**parts.tensors, "tokenizer.source": torch.zeros(0, dtype=torch.uint8)},
+        {**parts.tensors, "tokenizer.source": torch.zeros(9)},
+    ):
+        yield parts._replace(tensors=tensors).joined()
+    entry = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
+    yield with_header({f"model.{i}": entry for i in range(100_000)})
+    yield with_header({"model.x": {**entry, "shape": [1] * 1_000_000}})
+    for shape, end in (
+        ([2**40, 2**23], 4),
+        ([2**62, 4], 0),
+        ([2**64], 4),
+        ([-1], 4),
+        ([1.5], 4),
+        (["a"], 4),
+        ([1], 2**60),
+        ([1], -4),
+        (None, 4),
+    ):
+        yield with_header({"model.x": {"dtype": "F32", "shape": shape, "data_offsets": [0, end]}}, b"\0" * 4)
+    for top in (
+        *(b"{" * 100_000, b"[" * 100_000, b"[]", b"null", b'{"a": ' * 30_000, b'{"__metadata__": {"nmt": 5}}'),
+        *(b'{"__metadata__": {"nmt": "{}"}}', json.dumps({"__metadata__": {"nmt": "[" * 100_000}}).encode()),
+        json.dumps({"__metadata__": {"nmt": '{"format_version": ' + "9" * 5000 + "}"}}).encode(),
+    ):
+        yield with_header(top)
+    for n_bytes in (0, 1, 2**63, 2**64 - 1, 99_999_999):
+        yield n_bytes.to_bytes(8, "little") + b"{}"
+    yield pickle.dumps(bomb)
+    yield with_header(pickle.dumps(bomb))
+    yield parts._replace(header={**parts.header, "config": pickle.dumps(bomb).decode("latin-1")}).joined()
+    pieces = parts.tensors["tokenizer.source"].numpy().tobytes()
+    draw = random.Random(7)
+    for content in (pickle.dumps(bomb), *(pieces[: draw.randrange(1, len(pieces))] for _ in range(n_cut))):
+        yield with_tokenizer(parts, content)
+
+
+def with_tokenizer(parts: Parts, content: bytes) -> bytes:
+    tokenizer = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+    return parts._replace(tensors={**parts.tensors, "tokenizer.source": tokenizer}).joined()
+
+
+def hostile_run(run: Path, kind: int, draw: random.Random, bomb: Bomb, outside: Path) -> None:
+    """Make a copy of a run harmful."""
+    files = sorted(file for file in run.rglob("*") if file.is_file() and file.name != "lock")
+    file = draw.choice(files)
+    content = file.read_bytes()
+    file.unlink()
+    if kind < 4:
+        file.write_bytes(damaged(content, draw) if content else b"x")
+    elif kind == 4:
+        file.write_bytes(pickle.dumps(bomb))
+    elif kind == 5:
+        torch.save({"weights": bomb}, file)
+    elif kind == 6:
+        with zipfile.ZipFile(file, "w") as packed:
+            packed.writestr("../../../outside", "x")
+    elif kind == 7:
+        file.mkdir()
+    elif kind == 8:
+        os.mkfifo(file)
+    elif kind == 9:
+        file.symlink_to("/dev/zero")
+    elif kind == 10:
+        file.symlink_to(outside / "new")
+    elif kind == 11:
+        file.write_text(f"a: !!python/object/apply:os.system ['touch {bomb.proof}']\n")
+    elif kind == 12:
+        with file.open("wb") as sparse:
+            sparse.truncate(10**10)
+    elif kind == 13:
+        file.write_text(
+            draw.choice(["null", "[]", "5", '{"step": "../../../x"}', '{"step": 1e999}', "{" * 100_000])
+        )
+    else:
+        file.write_bytes(content)
+        (run / "last.json").unlink(missing_ok=True)
+        steps = ["../../../../etc/passwd", -1, 10**30, True, None, [], 7]
+        (run / "last.json").write_text(json.dumps({"step": draw.choice(steps)}))
+
+
+def test_hostile_models_and_runs_do_no_harm(five_run: FiveRun, tmp_path: Path) -> None:
+    folder, outside = tmp_path / "folder", tmp_path / "outside"
+    folder.mkdir()
+    outside.mkdir()
+    intact = five_run.copy_run(tmp_path / "intact")
+    bomb = Bomb(outside / "proof")
+    sizes: dict[str, int] = {}
+    refused = set()  # what must be: a damaged figure in metrics.jsonl need not
+
+    content = five_run.model_file.read_bytes()
+    draw = random.Random(1)
+    models = [damaged(content, draw) for _ in range(soak(10, 200))]
+    models += hostile_models(five_run.model_file, bomb, n_cut=soak(4, 60))
+    n_refused, parts = len(models), taken_apart(five_run.model_file)
+    pieces = parts.tensors["tokenizer.source"].numpy().tobytes()
+    models += (with_tokenizer(parts, damaged(pieces, draw)) for _ in range(soak(4, 40)))  # another piece, perhaps
+    for i, model in enumerate(models):
+        file = folder / f"model-{i:03}.safetensors"
+        file.write_bytes(model)
+        sizes[file.name] = len(model)
+        refused |= {file.name} if i < n_refused else set()
+    torch.save({"weights": bomb}, folder / "model.pt")
+    (folder / "model-is-zero").symlink_to("/dev/zero")
+    os.mkfifo(folder / "model-is-a-pipe")
+    refused |= {"model.pt", "model-is-zero", "model-is-a-pipe"}
+    n_runs = soak(15, 150)  # one of each kind
+    for i in range(n_runs):
+        run = folder / f"run-{i:03}"
+        shutil.copytree(five_run.run, run, copy_function=os.link)
+        hostile_run(run, i % 15, random.Random(i), bomb, outside)
+    before = sorted(tmp_path.rglob("*"))
+
+    done = subprocess.run(
+        [sys.executable, Path(__file__).with_name("load_all.py"), intact, five_run.config, folder],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        timeout=1200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    (*_, load_kb), (*_, train_kb), *ends = map(json.loads, done.stdout.splitlines())
+    checkpoint = max(file.stat().st_size for file in (five_run.run / "checkpoints").iterdir())
+    found, beside = Counter((way, end) for _, way, end, *_ in ends), {"load": 0, "train": 0}
+    for name, way, *_, kb in ends:
+        size = sizes.get(name, len(content) if way == "load" else checkpoint)
+        beside[way] = max(beside[way], kb - 2 * size // 1024)
+    print(f"{len(models) + 3} models, {n_runs} runs:", dict(found))
+    print(f"memory beside twice the file: {beside} kB, of the intact ones in all {load_kb} and {train_kb} kB")
+    assert beside["load"] <= load_kb
+    assert beside["train"] <= train_kb
+    assert sum(n for (way, _), n in found.items() if way == "load") == len(models) + 3 + n_runs
+    assert sum(n for (way, _), n in found.items() if way == "train") == n_runs
+    for name, way, end, message, hint, _ in ends:
+        assert end == "error" or (end == "well" and name not in refused), (name, way, message)
+        if end == "error":
+            assert "\n" not in message, (name, way)
+            assert len(message) < 1000, (name, way)
+            assert hint, (name, way)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert not bomb.proof.exists()
+    shown = run_nmt("translate", "-m", folder / "model.pt", "a", cwd=tmp_path)
+    one_clear_error(shown, 2, "is not a model file")
+
+
+def test_hostile_exports_do_no_harm(five_run: FiveRun, tmp_path: Path) -> None:
+    """To CTranslate2, in this process: what would kill it has killed a child first."""
+    pytest.importorskip("ctranslate2")
+    intact, bomb = tmp_path / "intact", Bomb(tmp_path / "proof")
+    to_ctranslate2(load(five_run.run), intact)
+    names = sorted(file.name for file in intact.iterdir())
+    ends: Counter[str] = Counter()
+    for i in range(soak(8, 100)):
+        draw, path = random.Random(i), tmp_path / f"export-{i}"
+        file = shutil.copytree(intact, path) / draw.choice([*names, "model.bin"])
+        content = file.read_bytes()
+        file.unlink()
+        if i == 0:
+            file.symlink_to("/dev/zero")
+        elif i == 1:
+            os.mkfifo(file)
+        else:
+            file.write_bytes(pickle.dumps(bomb) if i == 2 else damaged(content, draw))
+        error = refusal(lambda: load(path).translate(["书 " * 3, ""], beam=2))  # noqa: B023
+        assert error is None or (error.hint and "\n" not in str(error))
+        assert i > 2 or error
+        ends["refused" if error else "well"] += 1  # a flipped bit in a weight is another model
+    print(dict(ends))
+    assert not bomb.proof.exists()

@@ -1,0 +1,26 @@
+"""The Makefile's .venv has the versions that .constraints.txt names, and nothing else."""
+
+import re
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+CONSTRAINTS = Path(__file__).parents[1] / ".constraints.txt"
+OURS = {"nmt", "pip"}
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_what_is_installed_is_what_is_written_down() -> None:
+    if not Path(sys.prefix, ".installed").exists():
+        pytest.skip("not the .venv that the Makefile makes")
+    lines = [line for line in CONSTRAINTS.read_text().splitlines() if line and not line.startswith("#")]
+    wanted = {canonical(name): version for name, _, version in (line.partition("==") for line in lines)}
+    found = {canonical(one.name): one.version.partition("+")[0] for one in metadata.distributions()}
+    assert {name: version for name, version in found.items() if name not in OURS} == {
+        name: wanted.get(name, "not in .constraints.txt") for name in found if name not in OURS
+    }
