@@ -64,8 +64,7 @@ class Tokenizer:
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of the best segmentation of each text."""
-        ids: list[list[int]] = self._processor.encode([self._prepared(text) for text in texts], num_threads=1)
-        return ids
+        return [self._processor.encode(self._prepared(text)) for text in texts]  # a list would start a thread
 
     def sample_all(self, texts: Sequence[str], *, alpha: float, seed: int) -> list[list[int]]:
         """Ids of a segmentation of each text drawn at random (Kudo 2018; BPE-dropout for a BPE model).

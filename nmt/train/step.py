@@ -176,16 +176,17 @@ def use_bf16(settings: TrainSettings, device: torch.device) -> bool:
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device.type != "cpu":
         return False
-    fp32, bf16 = (_product_seconds(dtype) for dtype in (torch.float32, torch.bfloat16))
+    fp32, bf16 = _product_seconds(torch.float32, torch.bfloat16)
     return fp32 > 1.5 * bf16
 
 
-def _product_seconds(dtype: torch.dtype) -> float:
-    """The least of several timings of a product of the size that training has."""
-    a, b = torch.ones(2048, 512, dtype=dtype), torch.ones(512, 512, dtype=dtype)
-    times = []
-    for _ in range(7):
-        start = time.perf_counter()
-        a @ b
-        times.append(time.perf_counter() - start)
-    return min(times)
+def _product_seconds(*dtypes: torch.dtype) -> list[float]:
+    """The least of several timings of a product of the size that training has, in turns: others may be at work."""
+    factors = [(torch.ones(2048, 512, dtype=dtype), torch.ones(512, 512, dtype=dtype)) for dtype in dtypes]
+    seconds = [math.inf for _ in dtypes]
+    for _ in range(20):
+        for i, (a, b) in enumerate(factors):
+            start = time.perf_counter()
+            a @ b
+            seconds[i] = min(seconds[i], time.perf_counter() - start)
+    return seconds
