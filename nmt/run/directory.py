@@ -93,7 +93,7 @@ class RunDirectory:
             ModelError: a link leads out of it, or a pipe or a device lies in it.
         """
         top = self.path.resolve()
-        for entry in self.path.rglob("*"):
+        for entry in (*self.path.glob("*"), *self.checkpoints.glob("*")):  # deeper nothing is written
             if entry.is_symlink() and not entry.resolve().is_relative_to(top):
                 raise ModelError(
                     f"{entry} is a link that leads out of the run", hint="put what it leads to in its place"

@@ -183,9 +183,11 @@ def test_a_run_with_a_pipe_in_it_is_refused(run: RunDirectory) -> None:
         assert caught.value.hint == "remove it"
 
 
-def test_a_link_within_a_run_may_stay(run: RunDirectory) -> None:
+def test_a_link_within_a_run_may_stay_and_so_may_one_where_nothing_is_written(run: RunDirectory) -> None:
     run.create()
     (run.path / "best").symlink_to("model.safetensors")
+    (run.path / ".venv").mkdir()  # of `run=.`
+    (run.path / ".venv" / "python").symlink_to(sys.executable)
     with run.lock():
         pass
 
