@@ -269,7 +269,7 @@ def translate(
     window = {"window": 1} if (on_terminal and not several if stream is None else stream) else {}
     if window and several:
         raise InputError("--stream answers line by line, which processes cannot share", hint="leave it out")
-    if resume and (input_file in (None, Path("-")) or output in (None, Path("-")) or is_special(output)):
+    if resume and any(path in (None, Path("-")) or is_special(path) for path in (input_file, output)):
         raise InputError("--resume goes from file to file", hint="nmt translate --resume -i FILE -o FILE")
     check_mbr(mbr, samples, beam)
     changes: dict[str, Any] = {"n_best": n_best, "sample": sample, "temperature": temperature, "top_k": top_k}

@@ -43,6 +43,9 @@ Case = tuple[list[str], list[str]]  # what is given, what the error must contain
 UNFIT: list[Case] = [
     (["translate", "-i", "in.zh", "TEXT"], ["TEXT", "-i"]),
     (["translate", "--n-best", "2", "TEXT"], ["several hypotheses"]),
+    (["translate", "--resume"], ["--resume goes from file to file"]),
+    (["translate", "--resume", "-i", "/dev/null", "-o", "out"], ["--resume goes from file to file"]),
+    (["translate", "--resume", "-i", "in.zh", "-o", "/dev/null"], ["--resume goes from file to file"]),
     (["translate", "--mbr", "chrf", "--beam", "4", "TEXT"], ["--mbr chooses among samples"]),
     (["eval", "--samples", "4"], ["--samples are for --mbr"]),
     (["eval", "--hyp", "test.hyp", "--ref", "test.en", "--heads"], ["--heads are those of a model"]),

@@ -73,7 +73,7 @@ def _cut(file: BinaryIO, part: Path, top: bytes, origin: Origin) -> int:
     if first not in (b"", top):
         try:
             before = json.loads(first)
-            changed = " and ".join(name for name in origin if before[name] != origin[name])
+            changed = " and ".join(name for name in origin if before[name] != origin[name]) or "version"
         except (ValueError, KeyError, TypeError):
             changed = "file"
         raise InputError(

@@ -309,7 +309,7 @@ class Transformer(Seq2Seq):
         if len(ids) > 1:
             rows = (slots + torch.arange(0, len(ids) * n_slots, n_slots, device=ids.device)[:, None]).flatten()
         mask: Tensor | None = ancestry[:, None]
-        if ids.size(1) == 1 and written is None:  # one beam descends from all that it has read
+        if ids.size(1) == 1 and ancestry[..., : state.n_read + 1].all():  # all that it has read lies together
             mask, n_slots = None, state.n_read + 1
         now = slice(state.n_read, state.n_read + 1)
         x, rotation = self._embed(ids, self.target_embedding, self.target_positions, now)

@@ -251,15 +251,16 @@ def _check_shapes(
     found: dict[str, set[str]] = {"model": set(), "average": set()}
     for name, shape in shapes.items():
         part, _, weight = name.partition(".")
+        moment = ""
         if part == "tokenizer" and weight in ("source", "target"):
             continue
         if part == "optimizer":
-            weight = weight.rpartition(".")[0]
+            weight, _, moment = weight.rpartition(".")
         else:
             found.setdefault(part, set()).add(weight)
         if part not in ("model", "average", "optimizer") or weight not in own:
             raise foreign
-        if shape != own[weight] and not (part == "optimizer" and shape == ()):
+        if shape != (() if moment == "step" else own[weight]):  # the optimiser's own code does not look
             raise ModelError(
                 f"{path}: {weight} is {shape}, in a model of its settings {own[weight]}", hint="train it again"
             )

@@ -27,7 +27,7 @@ from typing import Any
 from nmt.config import Config, dump_config, load_config
 from nmt.errors import ModelError, OutputError
 from nmt.files import atomic_write, hash_file, locked, read_capped, sha256, sweep_temps
-from nmt.text.lines import reading
+from nmt.text.lines import raw_lines, reading
 from nmt.text.tokenizer import MAX_MODEL_BYTES, Tokenizer, Tokenizers
 
 MAX_JSON_BYTES = 10_000_000  # of a small file: far more than any has
@@ -90,14 +90,16 @@ class RunDirectory:
         """Make sure that writing into the run, which may come from a stranger, writes nowhere else.
 
         Raises:
-            ModelError: a link leads out of it.
+            ModelError: a link leads out of it, or a pipe or a device lies in it.
         """
         top = self.path.resolve()
-        for entry in self.path.rglob("*"):
+        for entry in (*self.path.glob("*"), *self.checkpoints.glob("*")):  # deeper nothing is written
             if entry.is_symlink() and not entry.resolve().is_relative_to(top):
                 raise ModelError(
                     f"{entry} is a link that leads out of the run", hint="put what it leads to in its place"
                 )
+            if entry.exists() and not entry.is_file() and not entry.is_dir():
+                raise ModelError(f"{entry} is neither a file nor a directory", hint="remove it")
 
     # --- settings -----------------------------------------------------------------------------------------
 
@@ -140,7 +142,10 @@ class RunDirectory:
 
     def read_manifest(self) -> dict[str, Any]:
         """What `write_manifest` wrote; empty before it did."""
-        return _read_json(self.manifest_file) or {}
+        manifest = _read_json(self.manifest_file) or {}
+        if not isinstance(manifest.get("data", {}), dict):
+            raise _damaged(self.manifest_file)
+        return manifest
 
     # --- tokenizer ----------------------------------------------------------------------------------------
 
@@ -242,12 +247,15 @@ class RunDirectory:
             atomic_write(self.metrics_file, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept))
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """All lines of figures; a last one that a kill cut short is left out."""
+        """All lines of figures; what is none, as a last one that a kill cut short, is left out."""
         lines = []
-        content = self.metrics_file.read_bytes() if self.metrics_file.exists() else b""
-        for text in content.split(b"\n"):  # alone: a text in the figures may hold what str.splitlines splits at
-            with contextlib.suppress(ValueError):
-                lines.append(json.loads(text))
+        if self.metrics_file.exists():
+            with self.metrics_file.open("rb") as file:
+                for text in raw_lines(file, str(self.metrics_file)):
+                    with contextlib.suppress(ValueError, RecursionError):
+                        line = json.loads(text)
+                        if isinstance(line, dict) and isinstance(line.get("step", 0), int):
+                            lines.append(line)
         return lines
 
     def free_bytes(self) -> int:

@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Any
 
 import torch
+from pydantic import NonNegativeInt, TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from nmt.config import Config
@@ -71,9 +72,9 @@ class Progress:
         history: the figures of every validation.
     """
 
-    step: int = 0
-    epoch: int = 0
-    batch: int = 0
+    step: NonNegativeInt = 0
+    epoch: NonNegativeInt = 0
+    batch: NonNegativeInt = 0
     n_tokens: int = 0
     elapsed_s: float = 0.0
     best: float | None = None
@@ -82,7 +83,7 @@ class Progress:
     n_skipped: int = 0
     n_rollbacks: int = 0
     n_ranks: int = 1
-    max_positions: int = 0
+    max_positions: NonNegativeInt = 0
     bf16: bool = False
     finished_at: int = -1
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -461,8 +462,15 @@ class Trainer:
                     )
                 state[moment] = moments[key].to(parameter.device)
             self.optimizer.state[parameter] = state
-        self.progress = Progress(**checkpoint.progress)
+        try:
+            self.progress = TypeAdapter(Progress).validate_python(checkpoint.progress)
+        except ValidationError as wrong:
+            raise ModelError(
+                f"{self.run.checkpoint_file(newest.step)} does not say where training stands",
+                hint="begin anew with --fresh (the old run is kept)",
+            ) from wrong
         self.better = None  # of steps that are taken back
+        self.unwritten = [line for line in self.unwritten if line["step"] <= self.progress.step]
         if checkpoint.config.train.metric != self.config.train.metric:
             self.rank_again()
         if self.config.train.precision != "auto":

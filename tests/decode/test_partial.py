@@ -44,6 +44,9 @@ def test_a_part_of_something_else_is_refused_and_left_alone(tmp_path: Path) -> N
     assert str(caught.value) == f"{part} was begun with another input and model"
     assert caught.value.hint == "bring that back, or delete the part to begin anew"
     assert part.read_bytes() == before
+    part.write_bytes(b'{"input": "a", "model": "b", "more": "c"}\n')
+    with pytest.raises(InputError, match="was begun with another version"):
+        write(path, [], stop=False)
     for content in (b"not ours\n", b"[]\n", b"{}\n"):
         part.write_bytes(content)
         with pytest.raises(InputError, match="was begun with another file"):

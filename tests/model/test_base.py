@@ -34,7 +34,7 @@ def test_a_cached_step_is_the_full_pass(choices: dict[str, Any]) -> None:
 
 @every
 def test_beams_that_part_and_sentences_that_leave_keep_their_own_past(choices: dict[str, Any]) -> None:
-    """Beams go on from one another at random until their slots have been used again and again."""
+    """Beams go on from one another at random, at last as one, while their slots are used again and again."""
     model = make(**choices)
     src, _ = batch((7, 6), (4, 6), (2, 6))
     n_beams, generator = 3, torch.Generator().manual_seed(2)
@@ -44,14 +44,15 @@ def test_beams_that_part_and_sentences_that_leave_keep_their_own_past(choices: d
         state = model.select(model.start(src), torch.arange(3)[:, None].expand(-1, n_beams))
         for t in range(3 * ROOM // n_beams):
             logits, state = model.step(ids, state)
-            full = model(src[sentences].repeat_interleave(n_beams, 0), tokens.flatten(0, 1))
+            full = model(src[sentences].repeat_interleave(ids.size(1), 0), tokens.flatten(0, 1))
             torch.testing.assert_close(logits.flatten(0, 1), full[:, -1])
-            parents = torch.randint(n_beams, ids.shape, generator=generator)
-            stay = torch.tensor({5: [2, 1], 9: [1]}.get(t, range(len(ids))))
-            state = model.select(state, (parents + torch.arange(len(ids))[:, None] * n_beams)[stay])
+            parents = torch.randint(ids.size(1), ids.shape if t < 12 else (len(ids), 1), generator=generator)
+            stay = torch.tensor({5: [2, 1], 14: [1]}.get(t, range(len(ids))))
+            state = model.select(state, (parents + torch.arange(len(ids))[:, None] * ids.size(1))[stay])
             sentences, parents, tokens = sentences[stay], parents[stay], tokens[stay]
             ids = torch.randint(4, V, parents.shape, generator=generator)
-            tokens = torch.cat([tokens.gather(1, parents[..., None].expand_as(tokens)), ids[..., None]], 2)
+            before = tokens.gather(1, parents[..., None].expand(-1, -1, tokens.size(2)))
+            tokens = torch.cat([before, ids[..., None]], 2)
     if model.settings.architecture == "transformer":
         assert state.ancestry.size(2) < 3 * ROOM  # or nothing would have been used again
 

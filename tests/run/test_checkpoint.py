@@ -305,6 +305,8 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
         ("other.encoder_norm.weight", torch.zeros(8)),
         ("average.encoder_norm.weight", torch.zeros(8)),
         ("optimizer.encoder_norm.weight.exp_avg", torch.zeros(9)),
+        ("optimizer.encoder_norm.weight.exp_avg", torch.zeros(())),
+        ("optimizer.encoder_norm.weight.step", torch.zeros(8)),
         ("model.encoder_norm.bias", torch.zeros(8, dtype=torch.float64)),
     ],
 )

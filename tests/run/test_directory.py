@@ -173,9 +173,21 @@ def test_no_link_in_a_run_leads_what_is_written_elsewhere(run: RunDirectory, tmp
     assert [file.name for file in elsewhere.iterdir()] == ["a.tmp.1"]
 
 
-def test_a_link_within_a_run_may_stay(run: RunDirectory) -> None:
+def test_a_run_with_a_pipe_in_it_is_refused(run: RunDirectory) -> None:
+    """To open it would be to wait for ever."""
+    run.create()
+    os.mkfifo(run.metrics_file)
+    for entry in (run.lock().__enter__, run.move_aside):
+        with pytest.raises(ModelError, match=r"metrics\.jsonl is neither a file nor a directory") as caught:
+            entry()
+        assert caught.value.hint == "remove it"
+
+
+def test_a_link_within_a_run_may_stay_and_so_may_one_where_nothing_is_written(run: RunDirectory) -> None:
     run.create()
     (run.path / "best").symlink_to("model.safetensors")
+    (run.path / ".venv").mkdir()  # of `run=.`
+    (run.path / ".venv" / "python").symlink_to(sys.executable)
     with run.lock():
         pass
 
@@ -352,7 +364,7 @@ def test_a_checkpoint_set_aside_counts_as_none_and_is_kept(run: RunDirectory) ->
     assert run.checkpoint_steps() == []
 
 
-@pytest.mark.parametrize("content", ["{", "[1]", "5"])
+@pytest.mark.parametrize("content", ["{", "[1]", "5", '{"data": []}'])
 def test_a_damaged_manifest_is_told(run: RunDirectory, content: str) -> None:
     run.manifest_file.write_text(content, encoding="utf-8")
     with pytest.raises(ModelError, match=r"manifest\.json is damaged$"):
@@ -419,6 +431,14 @@ def test_a_last_line_that_a_kill_cut_short_is_left_out_and_cut_away(run: RunDire
     assert run.read_metrics() == [{"step": 1}]
     run.cut_metrics(1)
     assert run.metrics_file.read_bytes() == b'{"step": 1}\n'
+
+
+def test_lines_that_are_no_figures_are_left_out_and_cut_away(run: RunDirectory) -> None:
+    odd = ["[1]", "5", "null", '{"step": "x"}', '{"step": null}', "[" * 100_000, '{"step": 1}']
+    run.metrics_file.write_text("".join(f"{line}\n" for line in odd))
+    assert run.read_metrics() == [{"step": 1}]
+    run.cut_metrics(1)
+    assert run.metrics_file.read_text() == '{"step": 1}\n'
 
 
 def test_figures_after_a_torn_line_are_not_lost(run: RunDirectory) -> None:

@@ -15,7 +15,7 @@ import torch
 from nmt.config import Config, TrainSettings
 from nmt.decode.translator import load
 from nmt.errors import ConfigError, DataError, DivergedError, InputError, ModelError, OutputError, StoppedError
-from nmt.run.checkpoint import hash_tensors, read_checkpoint
+from nmt.run.checkpoint import hash_tensors, read_checkpoint, save_checkpoint
 from nmt.run.directory import RunDirectory
 from nmt.text.batches import Batch
 from nmt.train import session
@@ -510,6 +510,29 @@ def test_where_files_lie_and_what_is_tested_may_change(corpus: Path) -> None:
     for part in ("train", "dev"):
         data[part] = {side: str(corpus / data[part][side][0]) for side in ("source", "target")}
     assert run_training(Config.model_validate(moved.model_dump() | {"data": data})).step == 13
+
+
+@pytest.mark.parametrize("changes", [{"step": "x"}, {"epoch": -1}, {"history": [1]}], ids=str)
+def test_a_checkpoint_that_does_not_say_where_training_stands_is_refused(
+    corpus: Path, changes: dict[str, Any]
+) -> None:
+    config = config_of(corpus, train__max_steps=2)
+    run_training(config)
+    file = RunDirectory(config.run).checkpoint_file(2)
+    checkpoint = read_checkpoint(file)
+    save_checkpoint(file, dataclasses.replace(checkpoint, progress={**checkpoint.progress, **changes}))
+    with pytest.raises(ModelError, match=r"step-2\.safetensors does not say where training stands") as caught:
+        run_training(config)
+    assert caught.value.hint
+
+
+def test_figures_that_wait_go_with_the_steps_that_are_taken_back(corpus: Path) -> None:
+    config = config_of(corpus, train__max_steps=2)
+    run_training(config)
+    trainer = trainer_of(config)
+    trainer.unwritten = [{"step": 2}, {"step": 3}]
+    trainer.resume()
+    assert trainer.unwritten == [{"step": 2}]
 
 
 def test_a_model_that_no_machine_can_hold_is_refused(corpus: Path) -> None:
