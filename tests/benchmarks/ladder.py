@@ -8,6 +8,7 @@ and, as they grow, to ladder.md and ladder.json beside the runs.
 import argparse
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -94,17 +95,35 @@ def run_nmt(*arguments: object, lines: Sequence[str] = ()) -> list[str]:
 
 
 def trained(config: Path, run: Path, *overrides: str) -> Row:
-    """Train, as far as that is not done, and say what it took."""
-    run_nmt("train", config, f"run={run}", *overrides)
-    newest = read_newest(RunDirectory(run), prefixes=("model",))
+    """Train, as far as that is not done, and say what it took.
+
+    Core minutes, whoever else uses the machine: of all its trainings from here; None for one from elsewhere.
+    """
+    directory, file = RunDirectory(run), run / "ladder" / "core-minutes.json"
+    begun, before = directory.read_last(), core_minutes()
+    try:
+        run_nmt("train", config, f"run={run}", *overrides)
+    finally:
+        spent = json.loads(file.read_text()) if file.exists() else None
+        if directory.read_last() != begun:
+            spent = (spent or 0.0) + core_minutes() - before
+            file.parent.mkdir(exist_ok=True)
+            atomic_write(file, json.dumps(spent))
+    newest = read_newest(directory, prefixes=("model",))
     assert newest is not None
     progress = newest.checkpoint.progress
     return {
         "parameters": sum(p.numel() for p in newest.checkpoint.model().parameters()),
         "target_tokens": progress["n_tokens"],
-        "minutes": progress["elapsed_s"] / 60,
+        "core_minutes": spent,
         "dev_BLEU": progress["best"],
     }
+
+
+def core_minutes() -> float:
+    """What all ended commands have used so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (used.ru_utime + used.ru_stime) / 60
 
 
 def corpus(config: Config, part: Part) -> tuple[list[str], list[str]]:
@@ -231,7 +250,7 @@ def shown(value: object) -> str:
     value = value.value if isinstance(value, Score) else value
     if isinstance(value, float):
         return f"{value:.2f}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else str(value or "")
 
 
 def climb_all(ladders: Sequence[Ladder], configs: Path, runs: Path) -> None:

@@ -1,5 +1,6 @@
 """The ladder: its rungs differ in what they say, and its tables say what the commands gave, on the five pairs."""
 
+import itertools
 import json
 import signal
 import subprocess
@@ -64,6 +65,8 @@ def test_tables(
     five_corpus: FiveCorpus, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(ladder, "run_nmt", run_nmt)
+    clock = itertools.count()
+    monkeypatch.setattr(ladder, "core_minutes", lambda: float(next(clock)))
     text = five_corpus.config.read_text().replace("d_model: 64", "d_model: 32, dropout: 0")
     text = text.replace("max_steps: 200", "max_steps: 60").replace("validate_every: 100", "validate_every: 60")
     (five_corpus.home / "attention.yaml").write_text(f"# Attention alone\n{text}")
@@ -85,7 +88,11 @@ def test_tables(
     n_tokens = sum(len(load(runs / "attention").tokenizers.target.encode(line)) + 1 for line in TARGET)
     assert [row["target_tokens"] for row in rungs] == [3 * n_tokens, 60 * n_tokens]
     assert rungs[1]["dev_BLEU"] > rungs[0]["dev_BLEU"]
-    assert all(row["parameters"] > 10_000 and row["minutes"] > 0 for row in rungs)
+    assert [row["core_minutes"] for row in rungs] == [
+        1.0,
+        1.0,
+    ]
+    assert all(row["parameters"] > 10_000 for row in rungs)
 
     found = load(runs / "attention").translate(SOURCE, beam=5)
     bleu, chrf = score(found, [TARGET])
@@ -101,7 +108,7 @@ def test_tables(
     assert f"BLEU `{bleu.signature}`, chrF2 `{chrf.signature}`" in shown
 
     capsys.readouterr()
-    ladder.climb_all([five], five_corpus.home, runs)  # all is there
+    ladder.climb_all([five], five_corpus.home, runs)  # all is there: no more time, no other text
     assert "translating" not in capsys.readouterr().err
     assert json.loads((runs / "ladder.json").read_text()) == tables
     other = (runs / "recurrent" / "model.safetensors").read_bytes()
@@ -117,9 +124,11 @@ def test_one_pass_is_not_word_by_word(five_run: FiveRun) -> None:
     assert at_once != TARGET
 
 
-def test_a_command_that_fails_or_is_left_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_fails_or_is_left_ends_and_its_time_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = ladder.core_minutes()
     with pytest.raises(subprocess.CalledProcessError):
         ladder.run_nmt("translate", "-m", "nowhere")
+    assert ladder.core_minutes() > before
     told = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); time.sleep(60)"
     monkeypatch.setattr(ladder, "NMT", [sys.executable, "-c", told])
     timer = threading.Timer(1, signal.pthread_kill, [threading.main_thread().ident, signal.SIGINT])
