@@ -11,7 +11,7 @@ AUDIT := build/audit
 PYTEST := -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo pipeline test soak oldest audit lint format coverage bench bench-peers clean
+.PHONY: help install demo pipeline test soak oldest audit lint format coverage bench bench-peers ladder clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -89,6 +89,9 @@ bench: $(INSTALLED)  ## measure speed beside plain PyTorch and CTranslate2 (BENC
 
 bench-peers: $(INSTALLED) $(PEERS)/.installed  ## the same beside Hugging Face and JoeyNMT too
 	$(BIN)/python tests/benchmarks/bench.py --peers $(PEERS)/bin/python $(BENCH)
+
+ladder: $(INSTALLED)  ## train and compare the models that led to the Transformer: configs/ladder/README.md
+	$(BIN)/python tests/benchmarks/ladder.py $(LADDER)
 
 # torch first, or they bring another. JoeyNMT needs importlib_metadata and an older sentencepiece, and does not say so.
 $(PEERS)/.installed: Makefile
