@@ -19,16 +19,19 @@ class Int8Linear(nn.Module):
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
         self.out_features = linear.out_features
-        weight, bias = linear.weight.detach().float(), linear.bias
+        weight = linear.weight.detach().float()
+        bias = None if linear.bias is None else linear.bias.detach().float()
         scale = (weight.abs().amax(1) / 127).clamp(min=torch.finfo(torch.float32).tiny).double()  # (out,)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch wants to move this to another package
             rounded = torch.quantize_per_channel(weight, scale, torch.zeros_like(scale).long(), 0, torch.qint8)
         before = torch.backends.quantized.engine
-        if linear.out_features >= WIDE and "onednn" in torch.backends.quantized.supported_engines:
-            torch.backends.quantized.engine = "onednn"
-        self.packed = torch.ops.quantized.linear_prepack(rounded, None if bias is None else bias.detach().float())
-        torch.backends.quantized.engine = before
+        try:
+            if linear.out_features >= WIDE and "onednn" in torch.backends.quantized.supported_engines:
+                torch.backends.quantized.engine = "onednn"
+            self.packed = torch.ops.quantized.linear_prepack(rounded, bias)
+        finally:  # it is everybody's
+            torch.backends.quantized.engine = before
 
         product = torch.ops.quantized.linear_dynamic.default
         self.product = getattr(product, "_op", product)  # without the checks for tracing, a tenth of a short step

@@ -162,13 +162,13 @@ def _ban(log_probs: Tensor, allowed: list[int | None]) -> None:
             log_probs[b, :, only] = forced[b]
 
 
-Candidates = tuple[Tensor, Tensor, Tensor, Tensor]  # each (B, C): scores, parents, words, the words' log-probs
-
-
 def _closed_up(on: list[int]) -> list[int]:
     """The places of the sentences that stay, in order but for the last ones: those take the places left empty."""
     staying, last = set(on), [b for b in on if b >= len(on)]
     return [b if b in staying else last.pop() for b in range(len(on))]
+
+
+Candidates = tuple[Tensor, Tensor, Tensor, Tensor]  # each (B, C): scores, parents, words, the words' log-probs
 
 
 def _best_candidates(log_probs: Tensor, live: Tensor, n: int) -> Candidates:

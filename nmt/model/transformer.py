@@ -284,7 +284,8 @@ class Transformer(Seq2Seq):
         """See `Seq2Seq`."""
         memory, mask = self.encode(src)
         if len(src) > 1:
-            memory, mask = F.pad(memory, (0, 0, 0, -src.size(1) % ROOM)), F.pad(mask, (0, -src.size(1) % ROOM))
+            more = -src.size(1) % ROOM
+            memory, mask = F.pad(memory, (0, 0, 0, more)), F.pad(mask, (0, more))
         memories = [layer.cross_attention.keys_values(memory) for layer in self.decoder]
         n_heads = self.settings.n_heads
         return DecoderState(

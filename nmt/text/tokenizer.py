@@ -60,11 +60,12 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Ids of the best segmentation, special ids not among them."""
-        return self.encode_all([text])[0]
+        ids: list[int] = self._processor.encode(self._prepared(text))
+        return ids
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of the best segmentation of each text."""
-        return [self._processor.encode(self._prepared(text)) for text in texts]  # a list would start a thread
+        return [self.encode(text) for text in texts]  # SentencePiece would start a thread for a list
 
     def sample_all(self, texts: Sequence[str], *, alpha: float, seed: int) -> list[list[int]]:
         """Ids of a segmentation of each text drawn at random (Kudo 2018; BPE-dropout for a BPE model).
