@@ -139,8 +139,10 @@ class Translator:
             chunk, first = _from_first_rank(_take(stream, window * n_ranks()) if rank() == 0 else [], first)
             if not chunk:
                 return
-            numbers = range(first, first + len(chunk))
-            yield from _from_all_ranks(self._translate_window(mine(chunk), mine(numbers), options, size, prefix))
+            order = sorted(range(len(chunk)), key=lambda i: len(chunk[i])) if n_ranks() > 1 else range(len(chunk))
+            own = mine(order)  # as much work for each rank
+            lines, numbers = [chunk[i] for i in own], [first + i for i in own]
+            yield from _from_all_ranks(self._translate_window(lines, numbers, options, size, prefix), order)
             first += len(chunk)
 
     def _translate_window(
@@ -166,7 +168,7 @@ class Translator:
         forced = self.tokenizers.target.encode(prefix) if prefix else []
         prefixes = [forced if i in starts else [] for i in range(len(segments))]
 
-        log.debug("lines %d to %d: %d segments", numbers[0], numbers[-1], len(segments))
+        log.debug("lines %d to %d: %d segments", min(numbers), max(numbers), len(segments))
         found = self.engine.translate(
             segments, options.for_engine(), batch_size=batch_size, prefixes=prefixes, seeds=seeds
         )
@@ -270,14 +272,15 @@ def _from_first_rank(lines: list[str], first: int) -> tuple[list[str], int]:
     return found, number
 
 
-def _from_all_ranks(translations: Iterable[Translation]) -> Iterable[Translation]:
-    """The translations of all ranks in the order of the lines that were cut among them."""
+def _from_all_ranks(translations: Iterable[Translation], order: Sequence[int]) -> Iterable[Translation]:
+    """The translations of all ranks in the order of the lines, which were cut among them in another order."""
     if n_ranks() == 1:
         return translations
     parts = gather(json.dumps([dataclasses.asdict(found) for found in translations]).encode())
+    found = sorted(zip(order, merged([json.loads(part) for part in parts]), strict=True), key=lambda one: one[0])
     return [
-        Translation(found["source"], [Translated(**hypothesis) for hypothesis in found["hypotheses"]])
-        for found in merged([json.loads(part) for part in parts])
+        Translation(one["source"], [Translated(**hypothesis) for hypothesis in one["hypotheses"]])
+        for _, one in found
     ]
 
 
