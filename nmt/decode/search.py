@@ -103,18 +103,21 @@ def search(
             scores, parents, words, step_log_probs = draws.candidates(log_probs, live, alive, length)
         else:
             scores, parents, words, step_log_probs = _best_candidates(log_probs, live, 2 * n_beams)
-        tokens = torch.cat([_rows(tokens, parents), words[..., None]], -1)  # (B, C, length)
-        token_log_probs = torch.cat([_rows(token_log_probs, parents), step_log_probs[..., None]], -1)
 
         is_end = words == EOS
         accepted = is_end[:, :n_beams] & (scores[:, :n_beams] > -math.inf)
         for b, c in accepted.nonzero().tolist():
-            score = float(scores[b, c]) / options.divisor(length)
-            finished[alive[b]].append(Hypothesis(tokens[b, c].tolist(), token_log_probs[b, c].tolist(), score))
+            parent = parents[b, c]
+            ended = [*tokens[b, parent].tolist(), EOS]
+            its_log_probs = [*token_log_probs[b, parent].tolist(), float(step_log_probs[b, c])]
+            finished[alive[b]].append(
+                Hypothesis(ended, its_log_probs, float(scores[b, c]) / options.divisor(length))
+            )
 
         live, chosen = scores.masked_fill(is_end, -math.inf).topk(min(n_beams, scores.size(1)))  # (B, K'), sorted
-        tokens, token_log_probs = _rows(tokens, chosen), _rows(token_log_probs, chosen)
         parents = parents.gather(1, chosen)
+        tokens = _appended(tokens, parents, words.gather(1, chosen))
+        token_log_probs = _appended(token_log_probs, parents, step_log_probs.gather(1, chosen))
         if trace:
             trace(TraceStep(length, list(alive), tokens, live))
 
@@ -225,9 +228,9 @@ class _Draws:
         return live + drawn, parents, words[..., 0], drawn
 
 
-def _rows(x: Tensor, index: Tensor) -> Tensor:
-    """For each sentence the beams at `index`: (B, K, t) and (B, C) to (B, C, t)."""
-    return x.gather(1, index[..., None].expand(-1, -1, x.size(-1)))
+def _appended(x: Tensor, parents: Tensor, new: Tensor) -> Tensor:
+    """What the parents, (B, K') of beams (B, K, t), have, and one more, (B, K'): (B, K', t + 1)."""
+    return torch.cat([x.gather(1, parents[..., None].expand(-1, -1, x.size(-1))), new[..., None]], -1)
 
 
 def _is_done(options: SearchOptions, finished: list[Hypothesis], best_live: float, length: int) -> bool:

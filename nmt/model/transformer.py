@@ -30,7 +30,8 @@ class DecoderState:
 
     Attributes:
         past: one per layer, self-attention's keys and values in R slots: (B, R, 2, H, D/H).
-        ancestry: (B, K, R) bool: whether a beam descends from what is there.
+        ancestry: (B, K, R) bool: whether a beam descends from what is there; None while there has been but one
+            beam a sentence, whose positions are the slots.
         n_read: tokens that each beam has read, t.
         memory: one per layer, cross-attention's keys and values, made once a sentence: each (B, H, S, D/H).
         memory_mask: (B, 1, 1, S) bool, or None where nothing is padding.
@@ -38,7 +39,7 @@ class DecoderState:
     """
 
     past: list[Tensor]
-    ancestry: Tensor
+    ancestry: Tensor | None
     n_read: int
     memory: list[tuple[Tensor, ...]]
     memory_mask: Tensor | None
@@ -290,7 +291,7 @@ class Transformer(Seq2Seq):
         n_heads = self.settings.n_heads
         return DecoderState(
             past=[memory.new_empty(len(src), 0, 2, n_heads, memory.size(2) // n_heads) for _ in memories],
-            ancestry=mask.new_empty(len(src), 1, 0),
+            ancestry=mask.new_empty(len(src), 1, 0) if self.settings.attention_window else None,
             n_read=0,
             memory=memories,
             memory_mask=None if mask.all() else mask,
@@ -299,19 +300,21 @@ class Transformer(Seq2Seq):
 
     def step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """See `Seq2Seq`; what is read is written into the state's slots."""
-        past, ancestry, slots = self._slots(state, ids.size(1))
-        n_slots = ancestry.size(2)
-        ancestry = ancestry.scatter(2, slots[..., None], True)
-        written = state.written
-        if written is not None:  # what the window has left behind is forgotten: its slots are free
-            written = F.pad(written, (0, n_slots - written.size(1))).scatter(1, slots, state.n_read)
-            ancestry = ancestry & (written >= state.n_read - self.settings.attention_window)[:, None]
-        rows = slots.flatten()
-        if len(ids) > 1:
-            rows = (slots + torch.arange(0, len(ids) * n_slots, n_slots, device=ids.device)[:, None]).flatten()
-        mask: Tensor | None = ancestry[:, None]
-        if ids.size(1) == 1 and ancestry[..., : state.n_read + 1].all():  # all that it has read lies together
-            mask, n_slots = None, state.n_read + 1
+        past, ancestry, written = state.past, state.ancestry, state.written
+        mask: Tensor | None = None
+        if ancestry is None:
+            n_slots, slots = state.n_read + 1, ids.new_full((1, 1), state.n_read)
+            past = with_room(past, n_slots)
+        else:
+            slots, n_slots = free_slots(ancestry, ids.size(1))
+            past, ancestry = with_room(past, n_slots), F.pad(ancestry, (0, n_slots - ancestry.size(2)))
+            ancestry = ancestry.scatter(2, slots[..., None], True)
+            if written is not None:  # what the window has left behind is forgotten: its slots are free
+                written = F.pad(written, (0, n_slots - written.size(1))).scatter(1, slots, state.n_read)
+                ancestry = ancestry & (written >= state.n_read - self.settings.attention_window)[:, None]
+            mask = ancestry[:, None]
+        first = torch.arange(0, len(ids) * past[0].size(1), past[0].size(1), device=ids.device)  # each sentence's
+        rows = (first[:, None] + slots).flatten()
         now = slice(state.n_read, state.n_read + 1)
         x, rotation = self._embed(ids, self.target_embedding, self.target_positions, now)
         for layer, memory, room in zip(self.decoder, state.memory, past, strict=True):
@@ -319,22 +322,15 @@ class Transformer(Seq2Seq):
         after = replace(state, past=past, ancestry=ancestry, n_read=state.n_read + 1, written=written)
         return self.projection(self.decoder_norm(x)), after
 
-    @staticmethod
-    def _slots(state: DecoderState, n_beams: int) -> tuple[list[Tensor], Tensor, Tensor]:
-        """The lowest free slots (B, K) for what comes now, and `past` and `ancestry` with room for it."""
-        past, ancestry = state.past, state.ancestry
-        used = ancestry.any(1)  # (B, R)
-        if int(used.sum(1).max()) + n_beams > used.size(1):
-            more = n_beams + -n_beams % ROOM
-            past = [F.pad(x, (0, 0) * 3 + (0, more)) for x in past]
-            ancestry, used = F.pad(ancestry, (0, more)), F.pad(used, (0, more))
-        return past, ancestry, used.byte().argsort(dim=1, stable=True)[:, :n_beams]
-
     def select(self, state: DecoderState, rows: Tensor) -> DecoderState:
         """See `Seq2Seq`."""
-        ancestry = state.ancestry.flatten(0, 1)[rows]
-        n_before, n_beams = state.ancestry.shape[:2]
-        n = len(rows)
+        n, n_before = len(rows), len(state.past[0])
+        n_beams, ancestry = 1, state.ancestry
+        if ancestry is not None:
+            n_beams, ancestry = ancestry.size(1), ancestry.flatten(0, 1)[rows]
+        elif rows.size(1) > 1:
+            read = torch.arange(state.past[0].size(1), device=rows.device) < state.n_read
+            ancestry = read.expand(*rows.shape, -1)
         if n == n_before:
             return replace(state, ancestry=ancestry)
         sentences = rows[:, 0] // n_beams
@@ -350,3 +346,19 @@ class Transformer(Seq2Seq):
             memory_mask=None if state.memory_mask is None else state.memory_mask[:n],
             written=None if state.written is None else state.written[:n],
         )
+
+
+def free_slots(ancestry: Tensor, n_beams: int) -> tuple[Tensor, int]:
+    """The lowest slots (B, K) that nobody descends from, and how many slots there are then to be."""
+    used = ancestry.any(1)  # (B, R)
+    n_slots = ancestry.size(2)
+    if int(used.sum(1).max()) + n_beams > n_slots:
+        n_slots += n_beams + -n_beams % ROOM
+        used = F.pad(used, (0, n_slots - used.size(1)))
+    return used.byte().argsort(dim=1, stable=True)[:, :n_beams], n_slots
+
+
+def with_room(past: list[Tensor], n_slots: int) -> list[Tensor]:
+    """Keys and values with room for so many at least."""
+    more = n_slots - past[0].size(1)
+    return past if more <= 0 else [F.pad(x, (0, 0) * 3 + (0, more + -more % ROOM)) for x in past]
