@@ -24,6 +24,7 @@ BENCHMARKS: dict[str, Callable[[Options], list[Table]]] = {
     "decoding": decoding.throughput,
     "latency": decoding.latency,
     "start": decoding.start,
+    "scaling": training.scaling,
     "learning": training.learning,
     "memory": decoding.memory,
     "growth": growth.of_model,

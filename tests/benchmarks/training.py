@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from string import Template
@@ -27,6 +27,7 @@ RECIPE = [
     "train.cooldown=0",
     "train.validate_every=1000000",
 ]
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "nmt"]
 BASELINE = "torch.nn.Transformer, plain loop, fp32"
 
 
@@ -206,22 +207,44 @@ def window(trainer: Trainer, options: Options, task: Task, peak: float) -> Sampl
         return {"tokens_s": rate, "gflop_s": gflops, "of_peak": gflops * 1e9 / peak, **run.figures()}
 
 
+def windows(contestants: dict[str, Trainer], options: Options, task: Task) -> tuple[dict[str, list[Sample]], str]:
+    """Everyone's speed, in turn; and what the machine can do."""
+    printed = subprocess.run([sys.executable, PROGRAMS / "matrix_peak.py"], capture_output=True, check=True)
+    peaks = {name: peak / 1e9 for name, peak in json.loads(printed.stdout).items()}
+    peak = 1e9 * max(peaks.values())
+    measures = {name: partial(window, one, options, task, peak) for name, one in contestants.items()}
+    told_peaks = f"{shown('', peaks['fp32'])} GFLOP/s in fp32, {shown('', peaks['bf16'])} in bf16"
+    return interleaved(measures, options.rounds), told_peaks
+
+
 def throughput(options: Options) -> list[Table]:
     """Target tokens a second."""
     task = prepare(options)
-    printed = subprocess.run([sys.executable, PROGRAMS / "matrix_peak.py"], capture_output=True, check=True)
-    peaks = json.loads(printed.stdout)
-    peak = max(peaks.values())
     contestants = trainers(options, task)
-    measures = {name: partial(window, one, options, task, peak) for name, one in contestants.items()}
+    samples, peaks = windows(contestants, options, task)
     note = (
         f"Real target tokens a second, end sign counted, in windows of {options.seconds:g} s; operations are "
-        f"those of real tokens; peak of a large matrix product: {shown('', peaks['fp32'] / 1e9)} GFLOP/s in fp32, "
-        f"{shown('', peaks['bf16'] / 1e9)} in bf16; memory is anonymous, summed over processes."
+        f"those of real tokens; peak of a large matrix product: {peaks}; memory is anonymous, of all processes."
     )
-    samples = interleaved(measures, options.rounds)
     commands = {name: told(one.command) for name, one in contestants.items()}
     return [Table("Training", note, commands, samples, "tokens_s", [BASELINE, *list(samples)[3:]])]
+
+
+def scaling(options: Options) -> list[Table]:
+    """Two processes beside one, each of one thread and with half of a batch: what sharing costs."""
+    task = prepare(options)
+    alone = trainers(options, task)["nmt train"]
+    own = [*alone.command[len(NMT) :], "train.precision=bf16"]
+    commands: dict[str, list[object]] = {
+        "one process": [*NMT, *own, "--workers", 1, "--threads", 1],
+        "two processes": [*NMT, *own, "--workers", 2, "--threads", 2],
+        "two ranks of torchrun": [*TORCHRUN, *own, "--threads", 1],
+    }
+    contestants = {name: replace(alone, command=command) for name, command in commands.items()}
+    samples, _ = windows(contestants, options, task)
+    note = "Target tokens a second of the same batches in bf16, one thread a process; perfect would be × 2."
+    told_commands = {name: told(command) for name, command in commands.items()}
+    return [Table("Training, two processes", note, told_commands, samples, "tokens_s", ["one process"])]
 
 
 def learn(trainer: Trainer, extra: Sequence[str], options: Options) -> Sample:
