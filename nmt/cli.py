@@ -371,12 +371,11 @@ def evaluate(
     if hyp is not None:
         if not ref:
             raise InputError("--hyp needs --ref", hint="nmt eval --hyp translations.en --ref test.en")
-        if output is not None:
+        of_model = {"-m": model, "--beam": beam, "--mbr": mbr, "-o": output, "--heads": heads}
+        if given := [name for name, value in of_model.items() if value]:
             raise InputError(
-                "-o keeps a model's translations, --hyp are there already", hint="leave out one of them"
+                f"--hyp are translations already, {given[0]} asks for a model's", hint="leave out one of them"
             )
-        if heads:
-            raise InputError("--heads are those of a model, not of --hyp", hint="leave out one of them")
         references = [read_lines([path]) for path in ref]
         sources = read_lines([src]) if src is not None else [""] * len(references[0])
         hypotheses = read_lines([hyp])
@@ -388,6 +387,8 @@ def evaluate(
         lang = language_of(ref[0])
     else:
         check_mbr(mbr, samples, beam)
+        if not mbr and (temperature, top_k, top_p, seed) != (1.0, 0, 1.0, 1):
+            raise InputError("--temperature, --top-k, --top-p and --seed are for samples", hint="add --mbr chrf")
         translator = load_translator(find_models(model), device, threads)
         sources, references, lang = test_set(translator, src, ref)
         for number, lines in enumerate(references, 1):
