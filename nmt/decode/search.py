@@ -106,13 +106,13 @@ def search(
 
         is_end = words == EOS
         accepted = is_end[:, :n_beams] & (scores[:, :n_beams] > -math.inf)
-        for b, c in accepted.nonzero().tolist():
-            parent = parents[b, c]
-            ended = [*tokens[b, parent].tolist(), EOS]
-            its_log_probs = [*token_log_probs[b, parent].tolist(), float(step_log_probs[b, c])]
-            finished[alive[b]].append(
-                Hypothesis(ended, its_log_probs, float(scores[b, c]) / options.divisor(length))
-            )
+        if accepted.any():
+            at = accepted.nonzero().unbind(1)  # sentences, candidates
+            own = at[0], parents[at]
+            ends = (at[0], tokens[own], token_log_probs[own], step_log_probs[at], scores[at])
+            for b, ids_before, before, last, score in zip(*(x.tolist() for x in ends), strict=True):
+                end = Hypothesis([*ids_before, EOS], [*before, last], score / options.divisor(length))
+                finished[alive[b]].append(end)
 
         live, chosen = scores.masked_fill(is_end, -math.inf).topk(min(n_beams, scores.size(1)))  # (B, K'), sorted
         parents = parents.gather(1, chosen)

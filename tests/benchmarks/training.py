@@ -27,7 +27,6 @@ RECIPE = [
     "train.cooldown=0",
     "train.validate_every=1000000",
 ]
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "nmt"]
 BASELINE = "torch.nn.Transformer, plain loop, fp32"
 
 
@@ -238,7 +237,6 @@ def scaling(options: Options) -> list[Table]:
     commands: dict[str, list[object]] = {
         "one process": [*NMT, *own, "--workers", 1, "--threads", 1],
         "two processes": [*NMT, *own, "--workers", 2, "--threads", 2],
-        "two ranks of torchrun": [*TORCHRUN, *own, "--threads", 1],
     }
     contestants = {name: replace(alone, command=command) for name, command in commands.items()}
     samples, _ = windows(contestants, options, task)
