@@ -27,7 +27,7 @@ RECIPE = [
     "train.cooldown=0",
     "train.validate_every=1000000",
 ]
-# of the same budget nmt makes half as much again: fewer steps an epoch. The same warm-up by tokens, and a rate for it
+# nmt fills half as much again into a batch: fewer steps an epoch. The same warm-up by tokens, and a rate for it
 FULLER = ["train.warmup=260", "train.lr=1.24e-3"]
 BASELINE = "torch.nn.Transformer, plain loop, fp32"
 
