@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 import typer
 
 from nmt import __version__
-from nmt.decode.options import EngineName, Precision, Utility
+from nmt.decode.options import EngineName, Precision, SearchOptions, Utility
 from nmt.distributed import launched, rank, ranks_joined, start_workers
 from nmt.errors import (
     ConfigError,
@@ -272,8 +272,9 @@ def translate(
     if resume and any(path in (None, Path("-")) or is_special(path) for path in (input_file, output)):
         raise InputError("--resume goes from file to file", hint="nmt translate --resume -i FILE -o FILE")
     check_mbr(mbr, samples, beam)
-    changes: dict[str, Any] = {"n_best": n_best, "sample": sample, "temperature": temperature, "top_k": top_k}
-    changes |= {"top_p": top_p, "seed": seed, "mbr": mbr}
+    changes: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    check_drawn(changes, "" if sample or mbr else "--sample or --mbr chrf")
+    changes |= {"n_best": n_best, "sample": sample, "mbr": mbr}
     chosen = {"beam": beam, "length_penalty": length_penalty, "alpha": alpha, "min_length": min_length}
     chosen |= {"n_samples": samples}
     changes |= {key: value for key, value in chosen.items() if value is not None}
@@ -387,8 +388,8 @@ def evaluate(
         lang = language_of(ref[0])
     else:
         check_mbr(mbr, samples, beam)
-        if not mbr and (temperature, top_k, top_p, seed) != (1.0, 0, 1.0, 1):
-            raise InputError("--temperature, --top-k, --top-p and --seed are for samples", hint="add --mbr chrf")
+        drawn: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+        check_drawn(drawn, "" if mbr else "--mbr chrf")
         translator = load_translator(find_models(model), device, threads)
         sources, references, lang = test_set(translator, src, ref)
         for number, lines in enumerate(references, 1):
@@ -397,13 +398,7 @@ def evaluate(
                     f"{len(sources)} source lines but {len(lines)} lines in reference {number}",
                     hint="line N of a reference must translate line N of the source",
                 )
-        drawn = {
-            "mbr": mbr,
-            "n_samples": samples or translator.options.n_samples,
-            "temperature": temperature,
-            "top_k": top_k,
-        }
-        drawn |= {"top_p": top_p, "seed": seed}
+        drawn |= {"mbr": mbr, "n_samples": samples or translator.options.n_samples}
         summaries = []
         if heads:
             from nmt.heads import attention_summary, table
@@ -563,6 +558,13 @@ def check_mbr(mbr: Utility | None, samples: int | None, beam: int | None) -> Non
         raise InputError("--mbr chooses among samples, not in a beam", hint="--samples says among how many")
     if samples is not None and not mbr:
         raise InputError("--samples are for --mbr", hint="add --mbr chrf; with --sample, --beam says how many")
+
+
+def check_drawn(how: dict[str, Any], missing: str) -> None:
+    """Make sure that nobody says how to draw samples where the option that draws them is missing."""
+    for name, value in how.items():
+        if missing and value != getattr(SearchOptions, name):
+            raise InputError(f"--{name.replace('_', '-')} is for samples", hint=f"add {missing}")
 
 
 def load_translator(

@@ -300,19 +300,18 @@ class Transformer(Seq2Seq):
 
     def step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """See `Seq2Seq`; what is read is written into the state's slots."""
-        past, ancestry, written = state.past, state.ancestry, state.written
+        ancestry, written = state.ancestry, state.written
         mask: Tensor | None = None
         if ancestry is None:
             n_slots, slots = state.n_read + 1, ids.new_full((1, 1), state.n_read)
-            past = with_room(past, n_slots)
         else:
             slots, n_slots = free_slots(ancestry, ids.size(1))
-            past, ancestry = with_room(past, n_slots), F.pad(ancestry, (0, n_slots - ancestry.size(2)))
-            ancestry = ancestry.scatter(2, slots[..., None], True)
+            ancestry = F.pad(ancestry, (0, n_slots - ancestry.size(2))).scatter(2, slots[..., None], True)
             if written is not None:  # what the window has left behind is forgotten: its slots are free
                 written = F.pad(written, (0, n_slots - written.size(1))).scatter(1, slots, state.n_read)
                 ancestry = ancestry & (written >= state.n_read - self.settings.attention_window)[:, None]
             mask = ancestry[:, None]
+        past = with_room(state.past, n_slots)
         first = torch.arange(0, len(ids) * past[0].size(1), past[0].size(1), device=ids.device)  # each sentence's
         rows = (first[:, None] + slots).flatten()
         now = slice(state.n_read, state.n_read + 1)

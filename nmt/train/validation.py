@@ -73,11 +73,11 @@ def validate(
     model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config: Config, *, bf16: bool
 ) -> Validation:
     """Measure a model on the dev pairs; each rank on its share of them."""
-    sources, references = [pair.source for pair in mine(dev)], [pair.target for pair in mine(dev)]
+    own = mine(sorted(dev, key=lambda pair: len(pair.target)))  # as much work for each rank
     engine = TorchEngine(model)
     device, limit = engine.device, model.max_length - 1
-    src = [ids[:limit] for ids in tokenizers.source.encode_all(sources)]
-    tgt = [ids[:limit] for ids in tokenizers.target.encode_all(references)]
+    src = [ids[:limit] for ids in tokenizers.source.encode_all([pair.source for pair in own])]
+    tgt = [ids[:limit] for ids in tokenizers.target.encode_all([pair.target for pair in own])]
     loss = nll = n_tokens = 0.0
     with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
         for rows in cut_batches(

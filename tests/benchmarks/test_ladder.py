@@ -88,10 +88,7 @@ def test_tables(
     n_tokens = sum(len(load(runs / "attention").tokenizers.target.encode(line)) + 1 for line in TARGET)
     assert [row["target_tokens"] for row in rungs] == [3 * n_tokens, 60 * n_tokens]
     assert rungs[1]["dev_BLEU"] > rungs[0]["dev_BLEU"]
-    assert [row["core_minutes"] for row in rungs] == [
-        1.0,
-        1.0,
-    ]
+    assert [row["core_minutes"] for row in rungs] == [1.0, 1.0]
     assert all(row["parameters"] > 10_000 for row in rungs)
 
     found = load(runs / "attention").translate(SOURCE, beam=5)
