@@ -37,8 +37,11 @@ class Int8Linear(nn.Module):
         self.product = getattr(product, "_op", product)  # without the checks for tracing, a tenth of a short step
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., in) to (..., out). Of x 7 bits are used: with 8, sums of two products overflow on older CPUs."""
-        out: Tensor = self.product(x, self.packed, True)
+        """(..., in) of any precision to (..., out) in fp32.
+
+        Of x 7 bits are used: with 8, sums of two products overflow on older CPUs.
+        """
+        out: Tensor = self.product(x.float(), self.packed, True)
         return out
 
 

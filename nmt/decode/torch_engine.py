@@ -173,6 +173,8 @@ def in_precision(model: Seq2Seq, precision: Precision) -> Seq2Seq:
         if next(model.parameters()).device.type != "cpu":
             raise ConfigError("int8 is for CPUs", hint="on a GPU take --precision bf16")
         to_int8(model)
+        if torch.ops.mkldnn._is_mkldnn_bf16_supported():  # else its products are slow
+            model.cache_dtype = torch.bfloat16
     return model
 
 

@@ -276,7 +276,7 @@ def _from_all_ranks(translations: Iterable[Translation], order: Sequence[int]) -
     """The translations of all ranks in the order of the lines, which were cut among them in another order."""
     if n_ranks() == 1:
         return translations
-    parts = gather(json.dumps([dataclasses.asdict(found) for found in translations]).encode())
+    parts = gather(json.dumps(list(translations), default=vars).encode())
     found = sorted(zip(order, merged([json.loads(part) for part in parts]), strict=True), key=lambda one: one[0])
     return [
         Translation(one["source"], [Translated(**hypothesis) for hypothesis in one["hypotheses"]])

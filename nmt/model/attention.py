@@ -1,6 +1,6 @@
 """Attention (Vaswani et al. 2017, section 3.2) and positions (section 3.5), with what came before and after them.
 
-Masks are bool, True = may be attended. Knows nothing of layers.
+Masks are bool, True = may be attended; `added` makes of one what kernels add to scores. Knows nothing of layers.
 """
 
 import math
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from nmt.model.dropout import Dropout
 
 BLOCK = 32  # least number of queries that a local window is worked on with
+FEW = 32  # queries
 
 
 def scaled_dot_product_attention(
@@ -51,11 +52,20 @@ def additive_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
 def weighted_sum(
     scores: Tensor, value: Tensor, mask: Tensor | None = None, dropout: nn.Module | None = None
 ) -> tuple[Tensor, Tensor]:
-    """softmax(scores) V, whatever the scores (..., T, S); the rest as in `scaled_dot_product_attention`."""
+    """softmax(scores) V, whatever the scores (..., T, S), which are overwritten.
+
+    Args:
+        mask: as in `scaled_dot_product_attention`, or what `added` makes of it.
+    """
     if mask is not None:
-        scores = scores.masked_fill(~mask, -math.inf)
-    weights = scores.softmax(-1)
-    return (dropout(weights) if dropout else weights) @ value, weights
+        scores = scores.masked_fill_(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
+    weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+    return (dropout(weights) if dropout else weights).to(value.dtype) @ value, weights
+
+
+def added(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """0 where a mask is True and -inf elsewhere: made once, where many calls share a mask."""
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, -math.inf)
 
 
 def causal_mask(length: int, device: torch.device | None = None) -> Tensor:
@@ -162,23 +172,27 @@ class MultiHeadAttention(nn.Module):
 
         Args:
             query: (B, H, T, D/H).
-            key, value: (B, H, S, D/H).
-            mask: broadcastable to (B, H, T, S), bool.
+            key, value: (B, H, S, D/H); may be kept in another precision, in which the products are then.
+            mask: broadcastable to (B, H, T, S), bool or `added`.
             causal: position t sees positions 0..t; only for T = S, and instead of a mask.
             weights: where given, the weights (B, H, T, S) are appended, and the fused kernel is not used.
         Returns:
             (B, T, D)
         """
+        query = query.to(key.dtype)
         if not self.scaled:
             query = query * math.sqrt(query.size(-1))  # by which all ways below divide
-        # On a CPU the fused kernel's gradient takes 2 (fp32) to 9 times (bf16) as long as the formula's.
-        by_formula = weights is not None or (query.device.type == "cpu" and torch.is_grad_enabled())
+        # On a CPU the fused kernel's gradient takes 2 (fp32) to 9 times (bf16) as long as the formula's, and with
+        # few queries its bf16 products twice as long.
+        few = query.size(2) < FEW and query.dtype == torch.bfloat16
+        by_formula = weights is not None or (query.device.type == "cpu" and (torch.is_grad_enabled() or few))
         if by_formula or self.v is not None:
             mask = causal_mask(query.size(2), query.device) if causal else mask
             if self.v is None:
                 heads, w = scaled_dot_product_attention(query, key, value, mask, self.dropout)
             else:
-                heads, w = weighted_sum(additive_scores(query, key, self.v), value, mask, self.dropout)
+                scores = additive_scores(query, key, self.v.to(key.dtype))
+                heads, w = weighted_sum(scores, value, mask, self.dropout)
             if weights is not None:
                 weights.append(w)
         else:

@@ -38,7 +38,13 @@ class Seq2Seq(nn.Module, abc.ABC):
     Args:
         settings: sizes and choices.
         n_source_vocab, n_target_vocab: pieces a side; equal where the embeddings of both sides are tied.
+
+    Attributes:
+        cache_dtype: in which a search of several sentences may keep keys and values, whose way from memory is
+            what attention waits for; for linear layers that read any precision. None is that of activations.
     """
+
+    cache_dtype: torch.dtype | None = None
 
     def __init__(self, settings: ModelSettings, n_source_vocab: int, n_target_vocab: int) -> None:
         super().__init__()

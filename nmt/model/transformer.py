@@ -5,6 +5,7 @@ Owns the masks: they are made here from `src != PAD`. Knows nothing of losses, b
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import cast
 
 import torch
@@ -12,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.config import ModelSettings
-from nmt.model.attention import CrossAttention, SelfAttention, rotary_positions, sinusoidal_positions, unbound
+from nmt.model.attention import CrossAttention, SelfAttention, added, rotary_positions, sinusoidal_positions
 from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.model.dropout import Dropout
 from nmt.text import PAD
@@ -29,12 +30,13 @@ class DecoderState:
     mask, not their keys and values. In cross-attention too the beams are query positions of one sentence.
 
     Attributes:
-        past: one per layer, self-attention's keys and values in R slots: (B, R, 2, H, D/H).
+        past: one per layer, self-attention's keys and values in R slots, (2, N, H, R, D/H); the first B of N
+            sentences, for those that have left leave their room behind.
         ancestry: (B, K, R) bool: whether a beam descends from what is there; None while there has been but one
             beam a sentence, whose positions are the slots.
         n_read: tokens that each beam has read, t.
         memory: one per layer, cross-attention's keys and values, made once a sentence: each (B, H, S, D/H).
-        memory_mask: (B, 1, 1, S) bool, or None where nothing is padding.
+        memory_mask: (B, 1, 1, S), `added`, or None where nothing is padding.
         written: (B, R) the position read last into each slot; only kept for a local window.
     """
 
@@ -69,7 +71,7 @@ class FeedForward(nn.Module):
         self.inner = nn.Linear(settings.d_model, settings.d_ff)
         self.outer = nn.Linear(settings.d_ff, settings.d_model)
         self.dropout = Dropout(settings.activation_dropout)
-        self.activation = F.relu if settings.activation == "relu" else F.gelu
+        self.activation = torch.relu_ if settings.activation == "relu" else F.gelu
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.outer(self.dropout(self.activation(self.inner(x))))
@@ -158,18 +160,18 @@ class DecoderLayer(nn.Module):
         Args:
             x: (B, K, D).
             memory, memory_mask: see `DecoderState`; here of this layer.
-            past: (B, R, 2, H, D/H).
-            rows: (B*K,) which of its B*R slots to write.
+            past: (2, N, H, R, D/H), see `DecoderState`.
+            rows: (2*B*K*H,) which of its 2*N*H*R vectors to write.
             n_slots: how many of a sentence's slots to look at, n.
-            mask: (B, 1, K, n) what to attend to among them; None is all.
+            mask: what to attend to among them, broadcastable to (B, H, K, n), bool or `added`; None is all.
             rotation: of the position at which all stand, see `SelfAttention.project`.
         """
 
         def attend_self(y: Tensor) -> Tensor:
-            now = self.self_attention.project(y, rotation)  # (B, K, 3, H, D/H)
-            past.flatten(0, 1).index_copy_(0, rows, now[:, :, 1:].flatten(0, 1))
-            (query,), (key, value) = unbound(now[:, :, :1]), unbound(past[:, :n_slots])
-            return self.self_attention.attend(query, key, value, mask=mask)
+            now = self.self_attention.project(y, rotation).to(past.dtype)  # (B, K, 3, H, D/H)
+            past.flatten(0, 3).index_copy_(0, rows, now[:, :, 1:].permute(2, 0, 1, 3, 4).flatten(0, 3))
+            key, value = past[:, : len(y), :, :n_slots].unbind()
+            return self.self_attention.attend(now[:, :, 0].transpose(1, 2), key, value, mask=mask)
 
         return self._rest(self.self_attention_residual(x, attend_self), memory, memory_mask, None)
 
@@ -288,57 +290,63 @@ class Transformer(Seq2Seq):
             more = -src.size(1) % ROOM
             memory, mask = F.pad(memory, (0, 0, 0, more)), F.pad(mask, (0, more))
         memories = [layer.cross_attention.keys_values(memory) for layer in self.decoder]
-        n_heads = self.settings.n_heads
+        if len(src) > 1 and self.cache_dtype is not None:
+            memories = [tuple(x.to(self.cache_dtype).contiguous() for x in layer) for layer in memories]
         return DecoderState(
-            past=[memory.new_empty(len(src), 0, 2, n_heads, memory.size(2) // n_heads) for _ in memories],
+            past=[torch.stack([x[:, :, :0] for x in of_layer]) for of_layer in memories],
             ancestry=mask.new_empty(len(src), 1, 0) if self.settings.attention_window else None,
             n_read=0,
             memory=memories,
-            memory_mask=None if mask.all() else mask,
+            memory_mask=None if mask.all() else added(mask, memory.dtype),
             written=src.new_empty(len(src), 0) if self.settings.attention_window else None,
         )
 
     def step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """See `Seq2Seq`; what is read is written into the state's slots."""
         ancestry, written = state.ancestry, state.written
-        mask: Tensor | None = None
+        seen: Tensor | None = None  # all
         if ancestry is None:
             n_slots, slots = state.n_read + 1, ids.new_full((1, 1), state.n_read)
+            past = with_room(state.past, n_slots)
+            if len(ids) > 1:  # what is alike from step to step suits the products
+                n_slots = past[0].size(3)
+                seen = torch.arange(n_slots, device=ids.device)[None] <= state.n_read
         else:
             slots, n_slots = free_slots(ancestry, ids.size(1))
             ancestry = F.pad(ancestry, (0, n_slots - ancestry.size(2))).scatter(2, slots[..., None], True)
             if written is not None:  # what the window has left behind is forgotten: its slots are free
                 written = F.pad(written, (0, n_slots - written.size(1))).scatter(1, slots, state.n_read)
                 ancestry = ancestry & (written >= state.n_read - self.settings.attention_window)[:, None]
-            mask = ancestry[:, None]
-        past = with_room(state.past, n_slots)
-        first = torch.arange(0, len(ids) * past[0].size(1), past[0].size(1), device=ids.device)  # each sentence's
-        rows = (first[:, None] + slots).flatten()
+            past, seen = with_room(state.past, n_slots), ancestry[:, None]
+        _, n, n_heads, room, _ = past[0].shape
+        first = torch.arange(0, 2 * n * n_heads * room, room, device=ids.device).view(2, n, 1, n_heads)
+        rows = (first[:, : len(ids)] + slots[..., None]).flatten()  # (2*B*K*H,)
         now = slice(state.n_read, state.n_read + 1)
         x, rotation = self._embed(ids, self.target_embedding, self.target_positions, now)
-        for layer, memory, room in zip(self.decoder, state.memory, past, strict=True):
-            x = layer.step(x, memory, state.memory_mask, room, rows, n_slots, mask, rotation)  # (B, K, D)
+        mask = None if seen is None else added(seen, x.dtype)
+        for layer, memory, of_layer in zip(self.decoder, state.memory, past, strict=True):
+            x = layer.step(x, memory, state.memory_mask, of_layer, rows, n_slots, mask, rotation)  # (B, K, D)
         after = replace(state, past=past, ancestry=ancestry, n_read=state.n_read + 1, written=written)
         return self.projection(self.decoder_norm(x)), after
 
     def select(self, state: DecoderState, rows: Tensor) -> DecoderState:
         """See `Seq2Seq`."""
-        n, n_before = len(rows), len(state.past[0])
+        n, n_before = len(rows), len(state.memory[0][0])
         n_beams, ancestry = 1, state.ancestry
         if ancestry is not None:
             n_beams, ancestry = ancestry.size(1), ancestry.flatten(0, 1)[rows]
         elif rows.size(1) > 1:
-            read = torch.arange(state.past[0].size(1), device=rows.device) < state.n_read
+            read = torch.arange(state.past[0].size(3), device=rows.device) < state.n_read
             ancestry = read.expand(*rows.shape, -1)
         if n == n_before:
             return replace(state, ancestry=ancestry)
         sentences = rows[:, 0] // n_beams
         places = (sentences != torch.arange(n, device=rows.device)).nonzero()[:, 0]  # few
-        for x in (*state.past, *(x for layer in state.memory for x in layer), state.memory_mask, state.written):
+        for x in (*chain(*map(torch.unbind, state.past), *state.memory), state.memory_mask, state.written):
             if x is not None:
                 x[places] = x[sentences[places]]
         return DecoderState(
-            past=[x[:n] for x in state.past],
+            past=state.past,
             ancestry=ancestry,
             n_read=state.n_read,
             memory=[tuple(x[:n] for x in layer) for layer in state.memory],
@@ -359,5 +367,5 @@ def free_slots(ancestry: Tensor, n_beams: int) -> tuple[Tensor, int]:
 
 def with_room(past: list[Tensor], n_slots: int) -> list[Tensor]:
     """Keys and values with room for so many at least."""
-    more = n_slots - past[0].size(1)
-    return past if more <= 0 else [F.pad(x, (0, 0) * 3 + (0, more + -more % ROOM)) for x in past]
+    more = n_slots - past[0].size(3)
+    return past if more <= 0 else [F.pad(x, (0, 0, 0, more + -more % ROOM)) for x in past]

@@ -5,6 +5,7 @@ from typing import Literal
 import pytest
 import torch
 from conftest import SOURCE, TARGET, FiveRun, model_of
+from models import batch, make
 
 from nmt.decode import torch_engine
 from nmt.decode.torch_engine import in_precision, pick_device
@@ -20,6 +21,26 @@ def test_int8_and_bf16_are_close_to_fp32(five_run: FiveRun, precision: Literal["
     expected = load(five_run.run).reference_log_probs(SOURCE, TARGET)
     for found, wanted in zip(translator.reference_log_probs(SOURCE, TARGET), expected, strict=True):
         assert found == pytest.approx(wanted, abs=0.05)
+
+
+@torch.no_grad()
+def test_in_int8_several_sentences_keep_keys_and_values_in_bf16() -> None:
+    torch.manual_seed(1)
+    for choices in ({}, {"positions": "rotary"}, {"attention": "additive"}, {"attention_window": 3}):
+        model = in_precision(make(**choices).float(), "int8")
+        src, tgt = batch((7, 20), (4, 20), (2, 20))
+        found = []
+        for model.cache_dtype in (None, torch.bfloat16):
+            state = model.start(src)
+            logits = []
+            for t in range(tgt.size(1)):
+                step, state = model.step(tgt[:, t : t + 1], state)
+                logits.append(step)
+            found.append(torch.cat(logits, 1))
+        exact, kept = found
+        assert state.past[0].dtype == state.memory[0][0].dtype == torch.bfloat16
+        assert 0 < (kept - exact).std() < 0.04 * exact.std()
+        assert model.start(src[:1]).memory[0][0].dtype == torch.float32  # alone it would only cost time
 
 
 def test_int8_where_there_is_none_is_a_clear_error(five_run: FiveRun, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,7 +162,7 @@ def test_with_a_window_a_search_remembers_no_more_than_it_sees() -> None:
         for t in range(60):
             logits, state = model.step(tgt[:, t : t + 1], state)
             torch.testing.assert_close(logits[:, 0], full[:, t])
-    assert state.past[0].size(1) == ROOM
+    assert state.past[0].size(3) == ROOM
 
 
 def test_ties_are_one_matrix() -> None:
