@@ -6,7 +6,6 @@ that compute, so that `--help` answers at once.
 """
 
 import contextlib
-import ctypes
 import gc
 import io
 import json
@@ -37,13 +36,12 @@ from nmt.errors import (
     StoppedError,
 )
 from nmt.files import atomic_writer
+from nmt.memory import keep_freed
 
 if TYPE_CHECKING:
     from nmt.decode.translator import Translation, Translator
 
 log = logging.getLogger("nmt")
-
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 
 USAGE_ERROR: Any = typer.BadParameter.__bases__[0]  # of the click that this typer carries
 
@@ -524,10 +522,7 @@ def set_up_torch(threads: int) -> None:
     threads = int(os.environ.get("NMT_WORKER_THREADS", threads))  # a worker's share
     # bf16 products are prepared for each shape; a thousand of them, as is the default, take a gigabyte
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
-    with contextlib.suppress(AttributeError, OSError):  # glibc alone: keep what is freed, up to 32 MB apiece, for
-        mallopt = ctypes.CDLL(None).mallopt  # every page that comes anew is cleared, a third of a training step
-        mallopt(M_MMAP_THRESHOLD, 2**25)
-        mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+    keep_freed()
     if threads:
         os.environ["OMP_NUM_THREADS"] = str(threads)
 

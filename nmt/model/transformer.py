@@ -307,7 +307,7 @@ class Transformer(Seq2Seq):
         seen: Tensor | None = None  # all
         if ancestry is None:
             n_slots, slots = state.n_read + 1, ids.new_full((1, 1), state.n_read)
-            past = with_room(state.past, n_slots)
+            past = with_room(state.past, len(ids), n_slots)
             if len(ids) > 1:  # what is alike from step to step suits the products
                 n_slots = past[0].size(3)
                 seen = torch.arange(n_slots, device=ids.device)[None] <= state.n_read
@@ -317,7 +317,7 @@ class Transformer(Seq2Seq):
             if written is not None:  # what the window has left behind is forgotten: its slots are free
                 written = F.pad(written, (0, n_slots - written.size(1))).scatter(1, slots, state.n_read)
                 ancestry = ancestry & (written >= state.n_read - self.settings.attention_window)[:, None]
-            past, seen = with_room(state.past, n_slots), ancestry[:, None]
+            past, seen = with_room(state.past, len(ids), n_slots), ancestry[:, None]
         _, n, n_heads, room, _ = past[0].shape
         first = torch.arange(0, 2 * n * n_heads * room, room, device=ids.device).view(2, n, 1, n_heads)
         rows = (first[:, : len(ids)] + slots[..., None]).flatten()  # (2*B*K*H,)
@@ -365,7 +365,7 @@ def free_slots(ancestry: Tensor, n_beams: int) -> tuple[Tensor, int]:
     return used.byte().argsort(dim=1, stable=True)[:, :n_beams], n_slots
 
 
-def with_room(past: list[Tensor], n_slots: int) -> list[Tensor]:
+def with_room(past: list[Tensor], n_sentences: int, n_slots: int) -> list[Tensor]:
     """Keys and values with room for so many at least."""
     more = n_slots - past[0].size(3)
-    return past if more <= 0 else [F.pad(x, (0, 0, 0, more + -more % ROOM)) for x in past]
+    return past if more <= 0 else [F.pad(x[:, :n_sentences], (0, 0, 0, more + -more % ROOM)) for x in past]
