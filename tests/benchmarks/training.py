@@ -22,13 +22,13 @@ from nmt.train.prepare import drop_lengths, read_corpus, train_tokenizers
 WARM_UP_STEPS = 3  # of which no figure counts, nor what came before them
 RECIPE = [
     "model.dropout=0.1",
-    "train.lr=1e-3",
-    "train.warmup=400",
+    "train.lr=2e-3",
+    "train.warmup=306",
     "train.cooldown=0",
     "train.validate_every=1000000",
 ]
 # nmt fills half as much again into a batch: fewer steps an epoch. The same warm-up by tokens, and a rate for it
-FULLER = ["train.warmup=260", "train.lr=1.24e-3"]
+FULLER = ["train.warmup=200", "train.lr=2.5e-3"]
 BASELINE = "torch.nn.Transformer, plain loop, fp32"
 
 
