@@ -125,12 +125,12 @@ def search(
         on = [b for b, a in enumerate(alive) if not _is_done(options, finished[a], best_live[b], length)]
         if not on:
             break
-        rows = parents + torch.arange(0, ids.numel(), ids.size(1), device=device)[:, None]  # (B, K') into B*K
-        if len(on) < len(alive):
-            order = _closed_up(on)
-            alive, kept = [alive[b] for b in order], torch.tensor(order, device=device)
-            rows, live, tokens, token_log_probs = rows[kept], live[kept], tokens[kept], token_log_probs[kept]
-        if rows.shape != ids.shape or n_beams > 1:
+        if len(on) < len(alive) or n_beams > 1:
+            rows = parents + torch.arange(0, ids.numel(), ids.size(1), device=device)[:, None]  # (B, K') into B*K
+            if len(on) < len(alive):
+                order = _closed_up(on)
+                alive, kept = [alive[b] for b in order], torch.tensor(order, device=device)
+                rows, live, tokens, token_log_probs = rows[kept], live[kept], tokens[kept], token_log_probs[kept]
             state = model.select(state, rows)
         ids = tokens[..., -1]
     # sorted() is stable: of equals, the one found first
