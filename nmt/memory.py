@@ -1,8 +1,8 @@
 """What a process keeps of the memory that it has freed; with glibc, elsewhere nothing here does anything.
 
 Every page that comes anew from the system is cleared, which takes a third of a training step: so what is freed is
-kept. But tensors differ in size from batch to batch, and between those in use ever more pages lie free: over some
-hundred steps twice what a step needs, unless they are given back now and then.
+kept. But tensors differ in size from batch to batch, and between those in use ever more pages lie free, which are
+given back now and then.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import time
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 LARGEST = 2**25  # bytes of a block that can be kept
-GIVE_BACK_S = 20.0  # of which it takes less than a hundredth
+GIVE_BACK_S = 20.0  # of which it takes about a hundredth
 
 _next = 0.0
 
