@@ -17,7 +17,7 @@ def anonymous():
     return next(int(line.split()[1]) for line in lines if line.startswith("Anonymous:")) // 1024
 
 def used_and_freed():
-    blocks = [b"x" * 2**20 for _ in range(200)]  # one byte over what a block takes: from the heap
+    blocks = [b"x" * 2**20 for _ in range(200)]  # small enough for the heap
     del blocks[:-1]  # the last one stays, so that the heap does not end before it
     return anonymous(), blocks
 

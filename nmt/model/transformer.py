@@ -307,9 +307,8 @@ class Transformer(Seq2Seq):
         seen: Tensor | None = None  # all
         if ancestry is None:
             n_slots, slots = state.n_read + 1, ids.new_full((1, 1), state.n_read)
-            past = with_room(state.past, len(ids), n_slots)
             if len(ids) > 1:  # what is alike from step to step suits the products
-                n_slots = past[0].size(3)
+                n_slots += -n_slots % ROOM
                 seen = torch.arange(n_slots, device=ids.device)[None] <= state.n_read
         else:
             slots, n_slots = free_slots(ancestry, ids.size(1))
@@ -317,7 +316,8 @@ class Transformer(Seq2Seq):
             if written is not None:  # what the window has left behind is forgotten: its slots are free
                 written = F.pad(written, (0, n_slots - written.size(1))).scatter(1, slots, state.n_read)
                 ancestry = ancestry & (written >= state.n_read - self.settings.attention_window)[:, None]
-            past, seen = with_room(state.past, len(ids), n_slots), ancestry[:, None]
+            seen = ancestry[:, None]
+        past = with_room(state.past, len(ids), n_slots)
         _, n, n_heads, room, _ = past[0].shape
         first = torch.arange(0, 2 * n * n_heads * room, room, device=ids.device).view(2, n, 1, n_heads)
         rows = (first[:, : len(ids)] + slots[..., None]).flatten()  # (2*B*K*H,)
