@@ -36,7 +36,6 @@ from nmt.errors import (
     StoppedError,
 )
 from nmt.files import atomic_writer
-from nmt.memory import keep_freed
 
 if TYPE_CHECKING:
     from nmt.decode.translator import Translation, Translator
@@ -518,11 +517,12 @@ def set_up(quiet: bool, verbose: bool) -> None:
 
 
 def set_up_torch(threads: int) -> None:
-    """What torch reads from the environment when it is imported, and where its memory comes from."""
+    """What torch reads from the environment when it is imported."""
     threads = int(os.environ.get("NMT_WORKER_THREADS", threads))  # a worker's share
-    # bf16 products are prepared for each shape; a thousand of them, as is the default, take a gigabyte
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
-    keep_freed()
+    # bf16 products are prepared for each shape, and every batch has other shapes. As they come, both caches keep a
+    # thousand: a gigabyte, strewn between the tensors, whose memory then fits no other. A step needs fewer.
+    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(name, "32")
     if threads:
         os.environ["OMP_NUM_THREADS"] = str(threads)
 

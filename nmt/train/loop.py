@@ -22,7 +22,6 @@ from torch import Tensor, nn
 from nmt.config import Config
 from nmt.distributed import gather, gather_numbers, n_ranks, parallel, rank, summed
 from nmt.errors import DivergedError, ModelError, OutputError, StoppedError
-from nmt.memory import give_back_at_times
 from nmt.model.base import Seq2Seq
 from nmt.run.checkpoint import (
     Checkpoint,
@@ -242,7 +241,6 @@ class Trainer:
                     )
                 continue  # from there nobody wants to go on
             self.validate_if_due(report)
-            give_back_at_times()
             if time.monotonic() >= self.save_at:
                 self.save()
         raise AssertionError("epochs have no end")
