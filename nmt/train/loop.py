@@ -13,10 +13,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import Annotated, Any
 
 import torch
-from pydantic import NonNegativeInt, TypeAdapter, ValidationError
+from pydantic import AfterValidator, NonNegativeInt, TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from nmt.config import Config
@@ -50,6 +50,14 @@ MAX_ROLLBACKS = 3
 ROLLBACK_RATE = 0.5
 SAVE_AGAIN_S = 60.0  # after a save that failed
 PAUSES_S = (1, 2, 4)  # before each further attempt of the last one
+
+
+def checked(line: dict[str, Any]) -> dict[str, Any]:
+    """A validation's figures as a checkpoint has them, if all that is compared is there."""
+    for name in ("step", "dev_loss", "dev_nll", "dev_bleu"):
+        if not isinstance(line.get(name), int | float):
+            raise ValueError(f"a validation without {name}")
+    return line
 
 
 @dataclass
@@ -86,7 +94,7 @@ class Progress:
     max_positions: NonNegativeInt = 0
     bf16: bool = False
     finished_at: int = -1
-    history: list[dict[str, Any]] = field(default_factory=list)
+    history: list[Annotated[dict[str, Any], AfterValidator(checked)]] = field(default_factory=list)
 
 
 class Trainer:
@@ -452,23 +460,21 @@ class Trainer:
         load_weights(self.model, checkpoint.part("model"))
         if self.averaged is not None:
             load_weights(self.averaged, checkpoint.part("average") or checkpoint.part("model"))
-        moments = checkpoint.part("optimizer")
-        for name, parameter in self.model.named_parameters() if moments else ():  # none before the first step
-            state: dict[str, Tensor] = {}
-            for moment in ("step", "exp_avg", "exp_avg_sq"):
-                if (key := f"{name}.{moment}") not in moments:
-                    raise ModelError(
-                        f"{self.run.checkpoint_file(newest.step)} lacks {key}", hint="begin anew with --fresh"
-                    )
-                state[moment] = moments[key].to(parameter.device)
-            self.optimizer.state[parameter] = state
+        file = self.run.checkpoint_file(newest.step)
         try:
             self.progress = TypeAdapter(Progress).validate_python(checkpoint.progress)
         except ValidationError as wrong:
             raise ModelError(
-                f"{self.run.checkpoint_file(newest.step)} does not say where training stands",
-                hint="begin anew with --fresh (the old run is kept)",
+                f"{file} does not say where training stands", hint="begin anew with --fresh (the old run is kept)"
             ) from wrong
+        moments = checkpoint.part("optimizer")
+        for name, parameter in self.model.named_parameters() if self.progress.n_tokens else ():  # none before
+            state: dict[str, Tensor] = {}
+            for moment in ("step", "exp_avg", "exp_avg_sq"):
+                if (key := f"{name}.{moment}") not in moments:
+                    raise ModelError(f"{file} lacks {key}", hint="begin anew with --fresh")
+                state[moment] = moments[key].to(parameter.device)
+            self.optimizer.state[parameter] = state
         self.better = None  # of steps that are taken back
         self.unwritten = [line for line in self.unwritten if line["step"] <= self.progress.step]
         if checkpoint.config.train.metric != self.config.train.metric:

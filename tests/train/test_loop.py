@@ -512,7 +512,7 @@ def test_where_files_lie_and_what_is_tested_may_change(corpus: Path) -> None:
     assert run_training(Config.model_validate(moved.model_dump() | {"data": data})).step == 13
 
 
-@pytest.mark.parametrize("changes", [{"step": "x"}, {"epoch": -1}, {"history": [1]}], ids=str)
+@pytest.mark.parametrize("changes", [{"step": "x"}, {"epoch": -1}, {"history": [1]}, {"history": [{"step": 1}]}], ids=str)
 def test_a_checkpoint_that_does_not_say_where_training_stands_is_refused(
     corpus: Path, changes: dict[str, Any]
 ) -> None:
@@ -524,6 +524,17 @@ def test_a_checkpoint_that_does_not_say_where_training_stands_is_refused(
     with pytest.raises(ModelError, match=r"step-2\.safetensors does not say where training stands") as caught:
         run_training(config)
     assert caught.value.hint
+
+
+def test_a_checkpoint_without_its_moments_is_refused(corpus: Path) -> None:
+    config = config_of(corpus, train__max_steps=2)
+    run_training(config)
+    file = RunDirectory(config.run).checkpoint_file(2)
+    checkpoint = read_checkpoint(file)
+    tensors = {name: x for name, x in checkpoint.tensors.items() if not name.startswith("optimizer.")}
+    save_checkpoint(file, dataclasses.replace(checkpoint, tensors=tensors))
+    with pytest.raises(ModelError, match=r"step-2\.safetensors lacks .+\.step"):
+        run_training(config)
 
 
 def test_figures_that_wait_go_with_the_steps_that_are_taken_back(corpus: Path) -> None:
