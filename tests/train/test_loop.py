@@ -512,7 +512,9 @@ def test_where_files_lie_and_what_is_tested_may_change(corpus: Path) -> None:
     assert run_training(Config.model_validate(moved.model_dump() | {"data": data})).step == 13
 
 
-@pytest.mark.parametrize("changes", [{"step": "x"}, {"epoch": -1}, {"history": [1]}, {"history": [{"step": 1}]}], ids=str)
+@pytest.mark.parametrize(
+    "changes", [{"step": "x"}, {"epoch": -1}, {"history": [1]}, {"history": [{"step": 1}]}], ids=str
+)
 def test_a_checkpoint_that_does_not_say_where_training_stands_is_refused(
     corpus: Path, changes: dict[str, Any]
 ) -> None:
