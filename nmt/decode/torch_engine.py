@@ -157,7 +157,9 @@ def _load(
     run = RunDirectory(path) if path.is_dir() else None
     if run is not None:
         run.check_tokenizers(checkpoint.tokenizers)
-    model = in_precision(checkpoint.model().to(pick_device(device)), precision)
+    model = in_precision(checkpoint.model().to(pick_device(device)), precision).requires_grad_(False)
+    if model.device.type == "cpu":
+        model.trace_steps()
     return model, checkpoint.tokenizers, checkpoint.config, run
 
 

@@ -120,6 +120,9 @@ class Seq2Seq(nn.Module, abc.ABC):
         What it reads may be written into the state's room: a state is good for one step.
         """
 
+    def trace_steps(self) -> None:
+        """From now on take the quickest way through a step, if there is one; no more training."""
+
     @abc.abstractmethod
     def select(self, state: Any, rows: Tensor) -> Any:
         """The state of the beams that live on; of as many sentences, or of fewer, whose places the last ones take.

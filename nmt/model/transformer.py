@@ -16,6 +16,7 @@ from nmt.config import ModelSettings
 from nmt.model.attention import CrossAttention, SelfAttention, added, rotary_positions, sinusoidal_positions
 from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.model.dropout import Dropout
+from nmt.model.traced import Traced
 from nmt.text import PAD
 
 ROOM = 16  # keys come in multiples of it: products with 16 of them take half the time that they take with 15
@@ -150,8 +151,8 @@ class DecoderLayer(nn.Module):
         memory: Sequence[Tensor],
         memory_mask: Tensor | None,
         past: Tensor,
+        seen: Tensor,
         rows: Tensor,
-        n_slots: int,
         mask: Tensor | None,
         rotation: Tensor | None = None,
     ) -> Tensor:
@@ -161,16 +162,16 @@ class DecoderLayer(nn.Module):
             x: (B, K, D).
             memory, memory_mask: see `DecoderState`; here of this layer.
             past: (2, N, H, R, D/H), see `DecoderState`.
+            seen: (2, B, H, n, D/H), the part of it to look at.
             rows: (2*B*K*H,) which of its 2*N*H*R vectors to write.
-            n_slots: how many of a sentence's slots to look at, n.
-            mask: what to attend to among them, broadcastable to (B, H, K, n), bool or `added`; None is all.
+            mask: what to attend to among the seen, broadcastable to (B, H, K, n), bool or `added`; None is all.
             rotation: of the position at which all stand, see `SelfAttention.project`.
         """
 
         def attend_self(y: Tensor) -> Tensor:
             now = self.self_attention.project(y, rotation).to(past.dtype)  # (B, K, 3, H, D/H)
             past.flatten(0, 3).index_copy_(0, rows, now[:, :, 1:].permute(2, 0, 1, 3, 4).flatten(0, 3))
-            key, value = past[:, : len(y), :, :n_slots].unbind()
+            key, value = seen.unbind()
             return self.self_attention.attend(now[:, :, 0].transpose(1, 2), key, value, mask=mask)
 
         return self._rest(self.self_attention_residual(x, attend_self), memory, memory_mask, None)
@@ -189,6 +190,8 @@ class DecoderLayer(nn.Module):
 
 class Transformer(Seq2Seq):
     """Encoder and decoder with their embeddings."""
+
+    traced: Traced | None = None  # `step_layers`, once that is asked for
 
     def __init__(self, settings: ModelSettings, n_source_vocab: int, n_target_vocab: int) -> None:
         super().__init__(settings, n_source_vocab, n_target_vocab)
@@ -304,30 +307,59 @@ class Transformer(Seq2Seq):
     def step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """See `Seq2Seq`; what is read is written into the state's slots."""
         ancestry, written = state.ancestry, state.written
-        seen: Tensor | None = None  # all
+        attended: Tensor | None = None  # all
         if ancestry is None:
             n_slots, slots = state.n_read + 1, ids.new_full((1, 1), state.n_read)
             if len(ids) > 1:  # what is alike from step to step suits the products
                 n_slots += -n_slots % ROOM
-                seen = torch.arange(n_slots, device=ids.device)[None] <= state.n_read
+                attended = torch.arange(n_slots, device=ids.device)[None] <= state.n_read
         else:
             slots, n_slots = free_slots(ancestry, ids.size(1))
             ancestry = F.pad(ancestry, (0, n_slots - ancestry.size(2))).scatter(2, slots[..., None], True)
             if written is not None:  # what the window has left behind is forgotten: its slots are free
                 written = F.pad(written, (0, n_slots - written.size(1))).scatter(1, slots, state.n_read)
                 ancestry = ancestry & (written >= state.n_read - self.settings.attention_window)[:, None]
-            seen = ancestry[:, None]
+            attended = ancestry[:, None]
         past = with_room(state.past, len(ids), n_slots)
         _, n, n_heads, room, _ = past[0].shape
         first = torch.arange(0, 2 * n * n_heads * room, room, device=ids.device).view(2, n, 1, n_heads)
         rows = (first[:, : len(ids)] + slots[..., None]).flatten()  # (2*B*K*H,)
         now = slice(state.n_read, state.n_read + 1)
         x, rotation = self._embed(ids, self.target_embedding, self.target_positions, now)
-        mask = None if seen is None else added(seen, x.dtype)
-        for layer, memory, of_layer in zip(self.decoder, state.memory, past, strict=True):
-            x = layer.step(x, memory, state.memory_mask, of_layer, rows, n_slots, mask, rotation)  # (B, K, D)
+        layers = self.traced or self.step_layers
+        logits = layers(
+            x=x,
+            memory=state.memory,
+            memory_mask=state.memory_mask,
+            past=past,
+            seen=[of_layer[:, : len(ids), :, :n_slots] for of_layer in past],
+            rows=rows,
+            mask=None if attended is None else added(attended, x.dtype),
+            rotation=rotation,
+        )
         after = replace(state, past=past, ancestry=ancestry, n_read=state.n_read + 1, written=written)
-        return self.projection(self.decoder_norm(x)), after
+        return logits, after
+
+    def step_layers(
+        self,
+        x: Tensor,
+        memory: Sequence[Sequence[Tensor]],
+        past: Sequence[Tensor],
+        seen: Sequence[Tensor],
+        rows: Tensor,
+        memory_mask: Tensor | None = None,
+        mask: Tensor | None = None,
+        rotation: Tensor | None = None,
+    ) -> Tensor:
+        """All layers of a step, x (B, K, D) to logits (B, K, V); see `DecoderLayer.step`, here of every layer."""
+        for layer, of_memory, of_past, of_seen in zip(self.decoder, memory, past, seen, strict=True):
+            x = layer.step(x, of_memory, memory_mask, of_past, of_seen, rows, mask, rotation)  # (B, K, D)
+        logits: Tensor = self.projection(self.decoder_norm(x))
+        return logits
+
+    def trace_steps(self) -> None:
+        """See `Seq2Seq`."""
+        self.traced = Traced(self.step_layers, [*self.decoder, self.decoder_norm, self.projection])
 
     def select(self, state: DecoderState, rows: Tensor) -> DecoderState:
         """See `Seq2Seq`."""

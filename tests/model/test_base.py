@@ -1,13 +1,15 @@
 """What holds for every model: causal, blind to padding and to neighbours, the same step by step."""
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 from models import FAMILY, RNNS, RUNGS, TRANSFORMERS, V, batch, fresh, make, name
 
-from nmt.model import attention
-from nmt.model.transformer import ROOM
+from nmt.model import attention, traced
+from nmt.model.base import Seq2Seq
+from nmt.model.transformer import ROOM, Transformer
 from nmt.run.checkpoint import weights_of
 from nmt.text import BOS, PAD
 
@@ -20,9 +22,31 @@ def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "BLOCK", 1)
 
 
+@pytest.fixture(params=[False, True], ids=["", "traced"])
+def prepared(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[Seq2Seq], None]]:
+    """Prepares a model for search: nothing to do, or its steps are to be traced from the first one on."""
+    monkeypatch.setattr(traced, "OFTEN", 0)
+    models: list[Seq2Seq] = []
+
+    def prepare(model: Seq2Seq) -> None:
+        if request.param:
+            model.trace_steps()
+            models.append(model)
+
+    yield prepare
+    for model in models:
+        if isinstance(model, Transformer):
+            assert model.traced is not None
+            assert model.traced.recorded
+            assert all(model.traced.recorded.values())
+
+
 @pytest.mark.parametrize("choices", [*TRANSFORMERS, *RUNGS, *RNNS, {"padding_mask": False}], ids=name)
-def test_a_cached_step_is_the_full_pass(choices: dict[str, Any]) -> None:
+def test_a_cached_step_is_the_full_pass(choices: dict[str, Any], prepared: Callable[[Seq2Seq], None]) -> None:
     model = make(**choices)
+    prepared(model)
     src, tgt = batch((7, 6), (4, 6), (2, 6))
     with torch.no_grad():
         full = model(src, tgt)
@@ -33,9 +57,12 @@ def test_a_cached_step_is_the_full_pass(choices: dict[str, Any]) -> None:
 
 
 @every
-def test_beams_that_part_and_sentences_that_leave_keep_their_own_past(choices: dict[str, Any]) -> None:
+def test_beams_that_part_and_sentences_that_leave_keep_their_own_past(
+    choices: dict[str, Any], prepared: Callable[[Seq2Seq], None]
+) -> None:
     """Beams go on from one another at random, at last as one, while their slots are used again and again."""
     model = make(**choices)
+    prepared(model)
     src, _ = batch((7, 6), (4, 6), (2, 6))
     n_beams, generator = 3, torch.Generator().manual_seed(2)
     ids = torch.full((3, n_beams), BOS)

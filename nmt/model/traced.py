@@ -1,0 +1,61 @@
+"""Running a model's method without Python between its operations."""
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+OFTEN = 64  # calls from which recording pays: some sentences
+
+
+class Traced:
+    """A method whose operations are recorded once and then run one after the other by torch alone.
+
+    To call a short operation takes Python longer than the operation takes: of a step of search for one sentence it
+    was more than half. Sizes may change from call to call, branches may not.
+
+    Args:
+        method: of tensors and sequences of them, given by name.
+        layers: all that it uses beside its arguments; no two of them share weights.
+    """
+
+    def __init__(self, method: Callable[..., Tensor], layers: Iterable[nn.Module]) -> None:
+        self.method = method
+        self.layers = layers
+        self.n_calls = 0
+        self.recorded: dict[tuple[str, ...], Callable[..., Tensor] | None] = {}  # None: this torch cannot
+
+    def __call__(self, **arguments: Any) -> Tensor:
+        """The method's result; an argument that is None is as if it were not given."""
+        given = {name: value for name, value in arguments.items() if value is not None}
+        names, values = tuple(given), tuple(given.values())
+        self.n_calls += 1
+        if self.n_calls > OFTEN and names not in self.recorded:
+            self.recorded[names] = recording(_Method(self.method, self.layers, names), values)
+        run = self.recorded.get(names)
+        return run(*values) if run else self.method(**given)
+
+
+class _Method(nn.Module):
+    """The method as a module, for that is what can be recorded together with weights of any kind."""
+
+    def __init__(self, method: Callable[..., Tensor], layers: Iterable[nn.Module], names: Sequence[str]) -> None:
+        super().__init__()
+        self.method = method
+        self.layers = nn.ModuleList(layers)
+        self.names = names
+
+    def forward(self, *values: Any) -> Tensor:
+        return self.method(**dict(zip(self.names, values, strict=True)))
+
+
+def recording(module: nn.Module, arguments: tuple[Any, ...]) -> Callable[..., Tensor] | None:
+    """What does the same as the module on such arguments; None where this torch cannot."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # this way of recording is to go one day
+            return cast(Callable[..., Tensor], torch.jit.trace(module, arguments, check_trace=False))  # type: ignore[no-untyped-call]
+    except (AttributeError, RuntimeError, ValueError):
+        return None
