@@ -33,18 +33,13 @@ class Int8Linear(nn.Module):
         finally:  # it is everybody's
             torch.backends.quantized.engine = before
 
-        product = torch.ops.quantized.linear_dynamic.default
-        self.product = getattr(product, "_op", product)  # without the checks for tracing, a tenth of a short step
-
     def forward(self, x: Tensor) -> Tensor:
         """(..., in) of any precision to (..., out) in fp32.
 
         Of x 7 bits are used: with 8, sums of two products overflow on older CPUs.
         """
-        out: Tensor = self.product(x if x.dtype == torch.float32 else x.float(), self.packed, True)
+        out: Tensor = torch.ops.quantized.linear_dynamic(x.float(), self.packed, True)
         return out
-
-    __call__ = forward  # no hooks: to look for them takes a twentieth of a short product
 
 
 def to_int8(model: nn.Module) -> None:
