@@ -162,7 +162,7 @@ class DecoderLayer(nn.Module):
             x: (B, K, D).
             memory, memory_mask: see `DecoderState`; here of this layer.
             past: (2, N, H, R, D/H), see `DecoderState`.
-            seen: (2, B, H, n, D/H), the part of it to look at.
+            seen: (2, B, H, n, D/H), the part of it to look at, cut by the caller: a trace would keep n as it was.
             rows: (2*B*K*H,) which of its 2*N*H*R vectors to write.
             mask: what to attend to among the seen, broadcastable to (B, H, K, n), bool or `added`; None is all.
             rotation: of the position at which all stand, see `SelfAttention.project`.
