@@ -152,7 +152,8 @@ def train(
         bool, typer.Option(help="Check everything, say what it would take, write nothing.")
     ] = False,
     workers: Annotated[
-        int, typer.Option(min=0, max=1024, help="Processes that share the CPU; 0 is as many as pay.")
+        int,
+        typer.Option(min=0, max=1024, help="Parts of a batch worked on at once; 0 is as many as pay."),
     ] = 0,
     device: Device = "auto",
     threads: Threads = 0,
@@ -182,7 +183,7 @@ def train(
             log.info("%s", note)
         print("\n".join(session.dry_run(prepared)))
     else:
-        session.train(prepared, quiet=quiet, n_workers=workers or None, arguments=sys.argv[1:])
+        session.train(prepared, quiet=quiet, n_workers=workers or None)
 
 
 @app.command()

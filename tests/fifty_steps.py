@@ -11,6 +11,7 @@ from nmt.config import ModelSettings, TrainSettings
 from nmt.distributed import parallel, rank, ranks_joined, summed
 from nmt.model.transformer import Transformer
 from nmt.text.batches import Batch, collate
+from nmt.train.replicas import Replicas
 from nmt.train.step import make_optimizer, train_step
 
 
@@ -32,12 +33,12 @@ def main() -> None:
     optimizer = make_optimizer(model, settings)
     losses: list[float] = []
     with ranks_joined():
-        together = parallel(model)
+        replicas = Replicas(parallel(model))
         for step in range(50):
             batches = [made_up_batch(step, 7), made_up_batch(1000 + step, 1)]  # too few for two
             own_words = step % 2 / 2
             figures = train_step(
-                together, optimizer, batches, settings, lr=3e-3, seed=step, bf16=False, own_words=own_words
+                replicas, optimizer, batches, settings, lr=3e-3, seed=step, bf16=False, own_words=own_words
             )
             losses += summed(figures.loss)
         if rank() == 0:

@@ -1,8 +1,18 @@
 """Dropout that is cheap on a CPU: eight random bytes at a time, not a Bernoulli draw for each element."""
 
+import threading
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+_of_thread = threading.local()
+
+
+def seed_dropout(seed: int) -> None:
+    """Make what this thread drops a function of the seed, whatever other threads draw."""
+    torch.manual_seed(seed)  # for other devices
+    _of_thread.generator = torch.Generator().manual_seed(seed)
 
 
 class Dropout(nn.Module):
@@ -21,7 +31,8 @@ class Dropout(nn.Module):
         if x.device.type != "cpu":
             return F.dropout(x, self.p)
         n_dropped = min(max(round(self.p * 256), 1), 255)  # of 256 byte values
-        words = torch.empty(-(-x.numel() // 8), dtype=torch.int64).random_(-(2**63), None)  # all 64 bits random
+        words = torch.empty(-(-x.numel() // 8), dtype=torch.int64)
+        words.random_(-(2**63), None, generator=getattr(_of_thread, "generator", None))  # all 64 bits random
         keep = words.view(torch.uint8)[: x.numel()].view(x.shape)
         keep = keep.clamp_(n_dropped - 1, n_dropped).sub_(
             n_dropped - 1

@@ -72,7 +72,7 @@ class FeedForward(nn.Module):
         self.inner = nn.Linear(settings.d_model, settings.d_ff)
         self.outer = nn.Linear(settings.d_ff, settings.d_model)
         self.dropout = Dropout(settings.activation_dropout)
-        self.activation = torch.relu_ if settings.activation == "relu" else F.gelu
+        self.activation = torch.relu if settings.activation == "relu" else F.gelu
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.outer(self.dropout(self.activation(self.inner(x))))

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import torch
 from pydantic import AfterValidator, NonNegativeInt, TypeAdapter, ValidationError
-from torch import Tensor, nn
+from torch import Tensor
 
 from nmt.config import Config
 from nmt.distributed import gather, gather_numbers, n_ranks, parallel, rank, summed
@@ -37,6 +37,7 @@ from nmt.seeds import seed_of
 from nmt.text.batches import Batch, TrainingData
 from nmt.text.lines import Pair
 from nmt.text.tokenizer import Tokenizers
+from nmt.train.replicas import Replicas
 from nmt.train.report import Report
 from nmt.train.schedule import learning_rate, own_words
 from nmt.train.signals import Interrupted, StopRequest, stop_signals
@@ -73,7 +74,7 @@ class Progress:
         n_worse: validations since then.
         n_skipped: steps running whose gradient was not finite.
         n_rollbacks: how often training went back for that; each time the rate is lowered.
-        n_ranks: how many processes shared the last step; each draws dropout of its own.
+        n_ranks: how many processes or threads shared the last step; each draws dropout of its own.
         max_positions: of a micro-batch, since memory did not hold a larger one; 0 is no limit.
         bf16: the precision chosen at the start; a resumed run keeps it.
         finished_at: the step at which the budget was last spent, the end's validation and average done.
@@ -141,9 +142,11 @@ class Trainer:
 
     # --- the loop -----------------------------------------------------------------------------------------
 
-    def train(self) -> Progress:
+    def train(self, n_workers: int = 1) -> Progress:
         """Train to the end of the budget.
 
+        Args:
+            n_workers: threads that share each step; where there are several ranks, one.
         Raises:
             StoppedError: Ctrl-C or SIGTERM; everything is saved.
             DivergedError: the figures are no longer numbers, from wherever training goes on.
@@ -151,18 +154,17 @@ class Trainer:
         """
         progress = self.progress
         progress.bf16 = bool(gather_numbers(progress.bf16)[0][0])  # all ranks as the first one found
-        if progress.step and progress.n_ranks != n_ranks():
-            log.info(
-                "begun with %d processes, now there are %d: dropout is drawn anew", progress.n_ranks, n_ranks()
-            )
-        progress.n_ranks = n_ranks()
-        model = parallel(self.model)
+        n = n_ranks() * n_workers
+        if progress.step and progress.n_ranks != n:
+            log.info("begun with %d workers, now there are %d: dropout is drawn anew", progress.n_ranks, n)
+        progress.n_ranks = n
         report = Report(self.spent(), quiet=self.quiet)
+        replicas = Replicas(parallel(self.model), n_workers)
         started = time.monotonic() - progress.elapsed_s
-        with stop_signals() as self.stop, contextlib.closing(report):
+        with stop_signals() as self.stop, contextlib.closing(report), contextlib.closing(replicas):
             while True:
                 try:
-                    stopped_by = self.run_steps(model, report, started) or self.finish(report, started)
+                    stopped_by = self.run_steps(replicas, report, started) or self.finish(report, started)
                     break
                 except DivergedError as error:
                     self.roll_back(error)
@@ -189,11 +191,11 @@ class Trainer:
         progress.finished_at = progress.step
         return 0
 
-    def run_steps(self, model: nn.Module, report: Report, started: float) -> int:
+    def run_steps(self, replicas: Replicas, report: Report, started: float) -> int:
         """Steps to the end of the budget, or to a signal.
 
         Args:
-            model: of all ranks.
+            replicas: of the model.
             report: told of every step.
             started: when training began, on the monotonic clock.
         Returns:
@@ -212,9 +214,10 @@ class Trainer:
                 return stopped_by
             lr = learning_rate(settings, self.config.model.d_model, progress.step + 1, spent)
             lr *= ROLLBACK_RATE**progress.n_rollbacks
+            replicas.train()  # a validation has made the model translate
             step = functools.partial(
                 train_step,
-                model.train(),
+                replicas,
                 self.optimizer,
                 settings=settings,
                 lr=lr,

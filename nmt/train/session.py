@@ -9,7 +9,6 @@ import math
 import os
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,7 +18,7 @@ import torch
 
 from nmt.config import Config
 from nmt.decode.torch_engine import pick_device
-from nmt.distributed import launched, n_ranks, ranks_joined, restarted, start_workers
+from nmt.distributed import launched, n_ranks, ranks_joined, restarted
 from nmt.errors import ConfigError, DataError, OutputError
 from nmt.model.base import Seq2Seq
 from nmt.run.checkpoint import Checkpoint, load_weights, new_model, read_checkpoint, read_newest, shapes_of
@@ -30,6 +29,7 @@ from nmt.text.batches import TrainingData, useful_share
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.loop import Progress, Trainer
 from nmt.train.prepare import Corpus, drop_lengths, read_corpus, train_tokenizers
+from nmt.train.replicas import Replicas
 from nmt.train.report import clock
 from nmt.train.schedule import own_words
 from nmt.train.sizes import fit_validation, with_unset
@@ -37,7 +37,7 @@ from nmt.train.step import make_optimizer, train_step, use_bf16, within_memory
 
 log = logging.getLogger("nmt")
 
-MIN_WORKER_TOKENS = 1024  # positions of a batch, below which a process of its own does not pay
+MIN_WORKER_TOKENS = 1024  # positions of a batch, below which a thread of its own does not pay
 DRY_BATCHES = 1_000  # that a dry run looks at; they come in random order
 # What may change when a run goes on: FREE, and with a warning TOLD. Where files lie may, what is in them may not.
 FREE = (
@@ -221,16 +221,13 @@ def changed(before: Any, now: Any, name: str) -> list[tuple[str, Any, Any]]:
     return [] if before == now else [(name, before, now)]
 
 
-def train(
-    session: Session, *, quiet: bool = False, n_workers: int | None = 1, arguments: Sequence[str] = ()
-) -> Progress:
+def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -> Progress:
     """Write the run's files and train to the end of its budget, alone or as the first rank of several.
 
     Args:
         session: prepared.
         quiet: no progress on stderr.
-        n_workers: processes of the same command that share the CPU; None is as many as pay.
-        arguments: of that command, where there may be more than one.
+        n_workers: threads that share each step, and the CPU; None is as many as pay.
     Raises:
         OutputError, StoppedError, DivergedError: see `Trainer.train`.
         LostRankError: another rank has gone.
@@ -259,9 +256,7 @@ def train(
             n_workers = 1
         elif n_workers is None:
             n_workers = fitting_workers(session, trainer.progress.n_ranks if resumed else None)
-        n_threads = max(torch.get_num_threads() // n_workers, 1)
-        torch.set_num_threads(n_threads)
-        with start_workers(n_workers, arguments, n_threads) as check, ranks_joined(check):
+        with ranks_joined():
             if finished:
                 log.info(
                     "%s is finished: %d steps in %s; it goes on when its limit (train.max_steps, …) is raised",
@@ -273,17 +268,17 @@ def train(
             if resumed:
                 log.info("going on from step %d of %s", trainer.progress.step, run.path)
             log.info(
-                "%s: %d pairs, %d steps an epoch, %.2fM parameters, %s on %s with %d processes of %d threads",
+                "%s: %d pairs, %d steps an epoch, %.2fM parameters, %s on %s with %d workers of %d threads",
                 run.path,
                 len(session.data.pairs),
                 math.ceil(session.data.n_batches / config.train.accumulate),
                 sum(p.numel() for p in session.model.parameters()) / 1e6,
                 "bf16" if trainer.progress.bf16 else "fp32",
                 trainer.device,
-                n_ranks(),
-                n_threads,
+                n_ranks() * n_workers,
+                max(torch.get_num_threads() // n_workers, 1),
             )
-            progress = trainer.train()
+            progress = trainer.train(n_workers)
     log.info(
         "done: %d steps in %s, best dev %s %.2f at step %d; the model is %s",
         progress.step,
@@ -319,22 +314,21 @@ def make_trainer(session: Session, *, quiet: bool) -> Trainer:
 
 
 def fitting_workers(session: Session, begun_with: int | None) -> int:
-    """As many processes as train fastest on this machine: on a CPU one a core, if each has enough to do.
+    """As many threads as train fastest on this machine: on a CPU one a core, if each has enough to do.
 
-    Threads wait for one another at every operation, processes once a step. A run goes on with as many as it began
-    with, for each rank draws its own dropout.
+    A run goes on with as many as it began with, for each draws its own dropout.
     """
     batch_tokens = session.config.train.batch_tokens
     if session.model.device.type != "cpu":
         return 1
     n_workers = begun_with or batch_tokens // MIN_WORKER_TOKENS
     logits = batch_tokens * len(session.tokenizers.target)
-    needed = peak_memory(torch.device("cpu")) + 12 * logits  # bytes; in training a worker holds them three times
+    needed = 4 * sum(p.numel() for p in session.model.parameters()) + 12 * logits  # bytes; a gradient, 3 x logits
     return max(1, min(n_workers, torch.get_num_threads(), 1 + free_memory() // needed))
 
 
 def free_memory() -> int:
-    """Bytes that new processes may take; where the system does not say, more than they could."""
+    """Bytes that may still be taken; where the system does not say, more than they could."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -370,7 +364,7 @@ def dry_run(session: Session) -> list[str]:
         start = time.perf_counter()
         step = functools.partial(
             train_step,
-            model.train(),
+            Replicas(model.train()),
             optimizer,
             settings=config.train,
             lr=1e-6,
@@ -384,7 +378,7 @@ def dry_run(session: Session) -> list[str]:
     epoch_s = seconds * data.n_batches * mean / largest.n_positions
     rate = int((largest.tgt_out != PAD).sum()) / seconds
     lines.append(
-        f"speed       {rate:,.0f} target tokens a second, {'bf16' if bf16 else 'fp32'} on {device}, one process"
+        f"speed       {rate:,.0f} target tokens a second, {'bf16' if bf16 else 'fp32'} on {device}, one worker"
     )
     if memory := peak_memory(device):
         lines.append(f"memory      {memory / 1e9:.2f} GB")

@@ -14,11 +14,13 @@ from torch import nn
 from nmt.config import TrainSettings
 from nmt.distributed import n_ranks, rank, unwrapped
 from nmt.errors import NmtError
+from nmt.model.dropout import seed_dropout
 from nmt.seeds import seed_of
 from nmt.text import PAD
 from nmt.text.batches import Batch
 from nmt.train.decoder_input import decoder_input
 from nmt.train.loss import LossSum, smoothed_cross_entropy, symmetric_divergence
+from nmt.train.replicas import Replicas
 
 log = logging.getLogger("nmt")
 
@@ -63,7 +65,7 @@ def batch_loss(model: nn.Module, batch: Batch, settings: TrainSettings) -> LossS
 
 
 def train_step(
-    model: nn.Module,
+    replicas: Replicas,
     optimizer: torch.optim.Optimizer,
     micro_batches: Sequence[Batch],
     settings: TrainSettings,
@@ -75,11 +77,11 @@ def train_step(
 ) -> StepFigures:
     """One update from several micro-batches, whose gradient is that of one big batch; none if it is not finite.
 
-    Each rank works on its own rows of every micro-batch; the gradient is the same for all of them.
+    Each replica of each rank works on its own rows of every micro-batch; the gradient is the same for all ranks.
 
     Args:
-        model: in training mode; of several ranks, from `distributed.parallel`.
-        optimizer: over its parameters.
+        replicas: of the model, in training mode.
+        optimizer: over the first one's parameters.
         micro_batches: of all ranks.
         settings: loss, clipping and, where the decoder reads its own words, how.
         lr: this step's rate.
@@ -89,26 +91,26 @@ def train_step(
     Returns:
         counts of the whole step; of loss and nll this rank's part, which add up over ranks.
     """
-    device = next(model.parameters()).device
+    parameters = list(replicas.models[0].parameters())
     n_tokens = sum(batch.n_target_tokens for batch in micro_batches)
-    optimizer.zero_grad(set_to_none=True)
-    loss = nll = torch.zeros((), device=device)
+    replicas.zero_grad()
+    loss = nll = torch.zeros((), device=parameters[0].device)
     for i, batch in enumerate(micro_batches):
-        torch.manual_seed(seed_of(seed, i, rank()))
-        last = i == len(micro_batches) - 1
-        part = batch.part(rank(), n_ranks()).to(device)
-        precision = functools.partial(torch.autocast, device.type, torch.bfloat16, enabled=bf16)
-        # A context of its own, for autocast keeps what it has cast, and here it casts weights without a gradient.
-        with precision():
-            free = settings.decoder_input == "free_running"
-            tgt_in = decoder_input(unwrapped(model), part, own_words=own_words, free=free, seed=seed)
-        with nullcontext() if last or n_ranks() == 1 else model.no_sync():  # type: ignore[operator]
-            with precision():
-                sums = batch_loss(model, replace(part, tgt_in=tgt_in), settings)
-            share = sums.loss * (n_ranks() / n_tokens)  # since what comes of it is the mean over ranks
-            share.backward()  # type: ignore[no-untyped-call]
-        loss, nll = loss + sums.loss.detach(), nll + sums.nll
-    norm = float(nn.utils.clip_grad_norm_(model.parameters(), settings.clip_norm or torch.inf))
+        learn = functools.partial(
+            _add_gradient,
+            batch=batch,
+            n_parts=n_ranks() * len(replicas),
+            settings=settings,
+            weight=n_ranks() / n_tokens,  # since what comes of several ranks is their mean
+            seeds=(seed, i),
+            bf16=bf16,
+            own_words=own_words,
+            last=i == len(micro_batches) - 1,
+        )
+        for sums in replicas.each(learn):
+            loss, nll = loss + sums.loss, nll + sums.nll
+    replicas.add_gradients()
+    norm = float(nn.utils.clip_grad_norm_(parameters, settings.clip_norm or torch.inf))
     if math.isfinite(norm):  # else there is no update: one such gradient would spoil all weights
         for group in optimizer.param_groups:
             group["lr"] = lr
@@ -121,6 +123,35 @@ def train_step(
         n_real=n_tokens + sum(batch.n_source_tokens for batch in micro_batches),
         n_positions=sum(batch.n_positions for batch in micro_batches),
     )
+
+
+def _add_gradient(
+    replica: int,
+    model: nn.Module,
+    *,
+    batch: Batch,
+    n_parts: int,
+    settings: TrainSettings,
+    weight: float,
+    seeds: tuple[int, int],
+    bf16: bool,
+    own_words: float,
+    last: bool,
+) -> LossSum:
+    """A replica's part of a micro-batch, forward and backward; the sums come without their gradient."""
+    place = rank() * (n_parts // n_ranks()) + replica
+    seed_dropout(seed_of(*seeds, place))
+    device = next(model.parameters()).device
+    part = batch.part(place, n_parts).to(device)
+    precision = functools.partial(torch.autocast, device.type, torch.bfloat16, enabled=bf16)
+    with precision(cache_enabled=False):  # what is cast here has no gradient
+        free = settings.decoder_input == "free_running"
+        tgt_in = decoder_input(unwrapped(model), part, own_words=own_words, free=free, seed=seeds[0])
+    with nullcontext() if last or n_ranks() == 1 else model.no_sync():  # type: ignore[operator]
+        with precision():
+            sums = batch_loss(model, replace(part, tgt_in=tgt_in), settings)
+        (sums.loss * weight).backward()  # type: ignore[no-untyped-call]
+    return replace(sums, loss=sums.loss.detach())
 
 
 def within_memory(

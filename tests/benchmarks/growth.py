@@ -38,6 +38,7 @@ def point(options: Options, **changes: int) -> Sample:
     from nmt.model.transformer import Transformer
     from nmt.text import EOS
     from nmt.text.batches import collate
+    from nmt.train.replicas import Replicas
     from nmt.train.step import make_optimizer, train_step, use_bf16
 
     at = {**BASE, **changes}
@@ -59,7 +60,7 @@ def point(options: Options, **changes: int) -> Sample:
             search(model.eval(), src, exactly, max_length=model.max_length)
 
     def train() -> None:
-        train_step(model.train(), optimizer, [batch], settings, lr=1e-3, seed=1, bf16=bf16)
+        train_step(Replicas(model.train()), optimizer, [batch], settings, lr=1e-3, seed=1, bf16=bf16)
 
     before = times()
     return {

@@ -26,6 +26,7 @@ from nmt.text.batches import Batch, collate
 from nmt.train import loop, session, step
 from nmt.train.loop import Progress
 from nmt.train.loss import LossSum
+from nmt.train.replicas import Replicas
 from nmt.train.step import make_optimizer, train_step, within_memory
 from reliability.conftest import soak
 from reliability.runs import config_of, newest_step
@@ -169,7 +170,9 @@ def test_out_of_memory_splits_the_batch_and_leaves_the_gradient_as_it_is(
     def gradient(most: int) -> tuple[dict[str, Tensor], int]:
         def once(parts: Sequence[Batch]) -> step.StepFigures:
             seen.clear()
-            return train_step(model, make_optimizer(model, settings), parts, settings, lr=0.0, seed=1, bf16=False)
+            return train_step(
+                Replicas(model), make_optimizer(model, settings), parts, settings, lr=0.0, seed=1, bf16=False
+            )
 
         with monkeypatch.context() as patch:
             with_loss(patch, out_of_memory(place, most, seen))

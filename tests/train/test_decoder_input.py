@@ -13,6 +13,7 @@ from nmt.model.transformer import Transformer
 from nmt.text import BOS, EOS, PAD
 from nmt.text.batches import Batch, collate
 from nmt.train.decoder_input import decoder_input
+from nmt.train.replicas import Replicas
 from nmt.train.step import batch_loss, make_optimizer, train_step, within_memory
 
 PAIRS = [([5, 6, 7], [8, 9, 10]), ([10], [11, 12, 13, 14, 15]), ([5, 9, 5, 9, 5], [6]), ([], [7, 7, 7, 7])]
@@ -39,7 +40,7 @@ ALL = batch_of(0, 1, 2, 3)
 
 def gradient(model: Transformer, batches: list[Batch], settings: TrainSettings, own_words: float) -> list[Tensor]:
     train_step(
-        model,
+        Replicas(model),
         make_optimizer(model, settings),
         batches,
         settings,
@@ -139,7 +140,7 @@ def test_bf16_has_the_gradient_of_the_same_words_read_by_teacher_forcing(setting
 
     def bf16_gradient(batch: Batch, own_words: float) -> list[Tensor]:
         optimizer = make_optimizer(model, settings)
-        train_step(model, optimizer, [batch], settings, lr=0.0, seed=1, bf16=True, own_words=own_words)
+        train_step(Replicas(model), optimizer, [batch], settings, lr=0.0, seed=1, bf16=True, own_words=own_words)
         return [p.grad.clone() for p in model.parameters() if p.grad is not None]
 
     found = bf16_gradient(ALL, 1.0)
@@ -166,7 +167,7 @@ def test_out_of_memory_in_the_first_pass_begins_the_step_again(monkeypatch: pyte
     def step(parts: object) -> object:
         assert model.training
         return train_step(
-            model,
+            Replicas(model),
             make_optimizer(model, FREE),
             parts,  # type: ignore[arg-type]
             FREE,
@@ -187,5 +188,5 @@ def test_steps_learn_to_write_the_reference(settings: TrainSettings) -> None:
     optimizer = make_optimizer(model, settings)
     first = float(batch_loss(model, ALL, settings).nll)
     for i in range(40):
-        train_step(model, optimizer, [ALL], settings, lr=3e-3, seed=i, bf16=False, own_words=0.5)
+        train_step(Replicas(model), optimizer, [ALL], settings, lr=3e-3, seed=i, bf16=False, own_words=0.5)
     assert float(batch_loss(model, ALL, settings).nll) < 0.3 * first

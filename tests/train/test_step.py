@@ -7,6 +7,7 @@ from torch import Tensor
 from nmt.config import ModelSettings, TrainSettings
 from nmt.model.transformer import Transformer
 from nmt.text.batches import Batch, collate
+from nmt.train.replicas import Replicas
 from nmt.train.step import batch_loss, make_optimizer, train_step, use_bf16
 
 PAIRS = [([5, 6, 7], [8, 9]), ([10], [11, 12, 13, 14]), ([5, 9, 5, 9, 5], [6]), ([], [7, 7])]
@@ -24,7 +25,9 @@ def batch_of(*numbers: int) -> Batch:
 
 def gradient(model: Transformer, micro_batches: list[Batch], settings: TrainSettings) -> dict[str, Tensor]:
     """The gradient that a step leaves behind, the weights unchanged by a rate of zero."""
-    train_step(model, make_optimizer(model, settings), micro_batches, settings, lr=0.0, seed=1, bf16=False)
+    train_step(
+        Replicas(model), make_optimizer(model, settings), micro_batches, settings, lr=0.0, seed=1, bf16=False
+    )
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
@@ -53,7 +56,13 @@ def test_figures_are_means_over_tokens() -> None:
     settings, model = TrainSettings(), make()
     expected = batch_loss(model, batch_of(0, 1), settings)
     figures = train_step(
-        model, make_optimizer(model, settings), [batch_of(0), batch_of(1)], settings, lr=1e-9, seed=1, bf16=False
+        Replicas(model),
+        make_optimizer(model, settings),
+        [batch_of(0), batch_of(1)],
+        settings,
+        lr=1e-9,
+        seed=1,
+        bf16=False,
     )
     assert figures.n_tokens == 8
     assert figures.n_real == 8 + 6  # with the sources, EOS counted
@@ -67,7 +76,9 @@ def test_the_same_seed_drops_the_same_and_another_does_not() -> None:
 
     def loss(seed: int) -> float:
         optimizer = make_optimizer(model, settings)
-        return train_step(model, optimizer, [batch_of(0, 1)], settings, lr=0.0, seed=seed, bf16=False).loss
+        return train_step(
+            Replicas(model), optimizer, [batch_of(0, 1)], settings, lr=0.0, seed=seed, bf16=False
+        ).loss
 
     assert loss(1) == loss(1)
     assert loss(1) != loss(2)
@@ -106,7 +117,7 @@ def test_steps_learn() -> None:
     settings, model = TrainSettings(), make()
     optimizer = make_optimizer(model, settings)
     losses = [
-        train_step(model, optimizer, [batch_of(0, 1, 2)], settings, lr=3e-3, seed=i, bf16=False).nll
+        train_step(Replicas(model), optimizer, [batch_of(0, 1, 2)], settings, lr=3e-3, seed=i, bf16=False).nll
         for i in range(60)
     ]
     assert losses[-1] < 0.2 * losses[0]
@@ -126,7 +137,13 @@ def test_bf16_steps_keep_fp32_weights_and_come_close() -> None:
     for bf16 in (False, True):
         model = make().float()
         figures = train_step(
-            model, make_optimizer(model, settings), [batch_of(0, 1)], settings, lr=1e-3, seed=1, bf16=bf16
+            Replicas(model),
+            make_optimizer(model, settings),
+            [batch_of(0, 1)],
+            settings,
+            lr=1e-3,
+            seed=1,
+            bf16=bf16,
         )
         losses.append(figures.loss)
         assert all(p.dtype == torch.float32 for p in model.parameters())
