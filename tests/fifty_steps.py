@@ -35,7 +35,8 @@ def main() -> None:
     with ranks_joined():
         replicas = Replicas(parallel(model))
         for step in range(50):
-            batches = [made_up_batch(step, 7), made_up_batch(1000 + step, 1)]  # too few for two
+            batches = [made_up_batch(step, 7), made_up_batch(1000 + step, 1), made_up_batch(2000 + step, 3)]
+            batches = batches[: 1 + step % 3]  # of rows for each, also of too few; and of whole ones
             own_words = step % 2 / 2
             figures = train_step(
                 replicas, optimizer, batches, settings, lr=3e-3, seed=step, bf16=False, own_words=own_words

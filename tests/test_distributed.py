@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -111,9 +112,9 @@ def test_workers_train_with_the_losses_of_one_process_and_write_once(five_corpus
     args = ["train.max_steps=20", "train.validate_every=10", "model.dropout=0", "train.average=best"]
     alone = five_corpus.home / "alone"
     expected = run_nmt("train", five_corpus.config, *args, f"run={alone}", cwd=five_corpus.home, env=ONE_THREAD)
-    assert "1 processes of 1 threads" in " ".join(err_lines(expected))
+    assert "1 workers of 1 threads" in " ".join(err_lines(expected))
     done = run_nmt("train", five_corpus.config, *args, "--workers", 2, cwd=five_corpus.home, env=ONE_THREAD)
-    assert "2 processes of 1 threads" in " ".join(err_lines(done))
+    assert "2 workers of 1 threads" in " ".join(err_lines(done))
     figures = [RunDirectory(path).read_metrics() for path in (alone, five_corpus.run)]
     assert [line["step"] for line in figures[1]] == [*range(1, 11), 10, *range(11, 21), 20, 20]
     for one, two in zip(*figures, strict=True):
@@ -148,13 +149,12 @@ def test_a_rank_killed_under_torchrun_restarts_and_ends_with_the_same_weights(fi
     assert weights_hash(five_corpus.run) == weights_hash(unbroken)
 
 
-def test_sigterm_stops_all_workers_and_the_same_command_goes_on(five_corpus: FiveCorpus) -> None:
+def test_sigterm_stops_workers_and_the_same_command_goes_on(five_corpus: FiveCorpus) -> None:
     command = ["train", five_corpus.config, "train.validate_every=50"]
     with started_nmt(
         *command, "train.max_steps=4000", "--workers", 2, cwd=five_corpus.home, env=ONE_THREAD
     ) as process:
         wait_for_step(five_corpus.run, 1)
-        workers = children(process.pid)
         process.send_signal(signal.SIGTERM)
         _, stderr = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM
@@ -162,44 +162,28 @@ def test_sigterm_stops_all_workers_and_the_same_command_goes_on(five_corpus: Fiv
     assert len(errors) == 1, errors
     stopped = re.search(r"stopped at step (\d+), all saved", errors[0])
     assert stopped
-    assert workers
-    assert not any(command_of(worker) for worker in workers)
     more = f"train.max_steps={int(stopped[1]) + 2}"
-    done = run_nmt(*command, more, cwd=five_corpus.home, env=ONE_THREAD)
-    assert f"going on from step {stopped[1]}" in " ".join(err_lines(done))  # now alone
+    done = run_nmt(*command, more, "--workers", 1, cwd=five_corpus.home, env=ONE_THREAD)
+    told = " ".join(err_lines(done))
+    assert f"going on from step {stopped[1]}" in told
+    assert "begun with 2 workers, now there are 1" in told
 
 
-def test_a_lost_worker_is_one_clear_error(five_corpus: FiveCorpus) -> None:
-    args = ["train", five_corpus.config, "train.max_steps=4000", "--workers", 2]
-    with started_nmt(*args, cwd=five_corpus.home, env=ONE_THREAD) as process:
+def test_a_lost_rank_is_one_clear_error(five_corpus: FiveCorpus) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": "2"}
+    ranks = [{**ONE_THREAD, **meeting, "RANK": rank, "LOCAL_RANK": rank} for rank in "01"]
+    args = ["train", five_corpus.config, "train.max_steps=4000"]
+    with (
+        started_nmt(*args, cwd=five_corpus.home, env=ranks[0]) as first,
+        started_nmt(*args, cwd=five_corpus.home, env=ranks[1]) as other,
+    ):
         wait_for_step(five_corpus.run, 1)
-        os.kill(children(process.pid)[0], signal.SIGKILL)
-        stdout, stderr = process.communicate(timeout=60)
-    finished = subprocess.CompletedProcess([], process.returncode, stdout, stderr.replace(b"\r", b"\n"))
+        other.kill()
+        stdout, stderr = first.communicate(timeout=60)
+    finished = subprocess.CompletedProcess([], first.returncode, stdout, stderr.replace(b"\r", b"\n"))
     one_clear_error(finished, 1, "another of the 2 processes is gone")
-
-
-def test_a_worker_that_never_comes_is_one_clear_error(five_corpus: FiveCorpus) -> None:
-    (five_corpus.home / "broken").mkdir()
-    (five_corpus.home / "broken" / "sitecustomize.py").write_text(
-        "import os\nif os.environ.get('NMT_WORKER_THREADS'): os._exit(3)\n"
-    )
-    env = {"PYTHONPATH": os.pathsep.join([str(five_corpus.home / "broken"), *sys.path])}
-    done = run_nmt("train", five_corpus.config, "--workers", 2, cwd=five_corpus.home, env={**ONE_THREAD, **env})
-    one_clear_error(done, 1, "process 1 of 2 ended by itself, with exit code 3")
-
-
-def test_ctrl_c_before_the_workers_have_come_leaves_none(five_corpus: FiveCorpus) -> None:
-    args = ["train", five_corpus.config, "--workers", 3]
-    with started_nmt(*args, cwd=five_corpus.home, env=ONE_THREAD) as process:
-        deadline = time.monotonic() + 60
-        while not (workers := [child for child in children(process.pid) if b"--workers" in command_of(child)]):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
-    assert process.returncode == 128 + signal.SIGINT
-    assert not any(command_of(worker) for worker in workers)
 
 
 # --- translating --------------------------------------------------------------------------------------------
@@ -217,6 +201,35 @@ def test_a_reader_who_has_had_enough_ends_workers_quietly(five_run: FiveRun, tmp
     done = run("bash", "-c", command, cwd=tmp_path)
     assert done.stdout.decode() == f"{TARGET[0]}\n"
     assert done.stderr == b""
+
+
+def test_a_lost_worker_is_one_clear_error(five_run: FiveRun, tmp_path: Path) -> None:
+    (tmp_path / "in").write_text(f"{SOURCE[0]}\n" * 200_000)
+    args = ["translate", "-m", five_run.run, "--workers", 2, "--beam", 1, "-i", "in"]
+    with started_nmt(*args, cwd=tmp_path, env=ONE_THREAD) as process:
+        assert process.stdout
+        assert process.stdout.read(1)  # they are at work
+        os.kill(worker_of(process), signal.SIGKILL)
+        _, stderr = process.communicate(timeout=60)
+    finished = subprocess.CompletedProcess([], process.returncode, b"", stderr)
+    one_clear_error(finished, 1, "another of the 2 processes is gone")
+
+
+def test_a_worker_that_never_comes_is_one_clear_error(five_run: FiveRun, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import os\nif os.environ.get('NMT_WORKER_THREADS'): os._exit(3)\n")
+    env = {**ONE_THREAD, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    done = run_nmt("translate", "-m", five_run.run, "--workers", 2, "--", SOURCE[0], env=env)
+    one_clear_error(done, 1, "process 1 of 2 ended by itself, with exit code 3")
+
+
+def test_ctrl_c_before_the_workers_have_come_leaves_none(five_run: FiveRun, tmp_path: Path) -> None:
+    args = ["translate", "-m", five_run.run, "--workers", 3, "--", SOURCE[0]]
+    with started_nmt(*args, cwd=tmp_path, env=ONE_THREAD) as process:
+        worker = worker_of(process)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGINT
+    assert not command_of(worker)
 
 
 ODD_LINES = b"".join(b"\xe6\x88\x91 %d\n\n\xe4\xb9\xa6 \xe3\x80\x82\n" % i for i in range(20)) + b"\xff\r\nlast"
@@ -280,6 +293,15 @@ def children(pid: int) -> list[int]:
     if not found.exists():
         pytest.skip("no /proc that tells children")
     return sorted(map(int, found.read_text().split()))
+
+
+def worker_of(process: subprocess.Popen[bytes]) -> int:
+    """One of the processes that share a command's work, once it is there."""
+    deadline = time.monotonic() + 60
+    while not (workers := [child for child in children(process.pid) if b"--workers" in command_of(child)]):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return workers[0]
 
 
 def command_of(pid: int) -> bytes:

@@ -318,7 +318,7 @@ def fitting_workers(session: Session, begun_with: int | None) -> int:
 
     A run goes on with as many as it began with, for each draws its own dropout.
     """
-    batch_tokens = session.config.train.batch_tokens
+    batch_tokens = session.config.train.batch_tokens * session.config.train.accumulate
     if session.model.device.type != "cpu":
         return 1
     n_workers = begun_with or batch_tokens // MIN_WORKER_TOKENS

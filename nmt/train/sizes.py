@@ -9,18 +9,19 @@ from nmt.config import Config
 from nmt.errors import ConfigError
 
 # pairs fewer than: the settings. From small to large: recipes of our own for the first two, then what is known
-# to work on Multi30k, IWSLT and WMT.
+# to work on Multi30k, IWSLT and WMT. A micro-batch has pairs of one length and thus of one kind; a step of two
+# of half the size learns more from as many tokens.
 PRESETS: list[tuple[float, dict[str, Any]]] = [
     (500, {"vocab_size": 600, "d_model": 64, "d_ff": 256, "n_layers": 2, "n_heads": 4, "dropout": 0.0,
-           "batch_tokens": 1024, "lr": 2e-3, "warmup": 50, "max_epochs": 300}),
+           "batch_tokens": 1024, "accumulate": 1, "lr": 2e-3, "warmup": 50, "max_epochs": 300}),
     (12_000, {"vocab_size": 1500, "d_model": 128, "d_ff": 512, "n_layers": 3, "n_heads": 4, "dropout": 0.1,
-              "batch_tokens": 2048, "lr": 2e-3, "warmup": 300, "max_epochs": 60}),
+              "batch_tokens": 1024, "accumulate": 2, "lr": 2e-3, "warmup": 300, "max_epochs": 60}),
     (100_000, {"vocab_size": 8000, "d_model": 256, "d_ff": 1024, "n_layers": 3, "n_heads": 4, "dropout": 0.3,
-               "batch_tokens": 4096, "lr": 1.5e-3, "warmup": 800, "max_epochs": 40}),
+               "batch_tokens": 2048, "accumulate": 2, "lr": 1.5e-3, "warmup": 800, "max_epochs": 40}),
     (1_000_000, {"vocab_size": 16_000, "d_model": 512, "d_ff": 1024, "n_layers": 6, "n_heads": 4, "dropout": 0.3,
-                 "batch_tokens": 8192, "lr": 7e-4, "warmup": 4000, "max_epochs": 30}),
+                 "batch_tokens": 4096, "accumulate": 2, "lr": 7e-4, "warmup": 4000, "max_epochs": 30}),
     (math.inf, {"vocab_size": 32_000, "d_model": 512, "d_ff": 2048, "n_layers": 6, "n_heads": 8, "dropout": 0.1,
-                "batch_tokens": 16_384, "lr": 7e-4, "warmup": 4000, "max_epochs": 10}),
+                "batch_tokens": 8192, "accumulate": 2, "lr": 7e-4, "warmup": 4000, "max_epochs": 10}),
 ]  # fmt: skip
 
 
@@ -37,6 +38,8 @@ def fit_config(config: Config, n_pairs: int, n_characters: int = 0) -> Config:
         "train": {key: preset[key] for key in ("batch_tokens", "lr", "warmup")},
     }
     train = config.train
+    if "batch_tokens" not in train.model_fields_set:  # else it is the user's step that is to be as large
+        fitted["train"]["accumulate"] = preset["accumulate"]
     if train.max_steps is None and train.max_epochs is None and train.max_minutes is None:
         fitted["train"]["max_epochs"] = preset["max_epochs"]
     return with_unset(config, fitted)

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from nmt.config import TrainSettings
 from nmt.distributed import n_ranks, rank, unwrapped
@@ -77,7 +77,7 @@ def train_step(
 ) -> StepFigures:
     """One update from several micro-batches, whose gradient is that of one big batch; none if it is not finite.
 
-    Each replica of each rank works on its own rows of every micro-batch; the gradient is the same for all ranks.
+    Each replica of each rank works on a share of them; the gradient is the same for all ranks.
 
     Args:
         replicas: of the model, in training mode.
@@ -94,21 +94,17 @@ def train_step(
     parameters = list(replicas.models[0].parameters())
     n_tokens = sum(batch.n_target_tokens for batch in micro_batches)
     replicas.zero_grad()
-    loss = nll = torch.zeros((), device=parameters[0].device)
-    for i, batch in enumerate(micro_batches):
-        learn = functools.partial(
-            _add_gradient,
-            batch=batch,
-            n_parts=n_ranks() * len(replicas),
-            settings=settings,
-            weight=n_ranks() / n_tokens,  # since what comes of several ranks is their mean
-            seeds=(seed, i),
-            bf16=bf16,
-            own_words=own_words,
-            last=i == len(micro_batches) - 1,
-        )
-        for sums in replicas.each(learn):
-            loss, nll = loss + sums.loss, nll + sums.nll
+    learn = functools.partial(
+        _learn,
+        micro_batches=micro_batches,
+        n_workers=n_ranks() * len(replicas),
+        weight=n_ranks() / n_tokens,  # since what comes of several ranks is their mean
+        settings=settings,
+        seed=seed,
+        bf16=bf16,
+        own_words=own_words,
+    )
+    loss, nll = torch.stack(replicas.each(learn)).sum(0).tolist()
     replicas.add_gradients()
     norm = float(nn.utils.clip_grad_norm_(parameters, settings.clip_norm or torch.inf))
     if math.isfinite(norm):  # else there is no update: one such gradient would spoil all weights
@@ -116,8 +112,8 @@ def train_step(
             group["lr"] = lr
         optimizer.step()
     return StepFigures(
-        loss=float(loss) / n_tokens,
-        nll=float(nll) / n_tokens,
+        loss=loss / n_tokens,
+        nll=nll / n_tokens,
         grad_norm=norm,
         n_tokens=n_tokens,
         n_real=n_tokens + sum(batch.n_source_tokens for batch in micro_batches),
@@ -125,33 +121,48 @@ def train_step(
     )
 
 
-def _add_gradient(
+def _learn(
     replica: int,
     model: nn.Module,
     *,
-    batch: Batch,
-    n_parts: int,
-    settings: TrainSettings,
+    micro_batches: Sequence[Batch],
+    n_workers: int,
     weight: float,
-    seeds: tuple[int, int],
+    settings: TrainSettings,
+    seed: int,
     bf16: bool,
     own_words: float,
-    last: bool,
-) -> LossSum:
-    """A replica's part of a micro-batch, forward and backward; the sums come without their gradient."""
-    place = rank() * (n_parts // n_ranks()) + replica
-    seed_dropout(seed_of(*seeds, place))
+) -> Tensor:
+    """Forward and backward of a worker's share of a step.
+
+    Returns:
+        (2,): loss and nll, summed over its tokens.
+    """
+    worker = rank() * (n_workers // n_ranks()) + replica
     device = next(model.parameters()).device
-    part = batch.part(place, n_parts).to(device)
     precision = functools.partial(torch.autocast, device.type, torch.bfloat16, enabled=bf16)
-    with precision(cache_enabled=False):  # what is cast here has no gradient
-        free = settings.decoder_input == "free_running"
-        tgt_in = decoder_input(unwrapped(model), part, own_words=own_words, free=free, seed=seeds[0])
-    with nullcontext() if last or n_ranks() == 1 else model.no_sync():  # type: ignore[operator]
-        with precision():
-            sums = batch_loss(model, replace(part, tgt_in=tgt_in), settings)
-        (sums.loss * weight).backward()  # type: ignore[no-untyped-call]
-    return replace(sums, loss=sums.loss.detach())
+    free = settings.decoder_input == "free_running"
+    total = torch.zeros(2, device=device)
+    share = share_of(micro_batches, worker, n_workers)
+    for i, part in enumerate(share):
+        seed_dropout(seed_of(seed, i, worker))
+        batch = part.to(device)
+        with precision(cache_enabled=False):  # what is cast here has no gradient
+            tgt_in = decoder_input(unwrapped(model), batch, own_words=own_words, free=free, seed=seed)
+        last = i == len(share) - 1
+        with nullcontext() if last or n_ranks() == 1 else model.no_sync():  # type: ignore[operator]
+            with precision():
+                sums = batch_loss(model, replace(batch, tgt_in=tgt_in), settings)
+            (sums.loss * weight).backward()  # type: ignore[no-untyped-call]
+        total = total + torch.stack([sums.loss.detach(), sums.nll])
+    return total
+
+
+def share_of(micro_batches: Sequence[Batch], worker: int, n_workers: int) -> list[Batch]:
+    """One worker's part of a step: whole micro-batches where all get equally many, else rows of them."""
+    n_groups = math.gcd(len(micro_batches), n_workers)
+    own = micro_batches[worker % n_groups :: n_groups]
+    return [batch.part(worker // n_groups, n_workers // n_groups) for batch in own]
 
 
 def within_memory(

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -179,7 +180,7 @@ def steps(trainer: Trainer, run: Watched) -> Iterator[tuple[float, float]]:
                 before = now
         if code == 0 and not lines:
             return
-        time.sleep(0.01)
+        time.sleep(0.05)
     run.fail()
 
 
@@ -232,19 +233,26 @@ def throughput(options: Options) -> list[Table]:
 
 
 def scaling(options: Options) -> list[Table]:
-    """Two processes beside one, each of one thread and with half of a batch: what sharing costs."""
+    """Two threads, and two ranks with gloo between them, beside one of each: what sharing a batch costs."""
     task = prepare(options)
     alone = trainers(options, task)["nmt train"]
-    own = [*alone.command[len(NMT) :], "train.precision=bf16"]
+    own = [*alone.command, "train.precision=bf16"]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    # as torchrun starts them, but in our session, so that they end with it
+    rank = f"RANK=$i LOCAL_RANK=$i WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT={port}"
+    ranks = f"for i in 0 1; do {rank} {told([*own, '--threads', 1])} & done; wait"
     commands: dict[str, list[object]] = {
-        "one process": [*NMT, *own, "--workers", 1, "--threads", 1],
-        "two processes": [*NMT, *own, "--workers", 2, "--threads", 2],
+        "one thread": [*own, "--threads", 1],
+        "two threads": [*own, "--workers", 2, "--threads", 2],
+        "two ranks of one thread": ["sh", "-c", ranks],
     }
     contestants = {name: replace(alone, command=command) for name, command in commands.items()}
     samples, _ = windows(contestants, options, task)
-    note = "Target tokens a second of the same batches in bf16, one thread a process; perfect would be × 2."
+    note = "Target tokens a second of the same batches in bf16; perfect would be × 2."
     told_commands = {name: told(command) for name, command in commands.items()}
-    return [Table("Training, two processes", note, told_commands, samples, "tokens_s", ["one process"])]
+    return [Table("Training by two", note, told_commands, samples, "tokens_s", ["one thread"])]
 
 
 def learn(trainer: Trainer, extra: Sequence[str], options: Options) -> Sample:

@@ -61,8 +61,14 @@ def test_what_is_left_open_follows_the_number_of_pairs(n_pairs: int) -> None:
     assert found.model.n_encoder_layers == found.model.n_decoder_layers == preset["n_layers"]
     for key in ("d_model", "d_ff", "n_heads", "dropout"):
         assert getattr(found.model, key) == preset[key]
-    for key in ("batch_tokens", "lr", "warmup", "max_epochs"):
+    for key in ("batch_tokens", "accumulate", "lr", "warmup", "max_epochs"):
         assert getattr(found.train, key) == preset[key]
+
+
+def test_a_step_is_as_large_as_the_user_says() -> None:
+    assert fit_config(config_of(), 29_000).train.accumulate == 2
+    assert fit_config(config_of({"train": {"batch_tokens": 3000}}), 29_000).train.accumulate == 1
+    assert fit_config(config_of({"train": {"accumulate": 3}}), 29_000).train.accumulate == 3
 
 
 def test_five_sentences_and_multi30k_get_another_model() -> None:

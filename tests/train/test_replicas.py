@@ -1,0 +1,124 @@
+"""Threads that share a step do what one thread does, and the same each time."""
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from nmt.config import ModelSettings, TrainSettings
+from nmt.model.base import Seq2Seq
+from nmt.model.recurrent import RecurrentModel
+from nmt.model.transformer import Transformer
+from nmt.text.batches import Batch, collate
+from nmt.train.replicas import Replicas
+from nmt.train.step import make_optimizer, share_of, train_step
+
+MODELS: dict[str, Callable[..., Seq2Seq]] = {
+    "transformer": Transformer,
+    "rnn": RecurrentModel,
+}
+SETTINGS = TrainSettings()
+
+
+def make(architecture: str, dropout: float = 0.0) -> Seq2Seq:
+    torch.manual_seed(1)
+    sizes = {"d_model": 16, "d_ff": 24, "n_encoder_layers": 2, "n_decoder_layers": 2, "dropout": dropout}
+    settings = ModelSettings.model_validate({"architecture": architecture, **sizes})
+    return MODELS[architecture](settings, 23, 23)
+
+
+def batch(n_pairs: int, first: int = 0) -> Batch:
+    draw = torch.Generator().manual_seed(1)
+
+    def side() -> list[list[int]]:
+        lengths = torch.randint(3, 9, (n_pairs,), generator=draw).tolist()
+        return [torch.randint(4, 23, (length,), generator=draw).tolist() for length in lengths]
+
+    return collate(side(), side(), range(first, first + n_pairs))
+
+
+def gradient(model: nn.Module, n: int, n_pairs: int = 7, *, bf16: bool = False) -> dict[str, Tensor]:
+    """That of a step shared by n threads, by name."""
+    replicas = Replicas(model, n)
+    optimizer = make_optimizer(model, SETTINGS)
+    replicas.train()
+    parts = [batch(n_pairs), batch(3)]
+    train_step(replicas, optimizer, parts, SETTINGS, lr=0.0, seed=1, bf16=bf16, own_words=0.3)
+    replicas.close()
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("architecture", MODELS)
+@pytest.mark.parametrize("n_pairs", [7, 2])  # two are too few for three
+@pytest.mark.parametrize("n", [2, 3, 4])  # for each a whole batch, rows of both, rows of one
+def test_several_have_the_gradient_of_one(architecture: str, n: int, n_pairs: int) -> None:
+    model = make(architecture).double()
+    one, several = gradient(model, 1, n_pairs), gradient(model, n, n_pairs)
+    assert several.keys() == one.keys() == dict(model.named_parameters()).keys()
+    for name in one:
+        torch.testing.assert_close(several[name], one[name], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("n_workers", range(1, 7))
+@pytest.mark.parametrize("n_batches", range(1, 5))
+def test_every_pair_is_one_workers(n_batches: int, n_workers: int) -> None:
+    batches = [batch(5, first=5 * i) for i in range(n_batches)]
+    shares = [share_of(batches, worker, n_workers) for worker in range(n_workers)]
+    lines = sorted(line for share in shares for part in share for line in part.lines)
+    assert lines == [*range(5 * n_batches)]
+    assert len({len(share) for share in shares}) == 1  # ranks wait for one another
+    if n_batches % n_workers == 0:
+        assert all(any(part.lines == whole.lines for whole in batches) for share in shares for part in share)
+
+
+@pytest.mark.parametrize("architecture", MODELS)
+def test_threads_that_overtake_one_another_change_nothing(architecture: str) -> None:
+    model = make(architecture, dropout=0.3)
+    first = gradient(model, 3, bf16=True)
+    for _ in range(10):
+        again = gradient(model, 3, bf16=True)
+        assert all(torch.equal(again[name], first[name]) for name in first)
+
+
+def test_each_drops_out_something_else() -> None:
+    model = make("transformer", dropout=0.3)
+    same = collate([[5, 6, 7]] * 2, [[8, 9]] * 2, [0, 1])
+    replicas = Replicas(model, 2)
+    train_step(replicas, make_optimizer(model, SETTINGS), [same], SETTINGS, lr=0.0, seed=1, bf16=False)
+    together, second = (next(model.parameters()).grad for model in replicas.models)
+    assert together is not None
+    assert second is not None
+    assert not torch.equal(together, 2 * second)  # the sum, had both done the same
+
+
+def test_an_update_is_everyones() -> None:
+    model = make("transformer")
+    before = copy.deepcopy(model.state_dict())
+    replicas = Replicas(model, 2)
+    train_step(replicas, make_optimizer(model, SETTINGS), [batch(7)], SETTINGS, lr=1e-2, seed=1, bf16=False)
+    assert not any(torch.equal(before[name], p) for name, p in model.named_parameters())
+    for own, shared in zip(*(model.parameters() for model in replicas.models), strict=True):
+        assert own.data_ptr() == shared.data_ptr()
+    saved = copy.deepcopy(model.state_dict())
+    model.load_state_dict(before)  # as going back to a checkpoint does
+    assert all(torch.equal(p, before[name]) for name, p in replicas.models[1].named_parameters())
+    assert any(not torch.equal(before[name], saved[name]) for name in before)
+
+
+def test_what_a_thread_raises_is_raised_when_all_are_done() -> None:
+    done: list[int] = []
+    n_threads = torch.get_num_threads()
+    replicas = Replicas(make("transformer"), 2)
+
+    def work(i: int, _: nn.Module) -> None:
+        if i == 0:
+            raise RuntimeError("the first one")
+        done.append(i)
+
+    with pytest.raises(RuntimeError, match="the first one"):
+        replicas.each(work)
+    assert done == [1]
+    assert torch.get_num_threads() == n_threads
+    assert replicas.each(lambda i, _: i) == [0, 1]
