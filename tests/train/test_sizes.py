@@ -127,4 +127,4 @@ def test_validations_come_once_an_epoch_within_limits(steps: int, every: int) ->
 
 def test_the_list_of_settings_says_which_are_fitted() -> None:
     marked = {key for key, _, _, meaning in settings() if "[fitted]" in meaning}
-    assert marked == {f"{section}.{key}" for section, key in LEAVES} | {"train.validate_every"}
+    assert marked == {f"{section}.{key}" for section, key in LEAVES} | {"train.accumulate", "train.validate_every"}
