@@ -106,8 +106,11 @@ def train_step(
     )
     loss, nll = torch.stack(replicas.each(learn)).sum(0).tolist()
     replicas.add_gradients()
-    norm = float(nn.utils.clip_grad_norm_(parameters, settings.clip_norm or torch.inf))
+    total_norm = nn.utils.get_total_norm(p.grad for p in parameters if p.grad is not None)
+    norm = float(total_norm)
     if math.isfinite(norm):  # else there is no update: one such gradient would spoil all weights
+        if 0 < settings.clip_norm < norm:
+            nn.utils.clip_grads_with_norm_(parameters, settings.clip_norm, total_norm)
         for group in optimizer.param_groups:
             group["lr"] = lr
         optimizer.step()
