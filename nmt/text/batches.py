@@ -20,6 +20,7 @@ from nmt.text.corpus import Pairs, Rows, shuffled
 from nmt.text.tokenizer import Tokenizers
 
 POOL_PAIRS = 100_000  # pairs that are encoded and sorted together
+N_KINDS = 12  # of batches, by length
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ class TrainingData:
     def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
         """The batches of an epoch in its order, from the `first` on."""
         for pool, (rows, source, target, cut) in enumerate(self._pools(epoch)):
-            for i in _permutation(len(cut), seed_of(self.seed, epoch, pool))[first:]:
+            for i in _order(len(cut), seed_of(self.seed, epoch, pool))[first:]:
                 batch = cut[i]
                 yield collate(
                     [source[j] for j in batch],
@@ -182,8 +183,18 @@ class TrainingData:
         return drawn
 
 
-def _permutation(n: int, seed: int) -> list[int]:
-    order: list[int] = torch.randperm(n, generator=torch.Generator().manual_seed(seed)).tolist()
+def _order(n: int, seed: int) -> list[int]:
+    """A random order of n batches, given by length, in which every stretch has batches of all lengths.
+
+    Short and long sentences, close and free translations ask for other gradients; thus each twelfth of the batches
+    is spread evenly over the epoch.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    when = torch.empty(n)  # 0-1
+    for alike in torch.arange(n).tensor_split(N_KINDS):
+        place = torch.randperm(len(alike), generator=generator) + torch.rand(len(alike), generator=generator)
+        when[alike] = place / len(alike)
+    order: list[int] = when.argsort().tolist()
     return order
 
 

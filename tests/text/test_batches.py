@@ -174,6 +174,20 @@ def multi30k_lengths() -> list[tuple[int, int]]:
 # --- epochs -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("n", [0, 1, 5, 12, 13, 123, 240])
+def test_the_order_is_a_permutation_that_the_seed_decides(n: int) -> None:
+    assert sorted(batches._order(n, 1)) == [*range(n)]
+    assert batches._order(n, 1) == batches._order(n, 1)
+    assert n < 5 or batches._order(n, 1) != batches._order(n, 2)
+
+
+def test_every_stretch_of_an_epoch_has_batches_of_all_lengths() -> None:
+    order = batches._order(20 * batches.N_KINDS, 1)
+    stretch = 3 * batches.N_KINDS + 1  # more than two twentieths of an epoch: one of them is whole
+    for start in range(len(order) - stretch):
+        assert {i // 20 for i in order[start : start + stretch]} == {*range(batches.N_KINDS)}
+
+
 @pytest.mark.parametrize("alpha", [0.0, 0.3])
 @pytest.mark.parametrize("pool", [batches.POOL_PAIRS, 17])
 def test_every_pair_comes_once_an_epoch(
@@ -205,8 +219,7 @@ def clear_batches(
             )
             ids.append([d if len(d) <= longest else b for d, b in zip(drawn, best, strict=True)])
         cut = clear_cut([(len(s), len(t)) for s, t in zip(*ids, strict=True)], 200)
-        generator = torch.Generator().manual_seed(seed_of(1, epoch, pool))
-        for i in torch.randperm(len(cut), generator=generator).tolist():
+        for i in batches._order(len(cut), seed_of(1, epoch, pool)):
             source, target = ([side[j] for j in cut[i]] for side in ids)
             yield collate(source, target, [PAIRS[order[j]].line for j in cut[i]])
 
