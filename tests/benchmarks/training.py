@@ -30,7 +30,7 @@ RECIPE = [
 ]
 # nmt takes the same budget in two micro-batches of different lengths. It fills half as much again into them and
 # takes fewer steps an epoch: the same warm-up by tokens, and a rate for it
-OWN = ["train.batch_tokens=2048", "train.accumulate=2", "train.warmup=200", "train.lr=2.5e-3"]
+OWN = ["train.batch_tokens=2048", "train.accumulate=2", "train.warmup=200", "train.lr=3e-3"]
 BASELINE = "torch.nn.Transformer, plain loop, fp32"
 
 
