@@ -153,7 +153,7 @@ def train(
     ] = False,
     workers: Annotated[
         int,
-        typer.Option(min=0, max=1024, help="Parts of a batch worked on at once; 0 is as many as pay."),
+        typer.Option(min=0, max=1024, help="Parts of a step worked on at once on a CPU; 0 is as many as pay."),
     ] = 0,
     device: Device = "auto",
     threads: Threads = 0,

@@ -191,9 +191,7 @@ class TrainSettings(Section):
     batch_tokens: int = Field(
         4096, ge=8, le=LARGEST, description="(longest side + 1) x pairs of a micro-batch, pieces [fitted]"
     )
-    accumulate: int = Field(
-        1, ge=1, le=10_000, description="micro-batches, each of another length, of an optimiser step [fitted]"
-    )
+    accumulate: int = Field(1, ge=1, le=10_000, description="micro-batches an optimiser step [fitted]")
     schedule: Literal["inverse_sqrt", "noam", "constant"] = Field(
         "inverse_sqrt", description="learning rate's course"
     )

@@ -38,6 +38,7 @@ from nmt.text.lines import read_lines
 FIFTY_STEPS = Path(fifty_steps.__file__)
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+TWO_THREADS = {"OMP_NUM_THREADS": "2"}
 
 
 def run(*command: object, cwd: Path) -> subprocess.CompletedProcess[bytes]:
@@ -113,7 +114,7 @@ def test_workers_train_with_the_losses_of_one_process_and_write_once(five_corpus
     alone = five_corpus.home / "alone"
     expected = run_nmt("train", five_corpus.config, *args, f"run={alone}", cwd=five_corpus.home, env=ONE_THREAD)
     assert "1 workers of 1 threads" in " ".join(err_lines(expected))
-    done = run_nmt("train", five_corpus.config, *args, "--workers", 2, cwd=five_corpus.home, env=ONE_THREAD)
+    done = run_nmt("train", five_corpus.config, *args, "--workers", 2, cwd=five_corpus.home, env=TWO_THREADS)
     assert "2 workers of 1 threads" in " ".join(err_lines(done))
     figures = [RunDirectory(path).read_metrics() for path in (alone, five_corpus.run)]
     assert [line["step"] for line in figures[1]] == [*range(1, 11), 10, *range(11, 21), 20, 20]
@@ -149,10 +150,15 @@ def test_a_rank_killed_under_torchrun_restarts_and_ends_with_the_same_weights(fi
     assert weights_hash(five_corpus.run) == weights_hash(unbroken)
 
 
+def test_more_workers_than_threads_are_refused(five_corpus: FiveCorpus) -> None:
+    done = run_nmt("train", five_corpus.config, "--workers", 3, cwd=five_corpus.home, env=TWO_THREADS)
+    one_clear_error(done, 2, "--workers 3 on 2 threads")
+
+
 def test_sigterm_stops_workers_and_the_same_command_goes_on(five_corpus: FiveCorpus) -> None:
     command = ["train", five_corpus.config, "train.validate_every=50"]
     with started_nmt(
-        *command, "train.max_steps=4000", "--workers", 2, cwd=five_corpus.home, env=ONE_THREAD
+        *command, "train.max_steps=4000", "--workers", 2, cwd=five_corpus.home, env=TWO_THREADS
     ) as process:
         wait_for_step(five_corpus.run, 1)
         process.send_signal(signal.SIGTERM)

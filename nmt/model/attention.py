@@ -61,7 +61,8 @@ def weighted_sum(
     if mask is not None:
         scores = scores.masked_fill_(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
     n_queries, n_keys = scores.shape[-2:]
-    if n_keys < VECTOR and n_queries > 1 and scores.device.type == "cpu":  # for one query it does not pay
+    # for one query it does not pay; nor in search, whose layers are recorded with their sizes
+    if n_keys < VECTOR and n_queries > 1 and torch.is_grad_enabled() and scores.device.type == "cpu":
         scores = F.pad(scores, (0, VECTOR - n_keys), value=-math.inf)
         value = F.pad(value, (0, 0, 0, VECTOR - n_keys))
     weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))

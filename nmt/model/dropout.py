@@ -1,6 +1,8 @@
 """Dropout that is cheap on a CPU: eight random bytes at a time, not a Bernoulli draw for each element."""
 
+import contextlib
 import threading
+from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
@@ -9,10 +11,15 @@ from torch import Tensor, nn
 _of_thread = threading.local()
 
 
-def seed_dropout(seed: int) -> None:
-    """Make what this thread drops a function of the seed, whatever other threads draw."""
-    torch.manual_seed(seed)  # for other devices
+@contextlib.contextmanager
+def dropout_seeded(seed: int) -> Iterator[None]:
+    """Make what this thread drops in the block a function of the seed; on a CPU, whatever other threads draw."""
+    torch.manual_seed(seed)  # for other devices, which have one thread
     _of_thread.generator = torch.Generator().manual_seed(seed)
+    try:
+        yield
+    finally:
+        del _of_thread.generator
 
 
 class Dropout(nn.Module):

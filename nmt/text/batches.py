@@ -51,11 +51,11 @@ class Batch:
     def n_positions(self) -> int:
         return self.src.numel() + self.tgt_out.numel()
 
-    def part(self, rank: int, n_ranks: int) -> "Batch":
-        """One rank's rows, every n-th; a rank that gets none takes one whose targets are all padding: no loss."""
-        if rank >= len(self.src):
+    def part(self, i: int, n: int) -> "Batch":
+        """Every n-th row from the i-th on; where there is none, one whose targets are all padding: no loss."""
+        if i >= len(self.src):
             return Batch(self.src[:1], self.tgt_in[:1], torch.full_like(self.tgt_out[:1], PAD), [])
-        rows = slice(rank, None, n_ranks)
+        rows = slice(i, None, n)
         return Batch(self.src[rows], self.tgt_in[rows], self.tgt_out[rows], self.lines[rows])
 
     def to(self, device: torch.device) -> "Batch":
@@ -184,7 +184,7 @@ class TrainingData:
 
 
 def _order(n: int, seed: int) -> list[int]:
-    """A random order of n batches, given by length, in which every stretch has batches of all lengths.
+    """A random order of n batches, given by length, in which every three dozen have batches of all lengths.
 
     Short and long sentences, close and free translations ask for other gradients; thus each twelfth of the batches
     is spread evenly over the epoch.
@@ -194,7 +194,7 @@ def _order(n: int, seed: int) -> list[int]:
     for alike in torch.arange(n).tensor_split(N_KINDS):
         place = torch.randperm(len(alike), generator=generator) + torch.rand(len(alike), generator=generator)
         when[alike] = place / len(alike)
-    order: list[int] = when.argsort().tolist()
+    order: list[int] = when.argsort(stable=True).tolist()
     return order
 
 

@@ -37,7 +37,7 @@ def decoder_input(model: Seq2Seq, batch: Batch, *, own_words: float, free: bool,
     Returns:
         (B, T) int64: BOS first, and PAD where it was.
     """
-    if own_words == 0 or not batch.lines:  # of a rank without a sentence nothing is learnt
+    if own_words == 0 or not batch.lines:  # of a part without a sentence nothing is learnt
         return batch.tgt_in
     n_words = batch.tgt_in.size(1)
     draws = [torch.rand(n_words, generator=_generator(seed_of(seed, line))) for line in batch.lines]

@@ -254,7 +254,9 @@ def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -
         finished = trainer.finished()
         if finished or launched().n_ranks > 1:
             n_workers = 1
-        elif n_workers is None:
+        elif n_workers is not None:
+            check_workers(n_workers, trainer.device)
+        else:
             n_workers = fitting_workers(session, trainer.progress.n_ranks if resumed else None)
         with ranks_joined():
             if finished:
@@ -318,13 +320,28 @@ def fitting_workers(session: Session, begun_with: int | None) -> int:
 
     A run goes on with as many as it began with, for each draws its own dropout.
     """
-    batch_tokens = session.config.train.batch_tokens * session.config.train.accumulate
+    train = session.config.train
     if session.model.device.type != "cpu":
         return 1
-    n_workers = begun_with or batch_tokens // MIN_WORKER_TOKENS
-    logits = batch_tokens * len(session.tokenizers.target)
-    needed = 4 * sum(p.numel() for p in session.model.parameters()) + 12 * logits  # bytes; a gradient, 3 x logits
-    return max(1, min(n_workers, torch.get_num_threads(), 1 + free_memory() // needed))
+    n_workers = begun_with or train.batch_tokens * train.accumulate // MIN_WORKER_TOKENS
+    n_parameters = sum(p.numel() for p in session.model.parameters())
+    free = free_memory() - 12 * n_parameters  # bytes; moments and a gradient are there but once
+    needed = 4 * n_parameters + 12 * train.batch_tokens * len(session.tokenizers.target)  # three times the logits
+    return max(1, min(n_workers, torch.get_num_threads(), 1 + free // needed))
+
+
+def check_workers(n_workers: int, device: torch.device) -> None:
+    """Make sure that so many threads can share a step.
+
+    Raises:
+        ConfigError: they cannot.
+    """
+    if n_workers > 1 and device.type != "cpu":
+        raise ConfigError("--workers share a CPU", hint="for several GPUs: torchrun -m nmt train …")
+    if n_workers > torch.get_num_threads():
+        raise ConfigError(
+            f"--workers {n_workers} on {torch.get_num_threads()} threads", hint="fewer, or more --threads"
+        )
 
 
 def free_memory() -> int:
@@ -360,11 +377,12 @@ def dry_run(session: Session) -> list[str]:
     bf16 = use_bf16(config.train, device)
     optimizer = make_optimizer(model, config.train)
     seconds, max_positions = math.inf, 0
+    replicas = Replicas(model.train(), fitting_workers(session, None))
     for attempt in range(2):  # the first step also allocates
         start = time.perf_counter()
         step = functools.partial(
             train_step,
-            Replicas(model.train()),
+            replicas,
             optimizer,
             settings=config.train,
             lr=1e-6,
@@ -372,13 +390,15 @@ def dry_run(session: Session) -> list[str]:
             bf16=bf16,
             own_words=own_words(config.train, 1.0),
         )
-        _, max_positions = within_memory(step, [largest], max_positions)
-        seconds = min(seconds, time.perf_counter() - start)
+        _, max_positions = within_memory(step, [largest] * config.train.accumulate, max_positions)
+        seconds = min(seconds, (time.perf_counter() - start) / config.train.accumulate)
+    replicas.close()
     mean = sum(batch.n_positions for batch in batches) / len(batches)
     epoch_s = seconds * data.n_batches * mean / largest.n_positions
     rate = int((largest.tgt_out != PAD).sum()) / seconds
     lines.append(
-        f"speed       {rate:,.0f} target tokens a second, {'bf16' if bf16 else 'fp32'} on {device}, one worker"
+        f"speed       {rate:,.0f} target tokens a second, {'bf16' if bf16 else 'fp32'} on {device}, "
+        f"{len(replicas)} workers"
     )
     if memory := peak_memory(device):
         lines.append(f"memory      {memory / 1e9:.2f} GB")

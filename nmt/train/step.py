@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from nmt.config import TrainSettings
 from nmt.distributed import n_ranks, rank, unwrapped
 from nmt.errors import NmtError
-from nmt.model.dropout import seed_dropout
+from nmt.model.dropout import dropout_seeded
 from nmt.seeds import seed_of
 from nmt.text import PAD
 from nmt.text.batches import Batch
@@ -77,7 +77,8 @@ def train_step(
 ) -> StepFigures:
     """One update from several micro-batches, whose gradient is that of one big batch; none if it is not finite.
 
-    Each replica of each rank works on a share of them; the gradient is the same for all ranks.
+    Each rank works on its rows of every micro-batch, each of its replicas on a share of that; the gradient is the
+    same for all ranks.
 
     Args:
         replicas: of the model, in training mode.
@@ -97,7 +98,7 @@ def train_step(
     learn = functools.partial(
         _learn,
         micro_batches=micro_batches,
-        n_workers=n_ranks() * len(replicas),
+        n_replicas=len(replicas),
         weight=n_ranks() / n_tokens,  # since what comes of several ranks is their mean
         settings=settings,
         seed=seed,
@@ -129,7 +130,7 @@ def _learn(
     model: nn.Module,
     *,
     micro_batches: Sequence[Batch],
-    n_workers: int,
+    n_replicas: int,
     weight: float,
     settings: TrainSettings,
     seed: int,
@@ -141,20 +142,20 @@ def _learn(
     Returns:
         (2,): loss and nll, summed over its tokens.
     """
-    worker = rank() * (n_workers // n_ranks()) + replica
+    worker = rank() * n_replicas + replica
     device = next(model.parameters()).device
     precision = functools.partial(torch.autocast, device.type, torch.bfloat16, enabled=bf16)
     free = settings.decoder_input == "free_running"
     total = torch.zeros(2, device=device)
-    share = share_of(micro_batches, worker, n_workers)
+    of_rank = [batch.part(rank(), n_ranks()) for batch in micro_batches]
+    share = share_of(of_rank, replica, n_replicas)
     for i, part in enumerate(share):
-        seed_dropout(seed_of(seed, i, worker))
         batch = part.to(device)
         with precision(cache_enabled=False):  # what is cast here has no gradient
             tgt_in = decoder_input(unwrapped(model), batch, own_words=own_words, free=free, seed=seed)
         last = i == len(share) - 1
         with nullcontext() if last or n_ranks() == 1 else model.no_sync():  # type: ignore[operator]
-            with precision():
+            with precision(), dropout_seeded(seed_of(seed, i, worker)):
                 sums = batch_loss(model, replace(batch, tgt_in=tgt_in), settings)
             (sums.loss * weight).backward()  # type: ignore[no-untyped-call]
         total = total + torch.stack([sums.loss.detach(), sums.nll])
@@ -162,7 +163,7 @@ def _learn(
 
 
 def share_of(micro_batches: Sequence[Batch], worker: int, n_workers: int) -> list[Batch]:
-    """One worker's part of a step: whole micro-batches where all get equally many, else rows of them."""
+    """One thread's part of a step: whole micro-batches where all get equally many, else rows of them."""
     n_groups = math.gcd(len(micro_batches), n_workers)
     own = micro_batches[worker % n_groups :: n_groups]
     return [batch.part(worker // n_groups, n_workers // n_groups) for batch in own]

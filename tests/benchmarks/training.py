@@ -243,7 +243,8 @@ def scaling(options: Options) -> list[Table]:
         port = free.getsockname()[1]
     # as torchrun starts them, but in our session, so that they end with it
     rank = f"RANK=$i LOCAL_RANK=$i WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT={port}"
-    ranks = f"for i in 0 1; do {rank} {told([*own, '--threads', 1])} & done; wait"
+    one = told([*own, "--threads", 1])
+    ranks = f"i=0; {rank} {one} & first=$!; i=1; {rank} {one} && wait $first"
     commands: dict[str, list[object]] = {
         "one thread": [*own, "--threads", 1],
         "two threads": [*own, "--workers", 2, "--threads", 2],

@@ -56,6 +56,28 @@ def test_a_cached_step_is_the_full_pass(choices: dict[str, Any], prepared: Calla
             torch.testing.assert_close(logits[:, 0], full[:, t])
 
 
+@pytest.mark.parametrize("choices", [{}, {"attention": "additive"}], ids=name)
+def test_steps_recorded_with_a_short_source_hold_for_a_long_one(
+    choices: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traced, "OFTEN", 0)
+    found = []
+    for recorded in (False, True):
+        model = make(**choices)
+        if recorded:
+            model.trace_steps()
+        with torch.inference_mode():
+            for length in (6, 20, 12):  # less and more than a vector of keys
+                src, tgt = batch((length, 4))
+                state = model.select(model.start(src), torch.zeros(1, 3, dtype=torch.int64))
+                for t in range(3):
+                    logits, state = model.step(tgt[:, t : t + 1].repeat(1, 3), state)
+                    found.append(logits)
+    half = len(found) // 2
+    for plain, of_trace in zip(found[:half], found[half:], strict=True):
+        torch.testing.assert_close(of_trace, plain)
+
+
 @every
 def test_beams_that_part_and_sentences_that_leave_keep_their_own_past(
     choices: dict[str, Any], prepared: Callable[[Seq2Seq], None]

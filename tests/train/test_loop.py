@@ -74,8 +74,8 @@ def config_of(corpus: Path, run: str = "run", **changes: Any) -> Config:
     return Config.model_validate(tree)
 
 
-def run_training(config: Config, **options: Any) -> Progress:
-    return session.train(session.prepare(config, device="cpu", **options), quiet=True)
+def run_training(config: Config, n_workers: int = 1, **options: Any) -> Progress:
+    return session.train(session.prepare(config, device="cpu", **options), quiet=True, n_workers=n_workers)
 
 
 def final_hash(config: Config) -> str:
@@ -101,6 +101,17 @@ def test_resumed_equals_never_stopped_bit_for_bit(
     stopped_and_resumed_equals(whole, stop_at, corpus, monkeypatch)
 
 
+@pytest.mark.parametrize("accumulate", [1, 2])  # rows of a micro-batch for each thread, or a whole one
+def test_resumed_equals_never_stopped_with_threads_in_bf16(
+    corpus: Path, accumulate: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    whole = config_of(corpus, "whole", train__accumulate=accumulate, train__precision="bf16")
+    stopped_and_resumed_equals(whole, 7, corpus, monkeypatch, n_workers=2)
+    torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize("decoder_input", ["scheduled_sampling", "free_running"])
 def test_resumed_equals_never_stopped_with_own_words(
     corpus: Path, decoder_input: str, monkeypatch: pytest.MonkeyPatch
@@ -112,8 +123,10 @@ def test_resumed_equals_never_stopped_with_own_words(
     assert final_hash(teacher) != final_hash(whole)
 
 
-def stopped_and_resumed_equals(whole: Config, stop_at: int, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_training(whole)
+def stopped_and_resumed_equals(
+    whole: Config, stop_at: int, corpus: Path, monkeypatch: pytest.MonkeyPatch, n_workers: int = 1
+) -> None:
+    run_training(whole, n_workers)
     parts = whole.model_copy(update={"run": str(corpus / "parts")})
 
     def stopping(*args: Any, **kwargs: Any) -> Any:
@@ -125,10 +138,10 @@ def stopped_and_resumed_equals(whole: Config, stop_at: int, corpus: Path, monkey
     steps: list[int] = []
     monkeypatch.setattr("nmt.train.loop.train_step", stopping)
     with pytest.raises(StoppedError) as caught:
-        run_training(parts)
+        run_training(parts, n_workers)
     assert caught.value.exit_code == 128 + signal.SIGTERM
     assert RunDirectory(parts.run).read_last() == stop_at
-    progress = run_training(parts)
+    progress = run_training(parts, n_workers)
     assert progress.step == 12
     assert final_hash(parts) == final_hash(whole)
     model = [read_checkpoint(RunDirectory(one.run).model_file).tensors for one in (whole, parts)]

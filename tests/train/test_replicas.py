@@ -86,11 +86,25 @@ def test_each_drops_out_something_else() -> None:
     model = make("transformer", dropout=0.3)
     same = collate([[5, 6, 7]] * 2, [[8, 9]] * 2, [0, 1])
     replicas = Replicas(model, 2)
-    train_step(replicas, make_optimizer(model, SETTINGS), [same], SETTINGS, lr=0.0, seed=1, bf16=False)
+    unclipped = TrainSettings(clip_norm=0.0)  # else the sum would be scaled
+    train_step(replicas, make_optimizer(model, unclipped), [same], unclipped, lr=0.0, seed=1, bf16=False)
     together, second = (next(model.parameters()).grad for model in replicas.models)
     assert together is not None
     assert second is not None
     assert not torch.equal(together, 2 * second)  # the sum, had both done the same
+
+
+def test_every_step_sees_the_weights_of_the_last_one() -> None:
+    losses = []
+    for n in (1, 2):
+        model = make("transformer")
+        replicas, optimizer = Replicas(model, n), make_optimizer(model, SETTINGS)
+        steps = [
+            train_step(replicas, optimizer, [batch(7)], SETTINGS, lr=3e-2, seed=i, bf16=True) for i in range(4)
+        ]
+        losses.append([step.loss for step in steps])
+    assert losses[0][-1] < 0.9 * losses[0][0]
+    assert losses[1] == pytest.approx(losses[0], rel=0.02)
 
 
 def test_an_update_is_everyones() -> None:
