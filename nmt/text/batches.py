@@ -20,7 +20,7 @@ from nmt.text.corpus import Pairs, Rows, shuffled
 from nmt.text.tokenizer import Tokenizers
 
 POOL_PAIRS = 100_000  # pairs that are encoded and sorted together
-N_KINDS = 12  # of batches, by length
+N_KINDS = 12  # of steps
 
 
 @dataclass(frozen=True)
@@ -118,6 +118,7 @@ class TrainingData:
         ids: of the best segmentation of each pair's source and target.
         tokenizers: for both sides.
         batch_tokens: the budget of a batch.
+        together: batches of an optimiser step.
         seed: with the epoch, decides order and sampling.
         sampling_alpha: subword regularisation's smoothing; 0 takes the best segmentation always.
         max_length: a drawn segmentation longer than this gives way to the best one.
@@ -133,6 +134,7 @@ class TrainingData:
         tokenizers: Tokenizers,
         *,
         batch_tokens: int,
+        together: int = 1,
         seed: int,
         sampling_alpha: float = 0.0,
         max_length: int = 1_000_000,
@@ -141,6 +143,7 @@ class TrainingData:
         self.ids = ids
         self.tokenizers = tokenizers
         self.batch_tokens = batch_tokens
+        self.together = together
         self.seed = seed
         self.sampling_alpha = sampling_alpha
         self.max_length = max_length
@@ -149,8 +152,11 @@ class TrainingData:
 
     def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
         """The batches of an epoch in its order, from the `first` on."""
+        n_before = 0
         for pool, (rows, source, target, cut) in enumerate(self._pools(epoch)):
-            for i in _order(len(cut), seed_of(self.seed, epoch, pool))[first:]:
+            costs = np.array([target.lengths[batch].sum() for batch in cut])
+            lead = -n_before % self.together
+            for i in _order(costs, self.together, lead, seed_of(self.seed, epoch, pool))[first:]:
                 batch = cut[i]
                 yield collate(
                     [source[j] for j in batch],
@@ -158,6 +164,7 @@ class TrainingData:
                     self.pairs.lines[rows[batch]].tolist(),
                 )
             first = max(first - len(cut), 0)
+            n_before += len(cut)
 
     def _pools(self, epoch: int) -> Iterator[tuple[NDArray[np.int64], Rows, Rows, list[list[int]]]]:
         """Each pool of an epoch: its pairs, their ids on both sides, and the batches as indices into these."""
@@ -183,18 +190,29 @@ class TrainingData:
         return drawn
 
 
-def _order(n: int, seed: int) -> list[int]:
-    """A random order of n batches, given by length, in which every three dozen have batches of all lengths.
+def _order(costs: NDArray[np.int64], together: int, lead: int, seed: int) -> list[int]:
+    """A random order of batches in which those of a step cost the same and every three dozen steps have all kinds.
 
-    Short and long sentences, close and free translations ask for other gradients; thus each twelfth of the batches
-    is spread evenly over the epoch.
+    Workers wait for the one whose batch takes longest. And short and long sentences, close and free translations
+    ask for other gradients; thus each twelfth of the steps, by cost, is spread evenly over the epoch.
+
+    Args:
+        costs: of each batch, its target pieces, which tell short targets from long ones.
+        together: batches of a step.
+        lead: how many the step lacks that is under way.
+        seed: decides all.
     """
     generator = torch.Generator().manual_seed(seed)
-    when = torch.empty(n)  # 0-1
-    for alike in torch.arange(n).tensor_split(N_KINDS):
+    rank = torch.from_numpy(costs.argsort(kind="stable").argsort())
+    by_cost = (rank + N_KINDS * torch.rand(len(rank), generator=generator)).argsort(stable=True)
+    n_steps = max(len(rank) - lead, 0) // together
+    steps = by_cost[lead : lead + n_steps * together].view(n_steps, together)
+    when = torch.empty(n_steps)  # 0-1
+    for alike in torch.arange(n_steps).tensor_split(N_KINDS):
         place = torch.randperm(len(alike), generator=generator) + torch.rand(len(alike), generator=generator)
         when[alike] = place / len(alike)
-    order: list[int] = when.argsort(stable=True).tolist()
+    steps = steps[when.argsort(stable=True)].flatten()
+    order: list[int] = torch.cat([by_cost[:lead], steps, by_cost[lead + len(steps) :]]).tolist()
     return order
 
 

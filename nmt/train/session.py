@@ -101,6 +101,7 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
         ids,
         tokenizers,
         batch_tokens=config.train.batch_tokens,
+        together=config.train.accumulate,
         seed=config.seed,
         sampling_alpha=config.tokenizer.sampling_alpha,
         max_length=config.data.max_length,

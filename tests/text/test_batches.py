@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from nmt.config import TokenizerSettings
 from nmt.seeds import seed_of
@@ -174,18 +175,36 @@ def multi30k_lengths() -> list[tuple[int, int]]:
 # --- epochs -----------------------------------------------------------------------------------------------
 
 
+def costs_of(n: int) -> NDArray[np.int64]:
+    return np.random.default_rng(n).permutation(n) + 1000
+
+
+@pytest.mark.parametrize("together", [1, 2, 3])
 @pytest.mark.parametrize("n", [0, 1, 5, 12, 13, 123, 240])
-def test_the_order_is_a_permutation_that_the_seed_decides(n: int) -> None:
-    assert sorted(batches._order(n, 1)) == [*range(n)]
-    assert batches._order(n, 1) == batches._order(n, 1)
-    assert n < 5 or batches._order(n, 1) != batches._order(n, 2)
+def test_the_order_is_a_permutation_that_the_seed_decides(n: int, together: int) -> None:
+    for lead in range(together):
+        orders = [batches._order(costs_of(n), together, lead, seed) for seed in (1, 1, 2)]
+        assert sorted(orders[0]) == [*range(n)]
+        assert orders[0] == orders[1]
+        assert n < 12 or orders[0] != orders[2]
 
 
-def test_every_stretch_of_an_epoch_has_batches_of_all_lengths() -> None:
-    order = batches._order(20 * batches.N_KINDS, 1)
+@pytest.mark.parametrize("lead", [0, 1])
+def test_the_batches_of_a_step_cost_the_same(lead: int) -> None:
+    costs = costs_of(241)
+    order = batches._order(costs, 2, lead, 1)[lead:]
+    steps = [*zip(order[::2], order[1::2], strict=False)]
+    assert len(steps) == 120
+    assert max(abs(costs[i] - costs[j]) for i, j in steps) <= 2 * batches.N_KINDS  # of costs from 1000 to 1240
+
+
+def test_every_stretch_of_an_epoch_has_batches_of_all_kinds() -> None:
+    costs = np.arange(20 * batches.N_KINDS) * 100  # so that chance changes no rank by more than a kind's
+    order = batches._order(costs, 1, 0, 1)
     stretch = 3 * batches.N_KINDS + 1  # more than two twentieths of an epoch: one of them is whole
     for start in range(len(order) - stretch):
-        assert {i // 20 for i in order[start : start + stretch]} == {*range(batches.N_KINDS)}
+        kinds = np.array(order[start : start + stretch]) / 20
+        assert np.diff(np.sort(kinds)).max() < 2.5  # nowhere a gap of more than neighbours' borders
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3])
@@ -219,7 +238,8 @@ def clear_batches(
             )
             ids.append([d if len(d) <= longest else b for d, b in zip(drawn, best, strict=True)])
         cut = clear_cut([(len(s), len(t)) for s, t in zip(*ids, strict=True)], 200)
-        for i in batches._order(len(cut), seed_of(1, epoch, pool)):
+        costs = np.array([sum(len(ids[1][j]) for j in rows) for rows in cut])
+        for i in batches._order(costs, 1, 0, seed_of(1, epoch, pool)):
             source, target = ([side[j] for j in cut[i]] for side in ids)
             yield collate(source, target, [PAIRS[order[j]].line for j in cut[i]])
 
