@@ -215,7 +215,7 @@ def test_a_lost_worker_is_one_clear_error(five_run: FiveRun, tmp_path: Path) -> 
     with started_nmt(*args, cwd=tmp_path, env=ONE_THREAD) as process:
         assert process.stdout
         assert process.stdout.read(1)  # they are at work
-        os.kill(worker_of(process), signal.SIGKILL)
+        os.kill(workers_of(process)[0], signal.SIGKILL)
         _, stderr = process.communicate(timeout=60)
     finished = subprocess.CompletedProcess([], process.returncode, b"", stderr)
     one_clear_error(finished, 1, "another of the 2 processes is gone")
@@ -231,11 +231,11 @@ def test_a_worker_that_never_comes_is_one_clear_error(five_run: FiveRun, tmp_pat
 def test_ctrl_c_before_the_workers_have_come_leaves_none(five_run: FiveRun, tmp_path: Path) -> None:
     args = ["translate", "-m", five_run.run, "--workers", 3, "--", SOURCE[0]]
     with started_nmt(*args, cwd=tmp_path, env=ONE_THREAD) as process:
-        worker = worker_of(process)
+        workers = workers_of(process)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGINT
-    assert not command_of(worker)
+    assert not any(command_of(worker) for worker in workers)
 
 
 ODD_LINES = b"".join(b"\xe6\x88\x91 %d\n\n\xe4\xb9\xa6 \xe3\x80\x82\n" % i for i in range(20)) + b"\xff\r\nlast"
@@ -301,13 +301,13 @@ def children(pid: int) -> list[int]:
     return sorted(map(int, found.read_text().split()))
 
 
-def worker_of(process: subprocess.Popen[bytes]) -> int:
-    """One of the processes that share a command's work, once it is there."""
+def workers_of(process: subprocess.Popen[bytes]) -> list[int]:
+    """The processes that share a command's work, once there is one."""
     deadline = time.monotonic() + 60
     while not (workers := [child for child in children(process.pid) if b"--workers" in command_of(child)]):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    return workers[0]
+    return workers
 
 
 def command_of(pid: int) -> bytes:

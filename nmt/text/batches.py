@@ -154,7 +154,8 @@ class TrainingData:
         """The batches of an epoch in its order, from the `first` on."""
         n_before = 0
         for pool, (rows, source, target, cut) in enumerate(self._pools(epoch)):
-            costs = np.array([target.lengths[batch].sum() for batch in cut])
+            lengths = target.lengths
+            costs = np.array([lengths[batch].sum() for batch in cut])
             lead = -n_before % self.together
             for i in _order(costs, self.together, lead, seed_of(self.seed, epoch, pool))[first:]:
                 batch = cut[i]

@@ -279,7 +279,7 @@ def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -
                 "bf16" if trainer.progress.bf16 else "fp32",
                 trainer.device,
                 n_ranks() * n_workers,
-                max(torch.get_num_threads() // n_workers, 1),
+                torch.get_num_threads() // n_workers,
             )
             progress = trainer.train(n_workers)
     log.info(

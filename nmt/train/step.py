@@ -97,7 +97,7 @@ def train_step(
     replicas.zero_grad()
     learn = functools.partial(
         _learn,
-        micro_batches=micro_batches,
+        micro_batches=[batch.part(rank(), n_ranks()) for batch in micro_batches],
         n_replicas=len(replicas),
         weight=n_ranks() / n_tokens,  # since what comes of several ranks is their mean
         settings=settings,
@@ -137,7 +137,7 @@ def _learn(
     bf16: bool,
     own_words: float,
 ) -> Tensor:
-    """Forward and backward of a worker's share of a step.
+    """Forward and backward of a replica's share of its rank's micro-batches.
 
     Returns:
         (2,): loss and nll, summed over its tokens.
@@ -147,8 +147,7 @@ def _learn(
     precision = functools.partial(torch.autocast, device.type, torch.bfloat16, enabled=bf16)
     free = settings.decoder_input == "free_running"
     total = torch.zeros(2, device=device)
-    of_rank = [batch.part(rank(), n_ranks()) for batch in micro_batches]
-    share = share_of(of_rank, replica, n_replicas)
+    share = share_of(micro_batches, replica, n_replicas)
     for i, part in enumerate(share):
         batch = part.to(device)
         with precision(cache_enabled=False):  # what is cast here has no gradient
@@ -162,11 +161,11 @@ def _learn(
     return total
 
 
-def share_of(micro_batches: Sequence[Batch], worker: int, n_workers: int) -> list[Batch]:
+def share_of(micro_batches: Sequence[Batch], replica: int, n_replicas: int) -> list[Batch]:
     """One thread's part of a step: whole micro-batches where all get equally many, else rows of them."""
-    n_groups = math.gcd(len(micro_batches), n_workers)
-    own = micro_batches[worker % n_groups :: n_groups]
-    return [batch.part(worker // n_groups, n_workers // n_groups) for batch in own]
+    n_groups = math.gcd(len(micro_batches), n_replicas)
+    own = micro_batches[replica % n_groups :: n_groups]
+    return [batch.part(replica // n_groups, n_replicas // n_groups) for batch in own]
 
 
 def within_memory(
