@@ -84,7 +84,7 @@ def m2m100(file: Path) -> Any:
     with safetensors.safe_open(file, "pt") as opened:
         sizes = json.loads(opened.metadata()["nmt"])["config"]["model"]
         names = opened.keys()
-        weights = {as_m2m100(n): opened.get_tensor(n) for n in names if n.startswith("model.")}
+        weights = as_m2m100({name: opened.get_tensor(name) for name in names if name.startswith("model.")})
     config = M2M100Config(
         vocab_size=len(weights["model.shared.weight"]),
         d_model=sizes["d_model"],
@@ -112,7 +112,18 @@ def m2m100(file: Path) -> Any:
     return model
 
 
-def as_m2m100(name: str) -> str:
+def as_m2m100(weights: dict[str, Any]) -> dict[str, Any]:
+    """nmt's weights by Hugging Face's names, what is one product there in its parts."""
+    found = {}
+    for name, tensor in weights.items():
+        *above, layer, kind = name.split(".")
+        parts = layer.split("_") if layer in ("query_key_value", "key_value") else [layer]
+        for part, rows in zip(parts, tensor.chunk(len(parts)), strict=True):
+            found[in_m2m100(".".join([*above, part, kind]))] = rows
+    return found
+
+
+def in_m2m100(name: str) -> str:
     """Hugging Face's name of a weight of nmt's."""
     for ours, theirs in {
         "source_embedding": "shared",

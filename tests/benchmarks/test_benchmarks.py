@@ -11,7 +11,11 @@ import torch
 import training
 from conftest import FiveCorpus, FiveRun
 from measure import Options, Table, interleaved, medians, started, timed
+from peer_translate import as_m2m100
 
+from nmt.config import ModelSettings
+from nmt.model.transformer import Transformer
+from nmt.run.checkpoint import weights_of
 from nmt.text.lines import read_lines
 
 
@@ -64,6 +68,25 @@ def test_training(five_corpus: FiveCorpus, tmp_path: Path) -> None:
         assert sample["tokens_s"] > 0
         assert sample["memory_mb"] > 0
     assert training.from_rate("Step: 7, Tokens per Sec:      800, Lr: 0.1", 0.5) == 400
+
+
+def test_the_names_that_hugging_face_gives_to_our_weights() -> None:
+    settings = ModelSettings(d_model=8, d_ff=16, n_heads=2, n_encoder_layers=1, n_decoder_layers=2)
+    ours = {f"model.{name}": x for name, x in weights_of(Transformer(settings, 9, 9)).items()}
+    found = as_m2m100(ours)
+    attention, rest = ["q_proj", "k_proj", "v_proj", "out_proj"], ["fc1", "fc2", "final_layer_norm"]
+    self_attention = [*(f"self_attn.{p}" for p in attention), "self_attn_layer_norm", *rest]
+    cross_attention = [*(f"encoder_attn.{p}" for p in attention), "encoder_attn_layer_norm"]
+    layers = [
+        *(f"encoder.layers.0.{layer}" for layer in self_attention),
+        *(f"decoder.layers.{n}.{layer}" for n in (0, 1) for layer in self_attention + cross_attention),
+        *("encoder.layer_norm", "decoder.layer_norm"),
+    ]
+    names = {f"model.{layer}.{kind}" for layer in layers for kind in ("weight", "bias")}
+    assert set(found) == {"model.shared.weight", *names}
+    joint = ours["model.decoder.1.cross_attention.key_value.weight"]
+    value = found["model.decoder.layers.1.encoder_attn.v_proj.weight"]
+    assert torch.equal(value, joint[8:])
 
 
 def test_decoding(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
