@@ -37,7 +37,7 @@ class DecoderState:
             beam a sentence, whose positions are the slots.
         n_read: tokens that each beam has read, t.
         memory: one per layer, cross-attention's keys and values, made once a sentence: each (B, H, S, D/H).
-        memory_mask: (B, 1, 1, S), `added`, or None where nothing is padding.
+        memory_mask: (B, 1, 1, S), `added`; None for one sentence, begun alone and without padding.
         written: (B, R) the position read last into each slot; only kept for a local window.
     """
 
@@ -289,18 +289,19 @@ class Transformer(Seq2Seq):
     def start(self, src: Tensor) -> DecoderState:
         """See `Seq2Seq`."""
         memory, mask = self.encode(src)
-        if len(src) > 1:
+        several = len(src) > 1
+        if several:
             more = -src.size(1) % ROOM
             memory, mask = F.pad(memory, (0, 0, 0, more)), F.pad(mask, (0, more))
         memories = [layer.cross_attention.keys_values(memory) for layer in self.decoder]
-        if len(src) > 1 and self.cache_dtype is not None:
+        if several and self.cache_dtype is not None:
             memories = [tuple(x.to(self.cache_dtype).contiguous() for x in layer) for layer in memories]
         return DecoderState(
             past=[torch.stack([x[:, :, :0] for x in of_layer]) for of_layer in memories],
             ancestry=mask.new_empty(len(src), 1, 0) if self.settings.attention_window else None,
             n_read=0,
             memory=memories,
-            memory_mask=None if mask.all() else added(mask, memory.dtype),
+            memory_mask=added(mask, memory.dtype) if several or not mask.all() else None,
             written=src.new_empty(len(src), 0) if self.settings.attention_window else None,
         )
 
@@ -310,7 +311,7 @@ class Transformer(Seq2Seq):
         attended: Tensor | None = None  # all
         if ancestry is None:
             n_slots, slots = state.n_read + 1, ids.new_full((1, 1), state.n_read)
-            if len(ids) > 1:  # what is alike from step to step suits the products
+            if state.memory_mask is not None:  # of several, what is alike from step to step suits the products
                 n_slots += -n_slots % ROOM
                 attended = torch.arange(n_slots, device=ids.device)[None] <= state.n_read
         else:

@@ -12,6 +12,7 @@ from nmt.decode.torch_engine import in_precision, pick_device
 from nmt.decode.translator import load
 from nmt.distributed import Place
 from nmt.errors import ConfigError
+from nmt.model import traced
 
 
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
@@ -41,6 +42,27 @@ def test_in_int8_several_sentences_keep_keys_and_values_in_bf16() -> None:
         assert state.past[0].dtype == state.memory[0][0].dtype == torch.bfloat16
         assert 0 < (kept - exact).std() < 0.04 * exact.std()
         assert model.start(src[:1]).memory[0][0].dtype == torch.float32  # alone it would only cost time
+
+
+@torch.no_grad()
+def test_steps_recorded_with_one_precision_of_the_cache_leave_the_others_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(traced, "OFTEN", 0)
+    model = in_precision(make().float(), "int8")
+    model.cache_dtype = torch.bfloat16  # of several sentences
+    several, tgt = batch((16, 3), (16, 3))
+    padded, _ = batch((9, 3), (16, 3))
+    found: list[list[torch.Tensor]] = [[], []]
+    for logits in found:
+        for src in (several, several[:1], padded[:1], several):
+            state = model.select(model.start(src), torch.arange(len(src))[:, None].expand(-1, 2))
+            for t in range(tgt.size(1)):
+                step, state = model.step(tgt[: len(src), t : t + 1].expand(-1, 2), state)
+                logits.append(step)
+        model.trace_steps()
+    for plain, recorded in zip(*found, strict=True):
+        torch.testing.assert_close(recorded, plain)
 
 
 def test_int8_where_there_is_none_is_a_clear_error(five_run: FiveRun, monkeypatch: pytest.MonkeyPatch) -> None:
