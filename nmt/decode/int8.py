@@ -9,16 +9,24 @@ import torch
 from torch import Tensor, nn
 
 from nmt.errors import ConfigError
+from nmt.model.base import ActivatedLinear
 
 WIDE = 4096  # outputs from which oneDNN is quicker, for it keeps no second copy of them in 32 bits
 
 
 class Int8Linear(nn.Module):
-    """What a linear layer does, nearly: x W^T + b with x and W rounded to 8 bits, their sums in 32."""
+    """What a linear layer does, nearly: x W^T + b with x and W rounded to 8 bits, their sums in 32.
+
+    A ReLU that follows is done along, and so needs no time.
+    """
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
         self.out_features = linear.out_features
+        activation = linear.activation if isinstance(linear, ActivatedLinear) else None
+        relu, quantized = activation is torch.relu, torch.ops.quantized
+        self.product = quantized.linear_relu_dynamic if relu else quantized.linear_dynamic
+        self.activation = None if relu else activation
         weight = linear.weight.detach().float()
         bias = None if linear.bias is None else linear.bias.detach().float()
         scale = (weight.abs().amax(1) / 127).clamp(min=torch.finfo(torch.float32).tiny).double()  # (out,)
@@ -38,8 +46,8 @@ class Int8Linear(nn.Module):
 
         Of x 7 bits are used: with 8, sums of two products overflow on older CPUs.
         """
-        out: Tensor = torch.ops.quantized.linear_dynamic(x.float(), self.packed, True)
-        return out
+        out: Tensor = self.product(x.float(), self.packed, True)
+        return self.activation(out) if self.activation else out
 
 
 def to_int8(model: nn.Module) -> None:

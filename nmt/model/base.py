@@ -9,6 +9,7 @@ Nothing outside this room knows which model it has.
 
 import abc
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -27,6 +28,17 @@ class AttentionWeights(NamedTuple):
     encoder: Tensor  # (L, B, H, S, S)
     decoder: Tensor  # (L, B, H, T, T)
     cross: Tensor  # (L, B, H, T, S)
+
+
+class ActivatedLinear(nn.Linear):
+    """A linear layer and the non-linearity that follows it, which some products do along."""
+
+    def __init__(self, n_in: int, n_out: int, activation: Callable[[Tensor], Tensor]) -> None:
+        super().__init__(n_in, n_out)
+        self.activation = activation
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.activation(super().forward(x))
 
 
 class Seq2Seq(nn.Module, abc.ABC):

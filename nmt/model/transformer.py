@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from nmt.config import ModelSettings
 from nmt.model.attention import CrossAttention, SelfAttention, added, rotary_positions, sinusoidal_positions
-from nmt.model.base import AttentionWeights, Seq2Seq
+from nmt.model.base import ActivatedLinear, AttentionWeights, Seq2Seq
 from nmt.model.dropout import Dropout
 from nmt.model.traced import Traced
 from nmt.text import PAD
@@ -69,13 +69,13 @@ class FeedForward(nn.Module):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.inner = nn.Linear(settings.d_model, settings.d_ff)
+        activation = torch.relu if settings.activation == "relu" else F.gelu
+        self.inner = ActivatedLinear(settings.d_model, settings.d_ff, activation)
         self.outer = nn.Linear(settings.d_ff, settings.d_model)
         self.dropout = Dropout(settings.activation_dropout)
-        self.activation = torch.relu if settings.activation == "relu" else F.gelu
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.outer(self.dropout(self.activation(self.inner(x))))
+        y: Tensor = self.outer(self.dropout(self.inner(x)))
         return y
 
 

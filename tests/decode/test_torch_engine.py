@@ -1,18 +1,23 @@
 """Our own engine: in every precision, on the device that was asked for."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import pytest
 import torch
+import torch.nn.functional as F
 from conftest import SOURCE, TARGET, FiveRun, model_of
 from models import batch, make
+from torch import nn
 
 from nmt.decode import torch_engine
+from nmt.decode.int8 import Int8Linear
 from nmt.decode.torch_engine import in_precision, pick_device
 from nmt.decode.translator import load
 from nmt.distributed import Place
 from nmt.errors import ConfigError
 from nmt.model import traced
+from nmt.model.base import ActivatedLinear
 
 
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
@@ -42,6 +47,17 @@ def test_in_int8_several_sentences_keep_keys_and_values_in_bf16() -> None:
         assert state.past[0].dtype == state.memory[0][0].dtype == torch.bfloat16
         assert 0 < (kept - exact).std() < 0.04 * exact.std()
         assert model.start(src[:1]).memory[0][0].dtype == torch.float32  # alone it would only cost time
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("activation", [torch.relu, F.gelu])
+def test_int8_keeps_the_activation_that_follows(activation: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    torch.manual_seed(1)
+    layer, x = ActivatedLinear(8, 16, activation), torch.randn(5, 8)
+    plain = nn.Linear(8, 16)
+    plain.load_state_dict(layer.state_dict())
+    assert torch.equal(layer(x), activation(plain(x)))
+    torch.testing.assert_close(Int8Linear(layer)(x), activation(Int8Linear(plain)(x)))
 
 
 @torch.no_grad()
