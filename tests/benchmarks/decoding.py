@@ -34,7 +34,7 @@ class Contest:
         exports: it for CTranslate2, by quantization.
         sources, references: the test set.
         tokenize: sacreBLEU's tokenizer for it.
-        few, once, many: files of lines to translate: a few, the test set, and it several times over.
+        few, many: files of lines to translate: a few, and the test set several times over.
     """
 
     run: Path
@@ -43,7 +43,6 @@ class Contest:
     references: list[str]
     tokenize: str
     few: Path
-    once: Path
     many: Path
 
 
@@ -70,7 +69,7 @@ def prepare(options: Options) -> Contest:
     assert config.data.test is not None
     source, target = corpus_paths(config, config.data.test)
     sources, references = read_lines(source), read_lines(target)
-    files = {"few": sources[:FEW_LINES], "once": sources, "many": sources * COPIES}
+    files = {"few": sources[:FEW_LINES], "many": sources * COPIES}
     for name, lines in files.items():
         (home / f"{name}.txt").write_text("".join(f"{line}\n" for line in lines))
     tokenize = bleu_tokenizer(language(config.data, "target"))
@@ -108,11 +107,11 @@ def systems(options: Options, contest: Contest) -> dict[str, list[list[object]]]
     return found
 
 
-def translated(command: Sequence[object], file: Path, contest: Contest, options: Options) -> Sample:
-    """Sentences a second of a file, without the start: less the time for few; and BLEU."""
-    out = file.with_name("out.txt")
+def translated(command: Sequence[object], contest: Contest, options: Options) -> Sample:
+    """Sentences a second of a file of many, without the start: less the time for few; and BLEU."""
+    out = contest.many.with_name("out.txt")
     few = timed([*command, "-i", contest.few, "-o", out], options.scratch)
-    all_ = timed([*command, "-i", file, "-o", out], options.scratch)
+    all_ = timed([*command, "-i", contest.many, "-o", out], options.scratch)
     hypotheses = read_lines([out])
     once = hypotheses[: len(contest.references)]
     (bleu,) = score(once, [contest.references], tokenize=contest.tokenize, metrics=("bleu",))
@@ -126,7 +125,7 @@ def throughput(options: Options) -> list[Table]:
     (bleu,) = score(contest.references, [contest.references], tokenize=contest.tokenize, metrics=("bleu",))
     note = (
         f"The test set {COPIES} times over, less the time for {FEW_LINES} lines: loading does not count. Each "
-        f"system by the best of its settings, found in one trial of each on the set. BLEU: `{bleu.signature}`."
+        f"system by the best of its settings, found in one trial of each. BLEU: `{bleu.signature}`."
     )
     tables = []
     for beam, title in BEAMS.items():
@@ -134,13 +133,11 @@ def throughput(options: Options) -> list[Table]:
         trials: dict[str, list[Sample]] = {}
         for name, settings in systems(options, contest).items():
             commands = {told(command): command for command in ([*one, "--beam", beam] for one in settings)}
-            measures = {
-                key: partial(translated, one, contest.once, contest, options) for key, one in commands.items()
-            }
+            measures = {key: partial(translated, one, contest, options) for key, one in commands.items()}
             found = interleaved(measures, 1)
             best[name] = commands[max(found, key=lambda key: found[key][0]["sentences_s"])]
             trials |= found
-        measures = {name: partial(translated, one, contest.many, contest, options) for name, one in best.items()}
+        measures = {name: partial(translated, one, contest, options) for name, one in best.items()}
         samples = interleaved(measures, options.rounds)
         bases = [CT2_FP32, CT2_INT8]
         shown = {name: told(command) for name, command in best.items()}

@@ -97,7 +97,7 @@ def test_decoding(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyP
     nmt, ctranslate2 = decoding.nmt_command(contest), decoding.ctranslate2_command(contest, "int8", "--threads", 1)
     for command in (nmt, ctranslate2):
         assert decoding.streamed([*command, "--beam", 1, "--stream"], contest, chosen)["ms"] > 0
-    sample = decoding.translated([*ctranslate2, "--beam", 5], contest.many, contest, chosen)
+    sample = decoding.translated([*ctranslate2, "--beam", 5], contest, chosen)
     assert sample["BLEU"] == pytest.approx(100)
     assert len(read_lines([contest.many])) == 5 * decoding.COPIES
 
