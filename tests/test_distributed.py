@@ -215,7 +215,7 @@ def test_a_lost_worker_is_one_clear_error(five_run: FiveRun, tmp_path: Path) -> 
     with started_nmt(*args, cwd=tmp_path, env=ONE_THREAD) as process:
         assert process.stdout
         assert process.stdout.read(1)  # they are at work
-        os.kill(workers_of(process)[0], signal.SIGKILL)
+        os.kill(*workers_of(process, 1), signal.SIGKILL)
         _, stderr = process.communicate(timeout=60)
     finished = subprocess.CompletedProcess([], process.returncode, b"", stderr)
     one_clear_error(finished, 1, "another of the 2 processes is gone")
@@ -231,7 +231,7 @@ def test_a_worker_that_never_comes_is_one_clear_error(five_run: FiveRun, tmp_pat
 def test_ctrl_c_before_the_workers_have_come_leaves_none(five_run: FiveRun, tmp_path: Path) -> None:
     args = ["translate", "-m", five_run.run, "--workers", 3, "--", SOURCE[0]]
     with started_nmt(*args, cwd=tmp_path, env=ONE_THREAD) as process:
-        workers = workers_of(process)
+        workers = workers_of(process, 2)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGINT
@@ -301,10 +301,10 @@ def children(pid: int) -> list[int]:
     return sorted(map(int, found.read_text().split()))
 
 
-def workers_of(process: subprocess.Popen[bytes]) -> list[int]:
-    """The processes that share a command's work, once there is one."""
+def workers_of(process: subprocess.Popen[bytes], n: int) -> list[int]:
+    """The n processes that share a command's work with it, once they are there."""
     deadline = time.monotonic() + 60
-    while not (workers := [child for child in children(process.pid) if b"--workers" in command_of(child)]):
+    while len(workers := [pid for pid in children(process.pid) if b"--workers" in command_of(pid)]) < n:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     return workers

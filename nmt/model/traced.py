@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-OFTEN = 64  # calls from which recording pays: some sentences
+OFTEN = 64  # calls after which many more are to be expected: recording takes what some 200 save
 Kind = tuple[tuple[str, torch.dtype], ...]  # of a call
 
 

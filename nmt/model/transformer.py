@@ -13,7 +13,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.config import ModelSettings
-from nmt.model.attention import CrossAttention, SelfAttention, added, rotary_positions, sinusoidal_positions
+from nmt.model.attention import (
+    FEW,
+    CrossAttention,
+    SelfAttention,
+    added,
+    rotary_positions,
+    sinusoidal_positions,
+)
 from nmt.model.base import ActivatedLinear, AttentionWeights, Seq2Seq
 from nmt.model.dropout import Dropout
 from nmt.model.traced import Traced
@@ -327,7 +334,8 @@ class Transformer(Seq2Seq):
         rows = (first[:, : len(ids)] + slots[..., None]).flatten()  # (2*B*K*H,)
         now = slice(state.n_read, state.n_read + 1)
         x, rotation = self._embed(ids, self.target_embedding, self.target_positions, now)
-        layers = self.traced or self.step_layers
+        # beside many beams Python costs little, and attention computes them by another way
+        layers = self.traced if self.traced and ids.size(1) < FEW else self.step_layers
         logits = layers(
             x=x,
             memory=state.memory,

@@ -16,7 +16,7 @@ from nmt.decode.torch_engine import in_precision, pick_device
 from nmt.decode.translator import load
 from nmt.distributed import Place
 from nmt.errors import ConfigError
-from nmt.model import traced
+from nmt.model import attention, traced
 from nmt.model.base import ActivatedLinear
 
 
@@ -76,9 +76,30 @@ def test_steps_recorded_with_one_precision_of_the_cache_leave_the_others_alone(
             for t in range(tgt.size(1)):
                 step, state = model.step(tgt[: len(src), t : t + 1].expand(-1, 2), state)
                 logits.append(step)
-        model.trace_steps()
+        if not model.traced:
+            model.trace_steps()
+    assert model.traced
+    assert len(model.traced.recorded) == 3
+    assert all(model.traced.recorded.values())
     for plain, recorded in zip(*found, strict=True):
         torch.testing.assert_close(recorded, plain)
+
+
+@torch.no_grad()
+def test_what_few_beams_have_recorded_does_not_change_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traced, "OFTEN", 0)
+    model = make().bfloat16()
+    src, tgt = batch((16, 3), (9, 3))
+    found: list[list[torch.Tensor]] = [[], []]
+    for logits in found:
+        for n_beams in (5, attention.FEW, 5):
+            state = model.select(model.start(src), torch.arange(2)[:, None].expand(-1, n_beams))
+            for t in range(tgt.size(1)):
+                step, state = model.step(tgt[:, t : t + 1].expand(-1, n_beams), state)
+                logits.append(step)
+        model.trace_steps()
+    for plain, recorded in zip(*found, strict=True):
+        assert torch.equal(recorded, plain)
 
 
 def test_int8_where_there_is_none_is_a_clear_error(five_run: FiveRun, monkeypatch: pytest.MonkeyPatch) -> None:
