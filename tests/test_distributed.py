@@ -215,7 +215,8 @@ def test_a_lost_worker_is_one_clear_error(five_run: FiveRun, tmp_path: Path) -> 
     with started_nmt(*args, cwd=tmp_path, env=ONE_THREAD) as process:
         assert process.stdout
         assert process.stdout.read(1)  # they are at work
-        os.kill(*workers_of(process, 1), signal.SIGKILL)
+        (worker,) = workers_of(process, 1)
+        os.kill(worker, signal.SIGKILL)
         _, stderr = process.communicate(timeout=60)
     finished = subprocess.CompletedProcess([], process.returncode, b"", stderr)
     one_clear_error(finished, 1, "another of the 2 processes is gone")

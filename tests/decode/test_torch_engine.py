@@ -18,6 +18,7 @@ from nmt.distributed import Place
 from nmt.errors import ConfigError
 from nmt.model import attention, traced
 from nmt.model.base import ActivatedLinear
+from nmt.model.traced import Traced
 
 
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
@@ -76,9 +77,9 @@ def test_steps_recorded_with_one_precision_of_the_cache_leave_the_others_alone(
             for t in range(tgt.size(1)):
                 step, state = model.step(tgt[: len(src), t : t + 1].expand(-1, 2), state)
                 logits.append(step)
-        if not model.traced:
+        if model.traced is None:
             model.trace_steps()
-    assert model.traced
+    assert isinstance(model.traced, Traced)
     assert len(model.traced.recorded) == 3
     assert all(model.traced.recorded.values())
     for plain, recorded in zip(*found, strict=True):
