@@ -43,9 +43,7 @@ from nmt.train.sizes import fit_config
 
 MAX_DEV_PAIRS = 1_000
 DEV_SHARE = 0.02
-SAMPLE_PAIRS = (
-    200_000  # of a larger corpus the tokenizer learns from so many: its trainer's memory grows with them
-)
+SAMPLE_PAIRS = 200_000  # at most, of which a tokenizer is learnt: its trainer's memory grows with them
 FORMAT = 1  # of the files in the cache
 
 
