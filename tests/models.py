@@ -92,3 +92,13 @@ def batch(*lengths: tuple[int, int], seed: int = 2) -> tuple[Tensor, Tensor]:
         tgt[row, 1:t] = torch.randint(4, V, (t - 1,), generator=generator)
         tgt[row, 0] = BOS
     return src, tgt
+
+
+def logits_of_steps(model: Seq2Seq, src: Tensor, tgt: Tensor, n_beams: int) -> list[Tensor]:
+    """What search sees, (B, K, V) a step, where all beams of a sentence read the same words."""
+    state = model.select(model.start(src), torch.arange(len(src))[:, None].expand(-1, n_beams))
+    found = []
+    for t in range(tgt.size(1)):
+        logits, state = model.step(tgt[:, t : t + 1].expand(-1, n_beams), state)
+        found.append(logits)
+    return found

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import SOURCE, TARGET, FiveRun, model_of
-from models import batch, make
+from models import batch, logits_of_steps, make
 from torch import nn
 
 from nmt.decode import torch_engine
@@ -73,10 +73,7 @@ def test_steps_recorded_with_one_precision_of_the_cache_leave_the_others_alone(
     found: list[list[torch.Tensor]] = [[], []]
     for logits in found:
         for src in (several, several[:1], padded[:1], several):
-            state = model.select(model.start(src), torch.arange(len(src))[:, None].expand(-1, 2))
-            for t in range(tgt.size(1)):
-                step, state = model.step(tgt[: len(src), t : t + 1].expand(-1, 2), state)
-                logits.append(step)
+            logits += logits_of_steps(model, src, tgt[: len(src)], 2)
         if model.traced is None:
             model.trace_steps()
     assert isinstance(model.traced, Traced)
@@ -94,10 +91,7 @@ def test_what_few_beams_have_recorded_does_not_change_many(monkeypatch: pytest.M
     found: list[list[torch.Tensor]] = [[], []]
     for logits in found:
         for n_beams in (5, attention.FEW, 5):
-            state = model.select(model.start(src), torch.arange(2)[:, None].expand(-1, n_beams))
-            for t in range(tgt.size(1)):
-                step, state = model.step(tgt[:, t : t + 1].expand(-1, n_beams), state)
-                logits.append(step)
+            logits += logits_of_steps(model, src, tgt, n_beams)
         model.trace_steps()
     for plain, recorded in zip(*found, strict=True):
         assert torch.equal(recorded, plain)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from models import FAMILY, RNNS, RUNGS, TRANSFORMERS, V, batch, fresh, make, name
+from models import FAMILY, RNNS, RUNGS, TRANSFORMERS, V, batch, fresh, logits_of_steps, make, name
 
 from nmt.model import attention, traced
 from nmt.model.base import Seq2Seq
@@ -69,10 +69,7 @@ def test_steps_recorded_with_a_short_source_hold_for_a_long_one(
         with torch.inference_mode():
             for length in (6, 20, 12):  # less and more than a vector of keys
                 src, tgt = batch((length, 4))
-                state = model.select(model.start(src), torch.zeros(1, 3, dtype=torch.int64))
-                for t in range(3):
-                    logits, state = model.step(tgt[:, t : t + 1].repeat(1, 3), state)
-                    found.append(logits)
+                found += logits_of_steps(model, src, tgt[:, :3], 3)
     half = len(found) // 2
     for plain, of_trace in zip(found[:half], found[half:], strict=True):
         torch.testing.assert_close(of_trace, plain)

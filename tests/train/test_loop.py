@@ -5,7 +5,7 @@ import importlib.metadata
 import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -101,15 +101,21 @@ def test_resumed_equals_never_stopped_bit_for_bit(
     stopped_and_resumed_equals(whole, stop_at, corpus, monkeypatch)
 
 
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize("accumulate", [1, 2])  # rows of a micro-batch for each thread, or a whole one
 def test_resumed_equals_never_stopped_with_threads_in_bf16(
     corpus: Path, accumulate: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
     whole = config_of(corpus, "whole", train__accumulate=accumulate, train__precision="bf16")
     stopped_and_resumed_equals(whole, 7, corpus, monkeypatch, n_workers=2)
-    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("decoder_input", ["scheduled_sampling", "free_running"])
