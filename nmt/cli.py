@@ -12,17 +12,18 @@ import json
 import logging
 import os
 import signal
+import stat
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
 from nmt import __version__
-from nmt.decode.options import EngineName, Precision, SearchOptions, Utility
+from nmt.decode import EngineName, Precision, Utility
 from nmt.distributed import launched, rank, ranks_joined, start_workers
 from nmt.errors import (
     ConfigError,
@@ -36,13 +37,33 @@ from nmt.errors import (
     StoppedError,
 )
 from nmt.files import atomic_writer
+from nmt.processes import Terminated, end_with_parent, raise_on_sigterm
 
 if TYPE_CHECKING:
     from nmt.decode.translator import Translation, Translator
+    from nmt.text.lines import Pause
 
 log = logging.getLogger("nmt")
 
 USAGE_ERROR: Any = typer.BadParameter.__bases__[0]  # of the click that this typer carries
+PAUSE_S = 1.0  # without a further line on stdin, after which those that have come are translated
+
+
+class Command(typer.core.TyperCommand):
+    """A command that refuses an option given twice, where otherwise the last one would win silently."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        *_, given = self.make_parser(ctx).parse_args(list(args))
+        for option in given:
+            single = (
+                option.param_type_name == "option"
+                and not option.multiple
+                and not getattr(option, "is_flag", False)
+            )
+            if single and given.count(option) > 1:
+                raise USAGE_ERROR(f"{option.opts[0]} is given {given.count(option)} times", ctx)
+        return super().parse_args(ctx, args)
+
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -73,23 +94,18 @@ Models = Annotated[
         help="A run or model file; several translate together; else $NMT_MODEL, else the newest under runs/.",
     ),
 ]
-Beam = Annotated[
-    int | None, typer.Option(min=1, max=1000, help="Hypotheses kept; 1 is greedy. [default: the config's, 5]")
-]
+# the ranges of search options are checked by SearchOptions
+Beam = Annotated[int | None, typer.Option(help="Hypotheses kept; 1 is greedy. [default: the config's, 5]")]
 Mbr = Annotated[
     Utility | None,
     typer.Option(help="Minimum Bayes risk: the sample that is most like the others, by chrF or BLEU."),
 ]
-Samples = Annotated[
-    int | None, typer.Option(min=2, max=1000, help="With --mbr, samples to choose from. [default: 32]")
-]
+Samples = Annotated[int | None, typer.Option(help="With --mbr, samples to choose from. [default: 32]")]
 Temperature = Annotated[float, typer.Option(help="In sampling: below 1 is safer, above 1 wilder.")]
-TopK = Annotated[int, typer.Option(min=0, help="In sampling: only the k likeliest pieces; 0 is all.")]
+TopK = Annotated[int, typer.Option(help="In sampling: only the k likeliest pieces; 0 is all.")]
 TopP = Annotated[float, typer.Option(help="In sampling: only the likeliest pieces that reach p together.")]
-Seed = Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of sampling.")]
-BatchSize = Annotated[
-    int | None, typer.Option(min=1, help="Sentences decoded together. [default: the config's, 64]")
-]
+Seed = Annotated[int, typer.Option(help="Of sampling.")]
+BatchSize = Annotated[int | None, typer.Option(help="Sentences decoded together. [default: the config's, 64]")]
 
 
 def show_version(wanted: bool) -> None:
@@ -110,7 +126,7 @@ def nmt(
     """
 
 
-@app.command()
+@app.command(cls=Command)
 def tokenize(
     config: ConfigFile,
     overrides: Overrides = None,
@@ -143,7 +159,7 @@ def tokenize(
         print(" ".join(tokenizers.source.pieces(tokenizers.source.encode(text))))
 
 
-@app.command()
+@app.command(cls=Command)
 def train(
     config: ConfigFile,
     overrides: Overrides = None,
@@ -186,7 +202,7 @@ def train(
         session.train(prepared, quiet=quiet, n_workers=workers or None)
 
 
-@app.command()
+@app.command(cls=Command)
 def translate(
     text: Annotated[str | None, typer.Argument(help="One sentence; else lines from -i or stdin.")] = None,
     model: Models = None,
@@ -200,18 +216,18 @@ def translate(
         bool, typer.Option("--resume", help="Keep what is done in FILE.part, and go on after its last line.")
     ] = False,
     beam: Beam = None,
-    n_best: Annotated[int, typer.Option(min=1, help="Hypotheses a line, with --json.")] = 1,
+    n_best: Annotated[int, typer.Option(help="Hypotheses a line, with --json.")] = 1,
     length_penalty: Annotated[
         str | None, typer.Option(help="average: S / L^alpha; gnmt: S / ((5+L)/6)^alpha. [default: the config's]")
     ] = None,
     alpha: Annotated[
-        float | None, typer.Option(min=0, help="The length penalty's strength. [default: the config's, 1]")
+        float | None, typer.Option(help="The length penalty's strength, 0 to 10. [default: the config's, 1]")
     ] = None,
     min_length: Annotated[
-        int | None, typer.Option(min=0, help="Least number of pieces. [default: the config's, 1]")
+        int | None, typer.Option(help="Least number of pieces. [default: the config's, 1]")
     ] = None,
     max_length: Annotated[
-        int | None, typer.Option(min=1, help="Most pieces, whatever the source. [default: 1.5 x source + 10]")
+        int | None, typer.Option(help="Most pieces, whatever the source. [default: 1.5 x source + 10]")
     ] = None,
     prefix: Annotated[str, typer.Option(help="What every translation must begin with.")] = "",
     sample: Annotated[
@@ -261,7 +277,10 @@ def translate(
         raise InputError("several hypotheses do not fit on one line", hint="add --json")
     text = text.encode(errors="surrogateescape").decode(errors="replace") if text is not None else None
     if text is not None and is_file(text):
-        log.warning("'%s' is a file; to translate its lines: nmt translate -i %s", text, text)
+        raise InputError(
+            f"'{text}' is a file, not a text",
+            hint=f"nmt translate -i {quote(text)}; to translate its name, pipe it in",
+        )
     on_terminal = text is None and input_file in (None, Path("-")) and sys.stdin is not None and sys.stdin.isatty()
     several = max(workers, launched().n_ranks) > 1
     window = {"window": 1} if (on_terminal and not several if stream is None else stream) else {}
@@ -301,7 +320,7 @@ def translate(
                 from nmt.decode.partial import hash_of, resumed_output
                 from nmt.decode.translator import model_files
 
-                form = {**asdict(options), "prefix": prefix, "json": json_lines, "scores": scores}
+                form = {**options.model_dump(), "prefix": prefix, "json": json_lines, "scores": scores}
                 origin = {
                     "input": hash_of([input_file]),
                     "model": hash_of([file for path in paths for file in model_files(path)]),
@@ -311,20 +330,22 @@ def translate(
             else:
                 out = stack.enter_context(open_output(output))
             lines = stack.enter_context(open_input(text, input_file, on_terminal))
-            for translation in translator.translate_lines(
+            translations = translator.translate_lines(
                 islice(lines, n_done, None),
                 options,
                 batch_size=batch_size,
                 prefix=prefix,
                 first=n_done + 1,
                 **window,
-            ):
+            )
+            to_terminal = output in (None, Path("-")) and sys.stdout is not None and sys.stdout.isatty()
+            n_lines = None if quiet or to_terminal or text is not None else lines_to_show(input_file)
+            for translation in with_bar(translations, n_lines, n_done):
                 out.write(as_line(translation, json_lines, scores).encode() + b"\n")
-                if window or resume:
-                    out.flush()
+                out.flush()  # whoever reads a pipe, or goes on after a kill, has every line that is done
 
 
-@app.command(name="eval")
+@app.command(name="eval", cls=Command)
 def evaluate(
     model: Models = None,
     src: Annotated[Path | None, typer.Option(help="Source lines. [default: the config's data.test]")] = None,
@@ -388,7 +409,11 @@ def evaluate(
         check_mbr(mbr, samples, beam)
         drawn: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
         check_drawn(drawn, "" if mbr else "--mbr chrf")
-        translator = load_translator(find_models(model), device, threads)
+        paths = find_models(model)
+        names = " and ".join(map(str, paths))
+        log.info("scoring %s", names if len(paths) == 1 else f"the ensemble of {names}")
+        figures["models"] = [str(path) for path in paths]
+        translator = load_translator(paths, device, threads)
         sources, references, lang = test_set(translator, src, ref)
         for number, lines in enumerate(references, 1):
             if len(lines) != len(sources):
@@ -404,7 +429,9 @@ def evaluate(
             summaries = attention_summary(translator, list(zip(sources, references[0], strict=True)))
             figures["heads"] = [vars(one) for one in summaries]
         options = translator.with_options(**({"beam": beam} if beam else {}), **(drawn if mbr else {}))
-        hypotheses = [found.text for found in translator.translate_lines(sources, options, batch_size=batch_size)]
+        translations = translator.translate_lines(sources, options, batch_size=batch_size)
+        n_lines = None if quiet else len(sources)
+        hypotheses = [found.text for found in with_bar(translations, n_lines)]
         figures |= drawn if mbr else {"beam": options.beam}
         figures["perplexity"] = evaluate.perplexity(translator.reference_log_probs(sources, references[0]))
         if output is not None:
@@ -432,7 +459,7 @@ def evaluate(
         print("\n" + "\n".join(table(summaries)))
 
 
-@app.command()
+@app.command(cls=Command)
 def export(
     to: Annotated[str, typer.Option(help="The engine: ctranslate2.")],
     output: Annotated[
@@ -463,7 +490,7 @@ def export(
     log.info("written to %s", output)
 
 
-@app.command(name="config")
+@app.command(name="config", cls=Command)
 def list_config(
     key: Annotated[str, typer.Argument(help="Only keys that begin so: data, model, train.max, ...")] = "",
     of: Annotated[
@@ -496,7 +523,7 @@ class StderrHandler(logging.Handler):
     """Log lines above the progress bar: warnings and errors named as such, the rest as it is."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        message = printable(record.getMessage())
+        message = "\n".join(map(printable, record.getMessage().split("\n")))
         if record.levelno >= logging.WARNING:
             message = f"nmt: {record.levelname.lower()}: {message}"
         if bar := sys.modules.get("tqdm"):  # imported only by what shows a bar
@@ -505,9 +532,9 @@ class StderrHandler(logging.Handler):
             print(message, file=sys.stderr)
 
 
-def printable(message: str) -> str:
-    """A message with what a stranger's file brings into it spelt out: it must not steer the user's terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in message)
+def printable(line: str) -> str:
+    """A line with control characters escaped: names that a stranger chose must not steer the user's terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
 
 def set_up(quiet: bool, verbose: bool) -> None:
@@ -557,9 +584,11 @@ def check_mbr(mbr: Utility | None, samples: int | None, beam: int | None) -> Non
 
 
 def check_drawn(how: dict[str, Any], missing: str) -> None:
-    """Make sure that nobody says how to draw samples where the option that draws them is missing."""
+    """Refuse options of sampling where the option that draws samples is missing."""
+    from nmt.decode.options import SearchOptions
+
     for name, value in how.items():
-        if missing and value != getattr(SearchOptions, name):
+        if missing and value != SearchOptions.model_fields[name].default:
             raise InputError(f"--{name.replace('_', '-')} is for samples", hint=f"add {missing}")
 
 
@@ -614,9 +643,9 @@ def open_output(path: Path | None) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def open_input(text: str | None, path: Path | None, on_terminal: bool) -> Iterator[Iterator[str]]:
+def open_input(text: str | None, path: Path | None, on_terminal: bool) -> "Iterator[Iterator[str | Pause]]":
     """Where lines come from: the argument, a file, stdin, or a prompt."""
-    from nmt.text.lines import decode_lines, open_lines, raw_lines
+    from nmt.text.lines import decode_lines, open_lines, raw_lines, with_pauses
 
     if text is not None:
         yield iter(text.split("\n"))
@@ -625,8 +654,48 @@ def open_input(text: str | None, path: Path | None, on_terminal: bool) -> Iterat
             yield lines
     elif on_terminal:
         yield prompted()
-    else:
-        yield decode_lines(raw_lines(sys.stdin.buffer, "stdin") if sys.stdin is not None else [], "stdin")
+    elif sys.stdin is None:
+        yield iter(())
+    elif stat.S_ISREG(os.fstat(0).st_mode):
+        yield decode_lines(raw_lines(sys.stdin.buffer, "stdin"), "stdin")
+    else:  # whoever writes it may be slow
+        # A descriptor of its own: at exit Python locks sys.stdin, which a thread that reads it would still hold.
+        stream = open(os.dup(0), "rb")  # noqa: SIM115, PTH123 - the thread may read it to the end of the process
+        yield with_pauses(decode_lines(raw_lines(stream, "stdin"), "stdin"), PAUSE_S)
+
+
+def lines_to_show(path: Path | None) -> int | None:
+    """How many lines a progress bar counts to; None where stderr is no terminal, or the input no file."""
+    from nmt.text.lines import n_lines_left, open_bytes, reading
+
+    if not sys.stderr.isatty():
+        return None
+    if path is None or path == Path("-"):
+        on_disk = sys.stdin is not None and stat.S_ISREG(os.fstat(0).st_mode)
+        return n_lines_left(sys.stdin.buffer) if on_disk else None
+    if not path.is_file():
+        return None
+    with open_bytes(path) as stream, reading(str(path)):
+        return n_lines_left(stream)
+
+
+def with_bar(
+    translations: "Iterable[Translation]", n_lines: int | None, n_done: int = 0
+) -> "Iterable[Translation]":
+    """The translations, with a progress bar on a terminal: lines, lines a second, time left."""
+    if n_lines is None:
+        return translations
+    from tqdm import tqdm
+
+    return tqdm(
+        translations,
+        total=n_lines,
+        initial=n_done,
+        unit=" lines",
+        smoothing=0,  # lines come in windows: the mean rate tells more than the latest
+        disable=None,  # where stderr is no terminal
+        file=sys.stderr,
+    )
 
 
 def is_file(text: str) -> bool:
@@ -678,6 +747,9 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # UTF-8 and \n on every system
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
+    raise_on_sigterm()
+    if "NMT_WORKER_THREADS" in os.environ:  # set by start_workers
+        end_with_parent()
     command = typer.main.get_command(app)
     try:  # not app(): it would turn a closed pipe, a usage error or an EOFError into endings of its own
         with command.make_context("nmt", sys.argv[1:]) as context:
@@ -691,14 +763,15 @@ def main() -> None:
             error.show()
             sys.exit(2)
         path = error.ctx.command_path if error.ctx else "nmt"
-        fail(InputError(error.format_message(), hint=f"`{path} --help` lists what is allowed"))
+        dash = "; -- goes before a TEXT that begins with a dash" if path == "nmt translate" else ""
+        fail(InputError(error.format_message(), hint=f"`{path} --help` lists what is allowed{dash}"))
     except BrokenPipeError:  # whoever read our output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except NmtError as error:
         fail(error)
-    except KeyboardInterrupt:
-        sys.exit(128 + signal.SIGINT)
+    except KeyboardInterrupt as stop:
+        sys.exit(128 + (signal.SIGTERM if isinstance(stop, Terminated) else signal.SIGINT))
     except OSError as error:
         if error.errno is None:
             raise
@@ -717,10 +790,11 @@ def fail(error: NmtError) -> None:
         rank = 0
     if rank and isinstance(error, (DivergedError, LostRankError, StoppedError)):
         sys.exit(error.exit_code)  # all ranks end so, and the first one says it
-    for line in printable(str(error)).split("\n"):
-        print(f"nmt: error: {line}" if rank == 0 else f"nmt: error: rank {rank}: {line}", file=sys.stderr)
+    prefix = "nmt: error: " if rank == 0 else f"nmt: error: rank {rank}: "
+    for line in str(error).split("\n"):
+        print(prefix + printable(line), file=sys.stderr)
     if error.hint:
-        print(f"hint: {error.hint}", file=sys.stderr)
+        print(f"hint: {printable(error.hint)}", file=sys.stderr)
     with contextlib.suppress(OSError, AttributeError):
         sys.stdout.flush()
     if sys.stdout is None:

@@ -239,11 +239,10 @@ class TrainSettings(Section):
     init_from: PathText = Field("", description="run or model file to start from with its weights (fine-tuning)")
 
 
-class DecodeSettings(Section):
-    """Search."""
+class SearchSettings(Section):
+    """What a run and a single translation can both set."""
 
     beam: int = Field(5, ge=1, le=1000, description="hypotheses kept; 1 is greedy")
-    batch_size: int = Field(64, ge=1, le=100_000, description="sentences decoded together")
     length_penalty: Literal["average", "gnmt"] = Field(
         "average", description="S / L^alpha, or S / ((5+L)/6)^alpha"
     )
@@ -251,6 +250,12 @@ class DecodeSettings(Section):
     max_length_a: float = Field(1.5, ge=0, le=100, description="longest output: a x source length + b, pieces")
     max_length_b: int = Field(10, ge=1, le=100_000, description="see max_length_a")
     min_length: int = Field(1, ge=0, le=100_000, description="least number of pieces before the end")
+
+
+class DecodeSettings(SearchSettings):
+    """Search, and what it works on at a time."""
+
+    batch_size: int = Field(64, ge=1, le=100_000, description="sentences decoded together")
 
 
 class Config(Section):
@@ -462,13 +467,19 @@ def _fault(fault: dict[str, Any], origins: Origins, name: str) -> str:
         return f"{known}: unknown key '{key}'" + (f" (did you mean '{best[0]}'?)" if best else "")
     if fault["type"] == "missing":
         return f"{known}: '{key}' is missing"
-    message = fault["msg"].removeprefix("Value error, ")
-    message = message[:1].lower() + message[1:]
     if fault["type"] == "value_error":
+        message = described(fault)
         below = [key for key in origins if key[: len(path)] == path and key[-1] in re.findall(r"\w+", message)]
         known = next((origins[key] for key in below if origins[key] == "command line"), known)
         return f"{known}: {message}"
-    return f"{known}: '{key}': {message}, got {SHORT.repr(fault['input']):.80}"
+    return f"{known}: '{key}': {described(fault)}"
+
+
+def described(fault: Mapping[str, Any]) -> str:
+    """What one of pydantic's faults says of a value, and the value: `input should be less than 1, got 2`."""
+    message = str(fault["msg"]).removeprefix("Value error, ")
+    message = message[:1].lower() + message[1:]
+    return message if fault["type"] == "value_error" else f"{message}, got {SHORT.repr(fault['input']):.80}"
 
 
 # --- writing and listing ----------------------------------------------------------------------------------

@@ -8,18 +8,20 @@ up to whoever does it; see `mine`. Imports torch only where there are several.
 import contextlib
 import datetime
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from nmt.errors import ConfigError, LostRankError
+from nmt.processes import child_variables, environment
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -27,8 +29,11 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 
+log = logging.getLogger("nmt")
+
 PATIENCE = datetime.timedelta(hours=24)  # others may be at work alone: on a tokenizer, on a large corpus
 POLL_S = 0.02
+WARN_AFTER_S = 20.0  # of waiting for other ranks
 
 
 class Place(NamedTuple):
@@ -58,18 +63,22 @@ def launched() -> Place:
     Raises:
         ConfigError: the environment contradicts itself.
     """
-    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
-    if not all(name in os.environ for name in names):
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT")
+    if not all(name in os.environ for name in (*names, "MASTER_ADDR")):
         return ALONE
+    hint = "unset them, or use torchrun"
     try:
-        place = Place(*(int(os.environ[name]) for name in names[:3]))
+        *place, port = (int(os.environ[name]) for name in names)
     except ValueError as error:
-        raise ConfigError(f"RANK, WORLD_SIZE, LOCAL_RANK: {error}", hint="unset them, or use torchrun") from error
-    if not 0 <= place.rank < place.n_ranks:
-        raise ConfigError(
-            f"RANK is {place.rank} of WORLD_SIZE {place.n_ranks}", hint="unset them, or use torchrun"
-        )
-    return place
+        raise ConfigError(f"{', '.join(names)}: {error}", hint=hint) from error
+    rank, n_ranks, local_rank = place
+    if not 0 <= rank < n_ranks:
+        raise ConfigError(f"RANK is {rank} of WORLD_SIZE {n_ranks}", hint=hint)
+    if local_rank < 0:
+        raise ConfigError(f"LOCAL_RANK is {local_rank}", hint=hint)
+    if not 0 <= port < 2**16:
+        raise ConfigError(f"MASTER_PORT is {port}, not 0 to 65535", hint=hint)
+    return Place(rank, n_ranks, local_rank)
 
 
 def restarted() -> bool:
@@ -117,17 +126,17 @@ def ranks_joined(check: Callable[[], None] = lambda: None) -> Iterator[None]:
     import torch
     import torch.distributed as dist
     from torch.distributed.distributed_c10d import PrefixStore
-    from torch.distributed.rendezvous import rendezvous
 
     try:
-        store, *_ = next(rendezvous("env://", timeout=PATIENCE))
-        dist.init_process_group(
-            "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
-            store=PrefixStore(_meet(store, place, check), store),
-            rank=place.rank,
-            world_size=place.n_ranks,
-            timeout=PATIENCE,
-        )
+        with _warning_of_a_long_wait(place):
+            store = _connect(check)
+            dist.init_process_group(
+                "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
+                store=PrefixStore(_meet(store, place, check), store),
+                rank=place.rank,
+                world_size=place.n_ranks,
+                timeout=PATIENCE,
+            )
         _joined = place
         yield
     except RuntimeError as error:
@@ -141,6 +150,51 @@ def ranks_joined(check: Callable[[], None] = lambda: None) -> Iterator[None]:
         _joined = ALONE
         if dist.is_initialized():
             dist.destroy_process_group()
+
+
+@contextlib.contextmanager
+def _warning_of_a_long_wait(place: Place) -> Iterator[None]:
+    """Say whom this rank waits for, if the block takes long: perhaps nobody has started them."""
+    others = f"the other {place.n_ranks - 1}" if place.n_ranks > 2 else "the other one"
+    address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+    timer = threading.Timer(
+        WARN_AFTER_S,
+        log.warning,
+        [
+            "rank %d of %d waits for %s at %s; if none was started, unset RANK and WORLD_SIZE, or use torchrun",
+            *(place.rank, place.n_ranks, others, address),
+        ],
+    )
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _connect(check: Callable[[], None]) -> Any:
+    """The store through which ranks meet, at MASTER_ADDR and MASTER_PORT.
+
+    A thread connects: in C++, where no signal is handled, it tries again until the store is there.
+    """
+    from torch.distributed.rendezvous import rendezvous
+
+    result: list[Any] = []
+
+    def connect() -> None:
+        try:
+            result.append(next(rendezvous("env://", timeout=PATIENCE))[0])
+        except Exception as error:  # raised by the thread that waits
+            result.append(error)
+
+    threading.Thread(target=connect, name="nmt-store", daemon=True).start()
+    while not result:
+        check()
+        time.sleep(POLL_S)
+    if isinstance(result[0], Exception):
+        raise result[0]
+    return result[0]
 
 
 def _meet(store: Any, place: Place, check: Callable[[], None]) -> str:
@@ -252,17 +306,13 @@ def start_workers(n_workers: int, arguments: Sequence[str], n_threads: int) -> I
         return
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-    # This rank keeps the store; by it the workers find one another. The loopback, for else gloo asks the network
-    # what this machine is called.
+    # This rank keeps the store, through which the others find one another. The loopback: else gloo resolves the
+    # machine's name, which may need the network.
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    own = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(n_workers)}
-    own |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    meeting = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(n_workers), "MASTER_ADDR": "127.0.0.1"}
+    meeting |= {"MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
     if sys.platform == "linux":
-        own["GLOO_SOCKET_IFNAME"] = "lo"
-    before = {name: os.environ.get(name) for name in own}
-    os.environ |= own
-    package = str(Path(__file__).parents[1])  # the same code as here, and no module of the working directory
-    path = {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])}
+        meeting["GLOO_SOCKET_IFNAME"] = "lo"
     command = [sys.executable, "-m", "nmt", *arguments]
     workers: list[subprocess.Popen[bytes]] = []
 
@@ -276,40 +326,44 @@ def start_workers(n_workers: int, arguments: Sequence[str], n_threads: int) -> I
 
     well = False
     try:
-        with _uninterrupted():  # or one that has just been started would be known to nobody
-            for i in range(1, n_workers):
-                me = {"RANK": str(i), "LOCAL_RANK": str(i), "NMT_WORKER_THREADS": str(n_threads)}
-                nothing = subprocess.DEVNULL
-                workers.append(
-                    subprocess.Popen(command, stdin=nothing, stdout=nothing, env={**os.environ, **path, **me})
-                )
-        yield check
-        well = True
+        with environment(meeting):
+            with _uninterrupted():  # or one that has just been started would be known to nobody
+                for i in range(1, n_workers):
+                    own = {"RANK": str(i), "LOCAL_RANK": str(i), "NMT_WORKER_THREADS": str(n_threads)}
+                    workers.append(
+                        subprocess.Popen(
+                            command,
+                            stdin=subprocess.PIPE,  # see end_with_parent
+                            stdout=subprocess.DEVNULL,
+                            env={**os.environ, **child_variables(), **own},
+                        )
+                    )
+            yield check
+            well = True
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
         for worker in workers:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 worker.wait(10 if well else 2)  # it ends with this one's work
             worker.kill()
             worker.wait()
+            assert worker.stdin
+            worker.stdin.close()
 
 
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits until the end of the block."""
+    """Hold back Ctrl-C and SIGTERM until the end of the block."""
     pressed: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
     try:
-        before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
-    except ValueError:  # not in the main thread: Ctrl-C never comes here
+        before = {number: signal.signal(number, lambda n, _: pressed.append(n)) for number in numbers}
+    except ValueError:  # signals reach the main thread only, and this is another
         yield
         return
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-    if pressed:
-        raise KeyboardInterrupt
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for arrived in pressed:
+        signal.raise_signal(arrived)

@@ -10,6 +10,7 @@ import errno
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import tempfile
 import time
@@ -174,7 +175,7 @@ def cache_directory() -> Path:
         reason = "others may write there" if status.st_mode & 0o022 else "it is not yours"
         raise InputError(
             f"{path} is no safe cache: {reason}",
-            hint=f"chmod go-w {path}, or set NMT_CACHE=PATH in the environment",
+            hint=f"chmod go-w {shlex.quote(str(path))}, or set NMT_CACHE=PATH in the environment",
         )
     return path
 

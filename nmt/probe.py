@@ -7,6 +7,7 @@ passed, or was made here, is remembered by its hash in the user's cache director
 import contextlib
 import logging
 import os
+import signal
 import subprocess
 import sys
 from importlib import metadata
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from nmt.errors import ModelError, NmtError
 from nmt.files import cache_directory, sha256
+from nmt.processes import child_variables
 
 log = logging.getLogger("nmt")
 
@@ -40,15 +42,13 @@ def try_out(library: str, what: str, content: bytes, path: str = "") -> None:
         return
     size = sum(f.stat().st_size for f in Path(path).iterdir()) if path else len(content)
     limit = LIMIT_BYTES + BYTES_A_BYTE * size
-    package = str(Path(__file__).parents[1])
-    search = os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])
     try:
         code = subprocess.run(
-            [sys.executable, "-P", "-m", "nmt.probe", library, str(limit), path],
+            [sys.executable, "-m", "nmt.probe", library, str(limit), path],
             input=b"" if path else content,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": search},
+            env={**os.environ, **child_variables()},
             timeout=LIMIT_S,
             check=False,
         ).returncode
@@ -92,6 +92,7 @@ def main(library: str, limit: str, path: str) -> None:
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_AS, (int(limit), int(limit)))
+        signal.alarm(LIMIT_S)  # if the parent has been killed, nobody else ends a library that hangs
     if library == "ctranslate2":
         import ctranslate2
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import Config
-from nmt.decode.options import Hypothesis, Precision, SearchOptions
+from nmt.decode import Precision
+from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.distributed import launched
 from nmt.errors import ConfigError, InputError, ModelError
 from nmt.files import hash_file

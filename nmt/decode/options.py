@@ -1,24 +1,23 @@
-"""What a search is asked for, what it finds, and what an engine is that searches. Imports no torch."""
+"""Options of a search, its results, and the protocol of an engine that searches. Imports no torch."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
+from pydantic import ConfigDict, Field, ValidationError
+
+from nmt.config import LARGEST, SearchSettings, described
+from nmt.decode import Utility
 from nmt.errors import ConfigError
 
-Precision = Literal["fp32", "bf16", "int8"]
-EngineName = Literal["torch", "ctranslate2"]
-Utility = Literal["chrf", "bleu"]
 
-
-@dataclass(frozen=True)
-class SearchOptions:
-    """How to search; checked before any work.
+class SearchOptions(SearchSettings):
+    """How to search; types and ranges are checked before any work, however the options are given.
 
     Attributes:
-        beam: K hypotheses a sentence; 1 is greedy search. In sampling, the number of samples.
-        n_best: hypotheses returned, at most `beam`; by minimum Bayes risk, at most `n_samples`.
+        beam: K hypotheses per sentence; 1 is greedy search. In sampling, the number of samples.
+        n_best: hypotheses returned, at most `beam`; with `mbr`, at most `n_samples`.
         length_penalty: a finished hypothesis of L tokens, EOS counted, with log-probability S scores S / L^alpha
             (`average`) or S / ((5 + L) / 6)^alpha (`gnmt`, Wu et al. 2016).
         alpha: 0 switches the penalty off.
@@ -30,50 +29,46 @@ class SearchOptions:
         top_k: in sampling, only the k most probable tokens; 0 is all.
         top_p: in sampling, only the most probable tokens that together reach p (Holtzman et al. 2020).
         seed: of sampling.
-        mbr: by minimum Bayes risk: of `n_samples` samples those that are most like the others, by chrF or BLEU;
-            `beam` and the length penalty do not count then.
-        n_samples: of which `mbr` chooses.
+        mbr: minimum Bayes risk: of `n_samples` samples, return those most similar to the others, by chrF or BLEU;
+            `beam` and the length penalty are not used.
+        n_samples: the samples among which `mbr` chooses.
+    Raises:
+        ConfigError: an option is unknown, of another type or out of range.
     """
 
-    beam: int = 5
-    n_best: int = 1
-    length_penalty: Literal["average", "gnmt"] = "average"
-    alpha: float = 1.0
-    max_length_a: float = 1.5
-    max_length_b: int = 10
-    min_length: int = 1
-    sample: bool = False
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    seed: int = 1
-    mbr: Utility | None = None
-    n_samples: int = 32
+    model_config = ConfigDict(strict=True)  # beam=2.0 or beam=True in a program is a mistake
 
-    def __post_init__(self) -> None:
-        most, of = (self.n_samples, "n_samples") if self.mbr else (self.beam, "beam")
-        for wrong, message in (
-            (self.beam < 1, f"beam must be at least 1, got {self.beam}"),
-            (self.mbr not in (None, "chrf", "bleu"), f"no utility '{self.mbr}', there are chrf and bleu"),
-            (not 2 <= self.n_samples <= 1000, f"n_samples must be 2 to 1000, got {self.n_samples}"),
-            (not 1 <= self.n_best <= most, f"n_best must be 1 to {of} ({most}), got {self.n_best}"),
-            (self.length_penalty not in ("average", "gnmt"), f"no length penalty '{self.length_penalty}'"),
-            (not 0 <= self.alpha < math.inf, f"alpha must be 0 or more, got {self.alpha}"),
-            (not 0 <= self.max_length_a < math.inf, f"max_length_a must be 0 or more, got {self.max_length_a}"),
-            (self.max_length_b < 1, f"max_length_b must be at least 1, got {self.max_length_b}"),
-            (self.min_length < 0, f"min_length must be 0 or more, got {self.min_length}"),
-            (not 0 < self.temperature < math.inf, f"temperature must be more than 0, got {self.temperature}"),
-            (self.top_k < 0, f"top_k must be 0 or more, got {self.top_k}"),
-            (not 0 < self.top_p <= 1, f"top_p must be over 0 and at most 1, got {self.top_p}"),
-        ):
-            if wrong:
-                raise ConfigError(message, hint="`nmt translate --help` lists what is allowed")
+    n_best: int = Field(1, ge=1)
+    sample: bool = False
+    temperature: float = Field(1.0, ge=1e-3, le=1e3)  # beyond it, logits overflow
+    top_k: int = Field(0, ge=0, le=LARGEST)
+    top_p: float = Field(1.0, gt=0, le=1)
+    seed: int = Field(1, ge=0, lt=2**31)
+    mbr: Utility | None = None
+    n_samples: int = Field(32, ge=2, le=1000)
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            names = ", ".join(type(self).model_fields)
+            faults = "; ".join(map(_fault, error.errors()))
+            raise ConfigError(faults, hint=f"the options are {names}") from error
+        limit, name = (self.n_samples, "samples") if self.mbr else (self.beam, "beam")
+        if self.n_best > limit:
+            raise ConfigError(
+                f"n_best is {self.n_best}, but there are {limit} hypotheses", hint=f"add --{name} {self.n_best}"
+            )
+
+    def changed(self, **changes: Any) -> "SearchOptions":
+        """These options with some changed; checked as a whole."""
+        return SearchOptions(**{**self.model_dump(), **changes})
 
     def for_engine(self) -> "SearchOptions":
-        """How to search for what is chosen from: for minimum Bayes risk, which compares texts, the samples."""
+        """Options for generating the candidates: for minimum Bayes risk, those of the samples."""
         if self.mbr is None:
             return self
-        return replace(self, mbr=None, sample=True, beam=self.n_samples, n_best=self.n_samples)
+        return self.changed(mbr=None, sample=True, beam=self.n_samples, n_best=self.n_samples)
 
     def max_length(self, source_length: int) -> int:
         """The most tokens, EOS counted, that a source of `source_length` tokens, EOS counted, may give."""
@@ -89,6 +84,11 @@ class SearchOptions:
         if self.length_penalty == "gnmt":
             return float(((5 + length) / 6) ** self.alpha)
         return float(length**self.alpha)
+
+
+def _fault(fault: Mapping[str, Any]) -> str:
+    name = ".".join(map(str, fault["loc"]))
+    return f"no search option '{name}'" if fault["type"] == "extra_forbidden" else f"{name}: {described(fault)}"
 
 
 @dataclass(frozen=True)

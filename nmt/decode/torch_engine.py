@@ -8,9 +8,10 @@ from typing import Any
 import torch
 
 from nmt.config import Config
+from nmt.decode import Precision
 from nmt.decode.ensemble import Ensemble
 from nmt.decode.int8 import to_int8
-from nmt.decode.options import Hypothesis, Precision, SearchOptions
+from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.decode.search import Stepper, search
 from nmt.distributed import launched
 from nmt.errors import ConfigError, ModelError, NmtError

@@ -5,29 +5,36 @@ parts and joined. Memory is bounded by a window of lines. What searches is an en
 that reads our export and starts without torch, which is why nothing here imports it.
 """
 
-import dataclasses
 import json
 import logging
+import math
 import re
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import Any
+from shlex import quote
+from typing import Any, get_args
 
 from nmt.config import Config, base_language, language
-from nmt.decode.options import Engine, EngineName, Hypothesis, Precision, SearchOptions, Utility
+from nmt.decode import EngineName, Precision, Utility
+from nmt.decode.options import Engine, Hypothesis, SearchOptions
 from nmt.distributed import gather, merged, mine, n_ranks, rank
 from nmt.errors import ConfigError, InputError, ModelError
 from nmt.run.directory import RunDirectory
 from nmt.seeds import seed_of
-from nmt.text.lines import is_blank, one_line
+from nmt.text.lines import Pause, is_blank, one_line
 from nmt.text.tokenizer import Tokenizers
 
 log = logging.getLogger("nmt")
 
-WINDOW_LINES = 2_000  # lines read ahead, so that lines of like length can share a batch
+# A window is what is read ahead, so that lines of like length can share a batch; no line of it is written before
+# all are translated.
+WINDOW_LINES = 2_000
 WINDOW_CHARACTERS = 1_000_000
+WINDOW_S = 5.0  # that translating a window may take: later windows are shorter where the machine is slow
+FIRST_WINDOW_LINES = 250
+READ_S = 1.0  # that lines are collected for a window, once there is one
 SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？；])(?![。！？；”’」』）])\s*|(?<=[。！？；][”’」』）])\s*")
 # written without spaces between sentences
 UNSPACED = frozenset(["zh", "zho", "cmn", "yue", "ja", "jpn", "th", "lo", "my", "km"])
@@ -101,16 +108,16 @@ class Translator:
         return [found.text for found in self.translate_lines(texts, self.with_options(**options))]
 
     def with_options(self, **changes: Any) -> SearchOptions:
-        """The model's default options with some changed."""
-        try:
-            return dataclasses.replace(self.options, **changes)
-        except TypeError as error:
-            names = ", ".join(field.name for field in dataclasses.fields(SearchOptions))
-            raise ConfigError(f"unknown or wrong option: {error}", hint=f"there are {names}") from error
+        """The model's default options with some changed.
+
+        Raises:
+            ConfigError: an option is unknown, of another type or out of range.
+        """
+        return self.options.changed(**changes)
 
     def translate_lines(
         self,
-        lines: Iterable[str],
+        lines: Iterable[str | Pause],
         options: SearchOptions | None = None,
         *,
         batch_size: int | None = None,
@@ -123,26 +130,38 @@ class Translator:
         Several ranks share the lines of the first one; each of them yields all translations.
 
         Args:
-            lines: read a window at a time.
+            lines: read a window at a time; a `Pause` among them ends a window.
             options: how to search; the model's defaults if None.
             batch_size: sentences decoded together; the config's if None.
             prefix: what every translation must begin with.
-            window: lines read ahead; 1 answers each line as it comes.
+            window: lines read ahead at most; 1 answers each line as it comes.
             first: the number of the first line, for messages and what is drawn at random.
         Yields:
             a translation for each line, in order.
+        Raises:
+            ConfigError: `batch_size`, `window` or `first` is not a positive integer.
+            InputError: a line is not a string.
         """
         options = options or self.options
-        size = batch_size or self.config.decode.batch_size
-        stream = iter(lines)
+        size = self.config.decode.batch_size if batch_size is None else batch_size
+        for name, value in (("batch_size", size), ("window", window), ("first", first)):
+            if type(value) is not int or value < 1:
+                raise ConfigError(f"{name} is {value!r}, not an integer of 1 or more", hint="leave it out")
+        stream = _checked(lines)
+        n_lines = min(window, FIRST_WINDOW_LINES)
         while True:
-            chunk, first = _from_first_rank(_take(stream, window * n_ranks()) if rank() == 0 else [], first)
+            chunk, first = _from_first_rank(_take(stream, n_lines * n_ranks()) if rank() == 0 else [], first)
             if not chunk:
                 return
+            started = time.monotonic()
             order = sorted(range(len(chunk)), key=lambda i: len(chunk[i])) if n_ranks() > 1 else range(len(chunk))
             own = mine(order)  # as much work for each rank
-            lines, numbers = [chunk[i] for i in own], [first + i for i in own]
-            yield from _from_all_ranks(self._translate_window(lines, numbers, options, size, prefix), order)
+            texts, numbers = [chunk[i] for i in own], [first + i for i in own]
+            found = self._translate_window(texts, numbers, options, size, prefix)
+            translations = list(_from_all_ranks(found, order))
+            n_in_time = int(WINDOW_S / (time.monotonic() - started) * len(chunk) / n_ranks())
+            n_lines = min(max(n_in_time, size), window)
+            yield from translations
             first += len(chunk)
 
     def _translate_window(
@@ -253,14 +272,31 @@ class Translator:
         return self.engine.score(source, self.tokenizers.target.encode_all(list(references)))
 
 
-def _take(stream: Iterator[str], n_lines: int) -> list[str]:
-    """The next lines of a stream, fewer where they are long."""
+def _checked(lines: Iterable[str | Pause]) -> Iterator[str | Pause]:
+    """The lines, if each is a string.
+
+    Raises:
+        InputError: one is not.
+    """
+    for number, line in enumerate(lines, 1):
+        if not isinstance(line, str | Pause):
+            raise InputError(f"text {number} is {line!r:.40}, not a string", hint="decode bytes; leave out None")
+        yield line
+
+
+def _take(stream: Iterator[str | Pause], n_lines: int) -> list[str]:
+    """The next lines of a stream: fewer where they are long, or where the stream is slow."""
     taken: list[str] = []
     n_characters = 0
-    for line in islice(stream, n_lines):
-        taken.append(line)
-        n_characters += len(line)
-        if n_characters > WINDOW_CHARACTERS:
+    started = math.inf
+    for line in stream:
+        if isinstance(line, str):
+            taken.append(line)
+            n_characters += len(line)
+            started = min(started, time.monotonic())
+        elif taken:
+            break
+        if len(taken) >= n_lines or n_characters > WINDOW_CHARACTERS or time.monotonic() - started > READ_S:
             break
     return taken
 
@@ -313,6 +349,9 @@ def load(
     paths = [Path(path)] if isinstance(path, Path | str) else [Path(one) for one in path]
     if not paths:
         raise ModelError("no model was named", hint="give the path of a run")
+    for name, value, known in (("precision", precision, Precision), ("engine", engine, EngineName)):
+        if value is not None and value not in get_args(known):
+            raise ConfigError(f"no {name} {value!r}", hint=f"there are {', '.join(get_args(known))}")
     for one in paths:
         exported = (one / "model.bin").is_file()
         if exported and (engine == "torch" or len(paths) > 1):
@@ -321,7 +360,7 @@ def load(
         if engine == "ctranslate2" and not exported:
             raise ModelError(
                 f"{one} is no export to CTranslate2",
-                hint=f"nmt export --to ctranslate2 -m {one} -o DIR makes one; translate with -m DIR",
+                hint=f"nmt export --to ctranslate2 -m {quote(str(one))} -o DIR makes one; translate with -m DIR",
             )
     if exported:
         from nmt.decode.ctranslate2_engine import load_export

@@ -15,6 +15,7 @@ import errno
 import json
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -174,7 +175,7 @@ class RunDirectory:
             except (OSError, ModelError) as error:
                 raise ModelError(
                     f"{file}: {getattr(error, 'strerror', error)}",
-                    hint=f"delete it and run `nmt tokenize {self.config_file}`",
+                    hint=f"delete it and run `nmt tokenize {shlex.quote(str(self.config_file))}`",
                 ) from error
         return Tokenizers(*sides)
 

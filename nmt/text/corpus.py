@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.errors import LostRankError
+from nmt.processes import child_variables, environment
 from nmt.seeds import seed_of
 from nmt.text.lines import Pair, is_blank
 
@@ -271,7 +272,8 @@ def in_parallel(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterat
         for number, item in enumerate(itertools.chain(head, stream)):
             if number < n_processes:
                 pipe, other = context.Pipe()
-                context.Process(target=_serve, args=(work, other), daemon=True).start()
+                with environment(child_variables()):
+                    context.Process(target=_serve, args=(work, other), daemon=True).start()
                 other.close()
                 pipes.append(pipe)
             else:

@@ -10,7 +10,9 @@ import io
 import itertools
 import logging
 import os
+import queue
 import stat
+import threading
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -88,6 +90,16 @@ def raw_lines(stream: BinaryIO | io.BufferedIOBase, name: str) -> Iterator[bytes
         yield line
 
 
+def open_bytes(path: Path) -> BinaryIO | gzip.GzipFile:
+    """A file to read, unpacked if its name ends in `.gz`.
+
+    Raises:
+        DataError: it is missing or not readable.
+    """
+    with reading(str(path)):
+        return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+
+
 @contextlib.contextmanager
 def open_lines(path: Path) -> Iterator[Iterator[str]]:
     """The lines of a file, unpacked if its name ends in `.gz`.
@@ -95,10 +107,51 @@ def open_lines(path: Path) -> Iterator[Iterator[str]]:
     Raises:
         DataError: it is missing, not readable or not what its `.gz` says.
     """
-    with reading(str(path)):
-        stream = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # noqa: SIM115 - below
-    with stream:
+    with open_bytes(path) as stream:
         yield decode_lines(raw_lines(stream, str(path)), str(path))
+
+
+class Pause:
+    """Stands among lines where no further line has come for a while."""
+
+
+def with_pauses(lines: Iterable[str], after_s: float) -> Iterator[str | Pause]:
+    """The lines of a stream that may be slow; a `Pause` whenever none has come for `after_s` seconds.
+
+    So whoever collects lines can work on those that it has. A thread reads; what it raises is raised here.
+    """
+    arrived: queue.Queue[str | Exception | None] = queue.Queue(maxsize=64)
+
+    def read() -> None:
+        try:
+            for line in lines:
+                arrived.put(line)
+            arrived.put(None)
+        except Exception as error:  # any: it belongs to the caller
+            arrived.put(error)
+
+    threading.Thread(target=read, name="nmt-lines", daemon=True).start()
+    while True:
+        try:
+            line = arrived.get(timeout=after_s)
+        except queue.Empty:
+            yield Pause()
+            continue
+        if line is None:
+            return
+        if isinstance(line, Exception):
+            raise line
+        yield line
+
+
+def n_lines_left(stream: BinaryIO | io.BufferedIOBase) -> int:
+    """The number of lines from where a seekable stream stands; it stays there."""
+    start, n_lines, last = stream.tell(), 0, b"\n"
+    while part := stream.read(2**20):
+        n_lines += part.count(b"\n")
+        last = part[-1:]
+    stream.seek(start)
+    return n_lines + (last != b"\n")
 
 
 def iter_lines(paths: Iterable[Path]) -> Iterator[str]:
