@@ -409,9 +409,7 @@ def evaluate(
         check_mbr(mbr, samples, beam)
         drawn: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
         check_drawn(drawn, "" if mbr else "--mbr chrf")
-        paths = find_models(model)
-        names = " and ".join(map(str, paths))
-        log.info("scoring %s", names if len(paths) == 1 else f"the ensemble of {names}")
+        paths = find_models(model, tell=True)
         figures["models"] = [str(path) for path in paths]
         translator = load_translator(paths, device, threads)
         sources, references, lang = test_set(translator, src, ref)
@@ -560,19 +558,24 @@ def n_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def find_models(named: Sequence[Path] | None) -> Sequence[Path]:
-    """The models that were named, else $NMT_MODEL's, else the newest under runs/."""
+def find_models(named: Sequence[Path] | None, *, tell: bool = False) -> Sequence[Path]:
+    """The models that were named, else $NMT_MODEL's, else the newest under runs/.
+
+    Args:
+        named: by -m.
+        tell: say which they are even if they were named.
+    """
     from nmt.run.directory import newest_model
 
-    if named:
-        return named
-    if os.environ.get("NMT_MODEL"):
-        return [Path(os.environ["NMT_MODEL"])]
-    newest = newest_model()
-    if newest is None:
+    given = named or ([Path(os.environ["NMT_MODEL"])] if os.environ.get("NMT_MODEL") else [])
+    newest = None if given else newest_model()
+    if not given and newest is None:
         raise ModelError("no model under runs/", hint="train one with `nmt train CONFIG`, or name one with -m")
-    log.info("model: %s", newest.parent)
-    return [newest.parent]
+    paths = [newest.parent] if newest is not None else given
+    if tell or not given:
+        kind = "model" if len(paths) == 1 else "ensemble"
+        log.info("%s: %s", kind, " and ".join(map(str, paths)))
+    return paths
 
 
 def check_mbr(mbr: Utility | None, samples: int | None, beam: int | None) -> None:

@@ -70,7 +70,10 @@ def test_arguments_that_do_not_fit(args: list[str], fragments: list[str]) -> Non
 
 UNKNOWN: list[Case] = [
     (["translate", "--beem", "5"], ["--beem"]),
-    (["translate", "--beam", "0"], ["--beam", "1"]),
+    (["translate", "-5 degrees"], ["No such option: -5"]),
+    (["eval", "--hyp", "a", "--ref", "c", "--hyp", "b"], ["--hyp is given 2 times"]),
+    (["translate", "-i", "a", "--input", "b"], ["--input is given 2 times"]),
+    (["export", "--to", "ctranslate2", "-o", "x", "-m", "a", "-m", "b"], ["--model is given 2 times"]),
     (["translate", "--mbr", "ter"], ["--mbr", "chrf", "bleu"]),
     (["translate", "--beam", "five"], ["--beam", "integer"]),
     (["eval", "--device"], ["--device"]),
@@ -86,14 +89,41 @@ def test_arguments_that_no_command_has(args: list[str], fragments: list[str]) ->
 
 def test_options_of_search_that_do_not_fit(five_run: FiveRun) -> None:
     cases: list[Case] = [
-        (["--json", "--n-best", "3", "--beam", "2"], ["n_best must be 1 to beam (2), got 3"]),
+        (["--json", "--n-best", "3", "--beam", "2"], ["n_best is 3, but there are 2 hypotheses"]),
         (["--device", "abacus"], ["no device 'abacus'"]),
-        (["--sample", "--temperature", "0"], ["temperature must be more than 0, got 0.0"]),
-        (["--sample", "--top-p", "1.5"], ["top_p must be over 0 and at most 1, got 1.5"]),
+        (["--beam", "0"], ["beam: input should be greater than or equal to 1, got 0"]),
+        (["--alpha", "400"], ["alpha: input should be less than or equal to 10, got 400.0"]),
+        (["--sample", "--temperature", "1e-40"], ["temperature: input should be greater than or equal to 0.001"]),
+        (["--sample", "--top-p", "1.5"], ["top_p: input should be less than or equal to 1, got 1.5"]),
     ]
     done = run_together(*(["translate", "-m", five_run.run, *args, "我"] for args, _ in cases))
     for one, (_, fragments) in zip(done, cases, strict=True):
         one_clear_error(one, 2, *fragments)
+
+
+def test_a_text_that_is_the_name_of_a_file_is_not_translated(tmp_path: Path) -> None:
+    (tmp_path / "my demo.yaml").write_text("run: x\n")
+    stderr = one_clear_error(run_nmt("translate", "my demo.yaml", cwd=tmp_path), 2, "'my demo.yaml' is a file")
+    assert "hint: nmt translate -i 'my demo.yaml'" in stderr
+
+
+def test_a_text_that_begins_with_a_dash_is_told_from_an_option(five_run: FiveRun) -> None:
+    stderr = one_clear_error(run_nmt("translate", "- 我"), 2, "No such option")
+    assert "-- goes before a TEXT that begins with a dash" in stderr
+    assert len(out_lines(run_nmt("translate", "-m", five_run.run, "--", "- 我"))) == 1
+
+
+def test_a_name_does_not_steer_the_terminal(five_run: FiveRun, tmp_path: Path) -> None:
+    """Neither in the error nor in the hint, whose commands a shell takes as they are."""
+    run = five_run.copy_run(tmp_path / "a b\x1b[31m$(reboot)")
+    (run / "tokenizer.model").write_bytes(b"no tokenizer")
+    for args in (["translate", "-m", run], ["translate", "--engine", "ctranslate2", "-m", run]):
+        done = run_nmt(*args, SOURCE[0])
+        assert done.returncode == 2
+        assert b"\x1b" not in done.stderr
+    stderr = one_clear_error(run_nmt("translate", "--engine", "ctranslate2", "-m", run, "x"), 2, "no export")
+    (hint,) = re.findall("(?m)^hint: (.*)$", stderr)
+    assert f"-m '{tmp_path}/a b\\x1b[31m$(reboot)' -o" in hint
 
 
 def test_eval_needs_source_and_reference_together(five_run: FiveRun, tmp_path: Path) -> None:

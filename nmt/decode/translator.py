@@ -159,8 +159,8 @@ class Translator:
             texts, numbers = [chunk[i] for i in own], [first + i for i in own]
             found = self._translate_window(texts, numbers, options, size, prefix)
             translations = list(_from_all_ranks(found, order))
-            n_in_time = int(WINDOW_S / (time.monotonic() - started) * len(chunk) / n_ranks())
-            n_lines = min(max(n_in_time, size), window)
+            seconds = max(time.monotonic() - started, 1e-3)
+            n_lines = min(max(int(WINDOW_S / seconds * len(chunk) / n_ranks()), size), window)
             yield from translations
             first += len(chunk)
 

@@ -97,7 +97,7 @@ def test_an_export_never_seen_before_is_loaded_by_a_child_first_and_once(
     children, run = [], subprocess.run
 
     def counted(command: Any, **options: Any) -> Any:
-        children.append(command[4])  # python -P -m nmt.probe LIBRARY
+        children.append(command[3])  # python -m nmt.probe LIBRARY
         return run(command, **options)
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

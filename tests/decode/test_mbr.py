@@ -13,7 +13,6 @@ from test_translator import LINES, make
 
 from nmt.decode.mbr import by_expected_utility
 from nmt.decode.options import Hypothesis
-from nmt.errors import ConfigError
 from nmt.evaluate import pairwise_scores
 from nmt.seeds import seed_of
 
@@ -113,16 +112,3 @@ def test_a_line_in_parts_has_the_mean_of_their_utilities() -> None:
     assert whole.score == pytest.approx(np.mean(scores))
     assert whole.pieces.count("</s>") == 3
     assert whole.log_prob == pytest.approx(sum(whole.log_probs))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        ({"mbr": "ter"}, "no utility 'ter', there are chrf and bleu"),
-        ({"mbr": "chrf", "n_samples": 1}, "n_samples must be 2 to 1000, got 1"),
-        ({"mbr": "chrf", "n_samples": 4, "n_best": 5}, r"n_best must be 1 to n_samples \(4\), got 5"),
-    ],
-)
-def test_options_are_checked(wrong: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        TRANSLATOR.translate(LINES, **wrong)

@@ -246,8 +246,8 @@ def test_a_prefix_longer_than_the_limit_moves_the_limit_not_the_models() -> None
 
 
 def test_sampling_draws_from_the_distribution() -> None:
-    options = SearchOptions(beam=4000, n_best=4000, sample=True, seed=3, max_length_a=0, max_length_b=2)
-    found = search(TableModel(hand_table), sources((A,)), options)[0]
+    options = SearchOptions(beam=1000, n_best=1000, sample=True, seed=3, max_length_a=0, max_length_b=2)
+    found = [h for samples in search(TableModel(hand_table), sources(*[(A,)] * 4), options) for h in samples]
     share = sum(h.ids[0] == A for h in found) / len(found)
     assert len(found) == 4000
     assert share == pytest.approx(0.6, abs=0.03)
@@ -307,26 +307,55 @@ def test_a_model_that_gives_no_numbers_gives_no_hypotheses() -> None:
     assert search(TableModel(broken), sources((A,)), SearchOptions(beam=2)) == [[]]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        ({"beam": 0}, "beam must be at least 1, got 0"),
-        ({"beam": 2, "n_best": 3}, "n_best must be 1 to beam (2), got 3"),
-        ({"length_penalty": "wu"}, "no length penalty 'wu'"),
-        ({"alpha": -1}, "alpha must be 0 or more, got -1"),
-        ({"max_length_a": -1}, "max_length_a must be 0 or more"),
-        ({"max_length_b": 0}, "max_length_b must be at least 1"),
-        ({"min_length": -1}, "min_length must be 0 or more"),
-        ({"temperature": 0.0}, "temperature must be more than 0"),
-        ({"top_k": -1}, "top_k must be 0 or more"),
-        ({"top_p": 1.5}, "top_p must be over 0 and at most 1"),
-    ],
-)
+WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
+    ({"beam": 0}, "beam: input should be greater than or equal to 1, got 0"),
+    ({"beam": 2.0}, "beam: input should be a valid integer, got 2.0"),
+    ({"beam": True}, "beam: input should be a number, got True"),
+    ({"beam": 4000}, "beam: input should be less than or equal to 1000, got 4000"),
+    ({"beam": 2, "n_best": 3}, "n_best is 3, but there are 2 hypotheses"),
+    ({"mbr": "bleu", "n_samples": 4, "n_best": 5}, "n_best is 5, but there are 4 hypotheses"),
+    ({"n_best": 1.0}, "n_best: input should be a valid integer, got 1.0"),
+    ({"length_penalty": "wu"}, "length_penalty: input should be 'average' or 'gnmt', got 'wu'"),
+    ({"alpha": -1}, "alpha: input should be greater than or equal to 0, got -1"),
+    ({"alpha": 400}, "alpha: input should be less than or equal to 10, got 400"),
+    ({"alpha": math.nan}, "alpha: input should be a finite number, got nan"),
+    ({"max_length_a": -1}, "max_length_a: input should be greater than or equal to 0"),
+    ({"max_length_a": 1e308}, "max_length_a: input should be less than or equal to 100"),
+    ({"max_length_b": 0}, "max_length_b: input should be greater than or equal to 1"),
+    ({"max_length_b": 2.5}, "max_length_b: input should be a valid integer, got 2.5"),
+    ({"min_length": -1}, "min_length: input should be greater than or equal to 0"),
+    ({"temperature": 0.0}, "temperature: input should be greater than or equal to 0.001"),
+    ({"temperature": 1e-40}, "temperature: input should be greater than or equal to 0.001"),
+    ({"top_k": -1}, "top_k: input should be greater than or equal to 0"),
+    ({"top_k": 2.0}, "top_k: input should be a valid integer, got 2.0"),
+    ({"top_p": 1.5}, "top_p: input should be less than or equal to 1"),
+    ({"seed": -1}, "seed: input should be greater than or equal to 0, got -1"),
+    ({"seed": 2**64}, "seed: input should be less than 2147483648"),
+    ({"seed": 1.5}, "seed: input should be a valid integer, got 1.5"),
+    ({"mbr": "ter"}, "mbr: input should be 'chrf' or 'bleu', got 'ter'"),
+    ({"n_samples": 2.0}, "n_samples: input should be a valid integer, got 2.0"),
+    ({"n_samples": 1}, "n_samples: input should be greater than or equal to 2, got 1"),
+    ({"bean": 3}, "no search option 'bean'"),
+    ({"beam": 0, "seed": -1}, "; seed: input"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "words"), WRONG_OPTIONS, ids=[str(wrong) for wrong, _ in WRONG_OPTIONS])
 def test_options_are_checked_before_any_work(wrong: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         SearchOptions(**wrong)
     assert words in str(caught.value)
     assert caught.value.exit_code == 2
+    assert caught.value.hint
+    with pytest.raises(ConfigError):
+        SearchOptions().changed(**wrong)
+
+
+def test_the_hint_says_how_to_get_more_hypotheses() -> None:
+    for options, hint in (({"n_best": 10}, "add --beam 10"), ({"n_best": 40, "mbr": "chrf"}, "add --samples 40")):
+        with pytest.raises(ConfigError) as caught:
+            SearchOptions(**options)
+        assert caught.value.hint == hint
 
 
 # --- with the models -----------------------------------------------------------------------------------------

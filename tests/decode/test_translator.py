@@ -2,6 +2,8 @@
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -14,10 +16,10 @@ from nmt.decode import translator as module
 from nmt.decode.options import SearchOptions
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator, load
-from nmt.errors import ConfigError, ModelError
+from nmt.errors import ConfigError, InputError, ModelError
 from nmt.run.checkpoint import Checkpoint, new_model, save_checkpoint, weights_of
 from nmt.run.directory import RunDirectory
-from nmt.text.lines import is_blank
+from nmt.text.lines import Pause, is_blank
 from nmt.text.tokenizer import Tokenizers, train_tokenizer
 
 LINES = ["the red dog runs.", "a cat sleeps here!", "where is the small house?", "dogs and cats play, or sleep."]
@@ -164,10 +166,55 @@ def test_options_are_fields_of_search_options() -> None:
     assert TRANSLATOR.translate(LINES[:1], beam=1) == [
         next(TRANSLATOR.translate_lines(LINES[:1], SearchOptions(beam=1, max_length_a=0.5, max_length_b=4))).text
     ]
-    with pytest.raises(ConfigError, match=r"unknown or wrong option.*'bean'"):
+    with pytest.raises(ConfigError, match="no search option 'bean'"):
         TRANSLATOR.translate(LINES, bean=3)
-    with pytest.raises(ConfigError, match="beam must be at least 1"):
+    with pytest.raises(ConfigError, match="beam: input should be greater than or equal to 1, got 0"):
         TRANSLATOR.translate(LINES, beam=0)
+
+
+@pytest.mark.parametrize("wrong", [None, b"", 3])
+def test_a_text_that_is_not_a_string_is_an_error(wrong: Any) -> None:
+    with pytest.raises(InputError, match=f"text 2 is {wrong!r}, not a string"):
+        TRANSLATOR.translate(["a", wrong])
+
+
+@pytest.mark.parametrize("wrong", [{"window": 0}, {"window": 1.5}, {"batch_size": 0}, {"first": 0}])
+def test_counts_of_lines_are_checked(wrong: dict[str, Any]) -> None:
+    (name,) = wrong
+    with pytest.raises(ConfigError, match=f"{name} is {wrong[name]}, not an integer of 1 or more"):
+        list(TRANSLATOR.translate_lines(LINES, **wrong))
+
+
+def test_an_unknown_precision_or_engine_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no precision 'fp16'"):
+        load(tmp_path, precision="fp16")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="no engine 'foo'"):
+        load(tmp_path, engine="foo")  # type: ignore[arg-type]
+
+
+def test_a_pause_ends_a_window_and_is_no_line() -> None:
+    lines: list[str | Pause] = [Pause(), "a", "b", Pause(), Pause(), "c"]
+    stream = iter(lines)
+    assert [module._take(stream, 1000) for _ in range(3)] == [["a", "b"], ["c"], []]
+    assert [found.source for found in TRANSLATOR.translate_lines(lines)] == ["a", "b", "c"]
+
+
+def test_windows_shrink_where_the_machine_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that advances one second for each line translated."""
+    translator, now, sizes = make(), [0.0], []
+    translate = translator._translate_window
+
+    def slow(lines: list[str], *args: Any) -> Any:
+        now[0] += len(lines)
+        sizes.append(len(lines))
+        return translate(lines, *args)
+
+    monkeypatch.setattr(translator, "_translate_window", slow)
+    monkeypatch.setattr(module, "FIRST_WINDOW_LINES", 30)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    texts = [found.source for found in translator.translate_lines([str(n) for n in range(45)], batch_size=2)]
+    assert texts == [str(n) for n in range(45)]
+    assert sizes == [30, module.WINDOW_S, module.WINDOW_S, module.WINDOW_S]
 
 
 def test_a_window_ends_early_where_lines_are_long() -> None:

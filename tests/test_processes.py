@@ -1,0 +1,119 @@
+"""Child processes import nothing from the working directory, and end with their parent."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import SOURCE, TARGET, FiveRun, environment, out_lines, run_nmt, started_nmt
+from test_distributed import ONE_THREAD, TORCHRUN, command_of, run, workers_of
+
+from nmt.processes import child_variables
+from nmt.processes import environment as set_environment
+
+# Libraries that nmt, its children and Python's own machinery for children import.
+NAMES = ("sentencepiece", "uuid", "multiprocessing", "struct", "json", "numpy", "torch", "typer", "sitecustomize")
+
+
+@pytest.fixture
+def trap(tmp_path: Path) -> Path:
+    """A directory with files named like libraries, each of which leaves a file `imported` where it is imported."""
+    home = tmp_path / "trap"
+    home.mkdir()
+    for name in NAMES:
+        (home / f"{name}.py").write_text(f"open({str(home / 'imported')!r}, 'a').write('{name} ')\n")
+    return home
+
+
+@pytest.mark.parametrize("inherited", [None, "", os.pathsep, f"{os.pathsep}/opt/lib", f"/opt/lib{os.pathsep}"])
+def test_pythonpath_has_no_empty_entry(inherited: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    if inherited is not None:
+        monkeypatch.setenv("PYTHONPATH", inherited)
+    package, *rest = child_variables()["PYTHONPATH"].split(os.pathsep)
+    assert package == str(Path(__file__).parents[1])
+    assert rest == (["/opt/lib"] if inherited and "/opt/lib" in inherited else [])
+
+
+def test_variables_are_set_for_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NMT_A", "1")
+    monkeypatch.delenv("NMT_B", raising=False)
+    with set_environment({"NMT_A": "2", "NMT_B": "3"}):
+        assert (os.environ["NMT_A"], os.environ["NMT_B"]) == ("2", "3")
+    assert os.environ["NMT_A"] == "1"
+    assert "NMT_B" not in os.environ
+
+
+def test_the_command_and_the_children_that_it_starts_import_nothing_of_the_working_directory(
+    five_run: FiveRun, trap: Path, tmp_path: Path
+) -> None:
+    """With an empty cache, so that a child tries out the tokenizer, and with a second process that translates."""
+    env = {**ONE_THREAD, "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": ""}
+    done = run_nmt("translate", "-m", five_run.run, "--workers", 2, "--", SOURCE[0], cwd=trap, env=env)
+    assert out_lines(done) == [TARGET[0]]
+    assert list((tmp_path / "cache" / "nmt").glob("sentencepiece-*")), "a child has tried out the tokenizer"
+    assert not (trap / "imported").exists()
+
+
+def test_ranks_of_torchrun_import_nothing_of_the_working_directory(five_run: FiveRun, trap: Path) -> None:
+    for name in NAMES:
+        if name != "sentencepiece":  # torchrun itself looks in the working directory
+            (trap / f"{name}.py").unlink()
+    done = run(*TORCHRUN, "-m", "nmt", "translate", "-m", five_run.run, "--", SOURCE[0], cwd=trap)
+    assert done.stdout.decode() == f"{TARGET[0]}\n", done.stderr.decode()
+    assert not (trap / "imported").exists()
+
+
+PREPARES = """
+import sys
+sys.path.remove("")  # -c puts the working directory there; the nmt command does not
+from nmt.text.corpus import MIN_ITEMS, in_parallel
+if __name__ == "__main__":
+    print(sum(in_parallel(abs, range(-MIN_ITEMS, 0))))
+"""
+
+
+def test_processes_that_prepare_a_corpus_import_nothing_of_the_working_directory(trap: Path) -> None:
+    env = {**environment(), "PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", PREPARES], cwd=trap, env=env, capture_output=True, check=False)
+    assert done.stdout == b"21\n", done.stderr.decode()
+    assert not (trap / "imported").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_their_parent_while_they_start(
+    five_run: FiveRun, tmp_path: Path, number: signal.Signals
+) -> None:
+    source = tmp_path / "in"
+    source.write_text(f"{SOURCE[0]}\n")
+    args = ["translate", "-m", five_run.run, "--workers", 3, "-i", source, "-o", tmp_path / "out"]
+    with started_nmt(*args, cwd=tmp_path, env=ONE_THREAD) as process:
+        workers = workers_of(process, 2)
+        process.send_signal(number)
+        process.communicate(timeout=60)
+    assert process.returncode == (128 + number if number == signal.SIGTERM else -number)
+    wait_for_end(workers)
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_sigterm_leaves_no_unfinished_output(five_run: FiveRun, tmp_path: Path) -> None:
+    args = ["translate", "-m", five_run.run, "-o", tmp_path / "out"]
+    with started_nmt(*args, cwd=tmp_path) as process:
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.glob("out.tmp.*")):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.terminate()  # while it waits for lines
+        process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert list(tmp_path.iterdir()) == []
+
+
+def wait_for_end(pids: list[int]) -> None:
+    deadline = time.monotonic() + 60
+    while any(command_of(pid) for pid in pids):
+        assert time.monotonic() < deadline, "a process has outlived its parent"
+        time.sleep(0.05)
