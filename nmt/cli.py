@@ -189,7 +189,6 @@ def train(
     from nmt.train import session
 
     if launched().rank > 0:
-        log.setLevel(logging.ERROR)  # the first rank speaks for all
         if not dry_run:
             session.train_along(settings, device=device)
         return

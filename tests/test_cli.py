@@ -11,11 +11,13 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import (
+    NMT,
     SOURCE,
     TARGET,
     FiveCorpus,
@@ -59,6 +61,11 @@ def test_help_imports_nothing_slow(command: list[str]) -> None:
     imported = {line.rpartition("|")[2].strip() for line in err_lines(done)}
     assert "nmt.cli" in imported
     assert not imported & SLOW_IMPORTS
+
+
+def test_dir_lists_what_the_package_offers() -> None:
+    assert {"load", "Translator", "attention_summary", "NmtError"} <= set(dir(nmt))
+    assert all(hasattr(nmt, name) for name in dir(nmt))
 
 
 def test_version_and_short_help() -> None:
@@ -439,6 +446,54 @@ def test_translate_prompts_on_a_terminal(five_run: FiveRun, tmp_path: Path) -> N
         os.close(keyboard)
 
 
+def test_a_pipe_sees_lines_before_its_writer_is_done(five_run: FiveRun, tmp_path: Path) -> None:
+    with started_nmt("translate", "-q", "-m", five_run.run, cwd=tmp_path) as process:
+        assert process.stdin is not None
+        for source, target in zip(SOURCE[:2], TARGET[:2], strict=True):
+            process.stdin.write(f"{source}\n".encode())  # the writer stays, and so does the pipe
+            assert read_line(process).decode() == f"{target}\n"
+        rest, _ = process.communicate(f"{SOURCE[2]}\n\n{SOURCE[3]}".encode(), timeout=60)
+    assert rest.decode() == f"{TARGET[2]}\n\n{TARGET[3]}\n"
+
+
+def test_ctrl_c_ends_a_translation_that_waits_for_lines(five_run: FiveRun, tmp_path: Path) -> None:
+    with started_nmt("translate", "-q", "-m", five_run.run, cwd=tmp_path) as process:
+        assert process.stdin is not None
+        process.stdin.write(f"{SOURCE[0]}\n".encode())
+        read_line(process)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGINT
+    assert stderr == b""
+
+
+@pytest.mark.parametrize("options", [["-i", "in.zh"], ["-i", "in.zh.gz"], []], ids=["-i", "-i .gz", "stdin"])
+def test_a_file_is_translated_beside_a_progress_bar(five_run: FiveRun, tmp_path: Path, options: list[str]) -> None:
+    """On a terminal: lines done and in all, lines a second, time left; stdout is not touched by it."""
+    (tmp_path / "in.zh").write_text("".join(f"{line}\n" for line in SOURCE))
+    (tmp_path / "in.zh.gz").write_bytes(gzip.compress((tmp_path / "in.zh").read_bytes()))
+    seen, terminal = pty.openpty()
+    termios.tcsetwinsize(terminal, (24, 100))
+    with (tmp_path / "in.zh").open("rb") as stdin, (tmp_path / "out.en").open("wb") as out:
+        done = subprocess.run(
+            [*NMT, "translate", "-m", five_run.run, *options],
+            cwd=tmp_path,
+            env=environment(),
+            stdin=stdin,
+            stdout=out,
+            stderr=terminal,
+            check=False,
+        )
+    os.close(terminal)
+    told = b""
+    with os.fdopen(seen, "rb", buffering=0) as shown, contextlib.suppress(OSError):  # how a terminal ends
+        while part := shown.read(4096):
+            told += part
+    assert done.returncode == 0
+    assert (tmp_path / "out.en").read_text() == "".join(f"{line}\n" for line in TARGET)
+    assert re.search(r"100%\|.*\| 5/5 \[\d\d:\d\d<\d\d:\d\d, .* lines/s\]", told.decode()), told
+
+
 def test_translate_finds_its_model(five_run: FiveRun, tmp_path: Path) -> None:
     """By -m, by $NMT_MODEL, or the newest under runs/; a model file needs nothing else."""
     away = tmp_path / "model.safetensors"
@@ -491,6 +546,12 @@ def test_eval_scores_the_newest_run_on_its_test_set(five_run: FiveRun, tmp_path:
     out = tmp_path / "out.en"
     done = run_nmt("eval", "--show", 2, "-o", out, cwd=five_run.home)
     assert err_lines(done) == ["model: runs/five"]
+    named, two = run_together(
+        *(["eval", "--json", *(["-m", five_run.run] * n)] for n in (1, 2)), cwd=five_run.home
+    )
+    assert err_lines(named) == [f"model: {five_run.run}"]
+    assert err_lines(two) == [f"ensemble: {five_run.run} and {five_run.run}"]
+    assert json.loads(two.stdout)["models"] == [str(five_run.run)] * 2
     assert out.read_bytes() == five_run.target_file.read_bytes()
     lines = out_lines(done)
     for n, at in ((0, 0), (1, 2)):

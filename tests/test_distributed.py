@@ -90,10 +90,50 @@ def test_an_environment_that_is_not_torchruns_means_alone(monkeypatch: pytest.Mo
         monkeypatch.setenv(name, value)
     assert launched() == Place(1, 2, 1)
     assert (rank(), n_ranks()) == (0, 1)  # before they are joined
-    for wrong in ("2", "-1", "x"):
-        monkeypatch.setenv("RANK", wrong)
-        with pytest.raises(ConfigError, match="RANK"):
-            launched()
+    for name, wrong in (
+        *(("RANK", value) for value in ("2", "-1", "x")),
+        *(("LOCAL_RANK", value) for value in ("-1", "")),
+        *(("MASTER_PORT", value) for value in ("-1", "65536", "x")),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, wrong)
+            with pytest.raises(ConfigError, match=name):
+                launched()
+
+
+def torchruns(rank: int) -> dict[str, str]:
+    """The environment of one of two ranks as torchrun sets it, with a port of this machine that is free."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
+    return {**ONE_THREAD, **meeting, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+
+
+def test_a_port_that_is_none_is_one_clear_error(five_corpus: FiveCorpus) -> None:
+    for args in (["train", five_corpus.config], ["translate", "x"], ["--help"]):
+        done = run_nmt(*args, env={**torchruns(0), "MASTER_PORT": "x"})
+        if args == ["--help"]:
+            assert out_lines(done)
+        else:
+            one_clear_error(done, 2, "MASTER_PORT", "'x'")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_without_peers_says_what_it_waits_for_and_hears_ctrl_c(five_run: FiveRun, rank: int) -> None:
+    """It says so after `distributed.WARN_AFTER_S`, which is less than 30 s, and here none at all."""
+    assert distributed.WARN_AFTER_S < 30
+    program = "from nmt import cli, distributed; distributed.WARN_AFTER_S = 0; cli.main()"
+    command = [sys.executable, "-c", program, "translate", "-m", five_run.run, "--", SOURCE[0]]
+    env = torchruns(rank)
+    with subprocess.Popen([*map(str, command)], env=environment(env), stderr=subprocess.PIPE) as process:
+        assert process.stderr
+        told = process.stderr.readline().decode()
+        address = f"127.0.0.1:{env['MASTER_PORT']}"
+        assert told.startswith(f"nmt: warning: rank {rank} of 2 waits for the other one at {address}")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGINT
 
 
 # --- training -----------------------------------------------------------------------------------------------
@@ -176,10 +216,8 @@ def test_sigterm_stops_workers_and_the_same_command_goes_on(five_corpus: FiveCor
 
 
 def test_a_lost_rank_is_one_clear_error(five_corpus: FiveCorpus) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": "2"}
-    ranks = [{**ONE_THREAD, **meeting, "RANK": rank, "LOCAL_RANK": rank} for rank in "01"]
+    first_rank = torchruns(0)
+    ranks = [{**first_rank, "RANK": rank, "LOCAL_RANK": rank} for rank in "01"]
     args = ["train", five_corpus.config, "train.max_steps=4000"]
     with (
         started_nmt(*args, cwd=five_corpus.home, env=ranks[0]) as first,
@@ -195,8 +233,7 @@ def test_a_lost_rank_is_one_clear_error(five_corpus: FiveCorpus) -> None:
 # --- translating --------------------------------------------------------------------------------------------
 
 
-def test_there_may_be_fewer_lines_than_workers(five_run: FiveRun, tmp_path: Path) -> None:
-    (tmp_path / "sentencepiece.py").write_text("raise RuntimeError('not mine')")  # of the user, beside the data
+def test_there_may_be_fewer_lines_than_workers(five_run: FiveRun) -> None:
     done = run_nmt("translate", "-m", five_run.run, "--workers", 3, "--", SOURCE[0], env=ONE_THREAD)
     assert out_lines(done) == [TARGET[0]]
 

@@ -297,6 +297,7 @@ def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -
 def train_along(config: Config, *, device: str = "auto") -> None:
     """Train as another rank than the first: take up the run when that one has prepared and written it."""
     with ranks_joined():  # from then on the tokenizer and the corpus are there
+        log.setLevel(logging.ERROR)  # the first rank speaks for all
         trainer = make_trainer(prepare(config, device=device), quiet=True)
         trainer.resume()
         if not trainer.finished():

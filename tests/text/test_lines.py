@@ -3,6 +3,8 @@
 import gzip
 import io
 import logging
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,18 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from nmt.errors import DataError
-from nmt.text.lines import Pair, decode_lines, is_blank, one_line, read_lines, read_pairs
+from nmt.text.lines import (
+    Pair,
+    Pause,
+    decode_lines,
+    is_blank,
+    n_lines_left,
+    one_line,
+    open_bytes,
+    read_lines,
+    read_pairs,
+    with_pauses,
+)
 
 
 @pytest.fixture
@@ -229,3 +242,38 @@ def test_one_line_stays_one_line_and_changes_nothing_else(text: str) -> None:
     assert list(decode_lines(io.BytesIO(line.encode() + b"\n"), "it")) == [line]
     assert len(line) == len(text)
     assert all(b == a or (a in "\r\n" and b == " ") for a, b in zip(text, line, strict=True))
+
+
+def test_a_stream_that_is_slow_has_pauses() -> None:
+    go_on = threading.Event()
+
+    def slow() -> Iterator[str]:
+        yield "a"
+        go_on.wait()
+        yield "b"
+        raise DataError("torn")
+
+    lines = with_pauses(slow(), after_s=0.01)
+    assert next(line for line in lines if isinstance(line, str)) == "a"
+    assert isinstance(next(lines), Pause)
+    go_on.set()
+    assert next(line for line in lines if isinstance(line, str)) == "b"
+    with pytest.raises(DataError, match="torn"):
+        list(lines)
+
+
+def test_a_stream_that_ends_has_its_lines_in_order() -> None:
+    lines = [str(n) for n in range(300)]
+    assert [line for line in with_pauses(iter(lines), after_s=60) if isinstance(line, str)] == lines
+
+
+@pytest.mark.parametrize(
+    ("content", "n"), [(b"", 0), (b"a", 1), (b"a\n", 1), (b"a\n\nb", 3), (b"\n" * 2**21, 2**21)]
+)
+def test_lines_left_are_counted_and_not_read(tmp_path: Path, content: bytes, n: int) -> None:
+    file = tmp_path / "text"
+    file.write_bytes(b"first\n" + content)
+    with open_bytes(file) as stream:
+        stream.readline()
+        assert n_lines_left(stream) == n
+        assert stream.read() == content
