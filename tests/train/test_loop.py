@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from small_run import config_of, final_hash, run_training, trainer_of, write_small_corpus
 
 from nmt.config import Config, TrainSettings
 from nmt.decode.translator import load
@@ -25,64 +26,10 @@ from nmt.train.signals import stop_signals
 from nmt.train.step import batch_loss, train_step
 from nmt.train.validation import validate
 
-SUBJECTS = {"狗": "the dog", "猫": "the cat", "男孩": "the boy", "女孩": "the girl", "老师": "the teacher"}
-VERBS = {"跑": "runs", "睡觉": "sleeps", "唱歌": "sings", "笑": "laughs"}
-TIMES = {"今天": "today", "每天": "every day", "早上": "in the morning"}
-
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    """60 pairs with reordering: subject, time, verb becomes subject, verb, time."""
-    pairs = [
-        (f"{s}{t}{v}。", f"{SUBJECTS[s].capitalize()} {VERBS[v]} {TIMES[t]}.")
-        for s in SUBJECTS
-        for t in TIMES
-        for v in VERBS
-    ]
-    for side, ending in enumerate(("zh", "en")):
-        (tmp_path / f"train.{ending}").write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")
-        dev = pairs[::7]
-        (tmp_path / f"dev.{ending}").write_text("".join(pair[side] + "\n" for pair in dev), encoding="utf-8")
-    return tmp_path
-
-
-def config_of(corpus: Path, run: str = "run", **changes: Any) -> Config:
-    """Small, with everything random on: dropout, subword sampling, and several batches an epoch."""
-    tree: dict[str, Any] = {
-        "run": str(corpus / run),
-        "data": {
-            "root": str(corpus),
-            "train": {"source": "train.zh", "target": "train.en"},
-            "dev": {"source": "dev.zh", "target": "dev.en"},
-            "max_length": 60,
-        },
-        "tokenizer": {"vocab_size": 340, "sampling_alpha": 0.3},
-        "model": {
-            "d_model": 16,
-            "d_ff": 32,
-            "n_heads": 2,
-            "n_encoder_layers": 1,
-            "n_decoder_layers": 1,
-            "dropout": 0.2,
-        },
-        "train": {"batch_tokens": 300, "max_steps": 12, "validate_every": 5, "lr": 3e-3, "warmup": 4}
-        | {"precision": "fp32"},
-    }
-    for key, value in changes.items():
-        section, _, name = key.partition("__")
-        tree[section] = {**tree.get(section, {}), name: value} if name else value
-    return Config.model_validate(tree)
-
-
-def run_training(config: Config, n_workers: int = 1, **options: Any) -> Progress:
-    return session.train(session.prepare(config, device="cpu", **options), quiet=True, n_workers=n_workers)
-
-
-def final_hash(config: Config) -> str:
-    run = RunDirectory(config.run)
-    last = run.read_last()
-    assert last is not None
-    return hash_tensors(read_checkpoint(run.checkpoint_file(last)).tensors)
+    return write_small_corpus(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -282,19 +229,6 @@ def test_the_average_at_the_end_is_that_of_its_checkpoints(
     assert averaged
     for name, tensor in averaged.items():
         torch.testing.assert_close(tensor, torch.stack([part[name] for part in parts]).mean(0))
-
-
-def trainer_of(config: Config) -> Trainer:
-    prepared = session.prepare(config)
-    return Trainer(
-        prepared.config,
-        prepared.data,
-        prepared.corpus.dev,
-        prepared.tokenizers,
-        prepared.model,
-        prepared.run,
-        quiet=True,
-    )
 
 
 def spoil(monkeypatch: pytest.MonkeyPatch, is_bad: Callable[[int, float], bool]) -> list[tuple[int, float]]:
