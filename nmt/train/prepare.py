@@ -222,8 +222,8 @@ def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[R
         DataError: all were.
     """
     data = corpus.config.data
-    models = [sha256(side.model) for side in (tokenizers.source, tokenizers.target)]
-    made_from = [FORMAT, corpus.train.place.name, models, data.nfkc_source, data.max_length, data.max_ratio]
+    sides = [[sha256(side.model), side.nfkc] for side in (tokenizers.source, tokenizers.target)]
+    made_from = [FORMAT, corpus.train.place.name, sides, data.max_length, data.max_ratio]
     encode = partial(_encode, corpus.train.place, tokenizers, max_length=data.max_length, max_ratio=data.max_ratio)
     place = cached("ids", made_from, partial(_write_ids, encode=encode, n_pairs=len(corpus.train)))
     source, target = (Rows.map(place / side, id_type(getattr(tokenizers, side))) for side in SIDES)

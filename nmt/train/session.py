@@ -72,29 +72,32 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
         torch.use_deterministic_algorithms(True)
     fresh = fresh and not restarted()  # it was done before that
     run = RunDirectory(config.run)
-    last = None if fresh else run.read_last()
-    parent = read_parent(config.train.init_from) if config.train.init_from and last is None else None
-    before = run.read_config() if last is not None else parent.config if parent is not None else None
-    if before is not None:  # what is not set is as it was, in this run or in the model that it starts from
-        start = config.run if last is not None else config.train.init_from
-        values = before.model_dump(include={"model", "tokenizer"})
-        config = with_unset(config, values, what=f"the settings of {start} and those changed")
-    if parent is not None and changed_tokenizer(parent.config, config):
-        raise ConfigError(
-            f"train.init_from={config.train.init_from} brings a tokenizer that is not the one asked for",
-            hint="leave out the tokenizer section: what is not set is as in the model that training starts from",
+    newest = None if fresh else read_newest(run, prefixes=())
+    start = newest.checkpoint if newest is not None else None
+    if start is None and config.train.init_from:
+        start = read_parent(config.train.init_from)
+    if start is not None:  # settings that are not set are those of this run, or of the model that it starts from
+        before, name = (
+            (start.config, config.train.init_from) if newest is None else (run.read_config(), config.run)
         )
+        values = before.model_dump(include={"model": True, "tokenizer": True, "data": {"nfkc_source"}})
+        config = with_unset(config, values, what=f"the settings of {name} and those changed")
+        if newest is None and changed_tokenizer(before, config):
+            raise ConfigError(
+                f"train.init_from={name} brings a tokenizer that is not the one asked for",
+                hint="leave out the tokenizer section: settings that are not set come from that model",
+            )
     corpus = read_corpus(config)
     config = corpus.config
     notes: list[str] = []
-    tokenizers = parent.tokenizers if parent is not None else None if fresh else run.read_tokenizers(config)
-    if tokenizers is None and last is not None:
-        newest = read_newest(run, prefixes=())
-        tokenizers = newest.checkpoint.tokenizers if newest is not None else None
-    if tokenizers is None:
-        tokenizers, notes = train_tokenizers(corpus)
-    elif last is None and parent is None:
+    if start is not None:  # with its models, but normalized as this config asks for
+        models = (start.tokenizers.source.model, start.tokenizers.target.model)
+        tokenizers = Tokenizers.from_models(*models, nfkc_source=config.data.nfkc_source)
+    elif not fresh and (found := run.read_tokenizers(config)) is not None:
+        tokenizers = found
         notes = [f"using the tokenizer that is in {run.path}; --fresh trains a new one"]
+    else:
+        tokenizers, notes = train_tokenizers(corpus)
     pairs, ids, dropped = drop_lengths(corpus, tokenizers)
     data = TrainingData(
         pairs,
@@ -110,12 +113,13 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     check_memory(config, tokenizers, target)
     torch.manual_seed(seed_of(config.seed))
     model = new_model(config, tokenizers).to(target)
-    if parent is not None:
-        load_weights(model, parent.part("model"))
     check_room(run, model, config)
     corpus.notes += [*notes, *dropped]
-    if last is not None:
+    if newest is not None:
         check_same_run(run, config, corpus.hashes)
+        run.check_tokenizers(tokenizers)
+    elif start is not None:
+        load_weights(model, start.part("model"))
     return Session(config, corpus, tokenizers, data, model, run, fresh)
 
 
@@ -175,14 +179,13 @@ def check_room(run: RunDirectory, model: Seq2Seq, config: Config) -> None:
 
 
 def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) -> None:
-    """Make sure that a run that goes on is still the same: data, tokenizer, architecture and seed.
+    """Make sure that a run that goes on is still the same: data, architecture and seed.
 
     Another course of training (rates, batches, loss) is told.
 
     Raises:
         ConfigError: settings changed; the message has a line for each, old → new.
         DataError: files changed.
-        ModelError: the tokenizer was exchanged.
     """
     before, now = run.read_config().model_dump(), config.model_dump()
     changes = {
@@ -198,19 +201,18 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
         )
     if changes:
         log.warning("%s goes on otherwise than it was begun: %s", run.path, "; ".join(changes.values()))
-    known = run.read_manifest().get("data", {})
-    other = [
-        name
-        for name, digest in hashes.items()
-        if not name.startswith("test.") and known.get(name, digest) != digest
-    ]
-    if other:
+    known = run.read_manifest().get("data", hashes)  # a damaged manifest may have been deleted
+    if ("dev.source" in known) != ("dev.source" in hashes):
+        raise DataError(
+            f"{run.path} was begun {'with' if 'dev.source' in known else 'without'} data.dev",
+            hint="without data.dev, pairs of train are held out: set it back, choose another run=PATH, or begin "
+            "anew with --fresh (the old run is kept)",
+        )
+    if other := [name for name in hashes if not name.startswith("test.") and known.get(name) != hashes[name]]:
         raise DataError(
             f"the files of {', '.join(other)} are not those that {run.path} was begun with",
             hint="bring the old files back, choose another run=PATH, or begin anew with --fresh",
         )
-    if newest := read_newest(run, prefixes=()):
-        run.check_tokenizers(newest.checkpoint.tokenizers)
 
 
 def changed(before: Any, now: Any, name: str) -> list[tuple[str, Any, Any]]:
