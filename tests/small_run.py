@@ -7,7 +7,8 @@ from nmt.config import Config
 from nmt.run.checkpoint import hash_tensors, read_checkpoint
 from nmt.run.directory import RunDirectory
 from nmt.train import session
-from nmt.train.loop import Progress, Trainer
+from nmt.train.loop import Trainer
+from nmt.train.progress import Progress
 
 SUBJECTS = {"狗": "the dog", "猫": "the cat", "男孩": "the boy", "女孩": "the girl", "老师": "the teacher"}
 VERBS = {"跑": "runs", "睡觉": "sleeps", "唱歌": "sings", "笑": "laughs"}

@@ -27,8 +27,9 @@ from nmt.seeds import seed_of
 from nmt.text import PAD
 from nmt.text.batches import TrainingData, useful_share
 from nmt.text.tokenizer import Tokenizers
-from nmt.train.loop import Progress, Trainer
+from nmt.train.loop import Trainer
 from nmt.train.prepare import Corpus, drop_lengths, read_corpus, train_tokenizers
+from nmt.train.progress import Progress
 from nmt.train.replicas import Replicas
 from nmt.train.report import clock
 from nmt.train.schedule import own_words

@@ -20,8 +20,9 @@ from nmt.run.checkpoint import hash_tensors, read_checkpoint, save_checkpoint
 from nmt.run.directory import RunDirectory
 from nmt.text.batches import Batch
 from nmt.train import session
-from nmt.train.loop import Progress, Trainer
+from nmt.train.loop import Trainer
 from nmt.train.loss import LossSum
+from nmt.train.progress import Progress
 from nmt.train.signals import stop_signals
 from nmt.train.step import batch_loss, train_step
 from nmt.train.validation import validate
@@ -490,6 +491,18 @@ def test_a_checkpoint_without_its_moments_is_refused(corpus: Path) -> None:
     save_checkpoint(file, dataclasses.replace(checkpoint, tensors=tensors))
     with pytest.raises(ModelError, match=r"step-2\.safetensors lacks .+\.step"):
         run_training(config)
+
+
+def test_a_return_to_a_checkpoint_of_step_0_clears_the_moments(corpus: Path) -> None:
+    trainer = trainer_of(config_of(corpus, train__max_steps=2))
+    trainer.run.create()
+    trainer.write_checkpoint()
+    trainer.train()
+    trainer.run.prune_checkpoints([0])
+    assert trainer.optimizer.state
+    trainer.resume()
+    assert trainer.progress.step == 0
+    assert not trainer.optimizer.state
 
 
 def test_figures_that_wait_go_with_the_steps_that_are_taken_back(corpus: Path) -> None:
