@@ -37,13 +37,13 @@ from nmt.seeds import seed_of
 from nmt.text.batches import Batch, TrainingData
 from nmt.text.lines import Pair
 from nmt.text.tokenizer import Tokenizers
-from nmt.train.progress import Progress
+from nmt.train.progress import Progress, lacks, limits, out_of_patience
 from nmt.train.replicas import Replicas
 from nmt.train.report import Report
 from nmt.train.schedule import learning_rate, own_words
 from nmt.train.signals import Interrupted, StopRequest, stop_signals
 from nmt.train.step import make_optimizer, train_step, use_bf16, within_memory
-from nmt.train.validation import Validation, advice, figure_of, validate
+from nmt.train.validation import Validation, advice, ranking, validate
 
 log = logging.getLogger("nmt")
 
@@ -165,9 +165,9 @@ class Trainer:
         for micro_batches in self.micro_batches():
             seen = gather_numbers(time.monotonic() - started, self.stop.number)  # all ranks end together
             progress.elapsed_s, stopped_by = seen[0][0], int(max(number for _, number in seen))
-            spent = self.spent()
-            if spent >= 1 or self.out_of_patience() or stopped_by:
+            if self.over() or stopped_by:
                 return stopped_by
+            spent = self.spent()
             lr = learning_rate(settings, self.config.model.d_model, progress.step + 1, spent)
             lr *= ROLLBACK_RATE**progress.n_rollbacks
             replicas.train()  # a validation has made the model translate
@@ -244,8 +244,7 @@ class Trainer:
 
     def finished(self) -> bool:
         """Whether there is nothing left to do: the budget is spent, and what ends a training has been done."""
-        over = self.spent() >= 1 or self.out_of_patience()
-        return over and self.progress.finished_at == self.progress.step
+        return self.over() and self.progress.finished_at == self.progress.step
 
     def micro_batches(self) -> Iterator[list[Batch]]:
         """The micro-batches of each step from where training stands, epoch after epoch, without end."""
@@ -258,20 +257,12 @@ class Trainer:
 
     def spent(self) -> float:
         """Share of the budget already spent, 0-1: of the limit that is nearest."""
-        settings, progress = self.config.train, self.progress
-        epochs = progress.epoch + min(progress.batch / self.data.n_batches, 1.0)
-        shares = [
-            progress.step / settings.max_steps if settings.max_steps else 0.0,
-            epochs / settings.max_epochs if settings.max_epochs else 0.0,
-            progress.elapsed_s / 60 / settings.max_minutes if settings.max_minutes else 0.0,
-        ]
-        if settings.max_epochs and progress.epoch < settings.max_epochs:
-            shares[1] = min(shares[1], 1 - 1e-9)  # an epoch ends with its last batch, not with an estimate
-        return min(max(shares), 1.0)
+        found = limits(self.config.train, self.progress, self.data.n_batches)
+        return min(max((one.share for one in found), default=0.0), 1.0)
 
-    def out_of_patience(self) -> bool:
-        patience = self.config.train.patience
-        return patience is not None and self.progress.n_worse >= patience
+    def over(self) -> bool:
+        """Whether a limit is reached."""
+        return self.spent() >= 1 or out_of_patience(self.config.train, self.progress)
 
     def update_average(self) -> None:
         """Move the average towards the weights; quickly at first, when they are still far from anywhere."""
@@ -298,6 +289,7 @@ class Trainer:
         figures = {"step": progress.step, "epoch": progress.epoch, **found.figures()}
         progress.history.append(figures)
         best = self.keep_if_best(self.judged(), found)
+        progress.n_worse = 0 if best else progress.n_worse + 1
         self.note(figures)
         self.save()
         report.validation(progress.step, found, best=best)
@@ -322,12 +314,16 @@ class Trainer:
         return found
 
     def keep_if_best(self, model: Seq2Seq, found: Validation) -> bool:
-        """Note the model for the next save, if nothing was better before."""
-        progress, figure = self.progress, found.figure(self.config.train.metric)
-        if progress.best is not None and figure <= progress.best:
-            progress.n_worse += 1
+        """Keep the model for the next save if it is better than the one in the model file."""
+        progress, metric = self.progress, self.config.train.metric
+        figures = {"step": progress.step, **found.figures()}
+        if progress.best_figures and ranking(figures, metric) <= ranking(progress.best_figures, metric):
             return False
-        progress.best, progress.best_step, progress.n_worse = figure, progress.step, 0
+        progress.best, progress.best_step, progress.best_figures = (
+            ranking(figures, metric)[0],
+            progress.step,
+            figures,
+        )
         if rank() == 0:
             tensors = {f"model.{name}": x.to("cpu", copy=True) for name, x in weights_of(model).items()}
             self.better = Checkpoint(self.config, tensors, self.tokenizers, asdict(progress))
@@ -437,8 +433,7 @@ class Trainer:
             self.optimizer.state[parameter] = state
         self.better = None  # of steps that are taken back
         self.unwritten = [line for line in self.unwritten if line["step"] <= self.progress.step]
-        if checkpoint.config.train.metric != self.config.train.metric:
-            self.rank_again()
+        self.compare_with_kept(checkpoint.config.train.metric)
         if self.config.train.precision != "auto":
             self.progress.bf16 = self.config.train.precision == "bf16"
         if rank() == 0:
@@ -448,14 +443,22 @@ class Trainer:
             self.run.cut_metrics(self.progress.step)
         return True
 
-    def rank_again(self) -> None:
-        """Find the best validation so far by another metric than the one it was found by."""
-        progress = self.progress
-        figures = [figure_of(line, self.config.train.metric) for line in progress.history]
-        if figures:
-            best = figures.index(max(figures))
-            progress.best, progress.best_step = figures[best], progress.history[best]["step"]
-            progress.n_worse = len(figures) - 1 - best
+    def compare_with_kept(self, metric_before: str) -> None:
+        """Have the next models compared with the one in the model file, by the metric of now.
+
+        Args:
+            metric_before: by which that model was chosen.
+        """
+        progress, metric = self.progress, self.config.train.metric
+        if progress.best is not None and progress.best_figures is None:  # a checkpoint of an older version
+            lines = [*self.run.read_metrics(), *progress.history]  # the metrics also have averages of checkpoints
+            of_step = [line for line in lines if not lacks(line) and line["step"] == progress.best_step]
+            of_step.sort(key=lambda line: ranking(line, metric_before)[0] == progress.best)
+            progress.best_figures = of_step[-1] if of_step else None
+        if metric != metric_before and progress.best_figures and progress.history:
+            progress.best = ranking(progress.best_figures, metric)[0]
+            rankings = [ranking(line, metric) for line in progress.history]
+            progress.n_worse = len(rankings) - 1 - rankings.index(max(rankings))
 
     def steps_to_average(self) -> list[int]:
         """The checkpoints that the average at the end is made of, oldest first."""
@@ -463,7 +466,8 @@ class Trainer:
         if settings.average not in ("best", "last"):
             return []
         if settings.average == "best":
-            history = sorted(history, key=lambda line: -figure_of(line, settings.metric))[: settings.n_average]
+            history = sorted(history, key=lambda line: ranking(line, settings.metric), reverse=True)
+            history = history[: settings.n_average]
         return sorted(line["step"] for line in history)[-settings.n_average :]
 
     def average_checkpoints(self) -> None:

@@ -29,7 +29,7 @@ from nmt.text.batches import TrainingData, useful_share
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.loop import Trainer
 from nmt.train.prepare import Corpus, drop_lengths, read_corpus, train_tokenizers
-from nmt.train.progress import Progress
+from nmt.train.progress import Progress, ending
 from nmt.train.replicas import Replicas
 from nmt.train.report import clock
 from nmt.train.schedule import own_words
@@ -265,10 +265,11 @@ def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -
         with ranks_joined():
             if finished:
                 log.info(
-                    "%s is finished: %d steps in %s; it goes on when its limit (train.max_steps, …) is raised",
+                    "%s is finished: %d steps in %s, %s",
                     run.path,
                     trainer.progress.step,
                     clock(trainer.progress.elapsed_s),
+                    ending(config.train, trainer.progress, session.data.n_batches),
                 )
                 return trainer.progress
             if resumed:
@@ -285,6 +286,7 @@ def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -
                 torch.get_num_threads() // n_workers,
             )
             progress = trainer.train(n_workers)
+    log.info("%s", ending(config.train, progress, session.data.n_batches))
     log.info(
         "done: %d steps in %s, best dev %s %.2f at step %d; the model is %s",
         progress.step,

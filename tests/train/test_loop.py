@@ -16,6 +16,7 @@ from small_run import config_of, final_hash, run_training, trainer_of, write_sma
 from nmt.config import Config, TrainSettings
 from nmt.decode.translator import load
 from nmt.errors import ConfigError, DataError, DivergedError, InputError, ModelError, OutputError, StoppedError
+from nmt.evaluate import Score
 from nmt.run.checkpoint import hash_tensors, read_checkpoint, save_checkpoint
 from nmt.run.directory import RunDirectory
 from nmt.text.batches import Batch
@@ -25,7 +26,7 @@ from nmt.train.loss import LossSum
 from nmt.train.progress import Progress
 from nmt.train.signals import stop_signals
 from nmt.train.step import batch_loss, train_step
-from nmt.train.validation import validate
+from nmt.train.validation import Validation, ranking, validate
 
 
 @pytest.fixture
@@ -135,29 +136,31 @@ def test_minutes_end_it(corpus: Path) -> None:
     assert progress.step > 1
 
 
-def test_patience_ends_it(corpus: Path) -> None:
-    """With a rate of nearly nothing no validation is better than the first."""
-    config = config_of(
-        corpus,
-        train__max_steps=1000,
-        train__validate_every=2,
-        train__patience=3,
-        train__lr=1e-12,
-        train__metric="bleu",
-    )
+def test_patience_ends_it_and_a_raised_patience_goes_on(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
+    caplog.set_level(logging.INFO, "nmt")
+    config = config_of(corpus, train__validate_every=2, train__patience=3)
+    script(monkeypatch, (2.0, 5.0), (1.0, 4.0), (2.0, 6.0), (1.0, 1.0))
     progress = run_training(config)
-    assert progress.step == 8
-    assert progress.best_step == 2
-    assert progress.n_worse == 3
+    assert (progress.step, progress.best_step, progress.n_worse) == (8, 2, 3)
+    assert "ended by train.patience=3 at 8 of 12 steps (train.max_steps)" in caplog.text
+    caplog.clear()
+    assert run_training(config).step == 8
+    assert caplog.messages[-1].startswith(f"{config.run} is finished: 8 steps in ")
+    assert "ended by train.patience=3" in caplog.messages[-1]
+    script(monkeypatch, (1.0, 5.0))
+    raised = config_of(corpus, train__validate_every=2, train__patience=4)
+    assert run_training(raised).step == 10
 
 
 @pytest.mark.parametrize("metric", ["bleu", "loss"])
 def test_the_model_file_is_the_best_by_the_metric(corpus: Path, metric: str) -> None:
     config = config_of(corpus, train__max_steps=60, train__validate_every=10, train__metric=metric, train__lr=1e-2)
     progress = run_training(config)
-    key, sign = ("dev_bleu", 1) if metric == "bleu" else ("dev_loss", -1)
-    figures = [sign * line[key] for line in progress.history]
-    assert progress.best == max(figures)
+    figures = [ranking(line, metric) for line in progress.history]
+    assert progress.best == max(figures)[0]
     kept = read_checkpoint(RunDirectory(config.run).model_file)
     assert (
         kept.progress["best_step"] == progress.best_step == progress.history[figures.index(max(figures))]["step"]
@@ -446,12 +449,78 @@ def test_figures_of_a_run_killed_before_its_first_checkpoint_are_dropped(corpus:
     assert [line["step"] for line in run.read_metrics() if "loss" in line] == list(range(1, 13))
 
 
-def test_another_metric_ranks_the_validations_again(corpus: Path) -> None:
-    run_training(config_of(corpus))
-    progress = run_training(config_of(corpus, train__metric="loss", train__max_steps=14))
-    losses = [line["dev_loss"] for line in progress.history]
-    assert progress.best == -min(losses)
-    assert progress.n_worse == len(losses) - 1 - losses.index(min(losses))
+def script(monkeypatch: pytest.MonkeyPatch, *figures: tuple[float, float]) -> None:
+    """Make the next validations come out with these figures: BLEU and loss."""
+    left = list(figures)
+
+    def scripted(*args: Any, **kwargs: Any) -> Validation:
+        bleu, loss = left.pop(0)
+        score = Score("BLEU", bleu, None, None, "signature")
+        return Validation(loss, loss, score, score, [], ("a", 0.01), 0.0)
+
+    monkeypatch.setattr("nmt.train.loop.validate", scripted)
+
+
+def best_of(config: Config) -> tuple[int, float | None]:
+    """The step and the figure of the kept model, as its file tells them."""
+    found = read_checkpoint(RunDirectory(config.run).model_file, prefixes=()).progress
+    return found["best_step"], found["best"]
+
+
+@pytest.mark.parametrize("loss", [2.0, 4.0])
+def test_after_a_change_of_metric_a_model_must_beat_the_kept_one(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, loss: float
+) -> None:
+    """And not the model of step 10, which was better by the new metric but was not kept."""
+    script(monkeypatch, (10.0, 3.0), (5.0, 1.0))
+    run_training(config_of(corpus, train__max_steps=10))
+    config = config_of(corpus, train__metric="loss", train__max_steps=15)
+    script(monkeypatch, (1.0, loss))
+    progress = run_training(config)
+    assert progress.n_worse == (0 if loss < 3 else 1)
+    assert best_of(config) == ((15, -loss) if loss < 3 else (5, 10.0))
+    assert progress.best == -min(loss, 3.0)
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["new", "old"])
+@pytest.mark.parametrize("loss", [2.4, 2.6])
+def test_after_a_change_of_metric_a_model_must_beat_the_kept_average(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, loss: float, old: bool
+) -> None:
+    """The average is made at the step of the last validation, but has figures of its own."""
+    script(monkeypatch, (8.0, 4.0), (10.0, 3.0), (12.0, 2.5))
+    config = config_of(corpus, train__average="last", train__max_steps=10)
+    run_training(config)
+    file = RunDirectory(config.run).checkpoint_file(10)
+    checkpoint = read_checkpoint(file)
+    assert checkpoint.progress.pop("best_figures")["dev_loss"] == 2.5
+    if old:  # checkpoints of earlier versions lack the figures of the kept model
+        save_checkpoint(file, checkpoint)
+    config = config_of(corpus, train__average="ema", train__metric="loss", train__max_steps=11)
+    script(monkeypatch, (1.0, loss))
+    progress = run_training(config)
+    assert progress.best == -min(loss, 2.5)
+    assert best_of(config) == ((11, -loss) if loss < 2.5 else (10, 12.0))
+
+
+def test_of_equal_scores_the_lower_loss_is_better(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small model has BLEU 0.00 for long, while its loss falls."""
+    config = config_of(corpus, train__validate_every=2, train__patience=2)
+    script(monkeypatch, (0.0, 6.0), (0.0, 5.0), (0.0, 5.5), (0.0, 4.0), (0.0, 4.0), (0.0, 4.1))
+    progress = run_training(config)
+    assert (progress.step, progress.best_step, progress.n_worse) == (12, 8, 2)
+    assert best_of(config) == (8, 0.0)
+
+
+def test_the_average_of_the_best_is_of_those_with_the_lower_loss_among_equal_scores(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = trainer_of(config_of(corpus, train__average="best", train__n_average=2))
+    figures = [(0.0, 6.0), (0.0, 3.0), (0.0, 4.0), (0.0, 5.0)]
+    trainer.progress.history = [
+        {"step": step, "dev_bleu": bleu, "dev_loss": loss} for step, (bleu, loss) in enumerate(figures)
+    ]
+    assert trainer.steps_to_average() == [1, 2]
 
 
 def test_where_files_lie_and_what_is_tested_may_change(corpus: Path) -> None:
@@ -579,3 +648,53 @@ def test_deterministic_is_torchs_deterministic_mode(corpus: Path, monkeypatch: p
     finally:
         torch.use_deterministic_algorithms(False)
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"  # as the user set it
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"max_steps": 3}, "ended by train.max_steps=3: raise train.max_steps to go on"),
+        ({"max_epochs": 1}, "ended by train.max_epochs=1: raise train.max_epochs to go on"),
+        (
+            {"max_minutes": 1e-9, "max_steps": 9000, "max_epochs": 40},
+            "ended by train.max_minutes=1e-09 at 0 of 9,000 steps (train.max_steps) and 0.0 of 40 epochs "
+            "(train.max_epochs): raise train.max_minutes to go on",
+        ),
+        (
+            {"max_steps": 2, "max_epochs": 40},
+            "ended by train.max_steps=2 at 0.4 of 40 epochs (train.max_epochs): raise train.max_steps to go on",
+        ),
+    ],
+    ids=["steps", "epochs", "minutes", "steps of epochs"],
+)
+def test_the_last_lines_name_the_limit_and_how_far_training_came(
+    corpus: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    limits: dict[str, float],
+    message: str,
+) -> None:
+    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
+    caplog.set_level(logging.INFO, "nmt")
+    script(monkeypatch, (1.0, 2.0))
+    config = config_of(corpus, tokenizer__sampling_alpha=0.0)
+    train = {**config.train.model_dump(exclude_unset=True), "max_steps": None, **limits}
+    config = Config.model_validate({**config.model_dump(exclude_unset=True), "train": train})
+    prepared = session.prepare(config)
+    assert prepared.data.n_batches == 5
+    session.train(prepared, quiet=True)
+    assert caplog.messages[-2] == message
+    assert caplog.messages[-1].startswith("done: ")
+    caplog.clear()
+    run_training(config)
+    assert caplog.messages[-1].endswith(f", {message}")
+
+
+def test_an_average_that_is_kept_does_not_undo_the_end_by_patience(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(corpus, train__average="last", train__validate_every=2, train__patience=1)
+    script(monkeypatch, (2.0, 5.0), (1.0, 6.0), (3.0, 4.0))
+    progress = run_training(config)
+    assert (progress.step, progress.best, progress.n_worse) == (4, 3.0, 1)
+    assert run_training(config).step == 4
