@@ -288,8 +288,14 @@ class Trainer:
         found = self.measure(self.judged())
         figures = {"step": progress.step, "epoch": progress.epoch, **found.figures()}
         progress.history.append(figures)
+        model_was_kept = progress.best is not None
         best = self.keep_if_best(self.judged(), found)
-        progress.n_worse = 0 if best else progress.n_worse + 1
+        if not best:
+            progress.n_worse += 1
+        elif (
+            model_was_kept
+        ):  # not where it is written because the file was missing: that does not restart patience
+            progress.n_worse = 0
         self.note(figures)
         self.save()
         report.validation(progress.step, found, best=best)
@@ -366,7 +372,9 @@ class Trainer:
     def write(self) -> None:
         """Write the model file if there is a better one, then a checkpoint, and drop those no longer needed.
 
-        In this order a checkpoint never tells of a best model that is not there.
+        In this order a checkpoint never tells of a best model that is not there. The first checkpoint comes before
+        the model file, though: a model file without any checkpoint then means that checkpoints were deleted, not
+        that a first save was cut short, from which `resume` recovers.
 
         Raises:
             OutputError: the disk is full, or fails.
@@ -374,10 +382,14 @@ class Trainer:
         if rank() > 0:
             return
         try:
+            is_first = self.run.read_last() is None
+            if is_first:
+                self.write_checkpoint()
             if self.better is not None:
                 save_checkpoint(self.run.model_file, self.better)
                 self.better = None
-            self.write_checkpoint()
+            if not is_first:
+                self.write_checkpoint()
         except OSError as error:
             raise OutputError(
                 f"cannot write into {self.run.path}: {error.strerror or error}", hint="check the disk"
@@ -444,12 +456,17 @@ class Trainer:
         return True
 
     def compare_with_kept(self, metric_before: str) -> None:
-        """Have the next models compared with the one in the model file, by the metric of now.
+        """Compare the next models with the one in the model file, by the current metric.
 
         Args:
-            metric_before: by which that model was chosen.
+            metric_before: the metric by which that model was chosen.
         """
         progress, metric = self.progress, self.config.train.metric
+        if progress.best is not None and not self.run.model_file.exists():
+            log.warning("%s is missing: the next validation writes it again", self.run.model_file)
+            progress.best, progress.best_step, progress.best_figures, progress.finished_at = None, 0, None, -1
+            if self.validated():  # do it again, so that the file is written now
+                progress.history.pop()
         if progress.best is not None and progress.best_figures is None:  # a checkpoint of an older version
             lines = [*self.run.read_metrics(), *progress.history]  # the metrics also have averages of checkpoints
             of_step = [line for line in lines if not lacks(line) and line["step"] == progress.best_step]

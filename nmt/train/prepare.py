@@ -289,7 +289,7 @@ def tokenize(config: Config) -> tuple[RunDirectory, Tokenizers, list[str], dict[
     tokenizers, notes = train_tokenizers(corpus)
     run = RunDirectory(config.run)
     with run.lock():
-        if run.read_last() is not None and run.read_tokenizers(config) != tokenizers:
+        if run.holds_training() and run.read_tokenizers(config) != tokenizers:
             raise ModelError(
                 f"{run.path} holds a training that uses its tokenizer",
                 hint="choose another run=PATH, or move the run away first",

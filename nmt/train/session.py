@@ -19,7 +19,7 @@ import torch
 from nmt.config import Config
 from nmt.decode.torch_engine import pick_device
 from nmt.distributed import launched, n_ranks, ranks_joined, restarted
-from nmt.errors import ConfigError, DataError, OutputError
+from nmt.errors import ConfigError, DataError, ModelError, OutputError
 from nmt.model.base import Seq2Seq
 from nmt.run.checkpoint import Checkpoint, load_weights, new_model, read_checkpoint, read_newest, shapes_of
 from nmt.run.directory import RunDirectory
@@ -74,6 +74,12 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     fresh = fresh and not restarted()  # it was done before that
     run = RunDirectory(config.run)
     newest = None if fresh else read_newest(run, prefixes=())
+    if newest is None and not fresh and run.holds_training():
+        others = f"train.init_from={config.run} run=OTHER starts another run from its weights; "
+        raise ModelError(
+            f"{run.path} holds a training but no checkpoint from which it can go on",
+            hint=f"{others if run.model_file.exists() else ''}--fresh begins anew (the old run is kept)",
+        )
     start = newest.checkpoint if newest is not None else None
     if start is None and config.train.init_from:
         start = read_parent(config.train.init_from)

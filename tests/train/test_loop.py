@@ -17,7 +17,7 @@ from nmt.config import Config, TrainSettings
 from nmt.decode.translator import load
 from nmt.errors import ConfigError, DataError, DivergedError, InputError, ModelError, OutputError, StoppedError
 from nmt.evaluate import Score
-from nmt.run.checkpoint import hash_tensors, read_checkpoint, save_checkpoint
+from nmt.run.checkpoint import Checkpoint, hash_tensors, read_checkpoint, save_checkpoint
 from nmt.run.directory import RunDirectory
 from nmt.text.batches import Batch
 from nmt.train import session
@@ -521,6 +521,101 @@ def test_the_average_of_the_best_is_of_those_with_the_lower_loss_among_equal_sco
         {"step": step, "dev_bleu": bleu, "dev_loss": loss} for step, (bleu, loss) in enumerate(figures)
     ]
     assert trainer.steps_to_average() == [1, 2]
+
+
+@pytest.mark.parametrize("settings", [{}, {"train__max_steps": 2}, {"train__average": "last"}], ids=str)
+def test_a_kill_between_the_first_checkpoint_and_the_model_file_loses_nothing(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+) -> None:
+    whole, config = config_of(corpus, "whole", **settings), config_of(corpus, **settings)
+    run_training(whole)
+    run = RunDirectory(config.run)
+
+    def killed(path: Path, checkpoint: Checkpoint) -> None:
+        if path == run.model_file:
+            raise KeyboardInterrupt
+        save_checkpoint(path, checkpoint)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("nmt.train.loop.save_checkpoint", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_training(config)
+    assert not run.model_file.exists()
+    assert run.read_last() in (2, 5)
+    run_training(config)
+    assert final_hash(config) == final_hash(whole)
+    models = [read_checkpoint(RunDirectory(one.run).model_file).tensors for one in (whole, config)]
+    assert hash_tensors(models[0]) == hash_tensors(models[1])
+
+
+@pytest.mark.parametrize("raised", [False, True], ids=["finished", "raised"])
+@pytest.mark.parametrize("patience", [None, 1])
+def test_a_model_file_that_was_deleted_is_written_again(
+    corpus: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    patience: int | None,
+    raised: bool,
+) -> None:
+    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
+    script(monkeypatch, (9.0, 1.0), (8.0, 2.0), (7.0, 3.0))
+    config = config_of(corpus, train__patience=patience)
+    assert run_training(config).step == (10 if patience else 12)
+    RunDirectory(config.run).model_file.unlink()
+    script(monkeypatch, (6.0, 4.0), (5.0, 5.0))
+    more = config_of(corpus, train__patience=patience, train__max_steps=14 if raised else 12)
+    step = 10 if patience else 14 if raised else 12
+    assert run_training(more).step == step
+    assert best_of(config) == (step, 6.0)
+    assert f"{RunDirectory(config.run).model_file} is missing" in caplog.text
+    history = [line["step"] for line in trainer_of(more).progress.history]
+    assert len(set(history)) == len(history)
+
+
+@pytest.mark.parametrize("sampling_alpha", [0.0, 0.3])
+@pytest.mark.parametrize(
+    ("batch_tokens", "accumulate"), [(100, 1), (450, 1), (100, 4), (300, 2)], ids=lambda value: str(value)
+)
+@pytest.mark.parametrize("n_steps", [3, 5])
+def test_batches_of_another_size_go_on_at_the_same_part_of_the_epoch(
+    corpus: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    n_steps: int,
+    batch_tokens: int,
+    accumulate: int,
+    sampling_alpha: float,
+) -> None:
+    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
+    before = trainer_of(config_of(corpus, tokenizer__sampling_alpha=sampling_alpha))
+    n_before = sum(1 for _ in before.data.batches(1))
+    before.progress.step, before.progress.epoch, before.progress.batch = 8, 1, n_steps * n_before // 5
+    before.run.create()
+    before.run.write_config(before.config)
+    before.write_checkpoint()
+    trainer = trainer_of(
+        config_of(
+            corpus,
+            tokenizer__sampling_alpha=sampling_alpha,
+            train__batch_tokens=batch_tokens,
+            train__accumulate=accumulate,
+        )
+    )
+    trainer.resume()
+    progress, batches = trainer.progress, list(trainer.data.batches(1))
+    if n_steps == 5:
+        assert (progress.epoch, progress.batch) == (2, 0)
+        assert "within epoch" not in caplog.text
+        return
+    assert progress.epoch == 1
+    assert progress.batch % accumulate == 0
+    assert abs(progress.batch - len(batches) * (n_steps * n_before // 5) / n_before) <= accumulate / 2
+    assert "train.batch_tokens or train.accumulate has changed within epoch 2" in caplog.text
+    assert "some of its pairs are seen twice, some not at all" in caplog.text
+    trainer.write_checkpoint()
+    there = progress.batch
+    trainer.resume()
+    assert trainer.progress.batch == there
 
 
 def test_where_files_lie_and_what_is_tested_may_change(corpus: Path) -> None:

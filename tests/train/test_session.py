@@ -1,16 +1,19 @@
 """One `nmt train`: what it inherits from a model or a run, and which changes it refuses when a run goes on."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import file_bytes
 from small_run import config_of, final_hash, run_training, write_small_corpus
 
 from nmt.decode.translator import load
-from nmt.errors import DataError
+from nmt.errors import DataError, ModelError
 from nmt.run.directory import RunDirectory
 from nmt.text.lines import read_lines
 from nmt.train import session
+from nmt.train.prepare import tokenize
 
 
 @pytest.fixture
@@ -88,3 +91,34 @@ def test_the_test_set_may_be_added_removed_and_exchanged(corpus: Path) -> None:
     for step, test in enumerate((None, tests[0], tests[1], None), 1):
         assert run_training(config_of(corpus, data__test=test, train__max_steps=step)).step == step
     assert "test.source" not in RunDirectory(config_of(corpus).run).read_manifest()["data"]
+
+
+# --- files that were deleted ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", [True, False])
+def test_a_run_without_its_checkpoints_is_not_begun_over(corpus: Path, model: bool) -> None:
+    config = config_of(corpus)
+    run_training(config)
+    shutil.rmtree(RunDirectory(config.run).checkpoints)
+    if not model:
+        RunDirectory(config.run).model_file.unlink()
+    before = file_bytes(Path(config.run))
+    with pytest.raises(ModelError) as caught:
+        run_training(config)
+    assert str(caught.value) == f"{config.run} holds a training but no checkpoint from which it can go on"
+    assert (f"train.init_from={config.run}" in caught.value.hint) is model
+    assert "--fresh" in caught.value.hint
+    assert file_bytes(Path(config.run)) == before
+    assert run_training(config, fresh=True).step == 12
+    assert file_bytes(Path(f"{config.run}.1")) == before
+
+
+def test_tokenize_leaves_the_tokenizer_of_a_model_without_checkpoints(corpus: Path) -> None:
+    config = config_of(corpus)
+    run_training(config)
+    shutil.rmtree(RunDirectory(config.run).checkpoints)
+    before = file_bytes(Path(config.run))
+    with pytest.raises(ModelError, match="holds a training that uses its tokenizer"):
+        tokenize(config_of(corpus, tokenizer__vocab_size=320))
+    assert file_bytes(Path(config.run)) == before
