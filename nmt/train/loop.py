@@ -19,7 +19,7 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
-from nmt.config import Config
+from nmt.config import Config, TrainSettings
 from nmt.distributed import gather, gather_numbers, n_ranks, parallel, rank, summed
 from nmt.errors import DivergedError, ModelError, OutputError, StoppedError
 from nmt.model.base import Seq2Seq
@@ -445,6 +445,7 @@ class Trainer:
             self.optimizer.state[parameter] = state
         self.better = None  # of steps that are taken back
         self.unwritten = [line for line in self.unwritten if line["step"] <= self.progress.step]
+        self.keep_share_of_epoch(checkpoint.config.train)
         self.compare_with_kept(checkpoint.config.train.metric)
         if self.config.train.precision != "auto":
             self.progress.bf16 = self.config.train.precision == "bf16"
@@ -454,6 +455,29 @@ class Trainer:
                 log.warning("%s; kept as %s, going on from step %d", error, aside.name, newest.step)
             self.run.cut_metrics(self.progress.step)
         return True
+
+    def keep_share_of_epoch(self, before: TrainSettings) -> None:
+        """Convert the number of batches done in this epoch to batches of the present size.
+
+        Args:
+            before: the settings by which they were cut and ordered.
+        """
+        progress, now = self.progress, self.config.train
+        same = (before.batch_tokens, before.accumulate) == (now.batch_tokens, now.accumulate)
+        if same or not progress.batch:
+            return
+        done = progress.batch / self.data.count_batches(progress.epoch, before.batch_tokens)
+        if done >= 1:
+            progress.epoch, progress.batch = progress.epoch + 1, 0
+            return
+        n_steps = done * self.data.count_batches(progress.epoch, now.batch_tokens) / now.accumulate
+        progress.batch = round(n_steps) * now.accumulate
+        log.warning(
+            "train.batch_tokens or train.accumulate has changed within epoch %d: it goes on at %.0f %% with other "
+            "batches, so some of its pairs are seen twice, some not at all",
+            progress.epoch + 1,
+            100 * done,
+        )
 
     def compare_with_kept(self, metric_before: str) -> None:
         """Compare the next models with the one in the model file, by the current metric.
