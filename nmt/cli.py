@@ -475,13 +475,18 @@ def list_config(
     Key, what is allowed, default, meaning. [fitted]: where it is not set, it is chosen by the size of the corpus.
     """
     set_up(quiet=False, verbose=False)
-    from nmt.config import load_config, settings, values
+    from nmt.config import left_to_training, load_config, settings, values
 
     rows = [row for row in settings() if row[0].startswith(key)]
     if not rows:
         raise ConfigError(f"no key begins with '{key}'", hint="`nmt config` lists all of them")
     if of is not None:
-        given = {name: value for name, value in values(load_config(of)) if name.startswith(key)}
+        config = load_config(of)
+        given = {name: value for name, value in values(config) if name.startswith(key)}
+        if open_keys := left_to_training(config, given):
+            from nmt.train.session import resolved
+
+            given |= {name: value for name, value in resolved(config, open_keys) if name in given}
         print(given[key] if key in given else "\n".join(f"{name}={value}" for name, value in given.items()))
         return
     widths = [max(len(row[column]) for row in rows) for column in range(3)]

@@ -9,14 +9,15 @@ import math
 import os
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from nmt.config import Config
+from nmt.config import Config, values
 from nmt.decode.torch_engine import pick_device
 from nmt.distributed import launched, n_ranks, ranks_joined, restarted
 from nmt.errors import ConfigError, DataError, ModelError, OutputError
@@ -33,7 +34,7 @@ from nmt.train.progress import Progress, ending
 from nmt.train.replicas import Replicas
 from nmt.train.report import clock
 from nmt.train.schedule import own_words
-from nmt.train.sizes import fit_validation, with_unset
+from nmt.train.sizes import chosen, fit_validation, open_sizes, with_unset
 from nmt.train.step import make_optimizer, train_step, use_bf16, within_memory
 
 log = logging.getLogger("nmt")
@@ -61,6 +62,22 @@ class Session:
     fresh: bool
 
 
+class Start(NamedTuple):
+    """What a training starts from.
+
+    Attributes:
+        config: of the training; model and tokenizer settings that are not set are inherited.
+        checkpoint: this run's newest one, or that of train.init_from; None for new weights.
+        resumes: whether it is this run's.
+        notes: for the user, which sizes were inherited.
+    """
+
+    config: Config
+    checkpoint: Checkpoint | None
+    resumes: bool
+    notes: list[str]
+
+
 def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Session:
     """Read and check all that a training needs.
 
@@ -73,39 +90,75 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
         torch.use_deterministic_algorithms(True)
     fresh = fresh and not restarted()  # it was done before that
     run = RunDirectory(config.run)
+    start = find_start(config, run, fresh=fresh)
+    corpus = read_and_fit(start)
+    tokenizers, data = encode(start, corpus, run, fresh=fresh)
+    config = corpus.config
+    check_memory(config, tokenizers, target)
+    torch.manual_seed(seed_of(config.seed))
+    model = new_model(config, tokenizers).to(target)
+    check_room(run, model, config)
+    if start.resumes:
+        check_same_run(run, config, corpus.hashes)
+        run.check_tokenizers(tokenizers)
+    elif start.checkpoint is not None:
+        load_weights(model, start.checkpoint.part("model"))
+    return Session(config, corpus, tokenizers, data, model, run, fresh)
+
+
+def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> Start:
+    """Find what a training goes on from, and inherit its settings.
+
+    Raises:
+        ModelError: the checkpoints of the run were deleted, or a file is damaged.
+        ConfigError: inherited settings do not go together with those that are set.
+    """
     newest = None if fresh else read_newest(run, prefixes=())
-    if newest is None and not fresh and run.holds_training():
+    if newest is not None:
+        checkpoint, before, name = newest.checkpoint, run.read_config(), config.run
+    elif not fresh and run.holds_training():
         others = f"train.init_from={config.run} run=OTHER starts another run from its weights; "
         raise ModelError(
             f"{run.path} holds a training but no checkpoint from which it can go on",
             hint=f"{others if run.model_file.exists() else ''}--fresh begins anew (the old run is kept)",
         )
-    start = newest.checkpoint if newest is not None else None
-    if start is None and config.train.init_from:
-        start = read_parent(config.train.init_from)
-    if start is not None:  # settings that are not set are those of this run, or of the model that it starts from
-        before, name = (
-            (start.config, config.train.init_from) if newest is None else (run.read_config(), config.run)
+    elif config.train.init_from:
+        checkpoint, name = read_parent(config.train.init_from), config.train.init_from
+        before = checkpoint.config
+    else:
+        return Start(config, None, False, [])
+    known = before.model_dump(include={"model": True, "tokenizer": True, "data": {"nfkc_source"}})
+    inherited = with_unset(config, known, what=f"the settings of {name} and those changed")
+    if newest is None and changed_tokenizer(before, inherited):
+        raise ConfigError(
+            f"train.init_from={name} brings a tokenizer that is not the one asked for",
+            hint="leave out the tokenizer section: settings that are not set come from that model",
         )
-        values = before.model_dump(include={"model": True, "tokenizer": True, "data": {"nfkc_source"}})
-        config = with_unset(config, values, what=f"the settings of {name} and those changed")
-        if newest is None and changed_tokenizer(before, config):
-            raise ConfigError(
-                f"train.init_from={name} brings a tokenizer that is not the one asked for",
-                hint="leave out the tokenizer section: settings that are not set come from that model",
-            )
-    corpus = read_corpus(config)
+    return Start(inherited, checkpoint, newest is not None, chosen(f"as in {name}", config, inherited))
+
+
+def read_and_fit(start: Start) -> Corpus:
+    """The corpus, with sizes that fit it and notes on what was chosen."""
+    corpus = read_corpus(start.config)
+    corpus.notes += start.notes
+    corpus.notes += chosen(f"chosen for {len(corpus.train):,} pairs", start.config, corpus.config)
+    return corpus
+
+
+def encode(start: Start, corpus: Corpus, run: RunDirectory, *, fresh: bool) -> tuple[Tokenizers, TrainingData]:
+    """The tokenizers and the encoded corpus; fits what depends on the number of batches."""
     config = corpus.config
-    notes: list[str] = []
-    if start is not None:  # with its models, but normalized as this config asks for
-        models = (start.tokenizers.source.model, start.tokenizers.target.model)
-        tokenizers = Tokenizers.from_models(*models, nfkc_source=config.data.nfkc_source)
+    if start.checkpoint is not None:  # with its models, but normalized as this config asks for
+        models = [side.model for side in (start.checkpoint.tokenizers.source, start.checkpoint.tokenizers.target)]
+        tokenizers = Tokenizers.from_models(models[0], models[1], nfkc_source=config.data.nfkc_source)
     elif not fresh and (found := run.read_tokenizers(config)) is not None:
         tokenizers = found
-        notes = [f"using the tokenizer that is in {run.path}; --fresh trains a new one"]
+        corpus.notes.append(f"using the tokenizer that is in {run.path}; --fresh trains a new one")
     else:
         tokenizers, notes = train_tokenizers(corpus)
+        corpus.notes += notes
     pairs, ids, dropped = drop_lengths(corpus, tokenizers)
+    corpus.notes += dropped
     data = TrainingData(
         pairs,
         ids,
@@ -116,18 +169,39 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
         sampling_alpha=config.tokenizer.sampling_alpha,
         max_length=config.data.max_length,
     )
-    config = fit_validation(config, math.ceil(data.n_batches / config.train.accumulate))
-    check_memory(config, tokenizers, target)
-    torch.manual_seed(seed_of(config.seed))
-    model = new_model(config, tokenizers).to(target)
-    check_room(run, model, config)
-    corpus.notes += [*notes, *dropped]
-    if newest is not None:
-        check_same_run(run, config, corpus.hashes)
-        run.check_tokenizers(tokenizers)
-    elif start is not None:
-        load_weights(model, start.part("model"))
-    return Session(config, corpus, tokenizers, data, model, run, fresh)
+    n_steps = math.ceil(data.n_batches / config.train.accumulate)
+    corpus.config = fit_validation(config, n_steps)
+    corpus.notes += chosen(f"chosen for {n_steps:,} steps an epoch", config, corpus.config)
+    return tokenizers, data
+
+
+def resolved(config: Config, keys: set[str]) -> Iterator[tuple[str, str]]:
+    """The settings that a training would use, as (dotted key, value); logs why.
+
+    Where the corpus, or the model to start from, cannot be read, fitted values are "[fitted]".
+
+    Args:
+        keys: those that must be right; the corpus is read only if one of them is fitted to it.
+    Raises:
+        ConfigError: settings do not go together.
+    """
+    run = RunDirectory(config.run)
+    notes: list[str] = []
+    unknown: set[str] = set()
+    try:
+        start = find_start(config, run, fresh=False)
+        config, notes = start.config, start.notes
+        if missing := keys & open_sizes(config):
+            corpus = read_and_fit(start)
+            if "train.validate_every" in missing:
+                encode(start, corpus, run, fresh=False)
+            config, notes = corpus.config, corpus.notes
+    except (DataError, ModelError) as error:
+        log.warning("%s: [fitted] stands for what a training would choose", error)
+        unknown = open_sizes(config)
+    for note in notes:
+        log.info("%s", note)
+    yield from ((key, "[fitted]" if key in unknown else value) for key, value in values(config))
 
 
 def read_parent(path: str) -> Checkpoint:
