@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from conftest import FiveCorpus, FiveRun, started_nmt
 
-# Python runs this at its start. As torch does with numpy, something catches what is raised while a module is found.
+# Python runs this at its start. As torch does with numpy, it catches what is raised during an import.
 SITE = """
-import os, pathlib, signal, sys
+import signal, sys
 
 class Swallowing:
     def find_spec(self, name, path=None, target=None):

@@ -288,13 +288,11 @@ class Trainer:
         found = self.measure(self.judged())
         figures = {"step": progress.step, "epoch": progress.epoch, **found.figures()}
         progress.history.append(figures)
-        model_was_kept = progress.best is not None
+        was_kept = progress.best is not None  # else it is the first, or its file was missing: patience goes on
         best = self.keep_if_best(self.judged(), found)
         if not best:
             progress.n_worse += 1
-        elif (
-            model_was_kept
-        ):  # not where it is written because the file was missing: that does not restart patience
+        elif was_kept:
             progress.n_worse = 0
         self.note(figures)
         self.save()
@@ -325,11 +323,8 @@ class Trainer:
         figures = {"step": progress.step, **found.figures()}
         if progress.best_figures and ranking(figures, metric) <= ranking(progress.best_figures, metric):
             return False
-        progress.best, progress.best_step, progress.best_figures = (
-            ranking(figures, metric)[0],
-            progress.step,
-            figures,
-        )
+        progress.best, progress.best_step = ranking(figures, metric)[0], progress.step
+        progress.best_figures = figures
         if rank() == 0:
             tensors = {f"model.{name}": x.to("cpu", copy=True) for name, x in weights_of(model).items()}
             self.better = Checkpoint(self.config, tensors, self.tokenizers, asdict(progress))
