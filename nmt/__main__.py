@@ -1,10 +1,24 @@
-"""`python -m nmt` is the command `nmt`."""
+"""The command `nmt`, also as `python -m nmt`: handles signals from its first import on, then runs `nmt.cli`."""
 
+import signal
 import sys
 
-if __name__ == "__main__":
-    if not sys.flags.safe_path:  # -m puts the working directory first: a file there must not pass for a library
-        del sys.path[0]
-    from nmt.cli import main
+if __name__ == "__main__" and not sys.flags.safe_path:
+    del sys.path[0]  # the working directory, which -m puts first: a file there must not pass for a library
 
+from nmt.processes import stop_on_signals
+
+
+def main() -> None:
+    """Run the command."""
+    stop_on_signals()
+    try:
+        from nmt import cli
+
+        cli.main()
+    except KeyboardInterrupt as stop:
+        sys.exit(128 + getattr(stop, "number", signal.SIGINT))
+
+
+if __name__ == "__main__":
     main()

@@ -11,7 +11,6 @@ import io
 import json
 import logging
 import os
-import signal
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,7 +36,7 @@ from nmt.errors import (
     StoppedError,
 )
 from nmt.files import atomic_writer
-from nmt.processes import Terminated, end_with_parent, raise_on_sigterm
+from nmt.processes import end_with_parent
 
 if TYPE_CHECKING:
     from nmt.decode.translator import Translation, Translator
@@ -499,13 +498,18 @@ def list_config(
     Key, what is allowed, default, meaning. [fitted]: where it is not set, it is chosen by the size of the corpus.
     """
     set_up(quiet=False, verbose=False)
-    from nmt.config import load_config, settings, values
+    from nmt.config import left_to_training, load_config, settings, values
 
     rows = [row for row in settings() if row[0].startswith(key)]
     if not rows:
         raise ConfigError(f"no key begins with '{key}'", hint="`nmt config` lists all of them")
     if of is not None:
-        given = {name: value for name, value in values(load_config(of)) if name.startswith(key)}
+        config = load_config(of)
+        given = {name: value for name, value in values(config) if name.startswith(key)}
+        if open_keys := left_to_training(config, given):
+            from nmt.train.session import resolved
+
+            given |= {name: value for name, value in resolved(config, open_keys) if name in given}
         print(given[key] if key in given else "\n".join(f"{name}={value}" for name, value in given.items()))
         return
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
@@ -749,7 +753,6 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # UTF-8 and \n on every system
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
-    raise_on_sigterm()
     if "NMT_WORKER_THREADS" in os.environ:  # set by start_workers
         end_with_parent()
     command = typer.main.get_command(app)
@@ -772,8 +775,6 @@ def main() -> None:
         sys.exit(0)
     except NmtError as error:
         fail(error)
-    except KeyboardInterrupt as stop:
-        sys.exit(128 + (signal.SIGTERM if isinstance(stop, Terminated) else signal.SIGINT))
     except OSError as error:
         if error.errno is None:
             raise

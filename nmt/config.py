@@ -8,7 +8,7 @@ import difflib
 import re
 import reprlib
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
@@ -505,8 +505,12 @@ def settings(section: type[BaseModel] = Config, prefix: str = "") -> Iterator[tu
         yield f"{prefix}{name}", _allowed(kind, field.metadata), default, field.description or ""
 
 
-def values(config: Config) -> Iterator[tuple[str, str]]:
-    """Every setting of a config as (dotted key, value), corpora's paths resolved and separated by spaces."""
+def values(config: Config, *, only_set: bool = False) -> Iterator[tuple[str, str]]:
+    """Every setting of a config as (dotted key, value), corpora's paths resolved and separated by spaces.
+
+    Args:
+        only_set: leave out those that have their default because nobody has set them.
+    """
 
     def walk(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
         for name, value in tree.items():
@@ -517,7 +521,7 @@ def values(config: Config) -> Iterator[tuple[str, str]]:
             else:
                 yield f"{prefix}{name}", _plain(value)
 
-    yield from walk(config.model_dump(), "")
+    yield from walk(config.model_dump(exclude_unset=only_set), "")
 
 
 def _plain(value: object) -> str:
@@ -538,6 +542,16 @@ def _allowed(kind: Any, bounds: Sequence[Any]) -> str:
     high = next((f"{b.le}" for b in bounds if getattr(b, "le", None) is not None), "")
     high = high or next((f"<{b.lt}" for b in bounds if getattr(b, "lt", None) is not None), "")
     return f"{name} {low}..{high}" if low or high else name
+
+
+FITTED = frozenset(key for key, *_, meaning in settings() if meaning.endswith("[fitted]"))
+INHERITED = ("model.", "tokenizer.", "data.nfkc_source")  # from a run that goes on, or from train.init_from
+
+
+def left_to_training(config: Config, keys: Iterable[str]) -> set[str]:
+    """Those of some keys whose values a training inherits or fits to the corpus, because they are not set."""
+    was_set = dict(values(config, only_set=True))
+    return {key for key in keys if key not in was_set and (key in FITTED or key.startswith(INHERITED))}
 
 
 def resolve_path(path: str, root: str) -> Path:

@@ -12,18 +12,43 @@ from pathlib import Path
 from types import FrameType
 
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM arrived; like Ctrl-C it unwinds the stack, so that temporary files are removed and children end."""
+# Modules that import what a command needs. They do so before anything is opened that must be cleaned up.
+IMPORTERS = ("__main__", "nmt.__main__", "nmt.cli")
 
 
-def raise_on_sigterm() -> None:
-    """Turn the first SIGTERM into `Terminated`; a second one ends the process at once."""
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C or SIGTERM: unwinds the stack, so that temporary files are removed and children end."""
 
-    def terminate(number: int, _frame: FrameType | None) -> None:
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+def stop_on_signals() -> None:
+    """Let Ctrl-C and SIGTERM raise `Stopped`; a second SIGTERM ends the process at once.
+
+    A signal that whoever started this process ignores stays ignored: a shell does so for commands in the background.
+    """
+    for number, default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+        if signal.getsignal(number) is default:
+            signal.signal(number, _stop)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    """Raise `Stopped`; while a command imports what it needs, end the process.
+
+    Libraries catch what is raised when they import one another. torch, whose C++ code imports numpy, goes on with
+    half of numpy: the signal would be lost, or end in an error that has nothing to do with it.
+    """
+    while frame is not None:
+        caller = frame.f_back
+        is_import = frame.f_code.co_filename.startswith("<frozen importlib")
+        if is_import and caller is not None and caller.f_globals.get("__name__") in IMPORTERS:
+            os._exit(128 + number)
+        frame = caller
+    if number == signal.SIGTERM:
         signal.signal(number, signal.SIG_DFL)
-        raise Terminated
-
-    signal.signal(signal.SIGTERM, terminate)
+    raise Stopped(number)
 
 
 def child_variables() -> dict[str, str]:

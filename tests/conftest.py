@@ -119,7 +119,7 @@ def run_nmt(
 
 def be_nmt(args: list[str], cwd: Path, env: Mapping[str, str], streams: Sequence[Path]) -> None:
     """In a process that was forked for it: `nmt ARGS`, its streams from and to files."""
-    from nmt.cli import main
+    from nmt.__main__ import main
 
     for fd, stream in enumerate(streams):
         os.dup2(os.open(stream, os.O_RDWR | os.O_APPEND), fd)

@@ -20,6 +20,7 @@ from conftest import (
     NMT,
     SOURCE,
     TARGET,
+    Done,
     FiveCorpus,
     FiveRun,
     environment,
@@ -103,9 +104,12 @@ def test_config_lists_every_key_with_its_range_default_and_meaning() -> None:
     assert [row.split() for row in some] == [row.split() for row in rows if row.startswith("train.max")]
 
 
+def told_by_config(done: Done) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in out_lines(done))
+
+
 def test_config_of_a_file_tells_its_values(five_corpus: FiveCorpus) -> None:
-    lines = out_lines(run_nmt("config", "--of", five_corpus.config))
-    told = dict(line.split("=", 1) for line in lines)
+    told = told_by_config(run_nmt("config", "--of", five_corpus.config))
     assert list(told) == [key for key, *_ in all_settings()]
     assert told["model.d_model"] == "64"
     assert told["train.max_epochs"] == "-"
@@ -117,6 +121,48 @@ def test_config_of_a_file_tells_its_values(five_corpus: FiveCorpus) -> None:
 
     assert one("data.test.source") == [str(five_corpus.source_file)], "of one key its value alone"
     assert one("tokenizer.t") == ["tokenizer.type=bpe"]
+
+
+def test_config_of_a_file_tells_what_a_training_would_use_and_why(five_run: FiveRun, tmp_path: Path) -> None:
+    config = tmp_path / "mine.yaml"
+    text = five_run.config.read_text().replace(f"run: {five_run.run}", f"run: {tmp_path}/run")
+    text = text.replace("validate_every: 100, ", "")
+    config.write_text(text)
+    done, model, fine = run_together(
+        ["config", "--of", config],
+        ["config", "model.n_heads", "--of", config],
+        ["train", config, f"train.init_from={five_run.run}", "train.max_steps=1"],
+    )
+    told = told_by_config(done)
+    for key, value in {"model.d_ff": "256", "train.batch_tokens": "1024", "train.validate_every": "100"}.items():
+        assert told[key] == value
+    (why,) = (line for line in err_lines(done) if line.startswith("chosen for 5 pairs: "))
+    chosen = dict(setting.split("=") for setting in why.removeprefix("chosen for 5 pairs: ").split())
+    assert chosen == {key: told[key] for key in chosen}
+    assert set(chosen) >= {"tokenizer.vocab_size", "model.d_ff", "model.n_heads", "model.dropout", "train.lr"}
+    assert set(chosen) >= {"train.batch_tokens", "train.accumulate", "train.warmup"}
+    assert not {"model.d_model", "train.max_steps", "train.max_epochs"} & set(chosen), "set, or without effect"
+    assert "chosen for 1 steps an epoch: train.validate_every=100" in err_lines(done)
+    assert out_lines(model) == ["4"]
+    assert f"as in {five_run.run}: " in fine.stderr.decode(), "inherited sizes are told as such"
+    trained = load_config(tmp_path / "run" / "config.yaml")
+    assert told_by_config(run_nmt("config", "--of", config)) == told, "also of a run that goes on"
+    assert str(trained.train.lr) == told["train.lr"]
+
+
+def test_config_of_a_file_says_where_the_corpus_is_missing(five_corpus: FiveCorpus) -> None:
+    five_corpus.source_file.unlink()
+    done = run_nmt("config", "--of", five_corpus.config)
+    told = told_by_config(done)
+    assert told["model.d_ff"] == told["train.lr"] == "[fitted]"
+    assert told["model.d_model"] == "64"
+    assert told["model.norm"] == "pre"
+    assert told["train.max_epochs"] == "-", "max_steps is the limit"
+    assert f"cannot read {five_corpus.source_file}" in done.stderr.decode()
+    for key in ("run", "data.test.source", "decode", "train.max_steps"):
+        quick = run_nmt("config", key, "--of", five_corpus.config)
+        assert out_lines(quick)
+        assert quick.stderr == b"", "the corpus is not read"
 
 
 # --- tokenize ---------------------------------------------------------------------------------------------
@@ -166,6 +212,7 @@ def test_train_leaves_the_files_of_a_run(five_run: FiveRun) -> None:
     log = done.stderr.decode()
     assert "tokenizer.vocab_size=600 was cut" in log
     assert "5 of 5 pairs of dev have a side that is also in train" in log
+    assert "\nchosen for 5 pairs: tokenizer.vocab_size=600 model.n_heads=4 model.d_ff=256 " in f"\n{log}"
     assert "step 200: dev loss" in log
     assert f"reference    {TARGET[0]}" in log, "samples of dev are shown"
     assert re.search(rf"\ndone: 200 steps in .*; the model is {five_run.model_file}\n", log)
@@ -280,6 +327,9 @@ def test_train_dry_run_says_what_it_would_take_and_writes_nothing(five_corpus: F
     assert 0 < float(told["memory"].removesuffix(" GB")) < 100
     assert told["time"].endswith(" in all without validations")
     assert any("tokenizer.vocab_size=600 was cut" in line for line in err_lines(done))
+    (why,) = (line for line in err_lines(done) if line.startswith("chosen for 5 pairs: "))
+    assert " train.lr=0.002 " in why
+    assert "d_model" not in why
 
 
 # --- translate --------------------------------------------------------------------------------------------

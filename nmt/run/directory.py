@@ -214,6 +214,14 @@ class RunDirectory:
         """
         return max(self.checkpoint_steps(), default=None)
 
+    def holds_training(self) -> bool:
+        """Whether a training has saved something here, which may have been deleted in part.
+
+        metrics.jsonl alone does not count: a run killed before its first checkpoint has it. It starts over without
+        a loss, since the same steps give the same figures. last.json is there from the first checkpoint on.
+        """
+        return self.read_last() is not None or self.model_file.exists() or self.last_file.exists()
+
     def set_aside(self, step: int) -> Path:
         """Give a checkpoint that cannot be read another name, so that it counts as none."""
         return self.checkpoint_file(step).rename(self.checkpoints / f"step-{step}.damaged")

@@ -147,13 +147,17 @@ class TrainingData:
         self.seed = seed
         self.sampling_alpha = sampling_alpha
         self.max_length = max_length
-        rows, *_, cut = next(self._pools(0))
-        self.n_batches = round(len(cut) * len(pairs) / len(rows))
+        self.n_batches = self.count_batches(0, batch_tokens)
+
+    def count_batches(self, epoch: int, batch_tokens: int) -> int:
+        """The batches of an epoch that is cut by this budget, estimated from its first pool."""
+        rows, *_, cut = next(self._pools(epoch, batch_tokens))
+        return round(len(cut) * len(self.pairs) / len(rows))
 
     def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
         """The batches of an epoch in its order, from the `first` on."""
         n_before = 0
-        for pool, (rows, source, target, cut) in enumerate(self._pools(epoch)):
+        for pool, (rows, source, target, cut) in enumerate(self._pools(epoch, self.batch_tokens)):
             lengths = target.lengths
             costs = np.array([lengths[batch].sum() for batch in cut])
             lead = -n_before % self.together
@@ -167,7 +171,9 @@ class TrainingData:
             first = max(first - len(cut), 0)
             n_before += len(cut)
 
-    def _pools(self, epoch: int) -> Iterator[tuple[NDArray[np.int64], Rows, Rows, list[list[int]]]]:
+    def _pools(
+        self, epoch: int, batch_tokens: int
+    ) -> Iterator[tuple[NDArray[np.int64], Rows, Rows, list[list[int]]]]:
         """Each pool of an epoch: its pairs, their ids on both sides, and the batches as indices into these."""
         n = len(self.pairs)
         for pool, start in enumerate(range(0, n, POOL_PAIRS)):
@@ -175,7 +181,7 @@ class TrainingData:
             rows = shuffled(places, n, seed_of(self.seed, epoch))
             source, target = self._encode(rows, seed_of(self.seed, epoch, pool))
             lengths = np.stack([source.lengths, target.lengths], axis=1)
-            yield rows, source, target, cut_batches(lengths, self.batch_tokens)
+            yield rows, source, target, cut_batches(lengths, batch_tokens)
 
     def _encode(self, rows: NDArray[np.int64], seed: int) -> list[Rows]:
         best = [ids.take(rows) for ids in self.ids]

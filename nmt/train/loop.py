@@ -11,15 +11,15 @@ import logging
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from itertools import islice
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from pydantic import AfterValidator, NonNegativeInt, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
-from nmt.config import Config
+from nmt.config import Config, TrainSettings
 from nmt.distributed import gather, gather_numbers, n_ranks, parallel, rank, summed
 from nmt.errors import DivergedError, ModelError, OutputError, StoppedError
 from nmt.model.base import Seq2Seq
@@ -37,12 +37,13 @@ from nmt.seeds import seed_of
 from nmt.text.batches import Batch, TrainingData
 from nmt.text.lines import Pair
 from nmt.text.tokenizer import Tokenizers
+from nmt.train.progress import Progress, lacks, limits, out_of_patience
 from nmt.train.replicas import Replicas
 from nmt.train.report import Report
 from nmt.train.schedule import learning_rate, own_words
 from nmt.train.signals import Interrupted, StopRequest, stop_signals
 from nmt.train.step import make_optimizer, train_step, use_bf16, within_memory
-from nmt.train.validation import Validation, advice, figure_of, validate
+from nmt.train.validation import Validation, advice, ranking, validate
 
 log = logging.getLogger("nmt")
 
@@ -51,51 +52,6 @@ MAX_ROLLBACKS = 3
 ROLLBACK_RATE = 0.5
 SAVE_AGAIN_S = 60.0  # after a save that failed
 PAUSES_S = (1, 2, 4)  # before each further attempt of the last one
-
-
-def checked(line: dict[str, Any]) -> dict[str, Any]:
-    """A validation's figures as a checkpoint has them, if all that is compared is there."""
-    for name in ("step", "dev_loss", "dev_nll", "dev_bleu"):
-        if not isinstance(line.get(name), int | float):
-            raise ValueError(f"a validation without {name}")
-    return line
-
-
-@dataclass
-class Progress:
-    """Where a training stands; saved with every checkpoint.
-
-    Attributes:
-        step: updates done.
-        epoch, batch: the next micro-batch to take.
-        n_tokens: target tokens seen.
-        elapsed_s: time trained, validations included.
-        best, best_step: the best figure on dev (more is better) and when.
-        n_worse: validations since then.
-        n_skipped: steps running whose gradient was not finite.
-        n_rollbacks: how often training went back for that; each time the rate is lowered.
-        n_ranks: how many processes or threads shared the last step; each draws dropout of its own.
-        max_positions: of a micro-batch, since memory did not hold a larger one; 0 is no limit.
-        bf16: the precision chosen at the start; a resumed run keeps it.
-        finished_at: the step at which the budget was last spent, the end's validation and average done.
-        history: the figures of every validation.
-    """
-
-    step: NonNegativeInt = 0
-    epoch: NonNegativeInt = 0
-    batch: NonNegativeInt = 0
-    n_tokens: int = 0
-    elapsed_s: float = 0.0
-    best: float | None = None
-    best_step: int = 0
-    n_worse: int = 0
-    n_skipped: int = 0
-    n_rollbacks: int = 0
-    n_ranks: int = 1
-    max_positions: NonNegativeInt = 0
-    bf16: bool = False
-    finished_at: int = -1
-    history: list[Annotated[dict[str, Any], AfterValidator(checked)]] = field(default_factory=list)
 
 
 class Trainer:
@@ -209,9 +165,9 @@ class Trainer:
         for micro_batches in self.micro_batches():
             seen = gather_numbers(time.monotonic() - started, self.stop.number)  # all ranks end together
             progress.elapsed_s, stopped_by = seen[0][0], int(max(number for _, number in seen))
-            spent = self.spent()
-            if spent >= 1 or self.out_of_patience() or stopped_by:
+            if self.over() or stopped_by:
                 return stopped_by
+            spent = self.spent()
             lr = learning_rate(settings, self.config.model.d_model, progress.step + 1, spent)
             lr *= ROLLBACK_RATE**progress.n_rollbacks
             replicas.train()  # a validation has made the model translate
@@ -288,8 +244,7 @@ class Trainer:
 
     def finished(self) -> bool:
         """Whether there is nothing left to do: the budget is spent, and what ends a training has been done."""
-        over = self.spent() >= 1 or self.out_of_patience()
-        return over and self.progress.finished_at == self.progress.step
+        return self.over() and self.progress.finished_at == self.progress.step
 
     def micro_batches(self) -> Iterator[list[Batch]]:
         """The micro-batches of each step from where training stands, epoch after epoch, without end."""
@@ -302,20 +257,12 @@ class Trainer:
 
     def spent(self) -> float:
         """Share of the budget already spent, 0-1: of the limit that is nearest."""
-        settings, progress = self.config.train, self.progress
-        epochs = progress.epoch + min(progress.batch / self.data.n_batches, 1.0)
-        shares = [
-            progress.step / settings.max_steps if settings.max_steps else 0.0,
-            epochs / settings.max_epochs if settings.max_epochs else 0.0,
-            progress.elapsed_s / 60 / settings.max_minutes if settings.max_minutes else 0.0,
-        ]
-        if settings.max_epochs and progress.epoch < settings.max_epochs:
-            shares[1] = min(shares[1], 1 - 1e-9)  # an epoch ends with its last batch, not with an estimate
-        return min(max(shares), 1.0)
+        found = limits(self.config.train, self.progress, self.data.n_batches)
+        return min(max((one.share for one in found), default=0.0), 1.0)
 
-    def out_of_patience(self) -> bool:
-        patience = self.config.train.patience
-        return patience is not None and self.progress.n_worse >= patience
+    def over(self) -> bool:
+        """Whether a limit is reached."""
+        return self.spent() >= 1 or out_of_patience(self.config.train, self.progress)
 
     def update_average(self) -> None:
         """Move the average towards the weights; quickly at first, when they are still far from anywhere."""
@@ -341,7 +288,12 @@ class Trainer:
         found = self.measure(self.judged())
         figures = {"step": progress.step, "epoch": progress.epoch, **found.figures()}
         progress.history.append(figures)
+        was_kept = progress.best is not None  # else it is the first, or its file was missing: patience goes on
         best = self.keep_if_best(self.judged(), found)
+        if not best:
+            progress.n_worse += 1
+        elif was_kept:
+            progress.n_worse = 0
         self.note(figures)
         self.save()
         report.validation(progress.step, found, best=best)
@@ -366,12 +318,13 @@ class Trainer:
         return found
 
     def keep_if_best(self, model: Seq2Seq, found: Validation) -> bool:
-        """Note the model for the next save, if nothing was better before."""
-        progress, figure = self.progress, found.figure(self.config.train.metric)
-        if progress.best is not None and figure <= progress.best:
-            progress.n_worse += 1
+        """Keep the model for the next save if it is better than the one in the model file."""
+        progress, metric = self.progress, self.config.train.metric
+        figures = {"step": progress.step, **found.figures()}
+        if progress.best_figures and ranking(figures, metric) <= ranking(progress.best_figures, metric):
             return False
-        progress.best, progress.best_step, progress.n_worse = figure, progress.step, 0
+        progress.best, progress.best_step = ranking(figures, metric)[0], progress.step
+        progress.best_figures = figures
         if rank() == 0:
             tensors = {f"model.{name}": x.to("cpu", copy=True) for name, x in weights_of(model).items()}
             self.better = Checkpoint(self.config, tensors, self.tokenizers, asdict(progress))
@@ -414,7 +367,9 @@ class Trainer:
     def write(self) -> None:
         """Write the model file if there is a better one, then a checkpoint, and drop those no longer needed.
 
-        In this order a checkpoint never tells of a best model that is not there.
+        In this order a checkpoint never tells of a best model that is not there. The first checkpoint comes before
+        the model file, though: a model file without any checkpoint then means that checkpoints were deleted, not
+        that a first save was cut short, from which `resume` recovers.
 
         Raises:
             OutputError: the disk is full, or fails.
@@ -422,10 +377,14 @@ class Trainer:
         if rank() > 0:
             return
         try:
+            is_first = self.run.read_last() is None
+            if is_first:
+                self.write_checkpoint()
             if self.better is not None:
                 save_checkpoint(self.run.model_file, self.better)
                 self.better = None
-            self.write_checkpoint()
+            if not is_first:
+                self.write_checkpoint()
         except OSError as error:
             raise OutputError(
                 f"cannot write into {self.run.path}: {error.strerror or error}", hint="check the disk"
@@ -471,7 +430,8 @@ class Trainer:
                 f"{file} does not say where training stands", hint="begin anew with --fresh (the old run is kept)"
             ) from wrong
         moments = checkpoint.part("optimizer")
-        for name, parameter in self.model.named_parameters() if self.progress.n_tokens else ():  # none before
+        self.optimizer.state.clear()  # a checkpoint of step 0 has none to replace them
+        for name, parameter in self.model.named_parameters() if self.progress.n_tokens else ():
             state: dict[str, Tensor] = {}
             for moment in ("step", "exp_avg", "exp_avg_sq"):
                 if (key := f"{name}.{moment}") not in moments:
@@ -480,8 +440,8 @@ class Trainer:
             self.optimizer.state[parameter] = state
         self.better = None  # of steps that are taken back
         self.unwritten = [line for line in self.unwritten if line["step"] <= self.progress.step]
-        if checkpoint.config.train.metric != self.config.train.metric:
-            self.rank_again()
+        self.keep_share_of_epoch(checkpoint.config.train)
+        self.compare_with_kept(checkpoint.config.train.metric)
         if self.config.train.precision != "auto":
             self.progress.bf16 = self.config.train.precision == "bf16"
         if rank() == 0:
@@ -491,14 +451,50 @@ class Trainer:
             self.run.cut_metrics(self.progress.step)
         return True
 
-    def rank_again(self) -> None:
-        """Find the best validation so far by another metric than the one it was found by."""
-        progress = self.progress
-        figures = [figure_of(line, self.config.train.metric) for line in progress.history]
-        if figures:
-            best = figures.index(max(figures))
-            progress.best, progress.best_step = figures[best], progress.history[best]["step"]
-            progress.n_worse = len(figures) - 1 - best
+    def keep_share_of_epoch(self, before: TrainSettings) -> None:
+        """Convert the number of batches done in this epoch to batches of the present size.
+
+        Args:
+            before: the settings by which they were cut and ordered.
+        """
+        progress, now = self.progress, self.config.train
+        same = (before.batch_tokens, before.accumulate) == (now.batch_tokens, now.accumulate)
+        if same or not progress.batch:
+            return
+        done = progress.batch / self.data.count_batches(progress.epoch, before.batch_tokens)
+        if done >= 1:
+            progress.epoch, progress.batch = progress.epoch + 1, 0
+            return
+        n_steps = done * self.data.count_batches(progress.epoch, now.batch_tokens) / now.accumulate
+        progress.batch = round(n_steps) * now.accumulate
+        log.warning(
+            "train.batch_tokens or train.accumulate has changed within epoch %d: it goes on at %.0f %% with other "
+            "batches, so some of its pairs are seen twice, some not at all",
+            progress.epoch + 1,
+            100 * done,
+        )
+
+    def compare_with_kept(self, metric_before: str) -> None:
+        """Compare the next models with the one in the model file, by the current metric.
+
+        Args:
+            metric_before: the metric by which that model was chosen.
+        """
+        progress, metric = self.progress, self.config.train.metric
+        if progress.best is not None and not self.run.model_file.exists():
+            log.warning("%s is missing: the next validation writes it again", self.run.model_file)
+            progress.best, progress.best_step, progress.best_figures, progress.finished_at = None, 0, None, -1
+            if self.validated():  # do it again, so that the file is written now
+                progress.history.pop()
+        if progress.best is not None and progress.best_figures is None:  # a checkpoint of an older version
+            lines = [*self.run.read_metrics(), *progress.history]  # the metrics also have averages of checkpoints
+            of_step = [line for line in lines if not lacks(line) and line["step"] == progress.best_step]
+            of_step.sort(key=lambda line: ranking(line, metric_before)[0] == progress.best)
+            progress.best_figures = of_step[-1] if of_step else None
+        if metric != metric_before and progress.best_figures and progress.history:
+            progress.best = ranking(progress.best_figures, metric)[0]
+            rankings = [ranking(line, metric) for line in progress.history]
+            progress.n_worse = len(rankings) - 1 - rankings.index(max(rankings))
 
     def steps_to_average(self) -> list[int]:
         """The checkpoints that the average at the end is made of, oldest first."""
@@ -506,7 +502,8 @@ class Trainer:
         if settings.average not in ("best", "last"):
             return []
         if settings.average == "best":
-            history = sorted(history, key=lambda line: -figure_of(line, settings.metric))[: settings.n_average]
+            history = sorted(history, key=lambda line: ranking(line, settings.metric), reverse=True)
+            history = history[: settings.n_average]
         return sorted(line["step"] for line in history)[-settings.n_average :]
 
     def average_checkpoints(self) -> None:

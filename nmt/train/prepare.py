@@ -222,8 +222,8 @@ def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[R
         DataError: all were.
     """
     data = corpus.config.data
-    models = [sha256(side.model) for side in (tokenizers.source, tokenizers.target)]
-    made_from = [FORMAT, corpus.train.place.name, models, data.nfkc_source, data.max_length, data.max_ratio]
+    sides = [[sha256(side.model), side.nfkc] for side in (tokenizers.source, tokenizers.target)]
+    made_from = [FORMAT, corpus.train.place.name, sides, data.max_length, data.max_ratio]
     encode = partial(_encode, corpus.train.place, tokenizers, max_length=data.max_length, max_ratio=data.max_ratio)
     place = cached("ids", made_from, partial(_write_ids, encode=encode, n_pairs=len(corpus.train)))
     source, target = (Rows.map(place / side, id_type(getattr(tokenizers, side))) for side in SIDES)
@@ -289,7 +289,7 @@ def tokenize(config: Config) -> tuple[RunDirectory, Tokenizers, list[str], dict[
     tokenizers, notes = train_tokenizers(corpus)
     run = RunDirectory(config.run)
     with run.lock():
-        if run.read_last() is not None and run.read_tokenizers(config) != tokenizers:
+        if run.holds_training() and run.read_tokenizers(config) != tokenizers:
             raise ModelError(
                 f"{run.path} holds a training that uses its tokenizer",
                 hint="choose another run=PATH, or move the run away first",

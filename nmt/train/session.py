@@ -9,17 +9,18 @@ import math
 import os
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from nmt.config import Config
+from nmt.config import Config, values
 from nmt.decode.torch_engine import pick_device
 from nmt.distributed import launched, n_ranks, ranks_joined, restarted
-from nmt.errors import ConfigError, DataError, OutputError
+from nmt.errors import ConfigError, DataError, ModelError, OutputError
 from nmt.model.base import Seq2Seq
 from nmt.run.checkpoint import Checkpoint, load_weights, new_model, read_checkpoint, read_newest, shapes_of
 from nmt.run.directory import RunDirectory
@@ -27,12 +28,13 @@ from nmt.seeds import seed_of
 from nmt.text import PAD
 from nmt.text.batches import TrainingData, useful_share
 from nmt.text.tokenizer import Tokenizers
-from nmt.train.loop import Progress, Trainer
+from nmt.train.loop import Trainer
 from nmt.train.prepare import Corpus, drop_lengths, read_corpus, train_tokenizers
+from nmt.train.progress import Progress, ending
 from nmt.train.replicas import Replicas
 from nmt.train.report import clock
 from nmt.train.schedule import own_words
-from nmt.train.sizes import fit_validation, with_unset
+from nmt.train.sizes import chosen, fit_validation, open_sizes, with_unset
 from nmt.train.step import make_optimizer, train_step, use_bf16, within_memory
 
 log = logging.getLogger("nmt")
@@ -60,6 +62,22 @@ class Session:
     fresh: bool
 
 
+class Start(NamedTuple):
+    """What a training starts from.
+
+    Attributes:
+        config: of the training; model and tokenizer settings that are not set are inherited.
+        checkpoint: this run's newest one, or that of train.init_from; None for new weights.
+        resumes: whether it is this run's.
+        notes: for the user, which sizes were inherited.
+    """
+
+    config: Config
+    checkpoint: Checkpoint | None
+    resumes: bool
+    notes: list[str]
+
+
 def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Session:
     """Read and check all that a training needs.
 
@@ -72,30 +90,75 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
         torch.use_deterministic_algorithms(True)
     fresh = fresh and not restarted()  # it was done before that
     run = RunDirectory(config.run)
-    last = None if fresh else run.read_last()
-    parent = read_parent(config.train.init_from) if config.train.init_from and last is None else None
-    before = run.read_config() if last is not None else parent.config if parent is not None else None
-    if before is not None:  # what is not set is as it was, in this run or in the model that it starts from
-        start = config.run if last is not None else config.train.init_from
-        values = before.model_dump(include={"model", "tokenizer"})
-        config = with_unset(config, values, what=f"the settings of {start} and those changed")
-    if parent is not None and changed_tokenizer(parent.config, config):
-        raise ConfigError(
-            f"train.init_from={config.train.init_from} brings a tokenizer that is not the one asked for",
-            hint="leave out the tokenizer section: what is not set is as in the model that training starts from",
-        )
-    corpus = read_corpus(config)
+    start = find_start(config, run, fresh=fresh)
+    corpus = read_and_fit(start)
+    tokenizers, data = encode(start, corpus, run, fresh=fresh)
     config = corpus.config
-    notes: list[str] = []
-    tokenizers = parent.tokenizers if parent is not None else None if fresh else run.read_tokenizers(config)
-    if tokenizers is None and last is not None:
-        newest = read_newest(run, prefixes=())
-        tokenizers = newest.checkpoint.tokenizers if newest is not None else None
-    if tokenizers is None:
+    check_memory(config, tokenizers, target)
+    torch.manual_seed(seed_of(config.seed))
+    model = new_model(config, tokenizers).to(target)
+    check_room(run, model, config)
+    if start.resumes:
+        check_same_run(run, config, corpus.hashes)
+        run.check_tokenizers(tokenizers)
+    elif start.checkpoint is not None:
+        load_weights(model, start.checkpoint.part("model"))
+    return Session(config, corpus, tokenizers, data, model, run, fresh)
+
+
+def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> Start:
+    """Find what a training goes on from, and inherit its settings.
+
+    Raises:
+        ModelError: the checkpoints of the run were deleted, or a file is damaged.
+        ConfigError: inherited settings do not go together with those that are set.
+    """
+    newest = None if fresh else read_newest(run, prefixes=())
+    if newest is not None:
+        checkpoint, before, name = newest.checkpoint, run.read_config(), config.run
+    elif not fresh and run.holds_training():
+        others = f"train.init_from={config.run} run=OTHER starts another run from its weights; "
+        raise ModelError(
+            f"{run.path} holds a training but no checkpoint from which it can go on",
+            hint=f"{others if run.model_file.exists() else ''}--fresh begins anew (the old run is kept)",
+        )
+    elif config.train.init_from:
+        checkpoint, name = read_parent(config.train.init_from), config.train.init_from
+        before = checkpoint.config
+    else:
+        return Start(config, None, False, [])
+    known = before.model_dump(include={"model": True, "tokenizer": True, "data": {"nfkc_source"}})
+    inherited = with_unset(config, known, what=f"the settings of {name} and those changed")
+    if newest is None and changed_tokenizer(before, inherited):
+        raise ConfigError(
+            f"train.init_from={name} brings a tokenizer that is not the one asked for",
+            hint="leave out the tokenizer section: settings that are not set come from that model",
+        )
+    return Start(inherited, checkpoint, newest is not None, chosen(f"as in {name}", config, inherited))
+
+
+def read_and_fit(start: Start) -> Corpus:
+    """The corpus, with sizes that fit it and notes on what was chosen."""
+    corpus = read_corpus(start.config)
+    corpus.notes += start.notes
+    corpus.notes += chosen(f"chosen for {len(corpus.train):,} pairs", start.config, corpus.config)
+    return corpus
+
+
+def encode(start: Start, corpus: Corpus, run: RunDirectory, *, fresh: bool) -> tuple[Tokenizers, TrainingData]:
+    """The tokenizers and the encoded corpus; fits what depends on the number of batches."""
+    config = corpus.config
+    if start.checkpoint is not None:  # with its models, but normalized as this config asks for
+        models = [side.model for side in (start.checkpoint.tokenizers.source, start.checkpoint.tokenizers.target)]
+        tokenizers = Tokenizers.from_models(models[0], models[1], nfkc_source=config.data.nfkc_source)
+    elif not fresh and (found := run.read_tokenizers(config)) is not None:
+        tokenizers = found
+        corpus.notes.append(f"using the tokenizer that is in {run.path}; --fresh trains a new one")
+    else:
         tokenizers, notes = train_tokenizers(corpus)
-    elif last is None and parent is None:
-        notes = [f"using the tokenizer that is in {run.path}; --fresh trains a new one"]
+        corpus.notes += notes
     pairs, ids, dropped = drop_lengths(corpus, tokenizers)
+    corpus.notes += dropped
     data = TrainingData(
         pairs,
         ids,
@@ -106,17 +169,39 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
         sampling_alpha=config.tokenizer.sampling_alpha,
         max_length=config.data.max_length,
     )
-    config = fit_validation(config, math.ceil(data.n_batches / config.train.accumulate))
-    check_memory(config, tokenizers, target)
-    torch.manual_seed(seed_of(config.seed))
-    model = new_model(config, tokenizers).to(target)
-    if parent is not None:
-        load_weights(model, parent.part("model"))
-    check_room(run, model, config)
-    corpus.notes += [*notes, *dropped]
-    if last is not None:
-        check_same_run(run, config, corpus.hashes)
-    return Session(config, corpus, tokenizers, data, model, run, fresh)
+    n_steps = math.ceil(data.n_batches / config.train.accumulate)
+    corpus.config = fit_validation(config, n_steps)
+    corpus.notes += chosen(f"chosen for {n_steps:,} steps an epoch", config, corpus.config)
+    return tokenizers, data
+
+
+def resolved(config: Config, keys: set[str]) -> Iterator[tuple[str, str]]:
+    """The settings that a training would use, as (dotted key, value); logs why.
+
+    Where the corpus, or the model to start from, cannot be read, fitted values are "[fitted]".
+
+    Args:
+        keys: those that must be right; the corpus is read only if one of them is fitted to it.
+    Raises:
+        ConfigError: settings do not go together.
+    """
+    run = RunDirectory(config.run)
+    notes: list[str] = []
+    unknown: set[str] = set()
+    try:
+        start = find_start(config, run, fresh=False)
+        config, notes = start.config, start.notes
+        if missing := keys & open_sizes(config):
+            corpus = read_and_fit(start)
+            if "train.validate_every" in missing:
+                encode(start, corpus, run, fresh=False)
+            config, notes = corpus.config, corpus.notes
+    except (DataError, ModelError) as error:
+        log.warning("%s: [fitted] stands for what a training would choose", error)
+        unknown = open_sizes(config)
+    for note in notes:
+        log.info("%s", note)
+    yield from ((key, "[fitted]" if key in unknown else value) for key, value in values(config))
 
 
 def read_parent(path: str) -> Checkpoint:
@@ -175,14 +260,13 @@ def check_room(run: RunDirectory, model: Seq2Seq, config: Config) -> None:
 
 
 def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) -> None:
-    """Make sure that a run that goes on is still the same: data, tokenizer, architecture and seed.
+    """Make sure that a run that goes on is still the same: data, architecture and seed.
 
     Another course of training (rates, batches, loss) is told.
 
     Raises:
         ConfigError: settings changed; the message has a line for each, old → new.
         DataError: files changed.
-        ModelError: the tokenizer was exchanged.
     """
     before, now = run.read_config().model_dump(), config.model_dump()
     changes = {
@@ -198,19 +282,18 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
         )
     if changes:
         log.warning("%s goes on otherwise than it was begun: %s", run.path, "; ".join(changes.values()))
-    known = run.read_manifest().get("data", {})
-    other = [
-        name
-        for name, digest in hashes.items()
-        if not name.startswith("test.") and known.get(name, digest) != digest
-    ]
-    if other:
+    known = run.read_manifest().get("data", hashes)  # a damaged manifest may have been deleted
+    if ("dev.source" in known) != ("dev.source" in hashes):
+        raise DataError(
+            f"{run.path} was begun {'with' if 'dev.source' in known else 'without'} data.dev",
+            hint="without data.dev, pairs of train are held out: set it back, choose another run=PATH, or begin "
+            "anew with --fresh (the old run is kept)",
+        )
+    if other := [name for name in hashes if not name.startswith("test.") and known.get(name) != hashes[name]]:
         raise DataError(
             f"the files of {', '.join(other)} are not those that {run.path} was begun with",
             hint="bring the old files back, choose another run=PATH, or begin anew with --fresh",
         )
-    if newest := read_newest(run, prefixes=()):
-        run.check_tokenizers(newest.checkpoint.tokenizers)
 
 
 def changed(before: Any, now: Any, name: str) -> list[tuple[str, Any, Any]]:
@@ -262,10 +345,11 @@ def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -
         with ranks_joined():
             if finished:
                 log.info(
-                    "%s is finished: %d steps in %s; it goes on when its limit (train.max_steps, …) is raised",
+                    "%s is finished: %d steps in %s, %s",
                     run.path,
                     trainer.progress.step,
                     clock(trainer.progress.elapsed_s),
+                    ending(config.train, trainer.progress, session.data.n_batches),
                 )
                 return trainer.progress
             if resumed:
@@ -282,6 +366,7 @@ def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -
                 torch.get_num_threads() // n_workers,
             )
             progress = trainer.train(n_workers)
+    log.info("%s", ending(config.train, progress, session.data.n_batches))
     log.info(
         "done: %d steps in %s, best dev %s %.2f at step %d; the model is %s",
         progress.step,

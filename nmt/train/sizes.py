@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from nmt.config import Config
+from nmt.config import FITTED, Config, values
 from nmt.errors import ConfigError
 
 # pairs fewer than: the settings. From small to large: recipes of our own for the first two, then what is known
@@ -27,8 +27,13 @@ PRESETS: list[tuple[float, dict[str, Any]]] = [
 
 def fit_config(config: Config, n_pairs: int, n_characters: int = 0) -> Config:
     """The config with every size that was not set chosen for `n_pairs` with an alphabet of `n_characters`."""
+    return with_unset(config, sizes_for(config, n_pairs, n_characters))
+
+
+def sizes_for(config: Config, n_pairs: int, n_characters: int = 0) -> dict[str, dict[str, Any]]:
+    """The sizes for so many pairs, by section; without those that depend on another one that is set."""
     preset = next(values for bound, values in PRESETS if n_pairs < bound)
-    fitted = {
+    fitted: dict[str, dict[str, Any]] = {
         "tokenizer": {"vocab_size": max(preset["vocab_size"], n_characters + preset["vocab_size"] // 2)},
         "model": {
             "n_encoder_layers": preset["n_layers"],
@@ -42,12 +47,25 @@ def fit_config(config: Config, n_pairs: int, n_characters: int = 0) -> Config:
         fitted["train"]["accumulate"] = preset["accumulate"]
     if train.max_steps is None and train.max_epochs is None and train.max_minutes is None:
         fitted["train"]["max_epochs"] = preset["max_epochs"]
-    return with_unset(config, fitted)
+    return fitted
+
+
+def open_sizes(config: Config) -> set[str]:
+    """The settings, by dotted key, that are fitted to the corpus because they are not set."""
+    fitted = {f"{section}.{key}" for section, sizes in sizes_for(config, 0).items() for key in sizes}
+    return fitted.union({"train.validate_every"}).difference(dict(values(config, only_set=True)))
 
 
 def fit_validation(config: Config, steps_per_epoch: int) -> Config:
     """The config with validations once an epoch, but neither too often nor too seldom, where that was not set."""
     return with_unset(config, {"train": {"validate_every": min(max(steps_per_epoch, 100), 4000)}})
+
+
+def chosen(why: str, before: Config, after: Config) -> list[str]:
+    """A note of the sizes that `after` sets and `before` does not, as arguments for the command line; or none."""
+    was_set = dict(values(before, only_set=True))
+    new = [f"{key}={value}" for key, value in values(after, only_set=True) if key in FITTED and key not in was_set]
+    return [f"{why}: {' '.join(new)}"] if new else []
 
 
 def with_unset(

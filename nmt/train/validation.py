@@ -47,10 +47,6 @@ class Validation:
     def perplexity(self) -> float:
         return math.exp(min(self.nll, 100.0))
 
-    def figure(self, metric: str) -> float:
-        """What is compared between validations; more is better."""
-        return figure_of(self.figures(), metric)
-
     def figures(self) -> dict[str, Any]:
         """For the metrics file."""
         return {
@@ -64,9 +60,13 @@ class Validation:
         }
 
 
-def figure_of(line: dict[str, Any], metric: str) -> float:
-    """What is compared between validations, from a line of their figures; more is better."""
-    return float(line["dev_bleu"] if metric == "bleu" else -line["dev_loss"])
+def ranking(line: dict[str, Any], metric: str) -> tuple[float, ...]:
+    """A sort key of a validation's figures, the metric first; the best model has the largest.
+
+    A tie in BLEU goes to the lower loss: a new model has BLEU 0.00 for many validations while its loss falls.
+    """
+    loss = -float(line["dev_loss"])
+    return (float(line["dev_bleu"]), loss) if metric == "bleu" else (loss,)
 
 
 def validate(

@@ -121,7 +121,7 @@ def _main(arguments: list[str], log: str, stop_at: int) -> None:
     sys.argv = ["nmt", *arguments]
     import torch
 
-    from nmt.cli import main
+    from nmt.__main__ import main
     from nmt.train import step
 
     make = step.batch_loss

@@ -24,8 +24,8 @@ from nmt.run.checkpoint import read_checkpoint
 from nmt.run.directory import RunDirectory
 from nmt.text.batches import Batch, collate
 from nmt.train import loop, session, step
-from nmt.train.loop import Progress
 from nmt.train.loss import LossSum
+from nmt.train.progress import Progress
 from nmt.train.replicas import Replicas
 from nmt.train.step import make_optimizer, train_step, within_memory
 from reliability.conftest import soak

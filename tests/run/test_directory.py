@@ -354,6 +354,14 @@ def test_the_newest_checkpoint_is_found_whatever_the_pointer_says(run: RunDirect
         assert run.read_last() == 10
 
 
+@pytest.mark.parametrize("left", ["checkpoint", "model", "last"])
+def test_a_run_holds_a_training_whatever_part_of_it_was_deleted(run: RunDirectory, left: str) -> None:
+    run.append_metrics({"step": 1})
+    assert not run.holds_training()
+    {"checkpoint": run.checkpoint_file(1), "model": run.model_file, "last": run.last_file}[left].write_bytes(b"")
+    assert run.holds_training()
+
+
 def test_a_checkpoint_set_aside_counts_as_none_and_is_kept(run: RunDirectory) -> None:
     for step in (5, 10):
         run.checkpoint_file(step).write_bytes(b"%d" % step)

@@ -11,78 +11,27 @@ from typing import Any
 
 import pytest
 import torch
+from small_run import config_of, final_hash, run_training, trainer_of, write_small_corpus
 
 from nmt.config import Config, TrainSettings
 from nmt.decode.translator import load
 from nmt.errors import ConfigError, DataError, DivergedError, InputError, ModelError, OutputError, StoppedError
-from nmt.run.checkpoint import hash_tensors, read_checkpoint, save_checkpoint
+from nmt.evaluate import Score
+from nmt.run.checkpoint import Checkpoint, hash_tensors, read_checkpoint, save_checkpoint
 from nmt.run.directory import RunDirectory
 from nmt.text.batches import Batch
 from nmt.train import session
-from nmt.train.loop import Progress, Trainer
+from nmt.train.loop import Trainer
 from nmt.train.loss import LossSum
+from nmt.train.progress import Progress
 from nmt.train.signals import stop_signals
 from nmt.train.step import batch_loss, train_step
-from nmt.train.validation import validate
-
-SUBJECTS = {"狗": "the dog", "猫": "the cat", "男孩": "the boy", "女孩": "the girl", "老师": "the teacher"}
-VERBS = {"跑": "runs", "睡觉": "sleeps", "唱歌": "sings", "笑": "laughs"}
-TIMES = {"今天": "today", "每天": "every day", "早上": "in the morning"}
+from nmt.train.validation import Validation, ranking, validate
 
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    """60 pairs with reordering: subject, time, verb becomes subject, verb, time."""
-    pairs = [
-        (f"{s}{t}{v}。", f"{SUBJECTS[s].capitalize()} {VERBS[v]} {TIMES[t]}.")
-        for s in SUBJECTS
-        for t in TIMES
-        for v in VERBS
-    ]
-    for side, ending in enumerate(("zh", "en")):
-        (tmp_path / f"train.{ending}").write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")
-        dev = pairs[::7]
-        (tmp_path / f"dev.{ending}").write_text("".join(pair[side] + "\n" for pair in dev), encoding="utf-8")
-    return tmp_path
-
-
-def config_of(corpus: Path, run: str = "run", **changes: Any) -> Config:
-    """Small, with everything random on: dropout, subword sampling, and several batches an epoch."""
-    tree: dict[str, Any] = {
-        "run": str(corpus / run),
-        "data": {
-            "root": str(corpus),
-            "train": {"source": "train.zh", "target": "train.en"},
-            "dev": {"source": "dev.zh", "target": "dev.en"},
-            "max_length": 60,
-        },
-        "tokenizer": {"vocab_size": 340, "sampling_alpha": 0.3},
-        "model": {
-            "d_model": 16,
-            "d_ff": 32,
-            "n_heads": 2,
-            "n_encoder_layers": 1,
-            "n_decoder_layers": 1,
-            "dropout": 0.2,
-        },
-        "train": {"batch_tokens": 300, "max_steps": 12, "validate_every": 5, "lr": 3e-3, "warmup": 4}
-        | {"precision": "fp32"},
-    }
-    for key, value in changes.items():
-        section, _, name = key.partition("__")
-        tree[section] = {**tree.get(section, {}), name: value} if name else value
-    return Config.model_validate(tree)
-
-
-def run_training(config: Config, n_workers: int = 1, **options: Any) -> Progress:
-    return session.train(session.prepare(config, device="cpu", **options), quiet=True, n_workers=n_workers)
-
-
-def final_hash(config: Config) -> str:
-    run = RunDirectory(config.run)
-    last = run.read_last()
-    assert last is not None
-    return hash_tensors(read_checkpoint(run.checkpoint_file(last)).tensors)
+    return write_small_corpus(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -187,29 +136,31 @@ def test_minutes_end_it(corpus: Path) -> None:
     assert progress.step > 1
 
 
-def test_patience_ends_it(corpus: Path) -> None:
-    """With a rate of nearly nothing no validation is better than the first."""
-    config = config_of(
-        corpus,
-        train__max_steps=1000,
-        train__validate_every=2,
-        train__patience=3,
-        train__lr=1e-12,
-        train__metric="bleu",
-    )
+def test_patience_ends_it_and_a_raised_patience_goes_on(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
+    caplog.set_level(logging.INFO, "nmt")
+    config = config_of(corpus, train__validate_every=2, train__patience=3)
+    script(monkeypatch, (2.0, 5.0), (1.0, 4.0), (2.0, 6.0), (1.0, 1.0))
     progress = run_training(config)
-    assert progress.step == 8
-    assert progress.best_step == 2
-    assert progress.n_worse == 3
+    assert (progress.step, progress.best_step, progress.n_worse) == (8, 2, 3)
+    assert "ended by train.patience=3 at 8 of 12 steps (train.max_steps)" in caplog.text
+    caplog.clear()
+    assert run_training(config).step == 8
+    assert caplog.messages[-1].startswith(f"{config.run} is finished: 8 steps in ")
+    assert "ended by train.patience=3" in caplog.messages[-1]
+    script(monkeypatch, (1.0, 5.0))
+    raised = config_of(corpus, train__validate_every=2, train__patience=4)
+    assert run_training(raised).step == 10
 
 
 @pytest.mark.parametrize("metric", ["bleu", "loss"])
 def test_the_model_file_is_the_best_by_the_metric(corpus: Path, metric: str) -> None:
     config = config_of(corpus, train__max_steps=60, train__validate_every=10, train__metric=metric, train__lr=1e-2)
     progress = run_training(config)
-    key, sign = ("dev_bleu", 1) if metric == "bleu" else ("dev_loss", -1)
-    figures = [sign * line[key] for line in progress.history]
-    assert progress.best == max(figures)
+    figures = [ranking(line, metric) for line in progress.history]
+    assert progress.best == max(figures)[0]
     kept = read_checkpoint(RunDirectory(config.run).model_file)
     assert (
         kept.progress["best_step"] == progress.best_step == progress.history[figures.index(max(figures))]["step"]
@@ -282,19 +233,6 @@ def test_the_average_at_the_end_is_that_of_its_checkpoints(
     assert averaged
     for name, tensor in averaged.items():
         torch.testing.assert_close(tensor, torch.stack([part[name] for part in parts]).mean(0))
-
-
-def trainer_of(config: Config) -> Trainer:
-    prepared = session.prepare(config)
-    return Trainer(
-        prepared.config,
-        prepared.data,
-        prepared.corpus.dev,
-        prepared.tokenizers,
-        prepared.model,
-        prepared.run,
-        quiet=True,
-    )
 
 
 def spoil(monkeypatch: pytest.MonkeyPatch, is_bad: Callable[[int, float], bool]) -> list[tuple[int, float]]:
@@ -511,12 +449,167 @@ def test_figures_of_a_run_killed_before_its_first_checkpoint_are_dropped(corpus:
     assert [line["step"] for line in run.read_metrics() if "loss" in line] == list(range(1, 13))
 
 
-def test_another_metric_ranks_the_validations_again(corpus: Path) -> None:
-    run_training(config_of(corpus))
-    progress = run_training(config_of(corpus, train__metric="loss", train__max_steps=14))
-    losses = [line["dev_loss"] for line in progress.history]
-    assert progress.best == -min(losses)
-    assert progress.n_worse == len(losses) - 1 - losses.index(min(losses))
+def script(monkeypatch: pytest.MonkeyPatch, *figures: tuple[float, float]) -> None:
+    """Make the next validations come out with these figures: BLEU and loss."""
+    left = list(figures)
+
+    def scripted(*args: Any, **kwargs: Any) -> Validation:
+        bleu, loss = left.pop(0)
+        score = Score("BLEU", bleu, None, None, "signature")
+        return Validation(loss, loss, score, score, [], ("a", 0.01), 0.0)
+
+    monkeypatch.setattr("nmt.train.loop.validate", scripted)
+
+
+def best_of(config: Config) -> tuple[int, float | None]:
+    """The step and the figure of the kept model, as its file tells them."""
+    found = read_checkpoint(RunDirectory(config.run).model_file, prefixes=()).progress
+    return found["best_step"], found["best"]
+
+
+@pytest.mark.parametrize("loss", [2.0, 4.0])
+def test_after_a_change_of_metric_a_model_must_beat_the_kept_one(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, loss: float
+) -> None:
+    """And not the model of step 10, which was better by the new metric but was not kept."""
+    script(monkeypatch, (10.0, 3.0), (5.0, 1.0))
+    run_training(config_of(corpus, train__max_steps=10))
+    config = config_of(corpus, train__metric="loss", train__max_steps=15)
+    script(monkeypatch, (1.0, loss))
+    progress = run_training(config)
+    assert progress.n_worse == (0 if loss < 3 else 1)
+    assert best_of(config) == ((15, -loss) if loss < 3 else (5, 10.0))
+    assert progress.best == -min(loss, 3.0)
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["new", "old"])
+@pytest.mark.parametrize("loss", [2.4, 2.6])
+def test_after_a_change_of_metric_a_model_must_beat_the_kept_average(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, loss: float, old: bool
+) -> None:
+    """The average is made at the step of the last validation, but has figures of its own."""
+    script(monkeypatch, (8.0, 4.0), (10.0, 3.0), (12.0, 2.5))
+    config = config_of(corpus, train__average="last", train__max_steps=10)
+    run_training(config)
+    file = RunDirectory(config.run).checkpoint_file(10)
+    checkpoint = read_checkpoint(file)
+    assert checkpoint.progress.pop("best_figures")["dev_loss"] == 2.5
+    if old:  # checkpoints of earlier versions lack the figures of the kept model
+        save_checkpoint(file, checkpoint)
+    config = config_of(corpus, train__average="ema", train__metric="loss", train__max_steps=11)
+    script(monkeypatch, (1.0, loss))
+    progress = run_training(config)
+    assert progress.best == -min(loss, 2.5)
+    assert best_of(config) == ((11, -loss) if loss < 2.5 else (10, 12.0))
+
+
+def test_of_equal_scores_the_lower_loss_is_better(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small model has BLEU 0.00 for long, while its loss falls."""
+    config = config_of(corpus, train__validate_every=2, train__patience=2)
+    script(monkeypatch, (0.0, 6.0), (0.0, 5.0), (0.0, 5.5), (0.0, 4.0), (0.0, 4.0), (0.0, 4.1))
+    progress = run_training(config)
+    assert (progress.step, progress.best_step, progress.n_worse) == (12, 8, 2)
+    assert best_of(config) == (8, 0.0)
+
+
+def test_the_average_of_the_best_is_of_those_with_the_lower_loss_among_equal_scores(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = trainer_of(config_of(corpus, train__average="best", train__n_average=2))
+    figures = [(0.0, 6.0), (0.0, 3.0), (0.0, 4.0), (0.0, 5.0)]
+    trainer.progress.history = [
+        {"step": step, "dev_bleu": bleu, "dev_loss": loss} for step, (bleu, loss) in enumerate(figures)
+    ]
+    assert trainer.steps_to_average() == [1, 2]
+
+
+@pytest.mark.parametrize("settings", [{}, {"train__max_steps": 2}, {"train__average": "last"}], ids=str)
+def test_a_kill_between_the_first_checkpoint_and_the_model_file_loses_nothing(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+) -> None:
+    whole, config = config_of(corpus, "whole", **settings), config_of(corpus, **settings)
+    run_training(whole)
+    run = RunDirectory(config.run)
+
+    def killed(path: Path, checkpoint: Checkpoint) -> None:
+        if path == run.model_file:
+            raise KeyboardInterrupt
+        save_checkpoint(path, checkpoint)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("nmt.train.loop.save_checkpoint", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_training(config)
+    assert not run.model_file.exists()
+    assert run.read_last() in (2, 5)
+    run_training(config)
+    assert final_hash(config) == final_hash(whole)
+    models = [read_checkpoint(RunDirectory(one.run).model_file).tensors for one in (whole, config)]
+    assert hash_tensors(models[0]) == hash_tensors(models[1])
+
+
+@pytest.mark.parametrize("raised", [False, True], ids=["finished", "raised"])
+@pytest.mark.parametrize("patience", [None, 1])
+def test_a_model_file_that_was_deleted_is_written_again(
+    corpus: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    patience: int | None,
+    raised: bool,
+) -> None:
+    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
+    script(monkeypatch, (9.0, 1.0), (8.0, 2.0), (7.0, 3.0))
+    config = config_of(corpus, train__patience=patience)
+    assert run_training(config).step == (10 if patience else 12)
+    RunDirectory(config.run).model_file.unlink()
+    script(monkeypatch, (6.0, 4.0), (5.0, 5.0))
+    more = config_of(corpus, train__patience=patience, train__max_steps=14 if raised else 12)
+    step = 10 if patience else 14 if raised else 12
+    assert run_training(more).step == step
+    assert best_of(config) == (step, 6.0)
+    assert f"{RunDirectory(config.run).model_file} is missing" in caplog.text
+    history = [line["step"] for line in trainer_of(more).progress.history]
+    assert len(set(history)) == len(history)
+
+
+@pytest.mark.parametrize("n_fifths", [3, 5])
+@pytest.mark.parametrize(
+    ("batch_tokens", "accumulate", "sampling_alpha"),
+    [(100, 1, 0.0), (450, 1, 0.3), (100, 4, 0.3), (300, 2, 0.0)],
+)
+def test_batches_of_another_size_go_on_at_the_same_part_of_the_epoch(
+    corpus: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    n_fifths: int,
+    batch_tokens: int,
+    accumulate: int,
+    sampling_alpha: float,
+) -> None:
+    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
+    before = trainer_of(config_of(corpus, tokenizer__sampling_alpha=sampling_alpha))
+    n_before = sum(1 for _ in before.data.batches(1))
+    done = n_fifths * n_before // 5
+    before.progress.step, before.progress.epoch, before.progress.batch = 8, 1, done
+    before.run.create()
+    before.run.write_config(before.config)
+    before.write_checkpoint()
+    train: dict[str, Any] = {"train__batch_tokens": batch_tokens, "train__accumulate": accumulate}
+    trainer = trainer_of(config_of(corpus, tokenizer__sampling_alpha=sampling_alpha, **train))
+    trainer.resume()
+    progress, n_batches = trainer.progress, sum(1 for _ in trainer.data.batches(1))
+    if done == n_before:
+        assert (progress.epoch, progress.batch) == (2, 0)
+        assert "within epoch" not in caplog.text
+        return
+    assert progress.epoch == 1
+    assert progress.batch % accumulate == 0
+    assert abs(progress.batch - n_batches * done / n_before) <= accumulate / 2
+    assert "train.batch_tokens or train.accumulate has changed within epoch 2: it goes on at 60 %" in caplog.text
+    trainer.write_checkpoint()
+    there = progress.batch
+    trainer.resume()
+    assert trainer.progress.batch == there
 
 
 def test_where_files_lie_and_what_is_tested_may_change(corpus: Path) -> None:
@@ -556,6 +649,18 @@ def test_a_checkpoint_without_its_moments_is_refused(corpus: Path) -> None:
     save_checkpoint(file, dataclasses.replace(checkpoint, tensors=tensors))
     with pytest.raises(ModelError, match=r"step-2\.safetensors lacks .+\.step"):
         run_training(config)
+
+
+def test_a_return_to_a_checkpoint_of_step_0_clears_the_moments(corpus: Path) -> None:
+    trainer = trainer_of(config_of(corpus, train__max_steps=2))
+    trainer.run.create()
+    trainer.write_checkpoint()
+    trainer.train()
+    trainer.run.prune_checkpoints([0])
+    assert trainer.optimizer.state
+    trainer.resume()
+    assert trainer.progress.step == 0
+    assert not trainer.optimizer.state
 
 
 def test_figures_that_wait_go_with_the_steps_that_are_taken_back(corpus: Path) -> None:
@@ -632,3 +737,53 @@ def test_deterministic_is_torchs_deterministic_mode(corpus: Path, monkeypatch: p
     finally:
         torch.use_deterministic_algorithms(False)
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"  # as the user set it
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"max_steps": 3}, "ended by train.max_steps=3: raise train.max_steps to go on"),
+        ({"max_epochs": 1}, "ended by train.max_epochs=1: raise train.max_epochs to go on"),
+        (
+            {"max_minutes": 1e-9, "max_steps": 9000, "max_epochs": 40},
+            "ended by train.max_minutes=1e-09 at 0 of 9,000 steps (train.max_steps) and 0.0 of 40 epochs "
+            "(train.max_epochs): raise train.max_minutes to go on",
+        ),
+        (
+            {"max_steps": 2, "max_epochs": 40},
+            "ended by train.max_steps=2 at 0.4 of 40 epochs (train.max_epochs): raise train.max_steps to go on",
+        ),
+    ],
+    ids=["steps", "epochs", "minutes", "steps of epochs"],
+)
+def test_the_last_lines_name_the_limit_and_how_far_training_came(
+    corpus: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    limits: dict[str, float],
+    message: str,
+) -> None:
+    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
+    caplog.set_level(logging.INFO, "nmt")
+    script(monkeypatch, (1.0, 2.0))
+    config = config_of(corpus, tokenizer__sampling_alpha=0.0)
+    train = {**config.train.model_dump(exclude_unset=True), "max_steps": None, **limits}
+    config = Config.model_validate({**config.model_dump(exclude_unset=True), "train": train})
+    prepared = session.prepare(config)
+    assert prepared.data.n_batches == 5
+    session.train(prepared, quiet=True)
+    assert caplog.messages[-2] == message
+    assert caplog.messages[-1].startswith("done: ")
+    caplog.clear()
+    run_training(config)
+    assert caplog.messages[-1].endswith(f", {message}")
+
+
+def test_an_average_that_is_kept_does_not_undo_the_end_by_patience(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(corpus, train__average="last", train__validate_every=2, train__patience=1)
+    script(monkeypatch, (2.0, 5.0), (1.0, 6.0), (3.0, 4.0))
+    progress = run_training(config)
+    assert (progress.step, progress.best, progress.n_worse) == (4, 3.0, 1)
+    assert run_training(config).step == 4

@@ -6,7 +6,7 @@ import pytest
 
 from nmt.evaluate import Score
 from nmt.train.report import clock
-from nmt.train.validation import Validation, advice, is_stuck
+from nmt.train.validation import Validation, advice, is_stuck, ranking
 
 SCORE = Score("BLEU", 10.0, None, None, "signature")
 
@@ -53,8 +53,8 @@ def test_one_word_repeated_is_told() -> None:
 
 def test_figures() -> None:
     found = validation()
-    assert found.figure("bleu") == 10.0
-    assert found.figure("loss") == -2.0
+    assert ranking(found.figures(), "bleu") == (10.0, -2.0)
+    assert ranking(found.figures(), "loss") == (-2.0,)
     assert found.figures()["dev_perplexity"] == pytest.approx(6.6859, abs=1e-4)
     assert found.figures()["bleu_signature"] == "signature"
 

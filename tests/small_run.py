@@ -1,0 +1,79 @@
+"""A training of a second inside the test's own process: its corpus, its config, and what it leaves."""
+
+from pathlib import Path
+from typing import Any
+
+from nmt.config import Config
+from nmt.run.checkpoint import hash_tensors, read_checkpoint
+from nmt.run.directory import RunDirectory
+from nmt.train import session
+from nmt.train.loop import Trainer
+from nmt.train.progress import Progress
+
+SUBJECTS = {"狗": "the dog", "猫": "the cat", "男孩": "the boy", "女孩": "the girl", "老师": "the teacher"}
+VERBS = {"跑": "runs", "睡觉": "sleeps", "唱歌": "sings", "笑": "laughs"}
+TIMES = {"今天": "today", "每天": "every day", "早上": "in the morning"}
+
+
+def write_small_corpus(home: Path) -> Path:
+    """60 pairs with reordering: subject, time, verb becomes subject, verb, time; returns `home`."""
+    pairs = [
+        (f"{s}{t}{v}。", f"{SUBJECTS[s].capitalize()} {VERBS[v]} {TIMES[t]}.")
+        for s in SUBJECTS
+        for t in TIMES
+        for v in VERBS
+    ]
+    for side, ending in enumerate(("zh", "en")):
+        (home / f"train.{ending}").write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")
+        dev = pairs[::7]
+        (home / f"dev.{ending}").write_text("".join(pair[side] + "\n" for pair in dev), encoding="utf-8")
+    return home
+
+
+def config_of(corpus: Path, run: str = "run", **changes: Any) -> Config:
+    """A small model with dropout, subword sampling and several batches an epoch.
+
+    Args:
+        corpus: the directory of `write_small_corpus`.
+        run: the run's directory below it.
+        changes: settings over those here: `train__lr=1e-3`, `seed=2`.
+    """
+    tree: dict[str, Any] = {
+        "run": str(corpus / run),
+        "data": {
+            "root": str(corpus),
+            "train": {"source": "train.zh", "target": "train.en"},
+            "dev": {"source": "dev.zh", "target": "dev.en"},
+            "max_length": 60,
+        },
+        "tokenizer": {"vocab_size": 340, "sampling_alpha": 0.3},
+        "model": {
+            "d_model": 16,
+            "d_ff": 32,
+            "n_heads": 2,
+            "n_encoder_layers": 1,
+            "n_decoder_layers": 1,
+            "dropout": 0.2,
+        },
+        "train": {"batch_tokens": 300, "max_steps": 12, "validate_every": 5, "lr": 3e-3, "warmup": 4}
+        | {"precision": "fp32"},
+    }
+    for key, value in changes.items():
+        section, _, name = key.partition("__")
+        tree[section] = {**tree.get(section, {}), name: value} if name else value
+    return Config.model_validate(tree)
+
+
+def run_training(config: Config, n_workers: int = 1, **options: Any) -> Progress:
+    return session.train(session.prepare(config, device="cpu", **options), quiet=True, n_workers=n_workers)
+
+
+def final_hash(config: Config) -> str:
+    run = RunDirectory(config.run)
+    last = run.read_last()
+    assert last is not None
+    return hash_tensors(read_checkpoint(run.checkpoint_file(last)).tensors)
+
+
+def trainer_of(config: Config) -> Trainer:
+    return session.make_trainer(session.prepare(config), quiet=True)

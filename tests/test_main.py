@@ -1,0 +1,45 @@
+"""Ctrl-C while libraries import one another ends the command: no library can catch it."""
+
+from pathlib import Path
+
+import pytest
+from conftest import FiveCorpus, FiveRun, started_nmt
+
+# Python runs this at its start. As torch does with numpy, it catches what is raised during an import.
+SITE = """
+import signal, sys
+
+class Swallowing:
+    def find_spec(self, name, path=None, target=None):
+        if name == "MODULE" and sys.orig_argv[1:3] == ["-m", "nmt"]:
+            sys.meta_path.remove(self)
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except KeyboardInterrupt:
+                pass
+
+sys.meta_path.insert(0, Swallowing())
+"""
+
+
+def interrupted_at(module: str, home: Path, *args: object) -> tuple[int, str]:
+    """`nmt ARGS` with Ctrl-C during the import of a module: how it ends, and what it says."""
+    (home / "sitecustomize.py").write_text(SITE.replace("MODULE", module))
+    with started_nmt(*args, cwd=home, env={"PYTHONPATH": str(home)}) as process:
+        stdout, stderr = process.communicate(b"", timeout=240)
+        assert not stdout
+        return process.returncode, stderr.decode()
+
+
+@pytest.mark.parametrize("module", ["typer", "numpy", "sentencepiece", "torch"])
+def test_ctrl_c_during_an_import_ends_a_training(five_corpus: FiveCorpus, module: str) -> None:
+    code, stderr = interrupted_at(module, five_corpus.home, "train", five_corpus.config)
+    assert code == 130, stderr
+    assert "Traceback" not in stderr
+    assert not five_corpus.run.exists()
+
+
+def test_ctrl_c_during_an_import_ends_a_translation(five_run: FiveRun, tmp_path: Path) -> None:
+    code, stderr = interrupted_at("torch", tmp_path, "translate", "-m", five_run.run, "我")
+    assert code == 130, stderr
+    assert "Traceback" not in stderr
