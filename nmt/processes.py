@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 
-
 # Modules that import what a command needs. They do so before anything is opened that must be cleaned up.
 IMPORTERS = ("__main__", "nmt.__main__", "nmt.cli")
 
@@ -27,7 +26,7 @@ class Stopped(KeyboardInterrupt):
 def stop_on_signals() -> None:
     """Let Ctrl-C and SIGTERM raise `Stopped`; a second SIGTERM ends the process at once.
 
-    A signal that whoever started this process ignores stays ignored: a shell does so for commands in the background.
+    A signal that is ignored stays ignored, as shells ask it of commands in the background.
     """
     for number, default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
         if signal.getsignal(number) is default:
