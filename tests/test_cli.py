@@ -238,6 +238,17 @@ def test_train_fresh_moves_the_old_run_aside_and_keeps_it(five_run: FiveRun, tmp
     assert json.loads((run / "manifest.json").read_text())["seed"] == 7
 
 
+def test_train_fresh_behind_a_link_keeps_the_old_run_and_the_link(five_run: FiveRun, tmp_path: Path) -> None:
+    before = file_bytes(five_run.copy_run(tmp_path / "disk" / "run"))
+    (tmp_path / "link").symlink_to(tmp_path / "disk" / "run")
+    done = run_nmt("train", five_run.config, f"run={tmp_path}/link", "train.max_steps=2", "--fresh")
+    aside = tmp_path / "disk" / "run.1"
+    assert f"the old run is kept in {aside}" in err_lines(done)
+    assert file_bytes(aside) == before
+    assert (tmp_path / "link").is_symlink()
+    assert json.loads((tmp_path / "disk" / "run" / "last.json").read_text()) == {"step": 2}
+
+
 def test_train_quietly_with_a_tokenizer_a_side(five_corpus: FiveCorpus) -> None:
     train = run_nmt("train", five_corpus.config, *SEPARATE, "train.max_steps=2", "-q", cwd=five_corpus.home)
     assert (train.returncode, train.stdout, train.stderr) == (0, b"", b"")

@@ -292,6 +292,16 @@ def test_tokenize_does_not_exchange_the_tokenizer_of_a_model(
     assert file_bytes(run) == before
 
 
+def test_fresh_does_not_move_the_working_directory(five_run: FiveRun, tmp_path: Path) -> None:
+    run = five_run.copy_run(tmp_path / "run")
+    before = file_bytes(tmp_path)
+    for more in ([], ["--dry-run"]):
+        done = run_nmt("train", five_run.config, "run=.", "train.max_steps=2", "--fresh", *more, cwd=run)
+        one_clear_error(done, 2, "run=. ", "working directory")
+    assert file_bytes(tmp_path) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+
+
 def test_a_run_that_was_begun_otherwise(five_run: FiveRun, tmp_path: Path) -> None:
     run = five_run.copy_run(tmp_path / "run")
     other = tmp_path / "other.en"

@@ -72,6 +72,8 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
         torch.use_deterministic_algorithms(True)
     fresh = fresh and not restarted()  # it was done before that
     run = RunDirectory(config.run)
+    if fresh:
+        run.check_movable()
     last = None if fresh else run.read_last()
     parent = read_parent(config.train.init_from) if config.train.init_from and last is None else None
     before = run.read_config() if last is not None else parent.config if parent is not None else None
