@@ -49,20 +49,44 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def is_special(path: Path) -> bool:
+    """Whether a path names a directory, a pipe, a device or an open descriptor: nothing that can be replaced."""
+    return _descriptor(path) is not None or (path.exists() and not path.is_file())
+
+
+def _descriptor(path: Path) -> int | None:
+    """The descriptor of this process that a path such as /dev/stdout or /dev/fd/3 stands for, else None.
+
+    On Linux, opening such a path again gives a second position in the file, and fails for a socket.
+    """
+    descriptors = os.path.realpath("/dev/fd")  # on Linux /proc/PID/fd
+    for _ in range(40):  # as many links as Linux follows
+        if path.name.isdecimal() and len(path.name) < 10 and os.path.realpath(path.parent) == descriptors:
+            return int(path.name)
+        if not path.is_symlink():
+            break
+        path = path.parent / path.readlink()
+    return None
+
+
 @contextlib.contextmanager
 def atomic_writer(path: Path) -> Iterator[BinaryIO]:
     """A file to write to that takes the name `path` when the block ends well; an existing file's mode is kept.
 
+    What is special is written in place.
+
     Raises:
         OutputError: the directory is missing or not writable, or the disk is full.
     """
-    path = Path(os.path.realpath(path))  # a link stays a link
-    if path.exists() and not path.is_file() and not path.is_dir():  # a pipe, /dev/null: nothing to replace
-        with path.open("wb") as file:
-            yield file
-        return
-    temp = path.with_name(f"{path.name}{TEMP_MARK}{os.getpid()}")
+    special = is_special(path)
+    path = path if special else Path(os.path.realpath(path))  # a link stays a link
+    temp = Path(f"{path}{TEMP_MARK}{os.getpid()}")
     try:
+        if special:
+            descriptor = _descriptor(path)
+            with open(path if descriptor is None else os.dup(descriptor), "wb") as file:  # noqa: PTH123
+                yield file
+            return
         with temp.open("wb") as file:
             yield file
             file.flush()
@@ -71,8 +95,10 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
             temp.chmod(path.stat().st_mode & 0o7777)
         temp.replace(path)
         sync_directory(path.parent)
+    except BrokenPipeError:  # whoever read a pipe has had enough
+        raise
     except OSError as error:
-        if error.errno is None or error.filename not in (None, str(temp)):
+        if error.errno is None or error.filename not in (None, str(temp), str(path)):
             raise  # the block's own, of another file
         raise OutputError(
             f"cannot write {path}: {error.strerror or error}",

@@ -46,6 +46,7 @@ UNFIT: list[Case] = [
     (["translate", "--resume"], ["--resume goes from file to file"]),
     (["translate", "--resume", "-i", "/dev/null", "-o", "out"], ["--resume goes from file to file"]),
     (["translate", "--resume", "-i", "in.zh", "-o", "/dev/null"], ["--resume goes from file to file"]),
+    (["translate", "--resume", "-i", "in.zh", "-o", "/dev/stdout"], ["--resume goes from file to file"]),
     (["translate", "--mbr", "chrf", "--beam", "4", "TEXT"], ["--mbr chooses among samples"]),
     (["eval", "--samples", "4"], ["--samples are for --mbr"]),
     (["eval", "--hyp", "test.hyp", "--ref", "test.en", "--heads"], ["--heads", "asks for a model's"]),
@@ -360,6 +361,25 @@ def in_shell(command: str, cwd: Path, *, stdin: bytes = b"") -> Done:
     return subprocess.run(
         ["bash", "-c", nmt + command], input=stdin, cwd=cwd, env=environment(), capture_output=True, check=False
     )
+
+
+def test_output_to_an_open_descriptor_keeps_what_is_around_it(five_run: FiveRun, tmp_path: Path) -> None:
+    script = f"""
+    m='{five_run.run}'; s='{five_run.source_file}'; r='{five_run.target_file}'
+    (echo a; nmt translate -q -m $m -o /dev/stdout "{SOURCE[0]}"; echo b) > around
+    (nmt eval -q -m $m --src $s --ref $r --bootstrap 0 -o >(cat > kept) > scores; wait $!) &
+    nmt translate -q -m $m -i $s -o /dev/stdout | cat > piped
+    wait
+    nmt eval -q -m $m --src $s --ref $r --bootstrap 0 -o - > both
+    """
+    done = in_shell(script, tmp_path)
+    assert done.stderr == b""
+    assert (tmp_path / "around").read_text() == f"a\n{TARGET[0]}\nb\n"
+    assert (tmp_path / "kept").read_text().splitlines() == TARGET
+    assert (tmp_path / "piped").read_text().splitlines() == TARGET
+    assert (tmp_path / "scores").read_text().startswith("BLEU = 100.00")
+    assert (tmp_path / "both").read_text() == (tmp_path / "kept").read_text() + (tmp_path / "scores").read_text()
+    assert {file.name for file in tmp_path.iterdir()} == {"around", "both", "kept", "piped", "scores"}
 
 
 def test_a_closed_pipe_ends_quietly(five_run: FiveRun) -> None:

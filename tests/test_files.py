@@ -5,8 +5,10 @@ import errno
 import fcntl
 import gzip
 import os
+import re
 import resource
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -29,6 +31,7 @@ from nmt.files import (
     cache_directory,
     cached,
     hash_file,
+    is_special,
     locked,
     sha256,
     sweep_temps,
@@ -206,7 +209,7 @@ def test_a_directory_that_is_missing_is_told(tmp_path: Path) -> None:
 
 
 def test_a_pipe_or_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
-    """`-o /dev/null` by root must not turn /dev/null into a file, nor `-o /dev/stdout` lose the output."""
+    """`-o /dev/null` by root must not turn /dev/null into a file."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -217,6 +220,89 @@ def test_a_pipe_or_device_is_written_to_and_not_replaced(tmp_path: Path) -> None
         assert os.read(reader, 100) == NEW
     finally:
         os.close(reader)
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from nmt.files import atomic_writer
+with atomic_writer(Path(sys.argv[1])) as out:
+    out.write(b"new ")
+"""
+
+
+def bash(script: str, cwd: Path) -> str:
+    """Run a script in which `write PATH` writes "new " to PATH; the last line of its stderr."""
+    (cwd / "writer.py").write_text(WRITER)
+    function = f"write() {{ '{sys.executable}' writer.py \"$1\"; }}\n"
+    environment = {**os.environ, "PYTHONPATH": str(Path(nmt.__file__).parents[1])}
+    done = subprocess.run(["bash", "-c", function + script], cwd=cwd, env=environment, capture_output=True)
+    return done.stderr.decode().strip().rpartition("\n")[2]
+
+
+@pytest.mark.parametrize(
+    ("script", "content"),
+    [
+        ("write /dev/stdout | cat > it", "new "),
+        ("write /dev/stdout > it", "new "),
+        ("{ printf 'a '; write /dev/stdout; printf 'b '; } > it", "a new b "),
+        ("{ printf 'a '; write /dev/stdout; printf 'b '; } >> it", "old a new b "),
+        ("{ printf 'a '; write /dev/stderr; printf 'b ' >&2; } 2>> it", "old new b "),
+        ("{ printf 'a ' >&3; write /dev/fd/3; printf 'b ' >&3; } 3> it", "a new b "),
+        ("write /proc/self/fd/3 3>> it", "old new "),
+        ("ln -s /dev/stdout link; { write link; write ./link; } >> it", "old new new "),
+        ("write >(cat > it); wait $!", "new "),
+        ("mkfifo pipe; cat pipe > it & write pipe; wait", "new "),
+    ],
+)
+def test_an_open_descriptor_is_written_where_it_stands(tmp_path: Path, script: str, content: str) -> None:
+    (tmp_path / "it").write_text("old ")
+    assert bash(script, tmp_path) == ""
+    assert (tmp_path / "it").read_text() == content
+    assert {file.name for file in tmp_path.iterdir()} <= {"it", "link", "pipe", "writer.py"}
+
+
+def test_a_socket_as_stdout_is_written_to(tmp_path: Path) -> None:
+    """The system refuses to open its name."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        subprocess.run([sys.executable, "-c", WRITER, "/dev/stdout"], stdout=theirs.fileno(), check=True)
+        assert ours.recv(100) == b"new "
+
+
+@pytest.mark.parametrize(
+    ("script", "error"),
+    [
+        ("write /dev/fd/9", "cannot write /dev/fd/9: Bad file descriptor"),
+        ("write /dev/stdin < it", "cannot write /dev/stdin: Bad file descriptor"),
+        ("write /dev/fd/99999999999", "cannot write /proc/PID/fd/99999999999: No such file or directory"),
+        ("write /dev/full", "cannot write /dev/full: No space left on device"),
+        ("write .", "cannot write .: Is a directory"),
+        ("write /", "cannot write /: Is a directory"),
+    ],
+)
+def test_what_is_special_and_cannot_be_written_is_told(tmp_path: Path, script: str, error: str) -> None:
+    (tmp_path / "it").write_text("old ")
+    said = re.sub(r"/proc/\d+/", "/proc/PID/", bash(script, tmp_path))
+    assert said == f"nmt.errors.OutputError: {error}"
+    assert (tmp_path / "it").read_text() == "old "
+
+
+def test_a_reader_that_has_gone_is_no_failure_of_the_output(tmp_path: Path) -> None:
+    """The command ends quietly."""
+    assert bash("mkfifo pipe; : < pipe & exec 3> pipe; wait; write /dev/fd/3", tmp_path).startswith("BrokenPipe")
+
+
+def test_what_is_special(tmp_path: Path, file: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    for path in ("/dev/null", "/dev/stdout", "/dev/fd/99", "/proc/self/fd/1", tmp_path, tmp_path / "pipe"):
+        assert is_special(Path(path))
+    assert is_special(tmp_path / "link")
+    (tmp_path / "to file").symlink_to(file)
+    (tmp_path / "1").touch()
+    for path in (file, tmp_path / "absent", tmp_path / "to file", tmp_path / "1", "/dev/shm/absent"):
+        assert not is_special(Path(path))
 
 
 def test_a_link_stays_a_link_and_the_file_behind_it_is_written(file: Path) -> None:
