@@ -7,6 +7,7 @@ import gzip
 import os
 import re
 import resource
+import shutil
 import signal
 import socket
 import stat
@@ -488,6 +489,21 @@ def test_what_nobody_wanted_for_a_month_goes_and_nothing_else(cache: Path) -> No
     assert all(file.exists() for file in foreign)
 
 
+def test_what_another_process_is_making_is_not_cleared_away(cache: Path) -> None:
+    """However old its lock is: without it, two processes could hold a lock of the same name."""
+
+    def make_slowly(place: Path) -> None:
+        os.utime(lock, (0, 0))
+        before = lock.stat().st_ino
+        cached("kind", 2, fill)
+        assert lock.stat().st_ino == before
+        fill(place)
+
+    lock = cached("kind", 1, fill).with_suffix(".lock")
+    shutil.rmtree(lock.with_suffix(""))
+    assert (cached("kind", 1, make_slowly) / "it").read_bytes() == NEW
+
+
 def test_who_wants_what_another_is_making_waits_for_it(cache: Path) -> None:
     slow = """
 import time
@@ -523,6 +539,52 @@ def test_without_a_home_that_can_be_written_the_cache_is_a_temporary_directory(
     assert cache_directory() == tmp_path / f"nmt-{os.getuid()}"
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
     with pytest.raises(OutputError, match="cannot write to a cache at") as caught:
+        cache_directory()
+    assert "NMT_CACHE=PATH" in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["file", "file/below", "/proc/nmt"])
+def test_a_cache_that_was_chosen_and_cannot_be_written_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Another directory in its place would be a surprise: NMT_CACHE may be there for its size or its safety."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("NMT_CACHE", str(tmp_path / name))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(OutputError, match=f"^cannot write to NMT_CACHE={tmp_path / name}: ") as caught:
+        cache_directory()
+    assert "NMT_CACHE" in caught.value.hint
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_cache_behind_a_link_does_not_change_when_the_link_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "real").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    monkeypatch.setenv("NMT_CACHE", str(tmp_path / "link"))
+    assert cache_directory() == tmp_path / "real"
+
+
+def test_a_temporary_cache_that_another_user_could_exchange_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the check and the use: a link may lead elsewhere by then, another directory may have its name."""
+    for name in ("NMT_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", "/proc/none")
+    temporary, shared = tmp_path / "shared" / f"nmt-{os.getuid()}", tmp_path / "shared"
+    shared.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(shared))
+    shared.chmod(0o1777)
+    assert cache_directory() == temporary
+    shared.chmod(0o777)
+    with pytest.raises(InputError, match=f"{temporary} is no safe cache: others may replace it"):
+        cache_directory()
+    shared.chmod(0o1777)
+    temporary.rename(shared / "real")
+    temporary.symlink_to(shared / "real")
+    with pytest.raises(InputError, match=f"{temporary} is no safe cache: it is a link") as caught:
         cache_directory()
     assert "NMT_CACHE=PATH" in caught.value.hint
 

@@ -72,6 +72,21 @@ def corpus_paths(config: Config, files: Files) -> tuple[list[Path], list[Path]]:
     return [resolve_path(p, root) for p in files.source], [resolve_path(p, root) for p in files.target]
 
 
+def corpus_hashes(config: Config) -> dict[str, str]:
+    """SHA-256 of each side of train, dev and test.
+
+    Raises:
+        DataError: a file cannot be read.
+    """
+    data = config.data
+    return {
+        f"{name}.{side}": hash_files(paths)
+        for name, files in (("train", data.train), ("dev", data.dev), ("test", data.test))
+        if files is not None
+        for side, paths in zip(SIDES, corpus_paths(config, files), strict=True)
+    }
+
+
 def read_corpus(config: Config) -> Corpus:
     """Read train and dev, check that test is there, and drop what the rules on lines drop.
 
@@ -80,17 +95,23 @@ def read_corpus(config: Config) -> Corpus:
         ConfigError: sizes chosen for the corpus do not go together with those that were set.
     """
     data = config.data
-    corpora: dict[str, list[Pair]] = {}
-    hashes: dict[str, str] = {}
-    for name, files in (("train", data.train), ("dev", data.dev), ("test", data.test)):
-        if files is None:
-            continue
-        source, target = corpus_paths(config, files)
-        hashes |= {f"{name}.source": hash_files(source), f"{name}.target": hash_files(target)}
-        if name != "train":
-            corpora[name] = read_pairs(source, target)
+    hashes = corpus_hashes(config)
+    corpora = {
+        name: read_pairs(*corpus_paths(config, files))
+        for name, files in (("dev", data.dev), ("test", data.test))
+        if files is not None
+    }
     settings = [data.drop_blank, data.drop_duplicates, None if "dev" in corpora else config.seed]
-    write = partial(_write_corpus, config=config, corpora=corpora)
+
+    def write(place: Path) -> None:
+        _write_corpus(place, config, corpora)
+        now = corpus_hashes(config)
+        if changed := [name for name in hashes if now[name] != hashes[name]]:
+            raise DataError(
+                f"the files of {', '.join(changed)} have changed while they were read",
+                hint="start again when nothing writes to them",
+            )
+
     place = cached("pairs", [FORMAT, hashes, settings], write)
     told = json.loads((place / "corpus.json").read_text(encoding="utf-8"))
     train, dev = Pairs(place), [Pair(*pair) for pair in told["dev"]]

@@ -17,7 +17,7 @@ from nmt.files import cache_directory
 from nmt.run.directory import RunDirectory, hash_files
 from nmt.text import corpus as corpus_module
 from nmt.text.corpus import SIDES, Pairs, digests_of, write_pairs
-from nmt.text.lines import Pair
+from nmt.text.lines import Pair, read_pairs
 from nmt.text.tokenizer import Tokenizers, train_tokenizer
 from nmt.train import prepare
 from nmt.train.prepare import (
@@ -233,6 +233,27 @@ def test_a_changed_file_is_read_again(files: Files) -> None:
     before = prepared(config)
     files.write("train", [*SOURCES, "neu"], [*TARGETS, "new"])
     assert len(list(read_corpus(config).train)) == len(before[0]) + 1
+
+
+@pytest.mark.parametrize("name", ["train", "dev"])
+def test_a_corpus_that_changes_while_it_is_read_is_refused_and_not_kept(
+    files: Files, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Else the cache has the new text under the hash of the old one."""
+    texts = {"train": (SOURCES, TARGETS), "dev": (["alt"], ["old"])}
+    config = files.config({part: files.write(part, *sides) for part, sides in texts.items()})
+
+    def changed_before(*paths: Any) -> list[Pair]:
+        files.write(name, ["neu"], ["new"])
+        return read_pairs(*paths)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare, "read_pairs", changed_before)
+        error = refused(config)
+    assert str(error) == f"the files of {name}.source, {name}.target have changed while they were read"
+    files.write(name, *texts[name])
+    corpus = read_corpus(config)
+    assert (len(corpus.train), corpus.dev) == (60, [Pair(1, "alt", "old")])
 
 
 def test_a_preparation_that_failed_is_not_taken_for_one(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
