@@ -43,6 +43,7 @@ DRY_BATCHES = 1_000  # that a dry run looks at; they come in random order
 FREE = (
     *("run", "decode.", "data.root", "data.train", "data.dev", "data.test", "train.max_", "train.patience"),
     *("train.metric", "train.validate_every", "train.keep", "train.n_average", "train.init_from"),
+    "data.allow_bad_utf8",
 )
 TOLD = ("train.",)
 
