@@ -344,7 +344,8 @@ def test_translate_gives_as_many_lines_as_it_got(five_run: FiveRun) -> None:
     assert len(lines) == len(ODD_LINES)
     assert [lines[0], lines[2], lines[11]] == [TARGET[0], TARGET[1], TARGET[4]]
     assert [n for n, line in enumerate(lines) if not line] == [1, 3, 4, 9], "blank ones blank"
-    assert err_lines(plain) == ["nmt: warning: stdin, line 8: not UTF-8 at byte 5; replaced by U+FFFD"]
+    warning = "stdin is not UTF-8 in 1 of 12 lines (line 8 at byte 5); bad bytes are replaced by U+FFFD"
+    assert err_lines(plain) == [f"nmt: warning: {warning}"]
 
     found = [json.loads(line) for line in out_lines(as_json)]
     assert [one["source"] for one in found] == [text for _, text in ODD_LINES]

@@ -75,7 +75,7 @@ def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) ->
     if not bad.n_lines:
         return
     places = ", ".join([*bad.places, *(["…"] if bad.n_lines > len(bad.places) else [])])
-    message = f"{name}: {bad.n_lines:,} of {n_lines:,} lines are not UTF-8 ({places})"
+    message = f"{name} is not UTF-8 in {bad.n_lines:,} of {n_lines:,} lines ({places})"
     encoding = bad.encoding() if bad.n_lines > n_intact else ""  # else another encoding would spoil more lines
     if encoding:
         message += f", perhaps {ENCODINGS[encoding]}"

@@ -84,10 +84,10 @@ def test_bad_utf_8_is_replaced_and_reported_once_a_file(
     second = write(tmp_path / "b.en", b"caf\xe9\n" * 3379 + "caf\u00e9\n".encode() * 2)
     assert read_lines([first, second])[:4] == ["fine", "ab\ufffdc", "fine", "caf\ufffd"]
     assert [record.getMessage() for record in warnings.records] == [
-        f"{first}: 1 of 3 lines are not UTF-8 (line 2 at byte 3), perhaps Latin-1; bad bytes are replaced by "
+        f"{first} is not UTF-8 in 1 of 3 lines (line 2 at byte 3), perhaps Latin-1; bad bytes are replaced by "
         "U+FFFD; to convert: iconv -f latin1 -t utf-8 FILE > NEW",
-        f"{second}: 3,379 of 3,381 lines are not UTF-8 (line 1 at byte 4, line 2 at byte 4, line 3 at byte 4, …), "
-        "perhaps Latin-1; bad bytes are replaced by U+FFFD; to convert: iconv -f latin1 -t utf-8 FILE > NEW",
+        f"{second} is not UTF-8 in 3,379 of 3,381 lines (line 1 at byte 4, line 2 at byte 4, line 3 at byte 4, …)"
+        ", perhaps Latin-1; bad bytes are replaced by U+FFFD; to convert: iconv -f latin1 -t utf-8 FILE > NEW",
     ]
     assert {record.levelname for record in warnings.records} == {"WARNING"}
 
@@ -98,7 +98,7 @@ def test_a_few_bad_lines_in_a_utf_8_file_are_not_taken_for_another_encoding(
     path = write(tmp_path / "a.zh", "很好\n".encode() * 2 + "很好".encode()[:-1] + b"\n" + b"\xe9\n")
     assert len(read_lines([path])) == 4
     assert [record.getMessage() for record in warnings.records] == [
-        f"{path}: 2 of 4 lines are not UTF-8 (line 3 at byte 4, line 4 at byte 1); "
+        f"{path} is not UTF-8 in 2 of 4 lines (line 3 at byte 4, line 4 at byte 1); "
         "bad bytes are replaced by U+FFFD"
     ]
 

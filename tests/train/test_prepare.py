@@ -228,7 +228,7 @@ def test_a_corpus_in_another_encoding_is_refused_unless_that_is_allowed(
     for _ in range(2):
         error = refused(files.config(data))
         assert str(error) == (
-            f"{file}: 60 of 60 lines are not UTF-8 (line 1 at byte 12, line 2 at byte 14, line 3 at byte 12, …), "
+            f"{file} is not UTF-8 in 60 of 60 lines (line 1 at byte 12, line 2 at byte 14, line 3 at byte 12, …), "
             "perhaps Latin-1"
         )
         assert error.hint == (
