@@ -35,7 +35,7 @@ from nmt.errors import (
     OutputError,
     StoppedError,
 )
-from nmt.files import atomic_writer
+from nmt.files import atomic_writer, is_special
 from nmt.processes import end_with_parent
 
 if TYPE_CHECKING:
@@ -284,7 +284,7 @@ def translate(
     window = {"window": 1} if (on_terminal and not several if stream is None else stream) else {}
     if window and several:
         raise InputError("--stream answers line by line, which processes cannot share", hint="leave it out")
-    if resume and any(path in (None, Path("-")) or is_special(path) for path in (input_file, output)):
+    if resume and any(path is None or path == Path("-") or is_special(path) for path in (input_file, output)):
         raise InputError("--resume goes from file to file", hint="nmt translate --resume -i FILE -o FILE")
     check_mbr(mbr, samples, beam)
     changes: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
@@ -431,7 +431,7 @@ def evaluate(
         figures |= drawn if mbr else {"beam": options.beam}
         figures["perplexity"] = evaluate.perplexity(translator.reference_log_probs(sources, references[0]))
         if output is not None:
-            with atomic_writer(output) as out:
+            with open_output(output) as out:
                 out.writelines(line.encode() + b"\n" for line in hypotheses)
     found = evaluate.score(
         hypotheses,
@@ -709,11 +709,6 @@ def is_file(text: str) -> bool:
     with contextlib.suppress(OSError, ValueError):  # too long for a name, ...
         return Path(text).is_file()
     return False
-
-
-def is_special(path: Path | None) -> bool:
-    """Whether a path is that of a directory, a pipe or a device."""
-    return path is not None and path.exists() and not path.is_file()
 
 
 def prompted() -> Iterator[str]:

@@ -92,6 +92,9 @@ class Data(Section):
     max_ratio: float = Field(9.0, ge=1, description="greatest ratio of the two sides' lengths in pieces")
     drop_blank: bool = Field(True, description="drop pairs that are blank on a side")
     drop_duplicates: bool = Field(True, description="drop pairs that repeat an earlier pair")
+    allow_bad_utf8: bool = Field(
+        False, description="train on files with over 1 % of lines that are not UTF-8; bad bytes become U+FFFD"
+    )
     nfkc_source: bool = Field(False, description="NFKC-normalise the source side (the target never is)")
 
 

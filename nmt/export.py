@@ -136,6 +136,7 @@ def _spec(model: Transformer) -> Any:
     decoder.embeddings.weight = _array(model.target_embedding.weight)
     decoder.projection.weight = _array(model.projection.weight)
     decoder.projection.bias = _array(_bans(model))
+    model.hold_positions(settings.max_positions)
     for stack, positions, norm in (
         (encoder, model.source_positions, model.encoder_norm),
         (decoder, model.target_positions, model.decoder_norm),

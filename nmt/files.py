@@ -12,13 +12,14 @@ import json
 import os
 import shlex
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from nmt.errors import InputError, OutputError
+from nmt.errors import InputError, NmtError, OutputError
 
 TEMP_MARK = ".tmp."
 SIZES = "sizes.json"  # of the files in something cached; written last
@@ -50,20 +51,44 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def is_special(path: Path) -> bool:
+    """Whether a path names a directory, a pipe, a device or an open descriptor: nothing that can be replaced."""
+    return _descriptor(path) is not None or (path.exists() and not path.is_file())
+
+
+def _descriptor(path: Path) -> int | None:
+    """The descriptor of this process that a path such as /dev/stdout or /dev/fd/3 stands for, else None.
+
+    On Linux, opening such a path again gives a second position in the file, and fails for a socket.
+    """
+    descriptors = os.path.realpath("/dev/fd")  # on Linux /proc/PID/fd
+    for _ in range(40):  # as many links as Linux follows
+        if path.name.isdecimal() and len(path.name) < 10 and os.path.realpath(path.parent) == descriptors:
+            return int(path.name)
+        if not path.is_symlink():
+            break
+        path = path.parent / path.readlink()
+    return None
+
+
 @contextlib.contextmanager
 def atomic_writer(path: Path) -> Iterator[BinaryIO]:
     """A file to write to that takes the name `path` when the block ends well; an existing file's mode is kept.
 
+    What is special is written in place.
+
     Raises:
         OutputError: the directory is missing or not writable, or the disk is full.
     """
-    path = Path(os.path.realpath(path))  # a link stays a link
-    if path.exists() and not path.is_file() and not path.is_dir():  # a pipe, /dev/null: nothing to replace
-        with path.open("wb") as file:
-            yield file
-        return
-    temp = path.with_name(f"{path.name}{TEMP_MARK}{os.getpid()}")
+    special = is_special(path)
+    path = path if special else Path(os.path.realpath(path))  # a link stays a link
+    temp = Path(f"{path}{TEMP_MARK}{os.getpid()}")
     try:
+        if special:
+            descriptor = _descriptor(path)
+            with open(path if descriptor is None else os.dup(descriptor), "wb") as file:  # noqa: PTH123
+                yield file
+            return
         with temp.open("wb") as file:
             yield file
             file.flush()
@@ -72,8 +97,10 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
             temp.chmod(path.stat().st_mode & 0o7777)
         temp.replace(path)
         sync_directory(path.parent)
+    except BrokenPipeError:  # whoever read a pipe has had enough
+        raise
     except OSError as error:
-        if error.errno is None or error.filename not in (None, str(temp)):
+        if error.errno is None or error.filename not in (None, str(temp), str(path)):
             raise  # the block's own, of another file
         raise OutputError(
             f"cannot write {path}: {error.strerror or error}",
@@ -152,32 +179,52 @@ def sweep_temps(directory: Path, name: str = "*") -> None:
 
 
 def cache_directory() -> Path:
-    """Where what can be made again is kept for the user: NMT_CACHE, else below XDG_CACHE_HOME or ~/.cache.
+    """The user's directory for what can be made again: NMT_CACHE, else `nmt` below XDG_CACHE_HOME or ~/.cache.
 
-    What lies there is trusted, so nobody else may own it or write to it. Who has no home has a temporary one.
+    Without a home that can be written it is a temporary directory. Its content is trusted, so no other user may
+    own it, write to it or exchange it.
 
     Raises:
-        InputError: somebody else may.
-        OutputError: there is no place that can be written.
+        InputError: another user may.
+        OutputError: NMT_CACHE cannot be written, or no other directory can.
     """
     temporary = Path(tempfile.gettempdir()) / f"nmt-{getattr(os, 'getuid', int)()}"
+    named = os.environ.get("NMT_CACHE")
     homes = (os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache"))  # noqa: PTH111 - never fails
     below = (Path(home, "nmt") for home in homes if Path(home).is_absolute())
-    for path in (Path(os.environ.get("NMT_CACHE") or next(below, temporary)), temporary):
-        with contextlib.suppress(OSError):
+    for path in (Path(named),) if named else (next(below, temporary), temporary):
+        reason = "it is not writable"
+        try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if os.access(path, os.W_OK):
+        except OSError as error:
+            reason = error.strerror or reason
+        if path.is_dir() and os.access(path, os.W_OK):
             break
     else:
-        raise OutputError(f"cannot write to a cache at {path}", hint="set NMT_CACHE=PATH in the environment")
-    status = path.stat()
-    if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):
-        reason = "others may write there" if status.st_mode & 0o022 else "it is not yours"
+        what = f"NMT_CACHE={named}" if named else f"a cache at {path}"
+        hint = "set NMT_CACHE=PATH in the environment to a directory that you may write to"
+        raise OutputError(f"cannot write to {what}: {reason}", hint=hint)
+    if path != temporary:
+        path = Path(os.path.realpath(path))  # from now on, changing a link has no effect
+    if hasattr(os, "getuid") and (reason := _unsafe(path, path.parent if path == temporary else None)):
         raise InputError(
             f"{path} is no safe cache: {reason}",
             hint=f"chmod go-w {shlex.quote(str(path))}, or set NMT_CACHE=PATH in the environment",
         )
     return path
+
+
+def _unsafe(path: Path, shared: Path | None) -> str:
+    """Why a directory, perhaps in a folder that all users share, cannot be trusted; empty if it can."""
+    status = path.lstat()
+    if stat.S_ISLNK(status.st_mode):
+        return "it is a link"
+    if status.st_mode & 0o022:
+        return "others may write there"
+    if status.st_uid != os.getuid():
+        return "it is not yours"
+    mode = shared.stat().st_mode if shared else 0
+    return "others may replace it" if mode & 0o022 and not mode & stat.S_ISVTX else ""
 
 
 def cached(kind: str, made_from: object, make: Callable[[Path], None]) -> Path:
@@ -195,23 +242,28 @@ def cached(kind: str, made_from: object, make: Callable[[Path], None]) -> Path:
     """
     path = cache_directory() / f"{kind}-{sha256(json.dumps(made_from).encode())[:20]}"
     lock = path.with_name(f"{path.name}.lock")
-    if not _whole(path):
-        with locked(lock, wait=True):
-            if not _whole(path):
-                sweep_temps(path.parent, path.name)
-                with atomic_directory(path) as temp:
-                    make(temp)
-                    sizes = {file.name: file.stat().st_size for file in temp.iterdir()}
-                    (temp / SIZES).write_text(json.dumps(sizes), encoding="utf-8")
-    with contextlib.suppress(OSError):  # what another user has put there and we may only read
-        lock.touch()
-        for old in path.parent.glob(f"*-{'[0-9a-f]' * 20}.lock"):
-            if old.stat().st_mtime < time.time() - MAX_UNUSED_S:
-                (old.with_suffix("") / SIZES).unlink(missing_ok=True)  # from now on it is not whole
-                shutil.rmtree(old.with_suffix(""), ignore_errors=True)
-                sweep_temps(old.parent, old.stem)
-                old.unlink()
+    with locked(lock, wait=True):
+        if not _whole(path):
+            sweep_temps(path.parent, path.name)
+            with atomic_directory(path) as temp:
+                make(temp)
+                sizes = {file.name: file.stat().st_size for file in temp.iterdir()}
+                (temp / SIZES).write_text(json.dumps(sizes), encoding="utf-8")
+        lock.touch()  # its time is that of the last use
+        _remove_unused(path.parent)
     return path
+
+
+def _remove_unused(directory: Path) -> None:
+    """Remove what has not been used for a month. Lock files stay: a process may be waiting for one."""
+    limit = time.time() - MAX_UNUSED_S
+    for lock in directory.glob(f"*-{'[0-9a-f]' * 20}.lock"):
+        with contextlib.suppress(OSError, NmtError):  # in use, or another user's
+            if lock.stat().st_mtime < limit:
+                with locked(lock):
+                    if lock.stat().st_mtime < limit:  # not used while this process waited
+                        shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+                        sweep_temps(directory, lock.stem)
 
 
 def _whole(path: Path) -> bool:

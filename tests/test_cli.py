@@ -279,6 +279,17 @@ def test_train_fresh_moves_the_old_run_aside_and_keeps_it(five_run: FiveRun, tmp
     assert json.loads((run / "manifest.json").read_text())["seed"] == 7
 
 
+def test_train_fresh_behind_a_link_keeps_the_old_run_and_the_link(five_run: FiveRun, tmp_path: Path) -> None:
+    before = file_bytes(five_run.copy_run(tmp_path / "disk" / "run"))
+    (tmp_path / "link").symlink_to(tmp_path / "disk" / "run")
+    done = run_nmt("train", five_run.config, f"run={tmp_path}/link", "train.max_steps=2", "--fresh")
+    aside = tmp_path / "disk" / "run.1"
+    assert f"the old run is kept in {aside}" in err_lines(done)
+    assert file_bytes(aside) == before
+    assert (tmp_path / "link").is_symlink()
+    assert json.loads((tmp_path / "disk" / "run" / "last.json").read_text()) == {"step": 2}
+
+
 def test_train_quietly_with_a_tokenizer_a_side(five_corpus: FiveCorpus) -> None:
     train = run_nmt("train", five_corpus.config, *SEPARATE, "train.max_steps=2", "-q", cwd=five_corpus.home)
     assert (train.returncode, train.stdout, train.stderr) == (0, b"", b"")
@@ -377,7 +388,8 @@ def test_translate_gives_as_many_lines_as_it_got(five_run: FiveRun) -> None:
     assert len(lines) == len(ODD_LINES)
     assert [lines[0], lines[2], lines[11]] == [TARGET[0], TARGET[1], TARGET[4]]
     assert [n for n, line in enumerate(lines) if not line] == [1, 3, 4, 9], "blank ones blank"
-    assert err_lines(plain) == ["nmt: warning: stdin, line 8: not UTF-8 at byte 5; replaced by U+FFFD"]
+    warning = "stdin is not UTF-8 in 1 of 12 lines (line 8 at byte 5); bad bytes are replaced by U+FFFD"
+    assert err_lines(plain) == [f"nmt: warning: {warning}"]
 
     found = [json.loads(line) for line in out_lines(as_json)]
     assert [one["source"] for one in found] == [text for _, text in ODD_LINES]

@@ -46,6 +46,7 @@ UNFIT: list[Case] = [
     (["translate", "--resume"], ["--resume goes from file to file"]),
     (["translate", "--resume", "-i", "/dev/null", "-o", "out"], ["--resume goes from file to file"]),
     (["translate", "--resume", "-i", "in.zh", "-o", "/dev/null"], ["--resume goes from file to file"]),
+    (["translate", "--resume", "-i", "in.zh", "-o", "/dev/stdout"], ["--resume goes from file to file"]),
     (["translate", "--mbr", "chrf", "--beam", "4", "TEXT"], ["--mbr chooses among samples"]),
     (["eval", "--samples", "4"], ["--samples are for --mbr"]),
     (["eval", "--hyp", "test.hyp", "--ref", "test.en", "--heads"], ["--heads", "asks for a model's"]),
@@ -322,6 +323,16 @@ def test_tokenize_does_not_exchange_the_tokenizer_of_a_model(
     assert file_bytes(run) == before
 
 
+def test_fresh_does_not_move_the_working_directory(five_run: FiveRun, tmp_path: Path) -> None:
+    run = five_run.copy_run(tmp_path / "run")
+    before = file_bytes(tmp_path)
+    for more in ([], ["--dry-run"]):
+        done = run_nmt("train", five_run.config, "run=.", "train.max_steps=2", "--fresh", *more, cwd=run)
+        one_clear_error(done, 2, "run=. ", "working directory")
+    assert file_bytes(tmp_path) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+
+
 def test_a_run_that_was_begun_otherwise(five_run: FiveRun, tmp_path: Path) -> None:
     run = five_run.copy_run(tmp_path / "run")
     other = tmp_path / "other.en"
@@ -380,6 +391,25 @@ def in_shell(command: str, cwd: Path, *, stdin: bytes = b"") -> Done:
     return subprocess.run(
         ["bash", "-c", nmt + command], input=stdin, cwd=cwd, env=environment(), capture_output=True, check=False
     )
+
+
+def test_output_to_an_open_descriptor_keeps_what_is_around_it(five_run: FiveRun, tmp_path: Path) -> None:
+    script = f"""
+    m='{five_run.run}'; s='{five_run.source_file}'; r='{five_run.target_file}'
+    (echo a; nmt translate -q -m $m -o /dev/stdout "{SOURCE[0]}"; echo b) > around
+    (nmt eval -q -m $m --src $s --ref $r --bootstrap 0 -o >(cat > kept) > scores; wait $!) &
+    nmt translate -q -m $m -i $s -o /dev/stdout | cat > piped
+    wait
+    nmt eval -q -m $m --src $s --ref $r --bootstrap 0 -o - > both
+    """
+    done = in_shell(script, tmp_path)
+    assert done.stderr == b""
+    assert (tmp_path / "around").read_text() == f"a\n{TARGET[0]}\nb\n"
+    assert (tmp_path / "kept").read_text().splitlines() == TARGET
+    assert (tmp_path / "piped").read_text().splitlines() == TARGET
+    assert (tmp_path / "scores").read_text().startswith("BLEU = 100.00")
+    assert (tmp_path / "both").read_text() == (tmp_path / "kept").read_text() + (tmp_path / "scores").read_text()
+    assert {file.name for file in tmp_path.iterdir()} == {"around", "both", "kept", "piped", "scores"}
 
 
 def test_a_closed_pipe_ends_quietly(five_run: FiveRun) -> None:

@@ -31,6 +31,8 @@ from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.errors import InputError, NmtError
 from nmt.export import QUANTIZATIONS, to_ctranslate2
+from nmt.model import transformer
+from nmt.model.attention import sinusoidal_positions
 from nmt.model.base import Seq2Seq
 from nmt.model.transformer import DecoderState, Transformer
 from nmt.run.checkpoint import new_model
@@ -92,6 +94,15 @@ def fresh(joint: bool = True, decode: dict[str, Any] | None = None, **choices: A
     tokenizers = Tokenizers.from_models(JOINT if joint else SOURCE_ONLY, JOINT, nfkc_source=False)
     torch.manual_seed(1)
     return Translator(TorchEngine(new_model(config, tokenizers).eval()), tokenizers, config)
+
+
+def test_an_export_has_all_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transformer, "FIRST_POSITIONS", 8)
+    model = model_of(make())
+    assert isinstance(model, Transformer)
+    spec = module._spec(model)
+    for stack in (spec.encoder, spec.decoder):
+        assert (stack.position_encodings.encodings == sinusoidal_positions(64, 32).numpy()).all()
 
 
 class Banned:

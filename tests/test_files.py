@@ -5,8 +5,11 @@ import errno
 import fcntl
 import gzip
 import os
+import re
 import resource
+import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -29,6 +32,7 @@ from nmt.files import (
     cache_directory,
     cached,
     hash_file,
+    is_special,
     locked,
     sha256,
     sweep_temps,
@@ -206,7 +210,7 @@ def test_a_directory_that_is_missing_is_told(tmp_path: Path) -> None:
 
 
 def test_a_pipe_or_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
-    """`-o /dev/null` by root must not turn /dev/null into a file, nor `-o /dev/stdout` lose the output."""
+    """`-o /dev/null` by root must not turn /dev/null into a file."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -217,6 +221,89 @@ def test_a_pipe_or_device_is_written_to_and_not_replaced(tmp_path: Path) -> None
         assert os.read(reader, 100) == NEW
     finally:
         os.close(reader)
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from nmt.files import atomic_writer
+with atomic_writer(Path(sys.argv[1])) as out:
+    out.write(b"new ")
+"""
+
+
+def bash(script: str, cwd: Path) -> str:
+    """Run a script in which `write PATH` writes "new " to PATH; the last line of its stderr."""
+    (cwd / "writer.py").write_text(WRITER)
+    function = f"write() {{ '{sys.executable}' writer.py \"$1\"; }}\n"
+    environment = {**os.environ, "PYTHONPATH": str(Path(nmt.__file__).parents[1])}
+    done = subprocess.run(["bash", "-c", function + script], cwd=cwd, env=environment, capture_output=True)
+    return done.stderr.decode().strip().rpartition("\n")[2]
+
+
+@pytest.mark.parametrize(
+    ("script", "content"),
+    [
+        ("write /dev/stdout | cat > it", "new "),
+        ("write /dev/stdout > it", "new "),
+        ("{ printf 'a '; write /dev/stdout; printf 'b '; } > it", "a new b "),
+        ("{ printf 'a '; write /dev/stdout; printf 'b '; } >> it", "old a new b "),
+        ("{ printf 'a '; write /dev/stderr; printf 'b ' >&2; } 2>> it", "old new b "),
+        ("{ printf 'a ' >&3; write /dev/fd/3; printf 'b ' >&3; } 3> it", "a new b "),
+        ("write /proc/self/fd/3 3>> it", "old new "),
+        ("ln -s /dev/stdout link; { write link; write ./link; } >> it", "old new new "),
+        ("write >(cat > it); wait $!", "new "),
+        ("mkfifo pipe; cat pipe > it & write pipe; wait", "new "),
+    ],
+)
+def test_an_open_descriptor_is_written_where_it_stands(tmp_path: Path, script: str, content: str) -> None:
+    (tmp_path / "it").write_text("old ")
+    assert bash(script, tmp_path) == ""
+    assert (tmp_path / "it").read_text() == content
+    assert {file.name for file in tmp_path.iterdir()} <= {"it", "link", "pipe", "writer.py"}
+
+
+def test_a_socket_as_stdout_is_written_to(tmp_path: Path) -> None:
+    """The system refuses to open its name."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        subprocess.run([sys.executable, "-c", WRITER, "/dev/stdout"], stdout=theirs.fileno(), check=True)
+        assert ours.recv(100) == b"new "
+
+
+@pytest.mark.parametrize(
+    ("script", "error"),
+    [
+        ("write /dev/fd/9", "cannot write /dev/fd/9: Bad file descriptor"),
+        ("write /dev/stdin < it", "cannot write /dev/stdin: Bad file descriptor"),
+        ("write /dev/fd/99999999999", "cannot write /proc/PID/fd/99999999999: No such file or directory"),
+        ("write /dev/full", "cannot write /dev/full: No space left on device"),
+        ("write .", "cannot write .: Is a directory"),
+        ("write /", "cannot write /: Is a directory"),
+    ],
+)
+def test_what_is_special_and_cannot_be_written_is_told(tmp_path: Path, script: str, error: str) -> None:
+    (tmp_path / "it").write_text("old ")
+    said = re.sub(r"/proc/\d+/", "/proc/PID/", bash(script, tmp_path))
+    assert said == f"nmt.errors.OutputError: {error}"
+    assert (tmp_path / "it").read_text() == "old "
+
+
+def test_a_reader_that_has_gone_is_no_failure_of_the_output(tmp_path: Path) -> None:
+    """The command ends quietly."""
+    assert bash("mkfifo pipe; : < pipe & exec 3> pipe; wait; write /dev/fd/3", tmp_path).startswith("BrokenPipe")
+
+
+def test_what_is_special(tmp_path: Path, file: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    for path in ("/dev/null", "/dev/stdout", "/dev/fd/99", "/proc/self/fd/1", tmp_path, tmp_path / "pipe"):
+        assert is_special(Path(path))
+    assert is_special(tmp_path / "link")
+    (tmp_path / "to file").symlink_to(file)
+    (tmp_path / "1").touch()
+    for path in (file, tmp_path / "absent", tmp_path / "to file", tmp_path / "1", "/dev/shm/absent"):
+        assert not is_special(Path(path))
 
 
 def test_a_link_stays_a_link_and_the_file_behind_it_is_written(file: Path) -> None:
@@ -402,6 +489,21 @@ def test_what_nobody_wanted_for_a_month_goes_and_nothing_else(cache: Path) -> No
     assert all(file.exists() for file in foreign)
 
 
+def test_what_another_process_is_making_is_not_cleared_away(cache: Path) -> None:
+    """However old its lock is: without it, two processes could hold a lock of the same name."""
+
+    def make_slowly(place: Path) -> None:
+        os.utime(lock, (0, 0))
+        before = lock.stat().st_ino
+        cached("kind", 2, fill)
+        assert lock.stat().st_ino == before
+        fill(place)
+
+    lock = cached("kind", 1, fill).with_suffix(".lock")
+    shutil.rmtree(lock.with_suffix(""))
+    assert (cached("kind", 1, make_slowly) / "it").read_bytes() == NEW
+
+
 def test_who_wants_what_another_is_making_waits_for_it(cache: Path) -> None:
     slow = """
 import time
@@ -437,6 +539,52 @@ def test_without_a_home_that_can_be_written_the_cache_is_a_temporary_directory(
     assert cache_directory() == tmp_path / f"nmt-{os.getuid()}"
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
     with pytest.raises(OutputError, match="cannot write to a cache at") as caught:
+        cache_directory()
+    assert "NMT_CACHE=PATH" in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["file", "file/below", "/proc/nmt"])
+def test_a_cache_that_was_chosen_and_cannot_be_written_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Another directory in its place would be a surprise: NMT_CACHE may be there for its size or its safety."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("NMT_CACHE", str(tmp_path / name))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(OutputError, match=f"^cannot write to NMT_CACHE={tmp_path / name}: ") as caught:
+        cache_directory()
+    assert "NMT_CACHE" in caught.value.hint
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_cache_behind_a_link_does_not_change_when_the_link_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "real").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    monkeypatch.setenv("NMT_CACHE", str(tmp_path / "link"))
+    assert cache_directory() == tmp_path / "real"
+
+
+def test_a_temporary_cache_that_another_user_could_exchange_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the check and the use: a link may lead elsewhere by then, another directory may have its name."""
+    for name in ("NMT_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", "/proc/none")
+    temporary, shared = tmp_path / "shared" / f"nmt-{os.getuid()}", tmp_path / "shared"
+    shared.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(shared))
+    shared.chmod(0o1777)
+    assert cache_directory() == temporary
+    shared.chmod(0o777)
+    with pytest.raises(InputError, match=f"{temporary} is no safe cache: others may replace it"):
+        cache_directory()
+    shared.chmod(0o1777)
+    temporary.rename(shared / "real")
+    temporary.symlink_to(shared / "real")
+    with pytest.raises(InputError, match=f"{temporary} is no safe cache: it is a link") as caught:
         cache_directory()
     assert "NMT_CACHE=PATH" in caught.value.hint
 

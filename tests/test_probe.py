@@ -61,6 +61,19 @@ def test_where_nothing_can_be_remembered_safely_each_time_is_the_first(
     assert len(children) == 2
 
 
+def test_a_cache_that_was_chosen_and_cannot_be_used_is_named(
+    children: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = train_tokenizer(LINES, TokenizerSettings(vocab_size=300)).model
+    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("NMT_CACHE", str(tmp_path / "file"))
+    Tokenizer(model)
+    (message,) = caplog.messages
+    assert message == f"cannot write to NMT_CACHE={tmp_path}/file: File exists; nothing is remembered"
+    assert len(children) == 1
+
+
 @pytest.mark.parametrize(
     ("does", "words"),
     [

@@ -6,7 +6,7 @@ Owns the masks: they are made here from `src != PAD`. Knows nothing of losses, b
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import cast
+from typing import Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -26,6 +26,7 @@ from nmt.model.dropout import Dropout
 from nmt.model.traced import Traced
 from nmt.text import PAD
 
+FIRST_POSITIONS = 1024  # rows of a table of positions before a longer sequence is met
 ROOM = 16  # keys come in multiples of it: products with 16 of them take half the time that they take with 15
 
 
@@ -203,18 +204,18 @@ class Transformer(Seq2Seq):
     def __init__(self, settings: ModelSettings, n_source_vocab: int, n_target_vocab: int) -> None:
         super().__init__(settings, n_source_vocab, n_target_vocab)
         d_model, n = settings.d_model, settings.max_positions
+        self.n_positions = 0  # rows of the tables below
         self.source_positions: Tensor | None  # (P, D), added to the embeddings
         self.target_positions: Tensor | None
+        self.rotations: Tensor | None  # (P, D/H/2), for self-attention: positions of two sides do not compare
         if settings.positions == "learned":
             self.source_positions = nn.Parameter(torch.empty(n, d_model))
             self.target_positions = nn.Parameter(torch.empty(n, d_model))
         else:
-            table = sinusoidal_positions(n, d_model) if settings.positions == "sinusoidal" else None
-            self.register_buffer("source_positions", table, persistent=False)
-            self.register_buffer("target_positions", table, persistent=False)
-        rotations = rotary_positions(n, d_model // settings.n_heads) if settings.positions == "rotary" else None
-        self.rotations: Tensor | None  # (P, D/H/2), for self-attention: positions of two sides do not compare
-        self.register_buffer("rotations", rotations, persistent=False)
+            self.register_buffer("source_positions", None, persistent=False)
+            self.register_buffer("target_positions", None, persistent=False)
+        self.register_buffer("rotations", None, persistent=False)
+        self.hold_positions(FIRST_POSITIONS)
         encoder = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.n_encoder_layers))
         decoder = nn.ModuleList(DecoderLayer(settings) for _ in range(settings.n_decoder_layers))
         self.encoder = cast(
@@ -233,11 +234,30 @@ class Transformer(Seq2Seq):
             if isinstance(positions, nn.Parameter):
                 nn.init.normal_(positions, std=self.settings.d_model**-0.5)
 
-    def _embed(
-        self, ids: Tensor, embedding: nn.Module, positions: Tensor | None, at: slice
-    ) -> tuple[Tensor, Tensor | None]:
+    def hold_positions(self, n: int) -> None:
+        """Make sure that tables of sinusoidal or rotary positions have at least n rows.
+
+        They grow with the sequences, by doubling: `max_positions` may be far more than any sequence has.
+        """
+        if n <= self.n_positions:
+            return
+        settings = self.settings
+        n = min(max(n, 2 * self.n_positions), settings.max_positions)
+        with torch.inference_mode(False):  # the tables may be used in training later
+            if settings.positions == "sinusoidal":
+                table, old = sinusoidal_positions(n, settings.d_model), self.source_positions
+                self.source_positions = self.target_positions = table if old is None else table.to(old)
+            elif settings.positions == "rotary":
+                table, old = rotary_positions(n, settings.d_model // settings.n_heads), self.rotations
+                self.rotations = table if old is None else table.to(old)
+        self.n_positions = n
+
+    def _embed(self, ids: Tensor, side: Literal["source", "target"], at: slice) -> tuple[Tensor, Tensor | None]:
         """(B, T) ids at T positions, or all at one, to (B, T, D); and the rotation of those positions, if any."""
-        x = self.scaled(ids, embedding)
+        self.hold_positions(at.stop)
+        source = side == "source"
+        x = self.scaled(ids, self.source_embedding if source else self.target_embedding)
+        positions = self.source_positions if source else self.target_positions
         if positions is not None:
             x = x + positions[at]
         return self.dropout(x), None if self.rotations is None else self.rotations[at]
@@ -254,7 +274,7 @@ class Transformer(Seq2Seq):
         mask = (src != PAD)[:, None, None, :]
         if not self.settings.padding_mask:
             mask = torch.ones_like(mask)
-        x, rotation = self._embed(src, self.source_embedding, self.source_positions, slice(src.size(1)))
+        x, rotation = self._embed(src, "source", slice(src.size(1)))
         for layer in self.encoder:
             x = layer(x, mask, rotation, weights)
         return self.encoder_norm(x), mask
@@ -278,7 +298,7 @@ class Transformer(Seq2Seq):
         """
         of_encoder, of_decoder, of_cross = weights or (None, None, None)
         memory, mask = self.encode(src, of_encoder)
-        x, rotation = self._embed(tgt_in, self.target_embedding, self.target_positions, slice(tgt_in.size(1)))
+        x, rotation = self._embed(tgt_in, "target", slice(tgt_in.size(1)))
         for layer in self.decoder:
             keys_values = layer.cross_attention.keys_values(memory)
             x = layer(x, keys_values, mask, rotation, of_decoder, of_cross)
@@ -333,7 +353,7 @@ class Transformer(Seq2Seq):
         first = torch.arange(0, 2 * n * n_heads * room, room, device=ids.device).view(2, n, 1, n_heads)
         rows = (first[:, : len(ids)] + slots[..., None]).flatten()  # (2*B*K*H,)
         now = slice(state.n_read, state.n_read + 1)
-        x, rotation = self._embed(ids, self.target_embedding, self.target_positions, now)
+        x, rotation = self._embed(ids, "target", now)
         # beside many beams Python costs little, and attention computes them by another way
         layers = self.traced if self.traced and ids.size(1) < FEW else self.step_layers
         logits = layers(

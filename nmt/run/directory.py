@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import Config, dump_config, load_config
-from nmt.errors import ModelError, OutputError
+from nmt.errors import ConfigError, ModelError, OutputError
 from nmt.files import atomic_write, hash_file, locked, read_capped, sha256, sweep_temps
 from nmt.text.lines import raw_lines, reading
 from nmt.text.tokenizer import MAX_MODEL_BYTES, Tokenizer, Tokenizers
@@ -47,13 +47,13 @@ class RunDirectory:
         self.metrics_file = self.path / "metrics.jsonl"
 
     def create(self) -> None:
-        """Make the directory.
+        """Make the directory; where `path` is a link, that is the directory it points to.
 
         Raises:
             OutputError: it cannot be made.
         """
         try:
-            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            (self._real_path() / self.checkpoints.name).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OutputError(
                 f"cannot make the run's directory {self.path}: {error.strerror}",
@@ -74,18 +74,51 @@ class RunDirectory:
                 sweep_temps(directory)  # not before the lock is held: they may be another's unfinished writes
             yield
 
+    def check_movable(self) -> None:
+        """Make sure that `move_aside` would not move the working directory: this process would stay in it.
+
+        Raises:
+            ConfigError: the run is the working directory, or contains it.
+        """
+        if Path.cwd().resolve().is_relative_to(self._real_path()):
+            raise ConfigError(
+                f"run={self.path} cannot be moved aside: it is the working directory or contains it",
+                hint="give the new run a directory of its own with run=PATH, or start nmt from another directory",
+            )
+
     def move_aside(self) -> Path | None:
-        """Rename an existing run to NAME.1, NAME.2, …; what was trained is never deleted."""
+        """Rename an existing run to NAME.1, NAME.2, …; what was trained is never deleted.
+
+        Where `path` is a link, the directory it points to is renamed. The link stays, so the new run lies on the
+        same disk as the old one.
+
+        Returns:
+            the absolute path of the old run; None if there is none.
+        Raises:
+            ConfigError: see `check_movable`.
+            OutputError: it cannot be renamed.
+        """
         if not self.path.exists():
             return None
-        path = self.path.resolve()
+        self.check_movable()
+        path = self._real_path()
         self._stay_inside()
         with locked(path / "lock"):
             n = 1
             while (aside := path.with_name(f"{path.name}.{n}")).exists():
                 n += 1
-            path.rename(aside)
-        return self.path.with_name(aside.name) if self.path.name else aside
+            try:
+                path.rename(aside)
+            except OSError as error:
+                raise OutputError(
+                    f"cannot move {self.path} aside: {error.strerror}",
+                    hint="give the new run a directory of its own with run=PATH",
+                ) from error
+        return aside
+
+    def _real_path(self) -> Path:
+        """`path` without links; it need not exist."""
+        return Path(os.path.realpath(self.path))
 
     def _stay_inside(self) -> None:
         """Make sure that writing into the run, which may come from a stranger, writes nowhere else.
@@ -93,7 +126,7 @@ class RunDirectory:
         Raises:
             ModelError: a link leads out of it, or a pipe or a device lies in it.
         """
-        top = self.path.resolve()
+        top = self._real_path()
         for entry in (*self.path.glob("*"), *self.checkpoints.glob("*")):  # deeper nothing is written
             if entry.is_symlink() and not entry.resolve().is_relative_to(top):
                 raise ModelError(
@@ -269,7 +302,7 @@ class RunDirectory:
 
     def free_bytes(self) -> int:
         """Room on the disk where the run lies, or will lie."""
-        place = self.path.absolute()
+        place = self._real_path()
         while not place.exists():
             place = place.parent
         return shutil.disk_usage(place).free

@@ -1,9 +1,10 @@
 """Lines from bytes, and pairs of lines from two files.
 
-A line ends at `\\n` and nowhere else: one trailing `\\r` and a leading BOM are dropped, bad UTF-8 is replaced and
-told, and everything else stays as it is. Knows nothing of pieces or ids.
+A line ends at `\\n` and nowhere else: one trailing `\\r` and a leading BOM are dropped, bad UTF-8 is replaced by
+U+FFFD and reported once a file, and everything else stays as it is. Knows nothing of pieces or ids.
 """
 
+import codecs
 import contextlib
 import gzip
 import io
@@ -11,6 +12,7 @@ import itertools
 import logging
 import os
 import queue
+import re
 import stat
 import threading
 import zlib
@@ -24,6 +26,17 @@ from nmt.errors import DataError
 log = logging.getLogger("nmt")
 
 BOM = b"\xef\xbb\xbf"
+MAX_BAD_SHARE = 0.01  # of a corpus' lines
+N_EXAMPLES = 3  # of bad lines that a message names
+N_SAMPLE, MAX_SAMPLE_BYTES = 200, 1_000  # bad lines that an encoding is guessed from, and the bytes of each
+# encodings that are guessed: iconv's name, and the usual one
+ENCODINGS = {
+    "utf-16": "UTF-16",
+    "latin1": "Latin-1",
+    "cp1252": "Windows-1252",
+    "gb18030": "GB18030 or GBK",
+    "cp1251": "Windows-1251",
+}
 MAX_LINE_BYTES = 100_000_000  # more is no text, but /dev/zero or a packed bomb
 
 
@@ -36,26 +49,97 @@ class Pair:
     target: str
 
 
-def decode_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
+def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) -> Iterator[str]:
     """Text of each line of a binary stream (which splits on `\\n` alone, as every binary file does).
+
+    Lines that are not UTF-8 are reported after the last line, in one warning.
 
     Args:
         stream: lines as bytes, each but the last ending in `\\n`.
         name: for messages.
+        strict: refuse a stream of which over 1 % of the lines are not UTF-8; for corpora.
     Raises:
-        DataError: the stream cannot be read to its end.
+        DataError: the stream cannot be read to its end, or is refused.
     """
+    bad, n_lines, n_intact = BadLines(), 0, 0  # n_intact: lines with UTF-8 beyond ASCII
     with reading(name):
-        for number, raw in enumerate(stream, 1):
+        for n_lines, raw in enumerate(stream, 1):
             line = raw.removesuffix(b"\n").removesuffix(b"\r")
-            if number == 1:
+            if n_lines == 1:
                 line = line.removeprefix(BOM)
             try:
                 text = line.decode()
+                n_intact += not text.isascii()
             except UnicodeDecodeError as error:
-                log.warning("%s, line %d: not UTF-8 at byte %d; replaced by U+FFFD", name, number, error.start + 1)
+                bad.add(n_lines, error.start + 1, line)
                 text = line.decode(errors="replace")
             yield text
+    if not bad.n_lines:
+        return
+    places = ", ".join([*bad.places, *(["…"] if bad.n_lines > len(bad.places) else [])])
+    message = f"{name} is not UTF-8 in {bad.n_lines:,} of {n_lines:,} lines ({places})"
+    encoding = bad.encoding() if bad.n_lines > n_intact else ""  # else another encoding would spoil more lines
+    if encoding:
+        message += f", perhaps {ENCODINGS[encoding]}"
+    command = f"iconv -f {encoding} -t utf-8 FILE > NEW" if encoding else ""
+    if strict and (bad.n_lines > MAX_BAD_SHARE * n_lines or encoding == "utf-16"):
+        hint = f"convert it to UTF-8{f', for example by {command}' if encoding else ''}"
+        raise DataError(
+            message, hint=f"{hint}; or set data.allow_bad_utf8=true to train with U+FFFD for bad bytes"
+        )
+    log.warning("%s; bad bytes are replaced by U+FFFD%s", message, f"; to convert: {command}" if encoding else "")
+
+
+class BadLines:
+    """The lines of a stream that are not UTF-8.
+
+    Attributes:
+        n_lines: how many.
+        places: of the first of them, in words.
+        sample: the beginnings of the first of them.
+    """
+
+    def __init__(self) -> None:
+        self.n_lines = 0
+        self.places: list[str] = []
+        self.sample: list[bytes] = []
+
+    def add(self, number: int, byte: int, line: bytes) -> None:
+        """Note a line and its first bad byte, both counted from 1."""
+        self.n_lines += 1
+        if self.n_lines <= N_EXAMPLES:
+            self.places.append(f"line {number} at byte {byte}")
+        if self.n_lines <= N_SAMPLE:
+            self.sample.append(line[:MAX_SAMPLE_BYTES])
+
+    def encoding(self) -> str:
+        """The encoding, as iconv calls it, that the lines may be in; empty if none of a few is likely.
+
+        Accented letters of Western European text mostly stand between ASCII letters. Chinese characters and
+        Cyrillic letters stand together; the latter rarely decode as GB18030, and most are lower-case.
+        """
+        if self.sample[0].startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return "utf-16"
+        runs = [run for line in self.sample for run in re.findall(rb"[\x80-\xff]+", line)]
+        high = b"".join(runs)
+        if not high:
+            return ""
+        if len(high) < 2 * len(runs):
+            western = "cp1252" if min(high) < 0xA0 else "latin1"
+            return western if _decodes(self.sample, western) else ""
+        if _decodes(self.sample, "gb18030"):
+            return "gb18030"
+        lower_case = sum(byte >= 0xE0 for byte in high)
+        return "cp1251" if 2 * lower_case > len(high) and _decodes(self.sample, "cp1251") else ""
+
+
+def _decodes(lines: Sequence[bytes], encoding: str) -> bool:
+    """Whether an encoding has no error in any line, each of which may be cut at its end."""
+    with contextlib.suppress(UnicodeDecodeError):
+        for line in lines:
+            codecs.getincrementaldecoder(encoding)().decode(line)
+        return True
+    return False
 
 
 @contextlib.contextmanager
@@ -101,14 +185,14 @@ def open_bytes(path: Path) -> BinaryIO | gzip.GzipFile:
 
 
 @contextlib.contextmanager
-def open_lines(path: Path) -> Iterator[Iterator[str]]:
-    """The lines of a file, unpacked if its name ends in `.gz`.
+def open_lines(path: Path, *, strict: bool = False) -> Iterator[Iterator[str]]:
+    """The lines of a file, unpacked if its name ends in `.gz`; for `strict` see `decode_lines`.
 
     Raises:
         DataError: it is missing, not readable or not what its `.gz` says.
     """
     with open_bytes(path) as stream:
-        yield decode_lines(raw_lines(stream, str(path)), str(path))
+        yield decode_lines(raw_lines(stream, str(path)), str(path), strict=strict)
 
 
 class Pause:
@@ -154,10 +238,10 @@ def n_lines_left(stream: BinaryIO | io.BufferedIOBase) -> int:
     return n_lines + (last != b"\n")
 
 
-def iter_lines(paths: Iterable[Path]) -> Iterator[str]:
+def iter_lines(paths: Iterable[Path], *, strict: bool = False) -> Iterator[str]:
     """All lines of one or several files, one after the other; see `open_lines` for what can go wrong."""
     for path in paths:
-        with open_lines(path) as found:
+        with open_lines(path, strict=strict) as found:
             yield from found
 
 
@@ -166,13 +250,14 @@ def read_lines(paths: Sequence[Path]) -> list[str]:
     return list(iter_lines(paths))
 
 
-def iter_pairs(source: Sequence[Path], target: Sequence[Path]) -> Iterator[Pair]:
-    """The two sides of a corpus, line by line.
+def iter_pairs(source: Sequence[Path], target: Sequence[Path], *, strict: bool = False) -> Iterator[Pair]:
+    """The two sides of a corpus, line by line; for `strict` see `decode_lines`.
 
     Raises:
-        DataError: a file cannot be read, the sides have unequal numbers of lines, or there is no line at all.
+        DataError: a file cannot be read or is refused, the sides have unequal numbers of lines, or there is no
+            line at all.
     """
-    sides = iter_lines(source), iter_lines(target)
+    sides = iter_lines(source, strict=strict), iter_lines(target, strict=strict)
     names = " + ".join(map(str, source)), " + ".join(map(str, target))
     n_pairs = 0
     for s, t in itertools.zip_longest(*sides):
@@ -190,9 +275,9 @@ def iter_pairs(source: Sequence[Path], target: Sequence[Path]) -> Iterator[Pair]
         raise DataError(f"{names[0]} is empty", hint="give a corpus with at least one pair")
 
 
-def read_pairs(source: Sequence[Path], target: Sequence[Path]) -> list[Pair]:
+def read_pairs(source: Sequence[Path], target: Sequence[Path], *, strict: bool = False) -> list[Pair]:
     """The same as a list."""
-    return list(iter_pairs(source, target))
+    return list(iter_pairs(source, target, strict=strict))
 
 
 def is_blank(text: str) -> bool:

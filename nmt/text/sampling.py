@@ -5,12 +5,13 @@ would go another way. Here the draws are a function of the seed. Pieces do not c
 which repeat, are looked at one by one.
 """
 
-import functools
 import math
 import re
+from array import array
 from bisect import bisect
 from itertools import accumulate, pairwise
 from random import Random
+from typing import NamedTuple
 
 import sentencepiece
 
@@ -18,10 +19,23 @@ from nmt.text import UNK
 
 SPACE = "\u2581"
 WORD = re.compile(f"{SPACE}[^{SPACE}]*|[^{SPACE}]+")
-CACHED_WORDS = 20_000
+MAX_CACHED = 2_000_000  # characters of words whose options are kept: some 80 MB
+ENTRY = 10  # what a word costs beside its characters, in characters
 UNKNOWN_PENALTY = 10.0  # below the worst piece, as in SentencePiece
 
-Options = list[tuple[list[float], list[int]]]  # for each end: cumulative weights of the starts, the starts
+
+class Options(NamedTuple):
+    """The pieces that a word can be cut into, by their ends; arrays, which take a sixth of the memory of lists.
+
+    Attributes:
+        first: for each end, the first of its pieces in the arrays below; then their number.
+        starts: where each piece starts.
+        cumulative: sums of the weights of the pieces with the same end.
+    """
+
+    first: "array[int]"
+    starts: "array[int]"
+    cumulative: "array[float]"
 
 
 class Sampler:
@@ -36,7 +50,8 @@ class Sampler:
         self.unknown = min(self.scores.values(), default=0.0) - UNKNOWN_PENALTY
         self.bytes = [processor.piece_to_id(f"<0x{byte:02X}>") for byte in range(256)]
         self.is_bpe = all(score == int(score) for score in self.scores.values())  # ranks, not log-probabilities
-        self._options = functools.lru_cache(CACHED_WORDS)(self._options_of)
+        self.cache: dict[tuple[str, float], Options] = {}
+        self.n_cached = 0  # of `MAX_CACHED`
 
     def draw(self, text: str, alpha: float, random: Random) -> list[int]:
         """Ids of one segmentation.
@@ -59,16 +74,30 @@ class Sampler:
 
     def _cut_unigram(self, word: str, alpha: float, random: Random) -> list[str]:
         """Drawn from its last piece to its first, each by the weight of all that may stand before it."""
-        options, pieces, end = self._options(word, alpha), [], len(word)
+        first, starts, cumulative = self._options(word, alpha)
+        pieces, end = [], len(word)
         while end:
-            cumulative, starts = options[end - 1]
-            start = starts[min(bisect(cumulative, random.random() * cumulative[-1]), len(starts) - 1)]
+            low, high = first[end - 1], first[end]
+            drawn = bisect(cumulative, random.random() * cumulative[high - 1], low, high)
+            start = starts[min(drawn, high - 1)]
             pieces.append(word[start:end])
             end = start
         return pieces[::-1]
 
+    def _options(self, word: str, alpha: float) -> Options:
+        """From the cache, which is emptied when it is full: a line without spaces is one long word."""
+        found = self.cache.get((word, alpha))
+        if found is None:
+            self.n_cached += len(word) + ENTRY
+            if self.n_cached > MAX_CACHED:
+                self.cache.clear()
+                self.n_cached = len(word) + ENTRY
+            found = self.cache[word, alpha] = self._options_of(word, alpha)
+        return found
+
     def _options_of(self, word: str, alpha: float) -> Options:
-        sums, options = [0.0], []  # log of the weight of all segmentations up to each place
+        sums, options = [0.0], Options(array("I", [0]), array("I"), array("d"))
+        # sums: log of the weight of all segmentations up to each place
         for end in range(1, len(word) + 1):
             starts, weights = [], []
             for start in range(max(0, end - self.longest), end):
@@ -77,9 +106,10 @@ class Sampler:
                     starts.append(start)
                     weights.append(sums[start] + alpha * score)
             most = max(weights)
-            cumulative = list(accumulate(math.exp(weight - most) for weight in weights))
-            sums.append(most + math.log(cumulative[-1]))
-            options.append((cumulative, starts))
+            options.cumulative.extend(accumulate(math.exp(weight - most) for weight in weights))
+            options.starts.extend(starts)
+            options.first.append(len(options.starts))
+            sums.append(most + math.log(options.cumulative[-1]))
         return options
 
     def _cut_bpe(self, word: str, alpha: float, random: Random) -> list[str]:

@@ -5,7 +5,9 @@ nothing else and imports no torch: everything is checked before the first file o
 """
 
 import json
+import logging
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -41,8 +43,14 @@ from nmt.text.lines import Pair, is_blank, iter_pairs, read_pairs
 from nmt.text.tokenizer import MAX_TRAINER_BYTES, Statistics, Tokenizer, Tokenizers, statistics, train_tokenizer
 from nmt.train.sizes import fit_config
 
+log = logging.getLogger("nmt")
+
 MAX_DEV_PAIRS = 1_000
 DEV_SHARE = 0.02
+FEW_DEV_PAIRS = 100
+PROFILE_PAIRS = 2_000  # that tell two languages apart
+MIN_PROFILE = 100  # sequences of characters, below which a text is too short to tell
+CLEAR_LEANING = 0.2
 SAMPLE_PAIRS = 200_000  # at most, of which a tokenizer is learnt: its trainer's memory grows with them
 FORMAT = 1  # of the files in the cache
 
@@ -72,6 +80,21 @@ def corpus_paths(config: Config, files: Files) -> tuple[list[Path], list[Path]]:
     return [resolve_path(p, root) for p in files.source], [resolve_path(p, root) for p in files.target]
 
 
+def corpus_hashes(config: Config) -> dict[str, str]:
+    """SHA-256 of each side of train, dev and test.
+
+    Raises:
+        DataError: a file cannot be read.
+    """
+    data = config.data
+    return {
+        f"{name}.{side}": hash_files(paths)
+        for name, files in (("train", data.train), ("dev", data.dev), ("test", data.test))
+        if files is not None
+        for side, paths in zip(SIDES, corpus_paths(config, files), strict=True)
+    }
+
+
 def read_corpus(config: Config) -> Corpus:
     """Read train and dev, check that test is there, and drop what the rules on lines drop.
 
@@ -80,20 +103,33 @@ def read_corpus(config: Config) -> Corpus:
         ConfigError: sizes chosen for the corpus do not go together with those that were set.
     """
     data = config.data
-    corpora: dict[str, list[Pair]] = {}
-    hashes: dict[str, str] = {}
-    for name, files in (("train", data.train), ("dev", data.dev), ("test", data.test)):
-        if files is None:
-            continue
-        source, target = corpus_paths(config, files)
-        hashes |= {f"{name}.source": hash_files(source), f"{name}.target": hash_files(target)}
-        if name != "train":
-            corpora[name] = read_pairs(source, target)
-    settings = [data.drop_blank, data.drop_duplicates, None if "dev" in corpora else config.seed]
-    write = partial(_write_corpus, config=config, corpora=corpora)
+    hashes = corpus_hashes(config)
+    corpora = {
+        name: read_pairs(*corpus_paths(config, files), strict=not data.allow_bad_utf8)
+        for name, files in (("dev", data.dev), ("test", data.test))
+        if files is not None
+    }
+    seed = None if "dev" in corpora else config.seed
+    settings = [data.drop_blank, data.drop_duplicates, data.allow_bad_utf8, seed]
+
+    def write(place: Path) -> None:
+        _write_corpus(place, config, corpora)
+        now = corpus_hashes(config)
+        if changed := [name for name in hashes if now[name] != hashes[name]]:
+            raise DataError(
+                f"the files of {', '.join(changed)} have changed while they were read",
+                hint="start again when nothing writes to them",
+            )
+
     place = cached("pairs", [FORMAT, hashes, settings], write)
     told = json.loads((place / "corpus.json").read_text(encoding="utf-8"))
     train, dev = Pairs(place), [Pair(*pair) for pair in told["dev"]]
+    if data.dev is None and len(dev) < FEW_DEV_PAIRS:
+        log.warning(
+            "dev has only %d pairs, held out of train: scores on fewer than %d are mostly chance; set data.dev",
+            len(dev),
+            FEW_DEV_PAIRS,
+        )
     config = fit_config(config, len(train), told["n_characters"])
     return Corpus(config, train, dev, hashes, told["notes"])
 
@@ -101,7 +137,7 @@ def read_corpus(config: Config) -> Corpus:
 def _write_corpus(place: Path, config: Config, corpora: dict[str, list[Pair]]) -> None:
     """Write the texts of train, the lines that are left of it, dev, and what the user should know."""
     data, notes = config.data, []
-    write_pairs(place, iter_pairs(*corpus_paths(config, data.train)))
+    write_pairs(place, iter_pairs(*corpus_paths(config, data.train), strict=not data.allow_bad_utf8))
     files = {name: place / name for name in ("lines", *(f"{one}.digest" for one in (*SIDES, "pair")))}
 
     def digests(name: str) -> NDArray[np.uint64]:
@@ -134,6 +170,10 @@ def _write_corpus(place: Path, config: Config, corpora: dict[str, list[Pair]]) -
             f"{'train' if not len(train) else 'dev'} has no pair that can be used",
             hint="check data.train and data.dev",
         )
+    check_sides("train", train)
+    for name, held_out in corpora.items():
+        check_sides(name, held_out)
+        check_order(name, held_out, train)
     notes += [
         f"{n} of {len(pairs)} pairs of {name} have a side that is also in train: its scores will flatter"
         for name, pairs in corpora.items()
@@ -149,6 +189,55 @@ def _write_corpus(place: Path, config: Config, corpora: dict[str, list[Pair]]) -
     for file in (*files.values(), place / "blank"):
         if file.name != "lines":
             file.unlink()
+
+
+def check_sides(name: str, pairs: Iterable[Pair]) -> None:
+    """Make sure that the sides of a corpus are not the same text.
+
+    Raises:
+        DataError: they are.
+    """
+    if all(pair.source == pair.target for pair in pairs):  # ends at the first pair, as a rule
+        raise DataError(
+            f"data.{name}: source and target are the same text",
+            hint=f"name the files of the two languages in data.{name}.source and data.{name}.target",
+        )
+
+
+def check_order(name: str, pairs: list[Pair], train: Pairs) -> None:
+    """Make sure that the sides of dev or test are not exchanged.
+
+    Each side is compared with both sides of train, see `leaning`. Both must lean clearly to the wrong one, which
+    is not so where both sides are in one language; German and English that are exchanged come to 0.35 each.
+
+    Raises:
+        DataError: they are exchanged.
+    """
+    pairs, some = pairs[:PROFILE_PAIRS], sample(train, PROFILE_PAIRS)
+    source, target = (profile(getattr(pair, side) for pair in some) for side in SIDES)
+    of_source, of_target = (profile(getattr(pair, side) for pair in pairs) for side in SIDES)
+    if min(leaning(of_source, source, target), leaning(of_target, target, source)) > CLEAR_LEANING:
+        raise DataError(
+            f"data.{name} has its sides exchanged: by its characters, its source is in the language of "
+            "data.train.target, and its target in that of data.train.source",
+            hint=f"exchange data.{name}.source and data.{name}.target",
+        )
+
+
+def profile(texts: Iterable[str]) -> Counter[str]:
+    """How often each sequence of one to three characters occurs."""
+    return Counter(text[i : i + n] for text in texts for n in (1, 2, 3) for i in range(len(text) - n + 1))
+
+
+def leaning(text: Counter[str], own: Counter[str], other: Counter[str]) -> float:
+    """How much more a text is like another language than like its own, from -1 to 1; 0 if it is too short to tell.
+
+    The mean of (other - own) / (other + own) over its sequences of characters, of each its share in the languages.
+    """
+    n_own, n_other = max(own.total(), 1), max(other.total(), 1)
+    known = [(n, own[key] / n_own, other[key] / n_other) for key, n in text.items() if key in own or key in other]
+    n_known = sum(n for n, *_ in known)
+    return sum(n * (b - a) / (a + b) for n, a, b in known) / n_known if n_known >= MIN_PROFILE else 0.0
 
 
 def hold_out(
@@ -182,10 +271,10 @@ def n_shared(pairs: Iterable[Pair], source: NDArray[np.uint64], target: NDArray[
     return int((found_in(source, sources)[1] | found_in(target, targets)[1]).sum())
 
 
-def sample(pairs: Pairs) -> list[Pair]:
-    """All pairs, or as many at random as a tokenizer's trainer can take; in their order."""
-    n = len(pairs)
-    chosen = np.arange(n) if n <= SAMPLE_PAIRS else np.sort(shuffled(np.arange(SAMPLE_PAIRS), n, seed=0))
+def sample(pairs: Pairs, n_most: int = 0) -> list[Pair]:
+    """All pairs, or `n_most` at random, by default as many as a tokenizer's trainer can take; in their order."""
+    n, n_most = len(pairs), n_most or SAMPLE_PAIRS
+    chosen = np.arange(n) if n <= n_most else np.sort(shuffled(np.arange(n_most), n, seed=0))
     return [pairs[i] for i in chosen]
 
 

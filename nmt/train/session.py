@@ -45,6 +45,7 @@ DRY_BATCHES = 1_000  # that a dry run looks at; they come in random order
 FREE = (
     *("run", "decode.", "data.root", "data.train", "data.dev", "data.test", "train.max_", "train.patience"),
     *("train.metric", "train.validate_every", "train.keep", "train.n_average", "train.init_from"),
+    "data.allow_bad_utf8",
 )
 TOLD = ("train.",)
 
@@ -90,6 +91,8 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
         torch.use_deterministic_algorithms(True)
     fresh = fresh and not restarted()  # it was done before that
     run = RunDirectory(config.run)
+    if fresh:
+        run.check_movable()
     start = find_start(config, run, fresh=fresh)
     corpus = read_and_fit(start)
     tokenizers, data = encode(start, corpus, run, fresh=fresh)

@@ -1,13 +1,15 @@
 """The Transformer: equal to torch's own with the same weights; its weights of attention, layer by layer."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from models import TRANSFORMERS, batch, make
-from torch import nn
+from models import TRANSFORMERS, batch, logits_of_steps, make
+from torch import Tensor, nn
 
-from nmt.model.attention import CrossAttention, SelfAttention
+from nmt.model import transformer
+from nmt.model.attention import CrossAttention, SelfAttention, rotary_positions, sinusoidal_positions
 from nmt.model.transformer import Transformer
 from nmt.text import PAD
 
@@ -80,3 +82,39 @@ def test_attention_weights_are_given_for_every_layer_and_head(choices: dict[str,
     assert (encoder[:, 1, :, :, 4:] == 0).all()  # the second source has 4 pieces
     assert (cross[:, 1, :, :, 4:] == 0).all()
     assert (decoder.triu(1) == 0).all()
+
+
+def rows_of(model: Transformer) -> Tensor:
+    """The table of positions."""
+    table = model.source_positions if model.rotations is None else model.rotations
+    assert table is not None
+    return table
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
+def test_position_tables_grow_with_the_sequences_and_their_values_stay(
+    monkeypatch: pytest.MonkeyPatch, positions: str
+) -> None:
+    whole = make(positions=positions, max_positions=30)
+    monkeypatch.setattr(transformer, "FIRST_POSITIONS", 4)
+    growing = make(positions=positions, max_positions=30)
+    assert isinstance(whole, Transformer)
+    assert isinstance(growing, Transformer)
+    n_rows = []
+    for lengths in ((4, 4), (5, 3), (3, 9), (30, 30)):
+        batches = batch(lengths, (2, 2))
+        with torch.inference_mode():
+            steps = [torch.stack(logits_of_steps(model, *batches, n_beams=2)) for model in (growing, whole)]
+        assert torch.equal(*steps)
+        n_rows.append(len(rows_of(growing)))
+    assert n_rows == [4, 8, 16, 30]
+    assert torch.equal(rows_of(growing), rows_of(whole))
+    growing(*batches).sum().backward()  # a table made in inference mode would be refused here
+    assert torch.equal(growing(*batches), whole(*batches))
+    assert growing.source_positions is growing.target_positions
+
+
+@pytest.mark.parametrize("table", [sinusoidal_positions, rotary_positions])
+def test_the_first_rows_of_a_longer_table_are_the_shorter_one(table: Callable[[int, int], Tensor]) -> None:
+    for n, d in ((1, 6), (7, 10), (1024, 64)):
+        assert torch.equal(table(5000, d)[:n], table(n, d))

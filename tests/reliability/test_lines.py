@@ -107,7 +107,7 @@ def test_a_full_disk_at_the_output_is_told_and_leaves_nothing(five_run: FiveRun)
     if not Path("/dev/full").is_char_device():
         pytest.skip("no /dev/full here")
     done = run_nmt("translate", "-m", five_run.run, "-o", "/dev/full", SOURCE[0])
-    one_clear_error(done, 1, "cannot write the output: No space left on device")
+    one_clear_error(done, 1, "cannot write /dev/full: No space left on device")
 
 
 def test_a_reader_that_stops_is_waited_for_in_bounded_memory(five_run: FiveRun, tmp_path: Path) -> None:

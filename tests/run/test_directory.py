@@ -1,6 +1,6 @@
 """A run's small files: what is written is read, what is damaged is told, and nothing of a run is ever lost."""
 
-import contextlib
+import errno
 import json
 import os
 import re
@@ -17,7 +17,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from nmt.config import Config, check_config
-from nmt.errors import ConfigError, InputError, ModelError, NmtError, OutputError
+from nmt.errors import ConfigError, InputError, ModelError, OutputError
 from nmt.files import TEMP_MARK, sha256
 from nmt.run.directory import RunDirectory, hash_files, newest_model
 from nmt.text.tokenizer import Tokenizers, train_tokenizer
@@ -144,15 +144,71 @@ def test_a_run_in_use_is_not_moved_aside(run: RunDirectory) -> None:
     assert run.path.is_dir()
 
 
-def test_the_working_directory_as_a_run_is_moved_aside_or_refused_in_our_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", [".", "..", "../here", "sub/..", "../link", "../link/here"])
+def test_a_run_that_holds_the_working_directory_is_not_moved_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    with contextlib.suppress(NmtError):
-        aside = RunDirectory(".").move_aside()
-        assert aside is not None
-        assert aside.resolve() == tmp_path / "here.1"
+    """The process and the shell would stay in the moved directory, under its new name."""
+    (tmp_path / "up" / "here" / "sub").mkdir(parents=True)
+    (tmp_path / "up" / "link").symlink_to(tmp_path / "up")
+    monkeypatch.chdir(tmp_path / "up" / "here")
+    before = sorted(tmp_path.rglob("*"))
+    for refuse in (RunDirectory(name).check_movable, RunDirectory(name).move_aside):
+        with pytest.raises(ConfigError, match="working directory") as caught:
+            refuse()
+        assert str(caught.value).startswith(f"run={Path(name)} ")
+        assert "run=PATH" in caught.value.hint
+    assert sorted(tmp_path.rglob("*")) == before
+    with RunDirectory(name).lock():  # training there is allowed
+        pass
+
+
+def test_a_run_that_cannot_be_renamed_is_told(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    def busy(*_args: object) -> None:
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))  # as for a mount point
+
+    monkeypatch.setattr(os, "rename", busy)
+    with pytest.raises(OutputError, match=f"cannot move {run.path} aside: Device or resource busy") as caught:
+        run.move_aside()
+    assert "run=PATH" in caught.value.hint
+
+
+def test_of_a_run_behind_a_link_the_target_is_moved_aside_and_the_link_stays(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "demo").symlink_to(tmp_path / "disk" / "of demo")
+    run = RunDirectory(tmp_path / "demo")
+    for n in (1, 2):
+        with run.lock():
+            run.append_metrics({"n": n})
+        assert run.move_aside() == tmp_path / "disk" / f"of demo.{n}"
+    with run.lock():
+        assert run.read_metrics() == []
+    assert run.path.is_symlink()
+    assert [RunDirectory(tmp_path / "disk" / f"of demo.{n}").read_metrics() for n in (1, 2)] == [
+        [{"n": 1}],
+        [{"n": 2}],
+    ]
+
+
+@pytest.mark.parametrize("name", ["runs/demo", "sub/../runs/demo"])
+def test_the_directory_of_the_old_run_is_named_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path)
+    run = RunDirectory(name)
+    run.create()
+    assert run.move_aside() == tmp_path / "runs" / "demo.1"
+    assert (tmp_path / "runs" / "demo.1").is_dir()
+
+
+def test_a_link_that_leads_to_itself_is_told(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    run = RunDirectory(tmp_path / "loop")
+    with pytest.raises(OutputError, match="cannot make the run's directory"):
+        run.lock().__enter__()
+    assert run.move_aside() is None
+    assert run.free_bytes() > 0
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from nmt.errors import DataError
 from nmt.text.lines import (
+    ENCODINGS,
+    BadLines,
     Pair,
     Pause,
     decode_lines,
@@ -90,24 +92,61 @@ def test_lines_by_hand(content: bytes, lines: list[str]) -> None:
     assert decoded(content) == lines
 
 
-def test_bad_utf_8_is_replaced_and_its_file_line_and_byte_are_told(
+def test_bad_utf_8_is_replaced_and_reported_once_a_file(
     warnings: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    path = write(tmp_path / "bad.en", b"fine\nab\xffc\n\xe4\xb8\nfine")
-    assert read_lines([path]) == ["fine", "ab\ufffdc", "\ufffd", "fine"]
+    first = write(tmp_path / "a.en", b"fine\nab\xe9c\nfine")
+    second = write(tmp_path / "b.en", b"caf\xe9\n" * 3379 + "caf\u00e9\n".encode() * 2)
+    assert read_lines([first, second])[:4] == ["fine", "ab\ufffdc", "fine", "caf\ufffd"]
     assert [record.getMessage() for record in warnings.records] == [
-        f"{path}, line 2: not UTF-8 at byte 3; replaced by U+FFFD",
-        f"{path}, line 3: not UTF-8 at byte 1; replaced by U+FFFD",
+        f"{first} is not UTF-8 in 1 of 3 lines (line 2 at byte 3), perhaps Latin-1; bad bytes are replaced by "
+        "U+FFFD; to convert: iconv -f latin1 -t utf-8 FILE > NEW",
+        f"{second} is not UTF-8 in 3,379 of 3,381 lines (line 1 at byte 4, line 2 at byte 4, line 3 at byte 4, …)"
+        ", perhaps Latin-1; bad bytes are replaced by U+FFFD; to convert: iconv -f latin1 -t utf-8 FILE > NEW",
     ]
     assert {record.levelname for record in warnings.records} == {"WARNING"}
 
 
-def test_the_line_in_a_warning_counts_from_each_files_start(
+def test_a_few_bad_lines_in_a_utf_8_file_are_not_taken_for_another_encoding(
     warnings: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    first, second = write(tmp_path / "a", b"1\n2\n"), write(tmp_path / "b", b"\xff\n")
-    assert len(read_lines([first, second])) == 3
-    assert f"{second}, line 1:" in warnings.text
+    path = write(tmp_path / "a.zh", "很好\n".encode() * 2 + "很好".encode()[:-1] + b"\n" + b"\xe9\n")
+    assert len(read_lines([path])) == 4
+    assert [record.getMessage() for record in warnings.records] == [
+        f"{path} is not UTF-8 in 2 of 4 lines (line 3 at byte 4, line 4 at byte 1); "
+        "bad bytes are replaced by U+FFFD"
+    ]
+
+
+TEXTS = {
+    "latin1": ["Der Hund läuft über die Straße.", "où est-il allé?", "¿Qué pasó, señor?"],
+    "cp1252": ["„Der Hund läuft“", "l’été"],
+    "gb18030": ["我昨天买了一本书。", "今天天气很好，我们去公园吧", "朱镕基 and 㐀"],
+    "cp1251": ["Собака бежит по улице.", "я не знаю", "Привет, мир!"],
+    "utf-16": ["我昨天买了一本书。", "ABC"],
+}
+
+
+@pytest.mark.parametrize("encoding", TEXTS)
+@pytest.mark.parametrize("n_lines", [1, 3])
+def test_the_encoding_of_a_text_is_guessed(
+    warnings: pytest.LogCaptureFixture, encoding: str, n_lines: int
+) -> None:
+    content = "".join(f"{text}\n" for text in TEXTS[encoding][:n_lines]).encode(encoding)
+    decoded(content)
+    (record,) = warnings.records
+    assert record.getMessage().endswith(f"; to convert: iconv -f {encoding} -t utf-8 FILE > NEW")
+    if encoding == "utf-16":  # whatever the share of bad lines
+        with pytest.raises(DataError, match="perhaps UTF-16"):
+            list(decode_lines(io.BytesIO(content + b"fine\n" * 999), "it", strict=True))
+
+
+@hypothesis_settings(max_examples=200, deadline=None)
+@given(st.binary(min_size=1))
+def test_any_bytes_may_be_guessed_at(content: bytes) -> None:
+    bad = BadLines()
+    bad.add(1, 1, content)
+    assert bad.encoding() in ("", *ENCODINGS)
 
 
 # --- files ------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import json
 import math
 import subprocess
 import sys
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -12,6 +13,7 @@ import pytest
 import sentencepiece
 
 from nmt.config import TokenizerSettings
+from nmt.text import sampling
 from nmt.text.sampling import Sampler
 from nmt.text.tokenizer import Tokenizer, train_tokenizer
 
@@ -70,6 +72,25 @@ def test_bpe_without_a_merge_leaves_characters() -> None:
     tokenizer = trained("bpe")
     (ids,) = tokenizer.sample_all(["the cat"], alpha=1.0, seed=1)
     assert tokenizer.pieces(ids) == list("\u2581the\u2581cat")
+
+
+def test_the_cache_is_bounded_by_size_and_changes_no_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line without spaces is one word: 20,000 of them may take 450 MB."""
+    tokenizer = trained("unigram")
+    draw = Random(1)
+    texts = ["".join(draw.choices("thecatsonmahf", k=200)) for _ in range(100)] * 2
+    expected = tokenizer.sample_all(texts, alpha=0.3, seed=7)
+    monkeypatch.setattr(sampling, "MAX_CACHED", 2_000)
+    bounded = trained("unigram")
+    tracemalloc.start()
+    try:
+        assert bounded.sample_all(texts, alpha=0.3, seed=7) == expected
+        n_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    n_ids = 8 * sum(map(len, expected))
+    assert n_bytes < 2_000 * 100 + 2 * n_ids
+    assert sum(len(word) for word, _ in bounded._sampler.cache) <= 2_000
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])

@@ -1,5 +1,6 @@
 """From a config to pairs: what is dropped is counted, dev shares no sentence with train, and faults come early."""
 
+import logging
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from nmt.files import cache_directory
 from nmt.run.directory import RunDirectory, hash_files
 from nmt.text import corpus as corpus_module
 from nmt.text.corpus import SIDES, Pairs, digests_of, write_pairs
-from nmt.text.lines import Pair
+from nmt.text.lines import Pair, read_pairs
 from nmt.text.tokenizer import Tokenizers, train_tokenizer
 from nmt.train import prepare
 from nmt.train.prepare import (
@@ -26,7 +27,9 @@ from nmt.train.prepare import (
     corpus_paths,
     drop_lengths,
     hold_out,
+    leaning,
     n_shared,
+    profile,
     read_corpus,
     tokenize,
     train_tokenizers,
@@ -58,6 +61,7 @@ class Files:
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
+    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)  # to caplog
     monkeypatch.setenv("NMT_CACHE", str(tmp_path / "cache"))
     return Files(tmp_path)
 
@@ -192,6 +196,104 @@ def test_a_corpus_of_which_nothing_is_left_is_refused(
     assert (str(error), error.hint) == (f"{which} has no pair that can be used", "check data.train and data.dev")
 
 
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_a_small_dev_set_that_was_held_out_is_warned_of(files: Files, caplog: pytest.LogCaptureFixture) -> None:
+    words = [f"wort {n}" for n in range(5_000)]
+    for n, expected in ((50, 1), (2_500, 50), (5_000, 100)):
+        caplog.clear()
+        config = files.config({"train": files.write("train", words[:n], [word.upper() for word in words[:n]])})
+        for _ in range(2):  # also when it is in the cache
+            assert len(read_corpus(config).dev) == expected
+        warning = (
+            f"dev has only {expected} pairs, held out of train: scores on fewer than 100 are mostly chance; "
+            "set data.dev"
+        )
+        assert warnings_of(caplog) == ([warning] * 2 if expected < 100 else [])
+    caplog.clear()
+    own = {"train": files.write("train", SOURCES, TARGETS), "dev": files.write("dev", ["d"], ["e"])}
+    read_corpus(files.config(own))  # the user's choice
+    assert warnings_of(caplog) == []
+
+
+@pytest.mark.parametrize("name", ["train", "dev", "test"])
+def test_a_corpus_in_another_encoding_is_refused_unless_that_is_allowed(
+    files: Files, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    data: dict[str, Any] = {part: files.write(part, SOURCES, TARGETS) for part in ("train", "dev", "test")}
+    file = files.path / f"{name}.de"
+    file.write_bytes(file.read_bytes().replace("ä".encode(), "ä".encode("latin1")))
+    for _ in range(2):
+        error = refused(files.config(data))
+        assert str(error) == (
+            f"{file} is not UTF-8 in 60 of 60 lines (line 1 at byte 12, line 2 at byte 14, line 3 at byte 12, …), "
+            "perhaps Latin-1"
+        )
+        assert error.hint == (
+            "convert it to UTF-8, for example by iconv -f latin1 -t utf-8 FILE > NEW; or set "
+            "data.allow_bad_utf8=true to train with U+FFFD for bad bytes"
+        )
+    assert warnings_of(caplog) == []
+    corpus = read_corpus(files.config({**data, "allow_bad_utf8": True}))
+    assert len(corpus.train) == 60
+    assert len(warnings_of(caplog)) == 1
+    refused(files.config(data))  # although it is in the cache
+
+
+def test_one_bad_line_in_a_hundred_is_warned_of(files: Files, caplog: pytest.LogCaptureFixture) -> None:
+    data = {"train": files.write("train", SOURCES * 2, TARGETS * 2), "dev": files.write("dev", ["d"], ["e"])}
+    file = files.path / "train.en"
+    content = file.read_bytes()
+    file.write_bytes(content.replace(b"cat", b"c\xe4t", 1))
+    assert len(read_corpus(files.config(data)).train) == 61
+    assert len(warnings_of(caplog)) == 1
+    file.write_bytes(content.replace(b"cat", b"c\xe4t", 2))
+    assert "2 of 120 lines" in str(refused(files.config(data)))
+
+
+@pytest.mark.parametrize("name", ["train", "dev", "test"])
+def test_the_same_text_as_source_and_target_is_refused(files: Files, name: str) -> None:
+    data: dict[str, Any] = {part: files.write(part, SOURCES, TARGETS) for part in ("train", "dev", "test")}
+    data[name] = {"source": data[name]["source"], "target": data[name]["source"]}
+    for _ in range(2):
+        error = refused(files.config(data))
+        assert str(error) == f"data.{name}: source and target are the same text"
+
+
+@pytest.mark.parametrize("name", ["dev", "test"])
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [(SOURCES, TARGETS), (["我昨天买了一本书。", "他们明天去北京。", "今天天气很好。"] * 3, TARGETS[:9])],
+)
+def test_exchanged_sides_are_refused(files: Files, name: str, source: list[str], target: list[str]) -> None:
+    data: dict[str, Any] = {part: files.write(part, source, target) for part in ("train", "dev", "test")}
+    read_corpus(files.config(data))
+    data[name] = files.write(name, target, source)
+    error = refused(files.config(data))
+    assert str(error).startswith(f"data.{name} has its sides exchanged")
+    assert error.hint == f"exchange data.{name}.source and data.{name}.target"
+
+
+def test_two_sides_in_one_language_are_not_taken_for_exchanged(files: Files) -> None:
+    """As in simplification or correction, whichever way round."""
+    texts = [*TARGETS, *(f"a bird sings {n} songs in the tree" for n in range(60))]
+    sides = [text.replace("the ", "") for text in texts], texts
+    for dev in (sides, sides[::-1], (TARGETS[:1], TARGETS[1:2]), (TARGETS[:20], TARGETS[20:40])):
+        data = {"train": files.write("train", *sides), "dev": files.write("dev", *dev)}
+        assert len(read_corpus(files.config(data)).dev) == len(dev[0])
+
+
+def test_the_leaning_of_a_text() -> None:
+    german, english = profile(SOURCES), profile(TARGETS)
+    assert leaning(german, german, english) == pytest.approx(-leaning(german, english, german))
+    assert leaning(german, english, german) > 0.3
+    assert leaning(profile(["läuft"]), english, german) == 0  # too short
+    assert leaning(profile(["龘" * 200]), english, german) == 0  # of neither language
+    assert leaning(profile([]), profile([]), profile([])) == 0
+
+
 # --- the cache --------------------------------------------------------------------------------------------
 
 
@@ -233,6 +335,27 @@ def test_a_changed_file_is_read_again(files: Files) -> None:
     before = prepared(config)
     files.write("train", [*SOURCES, "neu"], [*TARGETS, "new"])
     assert len(list(read_corpus(config).train)) == len(before[0]) + 1
+
+
+@pytest.mark.parametrize("name", ["train", "dev"])
+def test_a_corpus_that_changes_while_it_is_read_is_refused_and_not_kept(
+    files: Files, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Else the cache has the new text under the hash of the old one."""
+    texts = {"train": (SOURCES, TARGETS), "dev": (["alt"], ["old"])}
+    config = files.config({part: files.write(part, *sides) for part, sides in texts.items()})
+
+    def changed_before(*paths: Any, **options: Any) -> list[Pair]:
+        files.write(name, ["neu"], ["new"])
+        return read_pairs(*paths, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare, "read_pairs", changed_before)
+        error = refused(config)
+    assert str(error) == f"the files of {name}.source, {name}.target have changed while they were read"
+    files.write(name, *texts[name])
+    corpus = read_corpus(config)
+    assert (len(corpus.train), corpus.dev) == (60, [Pair(1, "alt", "old")])
 
 
 def test_a_preparation_that_failed_is_not_taken_for_one(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
