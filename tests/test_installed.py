@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 CONSTRAINTS = Path(__file__).parents[1] / ".constraints.txt"
-OURS = {"nmt", "pip"}
+OURS = {"nmt-trainer", "pip"}
 
 
 def canonical(name: str) -> str:

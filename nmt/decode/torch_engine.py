@@ -170,8 +170,8 @@ def in_precision(model: Seq2Seq, precision: Precision) -> Seq2Seq:
     Raises:
         ConfigError: int8 on a GPU.
     """
-    if precision == "bf16":
-        return model.bfloat16()
+    if precision == "bf16":  # not model.bfloat16(), which drops the imaginary part of rotary positions
+        return model._apply(lambda x: x.bfloat16() if x.is_floating_point() else x)
     if precision == "int8":
         if next(model.parameters()).device.type != "cpu":
             raise ConfigError("int8 is for CPUs", hint="on a GPU take --precision bf16")

@@ -25,6 +25,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from nmt import __version__
 from nmt.config import Config, dump_config, load_config
 from nmt.errors import ConfigError, ModelError, OutputError
 from nmt.files import atomic_write, hash_file, locked, read_capped, sha256, sweep_temps
@@ -162,7 +163,8 @@ class RunDirectory:
             "python": platform.python_version(),
             "machine": platform.platform(),
             "versions": {
-                name: _version(name) for name in ("nmt", "torch", "sentencepiece", "sacrebleu", "safetensors")
+                "nmt": __version__,
+                **{name: _version(name) for name in ("torch", "sentencepiece", "sacrebleu", "safetensors")},
             },
         }
         self._write_manifest(manifest)

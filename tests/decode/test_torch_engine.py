@@ -1,13 +1,13 @@
 """Our own engine: in every precision, on the device that was asked for."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import SOURCE, TARGET, FiveRun, model_of
-from models import batch, logits_of_steps, make
+from conftest import SOURCE, TARGET, FiveRun, err_lines, model_of, out_lines, run_nmt
+from models import FAMILY, batch, fresh, logits_of_steps, make, name
 from torch import nn
 
 from nmt.decode import torch_engine
@@ -126,3 +126,21 @@ def test_a_rank_takes_its_own_gpu_and_none_that_is_not_there(monkeypatch: pytest
     assert pick_device("auto") == torch.device("cuda:1")
     with pytest.raises(ConfigError, match="no device 'cuda:2'"):
         pick_device("cuda:2")
+
+
+@pytest.mark.parametrize("choices", FAMILY, ids=name)
+def test_bf16_of_every_model_is_close_to_fp32(choices: dict[str, Any]) -> None:
+    src, tgt = batch((9, 12), (4, 7))
+    model = fresh(**choices)
+    with torch.inference_mode():
+        expected = model(src, tgt)
+        found = in_precision(model, "bf16")(src, tgt).float()
+    assert (found - expected).abs().max() < 0.05 * expected.abs().max()
+
+
+def test_nothing_is_said_while_steps_are_recorded_in_bf16(five_run: FiveRun) -> None:
+    """One sentence at a time, often enough that its steps are recorded."""
+    args = ["translate", "-m", five_run.run, "--precision", "bf16", "--beam", 1, "--batch-size", 1]
+    done = run_nmt(*args, input="".join(f"{line}\n" for line in SOURCE * 3).encode())
+    assert out_lines(done) == TARGET * 3
+    assert err_lines(done) == []
