@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+import random
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -287,6 +288,95 @@ def test_top_p_takes_the_fewest_tokens_that_reach_p() -> None:
     assert {h.ids[0] for h in search(TableModel(hand_table), sources((A,)), options)[0]} == {A}
     options = SearchOptions(beam=500, n_best=500, sample=True, top_p=0.61, max_length_a=0, max_length_b=2)
     assert {h.ids[0] for h in search(TableModel(hand_table), sources((A,)), options)[0]} == {A, B}
+
+
+class Constant:
+    """A step function that gives the same logits (V,) always."""
+
+    def __init__(self, logits: Tensor) -> None:
+        self.logits = logits
+
+    def start(self, src: Tensor) -> None:
+        pass
+
+    def step(self, ids: Tensor, state: None) -> tuple[Tensor, None]:  # noqa: ARG002
+        return self.logits.expand(*ids.shape, -1).clone(), None
+
+    def select(self, state: None, rows: Tensor) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    "narrowed",
+    [{}, {"temperature": 0.6}, {"top_k": 40}, {"top_p": 0.8}, {"temperature": 1.4, "top_k": 70, "top_p": 0.7}],
+    ids=str,
+)
+def test_sampled_tokens_have_their_probabilities_by_a_chi_square_test(narrowed: dict[str, Any]) -> None:
+    logits = torch.randn(150, dtype=torch.float64, generator=torch.Generator().manual_seed(1))  # 2.3 groups
+    n = 20_000
+    options = SearchOptions(
+        beam=n, n_best=n, sample=True, seed=4, max_length_a=0, max_length_b=2, min_length=1, **narrowed
+    )
+    found = search(Constant(logits), sources((A,)), options)[0]
+    counts = torch.bincount(torch.tensor([h.ids[0] for h in found]), minlength=150)
+
+    scaled = logits / options.temperature
+    scaled[: EOS + 1] = -math.inf  # PAD, UNK, BOS are banned, EOS comes second
+    kept = scaled.argsort(descending=True).tolist()[: options.top_k or 146]
+    probs = scaled[kept].softmax(0)
+    n_kept = 1 + int((probs.cumsum(0) < options.top_p - 1e-9).sum())
+    expected = torch.zeros(150, dtype=torch.float64)
+    expected[kept[:n_kept]] = n * probs[:n_kept] / probs[:n_kept].sum()
+    assert counts[expected == 0].sum() == 0
+    counts, expected = counts[expected > 0], expected[expected > 0]
+    chi_square, freedom = float(((counts - expected) ** 2 / expected).sum()), len(expected) - 1
+    assert chi_square < freedom + 4 * math.sqrt(2 * freedom)
+
+
+class Rounded:
+    """A model whose float32 logits differ at random in their last bits, as those of other batch sizes do."""
+
+    def __init__(self, model: Seq2Seq) -> None:
+        self.model, self.generator = model, torch.Generator().manual_seed(1)
+        self.start, self.select = model.start, model.select
+
+    def step(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
+        logits, state = self.model.step(ids, state)
+        return logits + 2e-6 * torch.randn(logits.shape, generator=self.generator), state
+
+
+@pytest.mark.parametrize(
+    ("n_vocab", "scale", "narrowed"),
+    [
+        (8000, 1.5, {}),
+        (1000, 0.5, {"top_p": 0.9}),
+        (1000, 0.5, {"top_k": 300}),
+        (1000, 0.5, {"top_p": 0.9, "top_k": 300, "temperature": 1.5}),
+    ],
+    ids=str,
+)
+def test_in_fp32_samples_are_the_same_in_any_batch_and_order(
+    n_vocab: int, scale: float, narrowed: dict[str, Any]
+) -> None:
+    options = SearchOptions(beam=32, n_best=32, sample=True, max_length_a=0, max_length_b=5, **narrowed)
+    model = Rounded(make(n_target_vocab=n_vocab, tied_embeddings="decoder", scale=scale).float())
+    rng = random.Random(1)
+    rows = [rng.choices(range(EOS + 1, 23), k=rng.randint(1, 12)) for _ in range(16)]
+
+    def samples(order: list[int], batch_size: int) -> dict[int, list[list[int]]]:
+        found: dict[int, list[list[int]]] = {}
+        for start in range(0, len(order), batch_size):
+            batch = order[start : start + batch_size]
+            hypotheses = search(model, sources(*(rows[i] for i in batch)), options, sentence_seeds=batch)
+            found |= {i: sorted(h.ids for h in one) for i, one in zip(batch, hypotheses, strict=True)}
+        return found
+
+    order = list(range(len(rows)))
+    with torch.inference_mode():
+        alone = samples(order, 1)
+        for batch_size in (2, 7, len(rows)):
+            rng.shuffle(order)
+            assert samples(order, batch_size) == alone
 
 
 def test_the_trace_sees_every_step() -> None:
