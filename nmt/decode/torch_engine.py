@@ -41,6 +41,11 @@ class TorchEngine:
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
+    @property
+    def max_length(self) -> int:
+        """See `Engine`."""
+        return self.model.max_length
+
     def translate(
         self,
         segments: Sequence[list[int]],
@@ -61,7 +66,7 @@ class TorchEngine:
                     pad_source([segments[i] for i in rows]).to(self.device),
                     options,
                     prefixes=[prefixes[i] for i in rows],
-                    max_length=self.model.max_length,
+                    max_length=self.max_length,
                     sentence_seeds=[seeds[i] for i in rows],
                 )
             for i, hypotheses in zip(rows, results, strict=True):
@@ -83,7 +88,7 @@ class TorchEngine:
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
         """See `Engine`."""
-        limit = self.model.max_length - 1
+        limit = self.max_length - 1
         src, tgt = [ids[:limit] for ids in source], [ids[:limit] for ids in target]
         result: list[list[float]] = [[] for _ in src]
 

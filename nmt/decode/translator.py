@@ -108,6 +108,16 @@ class Translator:
             names = ", ".join(field.name for field in dataclasses.fields(SearchOptions))
             raise ConfigError(f"unknown or wrong option: {error}", hint=f"there are {names}") from error
 
+    def encode_prefix(self, prefix: str) -> list[int]:
+        """The tokens that every translation is to begin with.
+
+        Raises:
+            ConfigError: the model cannot hold them.
+        """
+        tokens = self.tokenizers.target.encode(prefix) if prefix else []
+        self.options.limit(1, len(tokens), self.engine.max_length)
+        return tokens
+
     def translate_lines(
         self,
         lines: Iterable[str],
@@ -131,8 +141,11 @@ class Translator:
             first: the number of the first line, for messages and what is drawn at random.
         Yields:
             a translation for each line, in order.
+        Raises:
+            ConfigError: the model cannot hold the prefix.
         """
         options = options or self.options
+        forced = self.encode_prefix(prefix)
         size = batch_size or self.config.decode.batch_size
         stream = iter(lines)
         while True:
@@ -142,7 +155,7 @@ class Translator:
             order = sorted(range(len(chunk)), key=lambda i: len(chunk[i])) if n_ranks() > 1 else range(len(chunk))
             own = mine(order)  # as much work for each rank
             lines, numbers = [chunk[i] for i in own], [first + i for i in own]
-            yield from _from_all_ranks(self._translate_window(lines, numbers, options, size, prefix), order)
+            yield from _from_all_ranks(self._translate_window(lines, numbers, options, size, forced), order)
             first += len(chunk)
 
     def _translate_window(
@@ -151,7 +164,7 @@ class Translator:
         numbers: Sequence[int],
         options: SearchOptions,
         batch_size: int,
-        prefix: str,
+        prefix: Sequence[int],
     ) -> Iterator[Translation]:
         if not lines:  # there are more ranks than lines
             return
@@ -165,8 +178,7 @@ class Translator:
             segments += parts
         seeds = [seed_of(n, i) for n, of_line in zip(numbers, ranges, strict=True) for i in range(len(of_line))]
         starts = {of_line.start for of_line in ranges if of_line}
-        forced = self.tokenizers.target.encode(prefix) if prefix else []
-        prefixes = [forced if i in starts else [] for i in range(len(segments))]
+        prefixes = [prefix if i in starts else [] for i in range(len(segments))]
 
         log.debug("lines %d to %d: %d segments", min(numbers), max(numbers), len(segments))
         found = self.engine.translate(

@@ -233,17 +233,15 @@ def test_a_prefix_is_kept_and_the_rest_searched(beam: int) -> None:
     assert found[0][0].log_probs[:2] == pytest.approx(log_probs)
 
 
-def test_a_prefix_longer_than_the_limit_moves_the_limit_not_the_models() -> None:
+def test_a_prefix_raises_the_limit_of_the_options_but_not_that_of_the_model() -> None:
     options = SearchOptions(beam=2, max_length_a=0, max_length_b=1)
-    found = search(TableModel(random_table(1)), sources((A,)), options, prefixes=[[A] * 5])[0][0]
-    assert found.ids == [A] * 5 + [EOS]
-    assert search(TableModel(random_table(1)), sources((A,)), options, prefixes=[[A] * 5], max_length=3)[0][
-        0
-    ].ids == [
-        A,
-        A,
-        EOS,
-    ]
+    model, prefix = TableModel(random_table(1)), [A] * 5
+    for max_length in (None, 6):
+        found = search(model, sources((A,)), options, prefixes=[prefix], max_length=max_length)[0][0]
+        assert found.ids == [*prefix, EOS]
+    with pytest.raises(ConfigError, match="the prefix has 5 pieces, the model takes at most 4") as caught:
+        search(model, sources((B,), (A,)), options, prefixes=[[], prefix], max_length=5)
+    assert caught.value.hint
 
 
 def test_sampling_draws_from_the_distribution() -> None:
@@ -417,6 +415,14 @@ def test_options_are_checked_before_any_work(wrong: dict[str, Any], words: str) 
         SearchOptions(**wrong)
     assert words in str(caught.value)
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("penalty", ["average", "gnmt"])
+def test_the_strongest_penalty_of_the_longest_translation_is_a_number(penalty: Any) -> None:
+    options = SearchOptions(alpha=10, length_penalty=penalty)  # the config's greatest alpha
+    length = options.max_length(100_000) * 10
+    assert math.isfinite(options.divisor(length))
+    assert -1 / options.divisor(length) < 0
 
 
 # --- with the models -----------------------------------------------------------------------------------------
