@@ -219,7 +219,7 @@ class _Draws:
         """One continuation of each beam; to be called once per step."""
         groups = _grouped(self._allowed_logits(log_probs))  # (B, K, G, 64)
         n_groups = groups.size(2)
-        noise = self._gumbel(alive, log_probs.size(1), n_groups + GROUP).to(log_probs.device)
+        noise = self._gumbel(alive, log_probs.size(1), n_groups + GROUP, log_probs.device)
         totals = groups.flatten(2).softmax(-1).view_as(groups).sum(-1).log()  # (B, K, G)
         group = (totals + noise[..., :n_groups]).argmax(-1, keepdim=True)  # (B, K, 1)
         of_group = groups.gather(2, group[..., None].expand(-1, -1, -1, GROUP))[:, :, 0]  # (B, K, 64)
@@ -242,12 +242,12 @@ class _Draws:
             logits.masked_fill_(logits < least, -math.inf)
         return logits
 
-    def _gumbel(self, alive: list[int], n_beams: int, n: int) -> Tensor:
-        """(B, K, n) Gumbel noise, drawn on the CPU: the same on every device."""
+    def _gumbel(self, alive: list[int], n_beams: int, n: int, device: torch.device) -> Tensor:
+        """(B, K, n) Gumbel noise, from the CPU's generators, so that all devices draw the same."""
         noise = torch.empty(len(alive), n_beams, n)
         for row, b in zip(noise, alive, strict=True):
             row.uniform_(generator=self.generators[b])
-        return noise.clamp_(min=2**-25).log_().neg_().log_().neg_()  # uniform_ may give 0, never 1
+        return noise.to(device).clamp_(min=2**-25).log_().neg_().log_().neg_()  # uniform_ may give 0, never 1
 
 
 def _appended(x: Tensor, parents: Tensor, new: Tensor) -> Tensor:
