@@ -43,8 +43,8 @@ pipeline: $(INSTALLED)  ## tokenize, train, translate and eval a CONFIG
 test: $(INSTALLED)  ## run the tests
 	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST)
 
-soak: $(INSTALLED)  ## run the tests of tests/reliability in full: every kill, flip and hostile line
-	NMT_SOAK=1 OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) tests/reliability
+soak: $(INSTALLED)  ## run tests/reliability and the comparison of search with its reference in full
+	NMT_SOAK=1 OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) tests/reliability tests/decode/test_search_random.py
 
 # Not from here but as installed, which `-m pytest` would not see. Old libraries warn of newer Pythons.
 oldest:  ## install nmt with the oldest versions that pyproject.toml allows (torch apart) and run the quick tests

@@ -305,6 +305,7 @@ def translate(
     if workers > 1 and device not in ("auto", "cpu"):
         raise ConfigError("--workers share a CPU", hint="for several GPUs: torchrun -m nmt translate …")
     options = translator.with_options(**changes)
+    translator.encode_prefix(prefix)  # a wrong one is an error before there are processes or output
     if launched().n_ranks > 1:
         workers = 1
     with start_workers(workers, sys.argv[1:], threads) as check, ranks_joined(check):

@@ -57,28 +57,30 @@ def name(choices: dict[str, Any]) -> str:
     return " ".join(f"{value}" for value in choices.values())
 
 
-def make(seed: int = 1, n_target_vocab: int = V, scale: float = 1.0, **choices: Any) -> Seq2Seq:
+def make(
+    seed: int = 1, n_target_vocab: int = V, n_source_vocab: int = V, scale: float = 1.0, **choices: Any
+) -> Seq2Seq:
     """A small model with random weights, biases and norms, in float64, where any leak shows.
 
     Args:
         seed: of the weights.
-        n_target_vocab: pieces of the target; the source has V.
+        n_target_vocab, n_source_vocab: pieces of each side.
         scale: what weights are multiplied with; more makes sentences differ more.
         choices: of the model's settings.
     """
     torch.manual_seed(seed)
-    model = fresh(n_target_vocab, **choices).double()
+    model = fresh(n_target_vocab, n_source_vocab, **choices).double()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter)).mul_(scale)
     return model
 
 
-def fresh(n_target_vocab: int = V, **choices: Any) -> Seq2Seq:
+def fresh(n_target_vocab: int = V, n_source_vocab: int = V, **choices: Any) -> Seq2Seq:
     """A small model as training would begin with it, in eval mode."""
     settings = ModelSettings(**SIZES | {"dropout": 0.0} | choices)
     kind = RecurrentModel if settings.architecture == "rnn" else Transformer
-    return kind(settings, V, n_target_vocab).eval()
+    return kind(settings, n_source_vocab, n_target_vocab).eval()
 
 
 def batch(*lengths: tuple[int, int], seed: int = 2) -> tuple[Tensor, Tensor]:

@@ -127,6 +127,16 @@ def test_a_name_does_not_steer_the_terminal(five_run: FiveRun, tmp_path: Path) -
     assert f"-m '{tmp_path}/a b\\x1b[31m$(reboot)' -o" in hint
 
 
+def test_a_prefix_that_the_model_cannot_hold_is_refused_before_any_output(
+    five_run: FiveRun, tmp_path: Path
+) -> None:
+    common = ["translate", "-m", five_run.run, "-i", five_run.source_file, "--prefix", "book " * 1100]
+    together, resumed = run_together([*common, "--workers", 2], [*common, "-o", "out", "--resume"], cwd=tmp_path)
+    for done in (together, resumed):
+        one_clear_error(done, 2, "the prefix has 1101 pieces, the model takes at most 1023")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_eval_needs_source_and_reference_together(five_run: FiveRun, tmp_path: Path) -> None:
     short = tmp_path / "short.en"
     short.write_text("".join(f"{line}\n" for line in TARGET[:4]))

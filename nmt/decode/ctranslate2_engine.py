@@ -65,6 +65,9 @@ class CTranslate2Engine:
         order = sorted(range(len(segments)), key=lambda i: (-limit(i), -len(segments[i])))
         for most, of_limit in groupby(order, limit):  # it knows one limit a call
             rows = list(of_limit)
+            if most == 1:  # EOS alone
+                found += [(i, []) for i in rows]
+                continue
             results = self.engine.translate_batch(
                 [self._source(segments[i]) for i in rows],
                 [self.tokenizers.target.pieces(prefixes[i]) for i in rows],
@@ -73,8 +76,8 @@ class CTranslate2Engine:
                 num_hypotheses=options.n_best,
                 length_penalty=options.alpha,
                 max_input_length=0,
-                max_decoding_length=max(most - 1, 1),  # without EOS
-                min_decoding_length=options.min_length,
+                max_decoding_length=most - 1,  # without EOS
+                min_decoding_length=min(options.min_length, most - 1),
                 return_end_token=True,
             )
             for i, result in zip(rows, results, strict=True):

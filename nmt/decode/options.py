@@ -75,9 +75,20 @@ class SearchOptions(SearchSettings):
         return math.ceil(self.max_length_a * source_length) + self.max_length_b
 
     def limit(self, source_length: int, prefix_length: int = 0, most: int | None = None) -> int:
-        """`max_length`, but with room for a prefix and EOS, and no more than `most`, if that is said."""
+        """`max_length`, raised for a longer prefix and EOS, and at most the `most` tokens that the model can hold.
+
+        Raises:
+            ConfigError: the prefix and EOS are more than that.
+        """
         limit = max(self.max_length(source_length), prefix_length + 1)
-        return limit if most is None else max(min(limit, most), 1)
+        if most is None:
+            return limit
+        if prefix_length >= most:
+            raise ConfigError(
+                f"the prefix has {prefix_length} pieces, the model takes at most {most - 1}",
+                hint="give a shorter prefix",
+            )
+        return min(limit, most)
 
     def divisor(self, length: int) -> float:
         """What a log-probability is divided by at `length` tokens, EOS counted."""
@@ -112,6 +123,10 @@ class Hypothesis:
 
 class Engine(Protocol):
     """What searches: ids in, hypotheses out."""
+
+    @property
+    def max_length(self) -> int:
+        """The longest sequence of either side that the model can hold, EOS counted."""
 
     def translate(
         self,

@@ -24,7 +24,7 @@ from nmt.seeds import seed_of
 from nmt.text import BOS, EOS, PAD
 
 State = TypeVar("State")
-GROUP = 64  # pieces of which first only the best is looked for
+GROUP = 64  # neighboring tokens of which first only the best, or in sampling the sum, is looked at
 
 
 class Stepper(Protocol[State]):
@@ -79,7 +79,7 @@ def search(
     n_beams, device = options.beam, src.device
     limits = [options.limit(int(n), len(prefix), max_length) for n, prefix in _with_prefix(src, prefixes)]
     finished: list[list[Hypothesis]] = [[] for _ in limits]
-    draws = _Draws(options, sentence_seeds or range(len(limits)), max(limits), device) if options.sample else None
+    draws = _Draws(options, sentence_seeds or range(len(limits))) if options.sample else None
 
     alive = list(range(len(limits)))  # positions in the batch of the sentences still searched
     state = model.start(src)
@@ -100,7 +100,7 @@ def search(
         _ban(log_probs, [_allowed(options, limits[b], length, prefixes[b] if prefixes else ()) for b in alive])
 
         if draws:
-            scores, parents, words, step_log_probs = draws.candidates(log_probs, live, alive, length)
+            scores, parents, words, step_log_probs = draws.candidates(log_probs, live, alive)
         else:
             scores, parents, words, step_log_probs = _best_candidates(log_probs, live, 2 * n_beams)
 
@@ -174,6 +174,13 @@ def _closed_up(on: list[int]) -> list[int]:
 Candidates = tuple[Tensor, Tensor, Tensor, Tensor]  # each (B, C): scores, parents, words, the words' log-probs
 
 
+def _grouped(x: Tensor) -> Tensor:
+    """(B, K, V) to (B, K, G, 64): the vocabulary in groups of neighboring tokens, the last filled with -inf."""
+    if x.size(-1) % GROUP:
+        x = F.pad(x, (0, -x.size(-1) % GROUP), value=-math.inf)
+    return x.view(*x.shape[:2], -1, GROUP)
+
+
 def _best_candidates(log_probs: Tensor, live: Tensor, n: int) -> Candidates:
     """The n best continuations of all beams of a sentence, or all that there are; best first.
 
@@ -181,9 +188,7 @@ def _best_candidates(log_probs: Tensor, live: Tensor, n: int) -> Candidates:
     need only their maximum taken, which is much quicker than sorting.
     """
     n_beams, n_vocab = log_probs.shape[1:]
-    if n_vocab % GROUP:
-        log_probs = F.pad(log_probs, (0, -n_vocab % GROUP), value=-math.inf)
-    groups = log_probs.view(*log_probs.shape[:2], -1, GROUP)  # (B, K, G, 64)
+    groups = _grouped(log_probs)  # (B, K, G, 64)
     n_groups = groups.size(2)
     n = min(n, n_beams * n_vocab)
     maxima = (groups.amax(-1) + live[..., None]).flatten(1)  # (B, K*G)
@@ -191,41 +196,58 @@ def _best_candidates(log_probs: Tensor, live: Tensor, n: int) -> Candidates:
     best = groups.flatten(1, 2).gather(1, chosen[..., None].expand(-1, -1, GROUP))  # (B, n, 64)
     scores, place = (best + live.gather(1, chosen // n_groups)[..., None]).flatten(1).topk(n)
     position = chosen.gather(1, place // GROUP) * GROUP + place % GROUP  # among the pieces of all beams
-    parents = position // log_probs.size(2)
-    words = (position % log_probs.size(2)).clamp(max=n_vocab - 1)  # padding comes last, among what is -inf too
+    parents = position // (n_groups * GROUP)
+    words = (position % (n_groups * GROUP)).clamp(max=n_vocab - 1)  # padding comes last, among what is -inf too
     return scores, parents, words, best.flatten(1).gather(1, place)
 
 
 class _Draws:
-    """Sampling's random numbers: for each sentence its own, so that its neighbours cannot change them."""
+    """Random draws from softmax(logits) by the Gumbel-max trick: the largest sum of a logit and its noise.
 
-    def __init__(self, options: SearchOptions, seeds: Sequence[int], length: int, device: torch.device) -> None:
+    Drawn in two stages, a group of neighboring tokens by its total probability, then a token of it: V/64 + 64
+    random numbers per beam instead of V. They depend on the sentence's seed, the step, the beam and the token
+    alone. The rest of the batch can change a draw only through the rounding of the logits, where the two largest
+    sums are equal but for it: in fp32 about one draw in a million. A token at the threshold of top-k or top-p that
+    rounding adds or removes matters only to the draws that it wins, because the others keep their noise.
+    """
+
+    def __init__(self, options: SearchOptions, seeds: Sequence[int]) -> None:
         self.options = options
-        self.uniform = torch.stack(
-            [
-                torch.rand(length, options.beam, generator=torch.Generator().manual_seed(seed_of(options.seed, s)))
-                for s in seeds
-            ]
-        ).to(device)  # (B, length, K)
+        self.generators = [torch.Generator().manual_seed(seed_of(options.seed, seed)) for seed in seeds]
 
-    def candidates(self, log_probs: Tensor, live: Tensor, alive: list[int], length: int) -> Candidates:
-        """One continuation of each beam, drawn from its distribution over what is allowed."""
-        ordered, words = log_probs / self.options.temperature, None  # (B, K, V)
-        if self.options.top_k or self.options.top_p < 1:  # else in any order: sorting takes ten times as long
-            ordered, words = ordered.sort(dim=-1, descending=True, stable=True)
-        if 0 < self.options.top_k < ordered.size(-1):
-            ordered[..., self.options.top_k :] = -math.inf
-        cumulative = ordered.softmax(-1).cumsum(-1)
-        if self.options.top_p < 1:
-            beyond = cumulative.roll(1, -1) >= self.options.top_p
-            beyond[..., 0] = False
-            cumulative = ordered.masked_fill(beyond, -math.inf).softmax(-1).cumsum(-1)
-        u = self.uniform[alive, length - 1, :, None].to(cumulative) * cumulative[..., -1:]
-        place = torch.searchsorted(cumulative, u, right=True).clamp(max=ordered.size(-1) - 1)  # (B, K, 1)
-        words = place if words is None else words.gather(-1, place)
+    def candidates(self, log_probs: Tensor, live: Tensor, alive: list[int]) -> Candidates:
+        """One continuation of each beam; to be called once per step."""
+        groups = _grouped(self._allowed_logits(log_probs))  # (B, K, G, 64)
+        n_groups = groups.size(2)
+        noise = self._gumbel(alive, log_probs.size(1), n_groups + GROUP, log_probs.device)
+        totals = groups.flatten(2).softmax(-1).view_as(groups).sum(-1).log()  # (B, K, G)
+        group = (totals + noise[..., :n_groups]).argmax(-1, keepdim=True)  # (B, K, 1)
+        of_group = groups.gather(2, group[..., None].expand(-1, -1, -1, GROUP))[:, :, 0]  # (B, K, 64)
+        place = (of_group + noise[..., n_groups:]).argmax(-1, keepdim=True)
+        words = (group * GROUP + place).clamp(max=log_probs.size(-1) - 1)  # beyond V only if no logit is a number
         drawn = log_probs.gather(-1, words)[..., 0]  # (B, K)
         parents = torch.arange(live.size(1), device=live.device).expand_as(live)
         return live + drawn, parents, words[..., 0], drawn
+
+    def _allowed_logits(self, log_probs: Tensor) -> Tensor:
+        """Logits at the temperature, -inf for what top-k and top-p leave out. They keep all that ties."""
+        logits = log_probs / self.options.temperature  # (B, K, V)
+        if 0 < self.options.top_k < logits.size(-1):
+            least = logits.topk(self.options.top_k, sorted=False).values.amin(-1, keepdim=True)
+            logits.masked_fill_(logits < least, -math.inf)
+        if self.options.top_p < 1:
+            ordered = logits.sort(dim=-1, descending=True).values
+            n_before = (ordered.softmax(-1).cumsum(-1) < self.options.top_p).sum(-1, keepdim=True)
+            least = ordered.gather(-1, n_before.clamp(max=logits.size(-1) - 1))  # the one that reaches p
+            logits.masked_fill_(logits < least, -math.inf)
+        return logits
+
+    def _gumbel(self, alive: list[int], n_beams: int, n: int, device: torch.device) -> Tensor:
+        """(B, K, n) Gumbel noise, from the CPU's generators, so that all devices draw the same."""
+        noise = torch.empty(len(alive), n_beams, n)
+        for row, b in zip(noise, alive, strict=True):
+            row.uniform_(generator=self.generators[b])
+        return noise.to(device).clamp_(min=2**-25).log_().neg_().log_().neg_()  # uniform_ may give 0, never 1
 
 
 def _appended(x: Tensor, parents: Tensor, new: Tensor) -> Tensor:

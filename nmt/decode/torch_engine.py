@@ -42,6 +42,11 @@ class TorchEngine:
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
+    @property
+    def max_length(self) -> int:
+        """See `Engine`."""
+        return self.model.max_length
+
     def translate(
         self,
         segments: Sequence[list[int]],
@@ -62,7 +67,7 @@ class TorchEngine:
                     pad_source([segments[i] for i in rows]).to(self.device),
                     options,
                     prefixes=[prefixes[i] for i in rows],
-                    max_length=self.model.max_length,
+                    max_length=self.max_length,
                     sentence_seeds=[seeds[i] for i in rows],
                 )
             for i, hypotheses in zip(rows, results, strict=True):
@@ -84,7 +89,7 @@ class TorchEngine:
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
         """See `Engine`."""
-        limit = self.model.max_length - 1
+        limit = self.max_length - 1
         src, tgt = [ids[:limit] for ids in source], [ids[:limit] for ids in target]
         result: list[list[float]] = [[] for _ in src]
 
@@ -170,8 +175,11 @@ def in_precision(model: Seq2Seq, precision: Precision) -> Seq2Seq:
     Raises:
         ConfigError: int8 on a GPU.
     """
-    if precision == "bf16":  # not model.bfloat16(), which drops the imaginary part of rotary positions
-        return model._apply(lambda x: x.bfloat16() if x.is_floating_point() else x)
+    if precision == "bf16":  # not by model.bfloat16(), which drops the imaginary part of rotary positions
+        for x in (*model.parameters(), *model.buffers()):
+            if x.is_floating_point():
+                x.data = x.data.bfloat16()
+        return model
     if precision == "int8":
         if next(model.parameters()).device.type != "cpu":
             raise ConfigError("int8 is for CPUs", hint="on a GPU take --precision bf16")

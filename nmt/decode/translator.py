@@ -115,6 +115,16 @@ class Translator:
         """
         return self.options.changed(**changes)
 
+    def encode_prefix(self, prefix: str) -> list[int]:
+        """The tokens that every translation is to begin with.
+
+        Raises:
+            ConfigError: the model cannot hold them.
+        """
+        tokens = self.tokenizers.target.encode(prefix) if prefix else []
+        self.options.limit(1, len(tokens), self.engine.max_length)
+        return tokens
+
     def translate_lines(
         self,
         lines: Iterable[str | Pause],
@@ -139,10 +149,12 @@ class Translator:
         Yields:
             a translation for each line, in order.
         Raises:
-            ConfigError: `batch_size`, `window` or `first` is not a positive integer.
+            ConfigError: `batch_size`, `window` or `first` is not a positive integer, or the model cannot hold the
+                prefix.
             InputError: a line is not a string.
         """
         options = options or self.options
+        forced = self.encode_prefix(prefix)
         size = self.config.decode.batch_size if batch_size is None else batch_size
         for name, value in (("batch_size", size), ("window", window), ("first", first)):
             if type(value) is not int or value < 1:
@@ -157,7 +169,7 @@ class Translator:
             order = sorted(range(len(chunk)), key=lambda i: len(chunk[i])) if n_ranks() > 1 else range(len(chunk))
             own = mine(order)  # as much work for each rank
             texts, numbers = [chunk[i] for i in own], [first + i for i in own]
-            found = self._translate_window(texts, numbers, options, size, prefix)
+            found = self._translate_window(texts, numbers, options, size, forced)
             translations = list(_from_all_ranks(found, order))
             seconds = max(time.monotonic() - started, 1e-3)
             n_lines = min(max(int(WINDOW_S / seconds * len(chunk) / n_ranks()), size), window)
@@ -170,7 +182,7 @@ class Translator:
         numbers: Sequence[int],
         options: SearchOptions,
         batch_size: int,
-        prefix: str,
+        prefix: Sequence[int],
     ) -> Iterator[Translation]:
         if not lines:  # there are more ranks than lines
             return
@@ -184,8 +196,7 @@ class Translator:
             segments += parts
         seeds = [seed_of(n, i) for n, of_line in zip(numbers, ranges, strict=True) for i in range(len(of_line))]
         starts = {of_line.start for of_line in ranges if of_line}
-        forced = self.tokenizers.target.encode(prefix) if prefix else []
-        prefixes = [forced if i in starts else [] for i in range(len(segments))]
+        prefixes = [prefix if i in starts else [] for i in range(len(segments))]
 
         log.debug("lines %d to %d: %d segments", min(numbers), max(numbers), len(segments))
         found = self.engine.translate(

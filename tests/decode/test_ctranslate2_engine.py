@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,42 @@ def test_lengths_prefix_and_n_best_are_heeded(engine: Translator) -> None:
     scores = [hypothesis.score for hypothesis in several.hypotheses]
     assert len(scores) == 3
     assert scores == sorted(scores, reverse=True)
+
+
+@pytest.mark.parametrize("max_length", [1, 2, 4])
+@pytest.mark.parametrize("min_length", [0, 3, 25])
+def test_the_limit_goes_before_the_least_length_as_in_torch(
+    five_run: FiveRun, engine: Translator, max_length: int, min_length: int
+) -> None:
+    lengths = []
+    for translator in (load(five_run.run), engine):
+        options = translator.with_options(
+            max_length_a=0.0, max_length_b=max_length, min_length=min_length, beam=2, n_best=2
+        )
+        found = list(translator.translate_lines([SOURCE[0], "书"], options))
+        assert all(hypothesis.pieces[-1] == "</s>" for one in found for hypothesis in one.hypotheses)
+        lengths.append([len(one.hypotheses[0].pieces) for one in found])
+    assert lengths[0] == lengths[1]
+    assert max(lengths[0]) <= max_length
+    if max_length == 1:
+        assert [(h.text, h.pieces) for h in found[0].hypotheses] == [("", ["</s>"])]
+
+
+def test_a_prefix_that_the_model_cannot_hold_is_refused(five_run: FiveRun, engine: Translator) -> None:
+    """Before a line is read."""
+
+    def lines() -> Iterator[str]:
+        raise AssertionError("a line was read")
+        yield ""
+
+    for translator in (load(five_run.run), engine):
+        most = translator.engine.max_length
+        assert len(translator.tokenizers.target.encode("book book")) == 2
+        with pytest.raises(ConfigError, match=f"the prefix has {most} pieces, the model takes at most {most - 1}"):
+            next(translator.translate_lines(lines(), prefix=" ".join(["book"] * most)))
+    fits = " ".join(["book"] * (most - 1))
+    found = next(engine.translate_lines([SOURCE[0]], engine.with_options(beam=1), prefix=fits))
+    assert found.text == fits
 
 
 def test_references_are_scored_as_torch_does(five_run: FiveRun, engine: Translator) -> None:

@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+import random
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -232,17 +233,15 @@ def test_a_prefix_is_kept_and_the_rest_searched(beam: int) -> None:
     assert found[0][0].log_probs[:2] == pytest.approx(log_probs)
 
 
-def test_a_prefix_longer_than_the_limit_moves_the_limit_not_the_models() -> None:
+def test_a_prefix_raises_the_limit_of_the_options_but_not_that_of_the_model() -> None:
     options = SearchOptions(beam=2, max_length_a=0, max_length_b=1)
-    found = search(TableModel(random_table(1)), sources((A,)), options, prefixes=[[A] * 5])[0][0]
-    assert found.ids == [A] * 5 + [EOS]
-    assert search(TableModel(random_table(1)), sources((A,)), options, prefixes=[[A] * 5], max_length=3)[0][
-        0
-    ].ids == [
-        A,
-        A,
-        EOS,
-    ]
+    model, prefix = TableModel(random_table(1)), [A] * 5
+    for max_length in (None, 6):
+        found = search(model, sources((A,)), options, prefixes=[prefix], max_length=max_length)[0][0]
+        assert found.ids == [*prefix, EOS]
+    with pytest.raises(ConfigError, match="the prefix has 5 pieces, the model takes at most 4") as caught:
+        search(model, sources((B,), (A,)), options, prefixes=[[], prefix], max_length=5)
+    assert caught.value.hint
 
 
 def test_sampling_draws_from_the_distribution() -> None:
@@ -287,6 +286,95 @@ def test_top_p_takes_the_fewest_tokens_that_reach_p() -> None:
     assert {h.ids[0] for h in search(TableModel(hand_table), sources((A,)), options)[0]} == {A}
     options = SearchOptions(beam=500, n_best=500, sample=True, top_p=0.61, max_length_a=0, max_length_b=2)
     assert {h.ids[0] for h in search(TableModel(hand_table), sources((A,)), options)[0]} == {A, B}
+
+
+class Constant:
+    """A step function that gives the same logits (V,) always."""
+
+    def __init__(self, logits: Tensor) -> None:
+        self.logits = logits
+
+    def start(self, src: Tensor) -> None:
+        pass
+
+    def step(self, ids: Tensor, state: None) -> tuple[Tensor, None]:  # noqa: ARG002
+        return self.logits.expand(*ids.shape, -1).clone(), None
+
+    def select(self, state: None, rows: Tensor) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    "narrowed",
+    [{}, {"temperature": 0.6}, {"top_k": 40}, {"top_p": 0.8}, {"temperature": 1.4, "top_k": 70, "top_p": 0.7}],
+    ids=str,
+)
+def test_sampled_tokens_have_their_probabilities_by_a_chi_square_test(narrowed: dict[str, Any]) -> None:
+    logits = torch.randn(150, dtype=torch.float64, generator=torch.Generator().manual_seed(1))  # 2.3 groups
+    n = 20_000
+    options = SearchOptions(
+        beam=n, n_best=n, sample=True, seed=4, max_length_a=0, max_length_b=2, min_length=1, **narrowed
+    )
+    found = search(Constant(logits), sources((A,)), options)[0]
+    counts = torch.bincount(torch.tensor([h.ids[0] for h in found]), minlength=150)
+
+    scaled = logits / options.temperature
+    scaled[: EOS + 1] = -math.inf  # PAD, UNK, BOS are banned, EOS comes second
+    kept = scaled.argsort(descending=True).tolist()[: options.top_k or 146]
+    probs = scaled[kept].softmax(0)
+    n_kept = 1 + int((probs.cumsum(0) < options.top_p - 1e-9).sum())
+    expected = torch.zeros(150, dtype=torch.float64)
+    expected[kept[:n_kept]] = n * probs[:n_kept] / probs[:n_kept].sum()
+    assert counts[expected == 0].sum() == 0
+    counts, expected = counts[expected > 0], expected[expected > 0]
+    chi_square, freedom = float(((counts - expected) ** 2 / expected).sum()), len(expected) - 1
+    assert chi_square < freedom + 4 * math.sqrt(2 * freedom)
+
+
+class Rounded:
+    """A model whose float32 logits differ at random in their last bits, as those of other batch sizes do."""
+
+    def __init__(self, model: Seq2Seq) -> None:
+        self.model, self.generator = model, torch.Generator().manual_seed(1)
+        self.start, self.select = model.start, model.select
+
+    def step(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
+        logits, state = self.model.step(ids, state)
+        return logits + 2e-6 * torch.randn(logits.shape, generator=self.generator), state
+
+
+@pytest.mark.parametrize(
+    ("n_vocab", "scale", "narrowed"),
+    [
+        (8000, 1.5, {}),
+        (1000, 0.5, {"top_p": 0.9}),
+        (1000, 0.5, {"top_k": 300}),
+        (1000, 0.5, {"top_p": 0.9, "top_k": 300, "temperature": 1.5}),
+    ],
+    ids=str,
+)
+def test_in_fp32_samples_are_the_same_in_any_batch_and_order(
+    n_vocab: int, scale: float, narrowed: dict[str, Any]
+) -> None:
+    options = SearchOptions(beam=32, n_best=32, sample=True, max_length_a=0, max_length_b=5, **narrowed)
+    model = Rounded(make(n_target_vocab=n_vocab, tied_embeddings="decoder", scale=scale).float())
+    rng = random.Random(1)
+    rows = [rng.choices(range(EOS + 1, 23), k=rng.randint(1, 12)) for _ in range(16)]
+
+    def samples(order: list[int], batch_size: int) -> dict[int, list[list[int]]]:
+        found: dict[int, list[list[int]]] = {}
+        for start in range(0, len(order), batch_size):
+            batch = order[start : start + batch_size]
+            hypotheses = search(model, sources(*(rows[i] for i in batch)), options, sentence_seeds=batch)
+            found |= {i: sorted(h.ids for h in one) for i, one in zip(batch, hypotheses, strict=True)}
+        return found
+
+    order = list(range(len(rows)))
+    with torch.inference_mode():
+        alone = samples(order, 1)
+        for batch_size in (2, 7, len(rows)):
+            rng.shuffle(order)
+            assert samples(order, batch_size) == alone
 
 
 def test_the_trace_sees_every_step() -> None:
@@ -356,6 +444,14 @@ def test_the_hint_says_how_to_get_more_hypotheses() -> None:
         with pytest.raises(ConfigError) as caught:
             SearchOptions(**options)
         assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize("penalty", ["average", "gnmt"])
+def test_the_strongest_penalty_of_the_longest_translation_is_a_number(penalty: Any) -> None:
+    options = SearchOptions(alpha=10, length_penalty=penalty)  # the config's greatest alpha
+    length = options.max_length(100_000) * 10
+    assert math.isfinite(options.divisor(length))
+    assert -1 / options.divisor(length) < 0
 
 
 # --- with the models -----------------------------------------------------------------------------------------

@@ -1,0 +1,140 @@
+"""Search agrees with the reference on random models, batches and options.
+
+The parameter of a test is the seed of all that it draws. A seed that only `make soak` tries is repeated by
+`NMT_SOAK=1 pytest "tests/decode/test_search_random.py::test_search_finds_what_the_reference_finds[917]"`.
+Models are in float64, so that rounding decides nothing but exact ties.
+"""
+
+import random
+from typing import Any
+
+import pytest
+import torch
+from models import FAMILY, make
+from reference_search import reference_search, teacher_forced
+from reliability.conftest import soak
+from torch import nn
+
+from nmt.decode.ensemble import Ensemble
+from nmt.decode.options import Hypothesis, SearchOptions
+from nmt.decode.search import GROUP, search
+from nmt.model import traced
+from nmt.model.base import Seq2Seq
+from nmt.text import EOS, UNK
+from nmt.text.batches import pad_source
+
+N_MODELS = soak(40, 1000)
+N_BATCHES = 2  # per model: steps recorded during the first must hold for the second
+WORK = 60  # beams x sentences x target tokens of a batch, roughly: the reference's forward passes
+VOCABULARIES = [5, 7, 11, 23, GROUP - 1, GROUP, GROUP + 1, 2 * GROUP, 150]
+
+
+def random_choices(rng: random.Random) -> dict[str, Any]:
+    """Any model settings that fit together, in small sizes."""
+    n_layers, n_heads = rng.randint(1, 2), rng.choice([1, 2, 4])
+    sizes = {"d_model": n_heads * rng.choice([4, 6]), "n_heads": n_heads, "d_ff": rng.choice([5, 24])}
+    tied = {"tied_embeddings": rng.choice(["all", "decoder", "none"])}
+    if rng.random() < 0.25:
+        layers = {"n_encoder_layers": n_layers, "n_decoder_layers": n_layers}
+        attention = rng.choice(["none", "dot", "scaled_dot", "general", "additive"])
+        rnn = {"architecture": "rnn", "cell": rng.choice(["lstm", "gru"]), "attention": attention}
+        return {**sizes, **layers, **tied, **rnn}
+    choices = {
+        "n_encoder_layers": n_layers,
+        "n_decoder_layers": rng.randint(1, 2),
+        "norm": rng.choice(["pre", "post"]),
+        "activation": rng.choice(["relu", "gelu"]),
+        "positions": rng.choice(["sinusoidal", "learned", "rotary", "none"]),
+        "attention": rng.choice(["scaled_dot", "scaled_dot", "dot", "additive"]),
+        "padding_mask": rng.random() < 0.9,
+    }
+    if choices["attention"] == "scaled_dot" and rng.random() < 0.5:
+        choices["attention_window"] = rng.choice([1, 2, 3, 5, 8])
+    return {**sizes, **tied, **choices}
+
+
+def random_models(seed: int, rng: random.Random) -> list[Seq2Seq]:
+    """One model, or the two of an ensemble, which share their vocabularies only."""
+    choices = [random_choices(rng) for _ in range(rng.choice([1, 1, 1, 2]))]
+    if seed < len(FAMILY):
+        choices[0] = FAMILY[seed]
+    n_source_vocab, n_target_vocab = rng.choice(VOCABULARIES), rng.choice(VOCABULARIES)
+    if any(one.get("tied_embeddings", "all") == "all" for one in choices):
+        n_source_vocab = n_target_vocab
+    models = []
+    for number, one in enumerate(choices):
+        model = make(
+            1000 * number + seed,
+            n_target_vocab,
+            n_source_vocab,
+            scale=rng.choice([1.0, 2.0]),
+            **{"max_positions": rng.choice([8, 16, 64]), "dropout": 0.5, **one},
+        )
+        with torch.no_grad():  # a larger EOS logit, of either sign: some hypotheses end before the limit
+            model.projection.weight[EOS] *= rng.choice([1.0, 3.0, 6.0])
+        if rng.random() < 0.25:
+            model.trace_steps()
+        models.append(model)
+    return models
+
+
+def random_options(rng: random.Random, n_sentences: int) -> SearchOptions:
+    beam = rng.randint(1, 8)
+    longest, a = rng.randint(1, max(WORK // (beam * n_sentences), 4)), rng.choice([0.0, 0.5, 1.2])
+    return SearchOptions(
+        beam=beam,
+        n_best=rng.randint(1, beam),
+        alpha=rng.choice([0.0, 0.6, 1.0, 2.0, 10.0]),
+        length_penalty=rng.choice(["average", "gnmt"]),
+        max_length_a=a,
+        max_length_b=max(longest - round(a * 4), 1),  # 4: a source of usual length
+        min_length=rng.choice([0, 1, 1, 1, 2, 5]),
+    )
+
+
+@pytest.mark.parametrize("seed", range(N_MODELS))
+def test_search_finds_what_the_reference_finds(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(seed)
+    monkeypatch.setattr(traced, "OFTEN", rng.choice([0, 3, 64]))
+    models = random_models(seed, rng)
+    model = models[0] if len(models) == 1 else Ensemble(models)
+    masked = all(one.settings.padding_mask for one in models)
+
+    def tokens(vocabulary: nn.Embedding, fewest: int, most: int) -> list[int]:
+        n = rng.randint(fewest, min(most, model.max_length - 1))
+        return rng.choices([UNK, *range(EOS + 1, vocabulary.num_embeddings)], k=n)
+
+    for number in range(N_BATCHES):
+        n_sentences = rng.randint(1, 8)
+        options = random_options(rng, n_sentences)
+        longest = rng.choice([3, 6, 6, 20])
+        sources = [tokens(models[0].source_embedding, 0, longest) for _ in range(n_sentences)]
+        share = rng.choice([0, 0, 0.5, 1])
+        prefixes = [tokens(models[0].target_embedding, 1, 5) if rng.random() < share else [] for _ in sources]
+        src = pad_source(sources)
+        with torch.inference_mode():
+            found = search(model, src, options, prefixes=prefixes, max_length=model.max_length)
+            for b, (source, prefix) in enumerate(zip(sources, prefixes, strict=True)):
+                read = [*source, EOS] if masked else src[b].tolist()
+                expected = reference_search(
+                    teacher_forced(models, read),
+                    len(source) + 1,
+                    options,
+                    prefix=prefix,
+                    max_length=model.max_length,
+                )
+                where = f"seed {seed}, batch {number}, sentence {b} of {n_sentences}"
+                assert_same(found[b], expected, options, where)
+
+
+def assert_same(found: list[Hypothesis], expected: list[Hypothesis], options: SearchOptions, where: str) -> None:
+    """The same tokens, log-probabilities and scores in the same order, but for hypotheses of equal score."""
+    assert len(found) == min(options.n_best, len(expected)), where
+    assert len({tuple(h.ids) for h in found}) == len(found), where
+    for hypothesis, by_rank in zip(found, expected, strict=False):
+        rounding = 1e-9 / options.divisor(len(by_rank.ids))
+        assert hypothesis.score == pytest.approx(by_rank.score, rel=1e-9, abs=rounding), where
+        tied = [h for h in expected if h.score == pytest.approx(by_rank.score, rel=1e-9, abs=rounding)]
+        same = [h for h in tied if h.ids == hypothesis.ids]
+        assert same, f"{where}: {hypothesis.ids} for {by_rank.ids}"
+        assert hypothesis.log_probs == pytest.approx(same[0].log_probs, rel=1e-9, abs=1e-9), where
