@@ -259,7 +259,8 @@ def test_a_corpus_that_cannot_be_used(five_corpus: FiveCorpus) -> None:
         settings = [f"data.train.{change}" for change in changes]
         one_clear_error(run_nmt("tokenize", five_corpus.config, *settings), 2, *fragments)
     no_test = run_nmt("train", five_corpus.config, "data.test.source=none.zh")
-    one_clear_error(no_test, 2, "cannot read", "none.zh")
+    stderr = one_clear_error(no_test, 2, "cannot read", "none.zh")
+    assert f"hint: check the path; it is relative to data.root, {home}" in stderr
     assert sorted(home.rglob("*")) == before, "nothing is written before all is checked"
 
 
@@ -446,7 +447,8 @@ def test_an_input_that_is_not_what_its_name_says(five_run: FiveRun, tmp_path: Pa
     none, *odd = run_together(
         *(["translate", "-m", five_run.run, "-i", path] for path in (tmp_path / "none.zh", plain, cut))
     )
-    one_clear_error(none, 2, f"cannot read {tmp_path}/none.zh: No such file or directory")
+    stderr = one_clear_error(none, 2, f"cannot read {tmp_path}/none.zh: No such file or directory")
+    assert "data.root" not in stderr
     for path, done in zip((plain, cut), odd, strict=True):
         one_clear_error(done, 2, f"cannot read {path}")
 

@@ -316,15 +316,15 @@ def newest_model(root: Path = Path("runs")) -> Path | None:
     return max(files, key=lambda file: file.stat().st_mtime_ns, default=None)
 
 
-def hash_files(paths: Sequence[Path]) -> str:
+def hash_files(paths: Sequence[Path], hint: str = "check the path") -> str:
     """SHA-256 over the content of files, one after the other.
 
     Raises:
-        DataError: one cannot be read.
+        DataError: one cannot be read; with the hint.
     """
     digests = []
     for path in paths:
-        with reading(str(path)):
+        with reading(str(path), hint):
             digests.append(hash_file(path))
     return sha256("".join(digests).encode())
 

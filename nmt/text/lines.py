@@ -143,16 +143,13 @@ def _decodes(lines: Sequence[bytes], encoding: str) -> bool:
 
 
 @contextlib.contextmanager
-def reading(name: str) -> Iterator[None]:
+def reading(name: str, hint: str = "check the path, and that you may read it") -> Iterator[None]:
     """Turn what goes wrong in reading into a `DataError`."""
     try:
         yield
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise DataError(
-            f"cannot read {name}: {reason}",
-            hint="paths are relative to the working directory; a corpus' to data.root where that is set",
-        ) from error
+        raise DataError(f"cannot read {name}: {reason}", hint=hint) from error
 
 
 def raw_lines(stream: BinaryIO | io.BufferedIOBase, name: str) -> Iterator[bytes]:

@@ -87,8 +87,9 @@ def corpus_hashes(config: Config) -> dict[str, str]:
         DataError: a file cannot be read.
     """
     data = config.data
+    start = f"data.root, {data.root}" if data.root else "the working directory"
     return {
-        f"{name}.{side}": hash_files(paths)
+        f"{name}.{side}": hash_files(paths, f"check the path; it is relative to {start}")
         for name, files in (("train", data.train), ("dev", data.dev), ("test", data.test))
         if files is not None
         for side, paths in zip(SIDES, corpus_paths(config, files), strict=True)

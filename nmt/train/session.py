@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple
 
 import torch
@@ -120,7 +121,7 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> Start:
     if newest is not None:
         checkpoint, before, name = newest.checkpoint, run.read_config(), config.run
     elif not fresh and run.holds_training():
-        others = f"train.init_from={config.run} run=OTHER starts another run from its weights; "
+        others = f"{quote(f'train.init_from={config.run}')} run=OTHER starts another run from its weights; "
         raise ModelError(
             f"{run.path} holds a training but no checkpoint from which it can go on",
             hint=f"{others if run.model_file.exists() else ''}--fresh begins anew (the old run is kept)",
