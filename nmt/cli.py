@@ -36,7 +36,7 @@ from nmt.errors import (
     StoppedError,
 )
 from nmt.files import atomic_writer, is_special
-from nmt.processes import end_with_parent
+from nmt.processes import end_with_parent, prepare_torch
 
 if TYPE_CHECKING:
     from nmt.decode.translator import Translation, Translator
@@ -184,7 +184,7 @@ def train(
     from nmt.config import load_config
 
     settings = load_config(config, overrides or [])
-    set_up_torch(threads)
+    prepare_torch(threads)
     from nmt.train import session
 
     if launched().rank > 0:
@@ -546,17 +546,6 @@ def set_up(quiet: bool, verbose: bool) -> None:
     log.setLevel(logging.WARNING if quiet or launched().rank else logging.DEBUG if verbose else logging.INFO)
 
 
-def set_up_torch(threads: int) -> None:
-    """What torch reads from the environment when it is imported."""
-    threads = int(os.environ.get("NMT_WORKER_THREADS", threads))  # a worker's share
-    # bf16 products are prepared for each shape, and every batch has other shapes. As they come, both caches keep a
-    # thousand: a gigabyte, strewn between the tensors, whose memory then fits no other. A step needs fewer.
-    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
-        os.environ.setdefault(name, "32")
-    if threads:
-        os.environ["OMP_NUM_THREADS"] = str(threads)
-
-
 def n_cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -608,7 +597,7 @@ def load_translator(
 ) -> "Translator":
     """Load a model, with torch set up for it."""
     log.debug("loading %s on %s", " and ".join(map(str, paths)), device)
-    set_up_torch(threads)
+    prepare_torch(threads)
     from nmt.decode.translator import load
 
     translator = load(paths, device, precision, engine)

@@ -61,13 +61,9 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of a subprocess: no model by default, and threads that do not spin.
-
-    As many threads as by default, but a waiting one sleeps: where another program holds a core, a spinning one
-    makes a training of seconds last minutes.
-    """
+    """The environment of a subprocess: no model by default."""
     inherited = {key: value for key, value in os.environ.items() if key != "NMT_MODEL"}
-    return {"OMP_WAIT_POLICY": "PASSIVE", **inherited, **(extra or {})}
+    return {**inherited, **(extra or {})}
 
 
 def run_nmt(

@@ -16,10 +16,10 @@ from nmt.text.tokenizer import Tokenizers, train_tokenizer
 PROGRAM = """
 import sys
 from pathlib import Path
-from nmt.cli import set_up_torch
+from nmt.processes import prepare_torch
 
 if sys.argv[1] == "as we do":
-    set_up_torch(1)
+    prepare_torch(1)
 import torch
 
 def anonymous():

@@ -21,6 +21,7 @@ from nmt.decode import EngineName, Precision, Utility
 from nmt.decode.options import Engine, Hypothesis, SearchOptions
 from nmt.distributed import gather, merged, mine, n_ranks, rank
 from nmt.errors import ConfigError, InputError, ModelError
+from nmt.processes import prepare_torch
 from nmt.run.directory import RunDirectory
 from nmt.seeds import seed_of
 from nmt.text.lines import Pause, is_blank, one_line
@@ -377,6 +378,7 @@ def load(
         from nmt.decode.ctranslate2_engine import load_export
 
         return Translator(*load_export(paths[0], device, precision))
+    prepare_torch()  # no effect where torch is imported already
     from nmt.decode.torch_engine import load_models
 
     return Translator(*load_models(paths, device, precision or "fp32"))
