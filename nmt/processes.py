@@ -1,7 +1,7 @@
 """This process and its children: signals, what torch reads from the environment, how children start and end.
 
-Children run the parent's code, import no module of the working directory, and end with the parent. Knows nothing of
-what they compute. Imports no torch.
+Children run the parent's code, import no module of the working directory, and end with the parent. Knows nothing
+of what they compute. Imports no torch.
 """
 
 import contextlib
@@ -54,8 +54,8 @@ def _stop(number: int, frame: FrameType | None) -> None:
 def prepare_torch(threads: int = 0) -> None:
     """Set the environment variables that torch reads when it is imported, unless the user has set them.
 
-    - Waiting threads sleep. By default they spin, and where another program holds a core, every operation waits for
-      a thread that spins elsewhere: with one of two cores busy, 200 sentences took 6 times as long.
+    - Waiting threads sleep. By default they spin, and where another program holds a core, every operation waits
+      for a thread that spins elsewhere: with one of two cores busy, 200 sentences took 6 times as long.
     - bf16 matmuls are compiled for each shape, and every batch has another. oneDNN and torch keep 1,024 of them
       each, a gigabyte scattered between the tensors. A step needs fewer than 32.
 
