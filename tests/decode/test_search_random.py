@@ -26,7 +26,7 @@ from nmt.text.batches import pad_source
 N_MODELS = soak(40, 1000)
 N_BATCHES = 2  # per model: steps recorded during the first must hold for the second
 WORK = 60  # beams x sentences x target tokens of a batch, roughly: the reference's forward passes
-VOCABULARIES = [5, 7, 11, 23, GROUP - 1, GROUP, GROUP + 1, 2 * GROUP, 150]
+VOCABULARIES = [5, 7, 11, 23, GROUP - 1, GROUP, GROUP + 1, 2 * GROUP, 150, 700]
 
 
 def random_choices(rng: random.Random) -> dict[str, Any]:
@@ -72,14 +72,14 @@ def random_models(seed: int, rng: random.Random) -> list[Seq2Seq]:
         )
         with torch.no_grad():  # a larger EOS logit, of either sign: some hypotheses end before the limit
             model.projection.weight[EOS] *= rng.choice([1.0, 3.0, 6.0])
-        if rng.random() < 0.25:
+        if rng.random() < 0.4:
             model.trace_steps()
         models.append(model)
     return models
 
 
 def random_options(rng: random.Random, n_sentences: int) -> SearchOptions:
-    beam = rng.randint(1, 8)
+    beam = rng.choice([1, 1, 1, 2, 3, 4, 5, 6, 7, 8])
     longest, a = rng.randint(1, max(WORK // (beam * n_sentences), 4)), rng.choice([0.0, 0.5, 1.2])
     return SearchOptions(
         beam=beam,
@@ -95,7 +95,7 @@ def random_options(rng: random.Random, n_sentences: int) -> SearchOptions:
 @pytest.mark.parametrize("seed", range(N_MODELS))
 def test_search_finds_what_the_reference_finds(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
-    monkeypatch.setattr(traced, "OFTEN", rng.choice([0, 3, 64]))
+    monkeypatch.setattr(traced, "OFTEN", rng.choice([0, 0, 3, 64]))
     models = random_models(seed, rng)
     model = models[0] if len(models) == 1 else Ensemble(models)
     masked = all(one.settings.padding_mask for one in models)
@@ -105,7 +105,7 @@ def test_search_finds_what_the_reference_finds(seed: int, monkeypatch: pytest.Mo
         return rng.choices([UNK, *range(EOS + 1, vocabulary.num_embeddings)], k=n)
 
     for number in range(N_BATCHES):
-        n_sentences = rng.randint(1, 8)
+        n_sentences = rng.choice([1, 1, 1, 2, 3, 4, 5, 6, 7, 8])  # one alone takes ways of its own
         options = random_options(rng, n_sentences)
         longest = rng.choice([3, 6, 6, 20])
         sources = [tokens(models[0].source_embedding, 0, longest) for _ in range(n_sentences)]
