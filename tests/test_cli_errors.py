@@ -71,7 +71,7 @@ def test_arguments_that_do_not_fit(args: list[str], fragments: list[str]) -> Non
 
 UNKNOWN: list[Case] = [
     (["translate", "--beem", "5"], ["--beem"]),
-    (["translate", "-5 degrees"], ["No such option: -5"]),
+    (["translate", "-5 degrees"], ["No such option", "-5"]),
     (["eval", "--hyp", "a", "--ref", "c", "--hyp", "b"], ["--hyp is given 2 times"]),
     (["translate", "-i", "a", "--input", "b"], ["--input is given 2 times"]),
     (["export", "--to", "ctranslate2", "-o", "x", "-m", "a", "-m", "b"], ["--model is given 2 times"]),
