@@ -33,6 +33,7 @@ from zh_en_lexicon import NOUNS, TENSES, VERBS, Noun, Row, Tense, Verb, article,
 T = TypeVar("T")
 SIZES = {"train": 5000, "dev": 200, "test": 200}
 HELD_OUT_PERCENT = 5  # of the combinations, each for dev and for test
+N_CANDIDATES = 4  # drawn for each training pair; the one whose rarest English word is rarest so far is kept
 MIN_COUNT = 10  # a word or character of dev or test occurs at least so often in train
 MAX_SHARED = 3  # so many sentences of dev or of test may show the same held-out combination
 MAX_CHARS = 24  # longer Chinese sentences are thrown away
@@ -917,9 +918,9 @@ def natural(zh: str) -> bool:
     return not any(meal in zh and any(time in zh for time in times) for meal, times in wrong.items())
 
 
-def draw(r: Rng, seed: int) -> tuple[str, Pair]:
-    """One pair with the part it belongs to ("" if it has combinations of both dev and test)."""
-    names = [name for name, (weight, _) in PATTERNS.items() for _ in range(weight)]
+def draw(r: Rng, seed: int, name: str = "") -> tuple[str, Pair]:
+    """One pair (of the pattern `name`, if given) with the part it belongs to ("" if both dev and test own it)."""
+    names = [name] if name else [name for name, (weight, _) in PATTERNS.items() for _ in range(weight)]
     while True:
         name = r.pick(names)
         try:
@@ -932,27 +933,59 @@ def draw(r: Rng, seed: int) -> tuple[str, Pair]:
             return part, replace(drawn, pattern=name)
 
 
+def demo_pair() -> Pair:
+    """The pair that README.md and `make demo` show. It is in no part of the corpus."""
+    book = NOUNS["书"][0]
+    row = next(row for row in VERBS if row.zh == "买" and book in row.nouns)
+    np = Phrase("一" + book.measure + book.zh, article(book.en), book.zh)
+    act = Action(row.verb, row.zh, np.zh, np.object, row.zh, row.kind, combos=(f"{row.zh}+{np.key}",))
+    (yesterday, en), *_ = lex.PAST
+    c = Clause(PRONOUNS["我"], act, TENSES["past"], Phrase(yesterday, en))
+    return pair(c.zh(), c.en(), c.combos())
+
+
+def build_train(r: Rng, seed: int, seen: set[str], counts: Counter[str]) -> list[Pair]:
+    """The pairs of train, with rare words shown more often than the grammar draws them.
+
+    The first candidate fixes the pattern, so the patterns remain as frequent as the grammar draws them.
+    """
+
+    def candidate(name: str = "") -> Pair:
+        while True:
+            part, drawn = draw(r, seed, name)
+            if part == "train" and not {drawn.zh, drawn.en} & seen:
+                return drawn
+
+    pairs: list[Pair] = []
+    while len(pairs) < SIZES["train"]:
+        first = candidate()
+        candidates = [first, *(candidate(first.pattern) for _ in range(N_CANDIDATES - 1))]
+        chosen = min(candidates, key=lambda one: min(counts[word] for word in tokens(one.en)))
+        pairs.append(chosen)
+        counts.update([*chosen.zh, *tokens(chosen.en)])
+        seen |= {chosen.zh, chosen.en}
+    return pairs
+
+
 def build(seed: int) -> dict[str, list[Pair]]:
     """The corpus: train first, then dev and test from words that train knows."""
     r = Rng(seed)
-    corpus: dict[str, list[Pair]] = {part: [] for part in SIZES}
-    seen: set[str] = set()
+    shown = demo_pair()
+    seen = {shown.zh, shown.en}
     counts: Counter[str] = Counter()
     shared: Counter[str] = Counter()
-    for wanted in (("train",), ("dev", "test")):
-        while any(len(corpus[part]) < SIZES[part] for part in wanted):
-            part, drawn = draw(r, seed)
-            if part not in wanted or len(corpus[part]) == SIZES[part] or {drawn.zh, drawn.en} & seen:
-                continue
-            symbols = [*drawn.zh, *tokens(drawn.en)]
-            held_out = [combo for combo in drawn.combos if part_of(seed, combo) != "train"]
-            rare = any(counts[symbol] < MIN_COUNT for symbol in symbols) and part != "train"
-            if rare or any(shared[combo] == MAX_SHARED for combo in held_out):
-                continue
-            counts.update(symbols if part == "train" else ())
-            shared.update(held_out)
-            corpus[part].append(drawn)
-            seen |= {drawn.zh, drawn.en}
+    corpus: dict[str, list[Pair]] = {"train": build_train(r, seed, seen, counts), "dev": [], "test": []}
+    while any(len(corpus[part]) < SIZES[part] for part in ("dev", "test")):
+        part, drawn = draw(r, seed)
+        if part not in ("dev", "test") or len(corpus[part]) == SIZES[part] or {drawn.zh, drawn.en} & seen:
+            continue
+        held_out = [combo for combo in drawn.combos if part_of(seed, combo) != "train"]
+        rare = any(counts[symbol] < MIN_COUNT for symbol in [*drawn.zh, *tokens(drawn.en)])
+        if rare or any(shared[combo] == MAX_SHARED for combo in held_out):
+            continue
+        shared.update(held_out)
+        corpus[part].append(drawn)
+        seen |= {drawn.zh, drawn.en}
     return corpus
 
 
