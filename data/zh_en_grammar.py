@@ -12,6 +12,9 @@ question + verb, ...).  A checksum gives each combination to exactly one of trai
 only train combinations, a dev or test sentence has at least one that train never shows.  The words and the
 patterns of dev and test all occur in train.
 
+Dev and test are drawn one by one.  For each pair of train several candidates are drawn, and the one whose words
+and combinations are rarest so far is kept: 5,000 plain draws show too many of them only a few times.
+
 Random choices use random.Random(seed).random() only, the one call whose sequence Python promises to keep,
 and nothing depends on set order or hash(), so a seed gives the same bytes on every Python.
 """
@@ -19,6 +22,8 @@ and nothing depends on set order or hash(), so a seed gives the same bytes on ev
 from __future__ import annotations
 
 import argparse
+import itertools
+import math
 import random
 import zlib
 from collections import Counter
@@ -33,7 +38,7 @@ from zh_en_lexicon import NOUNS, TENSES, VERBS, Noun, Row, Tense, Verb, article,
 T = TypeVar("T")
 SIZES = {"train": 5000, "dev": 200, "test": 200}
 HELD_OUT_PERCENT = 5  # of the combinations, each for dev and for test
-N_CANDIDATES = 4  # drawn for each training pair; the one whose rarest English word is rarest so far is kept
+N_CANDIDATES = 4  # drawn for each training pair; the one with the greatest novelty is kept
 MIN_COUNT = 10  # a word or character of dev or test occurs at least so often in train
 MAX_SHARED = 3  # so many sentences of dev or of test may show the same held-out combination
 MAX_CHARS = 24  # longer Chinese sentences are thrown away
@@ -262,7 +267,7 @@ def time_of(r: Rng, when: str) -> Phrase:
 def landmark(r: Rng, place: str) -> tuple[str, str]:
     """The place, at times with a landmark: 银行旁边的书店, "bookshop next to the bank"."""
     noun = lex.PLACES[place][3]
-    if lex.PLACES[place] in lex.PUBLIC and r.chance(0.2):
+    if lex.PLACES[place] in lex.PUBLIC and r.chance(0.4):
         (relation, en), other = r.pick(lex.LANDMARKS), r.pick([row for row in lex.PUBLIC if row[0] != place])
         return f"{other[0]}{relation}的{place}", f"{noun} {en} the {other[3]}"
     return place, noun
@@ -944,11 +949,18 @@ def demo_pair() -> Pair:
     return pair(c.zh(), c.en(), c.combos())
 
 
-def build_train(r: Rng, seed: int, seen: set[str], counts: Counter[str]) -> list[Pair]:
-    """The pairs of train, with rare words shown more often than the grammar draws them.
+def features(drawn: Pair) -> list[str]:
+    """What a model can learn from a pair: its English words, adjacent words, and combinations."""
+    english = tokens(drawn.en)
+    return [*english, *(f"{one} {two}" for one, two in itertools.pairwise(["", *english])), *drawn.combos]
+
+
+def build_train(r: Rng, seed: int, seen: set[str]) -> list[Pair]:
+    """The pairs of train, with what is rare shown more often than the grammar draws it.
 
     The first candidate fixes the pattern, so the patterns remain as frequent as the grammar draws them.
     """
+    counts: Counter[str] = Counter()
 
     def candidate(name: str = "") -> Pair:
         while True:
@@ -956,13 +968,18 @@ def build_train(r: Rng, seed: int, seen: set[str], counts: Counter[str]) -> list
             if part == "train" and not {drawn.zh, drawn.en} & seen:
                 return drawn
 
+    def novelty(drawn: Pair) -> float:
+        """High where the features are rare so far. A sum would prefer long sentences, a mean short ones."""
+        found = features(drawn)
+        # correctly rounded, unlike sum and **, so that every Python and platform chooses the same pairs
+        return math.fsum(1 / (1 + counts[feature]) for feature in found) / math.sqrt(len(found))
+
     pairs: list[Pair] = []
     while len(pairs) < SIZES["train"]:
         first = candidate()
-        candidates = [first, *(candidate(first.pattern) for _ in range(N_CANDIDATES - 1))]
-        chosen = min(candidates, key=lambda one: min(counts[word] for word in tokens(one.en)))
+        chosen = max([first, *(candidate(first.pattern) for _ in range(N_CANDIDATES - 1))], key=novelty)
         pairs.append(chosen)
-        counts.update([*chosen.zh, *tokens(chosen.en)])
+        counts.update(features(chosen))
         seen |= {chosen.zh, chosen.en}
     return pairs
 
@@ -972,9 +989,9 @@ def build(seed: int) -> dict[str, list[Pair]]:
     r = Rng(seed)
     shown = demo_pair()
     seen = {shown.zh, shown.en}
-    counts: Counter[str] = Counter()
+    corpus: dict[str, list[Pair]] = {"train": build_train(r, seed, seen), "dev": [], "test": []}
+    counts = Counter(symbol for one in corpus["train"] for symbol in [*one.zh, *tokens(one.en)])
     shared: Counter[str] = Counter()
-    corpus: dict[str, list[Pair]] = {"train": build_train(r, seed, seen, counts), "dev": [], "test": []}
     while any(len(corpus[part]) < SIZES[part] for part in ("dev", "test")):
         part, drawn = draw(r, seed)
         if part not in ("dev", "test") or len(corpus[part]) == SIZES[part] or {drawn.zh, drawn.en} & seen:

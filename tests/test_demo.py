@@ -9,8 +9,10 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+import torch
 
 from nmt.config import load_config
+from nmt.train import session
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "data"))  # the grammar is a program beside the data, not part of a package
@@ -55,6 +57,14 @@ def test_the_demo_ends_by_steps_not_by_the_clock() -> None:
     train = load_config(ROOT / "configs" / "demo.yaml").train
     assert train.max_minutes is None
     assert train.max_epochs or train.max_steps
+
+
+def test_two_workers_share_the_steps_of_the_demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """torch's own threads wait for one another at every operation: on busy cores they halve the speed."""
+    config = load_config(ROOT / "configs" / "demo.yaml", [f"run={tmp_path / 'run'}", f"data.root={ROOT}"])
+    prepared = session.prepare(config, device="cpu")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    assert session.fitting_workers(prepared, None) == 2
 
 
 def test_readme_makefile_and_grammar_agree_on_the_sentence_of_the_demo() -> None:
