@@ -25,12 +25,20 @@ $(INSTALLED): pyproject.toml .constraints.txt
 	$(BIN)/pip install -q --disable-pip-version-check -c .constraints.txt -e '.[dev]'
 	touch $@
 
-demo: $(INSTALLED)  ## train Chinese to English on data/zh-en, translate, score: 4 minutes on two cores
-	@$(MAKE) --no-print-directory pipeline CONFIG=configs/demo.yaml
-	@echo
-	@echo 'Your turn:  $(BIN)/nmt translate "我昨天买了一本书。"'
+# `make demo` fails below this BLEU, and when it does not translate this sentence exactly.
+DEMO_MIN_BLEU := 90
+DEMO_SENTENCE := 我昨天买了一本书。
+DEMO_TRANSLATION := I bought a book yesterday.
 
-pipeline: $(INSTALLED)  ## tokenize, train, translate and eval a CONFIG
+demo: $(INSTALLED)  ## train Chinese to English on data/zh-en, translate, score: 4 minutes on two cores
+	@$(MAKE) --no-print-directory pipeline CONFIG=configs/demo.yaml MIN_BLEU=$(DEMO_MIN_BLEU)
+	@set -e; run=$$($(BIN)/nmt config run --of configs/demo.yaml); \
+	found=$$($(BIN)/nmt translate -q -m "$$run" "$(DEMO_SENTENCE)"); \
+	echo; echo '$(BIN)/nmt translate "$(DEMO_SENTENCE)"'; echo "$$found"; \
+	test "$$found" = "$(DEMO_TRANSLATION)" || { \
+	echo "make demo: error: the translation should be: $(DEMO_TRANSLATION)" >&2; exit 1; }
+
+pipeline: $(INSTALLED)  ## tokenize, train, translate and eval a CONFIG; fail below MIN_BLEU
 	$(BIN)/nmt tokenize $(CONFIG)
 	$(BIN)/nmt train $(CONFIG)
 	set -e; run=$$($(BIN)/nmt config run --of $(CONFIG)); \
@@ -38,7 +46,10 @@ pipeline: $(INSTALLED)  ## tokenize, train, translate and eval a CONFIG
 	ref=$$($(BIN)/nmt config data.test.target --of $(CONFIG)); \
 	test -f "$$src" || { echo '$(CONFIG): data.test must name one source and one target file' >&2; exit 2; }; \
 	$(BIN)/nmt translate -m "$$run" -i "$$src" -o "$$run/test.hyp"; \
-	$(BIN)/nmt eval --hyp "$$run/test.hyp" --src "$$src" --ref "$$ref" --show 5
+	$(BIN)/nmt eval --hyp "$$run/test.hyp" --src "$$src" --ref "$$ref" --show 5 > "$$run/test.scores"; \
+	cat "$$run/test.scores"; \
+	awk -v least='$(MIN_BLEU)' '$$1 == "BLEU" { bleu = $$3 } END { exit !(bleu + 0 >= least + 0) }' \
+	"$$run/test.scores" || { echo '$(CONFIG): error: BLEU on test is below $(MIN_BLEU)' >&2; exit 1; }
 
 test: $(INSTALLED)  ## run the tests
 	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST)

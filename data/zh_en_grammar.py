@@ -12,6 +12,9 @@ question + verb, ...).  A checksum gives each combination to exactly one of trai
 only train combinations, a dev or test sentence has at least one that train never shows.  The words and the
 patterns of dev and test all occur in train.
 
+Dev and test are drawn one by one.  For each pair of train several candidates are drawn, and the one whose words
+and combinations are rarest so far is kept: 5,000 plain draws show too many of them only a few times.
+
 Random choices use random.Random(seed).random() only, the one call whose sequence Python promises to keep,
 and nothing depends on set order or hash(), so a seed gives the same bytes on every Python.
 """
@@ -19,6 +22,8 @@ and nothing depends on set order or hash(), so a seed gives the same bytes on ev
 from __future__ import annotations
 
 import argparse
+import itertools
+import math
 import random
 import zlib
 from collections import Counter
@@ -33,6 +38,7 @@ from zh_en_lexicon import NOUNS, TENSES, VERBS, Noun, Row, Tense, Verb, article,
 T = TypeVar("T")
 SIZES = {"train": 5000, "dev": 200, "test": 200}
 HELD_OUT_PERCENT = 5  # of the combinations, each for dev and for test
+N_CANDIDATES = 4  # drawn for each training pair; the one with the greatest novelty is kept
 MIN_COUNT = 10  # a word or character of dev or test occurs at least so often in train
 MAX_SHARED = 3  # so many sentences of dev or of test may show the same held-out combination
 MAX_CHARS = 24  # longer Chinese sentences are thrown away
@@ -261,7 +267,7 @@ def time_of(r: Rng, when: str) -> Phrase:
 def landmark(r: Rng, place: str) -> tuple[str, str]:
     """The place, at times with a landmark: 银行旁边的书店, "bookshop next to the bank"."""
     noun = lex.PLACES[place][3]
-    if lex.PLACES[place] in lex.PUBLIC and r.chance(0.2):
+    if lex.PLACES[place] in lex.PUBLIC and r.chance(0.4):
         (relation, en), other = r.pick(lex.LANDMARKS), r.pick([row for row in lex.PUBLIC if row[0] != place])
         return f"{other[0]}{relation}的{place}", f"{noun} {en} the {other[3]}"
     return place, noun
@@ -917,9 +923,9 @@ def natural(zh: str) -> bool:
     return not any(meal in zh and any(time in zh for time in times) for meal, times in wrong.items())
 
 
-def draw(r: Rng, seed: int) -> tuple[str, Pair]:
-    """One pair with the part it belongs to ("" if it has combinations of both dev and test)."""
-    names = [name for name, (weight, _) in PATTERNS.items() for _ in range(weight)]
+def draw(r: Rng, seed: int, name: str = "") -> tuple[str, Pair]:
+    """One pair (of the pattern `name`, if given) with the part it belongs to ("" if both dev and test own it)."""
+    names = [name] if name else [name for name, (weight, _) in PATTERNS.items() for _ in range(weight)]
     while True:
         name = r.pick(names)
         try:
@@ -932,27 +938,71 @@ def draw(r: Rng, seed: int) -> tuple[str, Pair]:
             return part, replace(drawn, pattern=name)
 
 
+def demo_pair() -> Pair:
+    """The pair that README.md and `make demo` show. It is in no part of the corpus."""
+    book = NOUNS["书"][0]
+    row = next(row for row in VERBS if row.zh == "买" and book in row.nouns)
+    np = Phrase("一" + book.measure + book.zh, article(book.en), book.zh)
+    act = Action(row.verb, row.zh, np.zh, np.object, row.zh, row.kind, combos=(f"{row.zh}+{np.key}",))
+    (yesterday, en), *_ = lex.PAST
+    c = Clause(PRONOUNS["我"], act, TENSES["past"], Phrase(yesterday, en))
+    return pair(c.zh(), c.en(), c.combos())
+
+
+def features(drawn: Pair) -> list[str]:
+    """What a model can learn from a pair: its English words, adjacent words, and combinations."""
+    english = tokens(drawn.en)
+    return [*english, *(f"{one} {two}" for one, two in itertools.pairwise(["", *english])), *drawn.combos]
+
+
+def build_train(r: Rng, seed: int, seen: set[str]) -> list[Pair]:
+    """The pairs of train, with what is rare shown more often than the grammar draws it.
+
+    The first candidate fixes the pattern, so the patterns remain as frequent as the grammar draws them.
+    """
+    counts: Counter[str] = Counter()
+
+    def candidate(name: str = "") -> Pair:
+        while True:
+            part, drawn = draw(r, seed, name)
+            if part == "train" and not {drawn.zh, drawn.en} & seen:
+                return drawn
+
+    def novelty(drawn: Pair) -> float:
+        """High where the features are rare so far. A sum would prefer long sentences, a mean short ones."""
+        found = features(drawn)
+        # correctly rounded, unlike sum and **, so that every Python and platform chooses the same pairs
+        return math.fsum(1 / (1 + counts[feature]) for feature in found) / math.sqrt(len(found))
+
+    pairs: list[Pair] = []
+    while len(pairs) < SIZES["train"]:
+        first = candidate()
+        chosen = max([first, *(candidate(first.pattern) for _ in range(N_CANDIDATES - 1))], key=novelty)
+        pairs.append(chosen)
+        counts.update(features(chosen))
+        seen |= {chosen.zh, chosen.en}
+    return pairs
+
+
 def build(seed: int) -> dict[str, list[Pair]]:
     """The corpus: train first, then dev and test from words that train knows."""
     r = Rng(seed)
-    corpus: dict[str, list[Pair]] = {part: [] for part in SIZES}
-    seen: set[str] = set()
-    counts: Counter[str] = Counter()
+    shown = demo_pair()
+    seen = {shown.zh, shown.en}
+    corpus: dict[str, list[Pair]] = {"train": build_train(r, seed, seen), "dev": [], "test": []}
+    counts = Counter(symbol for one in corpus["train"] for symbol in [*one.zh, *tokens(one.en)])
     shared: Counter[str] = Counter()
-    for wanted in (("train",), ("dev", "test")):
-        while any(len(corpus[part]) < SIZES[part] for part in wanted):
-            part, drawn = draw(r, seed)
-            if part not in wanted or len(corpus[part]) == SIZES[part] or {drawn.zh, drawn.en} & seen:
-                continue
-            symbols = [*drawn.zh, *tokens(drawn.en)]
-            held_out = [combo for combo in drawn.combos if part_of(seed, combo) != "train"]
-            rare = any(counts[symbol] < MIN_COUNT for symbol in symbols) and part != "train"
-            if rare or any(shared[combo] == MAX_SHARED for combo in held_out):
-                continue
-            counts.update(symbols if part == "train" else ())
-            shared.update(held_out)
-            corpus[part].append(drawn)
-            seen |= {drawn.zh, drawn.en}
+    while any(len(corpus[part]) < SIZES[part] for part in ("dev", "test")):
+        part, drawn = draw(r, seed)
+        if part not in ("dev", "test") or len(corpus[part]) == SIZES[part] or {drawn.zh, drawn.en} & seen:
+            continue
+        held_out = [combo for combo in drawn.combos if part_of(seed, combo) != "train"]
+        rare = any(counts[symbol] < MIN_COUNT for symbol in [*drawn.zh, *tokens(drawn.en)])
+        if rare or any(shared[combo] == MAX_SHARED for combo in held_out):
+            continue
+        shared.update(held_out)
+        corpus[part].append(drawn)
+        seen |= {drawn.zh, drawn.en}
     return corpus
 
 

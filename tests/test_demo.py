@@ -1,0 +1,104 @@
+"""`make demo`: its limits, its sentence, and that it fails when the model has not learned enough."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import torch
+
+from nmt.config import load_config
+from nmt.train import session
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "data"))  # the grammar is a program beside the data, not part of a package
+grammar = import_module("zh_en_grammar")
+
+FAKE_NMT = """#!/bin/sh
+case "$1 $2" in
+"config run") echo "$FAKE_RUN" ;;
+"config data.test.source") echo data/zh-en/test.zh ;;
+"config data.test.target") echo data/zh-en/test.en ;;
+"translate -q") echo "$FAKE_TRANSLATION" ;;
+"eval "*) printf 'translation  BLEU = 99\\nBLEU = %s  (95 %%: 1.0 to 99.0)  nrefs:1\\n' "$FAKE_BLEU" ;;
+esac
+"""
+
+
+def makefile_variable(name: str) -> str:
+    found = re.search(rf"^{name} := (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert found, name
+    return found[1]
+
+
+def make_demo(folder: Path, *, translation: str, bleu: str) -> subprocess.CompletedProcess[str]:
+    """Run `make demo` with a stand-in for nmt that trains nothing and answers as told."""
+    nmt = folder / "nmt"
+    nmt.write_text(FAKE_NMT, encoding="utf-8")
+    nmt.chmod(0o755)
+    installed = folder / "installed"
+    installed.touch()
+    answers = {"FAKE_RUN": str(folder), "FAKE_TRANSLATION": translation, "FAKE_BLEU": bleu}
+    return subprocess.run(
+        ["make", "demo", f"BIN={folder}", f"INSTALLED={installed}"],
+        cwd=ROOT,
+        env={**os.environ, **answers},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_demo_ends_by_steps_not_by_the_clock() -> None:
+    train = load_config(ROOT / "configs" / "demo.yaml").train
+    assert train.max_minutes is None
+    assert train.max_epochs or train.max_steps
+
+
+def test_two_workers_share_the_steps_of_the_demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """torch's own threads wait for one another at every operation: on busy cores they halve the speed."""
+    config = load_config(ROOT / "configs" / "demo.yaml", [f"run={tmp_path / 'run'}", f"data.root={ROOT}"])
+    prepared = session.prepare(config, device="cpu")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    assert session.fitting_workers(prepared, None) == 2
+
+
+def test_readme_makefile_and_grammar_agree_on_the_sentence_of_the_demo() -> None:
+    pair = grammar.demo_pair()
+    assert makefile_variable("DEMO_SENTENCE") == pair.zh
+    assert makefile_variable("DEMO_TRANSLATION") == pair.en
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert re.search(rf'nmt translate "{pair.zh}" +# {re.escape(pair.en)}', readme)
+
+
+def test_the_model_has_not_seen_the_sentence_of_the_demo() -> None:
+    pair, data = grammar.demo_pair(), load_config(ROOT / "configs" / "demo.yaml").data
+    assert data.train is not None
+    assert data.dev is not None
+    for files in (data.train, data.dev):
+        for path in (*files.source, *files.target):
+            assert not {pair.zh, pair.en} & set((ROOT / path).read_text(encoding="utf-8").splitlines())
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@pytest.mark.parametrize(
+    ("translation", "bleu", "status", "message"),
+    [
+        ("I bought a book yesterday.", "97.41", 0, ""),
+        ("I bought yesterday.", "97.41", 2, "error: the translation should be: I bought a book yesterday."),
+        ("I bought a book yesterday.", "33.86", 2, "configs/demo.yaml: error: BLEU on test is below 90"),
+        ("I bought a book yesterday.", "100.00", 0, ""),
+    ],
+)
+def test_make_demo_fails_below_its_bleu_or_with_a_wrong_translation(
+    tmp_path: Path, translation: str, bleu: str, status: int, message: str
+) -> None:
+    done = make_demo(tmp_path, translation=translation, bleu=bleu)
+    assert done.returncode == status, done.stderr
+    assert message in done.stderr
+    assert f"BLEU = {bleu}" in done.stdout
+    assert (translation in done.stdout.splitlines()) == (float(bleu) >= 90)
