@@ -25,7 +25,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from nmt import __version__
 from nmt.config import Config, dump_config, load_config
 from nmt.errors import ConfigError, ModelError, OutputError
 from nmt.files import atomic_write, hash_file, locked, read_capped, sha256, sweep_temps
@@ -163,7 +162,7 @@ class RunDirectory:
             "python": platform.python_version(),
             "machine": platform.platform(),
             "versions": {
-                "nmt": __version__,
+                "nmt": _version("nmt-trainer"),
                 **{name: _version(name) for name in ("torch", "sentencepiece", "sacrebleu", "safetensors")},
             },
         }
