@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 # Modules that import what a command needs. They do so before anything is opened that must be cleaned up.
-IMPORTERS = ("__main__", "nmt.__main__", "nmt.cli")
+IMPORTERS = ("__main__", "nmt.__main__", "nmt.cli", "nmt.decode.translator")
 
 
 class Stopped(KeyboardInterrupt):

@@ -11,6 +11,7 @@ feeding, and Bahdanau's attention in the midst of the recurrence, would do both 
 
 import math
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -72,8 +73,15 @@ class RecurrentLayer(nn.Module):
         Returns:
             the output, like x, and the last state, both directions' side by side: (G, B, D).
         """
+        precision: AbstractContextManager[None] = nullcontext()
+        if torch.is_autocast_enabled("cpu") and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+            # Without a gradient, torch takes oneDNN's LSTM, which has no bf16 on CPUs without AVX-512.
+            precision = torch.autocast("cpu", enabled=False)
+            dtype = next(self.parameters()).dtype
+            x, state = x.to(dtype), None if state is None else state.to(dtype)
         first: Any = None if state is None else state[:, None].unbind() if len(state) > 1 else state
-        out, last = self.cell(x, first)
+        with precision:
+            out, last = self.cell(x, first)
         parts = last if isinstance(last, tuple) else (last,)
         return out, torch.stack([part.transpose(0, 1).flatten(1) for part in parts])
 
