@@ -46,7 +46,7 @@ def make_demo(folder: Path, *, translation: str, bleu: str) -> subprocess.Comple
     return subprocess.run(
         ["make", "demo", f"BIN={folder}", f"INSTALLED={installed}"],
         cwd=ROOT,
-        env={**os.environ, **answers},
+        env={**os.environ, **answers, "MAKEFLAGS": ""},  # not those of `make test`
         capture_output=True,
         text=True,
         check=False,
