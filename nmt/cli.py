@@ -55,9 +55,7 @@ class Command(typer.core.TyperCommand):
         *_, given = self.make_parser(ctx).parse_args(list(args))
         for option in given:
             single = (
-                option.param_type_name == "option"
-                and not option.multiple
-                and not getattr(option, "is_flag", False)
+                option.param_type_name == "option" and not option.multiple and not getattr(option, "is_flag", False)
             )
             if single and given.count(option) > 1:
                 raise USAGE_ERROR(f"{option.opts[0]} is given {given.count(option)} times", ctx)
@@ -163,9 +161,7 @@ def train(
     config: ConfigFile,
     overrides: Overrides = None,
     fresh: Annotated[bool, typer.Option(help="Begin anew; an old run is moved aside, never deleted.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option(help="Check everything, say what it would take, write nothing.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option(help="Check everything, say what it would take, write nothing.")] = False,
     workers: Annotated[
         int,
         typer.Option(min=0, max=1024, help="Parts of a step worked on at once on a CPU; 0 is as many as pay."),
@@ -204,9 +200,7 @@ def train(
 def translate(
     text: Annotated[str | None, typer.Argument(help="One sentence; else lines from -i or stdin.")] = None,
     model: Models = None,
-    input_file: Annotated[
-        Path | None, typer.Option("--input", "-i", help="Lines to translate; - is stdin.")
-    ] = None,
+    input_file: Annotated[Path | None, typer.Option("--input", "-i", help="Lines to translate; - is stdin.")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Written whole or not at all; - is stdout.")
     ] = None,
@@ -221,16 +215,12 @@ def translate(
     alpha: Annotated[
         float | None, typer.Option(help="The length penalty's strength, 0 to 10. [default: the config's, 1]")
     ] = None,
-    min_length: Annotated[
-        int | None, typer.Option(help="Least number of pieces. [default: the config's, 1]")
-    ] = None,
+    min_length: Annotated[int | None, typer.Option(help="Least number of pieces. [default: the config's, 1]")] = None,
     max_length: Annotated[
         int | None, typer.Option(help="Most pieces, whatever the source. [default: 1.5 x source + 10]")
     ] = None,
     prefix: Annotated[str, typer.Option(help="What every translation must begin with.")] = "",
-    sample: Annotated[
-        bool, typer.Option(help="Draw translations at random instead of searching the best.")
-    ] = False,
+    sample: Annotated[bool, typer.Option(help="Draw translations at random instead of searching the best.")] = False,
     temperature: Temperature = 1.0,
     top_k: TopK = 0,
     top_p: TopP = 1.0,
@@ -461,9 +451,7 @@ def export(
     to: Annotated[str, typer.Option(help="The engine: ctranslate2.")],
     output: Annotated[
         Path,
-        typer.Option(
-            "--output", "-o", help="A directory, written whole or not at all; an old export is replaced."
-        ),
+        typer.Option("--output", "-o", help="A directory, written whole or not at all; an old export is replaced."),
     ],
     model: Model = None,
     quantization: Annotated[
@@ -490,9 +478,7 @@ def export(
 @app.command(name="config", cls=Command)
 def list_config(
     key: Annotated[str, typer.Argument(help="Only keys that begin so: data, model, train.max, ...")] = "",
-    of: Annotated[
-        Path | None, typer.Option(metavar="CONFIG", help="The values in this file, paths resolved.")
-    ] = None,
+    of: Annotated[Path | None, typer.Option(metavar="CONFIG", help="The values in this file, paths resolved.")] = None,
 ) -> None:
     """List every setting of a config file.
 
@@ -675,9 +661,7 @@ def lines_to_show(path: Path | None) -> int | None:
         return n_lines_left(stream)
 
 
-def with_bar(
-    translations: "Iterable[Translation]", n_lines: int | None, n_done: int = 0
-) -> "Iterable[Translation]":
+def with_bar(translations: "Iterable[Translation]", n_lines: int | None, n_done: int = 0) -> "Iterable[Translation]":
     """The translations, with a progress bar on a terminal: lines, lines a second, time left."""
     if n_lines is None:
         return translations
@@ -764,9 +748,7 @@ def main() -> None:
         if error.errno is None:
             raise
         if error.filename is not None:  # a name too long, a directory that may not be entered: wherever it is met
-            fail(
-                InputError(f"cannot use {error.filename}: {error.strerror}", hint="check the path and its rights")
-            )
+            fail(InputError(f"cannot use {error.filename}: {error.strerror}", hint="check the path and its rights"))
         fail(OutputError(f"cannot write the output: {error.strerror}", hint="is the disk full?"))
 
 

@@ -102,9 +102,7 @@ class TokenizerSettings(Section):
     """SentencePiece."""
 
     type: Literal["unigram", "bpe", "char", "word"] = Field("unigram", description="kind of subword model")
-    vocab_size: int = Field(
-        8000, ge=8, le=1_000_000, description="pieces, special ones and bytes included [fitted]"
-    )
+    vocab_size: int = Field(8000, ge=8, le=1_000_000, description="pieces, special ones and bytes included [fitted]")
     joint: bool = Field(True, description="one vocabulary for both sides, or one a side")
     byte_fallback: bool = Field(True, description="spell unknown characters in UTF-8 bytes: nothing is unknown")
     character_coverage: float = Field(1.0, gt=0.9, le=1, description="share of characters in the vocabulary, 0-1")
@@ -146,9 +144,7 @@ class ModelSettings(Section):
     )
     padding_mask: bool = Field(True, description="hide the source's padding; false only to see what that is for")
     norm: Literal["pre", "post"] = Field("pre", description="layer norm before each sub-layer, or after")
-    positions: Literal["sinusoidal", "learned", "rotary", "none"] = Field(
-        "sinusoidal", description="position encoding"
-    )
+    positions: Literal["sinusoidal", "learned", "rotary", "none"] = Field("sinusoidal", description="position encoding")
     max_positions: int = Field(1024, ge=8, le=100_000, description="longest sequence the model can hold, pieces")
     tied_embeddings: Literal["all", "decoder", "none"] = Field(
         "all", description="one matrix for source, target and output; for target and output; or none shared"
@@ -195,9 +191,7 @@ class TrainSettings(Section):
         4096, ge=8, le=LARGEST, description="(longest side + 1) x pairs of a micro-batch, pieces [fitted]"
     )
     accumulate: int = Field(1, ge=1, le=10_000, description="micro-batches an optimiser step [fitted]")
-    schedule: Literal["inverse_sqrt", "noam", "constant"] = Field(
-        "inverse_sqrt", description="learning rate's course"
-    )
+    schedule: Literal["inverse_sqrt", "noam", "constant"] = Field("inverse_sqrt", description="learning rate's course")
     lr: float = Field(1e-3, gt=0, le=100, description="peak learning rate; for noam the factor [fitted]")
     warmup: int = Field(400, ge=1, le=LARGEST, description="steps of linear rise to the peak [fitted]")
     cooldown: float = Field(0.2, ge=0, le=1, description="last share of the budget, falling linearly to 0, 0-1")
@@ -205,9 +199,7 @@ class TrainSettings(Section):
     adam_beta2: float = Field(0.98, ge=0, lt=1, description="AdamW's decay of the second moment")
     weight_decay: float = Field(0.0, ge=0, le=10, description="AdamW's, on matrices only")
     clip_norm: float = Field(1.0, ge=0, description="greatest gradient norm; 0 is off")
-    label_smoothing: float = Field(
-        0.1, ge=0, lt=1, description="share of probability spread over the vocabulary, 0-1"
-    )
+    label_smoothing: float = Field(0.1, ge=0, lt=1, description="share of probability spread over the vocabulary, 0-1")
     decoder_input: Literal["teacher_forcing", "scheduled_sampling", "free_running"] = Field(
         "teacher_forcing", description="words that the decoder reads in training: true, some its own, all its own"
     )
@@ -228,12 +220,8 @@ class TrainSettings(Section):
         None, ge=1, le=LARGEST, description="end after so many validations without a better score"
     )
     metric: Literal["bleu", "loss"] = Field("bleu", description="of dev, for patience and for the best model")
-    validate_every: int = Field(
-        500, ge=1, le=LARGEST, description="steps between validations, each saves [fitted]"
-    )
-    keep: int = Field(
-        2, ge=2, le=1000, description="newest checkpoints that are kept; two, for one may be damaged"
-    )
+    validate_every: int = Field(500, ge=1, le=LARGEST, description="steps between validations, each saves [fitted]")
+    keep: int = Field(2, ge=2, le=1000, description="newest checkpoints that are kept; two, for one may be damaged")
     average: Literal["none", "ema", "best", "last"] = Field(
         "ema", description="average of weights: moving, or of the best or last checkpoints at the end"
     )
@@ -246,9 +234,7 @@ class SearchSettings(Section):
     """What a run and a single translation can both set."""
 
     beam: int = Field(5, ge=1, le=1000, description="hypotheses kept; 1 is greedy")
-    length_penalty: Literal["average", "gnmt"] = Field(
-        "average", description="S / L^alpha, or S / ((5+L)/6)^alpha"
-    )
+    length_penalty: Literal["average", "gnmt"] = Field("average", description="S / L^alpha, or S / ((5+L)/6)^alpha")
     alpha: float = Field(1.0, ge=0, le=10, description="the length penalty's strength; 0 is off")
     max_length_a: float = Field(1.5, ge=0, le=100, description="longest output: a x source length + b, pieces")
     max_length_b: int = Field(10, ge=1, le=100_000, description="see max_length_a")
@@ -372,9 +358,7 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
         with path.open("rb") as file:
             content = file.read(MAX_CONFIG_BYTES + 1)
     except OSError as error:
-        raise ConfigError(
-            f"cannot read {path}: {error.strerror}", hint="give the path of a config file"
-        ) from error
+        raise ConfigError(f"cannot read {path}: {error.strerror}", hint="give the path of a config file") from error
     if len(content) > MAX_CONFIG_BYTES:
         raise ConfigError(
             f"{path} has over {MAX_CONFIG_BYTES:,} bytes, more than any config", hint="is it another file?"
@@ -498,9 +482,7 @@ def settings(section: type[BaseModel] = Config, prefix: str = "") -> Iterator[tu
     """Every setting as (dotted key, what is allowed, default, help), in the order of the sections."""
     for name, field in section.model_fields.items():
         kind = field.annotation
-        inner = next(
-            (a for a in (kind, *get_args(kind)) if isinstance(a, type) and issubclass(a, BaseModel)), None
-        )
+        inner = next((a for a in (kind, *get_args(kind)) if isinstance(a, type) and issubclass(a, BaseModel)), None)
         if inner is not None:
             yield from settings(inner, f"{prefix}{name}.")
             continue

@@ -265,6 +265,11 @@ def gather(content: bytes) -> list[bytes]:
     return [bytes(x[:size].numpy()) for x, size in zip(_all(padded), map(int, sizes), strict=True)]
 
 
+def barrier() -> None:
+    """Wait until all ranks have come here."""
+    gather(b"")
+
+
 def gather_numbers(*numbers: float) -> list[list[float]]:
     """The numbers of every rank, in the order of ranks, exactly; waits for all of them."""
     if n_ranks() == 1:

@@ -101,9 +101,7 @@ def score(
     return [_score(metric, hypotheses, references, n_bootstrap) for metric in made]
 
 
-def _score(
-    metric: Metric, hypotheses: Sequence[str], references: Sequence[Sequence[str]], n_bootstrap: int
-) -> Score:
+def _score(metric: Metric, hypotheses: Sequence[str], references: Sequence[Sequence[str]], n_bootstrap: int) -> Score:
     compute = metric._compute_score_from_stats
     # in resampling sacreBLEU mixes float with numpy.float32, which statistics.mean refuses
     metric._compute_score_from_stats = lambda stats: compute([float(x) for x in stats])  # type: ignore[method-assign]

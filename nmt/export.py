@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 
 from nmt.decode.ctranslate2_engine import import_ctranslate2
-from nmt.decode.ensemble import Ensemble
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.errors import InputError, NmtError
@@ -67,9 +66,9 @@ def to_ctranslate2(translator: Translator, path: Path, quantization: str = "floa
         raise InputError(f"{path} is there already and is no export", hint="name another directory, or delete it")
     if not isinstance(translator.engine, TorchEngine):
         raise InputError("the model is an export already", hint="give the run that it was made from")
-    config, tokenizers, model = translator.config, translator.tokenizers, translator.engine.model
-    if isinstance(model, Ensemble):
+    if len(translator.engine.models) > 1:
         raise InputError("several models cannot be exported as one", hint="export each by itself")
+    config, tokenizers, model = translator.config, translator.tokenizers, translator.engine.models[0]
     for key, known in KNOWN.items():
         if (value := getattr(config.model, key)) not in known:
             raise InputError(
@@ -91,9 +90,7 @@ def to_ctranslate2(translator: Translator, path: Path, quantization: str = "floa
             spec.validate()
             spec.optimize(kind)
             spec.save(str(directory))
-            engine = ctranslate2.Translator(
-                str(directory), compute_type="default" if kind == "int8" else "float32"
-            )
+            engine = ctranslate2.Translator(str(directory), compute_type="default" if kind == "int8" else "float32")
             differences.append(f"{_check(engine, model, translator, kind):.1g} ({kind})")
     log.info(
         "checked: %d sentences, greedily and with beam %d: scores differ from ours by %s nats a piece",
@@ -136,12 +133,12 @@ def _spec(model: Transformer) -> Any:
     decoder.embeddings.weight = _array(model.target_embedding.weight)
     decoder.projection.weight = _array(model.projection.weight)
     decoder.projection.bias = _array(_bans(model))
-    model.hold_positions(settings.max_positions)
-    for stack, positions, norm in (
+    for stack, learned, norm in (
         (encoder, model.source_positions, model.encoder_norm),
         (decoder, model.target_positions, model.decoder_norm),
     ):
         stack.scale_embeddings = True  # by sqrt(D)
+        positions = model.sinusoids(slice(settings.max_positions)) if model.sinusoids else learned
         assert positions is not None
         stack.position_encodings.encodings = _array(positions)
         if isinstance(norm, nn.LayerNorm):
@@ -206,9 +203,7 @@ def _check(engine: Any, model: Transformer, translator: Translator, kind: str) -
     generator = torch.Generator().manual_seed(1)
     differences = []
     for length in CHECKED_LENGTHS:
-        ids = torch.randint(
-            EOS + 1, len(source), (min(length, model.max_length - 1),), generator=generator
-        ).tolist()
+        ids = torch.randint(EOS + 1, len(source), (min(length, model.max_length - 1),), generator=generator).tolist()
         src = pad_source([ids])
         limit = translator.options.limit(src.size(1), most=model.max_length)
         for beam in CHECKED_BEAMS:

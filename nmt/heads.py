@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.decode.ensemble import Ensemble
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator, load
 from nmt.errors import DataError, InputError
@@ -71,12 +70,12 @@ def attention_summary(run: Path | str | Translator, corpus: Sequence[tuple[str, 
     """
     translator = run if isinstance(run, Translator) else load(run)
     engine = translator.engine
-    if not isinstance(engine, TorchEngine) or isinstance(engine.model, Ensemble):
+    if not isinstance(engine, TorchEngine) or len(engine.models) > 1:
         what = "several models" if isinstance(engine, TorchEngine) else "an export"
         raise InputError(f"{what} cannot tell attention weights", hint="name one run")
     if not corpus:
         raise DataError("no pairs to look at", hint="give at least one")
-    model, limit = engine.model, engine.model.max_length - 1
+    model, limit = engine.models[0], engine.max_length - 1
     sources, targets = zip(*corpus, strict=True)
     src = [ids[:limit] for ids in translator.tokenizers.source.encode_all(sources)]
     tgt = [ids[:limit] for ids in translator.tokenizers.target.encode_all(targets)]
@@ -85,9 +84,7 @@ def attention_summary(run: Path | str | Translator, corpus: Sequence[tuple[str, 
     for rows in cut_batches([(len(s), len(t)) for s, t in zip(src, tgt, strict=True)], MAX_POSITIONS):
         batch = collate([src[i] for i in rows], [tgt[i] for i in rows], rows).to(engine.device)
         with torch.inference_mode():
-            for part, weights, queries, keys, boundary in parts_of(
-                model.attention(batch.src, batch.tgt_in), batch
-            ):
+            for part, weights, queries, keys, boundary in parts_of(model.attention(batch.src, batch.tgt_in), batch):
                 figures = head_figures(weights, queries, keys, boundary).cpu().double()
                 sums[part] = sums[part] + figures if part in sums else figures
                 n_rows[part] = n_rows.get(part, 0) + int(queries.sum())

@@ -213,11 +213,10 @@ def file_bytes(directory: Path) -> dict[str, bytes]:
 def model_of(translator: "Translator") -> "Seq2Seq":
     """The model that a translator searches over."""
     from nmt.decode.torch_engine import TorchEngine
-    from nmt.model.base import Seq2Seq
 
     assert isinstance(translator.engine, TorchEngine)
-    assert isinstance(translator.engine.model, Seq2Seq)
-    return translator.engine.model
+    (model,) = translator.engine.models
+    return model
 
 
 # --- data and a run ---------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from nmt.distributed import parallel, rank, ranks_joined, summed
 from nmt.model.transformer import Transformer
 from nmt.text.batches import Batch, collate
 from nmt.train.replicas import Replicas
-from nmt.train.step import make_optimizer, train_step
+from nmt.train.step import StepOptions, make_optimizer, train_step
 
 
 def made_up_batch(step: int, n_pairs: int) -> Batch:
@@ -37,9 +37,12 @@ def main() -> None:
         for step in range(50):
             batches = [made_up_batch(step, 7), made_up_batch(1000 + step, 1), made_up_batch(2000 + step, 3)]
             batches = batches[: 1 + step % 3]  # of rows for each, also of too few; and of whole ones
-            own_words = step % 2 / 2
+            own_tokens = step % 2 / 2
             figures = train_step(
-                replicas, optimizer, batches, settings, lr=3e-3, seed=step, bf16=False, own_words=own_words
+                replicas,
+                optimizer,
+                batches,
+                StepOptions(settings, lr=3e-3, seed=step, bf16=False, own_tokens=own_tokens),
             )
             losses += summed(figures.loss)
         if rank() == 0:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from nmt.config import ModelSettings
+from nmt.decode.search import IncrementalDecoder
 from nmt.model.base import Seq2Seq
 from nmt.model.recurrent import RecurrentModel
 from nmt.model.transformer import Transformer
@@ -96,11 +97,11 @@ def batch(*lengths: tuple[int, int], seed: int = 2) -> tuple[Tensor, Tensor]:
     return src, tgt
 
 
-def logits_of_steps(model: Seq2Seq, src: Tensor, tgt: Tensor, n_beams: int) -> list[Tensor]:
-    """What search sees, (B, K, V) a step, where all beams of a sentence read the same words."""
-    state = model.select(model.start(src), torch.arange(len(src))[:, None].expand(-1, n_beams))
+def logits_of_steps(decoder: IncrementalDecoder[Any], src: Tensor, tgt: Tensor, n_beams: int) -> list[Tensor]:
+    """Logits (B, K, V) of each step, where all beams of a sentence read the same tokens."""
+    state = decoder.select(decoder.start(src), torch.arange(len(src))[:, None].expand(-1, n_beams))
     found = []
     for t in range(tgt.size(1)):
-        logits, state = model.step(tgt[:, t : t + 1].expand(-1, n_beams), state)
+        logits, state = decoder.step(tgt[:, t : t + 1].expand(-1, n_beams), state)
         found.append(logits)
     return found

@@ -70,7 +70,7 @@ def run_training(config: Config, n_workers: int = 1, **options: Any) -> Progress
 
 def final_hash(config: Config) -> str:
     run = RunDirectory(config.run)
-    last = run.read_last()
+    last = run.newest_step()
     assert last is not None
     return hash_tensors(read_checkpoint(run.checkpoint_file(last)).tensors)
 

@@ -608,9 +608,7 @@ def test_eval_scores_the_newest_run_on_its_test_set(five_run: FiveRun, tmp_path:
     out = tmp_path / "out.en"
     done = run_nmt("eval", "--show", 2, "-o", out, cwd=five_run.home)
     assert err_lines(done) == ["model: runs/five"]
-    named, two = run_together(
-        *(["eval", "--json", *(["-m", five_run.run] * n)] for n in (1, 2)), cwd=five_run.home
-    )
+    named, two = run_together(*(["eval", "--json", *(["-m", five_run.run] * n)] for n in (1, 2)), cwd=five_run.home)
     assert err_lines(named) == [f"model: {five_run.run}"]
     assert err_lines(two) == [f"ensemble: {five_run.run} and {five_run.run}"]
     assert json.loads(two.stdout)["models"] == [str(five_run.run)] * 2

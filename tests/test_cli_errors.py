@@ -127,9 +127,7 @@ def test_a_name_does_not_steer_the_terminal(five_run: FiveRun, tmp_path: Path) -
     assert f"-m '{tmp_path}/a b\\x1b[31m$(reboot)' -o" in hint
 
 
-def test_a_prefix_that_the_model_cannot_hold_is_refused_before_any_output(
-    five_run: FiveRun, tmp_path: Path
-) -> None:
+def test_a_prefix_that_the_model_cannot_hold_is_refused_before_any_output(five_run: FiveRun, tmp_path: Path) -> None:
     common = ["translate", "-m", five_run.run, "-i", five_run.source_file, "--prefix", "book " * 1100]
     together, resumed = run_together([*common, "--workers", 2], [*common, "-o", "out", "--resume"], cwd=tmp_path)
     for done in (together, resumed):
@@ -322,9 +320,7 @@ def test_a_run_whose_tokenizer_was_exchanged(five_run: FiveRun, five_corpus: Fiv
 
 
 @pytest.mark.parametrize("deleted", [False, True], ids=["there", "deleted"])
-def test_tokenize_does_not_exchange_the_tokenizer_of_a_model(
-    five_run: FiveRun, tmp_path: Path, deleted: bool
-) -> None:
+def test_tokenize_does_not_exchange_the_tokenizer_of_a_model(five_run: FiveRun, tmp_path: Path, deleted: bool) -> None:
     """Nor does it where the file was deleted, as a hint says that one may: the model has its own."""
     run = five_run.copy_run(tmp_path / "run")
     if deleted:
@@ -361,9 +357,7 @@ def test_a_run_that_was_begun_otherwise(five_run: FiveRun, tmp_path: Path) -> No
     )
     one_clear_error(architecture, 2, str(run), "model.n_encoder_layers was 2, is 1", "seed was 1, is 2")
     one_clear_error(data, 2, str(run), "the files of train.target are not those")
-    told = one_clear_error(
-        content, 2, str(moved / "runs" / "five"), "the files of train.target, dev.target are not"
-    )
+    told = one_clear_error(content, 2, str(moved / "runs" / "five"), "the files of train.target, dev.target are not")
     assert "source" not in told.split("hint: ")[0]
 
 
@@ -433,9 +427,7 @@ def test_a_closed_pipe_ends_quietly(five_run: FiveRun) -> None:
 
 
 def test_a_closed_stdin_or_stdout_is_no_bug_of_ours(five_run: FiveRun) -> None:
-    done = in_shell(
-        "nmt translate -q -m runs/five <&- & nmt translate -q -m runs/five >&- TEXT; wait", five_run.home
-    )
+    done = in_shell("nmt translate -q -m runs/five <&- & nmt translate -q -m runs/five >&- TEXT; wait", five_run.home)
     assert b"Traceback" not in done.stderr
     assert all(line.startswith((b"nmt: error: ", b"hint: ")) for line in done.stderr.splitlines())
 

@@ -112,9 +112,7 @@ def test_a_config_that_is_no_mapping_is_refused(folder: Path, text: str) -> None
         ("[" * 1500, "demo.yaml", "recursion"),
     ],
 )
-def test_malformed_yaml_is_refused_with_its_line(
-    folder: Path, text: str | bytes, place: str, problem: str
-) -> None:
+def test_malformed_yaml_is_refused_with_its_line(folder: Path, text: str | bytes, place: str, problem: str) -> None:
     message = fault(folder, text)
     assert message.startswith(f"{place}: not valid YAML: ")
     assert problem in message
@@ -264,9 +262,7 @@ def test_an_unknown_key_is_refused_with_the_nearest(folder: Path, text: str, mes
     assert fault(folder, MINIMAL + text) == message
 
 
-@pytest.mark.parametrize(
-    ("section", "nearest"), [("modle", "model"), ("trian", "train"), ("tokeniser", "tokenizer")]
-)
+@pytest.mark.parametrize(("section", "nearest"), [("modle", "model"), ("trian", "train"), ("tokeniser", "tokenizer")])
 def test_a_misspelt_section_is_told_the_sections_name(folder: Path, section: str, nearest: str) -> None:
     message = fault(folder, f"{MINIMAL}{section}: {{}}\n")
     assert message == f"demo.yaml:3: unknown key '{section}' (did you mean '{nearest}'?)"
@@ -410,9 +406,7 @@ def test_an_argument_that_is_no_setting_is_refused(folder: Path, override: str) 
     assert "key=value" in caught.value.hint
 
 
-@pytest.mark.parametrize(
-    "value", ["[1, 2", "'a", "a: b: c", "*x", "\x00", "!!float x", "9" * 5000, "!!bool maybe"]
-)
+@pytest.mark.parametrize("value", ["[1, 2", "'a", "a: b: c", "*x", "\x00", "!!float x", "9" * 5000, "!!bool maybe"])
 def test_an_override_that_is_no_yaml_is_refused(folder: Path, value: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(folder, MINIMAL, f"run={value}")
@@ -435,9 +429,7 @@ def test_a_misspelt_override_is_said_to_come_from_the_command_line(folder: Path)
 TEXTS = (
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=12)
     | st.from_regex(r"[-+]?[0-9.]{1,4}([eE][-+]?[0-9]{1,2})?", fullmatch=True)
-    | st.sampled_from(
-        ["no", "yes", "on", "~", "null", "true", "0x1", "0o7", "1:30", "=", "<<", "-", "{a: b}", "ü"]
-    )
+    | st.sampled_from(["no", "yes", "on", "~", "null", "true", "0x1", "0o7", "1:30", "=", "<<", "-", "{a: b}", "ü"])
 )
 TREES = st.fixed_dictionaries(
     {

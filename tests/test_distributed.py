@@ -55,7 +55,7 @@ def run(*command: object, cwd: Path) -> subprocess.CompletedProcess[bytes]:
 def weights_hash(path: Path) -> str:
     """Of the newest checkpoint's weights and moments, and of the best model's."""
     directory = RunDirectory(path)
-    step = directory.read_last()
+    step = directory.newest_step()
     assert step is not None
     newest = read_checkpoint(directory.checkpoint_file(step)).tensors
     return hash_tensors(newest) + hash_tensors(read_checkpoint(directory.model_file).tensors)
@@ -174,9 +174,7 @@ def test_a_rank_killed_under_torchrun_restarts_and_ends_with_the_same_weights(fi
     settings = ["train.max_steps=60", "train.validate_every=10", "model.dropout=0.1", "model.d_model=32"]
     settings += ["train.average=ema", "data.drop_duplicates=false"]
     unbroken = five_corpus.home / "unbroken"
-    done = run(
-        *TORCHRUN, "-m", "nmt", "train", five_corpus.config, f"run={unbroken}", *settings, cwd=five_corpus.home
-    )
+    done = run(*TORCHRUN, "-m", "nmt", "train", five_corpus.config, f"run={unbroken}", *settings, cwd=five_corpus.home)
     assert done.returncode == 0, done.stderr.decode()
 
     with started(

@@ -86,9 +86,7 @@ def test_case_counts_unless_it_is_asked_away() -> None:
     assert score(shouted, [REFERENCES], lowercase=True)[0].value == pytest.approx(100)
 
 
-LINES = st.lists(
-    st.text(st.characters(categories=["L", "P", "Zs"]), min_size=1, max_size=20), min_size=1, max_size=5
-)
+LINES = st.lists(st.text(st.characters(categories=["L", "P", "Zs"]), min_size=1, max_size=20), min_size=1, max_size=5)
 
 
 @hypothesis_settings(max_examples=40, deadline=None)

@@ -31,10 +31,10 @@ from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.errors import InputError, NmtError
 from nmt.export import QUANTIZATIONS, to_ctranslate2
-from nmt.model import transformer
-from nmt.model.attention import sinusoidal_positions
 from nmt.model.base import Seq2Seq
-from nmt.model.transformer import DecoderState, Transformer
+from nmt.model.incremental import incremental_decoder
+from nmt.model.positions import sinusoidal_positions
+from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import new_model
 from nmt.run.directory import RunDirectory
 from nmt.text import BOS, EOS, PAD, UNK
@@ -97,7 +97,7 @@ def fresh(joint: bool = True, decode: dict[str, Any] | None = None, **choices: A
 
 
 def test_an_export_has_all_positions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transformer, "FIRST_POSITIONS", 8)
+    monkeypatch.setattr("nmt.model.positions.FIRST_POSITIONS", 8)
     model = model_of(make())
     assert isinstance(model, Transformer)
     spec = module._spec(model)
@@ -109,11 +109,11 @@ class Banned:
     """A model whose logits are banned before the softmax, as in the export: scores can be compared."""
 
     def __init__(self, model: Seq2Seq) -> None:
-        self.model = model
-        self.start, self.select = model.start, model.select
+        self.decoder = incremental_decoder(model)
+        self.start, self.select = self.decoder.start, self.decoder.select
 
-    def step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        logits, state = self.model.step(ids, state)
+    def step(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
+        logits, state = self.decoder.step(ids, state)
         logits[..., [PAD, UNK, BOS]] = -1e4
         return logits, state
 
@@ -280,9 +280,7 @@ def test_an_export_that_translates_otherwise_is_not_written(
     to_ctranslate2(make(), out)
     before = file_bytes(out)
     monkeypatch.setattr(module, name, wrong)
-    with pytest.raises(
-        NmtError, match="CTranslate2's float32 scores are not the model's: they differ by"
-    ) as error:
+    with pytest.raises(NmtError, match="CTranslate2's float32 scores are not the model's: they differ by") as error:
         to_ctranslate2(make(), out, "int8")
     assert error.value.exit_code == 1
     assert list(tmp_path.iterdir()) == [out]
@@ -327,9 +325,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_written(tmp_path: Pat
         ({"positions": "none"}, "model.positions=none"),
     ],
 )
-def test_what_the_other_engine_has_not_is_refused_by_name(
-    choices: dict[str, Any], named: str, tmp_path: Path
-) -> None:
+def test_what_the_other_engine_has_not_is_refused_by_name(choices: dict[str, Any], named: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=f"^an export to CTranslate2 has no {named}$") as error:
         to_ctranslate2(fresh(**choices), tmp_path / "out")
     assert error.value.hint == "translate with nmt itself"
@@ -355,9 +351,7 @@ assert not {"torch", "nmt"} & set(sys.modules)
 
 
 @pytest.mark.parametrize("quantization", ["float32", "int8"])
-def test_the_five_exactly_with_nothing_but_the_directory(
-    five_run: FiveRun, tmp_path: Path, quantization: str
-) -> None:
+def test_the_five_exactly_with_nothing_but_the_directory(five_run: FiveRun, tmp_path: Path, quantization: str) -> None:
     out = tmp_path / "out"
     args = ["--to", "ctranslate2", "-o", out, "--quantization", quantization]
     done = run_nmt("export", "-m", five_run.run, *args)

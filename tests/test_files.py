@@ -146,9 +146,7 @@ def test_a_rename_that_cannot_be_synced_is_told_and_leaves_the_new_content(
     assert alone(file)
 
 
-def test_a_system_that_does_not_open_directories_is_no_failure(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_system_that_does_not_open_directories_is_no_failure(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_args: object) -> int:
         raise PermissionError
 
@@ -159,9 +157,7 @@ def test_a_system_that_does_not_open_directories_is_no_failure(
     assert file.read_bytes() == NEW
 
 
-def test_content_that_is_read_back_otherwise_never_takes_the_name(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_content_that_is_read_back_otherwise_never_takes_the_name(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(Path, "read_bytes", lambda _self: b"rotten")
         with pytest.raises(OutputError) as caught:

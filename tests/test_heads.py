@@ -57,9 +57,7 @@ def test_a_head_that_looks_at_itself_and_one_that_looks_before() -> None:
 
 
 def test_heads_that_are_alike_do_not_diverge() -> None:
-    assert [head["divergence"] for head in figures_of(UNIFORM, UNIFORM, UNIFORM)] == pytest.approx(
-        [0] * 3, abs=1e-12
-    )
+    assert [head["divergence"] for head in figures_of(UNIFORM, UNIFORM, UNIFORM)] == pytest.approx([0] * 3, abs=1e-12)
 
 
 def test_any_heads_are_those_of_numpy() -> None:
@@ -134,9 +132,7 @@ def test_a_corpus_is_the_mean_over_its_pieces_whatever_its_batches(
     assert first.entropy == pytest.approx(np.mean(rows), abs=1e-4)
     assert all(one.next == pytest.approx(0, abs=1e-6) for one in found if one.part == "decoder"), "it is causal"
     monkeypatch.setattr("nmt.heads.MAX_POSITIONS", 1)
-    for one, alone in zip(
-        found, attention_summary(five_run.run, list(zip(SOURCE, TARGET, strict=True))), strict=True
-    ):
+    for one, alone in zip(found, attention_summary(five_run.run, list(zip(SOURCE, TARGET, strict=True))), strict=True):
         assert [getattr(one, name) for name in FIGURES] == pytest.approx(
             [getattr(alone, name) for name in FIGURES], abs=1e-4
         )

@@ -110,9 +110,7 @@ def test_a_child_does_not_import_torch() -> None:
     assert "torch" not in found.stdout.split()
 
 
-def test_a_tokenizer_of_too_many_bytes_is_refused_unread(
-    children: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tokenizer_of_too_many_bytes_is_refused_unread(children: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nmt.text.tokenizer.MAX_MODEL_BYTES", 5)
     with pytest.raises(ModelError, match="the tokenizer has 6 bytes, more than any"):
         Tokenizer(b"abcdef")

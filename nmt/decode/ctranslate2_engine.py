@@ -119,9 +119,7 @@ def import_ctranslate2() -> Any:
     return ctranslate2
 
 
-def load_export(
-    path: Path, device: str, precision: Precision | None
-) -> tuple[CTranslate2Engine, Tokenizers, Config]:
+def load_export(path: Path, device: str, precision: Precision | None) -> tuple[CTranslate2Engine, Tokenizers, Config]:
     """What a translator is made of, from an exported model; see `translator.load`."""
     ctranslate2 = import_ctranslate2()
     run = RunDirectory(path)

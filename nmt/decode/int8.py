@@ -1,6 +1,6 @@
-"""Linear layers with weights and products of 8 bits, for decoding on a CPU.
+"""Linear layers with int8 weights and products, for decoding on a CPU.
 
-Weights have a scale for each output, inputs one for each call (dynamic quantisation).
+Weights have one scale per output, inputs one per call (dynamic quantization).
 """
 
 import warnings
@@ -11,50 +11,47 @@ from torch import Tensor, nn
 from nmt.errors import ConfigError
 from nmt.model.base import ActivatedLinear
 
-WIDE = 4096  # outputs from which oneDNN is quicker, for it keeps no second copy of them in 32 bits
+ONEDNN_MIN_OUTPUTS = 4096  # from here on oneDNN is faster: it keeps no second copy of the outputs in 32 bits
 
 
 class Int8Linear(nn.Module):
-    """What a linear layer does, nearly: x W^T + b with x and W rounded to 8 bits, their sums in 32.
-
-    A ReLU that follows is done along, and so needs no time.
-    """
+    """x W^T + b with x and W rounded to 8 bits and 32-bit sums; a ReLU that follows is fused."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
         self.out_features = linear.out_features
         activation = linear.activation if isinstance(linear, ActivatedLinear) else None
-        relu, quantized = activation is torch.relu, torch.ops.quantized
-        self.product = quantized.linear_relu_dynamic if relu else quantized.linear_dynamic
-        self.activation = None if relu else activation
+        fuses_relu, quantized = activation is torch.relu, torch.ops.quantized
+        self.matmul = quantized.linear_relu_dynamic if fuses_relu else quantized.linear_dynamic
+        self.activation = None if fuses_relu else activation
         weight = linear.weight.detach().float()
         bias = None if linear.bias is None else linear.bias.detach().float()
         scale = (weight.abs().amax(1) / 127).clamp(min=torch.finfo(torch.float32).tiny).double()  # (out,)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch wants to move this to another package
+            warnings.simplefilter("ignore")  # torch is moving this function to another package
             rounded = torch.quantize_per_channel(weight, scale, torch.zeros_like(scale).long(), 0, torch.qint8)
-        before = torch.backends.quantized.engine
+        before = torch.backends.quantized.engine  # global, and it decides how weights are packed
         try:
-            if linear.out_features >= WIDE and "onednn" in torch.backends.quantized.supported_engines:
+            if linear.out_features >= ONEDNN_MIN_OUTPUTS and "onednn" in torch.backends.quantized.supported_engines:
                 torch.backends.quantized.engine = "onednn"
             self.packed = torch.ops.quantized.linear_prepack(rounded, bias)
-        finally:  # it is everybody's
+        finally:
             torch.backends.quantized.engine = before
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., in) of any precision to (..., out) in fp32.
+        """(..., in) of any float dtype to (..., out) float32.
 
-        Of x 7 bits are used: with 8, sums of two products overflow on older CPUs.
+        x is rounded to 7 bits: with 8, the sum of two products overflows on older CPUs.
         """
-        out: Tensor = self.product(x.float(), self.packed, True)
+        out: Tensor = self.matmul(x.float(), self.packed, True)
         return self.activation(out) if self.activation else out
 
 
 def to_int8(model: nn.Module) -> None:
-    """Exchange all linear layers of a model, in place.
+    """Replace all linear layers of a model, in place.
 
     Raises:
-        ConfigError: this torch cannot, or this is no CPU for it.
+        ConfigError: this torch or this CPU has no int8.
     """
     for module in list(model.modules()):
         for name, child in module.named_children():

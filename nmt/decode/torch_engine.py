@@ -1,4 +1,4 @@
-"""Our own engine: segments in batches of like length, searched by `search` over a model, or several."""
+"""The torch engine: batches of segments of similar length, searched with a model or an ensemble."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -9,13 +9,14 @@ import torch
 
 from nmt.config import Config
 from nmt.decode import Precision
-from nmt.decode.ensemble import Ensemble
+from nmt.decode.ensemble import EnsembleDecoder, log_mean_probs
 from nmt.decode.int8 import to_int8
 from nmt.decode.options import Hypothesis, SearchOptions
-from nmt.decode.search import Stepper, search
+from nmt.decode.search import IncrementalDecoder, search
 from nmt.distributed import launched
 from nmt.errors import ConfigError, ModelError, NmtError
 from nmt.model.base import Seq2Seq
+from nmt.model.incremental import incremental_decoder
 from nmt.run.checkpoint import read_checkpoint
 from nmt.run.directory import RunDirectory
 from nmt.text.batches import collate, cut_batches, pad_source
@@ -23,29 +24,33 @@ from nmt.text.tokenizer import Tokenizers
 
 log = logging.getLogger("nmt")
 
-MAX_BATCH_POSITIONS = 131_072  # beams x source positions of a batch: bounds the memory of caches
-SCORED_TOKENS = 4096  # positions of a batch in scoring, each of which has V log-probabilities
+MAX_BATCH_POSITIONS = 131_072  # beams x source positions per batch: bounds the memory of KV caches
+SCORED_TOKENS = 4096  # target positions per batch in scoring, each with V log-probabilities
 
 
 class TorchEngine:
-    """A model, or several together, as an engine.
+    """See `Engine`.
 
     Args:
-        model: in eval mode, on its device.
+        models: in eval mode, on one device; several are an ensemble.
+        cache_dtype, trace: see `TransformerDecoder`.
     """
 
-    def __init__(self, model: Seq2Seq | Ensemble) -> None:
-        self.model = model
-        self.max_positions = MAX_BATCH_POSITIONS  # less once memory has not held so many
+    def __init__(self, *models: Seq2Seq, cache_dtype: torch.dtype | None = None, trace: bool = False) -> None:
+        self.models = models
+        decoders = [incremental_decoder(model, cache_dtype=cache_dtype, trace=trace) for model in models]
+        self.decoder: IncrementalDecoder[Any] = decoders[0] if len(decoders) == 1 else EnsembleDecoder(decoders)
+        self.max_positions = MAX_BATCH_POSITIONS  # reduced after running out of memory
 
     @property
     def device(self) -> torch.device:
-        return next(self.model.parameters()).device
+        """The device of the weights."""
+        return self.models[0].device
 
     @property
     def max_length(self) -> int:
         """See `Engine`."""
-        return self.model.max_length
+        return min(model.max_length for model in self.models)
 
     def translate(
         self,
@@ -58,29 +63,28 @@ class TorchEngine:
     ) -> list[list[Hypothesis]]:
         """See `Engine`."""
         found: list[list[Hypothesis]] = [[] for _ in segments]
-        model: Stepper[Any] = self.model
 
-        def search_batch(rows: list[int]) -> None:
+        def search_batch(batch: list[int]) -> None:
             with torch.inference_mode():
                 results = search(
-                    model,
-                    pad_source([segments[i] for i in rows]).to(self.device),
+                    self.decoder,
+                    pad_source([segments[i] for i in batch]).to(self.device),
                     options,
-                    prefixes=[prefixes[i] for i in rows],
+                    prefixes=[prefixes[i] for i in batch],
                     max_length=self.max_length,
-                    sentence_seeds=[seeds[i] for i in rows],
+                    sentence_seeds=[seeds[i] for i in batch],
                 )
-            for i, hypotheses in zip(rows, results, strict=True):
+            for i, hypotheses in zip(batch, results, strict=True):
                 found[i] = hypotheses
 
-        for rows in self._batches(segments, batch_size, options.beam):
-            n_held = within_memory(search_batch, rows)
-            if n_held < len(rows):
-                self.max_positions = n_held * (len(segments[rows[0]]) + 1) * options.beam
+        for batch in self._batches(segments, batch_size, options.beam):
+            n_fitting = within_memory(search_batch, batch)
+            if n_fitting < len(batch):
+                self.max_positions = n_fitting * (len(segments[batch[0]]) + 1) * options.beam
         return found
 
     def _batches(self, segments: Sequence[list[int]], batch_size: int, n_beams: int) -> Iterator[list[int]]:
-        """Indices of segments of like length, longest first: what needs most memory comes first."""
+        """Indices of segments of similar length, longest first: the first batch needs the most memory."""
         order = sorted(range(len(segments)), key=lambda i: -len(segments[i]))
         while order:
             n = max(1, min(batch_size, self.max_positions // ((len(segments[order[0]]) + 1) * n_beams)))
@@ -93,69 +97,69 @@ class TorchEngine:
         src, tgt = [ids[:limit] for ids in source], [ids[:limit] for ids in target]
         result: list[list[float]] = [[] for _ in src]
 
-        def score_batch(rows: list[int]) -> None:
-            batch = collate([src[i] for i in rows], [tgt[i] for i in rows], rows).to(self.device)
+        def score_batch(pairs: list[int]) -> None:
+            batch = collate([src[i] for i in pairs], [tgt[i] for i in pairs], pairs).to(self.device)
             with torch.inference_mode():
-                log_probs = self.model(batch.src, batch.tgt_in).float().log_softmax(-1)
-            gold = log_probs.gather(-1, batch.tgt_out[..., None])[..., 0]  # (B, T)
-            for i, row in zip(rows, gold.tolist(), strict=True):
+                log_probs = log_mean_probs([model(batch.src, batch.tgt_in) for model in self.models])  # (B, T, V)
+            of_reference = log_probs.gather(-1, batch.tgt_out[..., None])[..., 0]  # (B, T)
+            for i, row in zip(pairs, of_reference.tolist(), strict=True):
                 result[i] = row[: len(tgt[i]) + 1]
 
-        for rows in cut_batches([(len(s), len(t)) for s, t in zip(src, tgt, strict=True)], SCORED_TOKENS):
-            within_memory(score_batch, rows)
+        for pairs in cut_batches([(len(s), len(t)) for s, t in zip(src, tgt, strict=True)], SCORED_TOKENS):
+            within_memory(score_batch, pairs)
         return result
 
 
-def within_memory(work: Callable[[list[int]], None], rows: list[int]) -> int:
-    """Do a batch, in halves where memory does not hold it, so that no sentence is left out.
+def within_memory(process: Callable[[list[int]], None], batch: list[int]) -> int:
+    """Process a batch, in halves if it does not fit into memory.
 
     Returns:
-        how many rows at a time it does hold.
+        how many sentences fit at a time.
     Raises:
-        NmtError: not even one.
+        NmtError: not even one fits.
     """
     try:
-        work(rows)
-        return len(rows)
+        process(batch)
+        return len(batch)
     except torch.OutOfMemoryError as error:
-        if len(rows) == 1:
+        if len(batch) == 1:
             raise NmtError("out of memory with one sentence", hint="take fewer --beam, or --device cpu") from error
-    if torch.cuda.is_available():  # below the except, whose traceback holds the memory
+    if torch.cuda.is_available():  # outside the except block, whose traceback keeps tensors alive
         torch.cuda.empty_cache()
-    half = (len(rows) + 1) // 2
-    log.warning("out of memory with %d sentences: going on with %d at a time", len(rows), half)
-    n_held = within_memory(work, rows[:half])
-    within_memory(work, rows[half:])
-    return n_held
+    half = (len(batch) + 1) // 2
+    log.warning("out of memory with %d sentences: going on with %d at a time", len(batch), half)
+    n_fitting = within_memory(process, batch[:half])
+    within_memory(process, batch[half:])
+    return n_fitting
 
 
 Loaded = tuple[TorchEngine, Tokenizers, Config, RunDirectory | None]
 
 
 def load_models(paths: Sequence[Path], device: str, precision: Precision) -> Loaded:
-    """What a translator is made of, from one or more runs' directories or model files; see `translator.load`.
+    """The parts of a `Translator`, from one or more run directories or model files; see `translator.load`.
 
-    Of an ensemble, settings and run are those of the first, but for the longest source that all can hold.
+    An ensemble has the first model's config and run, with the smallest `data.max_length` of all.
     """
-    model, tokenizers, config, run = _load(paths[0], device, precision)
-    if len(paths) == 1:
-        return TorchEngine(model), tokenizers, config, run
-    models, most = [model], config.data.max_length
-    for path in paths[1:]:
-        model, others, its_config, _ = _load(path, device, precision)
-        models, most = [*models, model], min(most, its_config.data.max_length)
+    loaded = [_load(path, device, precision) for path in paths]
+    models = [model for model, *_ in loaded]
+    _, tokenizers, config, run = loaded[0]
+    for path, (_, others, _, _) in zip(paths, loaded, strict=True):
         if others != tokenizers:
             raise ModelError(
                 f"{paths[0]} and {path} have different tokenizers, an ensemble has one",
                 hint="runs of the same data.train and tokenizer settings have the same, whatever their seed",
             )
-    data = config.data.model_copy(update={"max_length": most})
-    return TorchEngine(Ensemble(models)), tokenizers, config.model_copy(update={"data": data}), run
+    max_length = min(config.data.max_length for _, _, config, _ in loaded)
+    config = config.model_copy(update={"data": config.data.model_copy(update={"max_length": max_length})})
+    on_cpu = models[0].device.type == "cpu"
+    # Batched decoding reads the KV cache from memory at every step. Without bf16 kernels, converting costs more.
+    has_bf16 = on_cpu and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    cache_dtype = torch.bfloat16 if precision == "int8" and has_bf16 else None
+    return TorchEngine(*models, cache_dtype=cache_dtype, trace=on_cpu), tokenizers, config, run
 
 
-def _load(
-    path: Path, device: str, precision: Precision
-) -> tuple[Seq2Seq, Tokenizers, Config, RunDirectory | None]:
+def _load(path: Path, device: str, precision: Precision) -> tuple[Seq2Seq, Tokenizers, Config, RunDirectory | None]:
     file = RunDirectory(path).model_file if path.is_dir() else path
     if not file.exists():
         raise ModelError(f"no model at {file}", hint="train one with `nmt train CONFIG`, or name another with -m")
@@ -164,8 +168,6 @@ def _load(
     if run is not None:
         run.check_tokenizers(checkpoint.tokenizers)
     model = in_precision(checkpoint.model().to(pick_device(device)), precision).requires_grad_(False)
-    if model.device.type == "cpu":
-        model.trace_steps()
     return model, checkpoint.tokenizers, checkpoint.config, run
 
 
@@ -175,7 +177,7 @@ def in_precision(model: Seq2Seq, precision: Precision) -> Seq2Seq:
     Raises:
         ConfigError: int8 on a GPU.
     """
-    if precision == "bf16":  # not by model.bfloat16(), which drops the imaginary part of rotary positions
+    if precision == "bf16":  # not model.bfloat16(), which drops the imaginary part of rotary positions
         for x in (*model.parameters(), *model.buffers()):
             if x.is_floating_point():
                 x.data = x.data.bfloat16()
@@ -184,13 +186,11 @@ def in_precision(model: Seq2Seq, precision: Precision) -> Seq2Seq:
         if next(model.parameters()).device.type != "cpu":
             raise ConfigError("int8 is for CPUs", hint="on a GPU take --precision bf16")
         to_int8(model)
-        if torch.ops.mkldnn._is_mkldnn_bf16_supported():  # else its products are slow
-            model.cache_dtype = torch.bfloat16
     return model
 
 
 def pick_device(name: str) -> torch.device:
-    """The device of that name; `auto` is cuda, else mps, else cpu.
+    """The device with this name; `auto` is the first available of cuda, mps and cpu.
 
     Raises:
         ConfigError: this machine has no such device.

@@ -85,9 +85,7 @@ class Translator:
         run: the run's directory that the model came from, if any.
     """
 
-    def __init__(
-        self, engine: Engine, tokenizers: Tokenizers, config: Config, run: RunDirectory | None = None
-    ) -> None:
+    def __init__(self, engine: Engine, tokenizers: Tokenizers, config: Config, run: RunDirectory | None = None) -> None:
         self.engine = engine
         self.tokenizers = tokenizers
         self.config = config
@@ -327,8 +325,7 @@ def _from_all_ranks(translations: Iterable[Translation], order: Sequence[int]) -
     parts = gather(json.dumps(list(translations), default=vars).encode())
     found = sorted(zip(order, merged([json.loads(part) for part in parts]), strict=True), key=lambda one: one[0])
     return [
-        Translation(one["source"], [Translated(**hypothesis) for hypothesis in one["hypotheses"]])
-        for _, one in found
+        Translation(one["source"], [Translated(**hypothesis) for hypothesis in one["hypotheses"]]) for _, one in found
     ]
 
 

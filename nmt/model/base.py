@@ -1,16 +1,14 @@
-"""What every model offers to training, search and evaluation, and the embeddings that all of them have.
+"""The interface of all models, and the embeddings and projection that they share.
 
-    training     forward(src, tgt_in, real) -> logits
-    search       start(src) -> state, step(ids, state) -> logits, state, select(state, rows) -> state
-    figures      attention(src, tgt_in) -> who looked at what
-
-Nothing outside this room knows which model it has.
+training            forward(src, tgt_in, is_token) -> logits
+search              incremental_decoder(model), in incremental.py
+attention weights   attention(src, tgt_in)
 """
 
 import abc
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -20,10 +18,7 @@ from nmt.model.dropout import Dropout
 
 
 class AttentionWeights(NamedTuple):
-    """Who looked at what, for every layer L and head H; rows sum to 1.
-
-    Where a model has no such attention there are no layers: L is 0.
-    """
+    """Weights of every layer L and head H; rows sum to 1. Where a model has no such attention, L is 0."""
 
     encoder: Tensor  # (L, B, H, S, S)
     decoder: Tensor  # (L, B, H, T, T)
@@ -31,32 +26,26 @@ class AttentionWeights(NamedTuple):
 
 
 class ActivatedLinear(nn.Linear):
-    """A linear layer and the non-linearity that follows it, which some products do along."""
+    """A linear layer followed by an activation, which int8 kernels can fuse."""
 
     def __init__(self, n_in: int, n_out: int, activation: Callable[[Tensor], Tensor]) -> None:
         super().__init__(n_in, n_out)
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
+        """(..., n_in) to (..., n_out)."""
         return self.activation(super().forward(x))
 
 
 class Seq2Seq(nn.Module, abc.ABC):
-    """A model of the target's next token, given the source and the target so far.
+    """A model of the next target token, given the source and the target so far.
 
-    Masks are made inside, from `src != PAD`. Padding of the target stands on the right, where no real position
-    looks. The state of a search is the model's own affair, hence Any.
+    Masks are made inside, from `src != PAD`. Target padding is at the end, where no real position attends to it.
 
     Args:
-        settings: sizes and choices.
-        n_source_vocab, n_target_vocab: pieces a side; equal where the embeddings of both sides are tied.
-
-    Attributes:
-        cache_dtype: in which a search of several sentences may keep keys and values, whose way from memory is
-            what attention waits for; for linear layers that read any precision. None is that of activations.
+        settings: sizes and variants.
+        n_source_vocab, n_target_vocab: equal if the embeddings of both sides are tied.
     """
-
-    cache_dtype: torch.dtype | None = None
 
     def __init__(self, settings: ModelSettings, n_source_vocab: int, n_target_vocab: int) -> None:
         super().__init__()
@@ -68,10 +57,7 @@ class Seq2Seq(nn.Module, abc.ABC):
         self.dropout = Dropout(settings.dropout)
 
     def reset_parameters(self) -> None:
-        """Xavier for matrices, zero for biases; embeddings such that, scaled by sqrt(D), they are of unit size.
-
-        Called once all layers are there; then the projection is tied.
-        """
+        """Initialize: Xavier for matrices, 0 for biases, variance 1/D for embeddings. Then tie the projection."""
         for name, module in self.named_modules():
             if isinstance(module, nn.Linear):
                 n_matrices = {"key_value": 2, "query_key_value": 3}.get(name.rpartition(".")[2], 1)
@@ -86,60 +72,38 @@ class Seq2Seq(nn.Module, abc.ABC):
 
     @property
     def max_length(self) -> int:
-        """The longest sequence of either side that the model can hold."""
+        """The longest sequence, of either side, that the model can read."""
         return self.settings.max_positions
 
     @property
     def device(self) -> torch.device:
+        """The device of the weights."""
         return next(self.parameters()).device
 
-    def scaled(self, ids: Tensor, embedding: nn.Module) -> Tensor:
-        """(B, T) ids to (B, T, D) of unit size."""
-        out: Tensor = embedding(ids) * math.sqrt(self.settings.d_model)
+    def scaled_embedding(self, tokens: Tensor, embedding: nn.Module) -> Tensor:
+        """(B, T) ids to (B, T, D), times sqrt(D) (Vaswani et al. 2017, section 3.4)."""
+        out: Tensor = embedding(tokens) * math.sqrt(self.settings.d_model)
         return out
 
-    def forward(self, src: Tensor, tgt_in: Tensor, real: Tensor | None = None) -> Tensor:
+    def forward(self, src: Tensor, tgt_in: Tensor, is_token: Tensor | None = None) -> Tensor:
         """Logits of the next token at every target position.
 
         Args:
             src: (B, S) ids.
             tgt_in: (B, T) ids, BOS first.
-            real: (B, T) bool; where given, only these positions are projected, since the projection is the
-                largest product there is.
+            is_token: (B, T) bool; if given, only these N positions are projected, because the projection is the
+                largest matmul.
         Returns:
-            (B, T, V); with `real`, (N, V) for its N true positions.
+            (B, T, V), or (N, V) with `is_token`.
         """
         hidden = self.hidden(src, tgt_in)
-        logits: Tensor = self.projection(hidden if real is None else hidden[real])
+        logits: Tensor = self.projection(hidden if is_token is None else hidden[is_token])
         return logits
 
     @abc.abstractmethod
     def hidden(self, src: Tensor, tgt_in: Tensor) -> Tensor:
-        """What the projection reads at every target position, from the true words before it: (B, T, D)."""
+        """What the projection reads at every target position, given the true previous tokens: (B, T, D)."""
 
     @abc.abstractmethod
     def attention(self, src: Tensor, tgt_in: Tensor) -> AttentionWeights:
-        """Every layer's and head's weights in one teacher-forced pass; call it in eval mode."""
-
-    @abc.abstractmethod
-    def start(self, src: Tensor) -> Any:
-        """Read the source: (B, S) ids to the state of one beam a sentence, before the first target token."""
-
-    @abc.abstractmethod
-    def step(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Read one more token of each beam: ids (B, K) to logits (B, K, V) of the next, the caller's to overwrite.
-
-        What it reads may be written into the state's room: a state is good for one step.
-        """
-
-    def trace_steps(self) -> None:
-        """From now on take the quickest way through a step, if there is one; no more training."""
-
-    @abc.abstractmethod
-    def select(self, state: Any, rows: Tensor) -> Any:
-        """The state of the beams that live on; of as many sentences, or of fewer, whose places the last ones take.
-
-        Args:
-            state: of B sentences and K beams; not to be used any more.
-            rows: (B', K') indices into its B*K beams; a row's indices come from one sentence.
-        """
+        """The weights of one teacher-forced pass, in eval mode."""

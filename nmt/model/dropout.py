@@ -1,4 +1,4 @@
-"""Dropout that is cheap on a CPU: eight random bytes at a time, not a Bernoulli draw for each element."""
+"""Dropout that is fast on a CPU: one int64 of random bits for eight elements instead of a Bernoulli draw for each."""
 
 import contextlib
 import threading
@@ -13,8 +13,8 @@ _of_thread = threading.local()
 
 @contextlib.contextmanager
 def dropout_seeded(seed: int) -> Iterator[None]:
-    """Make what this thread drops in the block a function of the seed; on a CPU, whatever other threads draw."""
-    torch.manual_seed(seed)  # for other devices, which have one thread
+    """Seed dropout for this thread only; on devices other than the CPU, for the process."""
+    torch.manual_seed(seed)  # other devices are used by one thread
     _of_thread.generator = torch.Generator().manual_seed(seed)
     try:
         yield
@@ -25,7 +25,7 @@ def dropout_seeded(seed: int) -> Iterator[None]:
 class Dropout(nn.Module):
     """Zeroes each element with probability p and scales the rest to keep the mean (Srivastava et al. 2014).
 
-    On a CPU p is rounded to 1/256, and the scale to it: there torch's own dropout takes a fifth of a step.
+    On a CPU p and the scale are rounded to 1/256, because torch's own dropout takes a fifth of a training step.
     """
 
     def __init__(self, p: float) -> None:
@@ -33,6 +33,7 @@ class Dropout(nn.Module):
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
+        """x with elements dropped; x itself in eval mode."""
         if not (self.training and self.p):
             return x
         if x.device.type != "cpu":
@@ -41,9 +42,8 @@ class Dropout(nn.Module):
         words = torch.empty(-(-x.numel() // 8), dtype=torch.int64)
         words.random_(-(2**63), None, generator=getattr(_of_thread, "generator", None))  # all 64 bits random
         keep = words.view(torch.uint8)[: x.numel()].view(x.shape)
-        keep = keep.clamp_(n_dropped - 1, n_dropped).sub_(
-            n_dropped - 1
-        )  # 0 or 1; comparing takes ten times as long
+        # 0 or 1; a comparison takes ten times as long
+        keep = keep.clamp_(n_dropped - 1, n_dropped).sub_(n_dropped - 1)
         return x * keep.to(x.dtype).mul_(256 / (256 - n_dropped))
 
     def extra_repr(self) -> str:

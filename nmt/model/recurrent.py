@@ -1,12 +1,12 @@
-"""The recurrent encoder-decoder, which the Transformer grew out of.
+"""The recurrent encoder-decoder that preceded the Transformer.
 
-One LSTM reads the source, another, started in the state in which the first one ended, writes the target
-(Sutskever et al. 2014): with `attention` none that state is all that is known of the source, however long it is.
-Bahdanau et al. 2015 free it: an encoder that reads both ways, and at every target position a look at all it read.
+An LSTM or GRU encodes the source; another one, initialized with the first one's final state, decodes the target
+(Sutskever et al. 2014). With `attention` none that state is all the decoder knows of the source. Bahdanau et al.
+2015 add a bidirectional encoder and attention to all its outputs.
 
-Attention looks once the decoder's layers have read the target so far (Luong et al. 2015, section 3). So training
-runs each layer over all target positions in one fused call, then attention over all of them at once. Luong's input
-feeding, and Bahdanau's attention in the midst of the recurrence, would do both a position at a time.
+Attention follows the decoder's recurrent layers (Luong et al. 2015, section 3), so training runs each layer over all
+target positions in one fused call. Luong's input feeding and Bahdanau's attention inside the recurrence would need
+one call per position.
 """
 
 import math
@@ -20,9 +20,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from nmt.config import ModelSettings
-from nmt.model.attention import additive_scores, uniform, weighted_sum
+from nmt.model.attention import uniform, weighted_sum
 from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.model.dropout import Dropout
+from nmt.model.variants import additive_scores
 from nmt.text import PAD
 
 Sequence = TypeVar("Sequence", Tensor, PackedSequence)
@@ -30,12 +31,12 @@ Sequence = TypeVar("Sequence", Tensor, PackedSequence)
 
 @dataclass(frozen=True)
 class RecurrentState:
-    """All that search carries from one step to the next, for B sentences of K beams.
+    """The state of a search over B sentences with K beams each.
 
     Attributes:
-        layers: (L, G, B*K, D), where each layer stands; G is 2 for an LSTM, 1 for a GRU.
-        memory: (B, S, D), what the encoder read.
-        keys: (B, S, D), what scores are taken with.
+        layers: (L, G, B*K, D), the recurrent state of each layer; G is 2 for an LSTM, 1 for a GRU.
+        memory: (B, S, D), the encoder output.
+        keys: (B, S, D), `GlobalAttention.key` of the memory.
         mask: (B, 1, S) bool.
     """
 
@@ -46,10 +47,10 @@ class RecurrentState:
 
 
 class RecurrentLayer(nn.Module):
-    """An LSTM (Hochreiter and Schmidhuber 1997) or a GRU (Cho et al. 2014), whose state is one tensor.
+    """An LSTM (Hochreiter and Schmidhuber 1997) or a GRU (Cho et al. 2014), with its state in one tensor.
 
-    In both directions, each has half of the width. Matrices begin as torch has them, biases at 0; but an LSTM does
-    not forget at first (Gers et al. 2000).
+    If bidirectional, each direction has width D/2. Biases start at 0, except the LSTM forget gate's, which starts at
+    1 (Gers et al. 2000).
     """
 
     def __init__(self, settings: ModelSettings, *, bidirectional: bool = False) -> None:
@@ -65,13 +66,13 @@ class RecurrentLayer(nn.Module):
                     forget.fill_(1.0)
 
     def forward(self, x: Sequence, state: Tensor | None = None) -> tuple[Sequence, Tensor]:
-        """Read a sequence.
+        """Run the layer over a sequence.
 
         Args:
             x: (B, T, D), or packed.
-            state: (G, B, D), to start in; else zeros.
+            state: (G, B, D), the initial state; None for zeros.
         Returns:
-            the output, like x, and the last state, both directions' side by side: (G, B, D).
+            the output, shaped like x, and the final state (G, B, D), both directions concatenated.
         """
         precision: AbstractContextManager[None] = nullcontext()
         if torch.is_autocast_enabled("cpu") and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
@@ -87,9 +88,9 @@ class RecurrentLayer(nn.Module):
 
 
 class GlobalAttention(nn.Module):
-    """A look from each target position at the whole source, and what comes of it (Luong et al. 2015, section 3.1).
+    """Attention from each target position to the whole source (Luong et al. 2015, section 3.1).
 
-    The scores are Luong's `dot` and `general`, Bahdanau's `additive`, or `dot` scaled as in the Transformer.
+    Scores are Luong's `dot` or `general`, Bahdanau's `additive`, or `dot` scaled as in the Transformer.
     """
 
     def __init__(self, settings: ModelSettings) -> None:
@@ -105,21 +106,19 @@ class GlobalAttention(nn.Module):
         self.output = nn.Linear(2 * d_model, d_model, bias=False)
 
     def forward(self, hidden: Tensor, keys: Tensor, memory: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """What the source adds to the decoder's states.
+        """Equation 5 of Luong et al.: tanh(W [context; hidden]).
 
         Args:
-            hidden: (B, T, D).
+            hidden: (B, T, D), decoder states.
             keys: (B, S, D), `self.key` of the memory.
             memory: (B, S, D).
             mask: (B, 1, S) bool.
         Returns:
-            tanh(W [context; hidden]), (B, T, D), and the weights (B, T, S).
+            (B, T, D) and the weights (B, T, S).
         """
         query = self.query(hidden)
-        if self.scoring == "additive":
-            scores = additive_scores(query, keys, self.v)  # (B, T, S)
-        else:
-            scores = query @ keys.transpose(1, 2)
+        additive = self.scoring == "additive"
+        scores = additive_scores(query, keys, self.v) if additive else query @ keys.transpose(1, 2)  # (B, T, S)
         if self.scoring == "scaled_dot":
             scores = scores / math.sqrt(query.size(-1))
         context, weights = weighted_sum(scores, memory, mask, self.dropout)
@@ -129,7 +128,7 @@ class GlobalAttention(nn.Module):
 class RecurrentModel(Seq2Seq):
     """Encoder, decoder and the attention between them.
 
-    Dropout is on what each layer and the projection read, not on what a layer tells itself (Zaremba et al. 2014).
+    Dropout applies to the inputs of layers and of the projection, not to recurrent connections (Zaremba et al. 2014).
     """
 
     def __init__(self, settings: ModelSettings, n_source_vocab: int, n_target_vocab: int) -> None:
@@ -138,13 +137,14 @@ class RecurrentModel(Seq2Seq):
         decoder = (RecurrentLayer(settings) for _ in range(settings.n_decoder_layers))
         self.encoder = cast(Iterable[RecurrentLayer], nn.ModuleList(encoder))
         self.decoder = cast(Iterable[RecurrentLayer], nn.ModuleList(decoder))
+        # "look" is its name in model files
         self.look = None if settings.attention == "none" else GlobalAttention(settings)
         self.reset_parameters()
 
     def encode(self, src: Tensor) -> RecurrentState:
-        """Read the source, (B, S) ids, to the state of one beam a sentence."""
+        """Encode src, (B, S) ids: the state of one beam per sentence."""
         mask = src != PAD
-        x = self.scaled(src, self.source_embedding)
+        x = self.scaled_embedding(src, self.source_embedding)
         lengths = mask.sum(1).cpu()  # a sync point
         packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
         states = []
@@ -156,23 +156,23 @@ class RecurrentModel(Seq2Seq):
         return RecurrentState(torch.stack(states), memory, keys, mask[:, None])
 
     def decode(self, tgt: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Run the decoder's layers.
+        """Run the decoder's recurrent layers.
 
         Args:
             tgt: (N, T) ids.
-            states: (L, G, N, D), where the layers stand.
+            states: (L, G, N, D), the layers' initial states.
         Returns:
-            the last layer's output, (N, T, D), and where the layers stand then.
+            the last layer's output (N, T, D), and the layers' final states.
         """
-        x = self.scaled(tgt, self.target_embedding)
+        x = self.scaled_embedding(tgt, self.target_embedding)
         after = []
         for layer, state in zip(self.decoder, states, strict=True):
             x, state = layer(self.dropout(x), state)
             after.append(state)
         return x, torch.stack(after)
 
-    def attended(self, hidden: Tensor, state: RecurrentState, weights: list[Tensor] | None = None) -> Tensor:
-        """What the projection reads at any T positions: (B, T, D) to (B, T, D); `weights` as in `hidden`."""
+    def attend(self, hidden: Tensor, state: RecurrentState, weights: list[Tensor] | None = None) -> Tensor:
+        """What the projection reads, given the layers' output, (B, T, D) to (B, T, D); `weights` as in `hidden`."""
         if self.look is not None:
             hidden, found = self.look(hidden, state.keys, state.memory, state.mask)
             if weights is not None:
@@ -181,36 +181,45 @@ class RecurrentModel(Seq2Seq):
         return out
 
     def hidden(self, src: Tensor, tgt_in: Tensor, weights: list[Tensor] | None = None) -> Tensor:
-        """See `Seq2Seq`; where `weights` is given, attention's (B, T, S) is appended."""
+        """See `Seq2Seq`; if `weights` is given, attention weights (B, T, S) are appended."""
         state = self.encode(src)
         x, _ = self.decode(tgt_in, state.layers)
-        return self.attended(x, state, weights)
+        return self.attend(x, state, weights)
 
     def attention(self, src: Tensor, tgt_in: Tensor) -> AttentionWeights:
-        """See `Seq2Seq`: cross-attention alone, of one layer with one head."""
+        """See `Seq2Seq`: only cross-attention, one layer and one head."""
         found: list[Tensor] = []
         hidden = self.hidden(src, tgt_in, found)
         (n, s), t = src.shape, tgt_in.size(1)
         encoder, decoder, cross = (hidden.new_empty(0, n, 1, *size) for size in ((s, s), (t, t), (t, s)))
         return AttentionWeights(encoder, decoder, found[0][None, :, None] if found else cross)
 
-    # --- what search uses: start, step, select ------------------------------------------------------------
+
+class RecurrentDecoder:
+    """Decodes one token at a time, for search; see `incremental.IncrementalDecoder`.
+
+    Args:
+        model: in eval mode.
+    """
+
+    def __init__(self, model: RecurrentModel) -> None:
+        self.model = model
 
     def start(self, src: Tensor) -> RecurrentState:
-        """See `Seq2Seq`."""
-        return self.encode(src)
+        """See `IncrementalDecoder`."""
+        return self.model.encode(src)
 
-    def step(self, ids: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """See `Seq2Seq`; the beams are target positions of one sentence to attention."""
-        x, layers = self.decode(ids.reshape(-1, 1), state.layers)
-        logits: Tensor = self.projection(self.attended(x.view(*ids.shape, -1), state))
+    def step(self, tokens: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        """See `IncrementalDecoder`; to attention the beams are target positions of one sentence."""
+        x, layers = self.model.decode(tokens.reshape(-1, 1), state.layers)  # (B*K, 1, D)
+        logits: Tensor = self.model.projection(self.model.attend(x.view(*tokens.shape, -1), state))
         return logits, replace(state, layers=layers)
 
-    def select(self, state: RecurrentState, rows: Tensor) -> RecurrentState:
-        """See `Seq2Seq`."""
-        layers = state.layers.index_select(2, rows.flatten())
-        if len(rows) == len(state.mask):
+    def select(self, state: RecurrentState, beam_indices: Tensor) -> RecurrentState:
+        """See `IncrementalDecoder`."""
+        layers = state.layers.index_select(2, beam_indices.flatten())
+        if len(beam_indices) == len(state.mask):
             return replace(state, layers=layers)
         n_beams = state.layers.size(2) // len(state.mask)
-        sentences = rows[:, 0] // n_beams
+        sentences = beam_indices[:, 0] // n_beams  # (B',)
         return RecurrentState(layers, *(x[sentences] for x in (state.memory, state.keys, state.mask)))

@@ -12,7 +12,7 @@ header is JSON; names, shapes and counts in it are checked against the settings 
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -145,9 +145,7 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = ("model", "averag
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror or error}", hint=hint) from error
     except safetensors.SafetensorError as error:
-        raise ModelError(
-            f"{path} is not a model file, or is damaged", hint="give a file that nmt wrote"
-        ) from error
+        raise ModelError(f"{path} is not a model file, or is damaged", hint="give a file that nmt wrote") from error
     _check_hashes(path, header, tensors)
     return Checkpoint(config, tensors, tokenizers, header["progress"])
 
@@ -166,9 +164,7 @@ class Newest(NamedTuple):
     damaged: dict[int, ModelError]
 
 
-def read_newest(
-    run: RunDirectory, *, prefixes: tuple[str, ...] = ("model", "average", "optimizer")
-) -> Newest | None:
+def read_newest(run: RunDirectory, *, prefixes: tuple[str, ...] = ("model", "average", "optimizer")) -> Newest | None:
     """Read the newest checkpoint that is not damaged; None before there is any.
 
     Raises:
@@ -196,9 +192,7 @@ def _check_hashes(path: Path, header: Mapping[str, Any], tensors: Mapping[str, T
 def _shape(path: Path, stored: Any) -> tuple[int, ...]:
     """A tensor's shape, from the header alone."""
     if stored.get_dtype() not in ("F32", "U8"):
-        raise ModelError(
-            f"{path} is not a model file: it has {stored.get_dtype()}", hint="give one that nmt wrote"
-        )
+        raise ModelError(f"{path} is not a model file: it has {stored.get_dtype()}", hint="give one that nmt wrote")
     return tuple(stored.get_shape())
 
 
@@ -240,9 +234,7 @@ def shapes_of(config: Config, tokenizers: Tokenizers) -> dict[str, tuple[int, ..
     return {name: tuple(x.shape) for name, x in weights_of(model).items()}
 
 
-def _check_shapes(
-    path: Path, shapes: Mapping[str, tuple[int, ...]], config: Config, tokenizers: Tokenizers
-) -> None:
+def _check_shapes(path: Path, shapes: Mapping[str, tuple[int, ...]], config: Config, tokenizers: Tokenizers) -> None:
     """Make sure that a file's tensors are those of a model of its settings; a part may be absent as a whole."""
     foreign = ModelError(f"{path}: its weights are not those of its settings", hint="train it again")
     if config.model.n_encoder_layers + config.model.n_decoder_layers > len(shapes):
@@ -276,13 +268,9 @@ def _header(path: Path, text: str | None) -> dict[str, Any]:
         version = header["format_version"]
         header["config"], dict(header["progress"]), dict(header["tensors_sha256"]), header["header_sha256"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ModelError(
-            f"{path} was not written by nmt", hint="give a run's directory or a model file"
-        ) from error
+        raise ModelError(f"{path} was not written by nmt", hint="give a run's directory or a model file") from error
     if version != FORMAT_VERSION:
-        raise ModelError(
-            f"{path} has format version {version}, this nmt reads {FORMAT_VERSION}", hint="update nmt"
-        )
+        raise ModelError(f"{path} has format version {version}, this nmt reads {FORMAT_VERSION}", hint="update nmt")
     if header["header_sha256"] != _hash_header(header):
         raise ModelError(f"{path} is damaged: its settings are not those that were written", hint="use another")
     return dict(header)
@@ -327,7 +315,7 @@ def without_paths(config: Config) -> dict[str, Any]:
     return tree
 
 
-def average(checkpoints: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+def average(checkpoints: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """The mean of several models' weights."""
     return {name: torch.stack([c[name].float() for c in checkpoints]).mean(0) for name in checkpoints[0]}
 

@@ -241,11 +241,8 @@ class RunDirectory:
     def write_last(self, step: int) -> None:
         atomic_write(self.last_file, json.dumps({"step": step}) + "\n")
 
-    def read_last(self) -> int | None:
-        """The step of the newest checkpoint; None before there is one.
-
-        Not what last.json says: a checkpoint takes its name when it is whole, and a pointer may be damaged too.
-        """
+    def newest_step(self) -> int | None:
+        """The step of the newest checkpoint; None if there is none."""
         return max(self.checkpoint_steps(), default=None)
 
     def holds_training(self) -> bool:
@@ -254,7 +251,7 @@ class RunDirectory:
         metrics.jsonl alone does not count: a run killed before its first checkpoint has it. It starts over without
         a loss, since the same steps give the same figures. last.json is there from the first checkpoint on.
         """
-        return self.read_last() is not None or self.model_file.exists() or self.last_file.exists()
+        return self.newest_step() is not None or self.model_file.exists() or self.last_file.exists()
 
     def set_aside(self, step: int) -> Path:
         """Give a checkpoint that cannot be read another name, so that it counts as none."""

@@ -171,9 +171,7 @@ class TrainingData:
             first = max(first - len(cut), 0)
             n_before += len(cut)
 
-    def _pools(
-        self, epoch: int, batch_tokens: int
-    ) -> Iterator[tuple[NDArray[np.int64], Rows, Rows, list[list[int]]]]:
+    def _pools(self, epoch: int, batch_tokens: int) -> Iterator[tuple[NDArray[np.int64], Rows, Rows, list[list[int]]]]:
         """Each pool of an epoch: its pairs, their ids on both sides, and the batches as indices into these."""
         n = len(self.pairs)
         for pool, start in enumerate(range(0, n, POOL_PAIRS)):

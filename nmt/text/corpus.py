@@ -282,9 +282,7 @@ def in_parallel(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterat
         for last in range(max(number + 1 - n_processes, 0), number + 1):
             yield pipes[last % n_processes].recv()
     except (EOFError, ConnectionError) as error:
-        raise LostRankError(
-            "a process that prepared the corpus is gone", hint="was there enough memory?"
-        ) from error
+        raise LostRankError("a process that prepared the corpus is gone", hint="was there enough memory?") from error
     finally:
         for pipe in pipes:
             pipe.close()

@@ -84,9 +84,7 @@ def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) ->
     command = f"iconv -f {encoding} -t utf-8 FILE > NEW" if encoding else ""
     if strict and (bad.n_lines > MAX_BAD_SHARE * n_lines or encoding == "utf-16"):
         hint = f"convert it to UTF-8{f', for example by {command}' if encoding else ''}"
-        raise DataError(
-            message, hint=f"{hint}; or set data.allow_bad_utf8=true to train with U+FFFD for bad bytes"
-        )
+        raise DataError(message, hint=f"{hint}; or set data.allow_bad_utf8=true to train with U+FFFD for bad bytes")
     log.warning("%s; bad bytes are replaced by U+FFFD%s", message, f"; to convert: {command}" if encoding else "")
 
 

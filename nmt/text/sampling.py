@@ -64,9 +64,7 @@ class Sampler:
         """
         cut = self._cut_bpe if self.is_bpe else self._cut_unigram
         ids = [i for word in WORD.findall(text) for piece in cut(word, alpha, random) for i in self._spelt(piece)]
-        return [
-            i for n, i in enumerate(ids) if i != UNK or n == 0 or ids[n - 1] != UNK
-        ]  # unknowns running are one
+        return [i for n, i in enumerate(ids) if i != UNK or n == 0 or ids[n - 1] != UNK]  # unknowns running are one
 
     def _spelt(self, piece: str) -> list[int]:
         known = self.ids.get(piece)

@@ -1,11 +1,9 @@
-"""What the decoder reads in training: the true words (teacher forcing), some of its own, or its own alone.
+"""What the decoder reads in training: the true tokens (teacher forcing), some of its own, or only its own.
 
-In translation a model reads its own words, mistakes among them, which teacher forcing never shows it. Scheduled
-sampling (Bengio et al. 2015) shows it some, here in two parallel passes (Mihaylova and Martins 2019): what a first
-pass over the true words takes for the next one stands in their place in the second, which learns. Free running
-shows it what it writes by itself, to the length of the reference.
-
-Knows a model's `forward`, `start` and `step`, no architecture.
+In translation a model reads its own tokens, mistakes included, which teacher forcing never shows it. Scheduled
+sampling (Bengio et al. 2015) replaces some true tokens, here in two parallel passes (Mihaylova and Martins 2019): the
+predictions of a first pass over the true tokens are inputs of the second, which is trained. Free running replaces
+them by what the model decodes greedily, up to the length of the reference.
 """
 
 import contextlib
@@ -15,64 +13,62 @@ import torch
 from torch import Tensor, nn
 
 from nmt.model.base import Seq2Seq
+from nmt.model.incremental import incremental_decoder
 from nmt.seeds import seed_of
 from nmt.text import EOS, PAD
 from nmt.text.batches import Batch
 
 
 @torch.no_grad()
-def decoder_input(model: Seq2Seq, batch: Batch, *, own_words: float, free: bool, seed: int) -> Tensor:
-    """A batch's `tgt_in` with some of its words replaced by those that the model would write there.
+def decoder_input(model: Seq2Seq, batch: Batch, *, own_tokens: float, free: bool, seed: int) -> Tensor:
+    """A batch's `tgt_in` with some tokens replaced by the ones that the model would decode there.
 
-    These are the words of decoding: without dropout, the likeliest, none of them special. So nothing is drawn but
-    which are replaced, and dropout is that of teacher forcing with the same seed. That is drawn for each sentence
-    by itself: however the batch is cut among ranks and micro-batches, the same words are.
+    As in decoding, without dropout, the most probable tokens, none of them special. The only random choice is which
+    tokens are replaced, drawn per sentence: it does not depend on ranks or micro-batches.
 
     Args:
         model: in any mode.
         batch: on the model's device.
-        own_words: how likely a word is replaced, 0-1.
-        free: own words follow own words; else each follows the true ones.
+        own_tokens: probability that a token is replaced, 0-1.
+        free: whether own tokens follow own tokens; else each follows the true ones.
         seed: a function of the run's seed and the step.
     Returns:
-        (B, T) int64: BOS first, and PAD where it was.
+        (B, T) int64: BOS first, PAD where `tgt_in` has it.
     """
-    if own_words == 0 or not batch.lines:  # of a part without a sentence nothing is learnt
+    if own_tokens == 0 or not batch.lines:  # a share without sentences contributes no loss
         return batch.tgt_in
-    n_words = batch.tgt_in.size(1)
-    draws = [torch.rand(n_words, generator=_generator(seed_of(seed, line))) for line in batch.lines]
-    replaced = torch.stack(draws).to(batch.tgt_in.device) < own_words
+    n_positions = batch.tgt_in.size(1)
+    draws = [torch.rand(n_positions, generator=_generator(seed_of(seed, line))) for line in batch.lines]
+    replaced = torch.stack(draws).to(batch.tgt_in.device) < own_tokens
     replaced &= batch.tgt_in != PAD
     replaced[:, 0] = False  # BOS
     with _evaluating(model):
-        own = _written(model, batch) if free else _predicted(model, batch)
+        own = _decoded(model, batch) if free else _predicted(model, batch)
     return torch.where(replaced, own, batch.tgt_in)
 
 
 def _predicted(model: Seq2Seq, batch: Batch) -> Tensor:
-    """For each position the word that the model takes for the next one after the true ones before it: (B, T)."""
-    real = batch.tgt_out != PAD
-    words = torch.zeros_like(batch.tgt_out)
-    words[real] = _likeliest(model(batch.src, batch.tgt_in, real))  # those of tgt_out, one to the left of tgt_in
-    return torch.cat([batch.tgt_in[:, :1], words[:, :-1]], 1)
+    """At each position the model's prediction given the true tokens before it: (B, T), BOS first."""
+    is_token = batch.tgt_out != PAD
+    tokens = torch.zeros_like(batch.tgt_out)
+    tokens[is_token] = _most_probable(model(batch.src, batch.tgt_in, is_token))  # position t predicts tgt_in[t + 1]
+    return torch.cat([batch.tgt_in[:, :1], tokens[:, :-1]], 1)
 
 
-def _written(model: Seq2Seq, batch: Batch) -> Tensor:
-    """What the model writes greedily, as many words as the reference has: (B, T), BOS first.
-
-    In the weights' own precision, as in translation.
-    """
-    words = [batch.tgt_in[:, :1]]
+def _decoded(model: Seq2Seq, batch: Batch) -> Tensor:
+    """Greedy decoding to the length of the reference: (B, T), BOS first; in the weights' dtype, as in translation."""
+    tokens = [batch.tgt_in[:, :1]]
+    decoder = incremental_decoder(model)
     with torch.autocast(batch.src.device.type, enabled=False):
-        state = model.start(batch.src)
-        while len(words) < batch.tgt_in.size(1):
-            logits, state = model.step(words[-1], state)  # (B, 1, V)
-            words.append(_likeliest(logits))
-    return torch.cat(words, 1)
+        state = decoder.start(batch.src)
+        while len(tokens) < batch.tgt_in.size(1):
+            logits, state = decoder.step(tokens[-1], state)  # (B, 1, V)
+            tokens.append(_most_probable(logits))
+    return torch.cat(tokens, 1)
 
 
-def _likeliest(logits: Tensor) -> Tensor:
-    """(…, V) to (…): the likeliest word; special ids are none, for decoding never reads them."""
+def _most_probable(logits: Tensor) -> Tensor:
+    """(..., V) to (...): the most probable token that is not special, because decoding never reads special ones."""
     return logits[..., EOS + 1 :].argmax(-1) + EOS + 1
 
 
@@ -82,7 +78,7 @@ def _generator(seed: int) -> torch.Generator:
 
 @contextlib.contextmanager
 def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout; then as it was, also where memory does not hold the pass and the step begins again."""
+    """Eval mode; restored afterwards, also if the pass runs out of memory."""
     training = model.training
     model.eval()
     try:

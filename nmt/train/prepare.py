@@ -162,9 +162,7 @@ def _write_corpus(place: Path, config: Config, corpora: dict[str, list[Pair]]) -
         pairs = Pairs(place)
         dev = [pairs[i] for i in aside]
         keep(files.values(), left)
-        notes.append(
-            f"no data.dev: {len(dev)} pairs of train set aside for it, none of their sentences left in train"
-        )
+        notes.append(f"no data.dev: {len(dev)} pairs of train set aside for it, none of their sentences left in train")
     train = Pairs(place)
     if not len(train) or not dev:
         raise DataError(

@@ -1,8 +1,8 @@
-"""Threads that share a training step on a CPU: each works on its part of a batch, with a gradient of its own.
+"""Data parallelism by threads: replicas of a model that share its weights, each with its own gradient.
 
-Python's lock is free while torch computes, and a backward pass runs in the thread that asks for it. So threads
-with a core each meet once a step, where torch's own threads meet at every operation; and unlike with a process a
-core, there is one set of weights, one update, and nothing to send.
+torch releases Python's lock while it computes, and a backward pass runs in the thread that calls it. These threads
+synchronize once per step, where torch's own threads synchronize at every operation; and unlike processes they need
+no communication: one set of weights, one update.
 """
 
 import copy
@@ -17,56 +17,56 @@ Result = TypeVar("Result")
 
 
 class Replicas:
-    """A model, once for each thread: the weights are the same tensors, the gradients are not.
+    """A model and its replicas.
 
     Args:
-        model: the first of them; of several ranks, from `distributed.parallel`.
-        n: how many.
+        model: the first replica; with several ranks, from `distributed.parallel`.
+        n: number of replicas, one per thread.
 
     Attributes:
-        models: one a thread, the given one first.
+        models: the replicas, the given model first.
     """
 
     def __init__(self, model: nn.Module, n: int = 1) -> None:
         self.models = [model, *(_with_weights_of(model) for _ in range(n - 1))]
-        self.n_threads = torch.get_num_threads()
-        self.share = max(self.n_threads // n, 1)
-        self.pool = ThreadPoolExecutor(n, "nmt-replica", self._begin)
+        self.n_torch_threads = torch.get_num_threads()
+        self.n_torch_threads_each = max(self.n_torch_threads // n, 1)
+        self.pool = ThreadPoolExecutor(n, "nmt-replica", self._start_thread)
 
     def __len__(self) -> int:
         return len(self.models)
 
-    def _begin(self) -> None:
-        torch.set_num_threads(self.share)
-        # Autocast keeps the weights that it has cast, for all threads in one place, and drops them when one of
-        # them leaves it. Thus none ever does, and `each` drops them.
+    def _start_thread(self) -> None:
+        torch.set_num_threads(self.n_torch_threads_each)
+        # Autocast's cache of cast weights is global and cleared when a thread exits its outermost autocast. So these
+        # threads stay inside one, and `run` clears the cache.
         torch.autocast_increment_nesting()
 
-    def each(self, work: Callable[[int, nn.Module], Result]) -> list[Result]:
-        """What the work returns for every number and its model, all done at the same time."""
+    def run(self, work: Callable[[int, nn.Module], Result]) -> list[Result]:
+        """Call work(i, replica i) for all replicas, in parallel; returns the results in order."""
         if len(self) == 1:
             return [work(0, self.models[0])]
-        torch.set_num_threads(self.share)  # to MKL, the threads of all threads
+        torch.set_num_threads(self.n_torch_threads_each)  # MKL's number of threads is that of the process
         try:
-            done = [self.pool.submit(work, *numbered) for numbered in enumerate(self.models)]
-            wait(done)
+            futures = [self.pool.submit(work, i, model) for i, model in enumerate(self.models)]
+            wait(futures)
         finally:
-            torch.set_num_threads(self.n_threads)
+            torch.set_num_threads(self.n_torch_threads)
             torch.clear_autocast_cache()
-        return [future.result() for future in done]
+        return [future.result() for future in futures]
 
     def train(self) -> None:
-        """Let all of them drop out."""
+        """Training mode for all replicas."""
         for model in self.models:
             model.train()
 
     def zero_grad(self) -> None:
-        """Forget all gradients."""
+        """Drop all gradients."""
         for model in self.models:
             model.zero_grad(set_to_none=True)
 
-    def add_gradients(self) -> None:
-        """Add all gradients to those of the first model; in their order, so that the sum is the same each time."""
+    def sum_gradients(self) -> None:
+        """Add all gradients to those of the first replica, in a fixed order, so that rounding is reproducible."""
         first, *others = ([p.grad for p in model.parameters() if p.grad is not None] for model in self.models)
         for other in others:
             torch._foreach_add_(first, other)

@@ -80,9 +80,7 @@ class Report:
             " (best so far)" if best else "",
         )
         for source, reference, translation in found.samples:
-            log.info(
-                "    source       %s\n    reference    %s\n    translation  %s", source, reference, translation
-            )
+            log.info("    source       %s\n    reference    %s\n    translation  %s", source, reference, translation)
         self._reset(time.monotonic())
 
     def close(self) -> None:
@@ -93,6 +91,4 @@ def clock(seconds: float) -> str:
     """A duration as people say it."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return (
-        f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"
-    )
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"

@@ -1,19 +1,19 @@
-"""What changes in the course of training, as a function of the step and of how much of the budget is spent."""
+"""Schedules: the learning rate and the share of own tokens, as functions of the step and the spent budget."""
 
 from nmt.config import TrainSettings
 
 
 def learning_rate(settings: TrainSettings, d_model: int, step: int, progress: float) -> float:
-    """The rate of a step.
+    """The learning rate of a step.
 
     Inverse square root: lr·min(t/w, √(w/t)). Constant: lr·min(t/w, 1). Noam (Vaswani et al. 2017, equation 3):
-    lr·d^-0.5·min(t^-0.5, t·w^-1.5). All fall linearly to 0 over the last `cooldown` of the budget.
+    lr·d^-0.5·min(t^-0.5, t·w^-1.5). All decay linearly to 0 over the last `cooldown` of the budget.
 
     Args:
         settings: schedule, lr, warmup, cooldown.
         d_model: for noam.
         step: t, from 1.
-        progress: share of the budget already spent, 0-1; 0 where there is no budget.
+        progress: share of the budget already spent, 0-1; 0 if there is no budget.
     """
     warmup = settings.warmup
     if settings.schedule == "noam":
@@ -27,8 +27,8 @@ def learning_rate(settings: TrainSettings, d_model: int, step: int, progress: fl
     return float(rate)
 
 
-def own_words(settings: TrainSettings, progress: float) -> float:
-    """The share of its own words among those that the decoder reads, 0-1.
+def own_tokens(settings: TrainSettings, progress: float) -> float:
+    """The probability that the decoder reads its own token instead of the true one, 0-1.
 
     In scheduled sampling it rises linearly from 0 to `sampling_rate` (Bengio et al. 2015, section 2.4).
 

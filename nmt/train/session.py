@@ -29,14 +29,15 @@ from nmt.seeds import seed_of
 from nmt.text import PAD
 from nmt.text.batches import TrainingData, useful_share
 from nmt.text.tokenizer import Tokenizers
-from nmt.train.loop import Trainer
+from nmt.train.loop import Trainer, uses_bf16
+from nmt.train.memory import within_memory
 from nmt.train.prepare import Corpus, drop_lengths, read_corpus, train_tokenizers
 from nmt.train.progress import Progress, ending
 from nmt.train.replicas import Replicas
 from nmt.train.report import clock
-from nmt.train.schedule import own_words
+from nmt.train.schedule import own_tokens
 from nmt.train.sizes import chosen, fit_validation, open_sizes, with_unset
-from nmt.train.step import make_optimizer, train_step, use_bf16, within_memory
+from nmt.train.step import StepOptions, make_optimizer, train_step
 
 log = logging.getLogger("nmt")
 
@@ -305,9 +306,7 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
 def changed(before: Any, now: Any, name: str) -> list[tuple[str, Any, Any]]:
     """Every setting below `name` that differs, as (dotted key, old, new)."""
     if isinstance(before, dict) and isinstance(now, dict):
-        return [
-            found for key in {**before, **now} for found in changed(before.get(key), now.get(key), f"{name}.{key}")
-        ]
+        return [found for key in {**before, **now} for found in changed(before.get(key), now.get(key), f"{name}.{key}")]
     return [] if before == now else [(name, before, now)]
 
 
@@ -332,9 +331,7 @@ def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -
         resumed = trainer.resume()
         by_clock = config.train.max_minutes is not None
         if by_clock:
-            log.info(
-                "train.max_minutes goes by the clock: the run can be stopped and goes on, but no two are alike"
-            )
+            log.info("train.max_minutes goes by the clock: the run can be stopped and goes on, but no two are alike")
         run.write_config(config)
         if not resumed:
             run.write_tokenizers(session.tokenizers, config.tokenizer.joint)
@@ -345,7 +342,7 @@ def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -
         if finished or launched().n_ranks > 1:
             n_workers = 1
         elif n_workers is not None:
-            check_workers(n_workers, trainer.device)
+            check_workers(n_workers, session.model.device)
         else:
             n_workers = fitting_workers(session, trainer.progress.n_ranks if resumed else None)
         with ranks_joined():
@@ -367,7 +364,7 @@ def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -
                 math.ceil(session.data.n_batches / config.train.accumulate),
                 sum(p.numel() for p in session.model.parameters()) / 1e6,
                 "bf16" if trainer.progress.bf16 else "fp32",
-                trainer.device,
+                session.model.device,
                 n_ranks() * n_workers,
                 torch.get_num_threads() // n_workers,
             )
@@ -467,22 +464,14 @@ def dry_run(session: Session) -> list[str]:
     )
     largest = max(batches, key=lambda batch: batch.n_positions)
     device = next(model.parameters()).device
-    bf16 = use_bf16(config.train, device)
+    bf16 = uses_bf16(config.train, device)
     optimizer = make_optimizer(model, config.train)
     seconds, max_positions = math.inf, 0
     replicas = Replicas(model.train(), fitting_workers(session, None))
     for attempt in range(2):  # the first step also allocates
         start = time.perf_counter()
-        step = functools.partial(
-            train_step,
-            replicas,
-            optimizer,
-            settings=config.train,
-            lr=1e-6,
-            seed=attempt,
-            bf16=bf16,
-            own_words=own_words(config.train, 1.0),
-        )
+        options = StepOptions(config.train, lr=1e-6, seed=attempt, bf16=bf16, own_tokens=own_tokens(config.train, 1.0))
+        step = functools.partial(train_step, replicas, optimizer, options=options)
         _, max_positions = within_memory(step, [largest] * config.train.accumulate, max_positions)
         seconds = min(seconds, (time.perf_counter() - start) / config.train.accumulate)
     replicas.close()

@@ -69,9 +69,7 @@ def ranking(line: dict[str, Any], metric: str) -> tuple[float, ...]:
     return (float(line["dev_bleu"]), loss) if metric == "bleu" else (loss,)
 
 
-def validate(
-    model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config: Config, *, bf16: bool
-) -> Validation:
+def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config: Config, *, bf16: bool) -> Validation:
     """Measure a model on the dev pairs; each rank on its share of them."""
     own = mine(sorted(dev, key=lambda pair: len(pair.target)))  # as much work for each rank
     engine = TorchEngine(model)
@@ -80,9 +78,7 @@ def validate(
     tgt = [ids[:limit] for ids in tokenizers.target.encode_all([pair.target for pair in own])]
     loss = nll = n_tokens = 0.0
     with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-        for rows in cut_batches(
-            [(len(s), len(t)) for s, t in zip(src, tgt, strict=True)], config.train.batch_tokens
-        ):
+        for rows in cut_batches([(len(s), len(t)) for s, t in zip(src, tgt, strict=True)], config.train.batch_tokens):
             batch = collate([src[i] for i in rows], [tgt[i] for i in rows], rows).to(device)
             sums = batch_loss(model, batch, config.train)
             loss, nll, n_tokens = loss + float(sums.loss), nll + float(sums.nll), n_tokens + sums.n_tokens
@@ -125,9 +121,7 @@ def advice(history: Sequence[dict[str, Any]], latest: Validation, n_vocab: int) 
             "train longer, or lower train.lr"
         )
     if latest.stuck > 0.2 and len(history) > 1:
-        words.append(
-            f"{latest.stuck:.0%} of the dev translations repeat one word: train longer, or lower train.lr"
-        )
+        words.append(f"{latest.stuck:.0%} of the dev translations repeat one word: train longer, or lower train.lr")
     losses = [line["dev_nll"] for line in history]
     if len(losses) >= 4 and losses[-1] > losses[-2] > losses[-3] > losses[-4]:
         words.append(

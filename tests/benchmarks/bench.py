@@ -45,9 +45,7 @@ def machine(peers: Path | None) -> dict[str, Any]:
     def printed(*command: object) -> str:
         return subprocess.run([*map(str, command)], cwd=ROOT, capture_output=True, text=True, check=False).stdout
 
-    cpus = [
-        line.partition(": ")[2] for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line
-    ]
+    cpus = [line.partition(": ")[2] for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
     return {
         "date": time.strftime("%Y-%m-%d"),
         "cpu": cpus[0] if cpus else platform.processor(),
@@ -64,9 +62,7 @@ def machine(peers: Path | None) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)} [{' '.join(SHORT)}]")
-    parser.add_argument(
-        "--config", type=Path, default=Path(__file__).with_name("peers.yaml"), help="a recipe to train"
-    )
+    parser.add_argument("--config", type=Path, default=Path(__file__).with_name("peers.yaml"), help="a recipe to train")
     parser.add_argument("-m", "--model", type=Path, help="a run that translates; else one is trained")
     parser.add_argument("--peers", type=Path, help="the Python that has transformers and joeynmt")
     parser.add_argument("--scratch", type=Path, default=Path(".bench"), help="where everything is written")

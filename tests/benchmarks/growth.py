@@ -35,32 +35,32 @@ def point(options: Options, **changes: int) -> Sample:
 
     from nmt.decode.options import SearchOptions
     from nmt.decode.search import search
+    from nmt.model.incremental import incremental_decoder
     from nmt.model.transformer import Transformer
     from nmt.text import EOS
     from nmt.text.batches import collate
+    from nmt.train.loop import uses_bf16
     from nmt.train.replicas import Replicas
-    from nmt.train.step import make_optimizer, train_step, use_bf16
+    from nmt.train.step import StepOptions, make_optimizer, train_step
 
     at = {**BASE, **changes}
     torch.set_num_threads(at["threads"])
     torch.manual_seed(1)
-    model = Transformer(
-        ModelSettings(d_model=at["width"], d_ff=4 * at["width"]), at["vocabulary"], at["vocabulary"]
-    )
+    model = Transformer(ModelSettings(d_model=at["width"], d_ff=4 * at["width"]), at["vocabulary"], at["vocabulary"])
     settings = TrainSettings()
     n_pairs = max(1, settings.batch_tokens // (at["length"] + 1))
     ids = torch.randint(EOS + 1, at["vocabulary"], (n_pairs, at["length"])).tolist()
     batch = collate(ids, ids, list(range(n_pairs)))
-    optimizer, bf16 = make_optimizer(model, settings), use_bf16(settings, torch.device("cpu"))
+    optimizer, bf16 = make_optimizer(model, settings), uses_bf16(settings, torch.device("cpu"))
     src = torch.randint(EOS + 1, at["vocabulary"], (N_SENTENCES, at["length"]))
     exactly = SearchOptions(beam=at["beam"], max_length_a=0, max_length_b=at["length"], min_length=at["length"])
 
     def decode() -> None:
         with torch.inference_mode():
-            search(model.eval(), src, exactly, max_length=model.max_length)
+            search(incremental_decoder(model.eval()), src, exactly, max_length=model.max_length)
 
     def train() -> None:
-        train_step(Replicas(model.train()), optimizer, [batch], settings, lr=1e-3, seed=1, bf16=bf16)
+        train_step(Replicas(model.train()), optimizer, [batch], StepOptions(settings, lr=1e-3, seed=1, bf16=bf16))
 
     before = times()
     return {
@@ -143,9 +143,7 @@ def write_corpus(options: Options, n_pairs: int) -> Trainer:
     home = options.scratch / "growth" / f"{n_pairs}"
     shutil.rmtree(home, ignore_errors=True)  # what an earlier training has left would make the start a second one
     home.mkdir(parents=True)
-    words = [
-        f"{a}{b}{c}" for a in ("ka", "lo", "mi", "tu") for b in "aeiou" for c in ("n", "ra", "sto", "ve", "x")
-    ]
+    words = [f"{a}{b}{c}" for a in ("ka", "lo", "mi", "tu") for b in "aeiou" for c in ("n", "ra", "sto", "ve", "x")]
     draw = random.Random(1)
     for side in ("a", "b"):
         with (home / f"train.{side}").open("w") as file:

@@ -100,12 +100,12 @@ def trained(config: Path, run: Path, *overrides: str) -> Row:
     Core minutes, whoever else uses the machine: of all its trainings from here; None for one from elsewhere.
     """
     directory, file = RunDirectory(run), run / "ladder" / "core-minutes.json"
-    begun, before = directory.read_last(), core_minutes()
+    begun, before = directory.newest_step(), core_minutes()
     try:
         run_nmt("train", config, f"run={run}", *overrides)
     finally:
         spent = json.loads(file.read_text()) if file.exists() else None
-        if directory.read_last() != begun:
+        if directory.newest_step() != begun:
             spent = (spent or 0.0) + core_minutes() - before
             file.parent.mkdir(exist_ok=True)
             atomic_write(file, json.dumps(spent))
@@ -182,7 +182,7 @@ def in_one_pass(run: Path, sources: Sequence[str]) -> list[str]:
         length = SearchOptions().max_length(len(ids) + 1)
         tgt_in = torch.tensor([[BOS] + [PAD] * (length - 1)])
         with torch.inference_mode():
-            best: list[int] = engine.model(pad_source([ids]), tgt_in)[0].argmax(-1).tolist()
+            best: list[int] = engine.models[0](pad_source([ids]), tgt_in)[0].argmax(-1).tolist()
         found.append(one_line(tokenizers.target.decode(best[: best.index(EOS)] if EOS in best else best)))
     return found
 
@@ -239,9 +239,7 @@ def markdown(title: str, rows: Sequence[Row]) -> str:
         *([shown(row[column]) for column in columns] for row in rows),
     ]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    signatures = {
-        f"{one.name} `{one.signature}`" for row in rows for one in row.values() if isinstance(one, Score)
-    }
+    signatures = {f"{one.name} `{one.signature}`" for row in rows for one in row.values() if isinstance(one, Score)}
     return f"**{title}**\n\n{table}\n\n{', '.join(sorted(signatures))}\n"
 
 
@@ -261,17 +259,13 @@ def climb_all(ladders: Sequence[Ladder], configs: Path, runs: Path) -> None:
         for title, row in climb(ladder, configs, runs):
             tables.setdefault(title, []).append(row)
             atomic_write(runs / "ladder.md", "\n".join(markdown(title, rows) for title, rows in tables.items()))
-            atomic_write(
-                runs / "ladder.json", json.dumps(tables, indent=1, ensure_ascii=False, default=vars) + "\n"
-            )
+            atomic_write(runs / "ladder.json", json.dumps(tables, indent=1, ensure_ascii=False, default=vars) + "\n")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--configs", type=Path, default=Path("configs/ladder"), help="directory of the rungs")
-    parser.add_argument(
-        "--runs", type=Path, default=Path(".bench/ladder"), help="directory of all that is written"
-    )
+    parser.add_argument("--runs", type=Path, default=Path(".bench/ladder"), help="directory of all that is written")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what is running ends, too
     os.chdir(ROOT)

@@ -214,8 +214,7 @@ class Table:
         found = {name: medians(samples) for name, samples in self.samples.items()}
         bases = {f"× {base}": found[base][self.figure] for base in self.baselines}
         return {
-            name: row | {title: row[self.figure] / base for title, base in bases.items()}
-            for name, row in found.items()
+            name: row | {title: row[self.figure] / base for title, base in bases.items()} for name, row in found.items()
         }
 
     def markdown(self) -> str:

@@ -61,9 +61,7 @@ def run_nmt(*arguments: object, lines: Sequence[str] = ()) -> list[str]:
     return done.stdout.decode().split("\n")[:-1]
 
 
-def test_tables(
-    five_corpus: FiveCorpus, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tables(five_corpus: FiveCorpus, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(ladder, "run_nmt", run_nmt)
     clock = itertools.count()
     monkeypatch.setattr(ladder, "core_minutes", lambda: float(next(clock)))
@@ -71,8 +69,7 @@ def test_tables(
     text = text.replace("max_steps: 200", "max_steps: 60").replace("validate_every: 100", "validate_every: 60")
     (five_corpus.home / "attention.yaml").write_text(f"# Attention alone\n{text}")
     (five_corpus.home / "recurrent.yaml").write_text(
-        "# Recurrent\n"
-        + text.replace("d_model", "architecture: rnn, d_model").replace("max_steps: 60", "max_steps: 3")
+        "# Recurrent\n" + text.replace("d_model", "architecture: rnn, d_model").replace("max_steps: 60", "max_steps: 3")
     )
     runs = five_corpus.home / "ladder"
     five = ladder.Ladder("Five", ["recurrent", "attention"], "dev")

@@ -41,9 +41,7 @@ def test_committed_files_are_what_the_program_writes(tmp_path: Path) -> None:
         str(tmp_path),
     ]
     subprocess.run(program, check=True, env={**os.environ, "PYTHONHASHSEED": "7"})
-    assert sorted(path.name for path in (DATA / "zh-en").iterdir()) == sorted(
-        path.name for path in tmp_path.iterdir()
-    )
+    assert sorted(path.name for path in (DATA / "zh-en").iterdir()) == sorted(path.name for path in tmp_path.iterdir())
     for path in tmp_path.iterdir():
         assert path.read_bytes() == (DATA / "zh-en" / path.name).read_bytes(), path.name
 

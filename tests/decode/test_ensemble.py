@@ -9,7 +9,7 @@ from models import make
 from test_search import sources
 from test_translator import LINES, TRANSLATOR, write_run
 
-from nmt.decode.ensemble import Ensemble, log_mean_probs
+from nmt.decode.ensemble import EnsembleDecoder, log_mean_probs
 from nmt.decode.options import SearchOptions
 from nmt.decode.search import search
 from nmt.decode.torch_engine import TorchEngine
@@ -17,6 +17,7 @@ from nmt.decode.translator import load
 from nmt.errors import InputError, ModelError
 from nmt.export import to_ctranslate2
 from nmt.model.base import Seq2Seq
+from nmt.model.incremental import incremental_decoder
 from nmt.run.checkpoint import Checkpoint, new_model, save_checkpoint
 from nmt.text import BOS
 from nmt.text.tokenizer import Tokenizers, train_tokenizer
@@ -27,6 +28,10 @@ ROWS = [[5, 6, 7], [9], [4, 8, 15, 16, 22], [20, 21]]
 
 def a_model(seed: int, **choices: Any) -> Seq2Seq:
     return make(seed, **{"max_positions": 64, **choices}, scale=2.0)
+
+
+def ensemble(*models: Seq2Seq) -> EnsembleDecoder:
+    return EnsembleDecoder([incremental_decoder(model) for model in models])
 
 
 def test_the_mean_is_that_of_probabilities() -> None:
@@ -43,8 +48,8 @@ def test_the_mean_is_that_of_probabilities() -> None:
 def test_a_model_with_itself_is_the_model(options: SearchOptions) -> None:
     model = a_model(1)
     with torch.no_grad():
-        alone = search(model, sources(*ROWS), options)
-        together = search(Ensemble([model, model, model]), sources(*ROWS), options)
+        alone = search(incremental_decoder(model), sources(*ROWS), options)
+        together = search(ensemble(model, model, model), sources(*ROWS), options)
     for one, other in zip(alone, together, strict=True):
         assert [h.ids for h in one] == [h.ids for h in other]
         assert [h.score for h in one] == pytest.approx([h.score for h in other])
@@ -56,9 +61,9 @@ def test_a_model_with_itself_is_the_model(options: SearchOptions) -> None:
 def test_scores_are_by_hand_and_neighbours_do_not_matter(options: SearchOptions) -> None:
     models = [a_model(1), a_model(2, **RNN)]
     with torch.no_grad():
-        found = search(Ensemble(models), sources(*ROWS), options)
+        found = search(ensemble(*models), sources(*ROWS), options)
         for number, (row, hypotheses) in enumerate(zip(ROWS, found, strict=True)):
-            alone = search(Ensemble(models), sources(row), options, sentence_seeds=[number])[0]
+            alone = search(ensemble(*models), sources(row), options, sentence_seeds=[number])[0]
             assert [h.ids for h in alone] == [h.ids for h in hypotheses]
             for h in hypotheses:
                 tgt_in = torch.tensor([[BOS, *h.ids[:-1]]])
@@ -71,13 +76,15 @@ def test_it_does_what_none_of_its_models_does_alone() -> None:
     models = [a_model(1), a_model(2, **RNN)]
     options = SearchOptions(beam=4)
     with torch.no_grad():
-        alone = [[found[0].ids for found in search(model, sources(*ROWS), options)] for model in models]
-        together = [found[0].ids for found in search(Ensemble(models), sources(*ROWS), options)]
+        alone = [
+            [found[0].ids for found in search(incremental_decoder(model), sources(*ROWS), options)] for model in models
+        ]
+        together = [found[0].ids for found in search(ensemble(*models), sources(*ROWS), options)]
     assert together not in alone
 
 
 def test_it_holds_what_all_can_hold() -> None:
-    assert Ensemble([a_model(1), a_model(1, max_positions=16)]).max_length == 16
+    assert TorchEngine(a_model(1), a_model(1, max_positions=16)).max_length == 16
 
 
 def write_models(home: Path) -> list[Path]:
@@ -86,7 +93,7 @@ def write_models(home: Path) -> list[Path]:
     torch.manual_seed(5)
     engine = TRANSLATOR.engine
     assert isinstance(engine, TorchEngine)
-    tensors = {f"model.{name}": torch.randn_like(x).float() for name, x in engine.model.named_parameters()}
+    tensors = {f"model.{name}": torch.randn_like(x).float() for name, x in engine.models[0].named_parameters()}
     data = TRANSLATOR.config.data.model_copy(update={"max_length": 9})
     config = TRANSLATOR.config.model_copy(update={"data": data})
     save_checkpoint(home / "two.safetensors", Checkpoint(config, tensors, TRANSLATOR.tokenizers))

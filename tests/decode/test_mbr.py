@@ -101,9 +101,7 @@ def test_a_line_in_parts_has_the_mean_of_their_utilities() -> None:
     whole = next(translator.translate_lines([" ".join(parts)], options)).hypotheses[0]
     seeds = [seed_of(1, i) for i in range(3)]
     segments = [encode(part) for part in parts]
-    drawn = translator.engine.translate(
-        segments, options.for_engine(), batch_size=3, prefixes=[[]] * 3, seeds=seeds
-    )
+    drawn = translator.engine.translate(segments, options.for_engine(), batch_size=3, prefixes=[[]] * 3, seeds=seeds)
     scores = []
     for samples in drawn:
         texts = [translator.tokenizers.target.decode(h.ids) for h in samples]

@@ -18,6 +18,7 @@ from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.decode.search import TraceStep, search
 from nmt.errors import ConfigError
 from nmt.model.base import Seq2Seq
+from nmt.model.incremental import incremental_decoder
 from nmt.text import BOS, EOS, PAD
 from nmt.text.batches import pad_source
 
@@ -101,9 +102,7 @@ def all_hypotheses(table: Table, source: tuple[int, ...], options: SearchOptions
     min_length=st.integers(0, 3),
 )
 @settings(max_examples=25, deadline=None)
-def test_a_beam_that_holds_everything_is_brute_force(
-    seed: int, alpha: float, penalty: Any, min_length: int
-) -> None:
+def test_a_beam_that_holds_everything_is_brute_force(seed: int, alpha: float, penalty: Any, min_length: int) -> None:
     options = SearchOptions(
         beam=45,
         n_best=45,
@@ -216,9 +215,7 @@ def test_special_ids_are_never_written_and_bans_do_not_renormalise() -> None:
     options = SearchOptions(beam=4, n_best=4, max_length_b=2, max_length_a=0, min_length=0)
     for hypothesis in search(TableModel(tempting), sources((A,)), options)[0]:
         assert set(hypothesis.ids) <= {EOS, A, B, C}
-        assert hypothesis.log_probs[0] == pytest.approx(
-            math.log([0, 0, 0, 0.02, 0.05, 0.02, 0.01][hypothesis.ids[0]])
-        )
+        assert hypothesis.log_probs[0] == pytest.approx(math.log([0, 0, 0, 0.02, 0.05, 0.02, 0.01][hypothesis.ids[0]]))
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -254,9 +251,7 @@ def test_sampling_draws_from_the_distribution() -> None:
 
 def test_sampling_scores_are_the_models_own_log_probabilities() -> None:
     table = random_table(5)
-    options = SearchOptions(
-        beam=5, n_best=5, sample=True, temperature=1.7, top_k=3, max_length_a=0, max_length_b=5
-    )
+    options = SearchOptions(beam=5, n_best=5, sample=True, temperature=1.7, top_k=3, max_length_a=0, max_length_b=5)
     for h in search(TableModel(table), sources((A,)), options)[0]:
         expected = [math.log(table((A, EOS), tuple(h.ids[:t]))[h.ids[t]]) for t in range(len(h.ids))]
         assert h.log_probs == pytest.approx(expected)
@@ -335,11 +330,11 @@ class Rounded:
     """A model whose float32 logits differ at random in their last bits, as those of other batch sizes do."""
 
     def __init__(self, model: Seq2Seq) -> None:
-        self.model, self.generator = model, torch.Generator().manual_seed(1)
-        self.start, self.select = model.start, model.select
+        self.decoder, self.generator = incremental_decoder(model), torch.Generator().manual_seed(1)
+        self.start, self.select = self.decoder.start, self.decoder.select
 
     def step(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        logits, state = self.model.step(ids, state)
+        logits, state = self.decoder.step(ids, state)
         return logits + 2e-6 * torch.randn(logits.shape, generator=self.generator), state
 
 
@@ -482,7 +477,8 @@ def test_a_models_beam_is_brute_force_and_one_beam_greedy_search(choices: dict[s
     limits: dict[str, Any] = {"max_length_a": 0, "max_length_b": 4}
     everything, one = SearchOptions(beam=45, n_best=45, **limits), SearchOptions(beam=1, **limits)
     with torch.no_grad():
-        wide, narrow = search(model, sources(*rows), everything), search(model, sources(*rows), one)
+        decoder = incremental_decoder(model)
+        wide, narrow = search(decoder, sources(*rows), everything), search(decoder, sources(*rows), one)
     for row, found, best in zip(rows, wide, narrow, strict=True):
         expected = all_hypotheses(table, (*row, EOS), everything)
         assert [h.ids for h in found] == [h.ids for h in expected]
@@ -498,9 +494,10 @@ def test_score_is_teacher_forcings_and_neighbours_do_not_matter(choices: dict[st
     generator = torch.Generator().manual_seed(1)
     rows = [torch.randint(4, 23, (n,), generator=generator).tolist() for n in (3, 9, 1, 6)]
     with torch.no_grad():
-        together = search(model, sources(*rows), options)
+        decoder = incremental_decoder(model)
+        together = search(decoder, sources(*rows), options)
         for number, (row, found) in enumerate(zip(rows, together, strict=True)):
-            alone = search(model, sources(row), options, sentence_seeds=[number])[0]
+            alone = search(decoder, sources(row), options, sentence_seeds=[number])[0]
             assert [h.ids for h in alone] == [h.ids for h in found]
             for hypothesis, same in zip(found, alone, strict=True):
                 assert same.score == pytest.approx(hypothesis.score, abs=1e-9)

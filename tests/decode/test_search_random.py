@@ -15,16 +15,18 @@ from reference_search import reference_search, teacher_forced
 from reliability.conftest import soak
 from torch import nn
 
-from nmt.decode.ensemble import Ensemble
+from nmt.decode.ensemble import EnsembleDecoder
 from nmt.decode.options import Hypothesis, SearchOptions
-from nmt.decode.search import GROUP, search
-from nmt.model import traced
+from nmt.decode.search import IncrementalDecoder, search
+from nmt.model import tracing
 from nmt.model.base import Seq2Seq
+from nmt.model.incremental import incremental_decoder
+from nmt.model.kernels import GROUP
 from nmt.text import EOS, UNK
 from nmt.text.batches import pad_source
 
 N_MODELS = soak(40, 1000)
-N_BATCHES = 2  # per model: steps recorded during the first must hold for the second
+N_BATCHES = 2  # per model: steps traced during the first must hold for the second
 WORK = 60  # beams x sentences x target tokens of a batch, roughly: the reference's forward passes
 VOCABULARIES = [5, 7, 11, 23, GROUP - 1, GROUP, GROUP + 1, 2 * GROUP, 150, 700]
 
@@ -72,10 +74,13 @@ def random_models(seed: int, rng: random.Random) -> list[Seq2Seq]:
         )
         with torch.no_grad():  # a larger EOS logit, of either sign: some hypotheses end before the limit
             model.projection.weight[EOS] *= rng.choice([1.0, 3.0, 6.0])
-        if rng.random() < 0.4:
-            model.trace_steps()
         models.append(model)
     return models
+
+
+def random_decoder(models: list[Seq2Seq], rng: random.Random) -> IncrementalDecoder[Any]:
+    decoders = [incremental_decoder(model, trace=rng.random() < 0.4) for model in models]
+    return decoders[0] if len(decoders) == 1 else EnsembleDecoder(decoders)
 
 
 def random_options(rng: random.Random, n_sentences: int) -> SearchOptions:
@@ -95,13 +100,13 @@ def random_options(rng: random.Random, n_sentences: int) -> SearchOptions:
 @pytest.mark.parametrize("seed", range(N_MODELS))
 def test_search_finds_what_the_reference_finds(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
-    monkeypatch.setattr(traced, "OFTEN", rng.choice([0, 0, 3, 64]))
+    monkeypatch.setattr(tracing, "CALLS_BEFORE_TRACING", rng.choice([0, 0, 3, 64]))
     models = random_models(seed, rng)
-    model = models[0] if len(models) == 1 else Ensemble(models)
+    decoder, model_length = random_decoder(models, rng), min(model.max_length for model in models)
     masked = all(one.settings.padding_mask for one in models)
 
     def tokens(vocabulary: nn.Embedding, fewest: int, most: int) -> list[int]:
-        n = rng.randint(fewest, min(most, model.max_length - 1))
+        n = rng.randint(fewest, min(most, model_length - 1))
         return rng.choices([UNK, *range(EOS + 1, vocabulary.num_embeddings)], k=n)
 
     for number in range(N_BATCHES):
@@ -113,7 +118,7 @@ def test_search_finds_what_the_reference_finds(seed: int, monkeypatch: pytest.Mo
         prefixes = [tokens(models[0].target_embedding, 1, 5) if rng.random() < share else [] for _ in sources]
         src = pad_source(sources)
         with torch.inference_mode():
-            found = search(model, src, options, prefixes=prefixes, max_length=model.max_length)
+            found = search(decoder, src, options, prefixes=prefixes, max_length=model_length)
             for b, (source, prefix) in enumerate(zip(sources, prefixes, strict=True)):
                 read = [*source, EOS] if masked else src[b].tolist()
                 expected = reference_search(
@@ -121,7 +126,7 @@ def test_search_finds_what_the_reference_finds(seed: int, monkeypatch: pytest.Mo
                     len(source) + 1,
                     options,
                     prefix=prefix,
-                    max_length=model.max_length,
+                    max_length=model_length,
                 )
                 where = f"seed {seed}, batch {number}, sentence {b} of {n_sentences}"
                 assert_same(found[b], expected, options, where)

@@ -16,9 +16,9 @@ from nmt.decode.torch_engine import in_precision, pick_device
 from nmt.decode.translator import load
 from nmt.distributed import Place
 from nmt.errors import ConfigError
-from nmt.model import attention, traced
+from nmt.model import kernels, tracing
 from nmt.model.base import ActivatedLinear
-from nmt.model.traced import Traced
+from nmt.model.incremental import TransformerDecoder, incremental_decoder
 
 
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
@@ -31,23 +31,24 @@ def test_int8_and_bf16_are_close_to_fp32(five_run: FiveRun, precision: Literal["
 
 
 @torch.no_grad()
-def test_in_int8_several_sentences_keep_keys_and_values_in_bf16() -> None:
+def test_in_int8_a_batch_has_a_bf16_cache() -> None:
     torch.manual_seed(1)
     for choices in ({}, {"positions": "rotary"}, {"attention": "additive"}, {"attention_window": 3}):
         model = in_precision(make(**choices).float(), "int8")
         src, tgt = batch((7, 20), (4, 20), (2, 20))
         found = []
-        for model.cache_dtype in (None, torch.bfloat16):
-            state = model.start(src)
+        for cache_dtype in (None, torch.bfloat16):
+            decoder = incremental_decoder(model, cache_dtype=cache_dtype)
+            state = decoder.start(src)
             logits = []
             for t in range(tgt.size(1)):
-                step, state = model.step(tgt[:, t : t + 1], state)
+                step, state = decoder.step(tgt[:, t : t + 1], state)
                 logits.append(step)
             found.append(torch.cat(logits, 1))
-        exact, kept = found
-        assert state.past[0].dtype == state.memory[0][0].dtype == torch.bfloat16
-        assert 0 < (kept - exact).std() < 0.04 * exact.std()
-        assert model.start(src[:1]).memory[0][0].dtype == torch.float32  # alone it would only cost time
+        exact, rounded = found
+        assert state.self_kv[0].dtype == state.cross_kv[0][0].dtype == torch.bfloat16
+        assert 0 < (rounded - exact).std() < 0.04 * exact.std()
+        assert decoder.start(src[:1]).cross_kv[0][0].dtype == torch.float32  # for one sentence it would only cost time
 
 
 @torch.no_grad()
@@ -62,39 +63,38 @@ def test_int8_keeps_the_activation_that_follows(activation: Callable[[torch.Tens
 
 
 @torch.no_grad()
-def test_steps_recorded_with_one_precision_of_the_cache_leave_the_others_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(traced, "OFTEN", 0)
+def test_each_dtype_of_the_cache_has_its_own_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracing, "CALLS_BEFORE_TRACING", 0)
     model = in_precision(make().float(), "int8")
-    model.cache_dtype = torch.bfloat16  # of several sentences
     several, tgt = batch((16, 3), (16, 3))
     padded, _ = batch((9, 3), (16, 3))
-    found: list[list[torch.Tensor]] = [[], []]
-    for logits in found:
+    found: list[list[torch.Tensor]] = []
+    for trace in (False, True):
+        decoder = incremental_decoder(model, cache_dtype=torch.bfloat16, trace=trace)
+        found.append([])
         for src in (several, several[:1], padded[:1], several):
-            logits += logits_of_steps(model, src, tgt[: len(src)], 2)
-        if model.traced is None:
-            model.trace_steps()
-    assert isinstance(model.traced, Traced)
-    assert len(model.traced.recorded) == 3
-    assert all(model.traced.recorded.values())
-    for plain, recorded in zip(*found, strict=True):
-        torch.testing.assert_close(recorded, plain)
+            found[-1] += logits_of_steps(decoder, src, tgt[: len(src)], 2)
+    assert isinstance(decoder, TransformerDecoder)
+    assert decoder.traced is not None
+    assert len(decoder.traced.traces) == 3
+    assert all(decoder.traced.traces.values())
+    for plain, traced in zip(*found, strict=True):
+        torch.testing.assert_close(traced, plain)
 
 
 @torch.no_grad()
-def test_what_few_beams_have_recorded_does_not_change_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traced, "OFTEN", 0)
+def test_a_trace_of_few_beams_is_not_used_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracing, "CALLS_BEFORE_TRACING", 0)
     model = make().bfloat16()
     src, tgt = batch((16, 3), (9, 3))
-    found: list[list[torch.Tensor]] = [[], []]
-    for logits in found:
-        for n_beams in (5, attention.FEW, 5):
-            logits += logits_of_steps(model, src, tgt, n_beams)
-        model.trace_steps()
-    for plain, recorded in zip(*found, strict=True):
-        assert torch.equal(recorded, plain)
+    found: list[list[torch.Tensor]] = []
+    for trace in (False, True):
+        decoder = incremental_decoder(model, trace=trace)
+        found.append([])
+        for n_beams in (5, kernels.FEW_QUERIES, 5):
+            found[-1] += logits_of_steps(decoder, src, tgt, n_beams)
+    for plain, traced in zip(*found, strict=True):
+        assert torch.equal(traced, plain)
 
 
 def test_int8_where_there_is_none_is_a_clear_error(five_run: FiveRun, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,8 +138,8 @@ def test_bf16_of_every_model_is_close_to_fp32(choices: dict[str, Any]) -> None:
     assert (found - expected).abs().max() < 0.05 * expected.abs().max()
 
 
-def test_nothing_is_said_while_steps_are_recorded_in_bf16(five_run: FiveRun) -> None:
-    """One sentence at a time, often enough that its steps are recorded."""
+def test_tracing_in_bf16_prints_nothing(five_run: FiveRun) -> None:
+    """One sentence at a time, often enough for tracing."""
     args = ["translate", "-m", five_run.run, "--precision", "bf16", "--beam", 1, "--batch-size", 1]
     done = run_nmt(*args, input="".join(f"{line}\n" for line in SOURCE * 3).encode())
     assert out_lines(done) == TARGET * 3

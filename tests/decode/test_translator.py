@@ -52,9 +52,7 @@ TRANSLATOR = make()
 @given(st.lists(st.one_of(st.text(max_size=30), st.sampled_from(["", "  ", "\t", *LINES])), max_size=12))
 @settings(max_examples=25, deadline=None)
 def test_as_many_lines_come_out_as_go_in_and_each_is_one_line(lines: list[str]) -> None:
-    out = list(
-        TRANSLATOR.translate_lines(lines, SearchOptions(beam=2, max_length_a=0.2, max_length_b=3), window=5)
-    )
+    out = list(TRANSLATOR.translate_lines(lines, SearchOptions(beam=2, max_length_a=0.2, max_length_b=3), window=5))
     assert [found.source for found in out] == lines
     for line, found in zip(lines, out, strict=True):
         assert "\n" not in found.text

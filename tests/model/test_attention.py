@@ -1,27 +1,29 @@
 """Attention against the formula by hand, and positions against their definition."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
+from nmt.config import ModelSettings
 from nmt.model.attention import (
     CrossAttention,
     SelfAttention,
-    additive_scores,
     causal_mask,
-    local_attention,
-    local_mask,
-    rotary_positions,
-    rotate,
+    heads_first,
     scaled_dot_product_attention,
-    sinusoidal_positions,
-    unbound,
     weighted_sum,
 )
 from nmt.model.dropout import Dropout
+from nmt.model.positions import rotary_positions, rotate, sinusoidal_positions
+from nmt.model.variants import additive_scores, local_attention, local_mask
+
+
+def settings(d_model: int, n_heads: int, **choices: Any) -> ModelSettings:
+    return ModelSettings(d_model=d_model, n_heads=n_heads, dropout=0.0, **choices)
 
 
 def test_scaled_dot_product_attention_is_the_formula_in_numpy() -> None:
@@ -56,9 +58,9 @@ def test_causal_mask_lets_a_position_see_itself_and_the_past() -> None:
 
 
 def test_each_head_gets_its_slice() -> None:
-    attention = CrossAttention(12, 3, 0.0)
+    attention = CrossAttention(settings(12, 3))
     x = torch.arange(2 * 5 * 24.0).view(2, 5, 24)
-    keys, values = unbound(attention.split(x, 2))
+    keys, values = heads_first(attention.split_heads(x, 2))
     assert keys.shape == values.shape == (2, 3, 5, 4)
     assert torch.equal(keys[1, 2, 3], x[1, 3, 8:12])
     assert torch.equal(values[1, 2, 3], x[1, 3, 20:24])
@@ -67,7 +69,7 @@ def test_each_head_gets_its_slice() -> None:
 def test_fused_and_written_out_paths_give_the_same() -> None:
     generator = torch.Generator().manual_seed(4)
     x, memory = (torch.randn(3, n, 16, dtype=torch.float64, generator=generator) for n in (5, 4))
-    ones, cross = SelfAttention(16, 4, 0.0).double(), CrossAttention(16, 4, 0.0).double()
+    ones, cross = SelfAttention(settings(16, 4)).double(), CrossAttention(settings(16, 4)).double()
     mask = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [1, 0, 0, 0, 0]]).bool()[:, None, None]
     weights: list[torch.Tensor] = []
     with torch.no_grad():
@@ -133,7 +135,7 @@ def test_additive_attention_is_the_formula_in_numpy() -> None:
 
 
 def test_additive_heads_are_the_formula_with_each_heads_slice() -> None:
-    attention = CrossAttention(12, 3, 0.0, "additive").double()
+    attention = CrossAttention(settings(12, 3, attention="additive")).double()
     x, y = (torch.randn(1, n, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(n)) for n in (2, 5))
     weights: list[torch.Tensor] = []
     with torch.no_grad():
@@ -149,7 +151,7 @@ def test_additive_heads_are_the_formula_with_each_heads_slice() -> None:
 
 def test_without_the_scale_scores_are_plain_products() -> None:
     generator = torch.Generator().manual_seed(1)
-    attention = CrossAttention(8, 1, 0.0, "dot").double()
+    attention = CrossAttention(settings(8, 1, attention="dot")).double()
     x, y = (torch.randn(1, n, 8, dtype=torch.float64, generator=generator) for n in (2, 5))
     weights: list[torch.Tensor] = []
     with torch.no_grad():
@@ -200,6 +202,14 @@ def test_a_local_window_is_full_attention_under_the_same_mask(length: int, windo
     query, key, value = (torch.randn(2, 3, length, 4, dtype=torch.float64, generator=generator) for _ in range(3))
     lengths = torch.tensor([length, max(length // 3, 1)])
     real = (torch.arange(length) < lengths[:, None])[:, None, None]  # (2, 1, 1, length)
-    seen = local_mask(length, window, causal, real)
-    full, _ = scaled_dot_product_attention(query, key, value, seen)
-    torch.testing.assert_close(local_attention(query, key, value, window, causal, real), full)
+    full, _ = scaled_dot_product_attention(query, key, value, local_mask(length, window, causal, real))
+    local = local_attention(
+        query,
+        key,
+        value,
+        window=window,
+        causal=causal,
+        is_token=real,
+        attention=lambda *qkv_mask: scaled_dot_product_attention(*qkv_mask)[0],
+    )
+    torch.testing.assert_close(local, full)

@@ -7,9 +7,11 @@ import pytest
 import torch
 from models import FAMILY, RNNS, RUNGS, TRANSFORMERS, V, batch, fresh, logits_of_steps, make, name
 
-from nmt.model import attention, traced
+from nmt.decode.search import IncrementalDecoder
+from nmt.model import attention, tracing, variants
 from nmt.model.base import Seq2Seq
-from nmt.model.transformer import ROOM, Transformer
+from nmt.model.incremental import TransformerDecoder, incremental_decoder
+from nmt.model.kernels import CACHE_SLOTS
 from nmt.run.checkpoint import weights_of
 from nmt.text import BOS, PAD
 
@@ -19,88 +21,88 @@ every = pytest.mark.parametrize("choices", FAMILY, ids=name)
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A local window works on blocks even where all is short."""
-    monkeypatch.setattr(attention, "BLOCK", 1)
+    monkeypatch.setattr(attention, "MIN_BLOCK", 1)
+    monkeypatch.setattr(variants, "MIN_BLOCK", 1)
 
 
 @pytest.fixture(params=[False, True], ids=["", "traced"])
-def prepared(
+def decoder_of(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[[Seq2Seq], None]]:
-    """Prepares a model for search: nothing to do, or its steps are to be traced from the first one on."""
-    monkeypatch.setattr(traced, "OFTEN", 0)
-    models: list[Seq2Seq] = []
+) -> Iterator[Callable[[Seq2Seq], IncrementalDecoder[Any]]]:
+    """Makes the incremental decoder of a model; the second time one that is traced from the first step on."""
+    monkeypatch.setattr(tracing, "CALLS_BEFORE_TRACING", 0)
+    decoders: list[IncrementalDecoder[Any]] = []
 
-    def prepare(model: Seq2Seq) -> None:
-        if request.param:
-            model.trace_steps()
-            models.append(model)
+    def make_decoder(model: Seq2Seq) -> IncrementalDecoder[Any]:
+        decoders.append(incremental_decoder(model, trace=request.param))
+        return decoders[-1]
 
-    yield prepare
-    for model in models:
-        if isinstance(model, Transformer):
-            assert model.traced is not None
-            assert model.traced.recorded
-            assert all(model.traced.recorded.values())
+    yield make_decoder
+    for decoder in decoders:
+        if isinstance(decoder, TransformerDecoder) and request.param:
+            assert decoder.traced is not None
+            assert decoder.traced.traces
+            assert all(decoder.traced.traces.values())
 
 
 @pytest.mark.parametrize("choices", [*TRANSFORMERS, *RUNGS, *RNNS, {"padding_mask": False}], ids=name)
-def test_a_cached_step_is_the_full_pass(choices: dict[str, Any], prepared: Callable[[Seq2Seq], None]) -> None:
+def test_a_cached_step_equals_the_full_forward_pass(
+    choices: dict[str, Any], decoder_of: Callable[[Seq2Seq], IncrementalDecoder[Any]]
+) -> None:
     model = make(**choices)
-    prepared(model)
+    decoder = decoder_of(model)
     src, tgt = batch((7, 6), (4, 6), (2, 6))
     with torch.no_grad():
         full = model(src, tgt)
-        state = model.start(src)
+        state = decoder.start(src)
         for t in range(tgt.size(1)):
-            logits, state = model.step(tgt[:, t : t + 1], state)
+            logits, state = decoder.step(tgt[:, t : t + 1], state)
             torch.testing.assert_close(logits[:, 0], full[:, t])
 
 
 @pytest.mark.parametrize("choices", [{}, {"attention": "additive"}], ids=name)
-def test_steps_recorded_with_a_short_source_hold_for_a_long_one(
+def test_steps_traced_with_a_short_source_hold_for_a_long_one(
     choices: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(traced, "OFTEN", 0)
+    monkeypatch.setattr(tracing, "CALLS_BEFORE_TRACING", 0)
     found = []
-    for recorded in (False, True):
-        model = make(**choices)
-        if recorded:
-            model.trace_steps()
+    for trace in (False, True):
+        decoder = incremental_decoder(make(**choices), trace=trace)
         with torch.inference_mode():
-            for length in (6, 20, 12):  # less and more than a vector of keys
+            for length in (6, 20, 12):  # less and more than SIMD_KEYS
                 src, tgt = batch((length, 4))
-                found += logits_of_steps(model, src, tgt[:, :3], 3)
+                found += logits_of_steps(decoder, src, tgt[:, :3], 3)
     half = len(found) // 2
-    for plain, of_trace in zip(found[:half], found[half:], strict=True):
-        torch.testing.assert_close(of_trace, plain)
+    for plain, traced in zip(found[:half], found[half:], strict=True):
+        torch.testing.assert_close(traced, plain)
 
 
 @every
-def test_beams_that_part_and_sentences_that_leave_keep_their_own_past(
-    choices: dict[str, Any], prepared: Callable[[Seq2Seq], None]
+def test_reordered_beams_and_finished_sentences_keep_the_cache_of_the_others(
+    choices: dict[str, Any], decoder_of: Callable[[Seq2Seq], IncrementalDecoder[Any]]
 ) -> None:
-    """Beams go on from one another at random, at last as one, while their slots are used again and again."""
+    """Random parents, in the end a single beam, so that cache slots are used again and again."""
     model = make(**choices)
-    prepared(model)
+    decoder = decoder_of(model)
     src, _ = batch((7, 6), (4, 6), (2, 6))
     n_beams, generator = 3, torch.Generator().manual_seed(2)
     ids = torch.full((3, n_beams), BOS)
-    tokens, sentences = ids[..., None], torch.arange(3)  # what each beam has read, and which source it is of
+    tokens, sentences = ids[..., None], torch.arange(3)  # what each beam has read, and its source
     with torch.no_grad():
-        state = model.select(model.start(src), torch.arange(3)[:, None].expand(-1, n_beams))
-        for t in range(3 * ROOM // n_beams):
-            logits, state = model.step(ids, state)
+        state = decoder.select(decoder.start(src), torch.arange(3)[:, None].expand(-1, n_beams))
+        for t in range(3 * CACHE_SLOTS // n_beams):
+            logits, state = decoder.step(ids, state)
             full = model(src[sentences].repeat_interleave(ids.size(1), 0), tokens.flatten(0, 1))
             torch.testing.assert_close(logits.flatten(0, 1), full[:, -1])
             parents = torch.randint(ids.size(1), ids.shape if t < 12 else (len(ids), 1), generator=generator)
             stay = torch.tensor({5: [2, 1], 14: [1]}.get(t, range(len(ids))))
-            state = model.select(state, (parents + torch.arange(len(ids))[:, None] * ids.size(1))[stay])
+            state = decoder.select(state, (parents + torch.arange(len(ids))[:, None] * ids.size(1))[stay])
             sentences, parents, tokens = sentences[stay], parents[stay], tokens[stay]
             ids = torch.randint(4, V, parents.shape, generator=generator)
             before = tokens.gather(1, parents[..., None].expand(-1, -1, tokens.size(2)))
             tokens = torch.cat([before, ids[..., None]], 2)
     if model.settings.architecture == "transformer":
-        assert state.ancestry.size(2) < 3 * ROOM  # or nothing would have been used again
+        assert state.ancestry.size(2) < 3 * CACHE_SLOTS  # slots were used again
 
 
 @every
@@ -199,16 +201,17 @@ def test_a_window_changes_what_is_seen_and_its_weights_are_the_passs_own(choices
     torch.testing.assert_close(wide(src, tgt), full(src, tgt))
 
 
-def test_with_a_window_a_search_remembers_no_more_than_it_sees() -> None:
+def test_with_a_window_the_cache_holds_no_more_than_the_window() -> None:
     model = make(attention_window=3, max_positions=128)
+    decoder = incremental_decoder(model)
     src, _ = batch((7, 5), (4, 5))
     tgt = torch.randint(4, V, (2, 60), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
-        full, state = model(src, tgt), model.start(src)
+        full, state = model(src, tgt), decoder.start(src)
         for t in range(60):
-            logits, state = model.step(tgt[:, t : t + 1], state)
+            logits, state = decoder.step(tgt[:, t : t + 1], state)
             torch.testing.assert_close(logits[:, 0], full[:, t])
-    assert state.past[0].size(3) == ROOM
+    assert state.self_kv[0].size(3) == CACHE_SLOTS
 
 
 def test_ties_are_one_matrix() -> None:

@@ -8,8 +8,9 @@ import torch
 from models import TRANSFORMERS, batch, logits_of_steps, make
 from torch import Tensor, nn
 
-from nmt.model import transformer
-from nmt.model.attention import CrossAttention, SelfAttention, rotary_positions, sinusoidal_positions
+from nmt.model.attention import CrossAttention, SelfAttention
+from nmt.model.incremental import incremental_decoder
+from nmt.model.positions import rotary_positions, sinusoidal_positions
 from nmt.model.transformer import Transformer
 from nmt.text import PAD
 
@@ -32,15 +33,13 @@ def test_equals_torchs_transformer_with_the_same_weights(norm: str, activation: 
         for theirs, mine_ in zip(decoder.layers, ours.decoder, strict=True):
             copy_attention(theirs.self_attn, mine_.self_attention)
             copy_attention(theirs.multihead_attn, mine_.cross_attention)
-            copy_rest(
-                theirs, mine_, ["self_attention_residual", "cross_attention_residual", "feed_forward_residual"]
-            )
+            copy_rest(theirs, mine_, ["self_attention_residual", "cross_attention_residual", "feed_forward_residual"])
         if pre:
             encoder.norm.load_state_dict(ours.encoder_norm.state_dict())  # type: ignore[union-attr]
             decoder.norm.load_state_dict(ours.decoder_norm.state_dict())  # type: ignore[union-attr]
     src, tgt = batch((7, 5), (4, 9), (1, 1))
     embed = ours.source_embedding.weight * 16**0.5
-    positions = ours.source_positions
+    positions = ours.sinusoids.table if ours.sinusoids else ours.source_positions
     assert positions is not None
     causal = nn.Transformer.generate_square_subsequent_mask(tgt.size(1), dtype=torch.float64)
     encoder.eval(), decoder.eval()
@@ -85,10 +84,10 @@ def test_attention_weights_are_given_for_every_layer_and_head(choices: dict[str,
 
 
 def rows_of(model: Transformer) -> Tensor:
-    """The table of positions."""
-    table = model.source_positions if model.rotations is None else model.rotations
+    """The table of fixed positions."""
+    table = model.sinusoids or model.rotations
     assert table is not None
-    return table
+    return table.table
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
@@ -96,7 +95,7 @@ def test_position_tables_grow_with_the_sequences_and_their_values_stay(
     monkeypatch: pytest.MonkeyPatch, positions: str
 ) -> None:
     whole = make(positions=positions, max_positions=30)
-    monkeypatch.setattr(transformer, "FIRST_POSITIONS", 4)
+    monkeypatch.setattr("nmt.model.positions.FIRST_POSITIONS", 4)
     growing = make(positions=positions, max_positions=30)
     assert isinstance(whole, Transformer)
     assert isinstance(growing, Transformer)
@@ -104,14 +103,14 @@ def test_position_tables_grow_with_the_sequences_and_their_values_stay(
     for lengths in ((4, 4), (5, 3), (3, 9), (30, 30)):
         batches = batch(lengths, (2, 2))
         with torch.inference_mode():
-            steps = [torch.stack(logits_of_steps(model, *batches, n_beams=2)) for model in (growing, whole)]
+            decoders = map(incremental_decoder, (growing, whole))
+            steps = [torch.stack(logits_of_steps(decoder, *batches, n_beams=2)) for decoder in decoders]
         assert torch.equal(*steps)
         n_rows.append(len(rows_of(growing)))
     assert n_rows == [4, 8, 16, 30]
     assert torch.equal(rows_of(growing), rows_of(whole))
     growing(*batches).sum().backward()  # a table made in inference mode would be refused here
     assert torch.equal(growing(*batches), whole(*batches))
-    assert growing.source_positions is growing.target_positions
 
 
 @pytest.mark.parametrize("table", [sinusoidal_positions, rotary_positions])

@@ -30,9 +30,7 @@ def write_config(home: Path, **settings: object) -> Path:
         home: where corpus, config and runs lie.
         settings: of `train`, over those here.
     """
-    pairs = [
-        (f"{s}{t}{v}。", f"{SUBJECTS[s]} {VERBS[v]} {TIMES[t]}.") for s in SUBJECTS for t in TIMES for v in VERBS
-    ]
+    pairs = [(f"{s}{t}{v}。", f"{SUBJECTS[s]} {VERBS[v]} {TIMES[t]}.") for s in SUBJECTS for t in TIMES for v in VERBS]
     for name, chosen in (("train", pairs), ("dev", pairs[::7])):
         for side, ending in enumerate(("zh", "en")):
             text = "".join(f"{pair[side]}\n" for pair in chosen)
@@ -151,7 +149,7 @@ def newest_step(run: Path) -> int:
     for file in [*files, directory.model_file]:
         if file.exists():
             read_checkpoint(file)
-    return directory.read_last() or 0
+    return directory.newest_step() or 0
 
 
 def steps_done(run: Path) -> int:
@@ -162,7 +160,7 @@ def steps_done(run: Path) -> int:
 def weights(run: Path) -> str:
     """SHA-256 over all tensors, sorted by name, of the last checkpoint (moments too) and of the model file."""
     directory = RunDirectory(run)
-    step = directory.read_last()
+    step = directory.newest_step()
     assert step is not None
     files = (directory.checkpoint_file(step), directory.model_file)
     return " ".join([str(step), *(hash_tensors(read_checkpoint(file).tensors) for file in files)])

@@ -16,7 +16,7 @@ import pytest
 from nmt.config import Config
 from nmt.errors import OutputError
 from nmt.run.directory import RunDirectory
-from nmt.train import loop, session
+from nmt.train import checkpointer, session
 from reliability.conftest import soak
 from reliability.runs import config_of, newest_step, temps, training, weights, write_config
 
@@ -76,11 +76,11 @@ def test_a_save_that_fails_at_any_of_its_calls_leaves_the_old_checkpoint_and_tra
     every = soak(9, 1)
     settings: dict[str, Any] = {"validate_every": 1, "metric": "loss", "max_steps": soak(16, 160)}
     train(config_of(tmp_path, "unbroken", **settings))
-    disk, write, seen = FailingDisk(monkeypatch, number), loop.Trainer.write, []
+    disk, write, seen = FailingDisk(monkeypatch, number), checkpointer.Checkpointer.write, []
 
-    def failing(self: loop.Trainer) -> None:
-        before, fails_at = newest_step(self.run.path), (self.progress.step - 1) // 2 * every + 1
-        disk.fails_at, disk.n_calls = fails_at * (self.progress.step % 2), 0
+    def failing(self: checkpointer.Checkpointer) -> None:
+        before, fails_at = newest_step(self.run.path), (self.state.progress.step - 1) // 2 * every + 1
+        disk.fails_at, disk.n_calls = fails_at * (self.state.progress.step % 2), 0
         try:
             return write(self)
         except OutputError:
@@ -91,7 +91,7 @@ def test_a_save_that_fails_at_any_of_its_calls_leaves_the_old_checkpoint_and_tra
             assert newest_step(self.run.path) >= before  # all of them load
             assert not temps(self.run.path)
 
-    monkeypatch.setattr(loop.Trainer, "write", failing)
+    monkeypatch.setattr(checkpointer.Checkpointer, "write", failing)
     config = config_of(tmp_path, "run", **settings)
     train(config)
     assert weights(Path(config.run)) == weights(tmp_path / "unbroken")
@@ -107,16 +107,16 @@ def test_a_save_that_fails_at_any_of_its_calls_leaves_the_old_checkpoint_and_tra
 
 def test_what_could_not_be_saved_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = config_of(tmp_path, "run", max_steps=7)
-    write, calls = loop.Trainer.write, []
+    write, calls = checkpointer.Checkpointer.write, []
 
-    def failing(self: loop.Trainer) -> None:
-        calls.append(self.progress.step)
+    def failing(self: checkpointer.Checkpointer) -> None:
+        calls.append(self.state.progress.step)
         if len(calls) == 1:
             raise OutputError("the disk is full", hint="")
         write(self)
 
-    monkeypatch.setattr(loop, "SAVE_AGAIN_S", 0.0)
-    monkeypatch.setattr(loop.Trainer, "write", failing)
+    monkeypatch.setattr(checkpointer, "RETRY_AFTER_S", 0.0)
+    monkeypatch.setattr(checkpointer.Checkpointer, "write", failing)
     train(config)
     assert calls == [5, 5, 7, 7]
     assert RunDirectory(config.run).checkpoint_steps() == [5, 7]
@@ -146,7 +146,7 @@ def test_only_a_final_save_that_fails_ends_a_training(
     train(config_of(tmp_path, "unbroken", max_steps=20))
     config = config_of(tmp_path, "run", max_steps=5)
     train(config)
-    monkeypatch.setattr(loop, "PAUSES_S", (0, 0, 0))
+    monkeypatch.setattr(checkpointer, "RETRY_PAUSES_S", (0, 0, 0))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, before[1]))
     try:

@@ -72,7 +72,7 @@ def test_a_signal_at_a_random_moment_saves_and_ends_in_time(tmp_path: Path) -> N
                 while "pairs, " not in one.messages and one.process.exitcode is None:
                     time.sleep(0.002)
                 one.process.join(draw.uniform(0, seconds / 2))
-                step, start = RunDirectory(run).read_last() or 0, time.monotonic()
+                step, start = RunDirectory(run).newest_step() or 0, time.monotonic()
                 one.send(numbers[-1])
                 code = one.end()
                 seconds_to_end = time.monotonic() - start

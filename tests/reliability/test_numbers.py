@@ -25,9 +25,11 @@ from nmt.run.directory import RunDirectory
 from nmt.text.batches import Batch, collate
 from nmt.train import loop, session, step
 from nmt.train.loss import LossSum
+from nmt.train.memory import within_memory
 from nmt.train.progress import Progress
 from nmt.train.replicas import Replicas
-from nmt.train.step import make_optimizer, train_step, within_memory
+from nmt.train.step import StepOptions, make_optimizer, train_step
+from nmt.train.validation import Validation
 from reliability.conftest import soak
 from reliability.runs import config_of, newest_step
 
@@ -47,7 +49,7 @@ def train(config: Config) -> Progress:
 
 def tensors(config: Config) -> dict[str, Tensor]:
     run = RunDirectory(config.run)
-    return read_checkpoint(run.checkpoint_file(run.read_last() or 0)).part("model")
+    return read_checkpoint(run.checkpoint_file(run.newest_step() or 0)).part("model")
 
 
 def with_loss(monkeypatch: pytest.MonkeyPatch, change: Callable[[int, Batch, LossSum], LossSum]) -> None:
@@ -107,20 +109,19 @@ def test_figures_on_dev_without_a_number_go_back_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture
 ) -> None:
     """Weights that are finite may still overflow: decoding says so, or the loss."""
-    real, calls = loop.Trainer.judged, []
+    real, calls = loop.Trainer.validate, []
 
-    def judged(self: loop.Trainer) -> Seq2Seq:
+    def validate(self: loop.Trainer, model: Seq2Seq) -> Validation:
         calls.append(self.progress.step)
-        model = real(self)
-        if len(calls) == 3:  # the second validation, for each asks twice if all goes well
+        if len(calls) == 2:
             model.projection.weight.data.fill_(math.inf)
-        return model
+        return real(self, model)
 
-    monkeypatch.setattr(loop.Trainer, "judged", judged)
+    monkeypatch.setattr(loop.Trainer, "validate", validate)
     config = config_of(tmp_path, "run", max_steps=15)
     assert train(config).step == 15
     assert "back to step 5 with 0.5 of the rate" in told.text
-    assert calls.count(10) == 3
+    assert calls.count(10) == 2
 
 
 # --- out of memory ----------------------------------------------------------------------------------------
@@ -171,7 +172,10 @@ def test_out_of_memory_splits_the_batch_and_leaves_the_gradient_as_it_is(
         def once(parts: Sequence[Batch]) -> step.StepFigures:
             seen.clear()
             return train_step(
-                Replicas(model), make_optimizer(model, settings), parts, settings, lr=0.0, seed=1, bf16=False
+                Replicas(model),
+                make_optimizer(model, settings),
+                parts,
+                StepOptions(settings, lr=0.0, seed=1, bf16=False),
             )
 
         with monkeypatch.context() as patch:
@@ -210,8 +214,7 @@ def test_a_training_out_of_memory_goes_on_with_less_and_learns_the_same(
     told_of = [text for text in told.messages if "out of memory with a batch of" in text]
     assert 1 <= len(told_of) <= 2  # once where it happened; from then on the batch is smaller
     losses = [
-        [line["loss"] for line in RunDirectory(one.run).read_metrics() if "loss" in line]
-        for one in (whole, config)
+        [line["loss"] for line in RunDirectory(one.run).read_metrics() if "loss" in line] for one in (whole, config)
     ]
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
     told.clear()

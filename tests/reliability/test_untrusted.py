@@ -277,9 +277,7 @@ def hostile_run(run: Path, kind: int, draw: random.Random, bomb: Bomb, outside: 
         with file.open("wb") as sparse:
             sparse.truncate(10**10)
     elif kind == 13:
-        file.write_text(
-            draw.choice(["null", "[]", "5", '{"step": "../../../x"}', '{"step": 1e999}', "{" * 100_000])
-        )
+        file.write_text(draw.choice(["null", "[]", "5", '{"step": "../../../x"}', '{"step": 1e999}', "{" * 100_000]))
     else:
         file.write_bytes(content)
         (run / "last.json").unlink(missing_ok=True)

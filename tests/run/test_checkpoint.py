@@ -151,9 +151,7 @@ def test_every_architecture_and_choice_comes_back(
 ) -> None:
     config = config_of(model=choices)
     model = new_model(config, tokenizers)
-    save_checkpoint(
-        scratch, Checkpoint(config, {f"model.{k}": x for k, x in weights_of(model).items()}, tokenizers)
-    )
+    save_checkpoint(scratch, Checkpoint(config, {f"model.{k}": x for k, x in weights_of(model).items()}, tokenizers))
     src, tgt_in = torch.tensor([[7, 8, 3]]), torch.tensor([[2, 9]])
     with torch.no_grad():
         assert torch.equal(read_checkpoint(scratch).model()(src, tgt_in), model.eval()(src, tgt_in))
@@ -185,9 +183,7 @@ def test_a_tokenizer_a_side_is_kept_a_side(tokenizers: Tokenizers, tmp_path: Pat
     assert not found.source.nfkc
 
 
-def test_the_tokenizers_bytes_are_in_the_file_once_where_it_is_joint(
-    written: Path, tokenizers: Tokenizers
-) -> None:
+def test_the_tokenizers_bytes_are_in_the_file_once_where_it_is_joint(written: Path, tokenizers: Tokenizers) -> None:
     assert written.read_bytes().count(tokenizers.source.model) == 1
 
 
@@ -284,9 +280,7 @@ def test_a_foreign_file_is_refused(scratch: Path, content: bytes, words: str) ->
     assert str(refused(scratch)).startswith(f"{scratch} {words}")
 
 
-def test_a_file_with_too_many_tensors_is_refused(
-    written: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_with_too_many_tensors_is_refused(written: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nmt.run.checkpoint.MAX_TENSORS", 5)
     assert str(refused(written)) == f"{written} is not a model file"
 
@@ -484,7 +478,5 @@ def test_a_hash_sees_names_shapes_types_and_bytes(other: dict[str, Tensor]) -> N
 
 
 def test_an_average_is_the_mean_of_each_weight() -> None:
-    found = average(
-        [{"x": torch.tensor([1.0, 2.0])}, {"x": torch.tensor([3.0, 4.0])}, {"x": torch.tensor([5.0, 0.0])}]
-    )
+    found = average([{"x": torch.tensor([1.0, 2.0])}, {"x": torch.tensor([3.0, 4.0])}, {"x": torch.tensor([5.0, 0.0])}])
     assert found["x"].tolist() == [3.0, 2.0]

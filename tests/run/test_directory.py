@@ -123,9 +123,7 @@ def test_a_run_is_moved_aside_under_a_free_name_and_none_is_overwritten(tmp_path
         run.append_metrics({"n": n})
         assert run.move_aside() == tmp_path / f"demo.{n}"
         assert not run.path.exists()
-    assert [RunDirectory(tmp_path / f"demo.{n}").read_metrics() for n in (1, 2, 3)] == [
-        [{"n": n}] for n in (1, 2, 3)
-    ]
+    assert [RunDirectory(tmp_path / f"demo.{n}").read_metrics() for n in (1, 2, 3)] == [[{"n": n}] for n in (1, 2, 3)]
 
 
 def test_a_run_is_moved_to_the_first_free_number_even_past_files(tmp_path: Path) -> None:
@@ -370,9 +368,7 @@ def test_one_side_alone_is_no_tokenizer_yet(run: RunDirectory, models: list[byte
 
 
 @pytest.mark.parametrize(("joint", "side"), [(True, 0), (False, 0), (False, 1)])
-def test_a_tokenizer_that_is_damaged_is_named(
-    run: RunDirectory, models: list[bytes], joint: bool, side: int
-) -> None:
+def test_a_tokenizer_that_is_damaged_is_named(run: RunDirectory, models: list[bytes], joint: bool, side: int) -> None:
     run.write_tokenizers(Tokenizers.from_models(models[0], models[1 - joint], nfkc_source=False), joint)
     damaged = run.tokenizer_files(joint)[side]
     damaged.write_bytes(damaged.read_bytes()[:-5])
@@ -399,15 +395,15 @@ def test_checkpoints_are_listed_by_step_and_pruned_to_those_to_keep(run: RunDire
 
 
 def test_the_newest_checkpoint_is_found_whatever_the_pointer_says(run: RunDirectory) -> None:
-    assert run.read_last() is None
+    assert run.newest_step() is None
     for step in (5, 10):
         run.checkpoint_file(step).write_bytes(b"")
-        assert run.read_last() == step
+        assert run.newest_step() == step
     run.write_last(10)
     assert json.loads(run.last_file.read_bytes()) == {"step": 10}
     for content in (b"", b"[", b'{"step": 5}', b"\xff"):
         run.last_file.write_bytes(content)
-        assert run.read_last() == 10
+        assert run.newest_step() == 10
 
 
 @pytest.mark.parametrize("left", ["checkpoint", "model", "last"])
@@ -422,7 +418,7 @@ def test_a_checkpoint_set_aside_counts_as_none_and_is_kept(run: RunDirectory) ->
     for step in (5, 10):
         run.checkpoint_file(step).write_bytes(b"%d" % step)
     aside = run.set_aside(10)
-    assert run.read_last() == 5
+    assert run.newest_step() == 5
     run.prune_checkpoints([])
     assert aside.read_bytes() == b"10"
     assert run.checkpoint_steps() == []

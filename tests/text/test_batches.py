@@ -119,9 +119,7 @@ LENGTHS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=6
 
 @hypothesis_settings(max_examples=200, deadline=None)
 @given(LENGTHS, st.integers(8, 300))
-def test_every_pair_is_in_one_batch_and_no_batch_over_budget(
-    lengths: list[tuple[int, int]], batch_tokens: int
-) -> None:
+def test_every_pair_is_in_one_batch_and_no_batch_over_budget(lengths: list[tuple[int, int]], batch_tokens: int) -> None:
     cut = cut_batches(lengths, batch_tokens)
     assert sorted(i for batch in cut for i in batch) == list(range(len(lengths)))
     for batch in cut:
@@ -166,9 +164,7 @@ def multi30k_lengths() -> list[tuple[int, int]]:
     pairs = read_pairs([MULTI30K / "train.de.gz"], [MULTI30K / "train.en.gz"])
     texts = [text for pair in pairs[:1500] for text in (pair.source, pair.target)]
     tokenizer = Tokenizer(train_tokenizer(texts, TokenizerSettings(type="bpe", vocab_size=4000)).model)
-    source, target = (
-        tokenizer.encode_all([getattr(pair, side) for pair in pairs]) for side in ("source", "target")
-    )
+    source, target = (tokenizer.encode_all([getattr(pair, side) for pair in pairs]) for side in ("source", "target"))
     return [(len(s), len(t)) for s, t in zip(source, target, strict=True)]
 
 
@@ -221,9 +217,7 @@ def test_every_pair_comes_once_an_epoch(
             assert longest * len(batch.lines) <= 200 or len(batch.lines) == 1
 
 
-def clear_batches(
-    tokenizers: Tokenizers, epoch: int, pool_pairs: int, alpha: float, longest: int
-) -> Iterator[Batch]:
+def clear_batches(tokenizers: Tokenizers, epoch: int, pool_pairs: int, alpha: float, longest: int) -> Iterator[Batch]:
     """What `TrainingData.batches` does, with all in memory and in lists."""
     for pool, start in enumerate(range(0, len(PAIRS), pool_pairs)):
         order = shuffled(np.arange(len(PAIRS)), len(PAIRS), seed_of(1, epoch)).tolist()[start : start + pool_pairs]
@@ -232,9 +226,7 @@ def clear_batches(
             texts = [getattr(PAIRS[i], side) for i in order]
             best = tokenizer.encode_all(texts)
             drawn = (
-                tokenizer.sample_all(texts, alpha=alpha, seed=seed_of(seed_of(1, epoch, pool), n))
-                if alpha
-                else best
+                tokenizer.sample_all(texts, alpha=alpha, seed=seed_of(seed_of(1, epoch, pool), n)) if alpha else best
             )
             ids.append([d if len(d) <= longest else b for d, b in zip(drawn, best, strict=True)])
         cut = clear_cut([(len(s), len(t)) for s, t in zip(*ids, strict=True)], 200)
@@ -307,11 +299,7 @@ def test_an_epoch_is_a_function_of_seed_and_epoch(data_of: Make, alpha: float) -
 def test_without_sampling_epochs_differ_in_order_alone(data_of: Make) -> None:
     data = data_of()
     rows = [
-        sorted(
-            (line, row)
-            for batch in data.batches(epoch)
-            for line, row in zip(batch.lines, real(batch), strict=True)
-        )
+        sorted((line, row) for batch in data.batches(epoch) for line, row in zip(batch.lines, real(batch), strict=True))
         for epoch in range(2)
     ]
     assert rows[0] == rows[1]
@@ -331,9 +319,7 @@ def real(batch: Batch) -> list[list[int]]:
     return [[i for i in row if i != PAD] for row in batch.src.tolist()]
 
 
-def test_a_drawn_segmentation_that_is_too_long_gives_way_to_the_best(
-    data_of: Make, tokenizers: Tokenizers
-) -> None:
+def test_a_drawn_segmentation_that_is_too_long_gives_way_to_the_best(data_of: Make, tokenizers: Tokenizers) -> None:
     best = {pair.line: [*tokenizers.source.encode(pair.source), EOS] for pair in PAIRS}
     limit = max(len(row) - 1 for row in best.values())
     found = list(data_of(alpha=0.01, max_length=limit).batches(0))

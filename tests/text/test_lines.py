@@ -68,8 +68,7 @@ def test_lines_joined_by_line_feeds_come_back(lines: list[str], data: st.DataObj
 
 @hypothesis_settings(max_examples=100, deadline=None)
 @given(
-    st.binary()
-    | st.lists(st.sampled_from([b"\n", b"\r", b"\xef\xbb\xbf", b"\xff", b"a", b"\xe4\xb8"])).map(b"".join)
+    st.binary() | st.lists(st.sampled_from([b"\n", b"\r", b"\xef\xbb\xbf", b"\xff", b"a", b"\xe4\xb8"])).map(b"".join)
 )
 def test_any_bytes_give_as_many_lines_as_there_are_line_feeds(content: bytes) -> None:
     assert len(decoded(content)) == content.count(b"\n") + (not content.endswith(b"\n") and content != b"")
@@ -92,9 +91,7 @@ def test_lines_by_hand(content: bytes, lines: list[str]) -> None:
     assert decoded(content) == lines
 
 
-def test_bad_utf_8_is_replaced_and_reported_once_a_file(
-    warnings: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
+def test_bad_utf_8_is_replaced_and_reported_once_a_file(warnings: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     first = write(tmp_path / "a.en", b"fine\nab\xe9c\nfine")
     second = write(tmp_path / "b.en", b"caf\xe9\n" * 3379 + "caf\u00e9\n".encode() * 2)
     assert read_lines([first, second])[:4] == ["fine", "ab\ufffdc", "fine", "caf\ufffd"]
@@ -113,8 +110,7 @@ def test_a_few_bad_lines_in_a_utf_8_file_are_not_taken_for_another_encoding(
     path = write(tmp_path / "a.zh", "很好\n".encode() * 2 + "很好".encode()[:-1] + b"\n" + b"\xe9\n")
     assert len(read_lines([path])) == 4
     assert [record.getMessage() for record in warnings.records] == [
-        f"{path} is not UTF-8 in 2 of 4 lines (line 3 at byte 4, line 4 at byte 1); "
-        "bad bytes are replaced by U+FFFD"
+        f"{path} is not UTF-8 in 2 of 4 lines (line 3 at byte 4, line 4 at byte 1); bad bytes are replaced by U+FFFD"
     ]
 
 
@@ -129,9 +125,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("encoding", TEXTS)
 @pytest.mark.parametrize("n_lines", [1, 3])
-def test_the_encoding_of_a_text_is_guessed(
-    warnings: pytest.LogCaptureFixture, encoding: str, n_lines: int
-) -> None:
+def test_the_encoding_of_a_text_is_guessed(warnings: pytest.LogCaptureFixture, encoding: str, n_lines: int) -> None:
     content = "".join(f"{text}\n" for text in TEXTS[encoding][:n_lines]).encode(encoding)
     decoded(content)
     (record,) = warnings.records
@@ -253,9 +247,7 @@ def test_a_corpus_without_a_line_is_refused(tmp_path: Path) -> None:
 BLANK = st.text(st.sampled_from("\0\ufeff \t\r\v\f\u3000\u00a0\u2028\x85\x1c"), max_size=4)
 
 
-@pytest.mark.parametrize(
-    "text", ["", " ", "\t \v\f\r", "\0", "\ufeff", "\u3000\u3000", "\u00a0", "\u2028", "\0 \0"]
-)
+@pytest.mark.parametrize("text", ["", " ", "\t \v\f\r", "\0", "\ufeff", "\u3000\u3000", "\u00a0", "\u2028", "\0 \0"])
 def test_nothing_to_translate_is_blank(text: str) -> None:
     assert is_blank(text)
 
@@ -305,9 +297,7 @@ def test_a_stream_that_ends_has_its_lines_in_order() -> None:
     assert [line for line in with_pauses(iter(lines), after_s=60) if isinstance(line, str)] == lines
 
 
-@pytest.mark.parametrize(
-    ("content", "n"), [(b"", 0), (b"a", 1), (b"a\n", 1), (b"a\n\nb", 3), (b"\n" * 2**21, 2**21)]
-)
+@pytest.mark.parametrize(("content", "n"), [(b"", 0), (b"a", 1), (b"a\n", 1), (b"a\n\nb", 3), (b"\n" * 2**21, 2**21)])
 def test_lines_left_are_counted_and_not_read(tmp_path: Path, content: bytes, n: int) -> None:
     file = tmp_path / "text"
     file.write_bytes(b"first\n" + content)

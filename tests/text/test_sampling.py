@@ -104,7 +104,5 @@ def test_every_process_draws_the_same(kind: str, tmp_path: Path) -> None:
         "t = Tokenizer(pathlib.Path(sys.argv[1]).read_bytes());"
         "print(json.dumps(t.sample_all(json.loads(sys.argv[2]), alpha=0.3, seed=7)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(model), json.dumps(LINES)], capture_output=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code, str(model), json.dumps(LINES)], capture_output=True, check=True)
     assert json.loads(done.stdout) == tokenizer.sample_all(LINES, alpha=0.3, seed=7)

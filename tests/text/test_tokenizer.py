@@ -48,12 +48,8 @@ def unigram(models: dict[str, bytes]) -> Tokenizer:
 SIGN = "\u2581"  # SentencePiece's own sign for a space: the one character that does not survive
 ANY = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=SIGN))
 NASTY = st.lists(
-    st.sampled_from(
-        ["<s>", "</s>", "<unk>", "<pad>", "<0x41>", "the cat", " ", "  ", "\t", "\n", "\r", "\0", "\ufeff"]
-    )
-    | st.sampled_from(
-        ["\u2585", "\u3000", "\u00a0", "e\u0301", "\u200d", "👩‍👩‍👧", "ﬁ", "ａ", "，", "中", "Häuser"]
-    )
+    st.sampled_from(["<s>", "</s>", "<unk>", "<pad>", "<0x41>", "the cat", " ", "  ", "\t", "\n", "\r", "\0", "\ufeff"])
+    | st.sampled_from(["\u2585", "\u3000", "\u00a0", "e\u0301", "\u200d", "👩‍👩‍👧", "ﬁ", "ａ", "，", "中", "Häuser"])
 ).map("".join)
 
 
@@ -182,9 +178,7 @@ def test_a_vocabulary_too_small_is_refused_with_the_least_that_works(kind: str, 
         changed = settings(type=kind, byte_fallback=byte_fallback, vocab_size=vocab_size)
         return train_tokenizer(LINES, changed).vocab_size
 
-    with pytest.raises(
-        ConfigError, match=r"^tokenizer\.vocab_size=8 is smaller than the text's alphabet"
-    ) as caught:
+    with pytest.raises(ConfigError, match=r"^tokenizer\.vocab_size=8 is smaller than the text's alphabet") as caught:
         trained(8)
     least = int(str(caught.value).rpartition(" needs: at least ")[2])
     assert caught.value.exit_code == 2
@@ -239,9 +233,7 @@ def test_lines_too_long_for_the_trainer_are_left_out_and_named() -> None:
         train_tokenizer([longer], settings())
 
 
-@pytest.mark.parametrize(
-    "line", ["nul \0 in it", "tab\there", f"sign {SIGN} too", "x\u2028y\x85z\ufeff", "\u2585"]
-)
+@pytest.mark.parametrize("line", ["nul \0 in it", "tab\there", f"sign {SIGN} too", "x\u2028y\x85z\ufeff", "\u2585"])
 def test_odd_characters_in_the_training_text_do_no_harm(line: str) -> None:
     tokenizer = Tokenizer(train_tokenizer([*LINES, line], settings(vocab_size=340)).model)
     assert tokenizer.decode(tokenizer.encode(line)) == line.replace(SIGN, " ")

@@ -21,7 +21,7 @@ from nmt.run.checkpoint import Checkpoint, hash_tensors, read_checkpoint, save_c
 from nmt.run.directory import RunDirectory
 from nmt.text.batches import Batch
 from nmt.train import session
-from nmt.train.loop import Trainer
+from nmt.train.checkpointer import Checkpointer
 from nmt.train.loss import LossSum
 from nmt.train.progress import Progress
 from nmt.train.signals import stop_signals
@@ -68,7 +68,7 @@ def test_resumed_equals_never_stopped_with_threads_in_bf16(
 
 
 @pytest.mark.parametrize("decoder_input", ["scheduled_sampling", "free_running"])
-def test_resumed_equals_never_stopped_with_own_words(
+def test_resumed_equals_never_stopped_with_own_tokens(
     corpus: Path, decoder_input: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = config_of(corpus, "whole", train__decoder_input=decoder_input, train__sampling_rate=0.9)
@@ -95,7 +95,7 @@ def stopped_and_resumed_equals(
     with pytest.raises(StoppedError) as caught:
         run_training(parts, n_workers)
     assert caught.value.exit_code == 128 + signal.SIGTERM
-    assert RunDirectory(parts.run).read_last() == stop_at
+    assert RunDirectory(parts.run).newest_step() == stop_at
     progress = run_training(parts, n_workers)
     assert progress.step == 12
     assert final_hash(parts) == final_hash(whole)
@@ -162,9 +162,7 @@ def test_the_model_file_is_the_best_by_the_metric(corpus: Path, metric: str) -> 
     figures = [ranking(line, metric) for line in progress.history]
     assert progress.best == max(figures)[0]
     kept = read_checkpoint(RunDirectory(config.run).model_file)
-    assert (
-        kept.progress["best_step"] == progress.best_step == progress.history[figures.index(max(figures))]["step"]
-    )
+    assert kept.progress["best_step"] == progress.best_step == progress.history[figures.index(max(figures))]["step"]
 
 
 def test_it_learns_and_the_run_translates(corpus: Path) -> None:
@@ -220,15 +218,15 @@ def test_the_average_at_the_end_is_that_of_its_checkpoints(
     assert set(run.checkpoint_steps()) == {*steps, 15, 20}
     trainer = trainer_of(config)
     trainer.resume()
-    assert trainer.steps_to_average() == steps
+    assert trainer.checkpointer.steps_to_average() == steps
     parts = [read_checkpoint(run.checkpoint_file(step)).part("model") for step in steps]
     averaged: dict[str, torch.Tensor] = {}
 
-    def keep(self: Trainer, model: torch.nn.Module, found: Any) -> bool:
+    def keep(self: Checkpointer, model: torch.nn.Module, found: Any) -> bool:
         averaged.update((name, p.detach()) for name, p in model.named_parameters())
         return True
 
-    monkeypatch.setattr(Trainer, "keep_if_best", keep)
+    monkeypatch.setattr(Checkpointer, "keep_if_best", keep)
     trainer.average_checkpoints()
     assert averaged
     for name, tensor in averaged.items():
@@ -245,7 +243,7 @@ def spoil(monkeypatch: pytest.MonkeyPatch, is_bad: Callable[[int, float], bool])
         return dataclasses.replace(sums, loss=sums.loss * float("nan")) if bad else sums
 
     def noted(*args: Any, **kwargs: Any) -> Any:
-        calls.append((len(calls) + 1, kwargs["lr"]))
+        calls.append((len(calls) + 1, kwargs["options"].lr))
         return train_step(*args, **kwargs)
 
     monkeypatch.setattr("nmt.train.step.batch_loss", loss_of)
@@ -289,7 +287,7 @@ def test_where_no_rate_helps_training_ends_and_keeps_the_checkpoint(
     with pytest.raises(DivergedError, match="the gradient is no number, 5 times running"):
         run_training(config)
     assert len(calls) == n_calls
-    assert RunDirectory(config.run).read_last() == (None if from_call == 1 else 5)
+    assert RunDirectory(config.run).newest_step() == (None if from_call == 1 else 5)
 
 
 def test_a_validation_that_a_signal_breaks_off_is_the_first_thing_that_a_resumed_run_does(
@@ -316,8 +314,7 @@ def test_a_validation_that_a_signal_breaks_off_is_the_first_thing_that_a_resumed
     run_training(parts)
     assert final_hash(parts) == final_hash(whole)
     histories = [
-        [line["step"] for line in RunDirectory(one.run).read_metrics() if "dev_bleu" in line]
-        for one in (whole, parts)
+        [line["step"] for line in RunDirectory(one.run).read_metrics() if "dev_bleu" in line] for one in (whole, parts)
     ]
     assert histories[0] == histories[1]
 
@@ -391,19 +388,14 @@ def test_fine_tuning_starts_from_the_other_models_weights(corpus: Path) -> None:
         session.prepare(other)
     tree = {"run": str(corpus / "x"), "data": tuned.data.model_dump(), "train": {"init_from": base.run}}
     unlike = Config.model_validate({**tree, "model": {"architecture": "rnn", "n_encoder_layers": 3}})
-    with pytest.raises(
-        ConfigError, match=r"^the settings of .* and those changed do not fit: architecture rnn needs"
-    ):
+    with pytest.raises(ConfigError, match=r"^the settings of .* and those changed do not fit: architecture rnn needs"):
         session.prepare(unlike)
     tree = {"run": str(corpus / "small"), "data": tuned.data.model_dump(), "train": {"init_from": base.run}}
     inherited = session.prepare(Config.model_validate(tree)).config  # sizes not set come from the other model
     assert (inherited.model, inherited.tokenizer) == (base.model, base.tokenizer)
     run_training(tuned)
     Path(base.run).rename(corpus / "gone")
-    assert (
-        run_training(tuned.model_copy(update={"train": tuned.train.model_copy(update={"max_steps": 14})})).step
-        == 14
-    )
+    assert run_training(tuned.model_copy(update={"train": tuned.train.model_copy(update={"max_steps": 14})})).step == 14
 
 
 def test_a_stop_before_the_first_step_can_be_resumed(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -419,13 +411,11 @@ def test_a_stop_before_the_first_step_can_be_resumed(corpus: Path, monkeypatch: 
     with pytest.raises(StoppedError) as caught:
         session.train(prepared, quiet=True)
     assert caught.value.exit_code == 130
-    assert RunDirectory(config.run).read_last() == 0
+    assert RunDirectory(config.run).newest_step() == 0
     assert run_training(config).step == 12
 
 
-def test_a_stop_in_the_last_step_leaves_the_end_to_the_next_time(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stop_in_the_last_step_leaves_the_end_to_the_next_time(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = config_of(corpus, train__max_steps=1)
 
     def stopping(*args: Any, **kwargs: Any) -> Any:
@@ -520,7 +510,7 @@ def test_the_average_of_the_best_is_of_those_with_the_lower_loss_among_equal_sco
     trainer.progress.history = [
         {"step": step, "dev_bleu": bleu, "dev_loss": loss} for step, (bleu, loss) in enumerate(figures)
     ]
-    assert trainer.steps_to_average() == [1, 2]
+    assert trainer.checkpointer.steps_to_average() == [1, 2]
 
 
 @pytest.mark.parametrize("settings", [{}, {"train__max_steps": 2}, {"train__average": "last"}], ids=str)
@@ -537,11 +527,11 @@ def test_a_kill_between_the_first_checkpoint_and_the_model_file_loses_nothing(
         save_checkpoint(path, checkpoint)
 
     with monkeypatch.context() as patch:
-        patch.setattr("nmt.train.loop.save_checkpoint", killed)
+        patch.setattr("nmt.train.checkpointer.save_checkpoint", killed)
         with pytest.raises(KeyboardInterrupt):
             run_training(config)
     assert not run.model_file.exists()
-    assert run.read_last() in (2, 5)
+    assert run.newest_step() in (2, 5)
     run_training(config)
     assert final_hash(config) == final_hash(whole)
     models = [read_checkpoint(RunDirectory(one.run).model_file).tensors for one in (whole, config)]
@@ -591,9 +581,9 @@ def test_batches_of_another_size_go_on_at_the_same_part_of_the_epoch(
     n_before = sum(1 for _ in before.data.batches(1))
     done = n_fifths * n_before // 5
     before.progress.step, before.progress.epoch, before.progress.batch = 8, 1, done
-    before.run.create()
-    before.run.write_config(before.config)
-    before.write_checkpoint()
+    before.checkpointer.run.create()
+    before.checkpointer.run.write_config(before.config)
+    before.checkpointer.write_checkpoint()
     train: dict[str, Any] = {"train__batch_tokens": batch_tokens, "train__accumulate": accumulate}
     trainer = trainer_of(config_of(corpus, tokenizer__sampling_alpha=sampling_alpha, **train))
     trainer.resume()
@@ -606,7 +596,7 @@ def test_batches_of_another_size_go_on_at_the_same_part_of_the_epoch(
     assert progress.batch % accumulate == 0
     assert abs(progress.batch - n_batches * done / n_before) <= accumulate / 2
     assert "train.batch_tokens or train.accumulate has changed within epoch 2: it goes on at 60 %" in caplog.text
-    trainer.write_checkpoint()
+    trainer.checkpointer.write_checkpoint()
     there = progress.batch
     trainer.resume()
     assert trainer.progress.batch == there
@@ -627,9 +617,7 @@ def test_where_files_lie_and_what_is_tested_may_change(corpus: Path) -> None:
 @pytest.mark.parametrize(
     "changes", [{"step": "x"}, {"epoch": -1}, {"history": [1]}, {"history": [{"step": 1}]}], ids=str
 )
-def test_a_checkpoint_that_does_not_say_where_training_stands_is_refused(
-    corpus: Path, changes: dict[str, Any]
-) -> None:
+def test_a_checkpoint_that_does_not_say_where_training_stands_is_refused(corpus: Path, changes: dict[str, Any]) -> None:
     config = config_of(corpus, train__max_steps=2)
     run_training(config)
     file = RunDirectory(config.run).checkpoint_file(2)
@@ -653,23 +641,23 @@ def test_a_checkpoint_without_its_moments_is_refused(corpus: Path) -> None:
 
 def test_a_return_to_a_checkpoint_of_step_0_clears_the_moments(corpus: Path) -> None:
     trainer = trainer_of(config_of(corpus, train__max_steps=2))
-    trainer.run.create()
-    trainer.write_checkpoint()
+    trainer.checkpointer.run.create()
+    trainer.checkpointer.write_checkpoint()
     trainer.train()
-    trainer.run.prune_checkpoints([0])
-    assert trainer.optimizer.state
+    trainer.checkpointer.run.prune_checkpoints([0])
+    assert trainer.state.optimizer.state
     trainer.resume()
     assert trainer.progress.step == 0
-    assert not trainer.optimizer.state
+    assert not trainer.state.optimizer.state
 
 
 def test_figures_that_wait_go_with_the_steps_that_are_taken_back(corpus: Path) -> None:
     config = config_of(corpus, train__max_steps=2)
     run_training(config)
     trainer = trainer_of(config)
-    trainer.unwritten = [{"step": 2}, {"step": 3}]
+    trainer.checkpointer.unwritten_metrics = [{"step": 2}, {"step": 3}]
     trainer.resume()
-    assert trainer.unwritten == [{"step": 2}]
+    assert trainer.checkpointer.unwritten_metrics == [{"step": 2}]
 
 
 def test_a_model_that_no_machine_can_hold_is_refused(corpus: Path) -> None:
@@ -683,9 +671,7 @@ def test_a_second_training_in_the_same_directory_is_refused(corpus: Path) -> Non
         run_training(config)
 
 
-def test_a_disk_without_room_is_told_before_anything_is_written(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_without_room_is_told_before_anything_is_written(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RunDirectory, "free_bytes", lambda _: 1000)
     config = config_of(corpus)
     with pytest.raises(OutputError, match="the checkpoints need"):

@@ -17,9 +17,7 @@ def example(n: int = 6, vocab: int = 11) -> tuple[torch.Tensor, torch.Tensor]:
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
 @pytest.mark.parametrize("chunk", [1, 22, 10_000])
-def test_equals_torch_and_the_formula_by_hand(
-    smoothing: float, chunk: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_equals_torch_and_the_formula_by_hand(smoothing: float, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loss, "CHUNK", chunk)  # a row at a time, two rows, all
     logits, targets = example()
     found = smoothed_cross_entropy(logits, targets, smoothing=smoothing)

@@ -36,9 +36,7 @@ from nmt.train.prepare import (
 )
 
 # 60 pairs without a repeated sentence; of words enough for some subwords
-SOURCES = [
-    f"{who} {what} {n}" for n, (who, what) in enumerate([("die Katze", "läuft"), ("ein Hund", "schläft")] * 30)
-]
+SOURCES = [f"{who} {what} {n}" for n, (who, what) in enumerate([("die Katze", "läuft"), ("ein Hund", "schläft")] * 30)]
 TARGETS = [f"{who} {what} {n}" for n, (who, what) in enumerate([("the cat", "runs"), ("a dog", "sleeps")] * 30)]
 
 
@@ -137,9 +135,7 @@ def test_without_dev_some_of_train_is_set_aside_and_told(files: Files) -> None:
     corpus = read_corpus(config)
     assert len(corpus.dev) == 1
     assert len(corpus.train) == 59
-    assert corpus.notes == [
-        "no data.dev: 1 pairs of train set aside for it, none of their sentences left in train"
-    ]
+    assert corpus.notes == ["no data.dev: 1 pairs of train set aside for it, none of their sentences left in train"]
     again = read_corpus(config)
     assert (list(again.train), again.dev, again.notes) == (list(corpus.train), corpus.dev, corpus.notes)
 
@@ -300,9 +296,7 @@ def test_the_leaning_of_a_text() -> None:
 def prepared(config: Config) -> tuple[list[Pair], list[list[int]], list[str]]:
     """What comes of a config; the tokenizer is always the same."""
     corpus = read_corpus(config)
-    tokenizers, _ = train_tokenizers(
-        corpus_of([("die Katze läuft", "the cat runs")] * 9, tokenizer={"type": "char"})
-    )
+    tokenizers, _ = train_tokenizers(corpus_of([("die Katze läuft", "the cat runs")] * 9, tokenizer={"type": "char"}))
     pairs, ids, notes = drop_lengths(corpus, tokenizers)
     return list(pairs), [rows[i] for rows in ids for i in range(len(rows))], [*corpus.notes, *notes]
 
@@ -367,9 +361,7 @@ def test_a_preparation_that_failed_is_not_taken_for_one(files: Files, monkeypatc
     assert len(read_corpus(config).train) == 59
 
 
-def test_many_parts_and_several_processes_give_the_same_as_one(
-    files: Files, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_parts_and_several_processes_give_the_same_as_one(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is dropped, what is kept, and its ids."""
     repeated = [*range(60), 3, 5, 3, *range(60)]
     train = files.write("train", [SOURCES[i] for i in repeated], [TARGETS[i] for i in repeated])

@@ -13,7 +13,7 @@ from nmt.model.recurrent import RecurrentModel
 from nmt.model.transformer import Transformer
 from nmt.text.batches import Batch, collate
 from nmt.train.replicas import Replicas
-from nmt.train.step import make_optimizer, share_of, train_step
+from nmt.train.step import StepOptions, make_optimizer, share_of, train_step
 
 MODELS: dict[str, Callable[..., Seq2Seq]] = {
     "transformer": Transformer,
@@ -45,7 +45,7 @@ def gradient(model: nn.Module, n: int, n_pairs: int = 7, *, bf16: bool = False) 
     optimizer = make_optimizer(model, SETTINGS)
     replicas.train()
     parts = [batch(n_pairs), batch(3)]
-    train_step(replicas, optimizer, parts, SETTINGS, lr=0.0, seed=1, bf16=bf16, own_words=0.3)
+    train_step(replicas, optimizer, parts, StepOptions(SETTINGS, lr=0.0, seed=1, bf16=bf16, own_tokens=0.3))
     replicas.close()
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
@@ -87,7 +87,7 @@ def test_each_drops_out_something_else() -> None:
     same = collate([[5, 6, 7]] * 2, [[8, 9]] * 2, [0, 1])
     replicas = Replicas(model, 2)
     unclipped = TrainSettings(clip_norm=0.0)  # else the sum would be scaled
-    train_step(replicas, make_optimizer(model, unclipped), [same], unclipped, lr=0.0, seed=1, bf16=False)
+    train_step(replicas, make_optimizer(model, unclipped), [same], StepOptions(unclipped, lr=0.0, seed=1, bf16=False))
     together, second = (next(model.parameters()).grad for model in replicas.models)
     assert together is not None
     assert second is not None
@@ -100,7 +100,8 @@ def test_every_step_sees_the_weights_of_the_last_one() -> None:
         model = make("transformer")
         replicas, optimizer = Replicas(model, n), make_optimizer(model, SETTINGS)
         steps = [
-            train_step(replicas, optimizer, [batch(7)], SETTINGS, lr=3e-2, seed=i, bf16=True) for i in range(4)
+            train_step(replicas, optimizer, [batch(7)], StepOptions(SETTINGS, lr=3e-2, seed=i, bf16=True))
+            for i in range(4)
         ]
         losses.append([step.loss for step in steps])
     assert losses[0][-1] < 0.9 * losses[0][0]
@@ -111,7 +112,9 @@ def test_an_update_is_everyones() -> None:
     model = make("transformer")
     before = copy.deepcopy(model.state_dict())
     replicas = Replicas(model, 2)
-    train_step(replicas, make_optimizer(model, SETTINGS), [batch(7)], SETTINGS, lr=1e-2, seed=1, bf16=False)
+    train_step(
+        replicas, make_optimizer(model, SETTINGS), [batch(7)], StepOptions(SETTINGS, lr=1e-2, seed=1, bf16=False)
+    )
     assert not any(torch.equal(before[name], p) for name, p in model.named_parameters())
     for own, shared in zip(*(model.parameters() for model in replicas.models), strict=True):
         assert own.data_ptr() == shared.data_ptr()
@@ -132,7 +135,7 @@ def test_what_a_thread_raises_is_raised_when_all_are_done() -> None:
         done.append(i)
 
     with pytest.raises(RuntimeError, match="the first one"):
-        replicas.each(work)
+        replicas.run(work)
     assert done == [1]
     assert torch.get_num_threads() == n_threads
-    assert replicas.each(lambda i, _: i) == [0, 1]
+    assert replicas.run(lambda i, _: i) == [0, 1]

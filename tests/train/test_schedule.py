@@ -5,7 +5,7 @@ import math
 import pytest
 
 from nmt.config import TrainSettings
-from nmt.train.schedule import learning_rate, own_words
+from nmt.train.schedule import learning_rate, own_tokens
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,6 @@ def test_cool_down_falls_to_zero_over_the_last_part(progress: float, share: floa
         ("free_running", [1, 1, 1]),
     ],
 )
-def test_own_words_rise_linearly_in_scheduled_sampling(decoder_input: str, expected: list[float]) -> None:
+def test_own_tokens_rise_linearly_in_scheduled_sampling(decoder_input: str, expected: list[float]) -> None:
     settings = TrainSettings.model_validate({"decoder_input": decoder_input, "sampling_rate": 0.8})
-    assert [own_words(settings, progress) for progress in (0.0, 0.25, 1.0)] == pytest.approx(expected)
+    assert [own_tokens(settings, progress) for progress in (0.0, 0.25, 1.0)] == pytest.approx(expected)

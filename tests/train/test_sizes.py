@@ -28,9 +28,7 @@ LEAVES = [(section, key) for section, values in FITTED.items() for key in values
 
 
 def config_of(tree: dict[str, Any] | None = None) -> Config:
-    return check_config(
-        {"run": "r", "data": {"train": {"source": "a", "target": "b"}}, **(tree or {})}, {}, "test"
-    )
+    return check_config({"run": "r", "data": {"train": {"source": "a", "target": "b"}}, **(tree or {})}, {}, "test")
 
 
 def tree_of(leaves: list[tuple[str, str]]) -> dict[str, Any]:

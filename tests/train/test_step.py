@@ -7,8 +7,9 @@ from torch import Tensor
 from nmt.config import ModelSettings, TrainSettings
 from nmt.model.transformer import Transformer
 from nmt.text.batches import Batch, collate
+from nmt.train.loop import uses_bf16
 from nmt.train.replicas import Replicas
-from nmt.train.step import batch_loss, make_optimizer, train_step, use_bf16
+from nmt.train.step import StepOptions, batch_loss, make_optimizer, train_step
 
 PAIRS = [([5, 6, 7], [8, 9]), ([10], [11, 12, 13, 14]), ([5, 9, 5, 9, 5], [6]), ([], [7, 7])]
 
@@ -26,7 +27,10 @@ def batch_of(*numbers: int) -> Batch:
 def gradient(model: Transformer, micro_batches: list[Batch], settings: TrainSettings) -> dict[str, Tensor]:
     """The gradient that a step leaves behind, the weights unchanged by a rate of zero."""
     train_step(
-        Replicas(model), make_optimizer(model, settings), micro_batches, settings, lr=0.0, seed=1, bf16=False
+        Replicas(model),
+        make_optimizer(model, settings),
+        micro_batches,
+        StepOptions(settings, lr=0.0, seed=1, bf16=False),
     )
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
@@ -59,10 +63,7 @@ def test_figures_are_means_over_tokens() -> None:
         Replicas(model),
         make_optimizer(model, settings),
         [batch_of(0), batch_of(1)],
-        settings,
-        lr=1e-9,
-        seed=1,
-        bf16=False,
+        StepOptions(settings, lr=1e-9, seed=1, bf16=False),
     )
     assert figures.n_tokens == 8
     assert figures.n_real == 8 + 6  # with the sources, EOS counted
@@ -77,7 +78,7 @@ def test_the_same_seed_drops_the_same_and_another_does_not() -> None:
     def loss(seed: int) -> float:
         optimizer = make_optimizer(model, settings)
         return train_step(
-            Replicas(model), optimizer, [batch_of(0, 1)], settings, lr=0.0, seed=seed, bf16=False
+            Replicas(model), optimizer, [batch_of(0, 1)], StepOptions(settings, lr=0.0, seed=seed, bf16=False)
         ).loss
 
     assert loss(1) == loss(1)
@@ -117,7 +118,9 @@ def test_steps_learn() -> None:
     settings, model = TrainSettings(), make()
     optimizer = make_optimizer(model, settings)
     losses = [
-        train_step(Replicas(model), optimizer, [batch_of(0, 1, 2)], settings, lr=3e-3, seed=i, bf16=False).nll
+        train_step(
+            Replicas(model), optimizer, [batch_of(0, 1, 2)], StepOptions(settings, lr=3e-3, seed=i, bf16=False)
+        ).nll
         for i in range(60)
     ]
     assert losses[-1] < 0.2 * losses[0]
@@ -125,10 +128,10 @@ def test_steps_learn() -> None:
 
 def test_precision_is_what_was_asked_for() -> None:
     cpu = torch.device("cpu")
-    assert use_bf16(TrainSettings(precision="bf16"), cpu)
-    assert not use_bf16(TrainSettings(precision="fp32"), cpu)
-    assert use_bf16(TrainSettings(precision="auto"), cpu) in (True, False)
-    assert not use_bf16(TrainSettings(precision="auto"), torch.device("mps"))
+    assert uses_bf16(TrainSettings(precision="bf16"), cpu)
+    assert not uses_bf16(TrainSettings(precision="fp32"), cpu)
+    assert uses_bf16(TrainSettings(precision="auto"), cpu) in (True, False)
+    assert not uses_bf16(TrainSettings(precision="auto"), torch.device("mps"))
 
 
 def test_bf16_steps_keep_fp32_weights_and_come_close() -> None:
@@ -140,10 +143,7 @@ def test_bf16_steps_keep_fp32_weights_and_come_close() -> None:
             Replicas(model),
             make_optimizer(model, settings),
             [batch_of(0, 1)],
-            settings,
-            lr=1e-3,
-            seed=1,
-            bf16=bf16,
+            StepOptions(settings, lr=1e-3, seed=1, bf16=bf16),
         )
         losses.append(figures.loss)
         assert all(p.dtype == torch.float32 for p in model.parameters())

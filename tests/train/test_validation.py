@@ -39,9 +39,7 @@ def test_advice(losses: list[float], repeated: float, expected: str) -> None:
 
 
 def test_one_word_repeated_is_told() -> None:
-    assert (
-        "30% of the dev translations repeat one word" in advice(history(3.0, 2.9), validation(stuck=0.3), 8000)[0]
-    )
+    assert "30% of the dev translations repeat one word" in advice(history(3.0, 2.9), validation(stuck=0.3), 8000)[0]
     for text, stuck in (
         ("the the the the a the the the", True),
         ("one two three four five six seven eight", False),

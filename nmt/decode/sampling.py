@@ -1,0 +1,74 @@
+"""Random sampling from a model: temperature, top-k (Fan et al. 2018) and top-p (Holtzman et al. 2020)."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from nmt.decode.options import SearchOptions
+from nmt.model.kernels import GROUP, grouped
+from nmt.seeds import seed_of
+
+
+class Sampler:
+    """Draws from softmax(logits) by the Gumbel-max trick: the largest sum of a logit and its noise.
+
+    In two stages, a group of neighboring tokens by its total probability, then a token of it: V/64 + 64 random
+    numbers per beam instead of V. They depend only on the sentence's seed, the step, the beam and the token. The
+    rest of the batch can change a draw only by the rounding of the logits, if the two largest sums are equal but for
+    it: in fp32 about one draw in a million. If rounding moves a token across the threshold of top-k or top-p, only
+    the draws that it wins change, because the others keep their noise.
+
+    Args:
+        options: temperature, top_k, top_p and seed.
+        seeds: per sentence a number that separates its draws from others'.
+    """
+
+    def __init__(self, options: SearchOptions, seeds: Sequence[int]) -> None:
+        self.options = options
+        self.generators = [torch.Generator().manual_seed(seed_of(options.seed, seed)) for seed in seeds]
+
+    def continuations(
+        self, log_probs: Tensor, live: Tensor, sentences: list[int]
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """One continuation of each beam; called once per step.
+
+        Args:
+            log_probs: (B, K, V).
+            live: (B, K), log-probabilities of the hypotheses.
+            sentences: indices into the seeds, one per row of the batch.
+        Returns:
+            log-probabilities of the hypotheses, parent beams, tokens and their log-probabilities, each (B, K).
+        """
+        groups = grouped(self._allowed_logits(log_probs))  # (B, K, G, 64)
+        n_groups = groups.size(2)
+        noise = self._gumbel(sentences, log_probs.size(1), n_groups + GROUP, log_probs.device)
+        totals = groups.flatten(2).softmax(-1).view_as(groups).sum(-1).log()  # (B, K, G)
+        group = (totals + noise[..., :n_groups]).argmax(-1, keepdim=True)  # (B, K, 1)
+        in_group = groups.gather(2, group[..., None].expand(-1, -1, -1, GROUP))[:, :, 0]  # (B, K, 64)
+        index = (in_group + noise[..., n_groups:]).argmax(-1, keepdim=True)  # (B, K, 1)
+        tokens = (group * GROUP + index).clamp(max=log_probs.size(-1) - 1)  # beyond V only if all logits are NaN
+        drawn = log_probs.gather(-1, tokens)[..., 0]  # (B, K)
+        parent_beams = torch.arange(live.size(1), device=live.device).expand_as(live)
+        return live + drawn, parent_beams, tokens[..., 0], drawn
+
+    def _allowed_logits(self, log_probs: Tensor) -> Tensor:
+        """Logits divided by the temperature, -inf where top-k or top-p exclude them; ties at a threshold stay."""
+        logits = log_probs / self.options.temperature  # (B, K, V)
+        if 0 < self.options.top_k < logits.size(-1):
+            least = logits.topk(self.options.top_k, sorted=False).values.amin(-1, keepdim=True)
+            logits.masked_fill_(logits < least, -math.inf)
+        if self.options.top_p < 1:
+            ordered = logits.sort(dim=-1, descending=True).values
+            n_below = (ordered.softmax(-1).cumsum(-1) < self.options.top_p).sum(-1, keepdim=True)
+            least = ordered.gather(-1, n_below.clamp(max=logits.size(-1) - 1))  # the token that reaches p
+            logits.masked_fill_(logits < least, -math.inf)
+        return logits
+
+    def _gumbel(self, sentences: list[int], n_beams: int, n: int, device: torch.device) -> Tensor:
+        """(B, K, n) Gumbel noise from CPU generators, so that all devices draw the same."""
+        noise = torch.empty(len(sentences), n_beams, n)
+        for row, sentence in zip(noise, sentences, strict=True):
+            row.uniform_(generator=self.generators[sentence])
+        return noise.to(device).clamp_(min=2**-25).log_().neg_().log_().neg_()  # uniform_ can give 0, never 1

@@ -1,0 +1,64 @@
+"""Positional encodings: sinusoids (Vaswani et al. 2017, section 3.5) and rotations (Su et al. 2021)."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+FIRST_POSITIONS = 1024  # rows of a table before a longer sequence is met
+
+
+def sinusoidal_positions(n_positions: int, d_model: int) -> Tensor:
+    """PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos of the same: (n_positions, D) float32."""
+    angles = _angles(n_positions, d_model)  # (P, D/2)
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1).float()
+
+
+def rotary_positions(n_positions: int, d: int) -> Tensor:
+    """exp(i * pos / 10000^(2i/d)): (n_positions, d/2) complex64."""
+    angles = _angles(n_positions, d)  # (P, d/2)
+    return torch.polar(torch.ones_like(angles), angles).to(torch.complex64)
+
+
+def _angles(n_positions: int, d: int) -> Tensor:
+    position = torch.arange(n_positions, dtype=torch.float64)[:, None]  # (P, 1)
+    return position * 10_000 ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)  # (P, d/2)
+
+
+def rotate(x: Tensor, rotation: Tensor) -> Tensor:
+    """Rotate each pair of neighboring elements, read as a complex number, by the angle of its position.
+
+    The dot product of a rotated query and a rotated key depends on the distance between their positions alone.
+
+    Args:
+        x: (..., d).
+        rotation: complex, broadcastable to (..., d/2), from `rotary_positions`.
+    """
+    pairs = x.reshape(*x.shape[:-1], -1, 2).to(torch.promote_types(x.dtype, torch.float32))
+    rotated = torch.view_as_complex(pairs) * rotation  # (..., d/2)
+    return torch.view_as_real(rotated).flatten(-2).to(x.dtype)
+
+
+class PositionTable(nn.Module):
+    """Rows of a fixed encoding, computed when a sequence first needs them: `max_positions` may be much larger.
+
+    Args:
+        encoding: maps a number of positions P to its table (P, ...).
+        max_positions: the largest P.
+    """
+
+    table: Tensor
+
+    def __init__(self, encoding: Callable[[int], Tensor], max_positions: int) -> None:
+        super().__init__()
+        self.encoding = encoding
+        self.max_positions = max_positions
+        self.register_buffer("table", encoding(min(FIRST_POSITIONS, max_positions)), persistent=False)
+
+    def forward(self, positions: slice) -> Tensor:
+        """The rows of these positions."""
+        if positions.stop > len(self.table):
+            n = min(max(positions.stop, 2 * len(self.table)), self.max_positions)
+            with torch.inference_mode(False):  # training may use the table later
+                self.table = self.encoding(n).to(self.table)
+        return self.table[positions]

@@ -1,0 +1,78 @@
+"""Variants of attention: additive scores (Bahdanau et al. 2015) and local windows."""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+MIN_BLOCK = 32  # queries per block of local attention; smaller blocks cost more in calls than they save in products
+
+
+def additive_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
+    """v tanh(q + k) for each query and key (Bahdanau et al. 2015, section A.1.2), both already projected.
+
+    Args:
+        query: (..., T, d).
+        key: (..., S, d).
+        v: (d,), or broadcastable to (..., T, d).
+    Returns:
+        (..., T, S), by way of a tensor (..., T, S, d).
+    """
+    return (torch.tanh(query[..., :, None, :] + key[..., None, :, :]) @ v[..., None])[..., 0]
+
+
+def local_mask(length: int, window: int, causal: bool, is_token: Tensor) -> Tensor:
+    """Each position may attend to itself and to the tokens at most `window` positions away.
+
+    Padding attends to itself, because a softmax over no key is NaN.
+
+    Args:
+        length: T.
+        window: w.
+        causal: only earlier positions.
+        is_token: (..., 1, T) bool, False at padding.
+    Returns:
+        (..., T, T) bool
+    """
+    ones = torch.ones(length, length, dtype=torch.bool, device=is_token.device)
+    near = ones.tril(0 if causal else window).triu(-window)
+    return near & (is_token | ones.tril().triu())
+
+
+def local_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    window: int,
+    causal: bool,
+    is_token: Tensor,
+    attention: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor],
+) -> Tensor:
+    """Attention under `local_mask` in time and memory linear in T: blocks of queries, each with the keys in reach.
+
+    Args:
+        query, key, value: (B, H, T, d).
+        window: positions on either side, w.
+        causal: only earlier positions.
+        is_token: (B, 1, 1, T) or (1, 1, 1, T) bool.
+        attention: equation 1, of query, key, value and a bool mask.
+    Returns:
+        (B, H, T, d)
+    """
+    length, block, right = query.size(2), max(window, MIN_BLOCK), 0 if causal else window
+    beyond = -length % block  # padding of the last block
+    n_keys = window + block + right  # per block, W
+
+    def key_blocks(x: Tensor) -> Tensor:  # (B, H, T, d) to (B, H, n, W, d)
+        return F.pad(x, (0, 0, window, beyond + right)).unfold(2, n_keys, block).transpose(-1, -2)
+
+    queries = F.pad(query, (0, 0, 0, beyond)).reshape(*query.shape[:2], -1, block, query.size(3))
+    query_index = torch.arange(block, device=query.device)[:, None]
+    key_index = torch.arange(n_keys, device=query.device) - window
+    near = (key_index >= query_index - window) & (key_index <= query_index + right)  # (block, W)
+    tokens = key_blocks(is_token.transpose(2, 3)).transpose(3, 4)  # (B, 1, n, 1, W)
+    mask = near & (tokens | (key_index == query_index))  # (B, 1, n, block, W)
+    out = attention(queries, key_blocks(key), key_blocks(value), mask)  # (B, H, n, block, d)
+    return out.flatten(2, 3)[:, :, :length]

@@ -1,0 +1,274 @@
+"""What training writes and reads: checkpoints, the best model, metrics, averages of checkpoints."""
+
+import copy
+import logging
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from pydantic import TypeAdapter, ValidationError
+from torch import Tensor
+
+from nmt.config import Config
+from nmt.distributed import rank
+from nmt.errors import ModelError, OutputError
+from nmt.model.base import Seq2Seq
+from nmt.run.checkpoint import (
+    Checkpoint,
+    average,
+    load_weights,
+    read_checkpoint,
+    read_newest,
+    save_checkpoint,
+    weights_of,
+)
+from nmt.run.directory import RunDirectory
+from nmt.text.batches import TrainingData
+from nmt.text.tokenizer import Tokenizers
+from nmt.train.progress import Progress, continue_epoch, missing_figures
+from nmt.train.validation import Validation, ranking
+
+log = logging.getLogger("nmt")
+
+RETRY_AFTER_S = 60.0  # after a save that failed during training
+RETRY_PAUSES_S = (1, 2, 4)  # before the retries of the last save
+
+
+@dataclass
+class TrainingState:
+    """What a checkpoint saves and a resumed run restores.
+
+    Attributes:
+        model: the weights that the optimizer updates.
+        averaged: their exponential moving average, or None.
+        optimizer: AdamW, whose moments are saved.
+        progress: counts and the history of validations.
+    """
+
+    model: Seq2Seq
+    averaged: Seq2Seq | None
+    optimizer: torch.optim.Optimizer
+    progress: Progress
+
+
+class Checkpointer:
+    """Saves and restores a `TrainingState`. With several ranks, each has one, and the first writes the files.
+
+    Args:
+        config: fully resolved.
+        tokenizers: of both sides.
+        run: where everything is written; the caller holds its lock.
+        state: saved as it is at the time of the call.
+    """
+
+    def __init__(self, config: Config, tokenizers: Tokenizers, run: RunDirectory, state: TrainingState) -> None:
+        self.config = config
+        self.tokenizers = tokenizers
+        self.run = run
+        self.state = state
+        self.best_model: Checkpoint | None = None  # a new best model that is not in the model file yet
+        self.retry_at = math.inf  # monotonic time of the next attempt after a failed save
+        self.unwritten_metrics: list[dict[str, Any]] = []
+
+    # --- save ---------------------------------------------------------------------------------------------
+
+    def append_metrics(self, figures: dict[str, Any]) -> None:
+        """Add a line to metrics.jsonl; if that fails, it is written with the next one."""
+        if rank() > 0:
+            return
+        self.unwritten_metrics.append(figures)
+        try:
+            self.run.append_metrics(*self.unwritten_metrics)
+            self.unwritten_metrics = []
+        except OutputError as error:
+            if len(self.unwritten_metrics) == 1:
+                log.warning("%s; training goes on", error)
+
+    def keep_if_best(self, model: Seq2Seq, validation: Validation) -> bool:
+        """Copy the model for the next save if it is better than the one in the model file."""
+        progress, metric = self.state.progress, self.config.train.metric
+        figures = {"step": progress.step, **validation.figures()}
+        if progress.best_figures and ranking(figures, metric) <= ranking(progress.best_figures, metric):
+            return False
+        progress.best, progress.best_step = ranking(figures, metric)[0], progress.step
+        progress.best_figures = figures
+        if rank() == 0:
+            tensors = {f"model.{name}": x.to("cpu", copy=True) for name, x in weights_of(model).items()}
+            self.best_model = Checkpoint(self.config, tensors, self.tokenizers, asdict(progress))
+        return True
+
+    def save(self) -> None:
+        """Write the model file and a checkpoint; if that fails, warn, and let `save_if_due` try again."""
+        try:
+            self.write()
+        except OutputError as error:
+            log.warning("%s; training goes on, the next attempt is in %g s", error, RETRY_AFTER_S)
+            self.retry_at = time.monotonic() + RETRY_AFTER_S
+
+    def save_if_due(self) -> None:
+        """Try a failed save again after a while."""
+        if time.monotonic() >= self.retry_at:
+            self.save()
+
+    def save_at_end(self) -> None:
+        """Write the model file and a checkpoint, with a few retries.
+
+        Raises:
+            OutputError: they cannot be written.
+        """
+        for pause_s in RETRY_PAUSES_S:
+            try:
+                return self.write()
+            except OutputError as error:
+                log.warning("%s; the next attempt is in %d s", error, pause_s)
+            time.sleep(pause_s)
+        return self.write()
+
+    def write(self) -> None:
+        """Write the model file if there is a new best model, then a checkpoint, and delete old checkpoints.
+
+        In this order a checkpoint never refers to a best model that is not there. Only the first checkpoint comes
+        before the model file: so a model file without checkpoints means that they were deleted, not that the first
+        save was interrupted, from which `resume` recovers.
+
+        Raises:
+            OutputError: the disk is full, or fails.
+        """
+        if rank() > 0:
+            return
+        try:
+            is_first = self.run.newest_step() is None
+            if is_first:
+                self.write_checkpoint()
+            if self.best_model is not None:
+                save_checkpoint(self.run.model_file, self.best_model)
+                self.best_model = None
+            if not is_first:
+                self.write_checkpoint()
+        except OSError as error:
+            raise OutputError(
+                f"cannot write into {self.run.path}: {error.strerror or error}", hint="check the disk"
+            ) from error
+        self.retry_at = math.inf
+
+    def write_checkpoint(self) -> None:
+        """Write a checkpoint, then delete those that are no longer needed."""
+        state = self.state
+        tensors = {f"model.{name}": x for name, x in weights_of(state.model).items()}
+        if state.averaged is not None:
+            tensors |= {f"average.{name}": x for name, x in weights_of(state.averaged).items()}
+        for name, parameter in state.model.named_parameters():
+            for moment, x in state.optimizer.state.get(parameter, {}).items():
+                tensors[f"optimizer.{name}.{moment}"] = x
+        checkpoint = Checkpoint(self.config, tensors, self.tokenizers, asdict(state.progress))
+        save_checkpoint(self.run.checkpoint_file(state.progress.step), checkpoint)
+        self.run.write_last(state.progress.step)
+        newest = self.run.checkpoint_steps()[-self.config.train.keep :]
+        self.run.prune_checkpoints([*newest, *self.steps_to_average()])
+
+    # --- resume -------------------------------------------------------------------------------------------
+
+    def resume(self, data: TrainingData) -> bool:
+        """Restore the newest checkpoint.
+
+        Args:
+            data: of this training; its batches may have other sizes than those of the checkpoint.
+        Returns:
+            whether there is a checkpoint.
+        Raises:
+            ModelError: it does not belong to this model, or all are damaged.
+        """
+        newest = read_newest(self.run)
+        if newest is None:
+            if rank() == 0:
+                self.run.cut_metrics(0)  # of a run killed before its first checkpoint
+            return False
+        state, checkpoint = self.state, newest.checkpoint
+        file = self.run.checkpoint_file(newest.step)
+        load_weights(state.model, checkpoint.part("model"))
+        if state.averaged is not None:
+            load_weights(state.averaged, checkpoint.part("average") or checkpoint.part("model"))
+        try:
+            state.progress = TypeAdapter(Progress).validate_python(checkpoint.progress)
+        except ValidationError as error:
+            raise ModelError(
+                f"{file} does not say where training stands", hint="begin anew with --fresh (the old run is kept)"
+            ) from error
+        self._restore_moments(checkpoint.part("optimizer"), str(file))
+        self.best_model = None  # of a later step, if training was rolled back
+        self.unwritten_metrics = [line for line in self.unwritten_metrics if line["step"] <= state.progress.step]
+        self._restore_best(checkpoint.config.train.metric)
+        continue_epoch(state.progress, data, checkpoint.config.train, self.config.train)
+        if self.config.train.precision != "auto":
+            state.progress.bf16 = self.config.train.precision == "bf16"
+        if rank() == 0:
+            for step, damage in newest.damaged.items():
+                aside = self.run.set_aside(step)
+                log.warning("%s; kept as %s, going on from step %d", damage, aside.name, newest.step)
+            self.run.cut_metrics(state.progress.step)
+        return True
+
+    def _restore_moments(self, moments: dict[str, Tensor], file: str) -> None:
+        """Restore AdamW's state; a checkpoint of step 0 has none, so the current state is cleared first."""
+        optimizer = self.state.optimizer
+        optimizer.state.clear()
+        for name, parameter in self.state.model.named_parameters() if self.state.progress.n_tokens else ():
+            of_parameter: dict[str, Tensor] = {}
+            for moment in ("step", "exp_avg", "exp_avg_sq"):
+                if (key := f"{name}.{moment}") not in moments:
+                    raise ModelError(f"{file} lacks {key}", hint="begin anew with --fresh")
+                of_parameter[moment] = moments[key].to(parameter.device)
+            optimizer.state[parameter] = of_parameter
+
+    def _restore_best(self, metric_before: str) -> None:
+        """Compare the next models with the one in the model file, by the current metric.
+
+        Args:
+            metric_before: the metric by which that model was chosen.
+        """
+        progress, metric = self.state.progress, self.config.train.metric
+        if progress.best is not None and not self.run.model_file.exists():
+            log.warning("%s is missing: the next validation writes it again", self.run.model_file)
+            progress.best, progress.best_step, progress.best_figures, progress.finished_at = None, 0, None, -1
+            if progress.is_validated():  # repeat this validation, which writes the file
+                progress.history.pop()
+        if progress.best is not None and progress.best_figures is None:  # a checkpoint of an older version
+            lines = [*self.run.read_metrics(), *progress.history]  # the metrics also have averages of checkpoints
+            of_step = [line for line in lines if not missing_figures(line) and line["step"] == progress.best_step]
+            of_step.sort(key=lambda line: ranking(line, metric_before)[0] == progress.best)
+            progress.best_figures = of_step[-1] if of_step else None
+        if metric != metric_before and progress.best_figures and progress.history:
+            progress.best = ranking(progress.best_figures, metric)[0]
+            rankings = [ranking(line, metric) for line in progress.history]
+            progress.n_worse = len(rankings) - 1 - rankings.index(max(rankings))
+
+    # --- average of checkpoints ---------------------------------------------------------------------------
+
+    def steps_to_average(self) -> list[int]:
+        """The checkpoints that `average` best or last averages at the end, oldest first."""
+        settings, history = self.config.train, self.state.progress.history
+        if settings.average not in ("best", "last"):
+            return []
+        if settings.average == "best":
+            history = sorted(history, key=lambda line: ranking(line, settings.metric), reverse=True)
+            history = history[: settings.n_average]
+        return sorted(line["step"] for line in history)[-settings.n_average :]
+
+    def averaged_model(self) -> tuple[Seq2Seq, int] | None:
+        """A model with the mean weights of these checkpoints, and their number; None if fewer than two are readable."""
+        weights = list(self._weights_to_average())
+        if len(weights) < 2:
+            return None
+        model = copy.deepcopy(self.state.model).eval()
+        load_weights(model, average(weights))
+        return model, len(weights)
+
+    def _weights_to_average(self) -> Iterator[dict[str, Tensor]]:
+        for step in self.steps_to_average():
+            try:
+                yield read_checkpoint(self.run.checkpoint_file(step), prefixes=("model",)).part("model")
+            except ModelError as error:  # not written because the disk was full, or damaged
+                log.warning("%s; the average does without it", error)
