@@ -138,7 +138,7 @@ def tokenize(
     """
     set_up(quiet, verbose)
     from nmt.config import load_config
-    from nmt.train.prepare import tokenize
+    from nmt.train.preparation import tokenize
 
     run, tokenizers, notes, figures = tokenize(load_config(config, overrides or []))
     for note in notes:
@@ -191,7 +191,9 @@ def train(
     if dry_run:
         for note in prepared.corpus.notes:
             log.info("%s", note)
-        print("\n".join(session.dry_run(prepared)))
+        from nmt.train.dry_run import dry_run as trial
+
+        print("\n".join(trial(prepared)))
     else:
         session.train(prepared, quiet=quiet, n_workers=workers or None)
 
@@ -597,7 +599,7 @@ def test_set(
     """Source lines, references and target language: as named, else those of the model's run."""
     from nmt.config import language
     from nmt.text.lines import read_lines
-    from nmt.train.prepare import corpus_paths
+    from nmt.train.preparation import corpus_paths
 
     lang = language(translator.config.data, "target")
     if src is not None and ref:

@@ -1,8 +1,6 @@
-"""Ranks: who am I, what have the others, start some more. One process is the case of one rank.
+"""Ranks: processes that work together, started by torchrun or by `start_workers`. A single process is rank 0 of 1.
 
-That there are others, torchrun's environment tells, or `start_workers`, which starts processes on this machine
-that share its cores. They work together inside `ranks_joined`, outside of which each is alone. How work is cut is
-up to whoever does it; see `mine`. Imports torch only where there are several.
+Ranks work together inside `ranks_joined`; outside of it each is alone. Imports torch only if there are several.
 """
 
 import contextlib
@@ -31,18 +29,18 @@ Item = TypeVar("Item")
 
 log = logging.getLogger("nmt")
 
-PATIENCE = datetime.timedelta(hours=24)  # others may be at work alone: on a tokenizer, on a large corpus
+TIMEOUT = datetime.timedelta(hours=24)  # the first rank may train a tokenizer or read a large corpus meanwhile
 POLL_S = 0.02
-WARN_AFTER_S = 20.0  # of waiting for other ranks
+WARN_AFTER_S = 20.0  # waiting for other ranks
 
 
-class Place(NamedTuple):
-    """Which of how many processes this is.
+class Launch(NamedTuple):
+    """This process among those that were launched together.
 
     Attributes:
-        rank: from 0; 0 is the one that writes.
-        n_ranks: how many there are.
-        local_rank: which on this machine.
+        rank: from 0; rank 0 writes the files.
+        n_ranks: number of processes.
+        local_rank: index among the processes on this machine.
     """
 
     rank: int
@@ -50,59 +48,58 @@ class Place(NamedTuple):
     local_rank: int
 
 
-ALONE = Place(0, 1, 0)
+ALONE = Launch(0, 1, 0)
 _joined = ALONE
-# Kept until the next one: if gloo's thread were the last to let go of it, that thread would wait for Python's lock
-# and the main thread, which leaves the group with that lock, for the thread.
+# Kept until the next collective: if gloo's thread dropped the last reference, it would wait for Python's lock, which
+# the main thread holds while it waits for gloo's thread in destroy_process_group.
 _last_work: "Work | None" = None
 
 
-def launched() -> Place:
-    """Who this process is to be, by the environment; alone where nobody launched several.
+def launched() -> Launch:
+    """Read the environment variables of torchrun and `start_workers`; `ALONE` if there are none.
 
     Raises:
-        ConfigError: the environment contradicts itself.
+        ConfigError: they are invalid.
     """
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT")
     if not all(name in os.environ for name in (*names, "MASTER_ADDR")):
         return ALONE
     hint = "unset them, or use torchrun"
     try:
-        *place, port = (int(os.environ[name]) for name in names)
+        rank, n_ranks, local_rank, port = (int(os.environ[name]) for name in names)
     except ValueError as error:
         raise ConfigError(f"{', '.join(names)}: {error}", hint=hint) from error
-    rank, n_ranks, local_rank = place
     if not 0 <= rank < n_ranks:
         raise ConfigError(f"RANK is {rank} of WORLD_SIZE {n_ranks}", hint=hint)
     if local_rank < 0:
         raise ConfigError(f"LOCAL_RANK is {local_rank}", hint=hint)
     if not 0 <= port < 2**16:
         raise ConfigError(f"MASTER_PORT is {port}, not 0 to 65535", hint=hint)
-    return Place(rank, n_ranks, local_rank)
+    return Launch(rank, n_ranks, local_rank)
 
 
 def restarted() -> bool:
-    """Whether torchrun has started the ranks anew, after one has died."""
+    """Whether torchrun has restarted the ranks because one has failed."""
     return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
 
 
 def rank() -> int:
-    """Which of the joined ranks this is, from 0."""
+    """This rank, from 0; 0 outside of `ranks_joined`."""
     return _joined.rank
 
 
 def n_ranks() -> int:
-    """How many ranks work together."""
+    """The number of joined ranks; 1 outside of `ranks_joined`."""
     return _joined.n_ranks
 
 
 def mine(items: Sequence[Item]) -> Sequence[Item]:
-    """This rank's part: every n-th item, so that a sorted list is cut evenly."""
+    """This rank's share: every n-th item, so that a sorted list is divided evenly."""
     return items[rank() :: n_ranks()]
 
 
 def merged(parts: Sequence[Sequence[Item]]) -> list[Item]:
-    """All items in their order again, from what every rank made of its part."""
+    """The inverse of `mine`: all items in order, given the share of each rank."""
     items: list[Item] = [None] * sum(map(len, parts))  # type: ignore[list-item]
     for i, part in enumerate(parts):
         items[i :: len(parts)] = part
@@ -111,16 +108,16 @@ def merged(parts: Sequence[Sequence[Item]]) -> list[Item]:
 
 @contextlib.contextmanager
 def ranks_joined(check: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Work together for the length of the block; begins when all ranks have come to it.
+    """Wait until all ranks have entered this block, then work together in it.
 
     Args:
-        check: called while waiting; raises where there is nobody to wait for.
+        check: called while waiting; raises if another rank has ended.
     Raises:
-        LostRankError: another rank has gone.
+        LostRankError: another rank has ended.
     """
     global _joined
-    place = launched()
-    if place.n_ranks == 1:
+    launch = launched()
+    if launch.n_ranks == 1:
         yield
         return
     import torch
@@ -128,22 +125,22 @@ def ranks_joined(check: Callable[[], None] = lambda: None) -> Iterator[None]:
     from torch.distributed.distributed_c10d import PrefixStore
 
     try:
-        with _warning_of_a_long_wait(place):
+        with _warning_of_a_long_wait(launch):
             store = _connect(check)
             dist.init_process_group(
                 "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
-                store=PrefixStore(_meet(store, place, check), store),
-                rank=place.rank,
-                world_size=place.n_ranks,
-                timeout=PATIENCE,
+                store=PrefixStore(_meet(store, launch, check), store),
+                rank=launch.rank,
+                world_size=launch.n_ranks,
+                timeout=TIMEOUT,
             )
-        _joined = place
+        _joined = launch
         yield
     except RuntimeError as error:
         if not isinstance(error, dist.DistError) and "gloo" not in str(error):
             raise
         raise LostRankError(
-            f"another of the {place.n_ranks} processes is gone",
+            f"another of the {launch.n_ranks} processes is gone",
             hint="what it said, if anything, stands beside this; was there enough memory?",
         ) from error
     finally:
@@ -153,16 +150,16 @@ def ranks_joined(check: Callable[[], None] = lambda: None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _warning_of_a_long_wait(place: Place) -> Iterator[None]:
-    """Say whom this rank waits for, if the block takes long: perhaps nobody has started them."""
-    others = f"the other {place.n_ranks - 1}" if place.n_ranks > 2 else "the other one"
+def _warning_of_a_long_wait(launch: Launch) -> Iterator[None]:
+    """Log which ranks this one waits for if the block takes long: they may not have been started."""
+    others = f"the other {launch.n_ranks - 1}" if launch.n_ranks > 2 else "the other one"
     address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
     timer = threading.Timer(
         WARN_AFTER_S,
         log.warning,
         [
             "rank %d of %d waits for %s at %s; if none was started, unset RANK and WORLD_SIZE, or use torchrun",
-            *(place.rank, place.n_ranks, others, address),
+            *(launch.rank, launch.n_ranks, others, address),
         ],
     )
     timer.daemon = True
@@ -174,9 +171,9 @@ def _warning_of_a_long_wait(place: Place) -> Iterator[None]:
 
 
 def _connect(check: Callable[[], None]) -> Any:
-    """The store through which ranks meet, at MASTER_ADDR and MASTER_PORT.
+    """Connect to the store at MASTER_ADDR and MASTER_PORT.
 
-    A thread connects: in C++, where no signal is handled, it tries again until the store is there.
+    In a thread: the C++ code retries until the store exists and handles no signals meanwhile.
     """
     from torch.distributed.rendezvous import rendezvous
 
@@ -184,8 +181,8 @@ def _connect(check: Callable[[], None]) -> Any:
 
     def connect() -> None:
         try:
-            result.append(next(rendezvous("env://", timeout=PATIENCE))[0])
-        except Exception as error:  # raised by the thread that waits
+            result.append(next(rendezvous("env://", timeout=TIMEOUT))[0])
+        except Exception as error:  # raised below, in the main thread
             result.append(error)
 
     threading.Thread(target=connect, name="nmt-store", daemon=True).start()
@@ -197,42 +194,42 @@ def _connect(check: Callable[[], None]) -> Any:
     return result[0]
 
 
-def _meet(store: Any, place: Place, check: Callable[[], None]) -> str:
-    """Wait until all ranks of this attempt are here; the name that the attempt goes by.
+def _meet(store: Any, launch: Launch, check: Callable[[], None]) -> str:
+    """Wait until all ranks of this attempt are here; the attempt's id.
 
-    The store may still hold what ranks that have died since wrote into it. So each rank says hello with a new
-    word, the first one answers with all the words that it has seen, and begins when every rank has found its own
-    word in the answer.
+    The store may hold entries of ranks that have died since. So each rank says hello with a new id, the first rank
+    answers with all the ids that it has seen, and they begin when every rank has found its own id in the answer.
     """
-    word = uuid.uuid4().hex
-    if place.rank > 0:
-        store.set(f"hello/{place.rank}", word)
+    own_id = uuid.uuid4().hex
+    if launch.rank > 0:
+        store.set(f"hello/{launch.rank}", own_id)
         while True:
             answer = json.loads(store.get("answer")) if store.check(["answer"]) else {}
-            if answer.get(str(place.rank)) == word:
-                store.set(f"seen/{place.rank}", answer["attempt"])
+            if answer.get(str(launch.rank)) == own_id:
+                store.set(f"seen/{launch.rank}", answer["attempt"])
                 if store.check([f"begin/{answer['attempt']}"]):
                     return str(answer["attempt"])
             check()
             time.sleep(POLL_S)
-    others = [str(i) for i in range(1, place.n_ranks)]
-    words: dict[str, str] = {}
+    others = [str(i) for i in range(1, launch.n_ranks)]
+    answered: dict[str, str] = {}
+    attempt = ""
     while True:
-        now = {i: store.get(f"hello/{i}").decode() for i in others if store.check([f"hello/{i}"])}
-        if len(now) == len(others):
-            if now != words:
-                words, word = now, uuid.uuid4().hex
-                store.set("answer", json.dumps({**words, "attempt": word}))
+        ids = {i: store.get(f"hello/{i}").decode() for i in others if store.check([f"hello/{i}"])}
+        if len(ids) == len(others):
+            if ids != answered:
+                answered, attempt = ids, uuid.uuid4().hex
+                store.set("answer", json.dumps({**ids, "attempt": attempt}))
             seen = [store.get(f"seen/{i}").decode() for i in others if store.check([f"seen/{i}"])]
-            if seen == [word] * len(others):
-                store.set(f"begin/{word}", "")
-                return word
+            if seen == [attempt] * len(others):
+                store.set(f"begin/{attempt}", "")
+                return attempt
         check()
         time.sleep(POLL_S)
 
 
 def parallel(model: "nn.Module") -> "nn.Module":
-    """The model such that a backward pass leaves the mean of all ranks' gradients in it."""
+    """The model in `DistributedDataParallel`, whose backward pass averages gradients over ranks; itself if alone."""
     if n_ranks() == 1:
         return model
     from torch.nn.parallel import DistributedDataParallel
@@ -249,12 +246,12 @@ def parallel(model: "nn.Module") -> "nn.Module":
 
 
 def unwrapped(model: "nn.Module") -> Any:
-    """The model in what `parallel` has made of it."""
+    """The model that was given to `parallel`."""
     return getattr(model, "module", model)
 
 
 def gather(content: bytes) -> list[bytes]:
-    """What every rank has, in the order of ranks; waits for all of them."""
+    """The content of every rank, in order of ranks; waits for all."""
     if n_ranks() == 1:
         return [content]
     import torch
@@ -271,7 +268,7 @@ def barrier() -> None:
 
 
 def gather_numbers(*numbers: float) -> list[list[float]]:
-    """The numbers of every rank, in the order of ranks, exactly; waits for all of them."""
+    """The numbers of every rank, in order of ranks, without rounding; waits for all."""
     if n_ranks() == 1:
         return [list(numbers)]
     import torch
@@ -279,8 +276,13 @@ def gather_numbers(*numbers: float) -> list[list[float]]:
     return [x.tolist() for x in _all(torch.tensor(numbers, dtype=torch.float64))]
 
 
+def broadcast(number: float) -> float:
+    """The first rank's number; waits for all."""
+    return gather_numbers(number)[0][0]
+
+
 def summed(*numbers: float) -> list[float]:
-    """Each of the numbers summed over ranks; waits for all of them."""
+    """Each number summed over ranks; waits for all."""
     return [sum(of_ranks) for of_ranks in zip(*gather_numbers(*numbers), strict=True)]
 
 
@@ -297,27 +299,27 @@ def _all(x: "Tensor") -> "list[Tensor]":
 
 @contextlib.contextmanager
 def start_workers(n_workers: int, arguments: Sequence[str], n_threads: int) -> Iterator[Callable[[], None]]:
-    """Run the same command in further processes too, as ranks beside this one on this machine.
+    """Run the same command in more processes on this machine, as further ranks.
 
     Args:
-        n_workers: how many there are then, this one among them.
+        n_workers: number of ranks, this one included.
         arguments: of the command, without `nmt`.
-        n_threads: of each of them.
+        n_threads: torch threads per rank.
     Yields:
-        what raises LostRankError when a worker has ended, for `ranks_joined`.
+        a function for `ranks_joined` that raises LostRankError if a worker has ended.
     """
     if n_workers == 1:
         yield lambda: None
         return
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-    # This rank keeps the store, through which the others find one another. The loopback: else gloo resolves the
-    # machine's name, which may need the network.
+    # This rank hosts the store. On the loopback, because gloo would otherwise resolve the host name, which may need
+    # the network.
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    meeting = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(n_workers), "MASTER_ADDR": "127.0.0.1"}
-    meeting |= {"MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    variables = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(n_workers), "MASTER_ADDR": "127.0.0.1"}
+    variables |= {"MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
     if sys.platform == "linux":
-        meeting["GLOO_SOCKET_IFNAME"] = "lo"
+        variables["GLOO_SOCKET_IFNAME"] = "lo"
     command = [sys.executable, "-m", "nmt", *arguments]
     workers: list[subprocess.Popen[bytes]] = []
 
@@ -329,10 +331,10 @@ def start_workers(n_workers: int, arguments: Sequence[str], n_threads: int) -> I
                     hint="what it said, if anything, stands above; try fewer --workers",
                 )
 
-    well = False
+    completed = False
     try:
-        with environment(meeting):
-            with _uninterrupted():  # or one that has just been started would be known to nobody
+        with environment(variables):
+            with _signals_held():  # otherwise a signal could lose a process that was just started
                 for i in range(1, n_workers):
                     own = {"RANK": str(i), "LOCAL_RANK": str(i), "NMT_WORKER_THREADS": str(n_threads)}
                     workers.append(
@@ -344,11 +346,11 @@ def start_workers(n_workers: int, arguments: Sequence[str], n_threads: int) -> I
                         )
                     )
             yield check
-            well = True
+            completed = True
     finally:
         for worker in workers:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                worker.wait(10 if well else 2)  # it ends with this one's work
+                worker.wait(10 if completed else 2)  # it ends when its work is done
             worker.kill()
             worker.wait()
             assert worker.stdin
@@ -356,13 +358,13 @@ def start_workers(n_workers: int, arguments: Sequence[str], n_threads: int) -> I
 
 
 @contextlib.contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Hold back Ctrl-C and SIGTERM until the end of the block."""
-    pressed: list[int] = []
+def _signals_held() -> Iterator[None]:
+    """Delay Ctrl-C and SIGTERM to the end of the block."""
+    received: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM)
     try:
-        before = {number: signal.signal(number, lambda n, _: pressed.append(n)) for number in numbers}
-    except ValueError:  # signals reach the main thread only, and this is another
+        before = {number: signal.signal(number, lambda n, _: received.append(n)) for number in numbers}
+    except ValueError:  # not the main thread, which alone receives signals
         yield
         return
     try:
@@ -370,5 +372,5 @@ def _uninterrupted() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    for arrived in pressed:
-        signal.raise_signal(arrived)
+    for number in received:
+        signal.raise_signal(number)

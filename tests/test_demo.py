@@ -13,6 +13,7 @@ import torch
 
 from nmt.config import load_config
 from nmt.train import session
+from nmt.train.replicas import n_fitting_threads
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "data"))  # the grammar is a program beside the data, not part of a package
@@ -64,7 +65,7 @@ def test_two_workers_share_the_steps_of_the_demo(monkeypatch: pytest.MonkeyPatch
     config = load_config(ROOT / "configs" / "demo.yaml", [f"run={tmp_path / 'run'}", f"data.root={ROOT}"])
     prepared = session.prepare(config, device="cpu")
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    assert session.fitting_workers(prepared, None) == 2
+    assert n_fitting_threads(prepared.model, 1000, prepared.config.train) == 2
 
 
 def test_readme_makefile_and_grammar_agree_on_the_sentence_of_the_demo() -> None:

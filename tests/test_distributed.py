@@ -29,7 +29,7 @@ from conftest import (
 
 from nmt import distributed
 from nmt.decode.translator import load
-from nmt.distributed import ALONE, Place, gather, gather_numbers, launched, merged, mine, n_ranks, rank, summed
+from nmt.distributed import ALONE, Launch, gather, gather_numbers, launched, merged, mine, n_ranks, rank, summed
 from nmt.errors import ConfigError
 from nmt.run.checkpoint import hash_tensors, read_checkpoint
 from nmt.run.directory import RunDirectory
@@ -77,7 +77,7 @@ def test_one_process_is_the_case_of_one_rank() -> None:
 def test_what_was_cut_is_merged_in_order(n_items: int, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = []
     for i in range(n):
-        monkeypatch.setattr(distributed, "_joined", Place(i, n, i))
+        monkeypatch.setattr(distributed, "_joined", Launch(i, n, i))
         parts.append(mine(list(range(n_items))))
     assert merged(parts) == list(range(n_items))
 
@@ -88,7 +88,7 @@ def test_an_environment_that_is_not_torchruns_means_alone(monkeypatch: pytest.Mo
     assert launched() == ALONE
     for name, value in {"LOCAL_RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
         monkeypatch.setenv(name, value)
-    assert launched() == Place(1, 2, 1)
+    assert launched() == Launch(1, 2, 1)
     assert (rank(), n_ranks()) == (0, 1)  # before they are joined
     for name, wrong in (
         *(("RANK", value) for value in ("2", "-1", "x")),

@@ -11,23 +11,23 @@ import logging
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 
 import torch
 
 from nmt.config import Config, TrainSettings
-from nmt.distributed import barrier, gather_numbers, n_ranks, parallel, rank, summed
+from nmt.distributed import barrier, broadcast, gather_numbers, n_ranks, parallel, rank, summed
 from nmt.errors import DivergedError, ModelError, StoppedError
 from nmt.model.base import Seq2Seq
 from nmt.model.kernels import bf16_is_faster
 from nmt.run.directory import RunDirectory
 from nmt.seeds import seed_of
 from nmt.text.batches import Batch, TrainingData
-from nmt.text.lines import Pair
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.checkpointer import Checkpointer, TrainingState
 from nmt.train.memory import within_memory
+from nmt.train.preparation import Corpus
 from nmt.train.progress import Progress, limits, out_of_patience
 from nmt.train.replicas import Replicas
 from nmt.train.report import Report
@@ -68,44 +68,50 @@ def count_skipped(progress: Progress, figures: StepFigures, micro_batches: list[
         )
 
 
+@dataclass
+class Session:
+    """Everything that a training needs; nothing is written yet.
+
+    Attributes:
+        config: with all settings.
+        corpus: dev, hashes and notes.
+        tokenizers: of both sides.
+        data: training batches.
+        model: with initial weights, on its device.
+        run: where everything is written.
+        fresh: whether an existing run is moved aside.
+    """
+
+    config: Config
+    corpus: Corpus
+    tokenizers: Tokenizers
+    data: TrainingData
+    model: Seq2Seq
+    run: RunDirectory
+    fresh: bool
+
+
 class Trainer:
     """One run from its first step, or its last checkpoint, to the end of its budget.
 
     With several ranks, each has a trainer, all in the same state; the first one writes the files.
 
     Args:
-        config: fully resolved.
-        data: training batches.
-        dev: pairs for validation.
-        tokenizers: of both sides.
-        model: with initial weights, on its device.
-        run: where everything is written; the caller holds its lock.
+        session: the caller holds the lock of its run.
         quiet: no progress on stderr.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        data: TrainingData,
-        dev: list[Pair],
-        tokenizers: Tokenizers,
-        model: Seq2Seq,
-        run: RunDirectory,
-        *,
-        quiet: bool = False,
-    ) -> None:
-        self.config = config
-        self.data = data
-        self.dev = dev
-        self.tokenizers = tokenizers
-        self.quiet = quiet
+    def __init__(self, session: Session, *, quiet: bool = False) -> None:
+        self.config, self.data, self.quiet = session.config, session.data, quiet
+        self.dev, self.tokenizers = session.corpus.dev, session.tokenizers
+        model, settings = session.model, session.config.train
         self.state = TrainingState(
             model=model,
-            averaged=copy.deepcopy(model).eval() if config.train.average == "ema" else None,
-            optimizer=make_optimizer(model, config.train),
-            progress=Progress(bf16=uses_bf16(config.train, model.device)),
+            averaged=copy.deepcopy(model).eval() if settings.average == "ema" else None,
+            optimizer=make_optimizer(model, settings),
+            progress=Progress(bf16=uses_bf16(settings, model.device)),
         )
-        self.checkpointer = Checkpointer(config, tokenizers, run, self.state)
+        self.checkpointer = Checkpointer(self.config, self.tokenizers, session.run, self.state)
         self.stop = StopRequest()
 
     @property
@@ -151,7 +157,7 @@ class Trainer:
     def _agree(self, n_workers: int) -> None:
         """Take the first rank's precision, and note how many threads or ranks share a step."""
         progress = self.progress
-        progress.bf16 = bool(gather_numbers(progress.bf16)[0][0])
+        progress.bf16 = bool(broadcast(progress.bf16))
         if progress.step and progress.n_ranks != n_workers:
             log.info("begun with %d workers, now there are %d: dropout is drawn anew", progress.n_ranks, n_workers)
         progress.n_ranks = n_workers
@@ -261,7 +267,7 @@ class Trainer:
             Interrupted: a signal came.
         """
         hint = "lower train.lr; the last checkpoint is kept"
-        with self.stop.breaking_off():
+        with self.stop.interruptible():
             try:
                 validation = validate(model, self.tokenizers, self.dev, self.config, bf16=self.progress.bf16)
             except ModelError as error:  # from search
@@ -307,8 +313,7 @@ class Trainer:
             DivergedError: there is no checkpoint, or this was the last of `MAX_ROLLBACKS`.
         """
         n_rollbacks, max_positions = self.progress.n_rollbacks, self.progress.max_positions
-        # All ranks use the first one's answer, which also waits until all have given up.
-        has_checkpoint = gather_numbers(self.checkpointer.run.newest_step() is not None)[0][0]
+        has_checkpoint = broadcast(self.checkpointer.run.newest_step() is not None)  # all ranks have failed by now
         if not has_checkpoint or n_rollbacks == MAX_ROLLBACKS:
             raise error
         if rank() == 0:

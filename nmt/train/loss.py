@@ -1,4 +1,4 @@
-"""What training minimises."""
+"""The training loss: label-smoothed cross entropy, and R-Drop's regularizer."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,17 +6,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-CHUNK = 2**19  # logits worked on at a time: in float32 they stay in a CPU's cache
+CHUNK = 2**19  # logits per chunk: in float32 they fit into a CPU's cache
 
 
 @dataclass(frozen=True)
 class LossSum:
-    """Sums over tokens, so that micro-batches add up; scalars in nats.
+    """Sums over tokens, in nats, so that micro-batches add up.
 
     Attributes:
-        loss: with smoothing; carries the gradient.
+        loss: with label smoothing, differentiable.
         nll: without; exp(nll / n_tokens) is the perplexity.
-        n_tokens: real target tokens, EOS counted.
+        n_tokens: target tokens, EOS counted.
     """
 
     loss: Tensor
@@ -27,12 +27,11 @@ class LossSum:
 def smoothed_cross_entropy(logits: Tensor, targets: Tensor, *, smoothing: float) -> LossSum:
     """Label-smoothed cross entropy, summed over target tokens.
 
-    The wanted distribution is (1-ε)·onehot + ε/V over all V (Szegedy et al. 2016, section 7), and so
-    loss = -(1-ε)·log p[gold] - ε·mean(log p).
+    q = (1-ε)·onehot + ε/V over all V (Szegedy et al. 2016, section 7); loss = -(1-ε)·log p[target] - ε·mean(log p).
 
     Args:
-        logits: (N, V), any float type; reduced in float32 at least.
-        targets: (N,) int64, the real tokens of a batch, EOS included, no padding.
+        logits: (N, V), any float dtype; reduced in float32 at least.
+        targets: (N,) int64, target tokens without padding, EOS included.
         smoothing: ε in [0, 1).
     Raises:
         ValueError: the shapes disagree.
@@ -44,10 +43,10 @@ def smoothed_cross_entropy(logits: Tensor, targets: Tensor, *, smoothing: float)
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
-    """The loss and, beside it, its gradient: softmax(logits) minus the wanted distribution.
+    """Computes the loss and, in the forward pass, its gradient softmax(logits) - q.
 
-    N·V is the largest tensor of a step. Autograd goes over it in memory a dozen times; here a chunk at a time
-    stays in the cache, and takes half as long.
+    (N, V) is the largest tensor of a step, and autograd would read it from memory a dozen times. Chunks that fit
+    into the cache take half as long.
     """
 
     @staticmethod
@@ -59,16 +58,16 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         n_rows = max(CHUNK // logits.size(1) if logits.device.type == "cpu" else len(logits), 1)
         for start in range(0, len(logits), n_rows):
             rows = slice(start, start + n_rows)
-            x, gold = logits[rows].to(dtype), targets[rows, None]  # (n, V), (n, 1)
+            x, target = logits[rows].to(dtype), targets[rows, None]  # (n, V), (n, 1)
             probs = x.softmax(-1)
-            # log-sum-exp, by way of the largest probability, whose logarithm is safe: it is at least 1/V
+            # logsumexp from the softmax: the largest probability is at least 1/V, so that its logarithm is finite
             log_total = x.amax(-1) - probs.amax(-1).log()  # (n,)
-            chunk_nll = log_total.sum() - x.gather(1, gold).sum()
+            chunk_nll = log_total.sum() - x.gather(1, target).sum()
             nll = nll + chunk_nll
             loss = loss + (1 - smoothing) * chunk_nll + floor * (x.size(1) * log_total.sum() - x.sum())
             if gradient is not None:
                 probs.sub_(floor)
-                gradient[rows] = probs.scatter_add_(1, gold, probs.new_full(gold.shape, smoothing - 1))
+                gradient[rows] = probs.scatter_add_(1, target, probs.new_full(target.shape, smoothing - 1))
         if gradient is not None:
             ctx.save_for_backward(gradient)
         ctx.mark_non_differentiable(nll)
@@ -77,14 +76,14 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
         (gradient,) = ctx.saved_tensors
-        return gradient.mul_(grad_loss), None, None  # in place: it is large, and a second backward is an error
+        return gradient.mul_(grad_loss), None, None  # in place because it is large; torch forbids a second backward
 
 
 def symmetric_divergence(logits: Tensor) -> Tensor:
-    """R-Drop's regulariser (Liang et al. 2021, equation 2): (KL(p‖q) + KL(q‖p)) / 2, summed over positions.
+    """R-Drop's regularizer (Liang et al. 2021, equation 2): (KL(p‖q) + KL(q‖p)) / 2, summed over positions.
 
     Args:
-        logits: (2N, V): position i under two dropout masks stands at i and N + i.
+        logits: (2N, V): rows i and N + i are one position under two dropout masks.
     """
     p, q = logits.float().log_softmax(-1).chunk(2)
     return ((p.exp() - q.exp()) * (p - q)).sum() / 2

@@ -1,4 +1,4 @@
-"""What a user sees while training: a bar on a terminal, plain lines elsewhere."""
+"""Training progress on stderr: a bar on a terminal, lines elsewhere."""
 
 import logging
 import math
@@ -17,11 +17,11 @@ LINE_EVERY_S = 30.0
 
 
 class Report:
-    """Live figures of a training on stderr.
+    """Shows steps and validations.
 
     Args:
         progress: share of the budget already spent, 0-1.
-        quiet: show nothing but warnings.
+        quiet: show no progress.
     """
 
     def __init__(self, progress: float, *, quiet: bool) -> None:
@@ -43,7 +43,7 @@ class Report:
         self.loss = self.nll = 0.0
 
     def step(self, step: int, epoch: int, lr: float, figures: StepFigures, progress: float) -> None:
-        """Take in one step's figures; show them a few times a second at most."""
+        """Add a step's figures; show their means once a second in the bar, or every 30 s as a line."""
         self.n_tokens += figures.n_tokens
         self.n_real += figures.n_real
         self.n_positions += figures.n_positions
@@ -88,7 +88,7 @@ class Report:
 
 
 def clock(seconds: float) -> str:
-    """A duration as people say it."""
+    """A duration for people: "2 h 05 min", "3 min 07 s", "12 s"."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"

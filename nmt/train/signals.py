@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a request that the training loop reads after each step."""
+"""Ctrl-C and SIGTERM set a request that the training loop checks at each step."""
 
 import contextlib
 import logging
@@ -12,61 +12,61 @@ log = logging.getLogger("nmt")
 
 
 class Interrupted(BaseException):
-    """A signal came in a block that need not be finished; no error, so that nothing on its way catches it."""
+    """A signal interrupted a block that need not finish. No Exception, so that no handler in between catches it."""
 
 
 class StopRequest:
     """Set by the first Ctrl-C or SIGTERM; the second one ends the process at once.
 
     Attributes:
-        number: of the signal; 0 before there was one.
+        number: the signal's; 0 before a signal.
     """
 
     def __init__(self) -> None:
         self.number = 0
-        self._breaks_off = False
+        self._interruptible = False
 
     def set(self, number: int) -> None:
-        """Note a signal; breaks off a block that may be."""
+        """Note a signal, and interrupt an interruptible block."""
         self.number = number
-        if self._breaks_off:
+        if self._interruptible:
             raise Interrupted
 
     @contextlib.contextmanager
-    def breaking_off(self) -> Iterator[None]:
-        """A block without effect, such as a validation, that a signal breaks off: it may last for minutes.
+    def interruptible(self) -> Iterator[None]:
+        """A block without side effects that a signal interrupts, such as a validation, which may take minutes.
 
-        The first rank's only: by it all others end. One of them that leaves by itself would take the rest along
-        before anything is saved.
+        Only on the first rank: the others end when it does. Another rank that ended alone would end the training
+        before the first rank has saved.
 
         Raises:
-            Interrupted: a signal came.
+            Interrupted: a signal was received.
         """
         try:
-            self._breaks_off = rank() == 0
+            self._interruptible = rank() == 0
             if self.number:
                 self.set(self.number)
             yield
         finally:
-            self._breaks_off = False
+            self._interruptible = False
 
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[StopRequest]:
-    """Turn Ctrl-C and SIGTERM into a request that the loop reads after each step."""
+    """Handle Ctrl-C and SIGTERM by a `StopRequest` inside this block."""
     request = StopRequest()
     numbers = (signal.SIGINT, signal.SIGTERM)
 
     def note(number: int, _frame: FrameType | None) -> None:
         for either in numbers:
             signal.signal(either, signal.SIG_DFL)
-        with contextlib.suppress(RuntimeError):  # it came in the middle of another message
+        with contextlib.suppress(RuntimeError):  # the signal interrupted another log message
             log.warning("stopping after this step; once more to stop at once")
         request.set(number)
 
     try:
         before = {number: signal.signal(number, note) for number in numbers}
-    except ValueError:  # not in the main thread: whoever runs us there handles signals
+    except ValueError:  # not the main thread, which alone receives signals
         yield request
         return
     try:

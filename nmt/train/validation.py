@@ -1,4 +1,4 @@
-"""What a model is worth on dev: loss, perplexity, and BLEU and chrF of real decoding."""
+"""Validation on dev: loss, perplexity, BLEU and chrF of greedy decoding, and advice."""
 
 import math
 from collections import Counter
@@ -27,12 +27,12 @@ class Validation:
     """Figures of one validation.
 
     Attributes:
-        loss: as in training, smoothed, nats a token.
-        nll: unsmoothed; its exponential is the perplexity.
+        loss: as in training, smoothed, nats per token.
+        nll: without smoothing; its exponential is the perplexity.
         bleu, chrf: of greedy decoding.
         samples: (source, reference, translation) of a few lines.
-        repeated: the translation that comes most often and its share of all lines, 0-1.
-        stuck: the share of translations in which one word or character is half of all, 0-1.
+        repeated: the most frequent translation and its share of the lines, 0-1.
+        stuck: the share of translations that repeat one word or character, 0-1.
     """
 
     loss: float
@@ -48,7 +48,7 @@ class Validation:
         return math.exp(min(self.nll, 100.0))
 
     def figures(self) -> dict[str, Any]:
-        """For the metrics file."""
+        """The figures of a line in metrics.jsonl."""
         return {
             "dev_loss": self.loss,
             "dev_nll": self.nll,
@@ -61,32 +61,33 @@ class Validation:
 
 
 def ranking(line: dict[str, Any], metric: str) -> tuple[float, ...]:
-    """A sort key of a validation's figures, the metric first; the best model has the largest.
+    """A sort key of a validation's figures; larger is better.
 
-    A tie in BLEU goes to the lower loss: a new model has BLEU 0.00 for many validations while its loss falls.
+    The lower loss breaks ties in BLEU: a new model has BLEU 0.00 for many validations while its loss falls.
     """
     loss = -float(line["dev_loss"])
     return (float(line["dev_bleu"]), loss) if metric == "bleu" else (loss,)
 
 
 def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config: Config, *, bf16: bool) -> Validation:
-    """Measure a model on the dev pairs; each rank on its share of them."""
-    own = mine(sorted(dev, key=lambda pair: len(pair.target)))  # as much work for each rank
+    """Measure a model in eval mode on the dev pairs; each rank computes its share."""
+    own = mine(sorted(dev, key=lambda pair: len(pair.target)))  # so that shares cost alike
     engine = TorchEngine(model)
     device, limit = engine.device, model.max_length - 1
     src = [ids[:limit] for ids in tokenizers.source.encode_all([pair.source for pair in own])]
     tgt = [ids[:limit] for ids in tokenizers.target.encode_all([pair.target for pair in own])]
     loss = nll = n_tokens = 0.0
     with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-        for rows in cut_batches([(len(s), len(t)) for s, t in zip(src, tgt, strict=True)], config.train.batch_tokens):
-            batch = collate([src[i] for i in rows], [tgt[i] for i in rows], rows).to(device)
+        lengths = [(len(s), len(t)) for s, t in zip(src, tgt, strict=True)]
+        for indices in cut_batches(lengths, config.train.batch_tokens):
+            batch = collate([src[i] for i in indices], [tgt[i] for i in indices], indices).to(device)
             sums = batch_loss(model, batch, config.train)
             loss, nll, n_tokens = loss + float(sums.loss), nll + float(sums.nll), n_tokens + sums.n_tokens
     loss, nll, n_tokens = summed(loss, nll, n_tokens)
     sources, references = [pair.source for pair in dev], [pair.target for pair in dev]
     hypotheses = Translator(engine, tokenizers, config).translate(sources, beam=1)
     bleu, chrf = score(hypotheses, [references], tokenize=bleu_tokenizer(language(config.data, "target")))
-    often, count = Counter(hypotheses).most_common(1)[0]
+    most_frequent, count = Counter(hypotheses).most_common(1)[0]
     shown = [i * len(dev) // N_SAMPLES for i in range(min(N_SAMPLES, len(dev)))]
     return Validation(
         loss=loss / n_tokens,
@@ -94,47 +95,47 @@ def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config
         bleu=bleu,
         chrf=chrf,
         samples=[(sources[i], references[i], hypotheses[i]) for i in shown],
-        repeated=(often, count / len(hypotheses)),
+        repeated=(most_frequent, count / len(hypotheses)),
         stuck=sum(map(is_stuck, hypotheses)) / len(hypotheses),
     )
 
 
 def is_stuck(text: str) -> bool:
-    """Whether one word makes up half of a text of eight or more, or one character of a text without spaces."""
+    """Whether one word (without spaces, one character) is more than half of a text of eight or more."""
     units: Sequence[str] = text.split() if " " in text.strip() else text
     return len(units) >= 8 and 2 * Counter(units).most_common(1)[0][1] > len(units)
 
 
 def advice(history: Sequence[dict[str, Any]], latest: Validation, n_vocab: int) -> list[str]:
-    """What the figures say in plain words, where they say that something is wrong.
+    """Warnings, if the figures indicate that something is wrong.
 
     Args:
         history: the metrics lines of all validations, the latest last.
-        latest: the newest validation.
-        n_vocab: V; a model that has learnt nothing has a loss of log V.
+        latest: the latest validation.
+        n_vocab: V; a model that has learned nothing has a loss of log V.
     """
-    words = []
+    messages = []
     text, share = latest.repeated
     if share > 0.5 and len(history) > 1:
-        words.append(
+        messages.append(
             f"{share:.0%} of the dev lines are translated alike ('{text:.40}'): the model ignores its source; "
             "train longer, or lower train.lr"
         )
     if latest.stuck > 0.2 and len(history) > 1:
-        words.append(f"{latest.stuck:.0%} of the dev translations repeat one word: train longer, or lower train.lr")
+        messages.append(f"{latest.stuck:.0%} of the dev translations repeat one word: train longer, or lower train.lr")
     losses = [line["dev_nll"] for line in history]
     if len(losses) >= 4 and losses[-1] > losses[-2] > losses[-3] > losses[-4]:
-        words.append(
+        messages.append(
             "dev loss has risen three times running: the model learns train by heart; "
             "raise model.dropout or end earlier (train.patience)"
         )
     elif len(losses) >= 6 and min(losses[-3:]) >= min(losses[:-3]):
-        words.append(
+        messages.append(
             f"dev loss has not fallen in three validations (best {min(losses):.2f}): more steps will bring little"
         )
     if len(losses) >= 3 and min(losses) > 0.8 * math.log(n_vocab):
-        words.append(
+        messages.append(
             f"dev loss is {losses[-1]:.2f} after {history[-1]['step']} steps, hardly below chance "
             f"({math.log(n_vocab):.2f}): check that the two sides belong together, or change train.lr"
         )
-    return words
+    return messages

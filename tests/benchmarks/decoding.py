@@ -14,7 +14,7 @@ from nmt.config import language
 from nmt.evaluate import bleu_tokenizer, score
 from nmt.run.directory import RunDirectory
 from nmt.text.lines import read_lines
-from nmt.train.prepare import corpus_paths
+from nmt.train.preparation import corpus_paths
 
 FEW_LINES = 8  # what a command takes for so many is its start
 COPIES = 3  # of the test set, in the long run

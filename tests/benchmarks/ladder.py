@@ -26,7 +26,7 @@ from nmt.files import atomic_write, hash_file
 from nmt.run.checkpoint import read_newest
 from nmt.run.directory import RunDirectory
 from nmt.text.lines import one_line, read_lines
-from nmt.train.prepare import corpus_paths
+from nmt.train.preparation import corpus_paths
 
 Part = Literal["dev", "test"]
 Row = dict[str, Any]

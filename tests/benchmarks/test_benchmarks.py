@@ -108,12 +108,12 @@ from pathlib import Path
 from nmt.config import load_config
 from nmt.text import corpus
 from nmt.text.batches import TrainingData
-from nmt.train import prepare
+from nmt.train import preparation
 corpus.os.cpu_count = lambda: 1  # of the processes that help, each has the same memory
-prepare.SAMPLE_PAIRS = 1000  # no more of the tokenizer's trainer's than is needed
-train = prepare.read_corpus(load_config(Path(sys.argv[1]), ["tokenizer.vocab_size=400", "tokenizer.type=bpe"]))
-tokenizers, _ = prepare.train_tokenizers(train)
-pairs, ids, _ = prepare.drop_lengths(train, tokenizers)
+preparation.SAMPLE_PAIRS = 1000  # no more of the tokenizer's trainer's than is needed
+train = preparation.read_corpus(load_config(Path(sys.argv[1]), ["tokenizer.vocab_size=400", "tokenizer.type=bpe"]))
+tokenizers, _ = preparation.train_tokenizers(train)
+pairs, ids, _ = preparation.drop_lengths(train, tokenizers)
 data = TrainingData(pairs, ids, tokenizers, batch_tokens=4096, seed=1)
 assert sum(len(batch.lines) for batch in itertools.islice(data.batches(0), 200)) > 1000
 """

@@ -18,7 +18,7 @@ from measure import NMT, PROGRAMS, Options, Sample, Table, Watched, interleaved,
 
 from nmt.config import Config, load_config
 from nmt.run.directory import RunDirectory
-from nmt.train.prepare import drop_lengths, read_corpus, train_tokenizers
+from nmt.train.preparation import drop_lengths, read_corpus, train_tokenizers
 
 WARM_UP_STEPS = 3  # of which no figure counts, nor what came before them
 RECIPE = [

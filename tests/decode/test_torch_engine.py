@@ -14,7 +14,7 @@ from nmt.decode import torch_engine
 from nmt.decode.int8 import Int8Linear
 from nmt.decode.torch_engine import in_precision, pick_device
 from nmt.decode.translator import load
-from nmt.distributed import Place
+from nmt.distributed import Launch
 from nmt.errors import ConfigError
 from nmt.model import kernels, tracing
 from nmt.model.base import ActivatedLinear
@@ -121,7 +121,7 @@ def test_devices() -> None:
 def test_a_rank_takes_its_own_gpu_and_none_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(torch_engine, "launched", lambda: Place(1, 2, 1))
+    monkeypatch.setattr(torch_engine, "launched", lambda: Launch(1, 2, 1))
     assert pick_device("cuda") == torch.device("cuda:1")
     assert pick_device("auto") == torch.device("cuda:1")
     with pytest.raises(ConfigError, match="no device 'cuda:2'"):

@@ -22,6 +22,7 @@ from nmt.run.directory import RunDirectory
 from nmt.text.batches import Batch
 from nmt.train import session
 from nmt.train.checkpointer import Checkpointer
+from nmt.train.dry_run import dry_run
 from nmt.train.loss import LossSum
 from nmt.train.progress import Progress
 from nmt.train.signals import stop_signals
@@ -682,7 +683,7 @@ def test_a_disk_without_room_is_told_before_anything_is_written(corpus: Path, mo
 def test_dry_run_writes_nothing_and_tells_the_sizes(corpus: Path) -> None:
     config = config_of(corpus)
     prepared = session.prepare(config)
-    lines = "\n".join(session.dry_run(prepared))
+    lines = "\n".join(dry_run(prepared))
     assert not Path(config.run).exists()
     n_parameters = sum(p.numel() for p in prepared.model.parameters())
     assert f"parameters  {n_parameters:,}" in lines

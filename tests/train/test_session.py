@@ -13,7 +13,7 @@ from nmt.errors import DataError, ModelError
 from nmt.run.directory import RunDirectory
 from nmt.text.lines import read_lines
 from nmt.train import session
-from nmt.train.prepare import tokenize
+from nmt.train.preparation import tokenize
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Sizes that fit a corpus: what the user leaves open is chosen by the number of training pairs."""
+"""Presets: settings that the user does not give are chosen by the number of training pairs."""
 
 import math
 from typing import Any
@@ -8,9 +8,9 @@ from pydantic import ValidationError
 from nmt.config import FITTED, Config, values
 from nmt.errors import ConfigError
 
-# pairs fewer than: the settings. From small to large: recipes of our own for the first two, then what is known
-# to work on Multi30k, IWSLT and WMT. A micro-batch has pairs of one length and thus of one kind; a step of two
-# of half the size learns more from as many tokens.
+# (upper bound of training pairs, settings). The first two are our own recipes; the others are known to work on
+# Multi30k, IWSLT and WMT. Two micro-batches per step: the pairs of one have similar lengths, and a step learns more
+# from a mixture.
 PRESETS: list[tuple[float, dict[str, Any]]] = [
     (500, {"vocab_size": 600, "d_model": 64, "d_ff": 256, "n_layers": 2, "n_heads": 4, "dropout": 0.0,
            "batch_tokens": 1024, "accumulate": 1, "lr": 2e-3, "warmup": 50, "max_epochs": 300}),
@@ -26,12 +26,12 @@ PRESETS: list[tuple[float, dict[str, Any]]] = [
 
 
 def fit_config(config: Config, n_pairs: int, n_characters: int = 0) -> Config:
-    """The config with every size that was not set chosen for `n_pairs` with an alphabet of `n_characters`."""
+    """The config with its unset sizes chosen for `n_pairs` with an alphabet of `n_characters`."""
     return with_unset(config, sizes_for(config, n_pairs, n_characters))
 
 
 def sizes_for(config: Config, n_pairs: int, n_characters: int = 0) -> dict[str, dict[str, Any]]:
-    """The sizes for so many pairs, by section; without those that depend on another one that is set."""
+    """The preset for so many pairs, by section, without sizes that would contradict the config's own."""
     preset = next(values for bound, values in PRESETS if n_pairs < bound)
     fitted: dict[str, dict[str, Any]] = {
         "tokenizer": {"vocab_size": max(preset["vocab_size"], n_characters + preset["vocab_size"] // 2)},
@@ -43,7 +43,7 @@ def sizes_for(config: Config, n_pairs: int, n_characters: int = 0) -> dict[str, 
         "train": {key: preset[key] for key in ("batch_tokens", "lr", "warmup")},
     }
     train = config.train
-    if "batch_tokens" not in train.model_fields_set:  # else it is the user's step that is to be as large
+    if "batch_tokens" not in train.model_fields_set:  # the user's batch is the user's step
         fitted["train"]["accumulate"] = preset["accumulate"]
     if train.max_steps is None and train.max_epochs is None and train.max_minutes is None:
         fitted["train"]["max_epochs"] = preset["max_epochs"]
@@ -51,18 +51,18 @@ def sizes_for(config: Config, n_pairs: int, n_characters: int = 0) -> dict[str, 
 
 
 def open_sizes(config: Config) -> set[str]:
-    """The settings, by dotted key, that are fitted to the corpus because they are not set."""
+    """The dotted keys that are fitted to the corpus because they are not set."""
     fitted = {f"{section}.{key}" for section, sizes in sizes_for(config, 0).items() for key in sizes}
     return fitted.union({"train.validate_every"}).difference(dict(values(config, only_set=True)))
 
 
 def fit_validation(config: Config, steps_per_epoch: int) -> Config:
-    """The config with validations once an epoch, but neither too often nor too seldom, where that was not set."""
+    """The config with one validation per epoch, at least every 4000 steps and at most every 100, unless set."""
     return with_unset(config, {"train": {"validate_every": min(max(steps_per_epoch, 100), 4000)}})
 
 
 def chosen(why: str, before: Config, after: Config) -> list[str]:
-    """A note of the sizes that `after` sets and `before` does not, as arguments for the command line; or none."""
+    """A note with the fitted settings that `after` has and `before` has not, as command-line arguments; or none."""
     was_set = dict(values(before, only_set=True))
     new = [f"{key}={value}" for key, value in values(after, only_set=True) if key in FITTED and key not in was_set]
     return [f"{why}: {' '.join(new)}"] if new else []
@@ -71,10 +71,10 @@ def chosen(why: str, before: Config, after: Config) -> list[str]:
 def with_unset(
     config: Config, values: dict[str, dict[str, Any]], *, what: str = "sizes chosen for this corpus"
 ) -> Config:
-    """Replace settings that the user did not give; the result is checked as a whole.
+    """Set what the user did not set, and check the result as a whole.
 
     Raises:
-        ConfigError: `what`, the values, and the user's settings do not fit together.
+        ConfigError: `what`, the values, do not fit the user's settings.
     """
     tree = config.model_dump(exclude_unset=True)
     for section, settings in values.items():

@@ -1,7 +1,7 @@
-"""From a config to a corpus ready for training: read, check, set dev aside, tokenize, filter.
+"""From a config to an encoded corpus: read, check, hold out dev, train the tokenizer, filter. `nmt tokenize`.
 
-Training pairs lie in the user's cache, by the name of what they were made from: made once, mapped by all. Writes
-nothing else and imports no torch: everything is checked before the first file of a run is made.
+Training pairs are stored in the user's cache, under a hash of what they were made from, and memory-mapped. Nothing
+else is written, so that everything is checked before a run's first file. Imports no torch.
 """
 
 import json
@@ -41,30 +41,30 @@ from nmt.text.corpus import (
 )
 from nmt.text.lines import Pair, is_blank, iter_pairs, read_pairs
 from nmt.text.tokenizer import MAX_TRAINER_BYTES, Statistics, Tokenizer, Tokenizers, statistics, train_tokenizer
-from nmt.train.sizes import fit_config
+from nmt.train.presets import fit_config
 
 log = logging.getLogger("nmt")
 
 MAX_DEV_PAIRS = 1_000
 DEV_SHARE = 0.02
 FEW_DEV_PAIRS = 100
-PROFILE_PAIRS = 2_000  # that tell two languages apart
-MIN_PROFILE = 100  # sequences of characters, below which a text is too short to tell
-CLEAR_LEANING = 0.2
-SAMPLE_PAIRS = 200_000  # at most, of which a tokenizer is learnt: its trainer's memory grows with them
+PROFILE_PAIRS = 2_000  # enough to tell two languages apart
+MIN_NGRAMS = 100  # a text with fewer character n-grams is too short to tell its language
+CLEAR_SIMILARITY = 0.2
+SAMPLE_PAIRS = 200_000  # the tokenizer is trained on at most this many: its memory grows with them
 FORMAT = 1  # of the files in the cache
 
 
 @dataclass
 class Corpus:
-    """The pairs of a run and how they came to be.
+    """The pairs of a run.
 
     Attributes:
-        config: sizes filled in.
-        train: pairs that are left, on disk.
-        dev: the same, in memory.
+        config: with all sizes.
+        train: training pairs, on disk.
+        dev: in memory.
         hashes: SHA-256 of each side of each corpus.
-        notes: what the user should know, a line each.
+        notes: messages to the user.
     """
 
     config: Config
@@ -75,7 +75,7 @@ class Corpus:
 
 
 def corpus_paths(config: Config, files: Files) -> tuple[list[Path], list[Path]]:
-    """Where the two sides of a corpus lie."""
+    """The files of both sides of a corpus."""
     root = config.data.root
     return [resolve_path(p, root) for p in files.source], [resolve_path(p, root) for p in files.target]
 
@@ -87,9 +87,9 @@ def corpus_hashes(config: Config) -> dict[str, str]:
         DataError: a file cannot be read.
     """
     data = config.data
-    start = f"data.root, {data.root}" if data.root else "the working directory"
+    base = f"data.root, {data.root}" if data.root else "the working directory"
     return {
-        f"{name}.{side}": hash_files(paths, f"check the path; it is relative to {start}")
+        f"{name}.{side}": hash_files(paths, f"check the path; it is relative to {base}")
         for name, files in (("train", data.train), ("dev", data.dev), ("test", data.test))
         if files is not None
         for side, paths in zip(SIDES, corpus_paths(config, files), strict=True)
@@ -97,11 +97,11 @@ def corpus_hashes(config: Config) -> dict[str, str]:
 
 
 def read_corpus(config: Config) -> Corpus:
-    """Read train and dev, check that test is there, and drop what the rules on lines drop.
+    """Read train and dev, check test, and drop blank and repeated pairs.
 
     Raises:
-        DataError: a file is missing, sides have unequal numbers of lines, or nothing is left.
-        ConfigError: sizes chosen for the corpus do not go together with those that were set.
+        DataError: a file is missing, sides have unequal numbers of lines, or no pair is left.
+        ConfigError: sizes chosen for the corpus do not fit those that are set.
     """
     data = config.data
     hashes = corpus_hashes(config)
@@ -113,8 +113,8 @@ def read_corpus(config: Config) -> Corpus:
     seed = None if "dev" in corpora else config.seed
     settings = [data.drop_blank, data.drop_duplicates, data.allow_bad_utf8, seed]
 
-    def write(place: Path) -> None:
-        _write_corpus(place, config, corpora)
+    def write(directory: Path) -> None:
+        _write_corpus(directory, config, corpora)
         now = corpus_hashes(config)
         if changed := [name for name in hashes if now[name] != hashes[name]]:
             raise DataError(
@@ -122,29 +122,35 @@ def read_corpus(config: Config) -> Corpus:
                 hint="start again when nothing writes to them",
             )
 
-    place = cached("pairs", [FORMAT, hashes, settings], write)
-    told = json.loads((place / "corpus.json").read_text(encoding="utf-8"))
-    train, dev = Pairs(place), [Pair(*pair) for pair in told["dev"]]
+    directory = cached("pairs", [FORMAT, hashes, settings], write)
+    summary = json.loads((directory / "corpus.json").read_text(encoding="utf-8"))
+    train, dev = Pairs(directory), [Pair(*pair) for pair in summary["dev"]]
     if data.dev is None and len(dev) < FEW_DEV_PAIRS:
         log.warning(
             "dev has only %d pairs, held out of train: scores on fewer than %d are mostly chance; set data.dev",
             len(dev),
             FEW_DEV_PAIRS,
         )
-    config = fit_config(config, len(train), told["n_characters"])
-    return Corpus(config, train, dev, hashes, told["notes"])
+    config = fit_config(config, len(train), summary["n_characters"])
+    return Corpus(config, train, dev, hashes, summary["notes"])
 
 
-def _write_corpus(place: Path, config: Config, corpora: dict[str, list[Pair]]) -> None:
-    """Write the texts of train, the lines that are left of it, dev, and what the user should know."""
+def _write_corpus(directory: Path, config: Config, corpora: dict[str, list[Pair]]) -> None:
+    """Write the text of train, the numbers of the lines that are kept, and a summary with dev and notes.
+
+    Args:
+        directory: in the cache.
+        config: data and seed.
+        corpora: dev and test, if they are set.
+    """
     data, notes = config.data, []
-    write_pairs(place, iter_pairs(*corpus_paths(config, data.train), strict=not data.allow_bad_utf8))
-    files = {name: place / name for name in ("lines", *(f"{one}.digest" for one in (*SIDES, "pair")))}
+    write_pairs(directory, iter_pairs(*corpus_paths(config, data.train), strict=not data.allow_bad_utf8))
+    files = {name: directory / name for name in ("lines", *(f"{one}.digest" for one in (*SIDES, "pair")))}
 
     def digests(name: str) -> NDArray[np.uint64]:
         return mapped(files[f"{name}.digest"], np.uint64)
 
-    blank = mapped(place / "blank", np.bool_)
+    blank = mapped(directory / "blank", np.bool_)
     if data.drop_blank and (n := int(blank.sum())):
         notes.append(f"{n} pairs blank on a side dropped (data.drop_blank)")
         keep(files.values(), ~blank)
@@ -158,45 +164,45 @@ def _write_corpus(place: Path, config: Config, corpora: dict[str, list[Pair]]) -
         if n := len(corpora["dev"]) - len(dev):
             notes.append(f"{n} pairs of dev blank on a side left out")
     else:
-        aside, left = hold_out(digests("source"), digests("target"), config.seed)
-        pairs = Pairs(place)
-        dev = [pairs[i] for i in aside]
-        keep(files.values(), left)
+        held_out, remaining = hold_out(digests("source"), digests("target"), config.seed)
+        pairs = Pairs(directory)
+        dev = [pairs[i] for i in held_out]
+        keep(files.values(), remaining)
         notes.append(f"no data.dev: {len(dev)} pairs of train set aside for it, none of their sentences left in train")
-    train = Pairs(place)
+    train = Pairs(directory)
     if not len(train) or not dev:
         raise DataError(
             f"{'train' if not len(train) else 'dev'} has no pair that can be used",
             hint="check data.train and data.dev",
         )
     check_sides("train", train)
-    for name, held_out in corpora.items():
-        check_sides(name, held_out)
-        check_order(name, held_out, train)
+    for name, corpus in corpora.items():
+        check_sides(name, corpus)
+        check_order(name, corpus, train)
     notes += [
-        f"{n} of {len(pairs)} pairs of {name} have a side that is also in train: its scores will flatter"
+        f"{n} of {len(pairs)} pairs of {name} have a side that is also in train: scores on it will be too high"
         for name, pairs in corpora.items()
         if (n := n_shared(pairs, digests("source"), digests("target")))
     ]
     characters = {character for pair in sample(train) for character in pair.source + pair.target}
-    told = {
+    summary = {
         "dev": [[pair.line, pair.source, pair.target] for pair in dev],
         "notes": notes,
         "n_characters": len(characters),
     }
-    (place / "corpus.json").write_text(json.dumps(told), encoding="utf-8")
-    for file in (*files.values(), place / "blank"):
+    (directory / "corpus.json").write_text(json.dumps(summary), encoding="utf-8")
+    for file in (*files.values(), directory / "blank"):
         if file.name != "lines":
             file.unlink()
 
 
 def check_sides(name: str, pairs: Iterable[Pair]) -> None:
-    """Make sure that the sides of a corpus are not the same text.
+    """Check that the two sides of a corpus are not the same text.
 
     Raises:
         DataError: they are.
     """
-    if all(pair.source == pair.target for pair in pairs):  # ends at the first pair, as a rule
+    if all(pair.source == pair.target for pair in pairs):  # usually False at the first pair
         raise DataError(
             f"data.{name}: source and target are the same text",
             hint=f"name the files of the two languages in data.{name}.source and data.{name}.target",
@@ -204,18 +210,19 @@ def check_sides(name: str, pairs: Iterable[Pair]) -> None:
 
 
 def check_order(name: str, pairs: list[Pair], train: Pairs) -> None:
-    """Make sure that the sides of dev or test are not exchanged.
+    """Check that the sides of dev or test are not exchanged.
 
-    Each side is compared with both sides of train, see `leaning`. Both must lean clearly to the wrong one, which
-    is not so where both sides are in one language; German and English that are exchanged come to 0.35 each.
+    Each side must be clearly more similar to the wrong side of train. Exchanged German and English score 0.35 each;
+    if both sides of train are in one language, the score is near 0.
 
     Raises:
         DataError: they are exchanged.
     """
-    pairs, some = pairs[:PROFILE_PAIRS], sample(train, PROFILE_PAIRS)
-    source, target = (profile(getattr(pair, side) for pair in some) for side in SIDES)
-    of_source, of_target = (profile(getattr(pair, side) for pair in pairs) for side in SIDES)
-    if min(leaning(of_source, source, target), leaning(of_target, target, source)) > CLEAR_LEANING:
+    train_pairs = sample(train, PROFILE_PAIRS)
+    source, target = (ngram_counts(getattr(pair, side) for pair in train_pairs) for side in SIDES)
+    own_source, own_target = (ngram_counts(getattr(pair, side) for pair in pairs[:PROFILE_PAIRS]) for side in SIDES)
+    scores = similarity(own_source, target, source), similarity(own_target, source, target)
+    if min(scores) > CLEAR_SIMILARITY:
         raise DataError(
             f"data.{name} has its sides exchanged: by its characters, its source is in the language of "
             "data.train.target, and its target in that of data.train.source",
@@ -223,66 +230,66 @@ def check_order(name: str, pairs: list[Pair], train: Pairs) -> None:
         )
 
 
-def profile(texts: Iterable[str]) -> Counter[str]:
-    """How often each sequence of one to three characters occurs."""
+def ngram_counts(texts: Iterable[str]) -> Counter[str]:
+    """Counts of character n-grams, n = 1 to 3."""
     return Counter(text[i : i + n] for text in texts for n in (1, 2, 3) for i in range(len(text) - n + 1))
 
 
-def leaning(text: Counter[str], own: Counter[str], other: Counter[str]) -> float:
-    """How much more a text is like another language than like its own, from -1 to 1; 0 if it is too short to tell.
+def similarity(text: Counter[str], language: Counter[str], other: Counter[str]) -> float:
+    """How much more similar a text is to one language than to another, -1 to 1; 0 if it is too short to tell.
 
-    The mean of (other - own) / (other + own) over its sequences of characters, of each its share in the languages.
+    The mean of (p - q) / (p + q) over the text's n-grams, with relative frequencies p and q in the two languages.
     """
-    n_own, n_other = max(own.total(), 1), max(other.total(), 1)
-    known = [(n, own[key] / n_own, other[key] / n_other) for key, n in text.items() if key in own or key in other]
-    n_known = sum(n for n, *_ in known)
-    return sum(n * (b - a) / (a + b) for n, a, b in known) / n_known if n_known >= MIN_PROFILE else 0.0
+    n, n_other = max(language.total(), 1), max(other.total(), 1)
+    known = [(c, language[k] / n, other[k] / n_other) for k, c in text.items() if k in language or k in other]
+    n_known = sum(count for count, *_ in known)
+    return sum(count * (p - q) / (p + q) for count, p, q in known) / n_known if n_known >= MIN_NGRAMS else 0.0
 
 
 def hold_out(
     source: NDArray[np.uint64], target: NDArray[np.uint64], seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Set pairs aside for dev such that none of their sentences stays in train.
+    """Choose pairs for dev at random, such that none of their sentences remains in train.
 
-    Pairs whose sentences occur once go first: setting them aside costs train nothing else.
+    Prefers sentences that occur once, because holding them out removes no other pair from train.
 
     Args:
-        source, target: the digest of each pair's sides.
+        source, target: digests of each pair's sides.
         seed: of the choice.
     Returns:
-        which pairs are set aside, rising, and which stay.
+        sorted indices of the pairs for dev, and a mask of the pairs that remain in train.
     """
     n_pairs = len(source)
-    n_alike = n_equals(source) + n_equals(target)
-    n_aside = max(1, min(MAX_DEV_PAIRS, int(n_pairs * DEV_SHARE)))
-    aside = np.zeros(0, np.int64)
-    for start in range(0, n_pairs, PART):
-        candidates = np.concatenate([aside, np.arange(start, min(start + PART, n_pairs))])
-        aside = candidates[np.lexsort((shuffled(candidates, n_pairs, seed), n_alike[candidates]))[:n_aside]]
-    gone = found_in(source, source[aside])[0] | found_in(target, target[aside])[0]
-    return np.sort(aside), ~gone
+    n_occurrences = n_equals(source) + n_equals(target)
+    n_dev = max(1, min(MAX_DEV_PAIRS, int(n_pairs * DEV_SHARE)))
+    dev = np.zeros(0, np.int64)
+    for start in range(0, n_pairs, PART):  # the best so far and another part: bounds memory
+        candidates = np.concatenate([dev, np.arange(start, min(start + PART, n_pairs))])
+        dev = candidates[np.lexsort((shuffled(candidates, n_pairs, seed), n_occurrences[candidates]))[:n_dev]]
+    removed = found_in(source, source[dev])[0] | found_in(target, target[dev])[0]
+    return np.sort(dev), ~removed
 
 
 def n_shared(pairs: Iterable[Pair], source: NDArray[np.uint64], target: NDArray[np.uint64]) -> int:
-    """How many pairs have a side that stands in train too, of whose sides these are the digests."""
+    """The number of pairs with a side that is also in train, given the digests of train's sides."""
     pairs = list(pairs)
     sources, targets = (digests_of(getattr(pair, side).encode() for pair in pairs) for side in SIDES)
     return int((found_in(source, sources)[1] | found_in(target, targets)[1]).sum())
 
 
-def sample(pairs: Pairs, n_most: int = 0) -> list[Pair]:
-    """All pairs, or `n_most` at random, by default as many as a tokenizer's trainer can take; in their order."""
-    n, n_most = len(pairs), n_most or SAMPLE_PAIRS
-    chosen = np.arange(n) if n <= n_most else np.sort(shuffled(np.arange(n_most), n, seed=0))
+def sample(pairs: Pairs, n_max: int = 0) -> list[Pair]:
+    """At most `n_max` pairs at random (0: `SAMPLE_PAIRS`), in their order."""
+    n, n_max = len(pairs), n_max or SAMPLE_PAIRS
+    chosen = np.arange(n) if n <= n_max else np.sort(shuffled(np.arange(n_max), n, seed=0))
     return [pairs[i] for i in chosen]
 
 
 def train_tokenizers(corpus: Corpus) -> tuple[Tokenizers, list[str]]:
-    """Train the tokenizer that the config asks for on the training pairs: one for both sides or one a side."""
+    """Train the tokenizer on the training pairs, one for both sides or one per side; with notes."""
     settings, data = corpus.config.tokenizer, corpus.config.data
     pairs = sample(corpus.train)
     source, target = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    if data.nfkc_source:  # as the source will be encoded; the target stays as it is
+    if data.nfkc_source:  # only the source is normalized
         source = [unicodedata.normalize("NFKC", text) for text in source]
     sides = [[*source, *target]] if settings.joint else [source, target]
     trained = [train_tokenizer(side, settings) for side in sides]
@@ -304,8 +311,10 @@ def train_tokenizers(corpus: Corpus) -> tuple[Tokenizers, list[str]]:
 
 
 def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[Rows, Rows], list[str]]:
-    """The training pairs short enough and of a likely ratio of lengths, as ids too, and how many were dropped.
+    """Encode the training pairs, without those that are too long or have an unlikely length ratio.
 
+    Returns:
+        the pairs, the token ids of both sides, and notes on what was dropped.
     Raises:
         DataError: all were.
     """
@@ -313,36 +322,36 @@ def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[R
     sides = [[sha256(side.model), side.nfkc] for side in (tokenizers.source, tokenizers.target)]
     made_from = [FORMAT, corpus.train.place.name, sides, data.max_length, data.max_ratio]
     encode = partial(_encode, corpus.train.place, tokenizers, max_length=data.max_length, max_ratio=data.max_ratio)
-    place = cached("ids", made_from, partial(_write_ids, encode=encode, n_pairs=len(corpus.train)))
-    source, target = (Rows.map(place / side, id_type(getattr(tokenizers, side))) for side in SIDES)
-    n_long, n_ratio = json.loads((place / "dropped.json").read_text())
+    directory = cached("ids", made_from, partial(_write_ids, encode=encode, n_pairs=len(corpus.train)))
+    source, target = (Rows.map(directory / side, id_type(getattr(tokenizers, side))) for side in SIDES)
+    n_long, n_ratio = json.loads((directory / "dropped.json").read_text())
     notes = []
     if n_long:
         notes.append(f"{n_long} pairs over {data.max_length} pieces dropped (data.max_length)")
     if n_ratio:
         notes.append(f"{n_ratio} pairs of unlikely lengths dropped (data.max_ratio={data.max_ratio:g})")
-    return Pairs(corpus.train.place, place / "lines"), (source, target), notes
+    return Pairs(corpus.train.place, directory / "lines"), (source, target), notes
 
 
-Encoded = tuple[NDArray[np.int64], list[Rows], int, int]  # lines, ids of both sides, n too long, n unlikely
+Encoded = tuple[NDArray[np.int64], list[Rows], int, int]  # line numbers, ids of both sides, n too long, n unlikely
 
 
-def _write_ids(place: Path, encode: Callable[[range], Encoded], n_pairs: int) -> None:
+def _write_ids(directory: Path, encode: Callable[[range], Encoded], n_pairs: int) -> None:
     n_long = n_ratio = 0
     spans = (range(start, min(start + CHUNK, n_pairs)) for start in range(0, n_pairs, CHUNK))
     for lines, sides, long, unlikely in in_parallel(encode, spans):
-        append(place / "lines", lines)
+        append(directory / "lines", lines)
         for side, rows in zip(SIDES, sides, strict=True):
-            append_rows(place / side, rows)
+            append_rows(directory / side, rows)
         n_long, n_ratio = n_long + long, n_ratio + unlikely
     if n_long + n_ratio == n_pairs:
         raise DataError("no training pair is left", hint="raise data.max_length or data.max_ratio")
-    (place / "dropped.json").write_text(json.dumps([n_long, n_ratio]))
+    (directory / "dropped.json").write_text(json.dumps([n_long, n_ratio]))
 
 
-def _encode(place: Path, tokenizers: Tokenizers, span: range, *, max_length: int, max_ratio: float) -> Encoded:
-    """Ids of some of the pairs."""
-    pairs = Pairs(place)
+def _encode(directory: Path, tokenizers: Tokenizers, span: range, *, max_length: int, max_ratio: float) -> Encoded:
+    """Encode a range of the pairs; runs in a child process."""
+    pairs = Pairs(directory)
     texts = [pairs[i] for i in span]
     source = tokenizers.source.encode_all([pair.source for pair in texts])
     target = tokenizers.target.encode_all([pair.target for pair in texts])
@@ -363,7 +372,7 @@ def _encode(place: Path, tokenizers: Tokenizers, span: range, *, max_length: int
 
 
 def id_type(tokenizer: Tokenizer) -> np.dtype[Any]:
-    """The smallest type of numbers that holds its ids."""
+    """The smallest integer type for its ids."""
     return np.min_scalar_type(len(tokenizer))
 
 
@@ -371,7 +380,7 @@ def tokenize(config: Config) -> tuple[RunDirectory, Tokenizers, list[str], dict[
     """`nmt tokenize`: train the tokenizer and write it into the run's directory.
 
     Returns:
-        the run, its tokenizers, notes, and statistics of each side of dev.
+        the run directory, the tokenizers, notes, and statistics of each side of dev.
     """
     corpus = read_corpus(config)
     tokenizers, notes = train_tokenizers(corpus)

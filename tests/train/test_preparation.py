@@ -20,8 +20,8 @@ from nmt.text import corpus as corpus_module
 from nmt.text.corpus import SIDES, Pairs, digests_of, write_pairs
 from nmt.text.lines import Pair, read_pairs
 from nmt.text.tokenizer import Tokenizers, train_tokenizer
-from nmt.train import prepare
-from nmt.train.prepare import (
+from nmt.train import preparation
+from nmt.train.preparation import (
     MAX_DEV_PAIRS,
     Corpus,
     corpus_paths,
@@ -305,7 +305,7 @@ def test_a_corpus_is_prepared_once(files: Files, monkeypatch: pytest.MonkeyPatch
     config = files.config({"train": files.write("train", SOURCES, TARGETS)})
     first = prepared(config)
     for step in ("write_pairs", "in_parallel"):
-        monkeypatch.setattr(prepare, step, None)
+        monkeypatch.setattr(preparation, step, None)
     assert prepared(config) == first
 
 
@@ -344,7 +344,7 @@ def test_a_corpus_that_changes_while_it_is_read_is_refused_and_not_kept(
         return read_pairs(*paths, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(prepare, "read_pairs", changed_before)
+        patch.setattr(preparation, "read_pairs", changed_before)
         error = refused(config)
     assert str(error) == f"the files of {name}.source, {name}.target have changed while they were read"
     files.write(name, *texts[name])
@@ -355,7 +355,7 @@ def test_a_corpus_that_changes_while_it_is_read_is_refused_and_not_kept(
 def test_a_preparation_that_failed_is_not_taken_for_one(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     config = files.config({"train": files.write("train", SOURCES, TARGETS)})
     with monkeypatch.context() as patch:
-        patch.setattr(prepare, "hold_out", lambda *_: 1 / 0)
+        patch.setattr(preparation, "hold_out", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             read_corpus(config)
     assert len(read_corpus(config).train) == 59
@@ -368,7 +368,7 @@ def test_many_parts_and_several_processes_give_the_same_as_one(files: Files, mon
     config = files.config({"train": train})
     expected = prepared(config)
     monkeypatch.setenv("NMT_CACHE", str(files.path / "another"))
-    for module in (prepare, corpus_module):
+    for module in (preparation, corpus_module):
         monkeypatch.setattr(module, "PART", 10)
         monkeypatch.setattr(module, "CHUNK", 9)
     assert prepared(config) == expected
@@ -377,9 +377,9 @@ def test_many_parts_and_several_processes_give_the_same_as_one(files: Files, mon
 def test_of_a_large_corpus_the_tokenizer_learns_from_a_sample_and_that_is_told(
     files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prepare, "SAMPLE_PAIRS", 20)
+    monkeypatch.setattr(preparation, "SAMPLE_PAIRS", 20)
     corpus = corpus_of([*zip(SOURCES, TARGETS, strict=True)], tokenizer={"vocab_size": 300})
-    lines = [pair.line for pair in prepare.sample(corpus.train)]
+    lines = [pair.line for pair in preparation.sample(corpus.train)]
     assert len(set(lines)) == 20
     assert lines == sorted(lines)
     assert max(lines) > 40
@@ -442,7 +442,7 @@ def test_what_is_held_out_does_not_depend_on_how_much_is_sorted_at_once(
     monkeypatch: pytest.MonkeyPatch, part: int
 ) -> None:
     expected = split(SOME, 1)
-    for module in (prepare, corpus_module):
+    for module in (preparation, corpus_module):
         monkeypatch.setattr(module, "PART", part)
     assert split(SOME, 1) == expected
 

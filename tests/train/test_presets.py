@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nmt.config import Config, check_config, settings
 from nmt.errors import ConfigError
-from nmt.train.sizes import PRESETS, fit_config, fit_validation
+from nmt.train.presets import PRESETS, fit_config, fit_validation
 
 FITTED: dict[str, dict[str, Any]] = {
     "tokenizer": {"vocab_size": 5000},
