@@ -372,5 +372,5 @@ def _signals_held() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    for number in received:
-        signal.raise_signal(number)
+    for signal_number in received:
+        signal.raise_signal(signal_number)

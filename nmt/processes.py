@@ -54,15 +54,18 @@ def _stop(number: int, frame: FrameType | None) -> None:
 def prepare_torch(threads: int = 0) -> None:
     """Set the environment variables that torch reads when it is imported, unless the user has set them.
 
-    - Waiting threads sleep. By default they spin, and where another program holds a core, every operation waits
-      for a thread that spins elsewhere: with one of two cores busy, 200 sentences took 6 times as long.
+    - OpenMP threads that wait spin only briefly, then sleep. By default they spin for milliseconds: if another
+      program uses a core, they take the time of the thread that they wait for, and 200 sentences take 6 times as
+      long. If they slept at once, waking them would cost more than small operations: one sentence took 2.5 times as
+      long.
     - bf16 matmuls are compiled for each shape, and every batch has another. oneDNN and torch keep 1,024 of them
       each, a gigabyte scattered between the tensors. A step needs fewer than 32.
 
     Args:
         threads: of the CPU; 0 leaves the number to torch. NMT_WORKER_THREADS, a worker's share, overrides it.
     """
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "5000")
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(name, "32")
     if threads := int(os.environ.get("NMT_WORKER_THREADS", threads)):

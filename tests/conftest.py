@@ -51,7 +51,7 @@ TARGET = [
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What the tests leave in the user's cache goes where it is thrown away; and see `environment`."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMP_WAIT_POLICY", os.environ.get("OMP_WAIT_POLICY", "PASSIVE"))
+        patch.setenv("GOMP_SPINCOUNT", os.environ.get("GOMP_SPINCOUNT", "5000"))
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.delenv("NMT_CACHE", raising=False)
         yield

@@ -13,6 +13,7 @@ from nmt.decode.ensemble import EnsembleDecoder, log_mean_probs
 from nmt.decode.int8 import to_int8
 from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.decode.search import IncrementalDecoder, search
+from nmt.decode.threads import ThreadTuner
 from nmt.distributed import launched
 from nmt.errors import ConfigError, ModelError, NmtError
 from nmt.model.base import Seq2Seq
@@ -34,10 +35,19 @@ class TorchEngine:
     Args:
         models: in eval mode, on one device; several are an ensemble.
         cache_dtype, trace: see `TransformerDecoder`.
+        tune_threads: whether to choose the number of CPU threads by timing batches; it may change last digits.
     """
 
-    def __init__(self, *models: Seq2Seq, cache_dtype: torch.dtype | None = None, trace: bool = False) -> None:
+    def __init__(
+        self,
+        *models: Seq2Seq,
+        cache_dtype: torch.dtype | None = None,
+        trace: bool = False,
+        tune_threads: bool = False,
+    ) -> None:
         self.models = models
+        n_parameters = sum(p.numel() for model in models for p in model.parameters())
+        self.tuner = ThreadTuner(n_parameters, torch.get_num_threads() if tune_threads else 1)
         decoders = [incremental_decoder(model, cache_dtype=cache_dtype, trace=trace) for model in models]
         self.decoder: IncrementalDecoder[Any] = decoders[0] if len(decoders) == 1 else EnsembleDecoder(decoders)
         self.max_positions = MAX_BATCH_POSITIONS  # reduced after running out of memory
@@ -65,7 +75,8 @@ class TorchEngine:
         found: list[list[Hypothesis]] = [[] for _ in segments]
 
         def search_batch(batch: list[int]) -> None:
-            with torch.inference_mode():
+            n_tokens = sum(len(segments[i]) + 1 for i in batch)
+            with torch.inference_mode(), self.tuner.batch(len(batch) * options.beam, n_tokens):
                 results = search(
                     self.decoder,
                     pad_source([segments[i] for i in batch]).to(self.device),
@@ -156,7 +167,8 @@ def load_models(paths: Sequence[Path], device: str, precision: Precision) -> Loa
     # Batched decoding reads the KV cache from memory at every step. Without bf16 kernels, converting costs more.
     has_bf16 = on_cpu and torch.ops.mkldnn._is_mkldnn_bf16_supported()
     cache_dtype = torch.bfloat16 if precision == "int8" and has_bf16 else None
-    return TorchEngine(*models, cache_dtype=cache_dtype, trace=on_cpu), tokenizers, config, run
+    engine = TorchEngine(*models, cache_dtype=cache_dtype, trace=on_cpu, tune_threads=on_cpu)
+    return engine, tokenizers, config, run
 
 
 def _load(path: Path, device: str, precision: Precision) -> tuple[Seq2Seq, Tokenizers, Config, RunDirectory | None]:

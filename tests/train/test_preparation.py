@@ -27,10 +27,10 @@ from nmt.train.preparation import (
     corpus_paths,
     drop_lengths,
     hold_out,
-    leaning,
     n_shared,
-    profile,
+    ngram_counts,
     read_corpus,
+    similarity,
     tokenize,
     train_tokenizers,
 )
@@ -146,8 +146,8 @@ def test_pairs_that_are_also_in_train_are_counted_and_told(files: Files) -> None
     test = files.write("test", [SOURCES[0]], [TARGETS[0]])
     corpus = read_corpus(files.config({"train": train, "dev": dev, "test": test}))
     assert corpus.notes == [
-        "2 of 3 pairs of dev have a side that is also in train: its scores will flatter",
-        "1 of 1 pairs of test have a side that is also in train: its scores will flatter",
+        "2 of 3 pairs of dev have a side that is also in train: scores on it will be too high",
+        "1 of 1 pairs of test have a side that is also in train: scores on it will be too high",
     ]
     assert len(corpus.train) == 60  # told, not taken away
 
@@ -281,13 +281,13 @@ def test_two_sides_in_one_language_are_not_taken_for_exchanged(files: Files) -> 
         assert len(read_corpus(files.config(data)).dev) == len(dev[0])
 
 
-def test_the_leaning_of_a_text() -> None:
-    german, english = profile(SOURCES), profile(TARGETS)
-    assert leaning(german, german, english) == pytest.approx(-leaning(german, english, german))
-    assert leaning(german, english, german) > 0.3
-    assert leaning(profile(["läuft"]), english, german) == 0  # too short
-    assert leaning(profile(["龘" * 200]), english, german) == 0  # of neither language
-    assert leaning(profile([]), profile([]), profile([])) == 0
+def test_similarity_of_a_text_to_two_languages() -> None:
+    german, english = ngram_counts(SOURCES), ngram_counts(TARGETS)
+    assert similarity(german, english, german) == pytest.approx(-similarity(german, german, english))
+    assert similarity(german, german, english) > 0.3
+    assert similarity(ngram_counts(["läuft"]), german, english) == 0  # too short
+    assert similarity(ngram_counts(["龘" * 200]), german, english) == 0  # of neither language
+    assert similarity(ngram_counts([]), ngram_counts([]), ngram_counts([])) == 0
 
 
 # --- the cache --------------------------------------------------------------------------------------------

@@ -1,0 +1,70 @@
+"""The thread tuner, on a machine whose speed is a function of the number of threads."""
+
+import time
+
+import pytest
+import torch
+
+from nmt.decode.threads import TRY_EVERY, ThreadTuner
+
+SMALL, LARGE = 5, 320  # hypotheses
+
+
+class Machine:
+    """Advances the clock by what a batch takes with the current number of threads."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.n_threads = 0.0, 0
+        self.used: list[int] = []
+        monkeypatch.setattr(time, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(torch, "set_num_threads", self.set_num_threads)
+
+    def set_num_threads(self, n: int) -> None:
+        self.n_threads = n
+
+    def run(self, tuner: ThreadTuner, seconds: dict[int, float], n_batches: int, n_hypotheses: int) -> list[int]:
+        """The number of threads of each batch."""
+        used = []
+        for _ in range(n_batches):
+            with tuner.batch(n_hypotheses, n_tokens=10):
+                used.append(self.n_threads)
+                self.now += seconds[self.n_threads]
+            assert self.n_threads == tuner.n_threads
+        return used
+
+
+def test_the_fastest_number_of_threads_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, tuner = Machine(monkeypatch), ThreadTuner(1_000_000, 16)
+    used = machine.run(tuner, {1: 3.0, 4: 1.0, 16: 2.0}, TRY_EVERY, LARGE)
+    assert used[:3] == [16, 1, 4]
+    assert set(used[3:]) == {4}
+
+
+def test_when_the_load_changes_so_does_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, tuner = Machine(monkeypatch), ThreadTuner(1_000_000, 2)
+    assert machine.run(tuner, {1: 2.0, 2: 1.0}, TRY_EVERY, LARGE)[-1] == 2
+    used = machine.run(tuner, {1: 2.0, 2: 9.0}, 2 * TRY_EVERY, LARGE)
+    assert used.count(2) <= 3
+    assert machine.run(tuner, {1: 2.0, 2: 1.0}, 2 * TRY_EVERY, LARGE)[-1] == 2
+
+
+def test_small_batches_begin_with_one_thread_and_have_times_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, tuner = Machine(monkeypatch), ThreadTuner(1_000_000, 2)
+    assert machine.run(tuner, {1: 1.0, 2: 2.0}, 1, SMALL) == [1]
+    assert machine.run(tuner, {1: 2.0, 2: 1.0}, 1, LARGE) == [2]
+    assert machine.run(tuner, {1: 1.0, 2: 2.0}, 3, SMALL) == [2, 1, 1]
+    assert machine.run(tuner, {1: 2.0, 2: 1.0}, 3, LARGE) == [1, 2, 2]
+
+
+def test_one_thread_is_not_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, tuner = Machine(monkeypatch), ThreadTuner(1_000_000, 1)
+    machine.n_threads = 1
+    assert machine.run(tuner, {1: 1.0}, 3, LARGE) == [1, 1, 1]
+
+
+def test_an_interrupted_batch_restores_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, tuner = Machine(monkeypatch), ThreadTuner(1_000_000, 2)
+    with pytest.raises(KeyboardInterrupt), tuner.batch(SMALL, n_tokens=1):
+        raise KeyboardInterrupt
+    assert machine.n_threads == 2
+    assert not tuner.seconds[SMALL.bit_length()]
