@@ -97,54 +97,48 @@ def search(
     finished: list[list[Hypothesis]] = [[] for _ in limits]
     sampler = Sampler(options, sentence_seeds or range(len(limits))) if options.sample else None
 
-    sentences = list(range(len(limits)))  # batch row -> sentence; done sentences leave the batch
-    state = decoder.start(src)
-    if sampler:  # all samples are separate hypotheses from the first token; beams branch off later
-        state = decoder.select(state, torch.arange(len(src), device=src.device)[:, None].expand(-1, options.beam))
-    live = _begin(src, options.beam if sampler else 1)
-    last_tokens = torch.full(live.log_prob.shape, BOS, device=src.device)  # (B, K)
+    sentences = list(range(len(limits)))  # batch row -> sentence; sentences leave the batch when they are done
+    live, state = _begin(decoder, src, options)
+    tokens = torch.full(live.log_prob.shape, BOS, device=src.device)  # (B, K), read next
 
     for length in range(1, max(limits) + 1):
-        logits, state = decoder.step(last_tokens, state)
+        logits, state = decoder.step(tokens, state)
         log_probs = _log_softmax_(logits)
         _ban(log_probs, [_required(options, limits[s], length, prefixes[s]) for s in sentences])
         if sampler:
             candidates = Candidates(*sampler.continuations(log_probs, live.log_prob, sentences))
         else:
-            n = min(2 * options.beam, log_probs[0].numel())
-            candidates = Candidates(*top_continuations(log_probs, live.log_prob.to(log_probs), n))
-
+            candidates = Candidates(*top_continuations(log_probs, live.log_prob.to(log_probs), 2 * options.beam))
         for row, hypothesis in _ended(candidates, live, options, length):
             finished[sentences[row]].append(hypothesis)
         live, parent_beams = _continue(candidates, live, options.beam)
         if trace:
             trace(TraceStep(length, list(sentences), live.tokens, live.log_prob))
 
-        best_live = live.log_prob[:, 0].tolist()
-        searching = [
-            row for row, s in enumerate(sentences) if not _is_done(options, finished[s], best_live[row], length)
-        ]
-        if not searching:
+        rows = _unfinished(options, [finished[s] for s in sentences], live, length)
+        if not rows:
             break
-        n_before = last_tokens.size(1)
-        beam_indices = parent_beams + torch.arange(0, last_tokens.numel(), n_before, device=src.device)[:, None]
-        if len(searching) < len(sentences):
-            rows = _without_gaps(searching)
-            sentences, kept = [sentences[row] for row in rows], torch.tensor(rows, device=src.device)
-            beam_indices, live = beam_indices[kept], Beams(*(x[kept] for x in live))
-            state = decoder.select(state, beam_indices)
+        beam_indices = parent_beams + tokens.size(1) * torch.arange(len(sentences), device=src.device)[:, None]
+        if len(rows) < len(sentences):
+            rows = _without_gaps(rows)
+            sentences, live = [sentences[row] for row in rows], Beams(*(x[rows] for x in live))
+            state = decoder.select(state, beam_indices[rows])
         elif options.beam > 1:
             state = decoder.select(state, beam_indices)
-        last_tokens = live.tokens[..., -1]
+        tokens = live.tokens[..., -1]
     # sorted() is stable: equal scores stay in the order in which they finished
     return [sorted(found, key=lambda h: -h.score)[: options.n_best] for found in finished]
 
 
-def _begin(src: Tensor, n_beams: int) -> Beams:
-    """Hypotheses without tokens, of log-probability 0."""
+def _begin(decoder: IncrementalDecoder[State], src: Tensor, options: SearchOptions) -> tuple[Beams, State]:
+    """Hypotheses without tokens: one per sentence in beam search, whose beams differ from the first token on, or K."""
+    state, n_beams = decoder.start(src), 1
+    if options.sample:
+        n_beams = options.beam
+        state = decoder.select(state, torch.arange(len(src), device=src.device)[:, None].expand(-1, n_beams))
     log_prob = torch.zeros(len(src), n_beams, device=src.device)
     empty = log_prob.new_empty(*log_prob.shape, 0)
-    return Beams(empty.long(), empty, log_prob)
+    return Beams(empty.long(), empty, log_prob), state
 
 
 def _log_softmax_(logits: Tensor) -> Tensor:
@@ -215,6 +209,12 @@ def _appended(x: Tensor, parent_beams: Tensor, new: Tensor) -> Tensor:
     """The parents' rows of (B, K, t), each with one more element, (B, K'): (B, K', t + 1)."""
     rows = x.gather(1, parent_beams[..., None].expand(-1, -1, x.size(-1)))
     return torch.cat([rows.to(new.dtype), new[..., None]], -1)
+
+
+def _unfinished(options: SearchOptions, finished: list[list[Hypothesis]], live: Beams, length: int) -> list[int]:
+    """The batch rows whose search goes on."""
+    best = live.log_prob[:, 0].tolist()
+    return [row for row in range(len(best)) if not _is_done(options, finished[row], best[row], length)]
 
 
 def _is_done(options: SearchOptions, finished: list[Hypothesis], best_live: float, length: int) -> bool:

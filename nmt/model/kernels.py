@@ -88,11 +88,12 @@ def top_continuations(log_probs: Tensor, live: Tensor, n: int) -> tuple[Tensor, 
     Args:
         log_probs: (B, K, V).
         live: (B, K).
-        n: at most K*V.
+        n: wanted; at most K*V are returned.
     Returns:
         sums, beam indices, tokens and the tokens' log_probs, each (B, n).
     """
-    n_vocab = log_probs.size(2)
+    n_beams, n_vocab = log_probs.shape[1:]
+    n = min(n, n_beams * n_vocab)
     groups = grouped(log_probs)  # (B, K, G, 64)
     n_groups = groups.size(2)
     maxima = (groups.amax(-1) + live[..., None]).flatten(1)  # (B, K*G)

@@ -53,6 +53,14 @@ class TrainingState:
     optimizer: torch.optim.Optimizer
     progress: Progress
 
+    def update_average(self, max_decay: float) -> None:
+        """Update the moving average; its decay grows with the step, because early weights are poor."""
+        if self.averaged is not None:
+            decay = min(max_decay, (1 + self.progress.step) / (10 + self.progress.step))
+            averaged, weights = self.averaged.parameters(), self.model.parameters()
+            with torch.no_grad():
+                torch._foreach_lerp_(list(averaged), list(weights), 1 - decay)
+
 
 class Checkpointer:
     """Saves and restores a `TrainingState`. With several ranks, each has one, and the first writes the files.

@@ -175,7 +175,7 @@ class Trainer:
             DivergedError: consecutive gradients, or the figures on dev, are NaN or infinite.
             Interrupted: a signal during a validation.
         """
-        progress = self.progress
+        progress, settings = self.progress, self.config.train
         self.validate_if_due(report)  # if a signal interrupted this validation
         for micro_batches in self.micro_batches():
             seen = gather_numbers(time.monotonic() - started, self.stop.number)  # so that all ranks end together
@@ -195,7 +195,7 @@ class Trainer:
                 continue
             progress.n_skipped = 0
             progress.n_tokens += figures.n_tokens
-            self.update_average()
+            self.state.update_average(settings.ema_decay)
             report.step(progress.step, progress.epoch, options.lr, figures, self.spent())
             self.checkpointer.append_metrics({"step": progress.step, "lr": options.lr, **asdict(figures)})
             self.validate_if_due(report)
@@ -222,15 +222,6 @@ class Trainer:
             bf16=progress.bf16,
             own_tokens=own_tokens(settings, spent),
         )
-
-    def update_average(self) -> None:
-        """Update the exponential moving average; its decay grows with the step, because early weights are poor."""
-        if self.state.averaged is not None:
-            step = self.progress.step
-            decay = min(self.config.train.ema_decay, (1 + step) / (10 + step))
-            averaged, weights = self.state.averaged.parameters(), self.state.model.parameters()
-            with torch.no_grad():
-                torch._foreach_lerp_(list(averaged), list(weights), 1 - decay)
 
     # --- validation ---------------------------------------------------------------------------------------
 
