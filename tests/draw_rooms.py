@@ -30,7 +30,7 @@ def read_imports(package: str = PACKAGE) -> tuple[dict[str, set[str]], set[str]]
     packages = {name for name in rooms if graph.find_children(name)}
     for name in packages:
         graph.squash_module(name)
-    return {name: graph.find_modules_directly_imported_by(name) & rooms for name in rooms}, packages
+    return {name: graph.find_modules_directly_imported_by(name) & (rooms - {name}) for name in rooms}, packages
 
 
 def transitive_reduction(imports: Mapping[str, Set[str]]) -> dict[str, set[str]]:
