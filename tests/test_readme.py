@@ -103,6 +103,15 @@ def test_the_figure_in_the_readme_is_current() -> None:
     assert replace_figure(text, draw()) == text, "run: python tests/draw_rooms.py --write README.md"
 
 
+def test_the_map_names_every_module() -> None:
+    """Each module has a link, or its package has one and none of the modules in it."""
+    linked = {(ROOT / target).resolve() for target in targets(README)}
+    detailed = {file.parent for file in linked if file.suffix == ".py"}
+    modules = {file for file in (ROOT / "nmt").rglob("*.py") if not file.stem.startswith("__")}
+    covered = {file for file in modules if file.parent in linked - detailed}
+    assert sorted(modules - linked - covered) == []
+
+
 # --- links, commands, settings, code ----------------------------------------------------------------------
 
 
