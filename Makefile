@@ -1,4 +1,4 @@
-# Each target sets up what it needs: .venv with the exact versions of .constraints.txt.
+# Targets install what they need into .venv, with the exact versions of .constraints.txt.
 PYTHON ?= python3
 CONFIG ?= configs/demo.yaml
 VENV := .venv
@@ -7,16 +7,16 @@ INSTALLED := $(VENV)/.installed
 PEERS := .bench/peers
 OLDEST := build/oldest
 AUDIT := build/audit
-# A process a core, each with one thread: threads that wait for one another are the slower way on small models.
+# One process per core with one thread each: on small models, several threads per process are slower.
 PYTEST := -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo pipeline test soak oldest audit lint format coverage bench bench-peers ladder clean
 
-help:  ## list the targets
+help:  ## list all targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-install: $(INSTALLED)  ## .venv with nmt, its libraries and the tools of development
+install: $(INSTALLED)  ## create .venv with nmt, its dependencies and the development tools
 
 $(INSTALLED): pyproject.toml .constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "nmt needs Python 3.11 or newer: make PYTHON=python3.12")'
@@ -25,12 +25,12 @@ $(INSTALLED): pyproject.toml .constraints.txt
 	$(BIN)/pip install -q --disable-pip-version-check -c .constraints.txt -e '.[dev]'
 	touch $@
 
-# `make demo` fails below this BLEU, and when it does not translate this sentence exactly.
+# `make demo` fails if BLEU is lower or if this sentence is not translated exactly.
 DEMO_MIN_BLEU := 90
 DEMO_SENTENCE := 我昨天买了一本书。
 DEMO_TRANSLATION := I bought a book yesterday.
 
-demo: $(INSTALLED)  ## train Chinese to English on data/zh-en, translate, score: 4 minutes on two cores
+demo: $(INSTALLED)  ## train Chinese to English on data/zh-en, translate and score: 4 minutes on two cores
 	@$(MAKE) --no-print-directory pipeline CONFIG=configs/demo.yaml MIN_BLEU=$(DEMO_MIN_BLEU)
 	@set -e; run=$$($(BIN)/nmt config run --of configs/demo.yaml); \
 	found=$$($(BIN)/nmt translate -q -m "$$run" "$(DEMO_SENTENCE)"); \
@@ -38,7 +38,7 @@ demo: $(INSTALLED)  ## train Chinese to English on data/zh-en, translate, score:
 	test "$$found" = "$(DEMO_TRANSLATION)" || { \
 	echo "make demo: error: the translation should be: $(DEMO_TRANSLATION)" >&2; exit 1; }
 
-pipeline: $(INSTALLED)  ## tokenize, train, translate and eval a CONFIG; fail below MIN_BLEU
+pipeline: $(INSTALLED)  ## tokenize, train, translate and score CONFIG; fail if BLEU is below MIN_BLEU
 	$(BIN)/nmt tokenize $(CONFIG)
 	$(BIN)/nmt train $(CONFIG)
 	set -e; run=$$($(BIN)/nmt config run --of $(CONFIG)); \
@@ -54,11 +54,11 @@ pipeline: $(INSTALLED)  ## tokenize, train, translate and eval a CONFIG; fail be
 test: $(INSTALLED)  ## run the tests
 	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST)
 
-soak: $(INSTALLED)  ## run tests/reliability and the comparison of search with its reference in full
+soak: $(INSTALLED)  ## run the fault injection and the comparison of search with its reference in full
 	NMT_SOAK=1 OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) tests/reliability tests/decode/test_search_random.py
 
-# Not from here but as installed, which `-m pytest` would not see. Old libraries warn of newer Pythons.
-oldest:  ## install nmt with the oldest versions that pyproject.toml allows (torch apart) and run the quick tests
+# Tests the installed package: `python -m pytest` would import nmt/ from here. -W default: old libraries raise warnings.
+oldest:  ## run the quick tests with the oldest dependencies that pyproject.toml allows (torch excepted)
 	rm -rf build
 	$(PYTHON) -m venv $(OLDEST)
 	grep -E '^(torch|pytest|pytest-xdist|hypothesis)==' .constraints.txt > $(OLDEST)/constraints.txt
@@ -69,42 +69,42 @@ oldest:  ## install nmt with the oldest versions that pyproject.toml allows (tor
 	$(OLDEST)/bin/pip install -q --disable-pip-version-check -c $(OLDEST)/constraints.txt \
 		'.[ctranslate2]' pytest pytest-xdist hypothesis
 	OMP_NUM_THREADS=1 $(OLDEST)/bin/pytest -n auto --maxprocesses 4 --dist worksteal -W default \
-		--ignore tests/reliability --ignore tests/benchmarks --ignore tests/data
+		--ignore tests/reliability --ignore tests/benchmarks --ignore tests/data --ignore tests/test_readme.py
 
-# Some mirrors of PyPI serve packages, but not what is known of them.
-audit:  ## look for known holes in the versions of .constraints.txt, where PyPI can be asked
+# Some mirrors of PyPI serve packages but no vulnerability data.
+audit:  ## look for known vulnerabilities in the versions of .constraints.txt; needs access to PyPI
 	@if $(PYTHON) -c 'import urllib.request as r; r.urlopen("https://pypi.org/pypi/numpy/2.4.6/json", timeout=20)' \
 		2> /dev/null; then $(PYTHON) -m venv $(AUDIT) \
 		&& $(AUDIT)/bin/pip install -q --disable-pip-version-check pip-audit==2.10.1 \
 		&& $(AUDIT)/bin/pip-audit --strict --no-deps --disable-pip -r .constraints.txt; \
-	else echo 'audit: PyPI cannot be asked for known holes from here: NOTHING WAS CHECKED'; fi
+	else echo 'audit: PyPI cannot be reached: NOTHING WAS CHECKED'; fi
 
-lint: $(INSTALLED)  ## check format, lint, types and which room imports which
+lint: $(INSTALLED)  ## check format, style, types and imports between packages
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(INSTALLED)  ## put the code in shape
+format: $(INSTALLED)  ## format the code and fix style
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-coverage: $(INSTALLED)  ## run the tests and show which branches of nmt/ they do not reach
+coverage: $(INSTALLED)  ## run the tests and show the branches of nmt/ that they do not reach
 	$(BIN)/coverage erase
 	OMP_NUM_THREADS=1 $(BIN)/coverage run $(PYTEST)
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 
-bench: $(INSTALLED)  ## measure speed beside plain PyTorch and CTranslate2 (BENCH="NAME… --help")
+bench: $(INSTALLED)  ## compare speed with plain PyTorch and CTranslate2 (BENCH="NAME… --help")
 	$(BIN)/python tests/benchmarks/bench.py $(BENCH)
 
-bench-peers: $(INSTALLED) $(PEERS)/.installed  ## the same beside Hugging Face and JoeyNMT too
+bench-peers: $(INSTALLED) $(PEERS)/.installed  ## also compare speed with Hugging Face and JoeyNMT
 	$(BIN)/python tests/benchmarks/bench.py --peers $(PEERS)/bin/python $(BENCH)
 
-ladder: $(INSTALLED)  ## train and compare the models that led to the Transformer: configs/ladder/README.md
+ladder: $(INSTALLED)  ## train and compare the models of configs/ladder
 	$(BIN)/python tests/benchmarks/ladder.py $(LADDER)
 
-# torch first, or they bring another. JoeyNMT needs importlib_metadata and an older sentencepiece, and does not say so.
+# torch comes first, so that its version stays. JoeyNMT needs importlib_metadata and an older sentencepiece, undeclared.
 $(PEERS)/.installed: Makefile
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/pip install -q --disable-pip-version-check torch==2.13.0
@@ -112,6 +112,6 @@ $(PEERS)/.installed: Makefile
 		transformers==5.23.0 joeynmt==2.3.0 importlib_metadata sentencepiece==0.2.0
 	touch $@
 
-clean:  ## remove .venv and caches; runs/ stays
+clean:  ## remove .venv and caches, but not runs/
 	rm -rf $(VENV) $(PEERS) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage* build *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
