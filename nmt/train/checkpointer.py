@@ -165,7 +165,6 @@ class Checkpointer:
                 tensors[f"optimizer.{name}.{moment}"] = x
         checkpoint = Checkpoint(self.config, tensors, self.tokenizers, asdict(state.progress))
         save_checkpoint(self.run.checkpoint_file(state.progress.step), checkpoint)
-        self.run.write_last(state.progress.step)
         newest = self.run.checkpoint_steps()[-self.config.train.keep :]
         self.run.prune_checkpoints([*newest, *self.steps_to_average()])
 

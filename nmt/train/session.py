@@ -27,7 +27,7 @@ from nmt.run.checkpoint import Checkpoint, load_weights, new_model, read_checkpo
 from nmt.run.directory import RunDirectory
 from nmt.seeds import seed_of
 from nmt.text import PAD
-from nmt.text.batches import TrainingData, useful_share
+from nmt.text.batches import TrainingData, non_padding_share
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.loop import Trainer, uses_bf16
 from nmt.train.memory import within_memory
@@ -171,7 +171,7 @@ def encode(start: Start, corpus: Corpus, run: RunDirectory, *, fresh: bool) -> t
         ids,
         tokenizers,
         batch_tokens=config.train.batch_tokens,
-        together=config.train.accumulate,
+        accumulate=config.train.accumulate,
         seed=config.seed,
         sampling_alpha=config.tokenizer.sampling_alpha,
         max_length=config.data.max_length,
@@ -459,7 +459,7 @@ def dry_run(session: Session) -> list[str]:
     batches = list(islice(data.batches(0), DRY_BATCHES))
     steps = math.ceil(data.n_batches / config.train.accumulate)
     lines.append(
-        f"batches     {data.n_batches} an epoch, {useful_share(batches):.1%} of their positions useful, "
+        f"batches     {data.n_batches} an epoch, {non_padding_share(batches):.1%} of their positions useful, "
         f"{steps} steps an epoch"
     )
     largest = max(batches, key=lambda batch: batch.n_positions)
