@@ -50,9 +50,6 @@ def read_capped(path: Path, n_bytes: int) -> bytes:
         return file.read(n_bytes)
 
 
-# --- atomic writes ----------------------------------------------------------------------------------------
-
-
 def is_special(path: Path) -> bool:
     """Whether a path is a directory, a pipe, a device or an open descriptor, which a file cannot replace."""
     return _descriptor(path) is not None or (path.exists() and not path.is_file())
@@ -75,12 +72,10 @@ def _descriptor(path: Path) -> int | None:
 
 @contextlib.contextmanager
 def atomic_writer(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that takes the name `path` if the block succeeds; the mode of an existing file is kept.
-
-    A special file is written in place.
+    """Open a file that replaces `path`, with its mode, if the block succeeds. A special file is written in place.
 
     Raises:
-        OutputError: the directory is missing or not writable, or the disk is full.
+        OutputError: it cannot be written.
     """
     special = is_special(path)
     path = path if special else Path(os.path.realpath(path))  # replace the target of a link, not the link
@@ -104,21 +99,19 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
     except OSError as error:
         if error.errno is None or error.filename not in (None, str(temp), str(path)):
             raise  # raised by the block, about another file
-        raise OutputError(
-            f"cannot write {path}: {error.strerror or error}",
-            hint="check that the directory exists, that you may write there and that the disk has room",
-        ) from error
+        raise _cannot_write(path, error) from error
     finally:
         with contextlib.suppress(OSError):
             temp.unlink(missing_ok=True)
 
 
-def atomic_write(path: Path, content: bytes | str) -> None:
-    """Write `content` to `path`, and read it back before it takes that name.
+def _cannot_write(path: Path, error: OSError) -> OutputError:
+    hint = "check that the directory exists, that you may write there and that the disk has room"
+    return OutputError(f"cannot write {path}: {error.strerror or error}", hint=hint)
 
-    Raises:
-        OutputError: it cannot be written, or was read back differently.
-    """
+
+def atomic_write(path: Path, content: bytes | str) -> None:
+    """Write `content` with `atomic_writer`, and read it back before it takes its name."""
     data = content.encode() if isinstance(content, str) else content
     with atomic_writer(path) as file:
         file.write(data)
@@ -129,10 +122,10 @@ def atomic_write(path: Path, content: bytes | str) -> None:
 
 @contextlib.contextmanager
 def atomic_directory(path: Path) -> Iterator[Path]:
-    """Make a directory that takes the name `path`, and replaces an existing one, if the block succeeds.
+    """Make a directory that replaces `path` if the block succeeds.
 
     Raises:
-        OutputError: it, or a file in it, cannot be written.
+        OutputError: it cannot be written.
     """
     path = Path(os.path.realpath(path))
     temp = path.with_name(f"{path.name}{TEMP_MARK}{os.getpid()}")
@@ -150,10 +143,7 @@ def atomic_directory(path: Path) -> Iterator[Path]:
         temp.rename(path)
         sync_directory(path.parent)
     except OSError as error:
-        raise OutputError(
-            f"cannot write {path}: {error.strerror or error}",
-            hint="check that you may write there and that the disk has room",
-        ) from error
+        raise _cannot_write(path, error) from error
     finally:
         if old.exists() and not path.exists():
             old.rename(path)
@@ -180,17 +170,12 @@ def sweep_temps(directory: Path, name: str = "*") -> None:
             stale.unlink(missing_ok=True)
 
 
-# --- the user's cache -------------------------------------------------------------------------------------
-
-
 def cache_directory() -> Path:
     """The user's cache: NMT_CACHE, else `nmt` below XDG_CACHE_HOME or ~/.cache, else a temporary directory.
 
-    Its content is trusted, so it must not be owned by another user, or writable or replaceable by others.
-
     Raises:
-        InputError: it is.
-        OutputError: NMT_CACHE cannot be written, or no other directory can.
+        InputError: other users can change its content, which is trusted.
+        OutputError: it cannot be written.
     """
     temporary = Path(tempfile.gettempdir()) / f"nmt-{getattr(os, 'getuid', int)()}"
     named = os.environ.get("NMT_CACHE")
@@ -212,10 +197,8 @@ def cache_directory() -> Path:
     if path != temporary:
         path = Path(os.path.realpath(path))  # so that changing a link later has no effect
     if hasattr(os, "getuid") and (reason := _why_unsafe(path, path.parent if path == temporary else None)):
-        raise InputError(
-            f"{path} is no safe cache: {reason}",
-            hint=f"chmod go-w {shlex.quote(str(path))}, or set NMT_CACHE=PATH in the environment",
-        )
+        hint = f"chmod go-w {shlex.quote(str(path))}, or set NMT_CACHE=PATH in the environment"
+        raise InputError(f"{path} is no safe cache: {reason}", hint=hint)
     return path
 
 
@@ -238,9 +221,7 @@ def cached(kind: str, made_from: object, make: Callable[[Path], None]) -> Path:
     Args:
         kind: prefix of its name.
         made_from: JSON value that determines its content; its hash is part of the name.
-        make: fills an empty directory. Other processes wait for it.
-    Raises:
-        OutputError: it cannot be written.
+        make: fills an empty directory; other processes wait for it.
     """
     path = cache_directory() / f"{kind}-{sha256(json.dumps(made_from).encode())[:20]}"
     lock = path.with_name(f"{path.name}.lock")
@@ -260,12 +241,10 @@ def _remove_unused(directory: Path) -> None:
     """Remove old cache entries, but not their lock files: a process may be waiting for one."""
     limit = time.time() - MAX_UNUSED_S
     for lock in directory.glob(f"*-{'[0-9a-f]' * 20}.lock"):
-        with contextlib.suppress(OSError, NmtError):  # in use, or another user's
+        with contextlib.suppress(OSError, NmtError), locked(lock):  # an error if in use, or another user's
             if lock.stat().st_mtime < limit:
-                with locked(lock):
-                    if lock.stat().st_mtime < limit:  # not used while this process waited
-                        shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
-                        sweep_temps(directory, lock.stem)
+                shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+                sweep_temps(directory, lock.stem)
 
 
 def _is_whole(path: Path) -> bool:
@@ -277,17 +256,14 @@ def _is_whole(path: Path) -> bool:
         return False
 
 
-# --- locks ------------------------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def locked(path: Path, *, user: str = "process", directory: str = "", wait: bool = False) -> Iterator[None]:
     """Hold the lock file `path`; the kernel releases it when the process ends.
 
     Args:
-        path: created if it does not exist, and left there.
-        user: for messages, what else may hold the lock.
-        directory: for hints, the setting that chooses the directory.
+        path: created if it does not exist.
+        user: what else may hold the lock, for messages.
+        directory: the setting that chooses the directory, for hints.
         wait: until the lock is free.
     Raises:
         InputError: another process holds it.
@@ -307,10 +283,8 @@ def locked(path: Path, *, user: str = "process", directory: str = "", wait: bool
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError as error:
-            raise InputError(
-                f"{path.parent} is in use by another {user}",
-                hint=f"wait for it to end, or choose another directory{setting}",
-            ) from error
+            hint = f"wait for it to end, or choose another directory{setting}"
+            raise InputError(f"{path.parent} is in use by another {user}", hint=hint) from error
         except OSError as error:
             hint = f"choose a directory on another disk{setting}"
             raise OutputError(f"cannot lock {path}: {error.strerror}", hint=hint) from error

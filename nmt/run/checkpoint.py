@@ -66,20 +66,11 @@ class Checkpoint:
 
 
 class Newest(NamedTuple):
-    """The newest readable checkpoint of a run.
-
-    Attributes:
-        step: of the checkpoint.
-        checkpoint: its content.
-        damaged: newer checkpoints that cannot be read, by step, and why.
-    """
+    """The newest readable checkpoint of a run."""
 
     step: int
     checkpoint: Checkpoint
-    damaged: dict[int, ModelError]
-
-
-# --- models -----------------------------------------------------------------------------------------------
+    damaged: dict[int, ModelError]  # newer checkpoints that cannot be read, by step
 
 
 def new_model(config: Config, tokenizers: Tokenizers) -> Seq2Seq:
@@ -121,19 +112,15 @@ def load_weights(model: torch.nn.Module, weights: Mapping[str, Tensor]) -> None:
     with torch.no_grad():
         for name, parameter in own.items():
             if parameter.shape != weights[name].shape:
-                raise ModelError(
-                    f"{name} is {tuple(weights[name].shape)}, this model's is {tuple(parameter.shape)}",
-                    hint="architecture and vocabulary must be those that the weights were trained with",
-                )
+                reason = f"{name} is {tuple(weights[name].shape)}, this model's is {tuple(parameter.shape)}"
+                hint = "architecture and vocabulary must be those that the weights were trained with"
+                raise ModelError(reason, hint=hint)
             parameter.copy_(weights[name])
 
 
 def average(checkpoints: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """The mean of several models' weights."""
     return {name: torch.stack([c[name].float() for c in checkpoints]).mean(0) for name in checkpoints[0]}
-
-
-# --- write ------------------------------------------------------------------------------------------------
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
@@ -200,9 +187,6 @@ def _as_tensor(content: bytes) -> Tensor:
     return torch.frombuffer(bytearray(content), dtype=torch.uint8)
 
 
-# --- read -------------------------------------------------------------------------------------------------
-
-
 def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = ("model", "average", "optimizer")) -> Checkpoint:
     """Read and check a checkpoint.
 
@@ -213,17 +197,9 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = ("model", "averag
         ModelError: the file is missing, damaged, not a checkpoint, or of another format version.
     """
     hint = "give a run's directory or its model.safetensors"
-    foreign = ModelError(f"{path} is not a model file", hint=hint)
     try:
-        if path.exists() and not path.is_file() and not path.is_dir():  # reading a pipe would block
-            raise foreign
-        with path.open("rb") as file:
-            n_bytes = int.from_bytes(file.read(8), "little")
-            header_bytes = file.read(n_bytes) if n_bytes <= MAX_HEADER_BYTES else b""
-        # Each tensor has a brace and few commas; counted before safetensors allocates memory for each of them.
-        n_braces, n_commas = header_bytes.count(b"{"), header_bytes.count(b",")
-        if n_bytes > MAX_HEADER_BYTES or n_braces > MAX_TENSORS or n_commas > 50 * n_braces + 10_000:
-            raise foreign
+        if not _is_plausible(path):
+            raise ModelError(f"{path} is not a model file", hint=hint)
         with safetensors.safe_open(path, framework="pt") as file:
             header = _parse_header(path, (file.metadata() or {}).get("nmt", ""))
             shapes = {name: _shape(path, file.get_slice(name)) for name in file.keys()}  # noqa: SIM118 - not a dict
@@ -241,6 +217,17 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = ("model", "averag
     return Checkpoint(config, tensors, tokenizers, header["progress"])
 
 
+def _is_plausible(path: Path) -> bool:
+    """Whether reading the file neither blocks, as for a pipe, nor takes too much memory for its header."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        return False
+    with path.open("rb") as file:
+        n_bytes = int.from_bytes(file.read(8), "little")
+        header = file.read(n_bytes) if n_bytes <= MAX_HEADER_BYTES else b""
+    n_braces, n_commas = header.count(b"{"), header.count(b",")  # each tensor has a brace and few commas
+    return n_bytes <= MAX_HEADER_BYTES and n_braces <= MAX_TENSORS and n_commas <= 50 * n_braces + 10_000
+
+
 def read_newest(run: RunDirectory, *, prefixes: tuple[str, ...] = ("model", "average", "optimizer")) -> Newest | None:
     """Read the newest checkpoint that is not damaged; None if there are no checkpoints.
 
@@ -254,10 +241,8 @@ def read_newest(run: RunDirectory, *, prefixes: tuple[str, ...] = ("model", "ave
         except ModelError as error:
             damaged[step] = error
     if damaged:
-        raise ModelError(
-            f"no checkpoint of {run.path} can be read: {'; '.join(map(str, damaged.values()))}",
-            hint="begin anew with --fresh (the old run is kept)",
-        )
+        reason = f"no checkpoint of {run.path} can be read: {'; '.join(map(str, damaged.values()))}"
+        raise ModelError(reason, hint="begin anew with --fresh (the old run is kept)")
     return None
 
 

@@ -45,11 +45,7 @@ class RunDirectory:
         self.metrics_file = self.path / "metrics.jsonl"
 
     def create(self) -> None:
-        """Make the directory, or the directory that `path` links to.
-
-        Raises:
-            OutputError: it cannot be made.
-        """
+        """Make the directory, or the directory that `path` links to."""
         try:
             (self._real_path() / self.checkpoints.name).mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -77,10 +73,8 @@ class RunDirectory:
             ConfigError: the run is the working directory, or contains it.
         """
         if Path.cwd().resolve().is_relative_to(self._real_path()):
-            raise ConfigError(
-                f"run={self.path} cannot be moved aside: it is the working directory or contains it",
-                hint="give the new run a directory of its own with run=PATH, or start nmt from another directory",
-            )
+            reason = f"run={self.path} cannot be moved aside: it is the working directory or contains it"
+            raise ConfigError(reason, hint="choose another with run=PATH, or start nmt from another directory")
 
     def move_aside(self) -> Path | None:
         """Rename an existing run to the first free of NAME.1, NAME.2, …
@@ -90,7 +84,7 @@ class RunDirectory:
         Returns:
             the new absolute path of the old run; None if there is none.
         Raises:
-            ConfigError: see `check_movable`.
+            InputError: it is in use, or see `check_movable`.
             OutputError: it cannot be renamed.
         """
         if not self.path.exists():
@@ -105,10 +99,8 @@ class RunDirectory:
             try:
                 path.rename(aside)
             except OSError as error:
-                raise OutputError(
-                    f"cannot move {self.path} aside: {error.strerror}",
-                    hint="give the new run a directory of its own with run=PATH",
-                ) from error
+                reason = f"cannot move {self.path} aside: {error.strerror}"
+                raise OutputError(reason, hint="choose another directory with run=PATH") from error
         return aside
 
     def _real_path(self) -> Path:
@@ -122,8 +114,6 @@ class RunDirectory:
                 raise ModelError(f"{entry} is a link that leads out of the run", hint="replace it by its target")
             if entry.exists() and not entry.is_file() and not entry.is_dir():
                 raise ModelError(f"{entry} is neither a file nor a directory", hint="remove it")
-
-    # --- settings -----------------------------------------------------------------------------------------
 
     def write_config(self, config: Config) -> None:
         atomic_write(self.config_file, dump_config(config))
@@ -167,18 +157,14 @@ class RunDirectory:
         Raises:
             ModelError: it is damaged.
         """
-        manifest: Any = None
-        try:
-            manifest = json.loads(read_capped(self.manifest_file, MAX_MANIFEST_BYTES).decode())
-        except FileNotFoundError:
+        if not self.manifest_file.exists():
             return {}
-        except (OSError, ValueError, RecursionError):
-            pass
+        manifest: Any = None
+        with contextlib.suppress(OSError, ValueError, RecursionError):
+            manifest = json.loads(read_capped(self.manifest_file, MAX_MANIFEST_BYTES))
         if not isinstance(manifest, dict) or not isinstance(manifest.get("data", {}), dict):
             raise ModelError(f"{self.manifest_file} is damaged", hint="delete it, or begin anew with --fresh")
         return manifest
-
-    # --- tokenizer ----------------------------------------------------------------------------------------
 
     def tokenizer_files(self, joint: bool) -> list[Path]:
         """The files of the source's and the target's tokenizer; the same file if joint."""
@@ -203,10 +189,8 @@ class RunDirectory:
             try:
                 sides.append(Tokenizer(read_capped(file, MAX_MODEL_BYTES), nfkc=nfkc))
             except (OSError, ModelError) as error:
-                raise ModelError(
-                    f"{file}: {getattr(error, 'strerror', error)}",
-                    hint=f"delete it and run `nmt tokenize {shlex.quote(str(self.config_file))}`",
-                ) from error
+                hint = f"delete it and run `nmt tokenize {shlex.quote(str(self.config_file))}`"
+                raise ModelError(f"{file}: {getattr(error, 'strerror', error)}", hint=hint) from error
         return Tokenizers(*sides)
 
     def check_tokenizers(self, tokenizers: Tokenizers) -> None:
@@ -219,12 +203,8 @@ class RunDirectory:
         for file, side in zip(self.tokenizer_files(tokenizers.joint), sides, strict=True):
             same_size = file.is_file() and file.stat().st_size == len(side.model)
             if file.exists() and not (same_size and file.read_bytes() == side.model):
-                raise ModelError(
-                    f"{file} is not the tokenizer that the model was trained with",
-                    hint="put the old one back, delete it (the model carries its own), or train anew with --fresh",
-                )
-
-    # --- checkpoints and figures --------------------------------------------------------------------------
+                hint = "put the old one back, delete it (the model has a copy), or train anew with --fresh"
+                raise ModelError(f"{file} is not the tokenizer that the model was trained with", hint=hint)
 
     def checkpoint_file(self, step: int) -> Path:
         return self.checkpoints / f"step-{step}.safetensors"

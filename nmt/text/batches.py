@@ -21,7 +21,7 @@ from nmt.text.corpus import Pairs, RaggedArray, shuffled
 from nmt.text.tokenizer import Tokenizers
 
 POOL_PAIRS = 100_000
-N_COST_GROUPS = 12  # groups of steps by cost, each spread evenly over the epoch
+N_COST_GROUPS = 12  # of steps
 
 
 @dataclass(frozen=True)
@@ -196,8 +196,8 @@ class TrainingData:
 def shuffle_batches(costs: NDArray[np.int64], accumulate: int, n_open: int, seed: int) -> list[int]:
     """Shuffle so that the micro-batches of a step cost alike, and every part of the epoch has steps of all costs.
 
-    Ranks wait for the one with the most expensive micro-batch. Short and long sentences have different gradients, so
-    steps are divided by cost into `N_COST_GROUPS`, and each group is spread evenly over the epoch.
+    Ranks wait for the one with the most expensive micro-batch. Short and long sentences have different gradients:
+    each of `N_COST_GROUPS` groups of steps is spread evenly over the epoch.
 
     Args:
         costs: target tokens of each batch.

@@ -35,9 +35,6 @@ ROUNDS = 6  # of the Feistel network; in theory 4 suffice (Luby & Rackoff 1988)
 SIDES = ("source", "target")
 
 
-# --- files ------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class RaggedArray:
     """Rows of different lengths: row i is values[starts[i] : ends[i]].
@@ -114,12 +111,12 @@ def keep(files: Iterable[Path], kept: NDArray[np.bool_]) -> None:
 
 
 class Pairs:
-    """Pairs that `write_pairs` wrote.
+    """Pairs that `write_pairs` wrote, or some of them.
 
     Attributes:
         directory: of the texts.
-        lines: (n,) int64, line numbers from 1, in ascending order; those of all pairs by default.
-        source, target: the texts of all lines, also of others.
+        lines: (n,) int64, ascending line numbers of these pairs, from 1.
+        source, target: the texts of all lines.
     """
 
     def __init__(self, directory: Path, lines: Path | None = None) -> None:
@@ -157,10 +154,10 @@ def write_pairs(directory: Path, pairs: Iterable[Pair]) -> None:
         n_lines += len(blank)
 
 
-def _digested(
-    sides: tuple[list[str], list[str]],
-) -> tuple[list[RaggedArray], list[NDArray[np.uint64]], NDArray[np.bool_]]:
-    """The bytes and digests of both sides, and which pairs are blank on a side."""
+Digested = tuple[list[RaggedArray], list[NDArray[np.uint64]], NDArray[np.bool_]]  # texts, digests, which are blank
+
+
+def _digested(sides: tuple[list[str], list[str]]) -> Digested:
     encoded = [[text.encode() for text in side] for side in sides]
     blank = np.array([is_blank(source) or is_blank(target) for source, target in zip(*sides, strict=True)], bool)
     return [RaggedArray.from_lists(side, np.uint8) for side in encoded], [*map(digests_of, encoded)], blank

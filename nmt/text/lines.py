@@ -150,22 +150,14 @@ def raw_lines(stream: BinaryIO | io.BufferedIOBase, name: str) -> Iterator[bytes
 
 
 def open_bytes(path: Path) -> BinaryIO | gzip.GzipFile:
-    """Open a file, decompressed if its name ends in `.gz`.
-
-    Raises:
-        DataError: it is missing or not readable.
-    """
+    """Open a file, decompressed if its name ends in `.gz`; `DataError` if that fails."""
     with reading(str(path)):
         return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
 
 
 @contextlib.contextmanager
 def open_lines(path: Path, *, strict: bool = False) -> Iterator[Iterator[str]]:
-    """Open the lines of a file, decompressed if its name ends in `.gz`; for `strict` see `decode_lines`.
-
-    Raises:
-        DataError: it is missing, not readable or not gzip.
-    """
+    """Open the lines of a file with `open_bytes` and `decode_lines`."""
     with open_bytes(path) as stream:
         yield decode_lines(raw_lines(stream, str(path)), str(path), strict=strict)
 
@@ -177,7 +169,7 @@ class Pause:
 def with_pauses(lines: Iterable[str], after_s: float) -> Iterator[str | Pause]:
     """The lines of a slow stream, with a `Pause` after every `after_s` seconds without a line.
 
-    A caller that collects lines can then process those that it has. A thread reads; its errors are raised here.
+    The caller can then process the lines that it has. A thread reads; its errors are raised here.
     """
     arrived: queue.Queue[str | Exception | None] = queue.Queue(maxsize=64)
 
@@ -214,7 +206,7 @@ def n_lines_left(stream: BinaryIO | io.BufferedIOBase) -> int:
 
 
 def iter_lines(paths: Iterable[Path], *, strict: bool = False) -> Iterator[str]:
-    """The lines of several files, one after the other; for errors see `open_lines`."""
+    """The lines of several files, one after the other; see `decode_lines`."""
     for path in paths:
         with open_lines(path, strict=strict) as lines:
             yield from lines

@@ -25,17 +25,11 @@ UNKNOWN_PENALTY = 10.0  # below the lowest score, as in SentencePiece
 
 
 class Options(NamedTuple):
-    """All pieces of a word, grouped by where they end; arrays need a sixth of the memory of lists.
+    """All pieces of a word, grouped by where they end; arrays need a sixth of the memory of lists."""
 
-    Attributes:
-        first: (n + 1,), the group of pieces that end after character i is first[i] to first[i + 1].
-        starts: where each piece starts.
-        cumulative: cumulative weights within each group.
-    """
-
-    first: "array[int]"
-    starts: "array[int]"
-    cumulative: "array[float]"
+    first: "array[int]"  # the pieces that end after character i are first[i] to first[i + 1]
+    starts: "array[int]"  # where each piece starts
+    cumulative: "array[float]"  # weights, cumulative within each group
 
 
 class SubwordSampler:

@@ -66,7 +66,6 @@ class Tokenizer:
         return ids
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of the best segmentation of each text."""
         return [self.encode(text) for text in texts]  # given a list, SentencePiece would start threads
 
     def sample_all(self, texts: Sequence[str], *, alpha: float, seed: int) -> list[list[int]]:
@@ -84,11 +83,9 @@ class Tokenizer:
         return text.removeprefix(SPACE).replace(SPACE, " ") if SPACE in text else text  # a space made of byte pieces
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """The pieces with these ids."""
         return [str(self._processor.id_to_piece(i)) for i in ids]
 
     def ids(self, pieces: Iterable[str]) -> list[int]:
-        """The ids of these pieces."""
         return [int(self._processor.piece_to_id(piece)) for piece in pieces]
 
     def n_bytes(self, ids: Iterable[int]) -> int:
