@@ -230,12 +230,11 @@ def shuffled(index: NDArray[np.int64], n: int, seed: int) -> NDArray[np.int64]:
     return entries.astype(np.int64)
 
 
-def _mixed(x: NDArray[Any]) -> NDArray[Any]:
+def _mixed(x: Any) -> Any:
     """The finalizer of splitmix64: each bit of the result depends on all bits of x."""
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB
-    mixed: NDArray[Any] = x ^ (x >> 31)
-    return mixed
+    return x ^ (x >> 31)
 
 
 # --- several processes ------------------------------------------------------------------------------------

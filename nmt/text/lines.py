@@ -107,17 +107,12 @@ def guess_encoding(lines: Sequence[bytes]) -> str:
     else:
         n_lower_case = sum(byte >= 0xE0 for byte in high_bytes)
         candidates = ["gb18030", *(["cp1251"] if 2 * n_lower_case > len(high_bytes) else [])]
-    return next((encoding for encoding in candidates if _can_decode(lines, encoding)), "")
-
-
-def _can_decode(lines: Sequence[bytes], encoding: str) -> bool:
-    """Whether all lines decode; each may be cut at its end."""
-    try:
-        for line in lines:
-            codecs.getincrementaldecoder(encoding)().decode(line)
-    except UnicodeDecodeError:
-        return False
-    return True
+    for encoding in candidates:
+        with contextlib.suppress(UnicodeDecodeError):
+            for line in lines:
+                codecs.getincrementaldecoder(encoding)().decode(line)  # incremental: a line may be cut at its end
+            return encoding
+    return ""
 
 
 @contextlib.contextmanager

@@ -89,6 +89,12 @@ def test_shuffled_is_a_permutation_that_can_be_computed_in_parts(n: int, seed: i
     assert shuffled(np.arange(start, n), n, seed).tolist() == order[start:].tolist()
 
 
+def test_shuffled_does_not_change() -> None:
+    """The data order of resumed runs and the held-out dev pairs depend on it."""
+    assert shuffled(np.arange(8), 8, 1).tolist() == [7, 3, 5, 6, 2, 1, 4, 0]
+    assert shuffled(np.arange(4), 100_000, 2**31 - 1).tolist() == [14125, 45306, 45166, 69115]
+
+
 def test_all_orders_of_four_are_equally_likely() -> None:
     found = Counter(tuple(shuffled(np.arange(4), 4, seed).tolist()) for seed in range(4800))
     assert len(found) == 24
