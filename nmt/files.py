@@ -225,7 +225,7 @@ def cached(kind: str, made_from: object, make: Callable[[Path], None]) -> Path:
     """
     path = cache_directory() / f"{kind}-{sha256(json.dumps(made_from).encode())[:20]}"
     lock = path.with_name(f"{path.name}.lock")
-    with locked(lock, directory="NMT_CACHE=PATH in the environment", wait=True):
+    with locked(lock, setting="NMT_CACHE=PATH in the environment", wait=True):
         if not _is_whole(path):
             sweep_temps(path.parent, path.name)
             with atomic_directory(path) as temp:
@@ -257,19 +257,19 @@ def _is_whole(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def locked(path: Path, *, user: str = "process", directory: str = "", wait: bool = False) -> Iterator[None]:
+def locked(path: Path, *, holder: str = "process", setting: str = "", wait: bool = False) -> Iterator[None]:
     """Hold the lock file `path`; the kernel releases it when the process ends.
 
     Args:
         path: created if it does not exist.
-        user: what else may hold the lock, for messages.
-        directory: the setting that chooses the directory, for hints.
+        holder: what else may hold the lock, for messages.
+        setting: what chooses the directory, for hints.
         wait: until the lock is free.
     Raises:
         InputError: another process holds it.
         OutputError: it cannot be opened, or the file system has no locks.
     """
-    setting = f" with {directory}" if directory else ""
+    other = f"another directory with {setting}" if setting else "another directory"
     try:
         import fcntl
     except ImportError:  # Windows: no protection from a second process
@@ -278,14 +278,14 @@ def locked(path: Path, *, user: str = "process", directory: str = "", wait: bool
     try:
         file = path.open("a+")
     except OSError as error:
-        raise OutputError(f"cannot open {path}: {error.strerror}", hint=f"choose another directory{setting}") from error
+        raise OutputError(f"cannot open {path}: {error.strerror}", hint=f"choose {other}") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError as error:
-            hint = f"wait for it to end, or choose another directory{setting}"
-            raise InputError(f"{path.parent} is in use by another {user}", hint=hint) from error
+            hint = f"wait for it to end, or choose {other}"
+            raise InputError(f"{path.parent} is in use by another {holder}", hint=hint) from error
         except OSError as error:
-            hint = f"choose a directory on another disk{setting}"
+            hint = f"choose {other}, on another disk"
             raise OutputError(f"cannot lock {path}: {error.strerror}", hint=hint) from error
         yield

@@ -624,7 +624,7 @@ def test_a_lock_excludes_other_processes_until_its_process_ends(tmp_path: Path) 
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == b"held\n"
-        with pytest.raises(InputError) as caught, locked(path, user="reader", directory="HERE=PATH"):
+        with pytest.raises(InputError) as caught, locked(path, holder="reader", setting="HERE=PATH"):
             pytest.fail("two processes hold the lock")
         assert str(caught.value) == f"{tmp_path} is in use by another reader"
         assert caught.value.exit_code == 2

@@ -49,7 +49,7 @@ class RunDirectory:
         try:
             (self._real_path() / self.checkpoints.name).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            reason = f"cannot make the run directory {self.path}: {error.strerror}"
+            reason = f"cannot make the run's directory {self.path}: {error.strerror}"
             raise OutputError(reason, hint="choose another with run=PATH") from error
 
     @contextlib.contextmanager
@@ -61,7 +61,7 @@ class RunDirectory:
         """
         self.create()
         self._check_links()
-        with locked(self.path / "lock", user="training", directory="run=PATH"):
+        with locked(self.path / "lock", holder="training", setting="run=PATH"):
             for directory in (self.path, self.checkpoints):
                 sweep_temps(directory)  # only under the lock: otherwise another training may be writing them
             yield
@@ -92,7 +92,7 @@ class RunDirectory:
         self.check_movable()
         path = self._real_path()
         self._check_links()
-        with locked(path / "lock", user="training", directory="run=PATH"):
+        with locked(path / "lock", holder="training", setting="run=PATH"):
             n = 1
             while (aside := path.with_name(f"{path.name}.{n}")).exists():
                 n += 1

@@ -86,7 +86,7 @@ def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "runs").write_bytes(b"a file")
     with pytest.raises(OutputError) as caught:
         RunDirectory(tmp_path / "runs" / "x").create()
-    assert str(caught.value) == f"cannot make the run directory {tmp_path}/runs/x: Not a directory"
+    assert str(caught.value) == f"cannot make the run's directory {tmp_path}/runs/x: Not a directory"
     assert (caught.value.exit_code, caught.value.hint) == (1, "choose another with run=PATH")
 
 
@@ -202,7 +202,7 @@ def test_moving_aside_returns_an_absolute_path_without_links(
 def test_a_link_to_itself_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     run = RunDirectory(tmp_path / "loop")
-    with pytest.raises(OutputError, match="cannot make the run directory"):
+    with pytest.raises(OutputError, match="cannot make the run's directory"):
         run.lock().__enter__()
     assert run.move_aside() is None
     assert run.free_bytes() > 0
