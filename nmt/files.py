@@ -190,10 +190,9 @@ def cache_directory() -> Path:
         if path.is_dir() and os.access(path, os.W_OK):
             break
     else:
-        raise OutputError(
-            f"cannot write to {f'NMT_CACHE={named}' if named else f'a cache at {path}'}: {reason}",
-            hint="set NMT_CACHE=PATH in the environment to a directory that you may write to",
-        )
+        target = f"NMT_CACHE={named}" if named else f"a cache at {path}"
+        hint = "set NMT_CACHE=PATH in the environment to a directory that you may write to"
+        raise OutputError(f"cannot write to {target}: {reason}", hint=hint)
     if path != temporary:
         path = Path(os.path.realpath(path))  # so that changing a link later has no effect
     if hasattr(os, "getuid") and (reason := _why_unsafe(path, path.parent if path == temporary else None)):

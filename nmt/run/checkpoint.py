@@ -198,7 +198,7 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = ("model", "averag
     """
     hint = "give a run's directory or its model.safetensors"
     try:
-        if not _is_plausible(path):
+        if not _is_safe_to_read(path):
             raise ModelError(f"{path} is not a model file", hint=hint)
         with safetensors.safe_open(path, framework="pt") as file:
             header = _parse_header(path, (file.metadata() or {}).get("nmt", ""))
@@ -217,7 +217,7 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = ("model", "averag
     return Checkpoint(config, tensors, tokenizers, header["progress"])
 
 
-def _is_plausible(path: Path) -> bool:
+def _is_safe_to_read(path: Path) -> bool:
     """Whether reading the file neither blocks, as for a pipe, nor takes too much memory for its header."""
     if path.exists() and not path.is_file() and not path.is_dir():
         return False
@@ -297,23 +297,22 @@ def _config_and_tokenizers(
 
 def _check_shapes(path: Path, shapes: Mapping[str, tuple[int, ...]], config: Config, tokenizers: Tokenizers) -> None:
     """Compare the tensors with a model of these settings; each part may be missing, but only as a whole."""
-    foreign = ModelError(f"{path}: its weights are not those of its settings", hint="train it again")
-    if config.model.n_encoder_layers + config.model.n_decoder_layers > len(shapes):  # else shapes_of takes long
-        raise foreign
+    mismatch = ModelError(f"{path}: its weights are not those of its settings", hint="train it again")
+    if config.model.n_encoder_layers + config.model.n_decoder_layers > len(shapes):  # `shapes_of` would take long
+        raise mismatch
     weights = shapes_of(config, tokenizers)
     expected: dict[str, tuple[int, ...]] = {}
     for name, shape in weights.items():
         expected |= dict.fromkeys((f"model.{name}", f"average.{name}"), shape)
         expected |= dict.fromkeys((f"optimizer.{name}.exp_avg", f"optimizer.{name}.exp_avg_sq"), shape)
         expected[f"optimizer.{name}.step"] = ()
-    for name, shape in shapes.items():
-        if name in ("tokenizer.source", "tokenizer.target"):
-            continue
-        if name not in expected:
-            raise foreign
-        if shape != expected[name]:  # the fused optimizer does not check
-            reason = f"{path}: {name} is {shape}, in a model of its settings {expected[name]}"
+    names = shapes.keys() - {"tokenizer.source", "tokenizer.target"}
+    if not names <= expected.keys():
+        raise mismatch
+    for name in sorted(names):
+        if shapes[name] != expected[name]:  # also of moments: the fused optimizer does not check them
+            reason = f"{path}: {name} is {shapes[name]}, in a model of its settings {expected[name]}"
             raise ModelError(reason, hint="train it again")
     for part in ("model.", "average."):
-        if sum(name.startswith(part) for name in shapes) not in (0, len(weights)):
-            raise foreign
+        if sum(name.startswith(part) for name in names) not in (0, len(weights)):
+            raise mismatch

@@ -225,10 +225,8 @@ def iter_pairs(source: Sequence[Path], target: Sequence[Path], *, strict: bool =
         if None in pair:
             n_lines = [n_pairs + sum(1 for _ in side) for side in sides]
             n_lines = [n + (line is not None) for n, line in zip(n_lines, pair, strict=True)]
-            raise DataError(
-                f"{names[0]} has {n_lines[0]} lines but {names[1]} has {n_lines[1]}",
-                hint="line N of one side must translate line N of the other; find where they part",
-            )
+            reason = f"{names[0]} has {n_lines[0]} lines but {names[1]} has {n_lines[1]}"
+            raise DataError(reason, hint="line N of one side must translate line N of the other; find where they part")
         n_pairs += 1
         yield Pair(n_pairs, *pair)
     if not n_pairs:

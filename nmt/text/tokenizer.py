@@ -39,17 +39,14 @@ class Tokenizer:
         self.model = model
         self.nfkc = nfkc
         if len(model) > MAX_MODEL_BYTES:
-            raise ModelError(
-                f"the tokenizer has {len(model):,} bytes, the limit is {MAX_MODEL_BYTES:,}", hint="train it again"
-            )
+            reason = f"the tokenizer has {len(model):,} bytes, the limit is {MAX_MODEL_BYTES:,}"
+            raise ModelError(reason, hint="train it again")
         try_out("sentencepiece", "the tokenizer", model)
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         ids = tuple(getattr(self._processor, f"{name}_id")() for name in ("pad", "unk", "bos", "eos"))
         if ids != (PAD, UNK, BOS, EOS):
-            raise ModelError(
-                f"the tokenizer has PAD, UNK, BOS, EOS at {ids}, not at {(PAD, UNK, BOS, EOS)}",
-                hint="train it with `nmt tokenize`",
-            )
+            reason = f"the tokenizer has PAD, UNK, BOS, EOS at {ids}, not at {(PAD, UNK, BOS, EOS)}"
+            raise ModelError(reason, hint="train it with `nmt tokenize`")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tokenizer) and (self.model, self.nfkc) == (other.model, other.nfkc)
@@ -119,17 +116,11 @@ class Tokenizers:
 
 @dataclass(frozen=True)
 class Trained:
-    """A new tokenizer.
+    """A new tokenizer."""
 
-    Attributes:
-        model: serialized.
-        vocab_size: its size; less than requested if the text has fewer pieces.
-        too_long: indices of lines that were left out because they exceed `MAX_TRAINER_BYTES`.
-    """
-
-    model: bytes
-    vocab_size: int
-    too_long: list[int]
+    model: bytes  # serialized
+    vocab_size: int  # less than requested if the text has fewer pieces
+    too_long: list[int]  # indices of lines that were left out because they exceed `MAX_TRAINER_BYTES`
 
 
 def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings) -> Trained:
@@ -153,10 +144,9 @@ def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings) -> Traine
         except RuntimeError as error:
             largest, smallest = _largest_size(str(error)), _smallest_size(str(error), settings)
             if smallest is not None and settings.vocab_size == size:
-                raise ConfigError(
-                    f"tokenizer.vocab_size={size} is smaller than the text's alphabet needs: at least {smallest}",
-                    hint=f"set tokenizer.vocab_size={smallest} or more, or tokenizer.character_coverage below 1",
-                ) from error
+                reason = f"tokenizer.vocab_size={size} is smaller than the text's alphabet needs: at least {smallest}"
+                hint = f"set tokenizer.vocab_size={smallest} or more, or tokenizer.character_coverage below 1"
+                raise ConfigError(reason, hint=hint) from error
             if largest is None or largest >= size:
                 reason = str(error).strip().splitlines()[-1]
                 raise DataError(f"SentencePiece cannot train on this text: {reason}", hint="give more text") from error

@@ -184,20 +184,20 @@ def costs_of(n: int) -> NDArray[np.int64]:
     return np.random.default_rng(n).permutation(n) + 1000
 
 
-@pytest.mark.parametrize("together", [1, 2, 3])
+@pytest.mark.parametrize("accumulate", [1, 2, 3])
 @pytest.mark.parametrize("n", [0, 1, 5, 12, 13, 123, 240])
-def test_the_order_of_batches_is_a_permutation_determined_by_the_seed(n: int, together: int) -> None:
-    for lead in range(together):
-        orders = [shuffle_batches(costs_of(n), together, lead, seed) for seed in (1, 1, 2)]
+def test_the_order_of_batches_is_a_permutation_determined_by_the_seed(n: int, accumulate: int) -> None:
+    for n_open in range(accumulate):
+        orders = [shuffle_batches(costs_of(n), accumulate, n_open, seed) for seed in (1, 1, 2)]
         assert sorted(orders[0]) == [*range(n)]
         assert orders[0] == orders[1]
         assert n < 12 or orders[0] != orders[2]
 
 
-@pytest.mark.parametrize("lead", [0, 1])
-def test_the_batches_of_a_step_cost_alike(lead: int) -> None:
+@pytest.mark.parametrize("n_open", [0, 1])
+def test_the_batches_of_a_step_cost_alike(n_open: int) -> None:
     costs = costs_of(241)
-    order = shuffle_batches(costs, 2, lead, 1)[lead:]
+    order = shuffle_batches(costs, 2, n_open, 1)[n_open:]
     steps = [*zip(order[::2], order[1::2], strict=False)]
     assert len(steps) == 120
     assert max(abs(costs[i] - costs[j]) for i, j in steps) <= 2 * batches.N_COST_GROUPS  # of costs from 1000 to 1240
@@ -234,10 +234,10 @@ def reference_batches(
         for n, (tokenizer, side) in enumerate([(tokenizers.source, "source"), (tokenizers.target, "target")]):
             texts = [getattr(PAIRS[i], side) for i in order]
             best = tokenizer.encode_all(texts)
-            drawn = (
+            sampled = (
                 tokenizer.sample_all(texts, alpha=alpha, seed=seed_of(seed_of(1, epoch, pool), n)) if alpha else best
             )
-            ids.append([d if len(d) <= longest else b for d, b in zip(drawn, best, strict=True)])
+            ids.append([d if len(d) <= longest else b for d, b in zip(sampled, best, strict=True)])
         cut = reference_cut([(len(s), len(t)) for s, t in zip(*ids, strict=True)], 200)
         costs = np.array([sum(len(ids[1][j]) for j in rows) for rows in cut])
         for i in shuffle_batches(costs, 1, 0, seed_of(1, epoch, pool)):
