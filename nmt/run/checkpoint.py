@@ -39,19 +39,12 @@ MAX_HEADER_BYTES = 10_000_000
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Content of a checkpoint file.
+    """Content of a checkpoint file."""
 
-    Attributes:
-        config: the settings of the run, without paths.
-        tensors: all but the tokenizers, by full name.
-        tokenizers: of both sides.
-        progress: JSON values: where training stands (steps, scores, times).
-    """
-
-    config: Config
-    tensors: dict[str, Tensor]
+    config: Config  # without paths, once read from a file
+    tensors: dict[str, Tensor]  # all but the tokenizers, by full name
     tokenizers: Tokenizers
-    progress: dict[str, Any] = field(default_factory=dict)
+    progress: dict[str, Any] = field(default_factory=dict)  # JSON values: steps, scores, times
 
     def part(self, prefix: str) -> dict[str, Tensor]:
         """The tensors with a prefix (`model`, `average`, `optimizer`), by the rest of their names."""

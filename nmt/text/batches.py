@@ -26,19 +26,12 @@ N_COST_GROUPS = 12  # of steps
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded token ids of B pairs.
+    """Token ids of B pairs, int64, padded with PAD."""
 
-    Attributes:
-        src: (B, S) int64, source ids + EOS, then PAD.
-        tgt_in: (B, T) int64, BOS + target ids, then PAD.
-        tgt_out: (B, T) int64, target ids + EOS, then PAD: what `tgt_in` must predict.
-        lines: line numbers of the pairs, for messages.
-    """
-
-    src: Tensor
-    tgt_in: Tensor
-    tgt_out: Tensor
-    lines: list[int]
+    src: Tensor  # (B, S), source ids + EOS
+    tgt_in: Tensor  # (B, T), BOS + target ids
+    tgt_out: Tensor  # (B, T), target ids + EOS: what `tgt_in` must predict
+    lines: list[int]  # line numbers of the pairs, for messages
 
     @property
     def n_target_tokens(self) -> int:
@@ -121,28 +114,17 @@ class Pool(NamedTuple):
 
 @dataclass(eq=False)
 class TrainingData:
-    """The training pairs as an endless, reproducible stream of batches.
+    """The training pairs as an endless, reproducible stream of batches."""
 
-    Attributes:
-        pairs: of the corpus, after filtering.
-        ids: token ids of the best segmentation of each pair's source and target.
-        tokenizers: for subword sampling.
-        batch_tokens: see `cut_batches`.
-        seed: with the epoch, determines order and sampling.
-        accumulate: batches per optimizer step.
-        sampling_alpha: of subword sampling; 0 for the best segmentation.
-        max_length: sampled segmentations that are longer are replaced by the best one.
-    """
-
-    pairs: Pairs
-    ids: tuple[RaggedArray, RaggedArray]
-    tokenizers: Tokenizers
+    pairs: Pairs  # after filtering
+    ids: tuple[RaggedArray, RaggedArray]  # of the best segmentation of each pair's source and target
+    tokenizers: Tokenizers  # for subword sampling
     _: KW_ONLY
-    batch_tokens: int
-    seed: int
-    accumulate: int = 1
-    sampling_alpha: float = 0.0
-    max_length: int = 1_000_000
+    batch_tokens: int  # see `cut_batches`
+    seed: int  # with the epoch, determines order and sampling
+    accumulate: int = 1  # batches per optimizer step
+    sampling_alpha: float = 0.0  # of subword sampling; 0 for the best segmentation
+    max_length: int = 1_000_000  # sampled segmentations that are longer are replaced by the best one
 
     @functools.cached_property
     def n_batches(self) -> int:

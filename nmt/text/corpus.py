@@ -37,16 +37,11 @@ SIDES = ("source", "target")
 
 @dataclass(frozen=True, eq=False)
 class RaggedArray:
-    """Rows of different lengths: row i is values[starts[i] : ends[i]].
-
-    Attributes:
-        values: usually memory-mapped, like the others.
-        starts, ends: (n,) int64.
-    """
+    """Rows of different lengths: row i is values[starts[i] : ends[i]]. The arrays are usually memory-mapped."""
 
     values: NDArray[Any]
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
+    starts: NDArray[np.int64]  # (n,)
+    ends: NDArray[np.int64]  # (n,)
 
     @classmethod
     def map(cls, file: Path, dtype: Any) -> "RaggedArray":
