@@ -1,8 +1,7 @@
-"""Files that matter: written whole or not at all, locked, and known by their hash.
+"""Atomic writes, locks, hashes and a cache.
 
-Knows nothing of models or runs. A write goes to a temporary file in the same directory, is flushed and synced,
-read back, and only then takes the final name; so whoever opens that name finds the old content or the new,
-never a part.
+Knows nothing of models or runs. A write goes to a temporary file in the same directory, is synced, and only then
+takes the final name, so readers see the old content or the new, never a part.
 """
 
 import contextlib
@@ -22,8 +21,8 @@ from typing import BinaryIO
 from nmt.errors import InputError, NmtError, OutputError
 
 TEMP_MARK = ".tmp."
-SIZES = "sizes.json"  # of the files in something cached; written last
-MAX_UNUSED_S = 30 * 24 * 3600  # after which something cached is thrown away
+SIZES = "sizes.json"  # sizes of the files of a cache entry; written last
+MAX_UNUSED_S = 30 * 24 * 3600  # then a cache entry is removed
 
 
 def sha256(content: bytes) -> str:
@@ -31,11 +30,17 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def hash_file(path: Path) -> str:
+    """Hex digest of the content of a file, which may be larger than memory."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def read_capped(path: Path, n_bytes: int) -> bytes:
-    """The content of a small file that anyone may have written.
+    """The content of a small file from an untrusted source.
 
     Raises:
-        OSError: it cannot be read, is no file (a pipe would be waited for), or has more bytes.
+        OSError: it cannot be read, is larger, or is not a file (reading a pipe would block).
     """
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "not a file", str(path))
@@ -45,21 +50,15 @@ def read_capped(path: Path, n_bytes: int) -> bytes:
         return file.read(n_bytes)
 
 
-def hash_file(path: Path) -> str:
-    """Hex digest of what a file holds, which may be more than memory does."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def is_special(path: Path) -> bool:
-    """Whether a path names a directory, a pipe, a device or an open descriptor: nothing that can be replaced."""
+    """Whether a path is a directory, a pipe, a device or an open descriptor, which a file cannot replace."""
     return _descriptor(path) is not None or (path.exists() and not path.is_file())
 
 
 def _descriptor(path: Path) -> int | None:
     """The descriptor of this process that a path such as /dev/stdout or /dev/fd/3 stands for, else None.
 
-    On Linux, opening such a path again gives a second position in the file, and fails for a socket.
+    On Linux, opening such a path creates a new file position, and fails for a socket.
     """
     descriptors = os.path.realpath("/dev/fd")  # on Linux /proc/PID/fd
     for _ in range(40):  # as many links as Linux follows
@@ -73,15 +72,13 @@ def _descriptor(path: Path) -> int | None:
 
 @contextlib.contextmanager
 def atomic_writer(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to that takes the name `path` when the block ends well; an existing file's mode is kept.
-
-    What is special is written in place.
+    """Open a file that replaces `path`, with its mode, if the block succeeds. A special file is written in place.
 
     Raises:
-        OutputError: the directory is missing or not writable, or the disk is full.
+        OutputError: it cannot be written.
     """
     special = is_special(path)
-    path = path if special else Path(os.path.realpath(path))  # a link stays a link
+    path = path if special else Path(os.path.realpath(path))  # replace the target of a link, not the link
     temp = Path(f"{path}{TEMP_MARK}{os.getpid()}")
     try:
         if special:
@@ -97,46 +94,44 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
             temp.chmod(path.stat().st_mode & 0o7777)
         temp.replace(path)
         sync_directory(path.parent)
-    except BrokenPipeError:  # whoever read a pipe has had enough
+    except BrokenPipeError:  # the reader of a pipe has closed it
         raise
     except OSError as error:
         if error.errno is None or error.filename not in (None, str(temp), str(path)):
-            raise  # the block's own, of another file
-        raise OutputError(
-            f"cannot write {path}: {error.strerror or error}",
-            hint="check that the directory exists, that you may write there and that the disk has room",
-        ) from error
+            raise  # raised by the block, about another file
+        raise _cannot_write(path, error) from error
     finally:
         with contextlib.suppress(OSError):
             temp.unlink(missing_ok=True)
 
 
-def atomic_write(path: Path, content: bytes | str) -> None:
-    """Write `content` to `path`, whole or not at all, and read it back before it takes that name.
+def _cannot_write(path: Path, error: OSError) -> OutputError:
+    hint = "check that the directory exists, that you may write there and that the disk has room"
+    return OutputError(f"cannot write {path}: {error.strerror or error}", hint=hint)
 
-    Raises:
-        OutputError: it cannot be written, or what was read back differs.
-    """
+
+def atomic_write(path: Path, content: bytes | str) -> None:
+    """Write `content` with `atomic_writer`, and read it back before it takes its name."""
     data = content.encode() if isinstance(content, str) else content
     with atomic_writer(path) as file:
         file.write(data)
         file.flush()
         if sha256(Path(file.name).read_bytes()) != sha256(data):
-            raise OutputError(f"{path}: what was written is not what is read back", hint="check the disk")
+            raise OutputError(f"{path}: reading it back gives other content than was written", hint="check the disk")
 
 
 @contextlib.contextmanager
 def atomic_directory(path: Path) -> Iterator[Path]:
-    """A directory to fill that takes the name `path` when the block ends well; what lies there is replaced.
+    """Make a directory that replaces `path` if the block succeeds.
 
     Raises:
-        OutputError: it, or a file in it, cannot be written.
+        OutputError: it cannot be written.
     """
     path = Path(os.path.realpath(path))
     temp = path.with_name(f"{path.name}{TEMP_MARK}{os.getpid()}")
-    old = path.with_name(f"{path.name}.old.{os.getpid()}")  # not to be swept: for a moment there is no other
+    old = path.with_name(f"{path.name}.old.{os.getpid()}")  # not swept: for a moment it is the only copy
     try:
-        shutil.rmtree(temp, ignore_errors=True)  # of a killed process that had this one's number
+        shutil.rmtree(temp, ignore_errors=True)  # of a killed process with the same pid
         temp.mkdir(parents=True)
         yield temp
         for file in temp.iterdir():
@@ -148,10 +143,7 @@ def atomic_directory(path: Path) -> Iterator[Path]:
         temp.rename(path)
         sync_directory(path.parent)
     except OSError as error:
-        raise OutputError(
-            f"cannot write {path}: {error.strerror or error}",
-            hint="check that you may write there and that the disk has room",
-        ) from error
+        raise _cannot_write(path, error) from error
     finally:
         if old.exists() and not path.exists():
             old.rename(path)
@@ -160,7 +152,7 @@ def atomic_directory(path: Path) -> Iterator[Path]:
 
 
 def sync_directory(path: Path) -> None:
-    """Make a rename in `path` survive a power cut (where the system can open directories)."""
+    """Make a rename in `path` survive a power cut, if the system can open directories."""
     with contextlib.suppress(PermissionError, NotImplementedError):
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -170,7 +162,7 @@ def sync_directory(path: Path) -> None:
 
 
 def sweep_temps(directory: Path, name: str = "*") -> None:
-    """Remove what a killed process left of its unfinished writes."""
+    """Remove unfinished writes of killed processes."""
     for stale in directory.glob(f"{name}{TEMP_MARK}*"):
         if stale.is_dir():
             shutil.rmtree(stale, ignore_errors=True)
@@ -179,20 +171,17 @@ def sweep_temps(directory: Path, name: str = "*") -> None:
 
 
 def cache_directory() -> Path:
-    """The user's directory for what can be made again: NMT_CACHE, else `nmt` below XDG_CACHE_HOME or ~/.cache.
-
-    Without a home that can be written it is a temporary directory. Its content is trusted, so no other user may
-    own it, write to it or exchange it.
+    """The user's cache: NMT_CACHE, else `nmt` below XDG_CACHE_HOME or ~/.cache, else a temporary directory.
 
     Raises:
-        InputError: another user may.
-        OutputError: NMT_CACHE cannot be written, or no other directory can.
+        InputError: other users can change its content, which is trusted.
+        OutputError: it cannot be written.
     """
     temporary = Path(tempfile.gettempdir()) / f"nmt-{getattr(os, 'getuid', int)()}"
     named = os.environ.get("NMT_CACHE")
     homes = (os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache"))  # noqa: PTH111 - never fails
-    below = (Path(home, "nmt") for home in homes if Path(home).is_absolute())
-    for path in (Path(named),) if named else (next(below, temporary), temporary):
+    in_homes = (Path(home, "nmt") for home in homes if Path(home).is_absolute())
+    for path in (Path(named),) if named else (next(in_homes, temporary), temporary):
         reason = "it is not writable"
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -201,21 +190,19 @@ def cache_directory() -> Path:
         if path.is_dir() and os.access(path, os.W_OK):
             break
     else:
-        what = f"NMT_CACHE={named}" if named else f"a cache at {path}"
+        target = f"NMT_CACHE={named}" if named else f"a cache at {path}"
         hint = "set NMT_CACHE=PATH in the environment to a directory that you may write to"
-        raise OutputError(f"cannot write to {what}: {reason}", hint=hint)
+        raise OutputError(f"cannot write to {target}: {reason}", hint=hint)
     if path != temporary:
-        path = Path(os.path.realpath(path))  # from now on, changing a link has no effect
-    if hasattr(os, "getuid") and (reason := _unsafe(path, path.parent if path == temporary else None)):
-        raise InputError(
-            f"{path} is no safe cache: {reason}",
-            hint=f"chmod go-w {shlex.quote(str(path))}, or set NMT_CACHE=PATH in the environment",
-        )
+        path = Path(os.path.realpath(path))  # so that changing a link later has no effect
+    if hasattr(os, "getuid") and (reason := _why_unsafe(path, path.parent if path == temporary else None)):
+        hint = f"chmod go-w {shlex.quote(str(path))}, or set NMT_CACHE=PATH in the environment"
+        raise InputError(f"{path} is no safe cache: {reason}", hint=hint)
     return path
 
 
-def _unsafe(path: Path, shared: Path | None) -> str:
-    """Why a directory, perhaps in a folder that all users share, cannot be trusted; empty if it can."""
+def _why_unsafe(path: Path, shared: Path | None) -> str:
+    """Why a directory, which may be in a folder shared by all users, cannot be trusted; empty if it can."""
     status = path.lstat()
     if stat.S_ISLNK(status.st_mode):
         return "it is a link"
@@ -228,46 +215,39 @@ def _unsafe(path: Path, shared: Path | None) -> str:
 
 
 def cached(kind: str, made_from: object, make: Callable[[Path], None]) -> Path:
-    """A directory of the cache, known by the hash of what it is made from.
-
-    Where it is not there, or not whole, `make` fills it, once: others who want it wait. What nobody has wanted for
-    a month goes.
+    """A directory in the cache, filled on first use. Entries that have not been used for a month are removed.
 
     Args:
-        kind: the beginning of its name.
-        made_from: what JSON can say; all that decides its content.
-        make: is given an empty directory.
-    Raises:
-        OutputError: it cannot be written.
+        kind: prefix of its name.
+        made_from: JSON value that determines its content; its hash is part of the name.
+        make: fills an empty directory; other processes wait for it.
     """
     path = cache_directory() / f"{kind}-{sha256(json.dumps(made_from).encode())[:20]}"
     lock = path.with_name(f"{path.name}.lock")
-    with locked(lock, wait=True):
-        if not _whole(path):
+    with locked(lock, setting="NMT_CACHE=PATH in the environment", wait=True):
+        if not _is_whole(path):
             sweep_temps(path.parent, path.name)
             with atomic_directory(path) as temp:
                 make(temp)
                 sizes = {file.name: file.stat().st_size for file in temp.iterdir()}
                 (temp / SIZES).write_text(json.dumps(sizes), encoding="utf-8")
-        lock.touch()  # its time is that of the last use
+        lock.touch()  # time of last use
         _remove_unused(path.parent)
     return path
 
 
 def _remove_unused(directory: Path) -> None:
-    """Remove what has not been used for a month. Lock files stay: a process may be waiting for one."""
+    """Remove old cache entries, but not their lock files: a process may be waiting for one."""
     limit = time.time() - MAX_UNUSED_S
     for lock in directory.glob(f"*-{'[0-9a-f]' * 20}.lock"):
-        with contextlib.suppress(OSError, NmtError):  # in use, or another user's
+        with contextlib.suppress(OSError, NmtError), locked(lock):  # an error if in use, or another user's
             if lock.stat().st_mtime < limit:
-                with locked(lock):
-                    if lock.stat().st_mtime < limit:  # not used while this process waited
-                        shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
-                        sweep_temps(directory, lock.stem)
+                shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+                sweep_temps(directory, lock.stem)
 
 
-def _whole(path: Path) -> bool:
-    """Whether something cached is there, and nobody has cleared some of its files away."""
+def _is_whole(path: Path) -> bool:
+    """Whether a cache entry has all its files, which a cleanup of the disk may have removed."""
     try:
         sizes = json.loads((path / SIZES).read_text(encoding="utf-8"))
         return all((path / name).stat().st_size == size for name, size in sizes.items())
@@ -276,35 +256,35 @@ def _whole(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
-    """Hold the lock file `path`; the kernel drops it when the process ends, however it ends.
+def locked(path: Path, *, holder: str = "process", setting: str = "", wait: bool = False) -> Iterator[None]:
+    """Hold the lock file `path`; the kernel releases it when the process ends.
 
+    Args:
+        path: created if it does not exist.
+        holder: what else may hold the lock, for messages.
+        setting: what chooses the directory, for hints.
+        wait: until the lock is free.
     Raises:
-        InputError: another process holds it, and we do not wait.
-        OutputError: it cannot be opened, or its file system has no locks.
+        InputError: another process holds it.
+        OutputError: it cannot be opened, or the file system has no locks.
     """
-    place = "NMT_CACHE=PATH in the environment" if wait else "run=PATH"
+    other = f"another directory with {setting}" if setting else "another directory"
     try:
         import fcntl
-    except ImportError:  # Windows: a run is not guarded against a second training there
+    except ImportError:  # Windows: no protection from a second process
         yield
         return
     try:
         file = path.open("a+")
     except OSError as error:
-        raise OutputError(
-            f"cannot open {path}: {error.strerror}", hint=f"choose another directory with {place}"
-        ) from error
+        raise OutputError(f"cannot open {path}: {error.strerror}", hint=f"choose {other}") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError as error:
-            raise InputError(
-                f"{path.parent} is in use by another training",
-                hint="wait for it to end, or give this one a directory of its own with run=PATH",
-            ) from error
+            hint = f"wait for it to end, or choose {other}"
+            raise InputError(f"{path.parent} is in use by another {holder}", hint=hint) from error
         except OSError as error:
-            raise OutputError(
-                f"cannot lock {path}: {error.strerror}", hint=f"choose a directory on another disk with {place}"
-            ) from error
+            hint = f"choose {other}, on another disk"
+            raise OutputError(f"cannot lock {path}: {error.strerror}", hint=hint) from error
         yield

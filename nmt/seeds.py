@@ -1,8 +1,11 @@
-"""Randomness is a function, not a state: every seed follows from numbers that are known anyway."""
+"""Seeds computed from known numbers (the run's seed, epoch, step, rank), so that no generator state is saved."""
 
 
 def seed_of(*parts: int) -> int:
-    """One 31-bit seed from several numbers, well mixed (FNV-1a over them): randomness as a function."""
+    """A 31-bit seed from several numbers, by the FNV-1a hash of their bytes.
+
+    Not numpy's `SeedSequence`: resumed runs must draw the same dropout and data order as before.
+    """
     mixed = 0xCBF29CE484222325
     for part in parts:
         for byte in part.to_bytes(8, "little"):

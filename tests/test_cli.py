@@ -39,6 +39,7 @@ from safetensors import safe_open
 import nmt
 from nmt.config import load_config
 from nmt.config import settings as all_settings
+from nmt.run.directory import RunDirectory
 from nmt.text.tokenizer import Tokenizer
 
 COMMANDS = [[], ["tokenize"], ["train"], ["translate"], ["eval"], ["export"], ["config"]]
@@ -224,7 +225,6 @@ def test_train_leaves_the_files_of_a_run(five_run: FiveRun) -> None:
         "model.safetensors",
         "checkpoints/step-100.safetensors",
         "checkpoints/step-200.safetensors",
-        "last.json",
         "metrics.jsonl",
         "lock",
     }
@@ -236,7 +236,7 @@ def test_train_leaves_the_files_of_a_run(five_run: FiveRun) -> None:
     assert manifest["seed"] == 1
     assert manifest["command"][-1] == str(five_run.config)
     assert manifest["versions"]["nmt"] == nmt.__version__
-    assert json.loads((run / "last.json").read_text()) == {"step": 200}
+    assert RunDirectory(run).newest_step() == 200
     metrics = json_lines((run / "metrics.jsonl").read_text())
     assert [line["step"] for line in metrics if "lr" in line] == list(range(1, 201))
     validations = [line for line in metrics if "dev_bleu" in line]
@@ -262,7 +262,7 @@ def test_train_again_is_finished_and_a_raised_limit_goes_on(five_run: FiveRun, t
     log = err_lines(more)
     assert f"going on from step 200 of {raised}" in log
     assert any(line.startswith("done: 203 steps in ") for line in log)
-    assert json.loads((raised / "last.json").read_text()) == {"step": 203}
+    assert RunDirectory(raised).newest_step() == 203
     steps = [line["step"] for line in json_lines((raised / "metrics.jsonl").read_text()) if "lr" in line]
     assert steps == list(range(1, 204))
     assert load_config(raised / "config.yaml").train.max_steps == 203, "key=value is over the file's"
@@ -275,7 +275,7 @@ def test_train_fresh_moves_the_old_run_aside_and_keeps_it(five_run: FiveRun, tmp
     aside = tmp_path / "run.1"
     assert f"the old run is kept in {aside}" in err_lines(done)
     assert file_bytes(aside) == before
-    assert json.loads((run / "last.json").read_text()) == {"step": 2}
+    assert RunDirectory(run).newest_step() == 2
     assert json.loads((run / "manifest.json").read_text())["seed"] == 7
 
 
@@ -287,7 +287,7 @@ def test_train_fresh_behind_a_link_keeps_the_old_run_and_the_link(five_run: Five
     assert f"the old run is kept in {aside}" in err_lines(done)
     assert file_bytes(aside) == before
     assert (tmp_path / "link").is_symlink()
-    assert json.loads((tmp_path / "disk" / "run" / "last.json").read_text()) == {"step": 2}
+    assert RunDirectory(tmp_path / "disk" / "run").newest_step() == 2
 
 
 def test_train_quietly_with_a_tokenizer_a_side(five_corpus: FiveCorpus) -> None:

@@ -32,6 +32,7 @@ from conftest import (
     started_nmt,
 )
 
+from nmt.run.directory import RunDirectory
 from nmt.text.tokenizer import Tokenizer
 
 # --- arguments --------------------------------------------------------------------------------------------
@@ -468,7 +469,7 @@ def check_stopped(process: subprocess.Popen[bytes], corpus: FiveCorpus, exit_cod
     log = one_clear_error(done, exit_code, "stopped at step ", "all saved")
     assert "nmt: warning: stopping after this step; once more to stop at once" in log
     assert "the same command goes on" in log
-    step = int(json.loads((corpus.run / "last.json").read_text())["step"])
+    step = RunDirectory(corpus.run).newest_step() or 0
     assert f"stopped at step {step}, all saved" in log
     assert (corpus.run / "checkpoints" / f"step-{step}.safetensors").exists()
     return step

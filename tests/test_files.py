@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, one process holds a lock, and errors carry hint and exit code."""
+"""Files and directories are replaced atomically, cache entries are made once, and one process holds a lock."""
 
 import contextlib
 import errno
@@ -23,7 +23,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 import nmt
-from nmt.errors import InputError, NmtError, OutputError, StoppedError
+from nmt.errors import InputError, NmtError, OutputError
 from nmt.files import (
     TEMP_MARK,
     atomic_directory,
@@ -56,7 +56,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def alone(path: Path) -> bool:
-    """Whether no temporary file is left beside it."""
+    """Whether there is no other file in its directory."""
     return [one.name for one in path.parent.iterdir()] == [path.name]
 
 
@@ -65,14 +65,14 @@ def alone(path: Path) -> bool:
 
 @hypothesis_settings(max_examples=40, deadline=None)
 @given(st.binary() | st.text(st.characters(exclude_categories=["Cs"])))
-def test_what_is_written_is_what_is_read(folder: Path, content: bytes | str) -> None:
+def test_content_is_read_back_as_written(folder: Path, content: bytes | str) -> None:
     path = folder / "it"
     atomic_write(path, content)
     assert path.read_bytes() == (content.encode() if isinstance(content, str) else content)
     assert alone(path)
 
 
-def test_a_writer_gives_the_name_only_at_the_end(file: Path) -> None:
+def test_the_old_content_is_visible_until_the_block_ends(file: Path) -> None:
     with atomic_writer(file) as out:
         out.write(NEW)
         out.flush()
@@ -82,7 +82,7 @@ def test_a_writer_gives_the_name_only_at_the_end(file: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])
-def test_the_mode_of_a_file_that_is_replaced_is_kept(file: Path, mode: int) -> None:
+def test_the_mode_of_a_replaced_file_is_kept(file: Path, mode: int) -> None:
     file.chmod(mode)
     atomic_write(file, NEW)
     assert stat.S_IMODE(file.stat().st_mode) == mode
@@ -93,7 +93,7 @@ def fail(*_args: object, **_kwargs: object) -> None:
 
 
 @pytest.mark.parametrize("call", ["fsync", "chmod", "replace"])
-def test_a_write_that_fails_at_the_end_leaves_the_old_content(
+def test_after_a_failure_at_the_end_the_old_content_is_there(
     file: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     with monkeypatch.context() as patch:
@@ -109,9 +109,9 @@ def test_a_write_that_fails_at_the_end_leaves_the_old_content(
 
 @contextlib.contextmanager
 def small_disk() -> Iterator[None]:
-    """The kernel refuses files over 100 bytes: as close to a full disk as a test comes without one.
+    """Files over 100 bytes are refused, which resembles a full disk.
 
-    No fixture: pytest's own output may go to a file, and it writes before fixtures end.
+    Not a fixture: pytest may write its output to a file before fixtures end.
     """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
@@ -122,14 +122,14 @@ def small_disk() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("n_bytes", [101, 10_000_000])  # fails in flush; in write, which does not buffer so much
-def test_a_write_that_the_disk_has_no_room_for_leaves_the_old_content(file: Path, n_bytes: int) -> None:
+def test_on_a_full_disk_the_old_content_is_kept(file: Path, n_bytes: int) -> None:
     with small_disk(), pytest.raises(OutputError, match=r"cannot write .*/it: File too large"):
         atomic_write(file, b"x" * n_bytes)
     assert file.read_bytes() == OLD
     assert alone(file)
 
 
-def test_a_rename_that_cannot_be_synced_is_told_and_leaves_the_new_content(
+def test_a_rename_that_cannot_be_synced_is_an_error_after_the_rename(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = os.fsync
@@ -146,7 +146,7 @@ def test_a_rename_that_cannot_be_synced_is_told_and_leaves_the_new_content(
     assert alone(file)
 
 
-def test_a_system_that_does_not_open_directories_is_no_failure(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writing_works_on_systems_that_cannot_open_directories(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_args: object) -> int:
         raise PermissionError
 
@@ -157,19 +157,21 @@ def test_a_system_that_does_not_open_directories_is_no_failure(file: Path, monke
     assert file.read_bytes() == NEW
 
 
-def test_content_that_is_read_back_otherwise_never_takes_the_name(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_content_that_differs_when_read_back_does_not_replace_the_file(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(Path, "read_bytes", lambda _self: b"rotten")
         with pytest.raises(OutputError) as caught:
             atomic_write(file, NEW)
-    assert str(caught.value) == f"{file}: what was written is not what is read back"
+    assert str(caught.value) == f"{file}: reading it back gives other content than was written"
     assert caught.value.hint == "check the disk"
     assert file.read_bytes() == OLD
     assert alone(file)
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
-def test_a_block_that_ends_by_an_error_leaves_the_old_content(file: Path, error: type[BaseException]) -> None:
+def test_after_an_error_in_the_block_the_old_content_is_there(file: Path, error: type[BaseException]) -> None:
     def write_half() -> None:
         with atomic_writer(file) as out:
             out.write(NEW)
@@ -184,9 +186,7 @@ def test_a_block_that_ends_by_an_error_leaves_the_old_content(file: Path, error:
 @pytest.mark.parametrize(
     "error", [gzip.BadGzipFile("Not a gzipped file"), FileNotFoundError(errno.ENOENT, "No such file", "/absent")]
 )
-def test_a_file_that_the_block_cannot_read_is_not_called_a_file_that_cannot_be_written(
-    file: Path, error: OSError
-) -> None:
+def test_errors_of_the_block_about_other_files_are_raised_unchanged(file: Path, error: OSError) -> None:
     """`nmt translate -i damaged.gz -o out` must not blame `out`."""
 
     def write_half() -> None:
@@ -200,12 +200,12 @@ def test_a_file_that_the_block_cannot_read_is_not_called_a_file_that_cannot_be_w
     assert alone(file)
 
 
-def test_a_directory_that_is_missing_is_told(tmp_path: Path) -> None:
+def test_a_missing_directory_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match=r"cannot write .*/absent/it: No such file or directory"):
         atomic_write(tmp_path / "absent" / "it", NEW)
 
 
-def test_a_pipe_or_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     """`-o /dev/null` by root must not turn /dev/null into a file."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -252,7 +252,7 @@ def bash(script: str, cwd: Path) -> str:
         ("mkfifo pipe; cat pipe > it & write pipe; wait", "new "),
     ],
 )
-def test_an_open_descriptor_is_written_where_it_stands(tmp_path: Path, script: str, content: str) -> None:
+def test_an_open_descriptor_is_written_at_its_position(tmp_path: Path, script: str, content: str) -> None:
     (tmp_path / "it").write_text("old ")
     assert bash(script, tmp_path) == ""
     assert (tmp_path / "it").read_text() == content
@@ -260,7 +260,7 @@ def test_an_open_descriptor_is_written_where_it_stands(tmp_path: Path, script: s
 
 
 def test_a_socket_as_stdout_is_written_to(tmp_path: Path) -> None:
-    """The system refuses to open its name."""
+    """Linux refuses to open its path."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         subprocess.run([sys.executable, "-c", WRITER, "/dev/stdout"], stdout=theirs.fileno(), check=True)
@@ -278,19 +278,19 @@ def test_a_socket_as_stdout_is_written_to(tmp_path: Path) -> None:
         ("write /", "cannot write /: Is a directory"),
     ],
 )
-def test_what_is_special_and_cannot_be_written_is_told(tmp_path: Path, script: str, error: str) -> None:
+def test_a_special_file_that_cannot_be_written_is_an_error(tmp_path: Path, script: str, error: str) -> None:
     (tmp_path / "it").write_text("old ")
     said = re.sub(r"/proc/\d+/", "/proc/PID/", bash(script, tmp_path))
     assert said == f"nmt.errors.OutputError: {error}"
     assert (tmp_path / "it").read_text() == "old "
 
 
-def test_a_reader_that_has_gone_is_no_failure_of_the_output(tmp_path: Path) -> None:
-    """The command ends quietly."""
+def test_a_closed_pipe_raises_broken_pipe_error(tmp_path: Path) -> None:
+    """The command line ends quietly on it."""
     assert bash("mkfifo pipe; : < pipe & exec 3> pipe; wait; write /dev/fd/3", tmp_path).startswith("BrokenPipe")
 
 
-def test_what_is_special(tmp_path: Path, file: Path) -> None:
+def test_is_special(tmp_path: Path, file: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("/dev/stdout")
     for path in ("/dev/null", "/dev/stdout", "/dev/fd/99", "/proc/self/fd/1", tmp_path, tmp_path / "pipe"):
@@ -302,7 +302,7 @@ def test_what_is_special(tmp_path: Path, file: Path) -> None:
         assert not is_special(Path(path))
 
 
-def test_a_link_stays_a_link_and_the_file_behind_it_is_written(file: Path) -> None:
+def test_writing_to_a_link_replaces_its_target(file: Path) -> None:
     link = file.with_name("link")
     link.symlink_to(file)
     atomic_write(link, NEW)
@@ -334,7 +334,7 @@ with atomic_writer(Path(sys.argv[1])) as out:
 """
 
 
-def test_a_process_killed_while_it_writes_leaves_the_old_content_and_a_temp_that_is_swept(file: Path) -> None:
+def test_after_a_kill_the_old_content_is_there_and_the_temporary_file_can_be_swept(file: Path) -> None:
     process = python(KILLED_WRITER, file)
     assert process.wait(30) == -signal.SIGKILL
     kill(process)
@@ -346,7 +346,7 @@ def test_a_process_killed_while_it_writes_leaves_the_old_content_and_a_temp_that
     assert sorted(one.name for one in file.parent.iterdir()) == ["it", "notes.txt"]
 
 
-def test_sweeping_takes_nothing_but_temps(file: Path) -> None:
+def test_sweeping_removes_only_temporary_files(file: Path) -> None:
     stale = file.with_name(f"it{TEMP_MARK}99")
     stale.write_bytes(b"half")
     sweep_temps(file.parent)
@@ -358,7 +358,7 @@ def test_sweeping_takes_nothing_but_temps(file: Path) -> None:
 
 
 @pytest.mark.parametrize("there", ["nothing", "an empty directory", "a full one", "a link to one"])
-def test_a_directory_takes_its_name_when_it_is_whole(tmp_path: Path, there: str) -> None:
+def test_a_directory_replaces_the_old_one_when_the_block_ends(tmp_path: Path, there: str) -> None:
     path = tmp_path / "out"
     if there != "nothing":
         real = tmp_path / "real" if "link" in there else path
@@ -377,7 +377,7 @@ def test_a_directory_takes_its_name_when_it_is_whole(tmp_path: Path, there: str)
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_a_directory_whose_block_fails_leaves_the_old_one(tmp_path: Path, error: type[BaseException]) -> None:
+def test_after_an_error_in_the_block_the_old_directory_is_there(tmp_path: Path, error: type[BaseException]) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "old").write_bytes(OLD)
     with contextlib.suppress(error), atomic_directory(tmp_path / "out") as temp:
@@ -387,9 +387,7 @@ def test_a_directory_whose_block_fails_leaves_the_old_one(tmp_path: Path, error:
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_directory_that_cannot_take_its_name_leaves_the_old_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_if_the_rename_fails_the_old_directory_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "out"
     path.mkdir()
     (path / "old").write_bytes(OLD)
@@ -407,7 +405,7 @@ def test_a_directory_that_cannot_take_its_name_leaves_the_old_one(
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_directory_below_a_file_is_told(tmp_path: Path) -> None:
+def test_a_directory_below_a_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(OLD)
     with pytest.raises(OutputError, match="cannot write"), atomic_directory(tmp_path / "file" / "out"):
         pass
@@ -418,7 +416,7 @@ def test_a_hash_is_sha256() -> None:
     assert sha256(b"abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
 
-def test_a_files_hash_is_that_of_its_content(file: Path) -> None:
+def test_hash_file_is_the_hash_of_the_content(file: Path) -> None:
     assert hash_file(file) == sha256(OLD)
 
 
@@ -435,7 +433,7 @@ def fill(place: Path) -> None:
     (place / "it").write_bytes(NEW)
 
 
-def test_what_is_cached_is_made_once_from_the_same(cache: Path) -> None:
+def test_a_cache_entry_is_made_once_per_kind_and_origin(cache: Path) -> None:
     path = cached("kind", [1, "a"], fill)
     assert (path.parent, (path / "it").read_bytes()) == (cache, NEW)
     assert cached("kind", [1, "a"], lambda _: pytest.fail("made again")) == path
@@ -443,7 +441,7 @@ def test_what_is_cached_is_made_once_from_the_same(cache: Path) -> None:
     assert cached("other", [1, "a"], fill) != path
 
 
-def test_what_fails_or_is_killed_halfway_is_not_there(cache: Path) -> None:
+def test_an_entry_that_fails_or_is_killed_halfway_is_not_kept(cache: Path) -> None:
     half = """
 import os, sys
 from nmt.files import cached
@@ -461,7 +459,7 @@ cached("kind", 1, make)
     assert (cached("kind", 1, fill) / "it").read_bytes() == NEW
 
 
-def test_what_was_cleared_away_in_part_is_made_again(cache: Path) -> None:
+def test_an_incomplete_entry_is_made_again(cache: Path) -> None:
     path = cached("kind", 1, fill)
     (path / "it").unlink()
     assert (cached("kind", 1, fill) / "it").read_bytes() == NEW
@@ -469,7 +467,7 @@ def test_what_was_cleared_away_in_part_is_made_again(cache: Path) -> None:
     assert (cached("kind", 1, fill) / "it").read_bytes() == NEW
 
 
-def test_what_nobody_wanted_for_a_month_goes_and_nothing_else(cache: Path) -> None:
+def test_entries_unused_for_a_month_are_removed_and_nothing_else(cache: Path) -> None:
     old, recent = cached("kind", 1, fill), cached("kind", 2, fill)
     foreign = [cache / "mine.lock", cache / "mine" / "it"]
     foreign[1].parent.mkdir()
@@ -485,8 +483,8 @@ def test_what_nobody_wanted_for_a_month_goes_and_nothing_else(cache: Path) -> No
     assert all(file.exists() for file in foreign)
 
 
-def test_what_another_process_is_making_is_not_cleared_away(cache: Path) -> None:
-    """However old its lock is: without it, two processes could hold a lock of the same name."""
+def test_an_entry_that_is_being_made_is_not_removed(cache: Path) -> None:
+    """Even if its lock is old. If the lock were removed, two processes could hold a lock of this name."""
 
     def make_slowly(place: Path) -> None:
         os.utime(lock, (0, 0))
@@ -500,7 +498,7 @@ def test_what_another_process_is_making_is_not_cleared_away(cache: Path) -> None
     assert (cached("kind", 1, make_slowly) / "it").read_bytes() == NEW
 
 
-def test_who_wants_what_another_is_making_waits_for_it(cache: Path) -> None:
+def test_a_process_waits_for_an_entry_that_another_is_making(cache: Path) -> None:
     slow = """
 import time
 from nmt.files import cached
@@ -519,7 +517,7 @@ cached("kind", 1, make)
         kill(process)
 
 
-def test_without_a_home_that_can_be_written_the_cache_is_a_temporary_directory(
+def test_without_a_writable_home_the_cache_is_a_temporary_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NMT_CACHE", raising=False)
@@ -540,10 +538,10 @@ def test_without_a_home_that_can_be_written_the_cache_is_a_temporary_directory(
 
 
 @pytest.mark.parametrize("name", ["file", "file/below", "/proc/nmt"])
-def test_a_cache_that_was_chosen_and_cannot_be_written_is_an_error(
+def test_an_nmt_cache_that_cannot_be_written_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Another directory in its place would be a surprise: NMT_CACHE may be there for its size or its safety."""
+    """No other directory replaces it: the user may have chosen it for its size or its safety."""
     (tmp_path / "file").touch()
     monkeypatch.setenv("NMT_CACHE", str(tmp_path / name))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -553,19 +551,17 @@ def test_a_cache_that_was_chosen_and_cannot_be_written_is_an_error(
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_cache_behind_a_link_does_not_change_when_the_link_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cache_path_has_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "real").mkdir(mode=0o700)
     (tmp_path / "link").symlink_to(tmp_path / "real")
     monkeypatch.setenv("NMT_CACHE", str(tmp_path / "link"))
     assert cache_directory() == tmp_path / "real"
 
 
-def test_a_temporary_cache_that_another_user_could_exchange_is_refused(
+def test_a_temporary_cache_that_another_user_could_replace_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the check and the use: a link may lead elsewhere by then, another directory may have its name."""
+    """It could be replaced between the check and its use."""
     for name in ("NMT_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", "/proc/none")
@@ -585,10 +581,8 @@ def test_a_temporary_cache_that_another_user_could_exchange_is_refused(
     assert "NMT_CACHE=PATH" in caught.value.hint
 
 
-def test_a_cache_where_others_may_write_or_of_another_user_is_refused(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else they choose what is trained on, and which tokenizers have passed."""
+def test_a_cache_that_others_own_or_can_write_to_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They could change training data, or mark tokenizers as safe."""
     path = cached("kind", 1, fill)
     for mode in (0o777, 0o770, 0o702, 0o1777):
         cache.chmod(mode)
@@ -602,7 +596,7 @@ def test_a_cache_where_others_may_write_or_of_another_user_is_refused(
         cached("kind", 1, fill)
 
 
-def test_a_cache_without_locks_names_its_own_remedy(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_on_a_file_system_without_locks_is_an_error(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_locks(*_args: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
@@ -624,24 +618,24 @@ with locked(Path(sys.argv[1])):
 """
 
 
-def test_a_lock_refuses_another_process_and_dies_with_it(tmp_path: Path) -> None:
+def test_a_lock_excludes_other_processes_until_its_process_ends(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     process = python(HOLDER, path)
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == b"held\n"
-        with pytest.raises(InputError) as caught, locked(path):
+        with pytest.raises(InputError) as caught, locked(path, holder="reader", setting="HERE=PATH"):
             pytest.fail("two processes hold the lock")
-        assert str(caught.value) == f"{tmp_path} is in use by another training"
+        assert str(caught.value) == f"{tmp_path} is in use by another reader"
         assert caught.value.exit_code == 2
-        assert "run=PATH" in caught.value.hint
+        assert caught.value.hint == "wait for it to end, or choose another directory with HERE=PATH"
     finally:
         kill(process)
     with locked(path):
         assert path.exists()
 
 
-def test_a_lock_is_free_again_after_its_block_however_it_ended(tmp_path: Path) -> None:
+def test_a_lock_is_released_after_its_block(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     for _ in range(2):
         with pytest.raises(ValueError, match="x"), locked(path):
@@ -650,18 +644,16 @@ def test_a_lock_is_free_again_after_its_block_however_it_ended(tmp_path: Path) -
         pytest.fail("held twice")
 
 
-def test_a_lock_file_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
-    """As where another user owns it; here root runs the tests, so a directory stands in its place."""
+def test_a_lock_file_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
+    """It may belong to another user. Tests may run as root, so a directory takes its place here."""
     path = tmp_path / "lock"
     path.mkdir()
     with pytest.raises(NmtError, match=r"/lock"), locked(path):
         pytest.fail("nothing to hold")
 
 
-def test_a_file_system_without_locks_is_not_taken_for_another_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """NFS without a lock daemon says ENOLCK; to wait for another training's end would be to wait for ever."""
+def test_a_file_system_without_locks_is_not_reported_as_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS without a lock daemon fails with ENOLCK; waiting for another process would never end."""
 
     def no_locks(*_args: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
@@ -676,43 +668,7 @@ def test_a_file_system_without_locks_is_not_taken_for_another_training(
     assert "in use" not in said
 
 
-def test_a_system_without_such_locks_trains_unguarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_system_without_fcntl_nothing_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fcntl", None)  # Windows has none
     with locked(tmp_path / "lock"), locked(tmp_path / "lock"):
         assert list(tmp_path.iterdir()) == []
-
-
-# --- errors (nmt/errors.py) -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("kind", "exit_code"),
-    [
-        (nmt.NmtError, 1),
-        (nmt.OutputError, 1),
-        (nmt.DivergedError, 1),
-        (nmt.InputError, 2),
-        (nmt.ConfigError, 2),
-        (nmt.DataError, 2),
-        (nmt.ModelError, 2),
-    ],
-)
-def test_an_error_has_a_message_a_hint_and_an_exit_code(kind: type[NmtError], exit_code: int) -> None:
-    error = kind("what", hint="do")
-    assert (str(error), error.hint, error.exit_code) == ("what", "do", exit_code)
-    assert kind("what").hint == ""
-    assert isinstance(error, NmtError)
-
-
-def test_what_the_user_gave_can_be_caught_as_one() -> None:
-    assert issubclass(nmt.ConfigError, InputError)
-    assert issubclass(nmt.DataError, InputError)
-    assert issubclass(nmt.ModelError, InputError)
-    assert not issubclass(OutputError, InputError)
-
-
-@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_with_128_and_its_number(number: int, exit_code: int) -> None:
-    error = StoppedError("stopped", number, hint="go on")
-    assert (str(error), error.hint, error.exit_code) == ("stopped", "go on", exit_code)
-    assert NmtError.exit_code == 1  # the class keeps its own

@@ -112,6 +112,6 @@ def test_a_child_does_not_import_torch() -> None:
 
 def test_a_tokenizer_of_too_many_bytes_is_refused_unread(children: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nmt.text.tokenizer.MAX_MODEL_BYTES", 5)
-    with pytest.raises(ModelError, match="the tokenizer has 6 bytes, more than any"):
+    with pytest.raises(ModelError, match="the tokenizer has 6 bytes, the limit is 5"):
         Tokenizer(b"abcdef")
     assert children == []

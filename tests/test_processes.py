@@ -94,6 +94,24 @@ def test_processes_that_prepare_a_corpus_import_nothing_of_the_working_directory
     assert not (trap / "imported").exists()
 
 
+KILLED = """
+import multiprocessing, os, time
+from nmt.text.corpus import MIN_ITEMS, in_parallel
+if __name__ == "__main__":
+    results = in_parallel(time.sleep, [0.0] * MIN_ITEMS)
+    next(results)
+    print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_processes_that_prepare_a_corpus_end_with_their_parent() -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED], env=environment(), capture_output=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    assert done.stdout.split()
+    wait_for_end([*map(int, done.stdout.split())])
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_workers_end_with_their_parent_while_they_start(
     five_run: FiveRun, tmp_path: Path, number: signal.Signals

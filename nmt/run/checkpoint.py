@@ -1,13 +1,13 @@
-"""A checkpoint: one safetensors file with weights, tokenizer, settings and, to resume, the optimiser's moments.
-
-A model file translates anywhere by itself, and no path of the machine is in it. Nothing is unpickled: the
-header is JSON; names, shapes and counts in it are checked against the settings before a weight is made.
+"""Checkpoints: one safetensors file with weights, tokenizers, settings and, to resume, the optimizer's moments.
 
     model.<name>      weights, tied ones once
-    average.<name>    their moving average, where there is one
+    average.<name>    their moving average, if there is one
     optimizer.<name>.<moment>
-    tokenizer.source, tokenizer.target   uint8; the target's only where the sides have one each
-    metadata "nmt"    JSON: format_version, config, scores, progress
+    tokenizer.source, tokenizer.target   uint8; the target's only if it is not the same
+    metadata "nmt"    JSON: format_version, config, progress, and hashes of all of this
+
+A model file needs no other file to translate, and contains no path of the machine. Nothing is unpickled: before a
+model is built, names and shapes of the tensors are checked against the settings.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from torch.overrides import TorchFunctionMode
 
 from nmt.config import Config, check_config
 from nmt.errors import ConfigError, ModelError
-from nmt.files import atomic_write
+from nmt.files import atomic_write, sha256
 from nmt.model.base import Seq2Seq
 from nmt.model.recurrent import RecurrentModel
 from nmt.model.transformer import Transformer
@@ -33,28 +33,21 @@ from nmt.run.directory import RunDirectory
 from nmt.text.tokenizer import Tokenizers
 
 FORMAT_VERSION = 2
-MAX_TENSORS = 25_000  # 100 layers a side have 4,200 weights, in training five times over
+MAX_TENSORS = 25_000  # 100 layers per side have 4,200 weights, a checkpoint has five tensors for each
 MAX_HEADER_BYTES = 10_000_000
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a checkpoint file holds.
+    """Content of a checkpoint file."""
 
-    Attributes:
-        config: the settings of the run, its paths taken out.
-        tensors: everything but the tokenizer, by full name.
-        tokenizers: of both sides.
-        progress: where training stands (steps, scores, clocks); JSON values.
-    """
-
-    config: Config
-    tensors: dict[str, Tensor]
+    config: Config  # without paths, once read from a file
+    tensors: dict[str, Tensor]  # all but the tokenizers, by full name
     tokenizers: Tokenizers
-    progress: dict[str, Any] = field(default_factory=dict)
+    progress: dict[str, Any] = field(default_factory=dict)  # JSON values: steps, scores, times
 
     def part(self, prefix: str) -> dict[str, Tensor]:
-        """The tensors under a prefix (`model`, `average`, `optimizer`), by the rest of their names."""
+        """The tensors with a prefix (`model`, `average`, `optimizer`), by the rest of their names."""
         start = prefix + "."
         return {name.removeprefix(start): x for name, x in self.tensors.items() if name.startswith(start)}
 
@@ -65,34 +58,66 @@ class Checkpoint:
         return model.eval()
 
 
+class Newest(NamedTuple):
+    """The newest readable checkpoint of a run."""
+
+    step: int
+    checkpoint: Checkpoint
+    damaged: dict[int, ModelError]  # newer checkpoints that cannot be read, by step
+
+
 def new_model(config: Config, tokenizers: Tokenizers) -> Seq2Seq:
-    """A model of the config's architecture and sizes, with fresh weights."""
-    kind = Transformer if config.model.architecture == "transformer" else RecurrentModel
-    return kind(config.model, len(tokenizers.source), len(tokenizers.target))
+    """A model with the architecture and sizes of the config, and new weights."""
+    model_class = Transformer if config.model.architecture == "transformer" else RecurrentModel
+    return model_class(config.model, len(tokenizers.source), len(tokenizers.target))
+
+
+class _SkipNormal(TorchFunctionMode):
+    """Skip `normal_`, which on the meta device would import modules for a second."""
+
+    def __torch_function__(self, func: Any, _types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        return None if func is torch.nn.init.normal_ else func(*args, **(kwargs or {}))
+
+
+def shapes_of(config: Config, tokenizers: Tokenizers) -> dict[str, tuple[int, ...]]:
+    """The names and shapes of the weights of a model, computed without allocating them."""
+    if config.model.positions != "learned":  # others are not weights, and slow to compute on the meta device
+        config = config.model_copy(update={"model": config.model.model_copy(update={"positions": "none"})})
+    with torch.device("meta"), _SkipNormal():
+        model = new_model(config, tokenizers)
+    return {name: tuple(x.shape) for name, x in weights_of(model).items()}
 
 
 def weights_of(model: torch.nn.Module) -> dict[str, Tensor]:
-    """A model's weights by name, tied ones once (under the first of their names)."""
+    """A model's weights by name; tied weights once, under their first name."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
 def load_weights(model: torch.nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Copy weights into a model of the same shape; ties stay ties."""
+    """Copy weights into a model; tied weights stay tied.
+
+    Raises:
+        ModelError: names or shapes differ.
+    """
     own = weights_of(model)
     if own.keys() != weights.keys():
         raise ModelError("the weights are not those of this model", hint="were architecture settings changed?")
     with torch.no_grad():
         for name, parameter in own.items():
             if parameter.shape != weights[name].shape:
-                raise ModelError(
-                    f"{name} is {tuple(weights[name].shape)}, this model's is {tuple(parameter.shape)}",
-                    hint="architecture and vocabulary must be those that the weights were trained with",
-                )
+                reason = f"{name} is {tuple(weights[name].shape)}, this model's is {tuple(parameter.shape)}"
+                hint = "architecture and vocabulary must be those that the weights were trained with"
+                raise ModelError(reason, hint=hint)
             parameter.copy_(weights[name])
 
 
+def average(checkpoints: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The mean of several models' weights."""
+    return {name: torch.stack([c[name].float() for c in checkpoints]).mean(0) for name in checkpoints[0]}
+
+
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint, whole or not at all.
+    """Write a checkpoint atomically.
 
     Raises:
         OutputError: it cannot be written.
@@ -112,33 +137,68 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     atomic_write(path, safetensors.torch.save(tensors, {"nmt": json.dumps(header, ensure_ascii=False)}))
 
 
+def without_paths(config: Config) -> dict[str, Any]:
+    """The config with file names in place of paths, so that a shared model reveals nothing of its author's disk."""
+
+    def file_names(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: file_names(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [file_names(inner) for inner in value]
+        return Path(value).name if isinstance(value, str) else value
+
+    tree = config.model_dump(mode="json")
+    tree["data"] = {**file_names(tree["data"]), "root": ""}
+    tree["run"] = Path(tree["run"]).name or "run"
+    tree["train"]["init_from"] = Path(tree["train"]["init_from"]).name
+    return tree
+
+
+def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of names, shapes, dtypes and bytes, sorted by name; safetensors files of equal tensors may differ."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        digest.update(tensor.flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _hash_header(header: Mapping[str, Any]) -> str:
+    covered = {key: header[key] for key in ("format_version", "config", "progress")}
+    return sha256(json.dumps(covered, sort_keys=True).encode())
+
+
+def _by_part(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    parts: dict[str, dict[str, Tensor]] = {}
+    for name, x in tensors.items():
+        parts.setdefault(name.partition(".")[0], {})[name] = x
+    return parts
+
+
+def _as_tensor(content: bytes) -> Tensor:
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8)
+
+
 def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = ("model", "average", "optimizer")) -> Checkpoint:
     """Read and check a checkpoint.
 
     Args:
-        path: the file.
-        prefixes: which tensors to load; translating needs `model` alone.
+        path: of the file.
+        prefixes: of the tensors to load; translating needs only `model`.
     Raises:
-        ModelError: the file is missing, no checkpoint, damaged, or of another format version.
+        ModelError: the file is missing, damaged, not a checkpoint, or of another format version.
     """
     hint = "give a run's directory or its model.safetensors"
-    foreign = ModelError(f"{path} is not a model file", hint=hint)
     try:
-        if path.exists() and not path.is_file() and not path.is_dir():  # a pipe would be waited for
-            raise foreign
-        with path.open("rb") as file:
-            n_bytes = int.from_bytes(file.read(8), "little")
-            top = file.read(n_bytes) if n_bytes <= MAX_HEADER_BYTES else b""
-        # each tensor has a brace, and few commas: counted before a library makes something of each of them
-        n_braces, n_commas = top.count(b"{"), top.count(b",")
-        if n_bytes > MAX_HEADER_BYTES or n_braces > MAX_TENSORS or n_commas > 50 * n_braces + 10_000:
-            raise foreign
+        if not _is_safe_to_read(path):
+            raise ModelError(f"{path} is not a model file", hint=hint)
         with safetensors.safe_open(path, framework="pt") as file:
-            header = _header(path, (file.metadata() or {}).get("nmt"))
-            shapes = {name: _shape(path, file.get_slice(name)) for name in file.keys()}  # noqa: SIM118 - no dict
-            stored = {name: file.get_tensor(name) for name in shapes if name.startswith("tokenizer.")}
-            _check_hashes(path, header, stored)
-            config, tokenizers = _settings(path, header, stored)
+            header = _parse_header(path, (file.metadata() or {}).get("nmt", ""))
+            shapes = {name: _shape(path, file.get_slice(name)) for name in file.keys()}  # noqa: SIM118 - not a dict
+            models = {name: file.get_tensor(name) for name in shapes if name.startswith("tokenizer.")}
+            _check_hashes(path, header, models)
+            config, tokenizers = _config_and_tokenizers(path, header, models)
             _check_shapes(path, shapes, config, tokenizers)
             wanted = tuple(f"{prefix}." for prefix in prefixes)
             tensors = {name: file.get_tensor(name) for name in shapes if name.startswith(wanted)}
@@ -150,25 +210,22 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = ("model", "averag
     return Checkpoint(config, tensors, tokenizers, header["progress"])
 
 
-class Newest(NamedTuple):
-    """The newest checkpoint of a run that can be read.
-
-    Attributes:
-        step: its step.
-        checkpoint: what it holds.
-        damaged: the newer ones that cannot be read, by step, and why.
-    """
-
-    step: int
-    checkpoint: Checkpoint
-    damaged: dict[int, ModelError]
+def _is_safe_to_read(path: Path) -> bool:
+    """Whether reading the file neither blocks, as for a pipe, nor takes too much memory for its header."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        return False
+    with path.open("rb") as file:
+        n_bytes = int.from_bytes(file.read(8), "little")
+        header = file.read(n_bytes) if n_bytes <= MAX_HEADER_BYTES else b""
+    n_braces, n_commas = header.count(b"{"), header.count(b",")  # each tensor has a brace and few commas
+    return n_bytes <= MAX_HEADER_BYTES and n_braces <= MAX_TENSORS and n_commas <= 50 * n_braces + 10_000
 
 
 def read_newest(run: RunDirectory, *, prefixes: tuple[str, ...] = ("model", "average", "optimizer")) -> Newest | None:
-    """Read the newest checkpoint that is not damaged; None before there is any.
+    """Read the newest checkpoint that is not damaged; None if there are no checkpoints.
 
     Raises:
-        ModelError: all of them are.
+        ModelError: all are damaged.
     """
     damaged: dict[int, ModelError] = {}
     for step in reversed(run.checkpoint_steps()):
@@ -177,11 +234,33 @@ def read_newest(run: RunDirectory, *, prefixes: tuple[str, ...] = ("model", "ave
         except ModelError as error:
             damaged[step] = error
     if damaged:
-        raise ModelError(
-            f"no checkpoint of {run.path} can be read: {'; '.join(map(str, damaged.values()))}",
-            hint="begin anew with --fresh (the old run is kept)",
-        )
+        reason = f"no checkpoint of {run.path} can be read: {'; '.join(map(str, damaged.values()))}"
+        raise ModelError(reason, hint="begin anew with --fresh (the old run is kept)")
     return None
+
+
+def _parse_header(path: Path, text: str) -> dict[str, Any]:
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError):
+        header = None
+    keys = {"format_version", "config", "progress", "header_sha256", "tensors_sha256"}
+    is_ours = isinstance(header, dict) and keys <= header.keys()
+    if not is_ours or not isinstance(header["progress"], dict) or not isinstance(header["tensors_sha256"], dict):
+        raise ModelError(f"{path} was not written by nmt", hint="give a run's directory or its model.safetensors")
+    version = header["format_version"]
+    if version != FORMAT_VERSION:
+        raise ModelError(f"{path} has format version {version}, this nmt reads {FORMAT_VERSION}", hint="update nmt")
+    if header["header_sha256"] != _hash_header(header):
+        raise ModelError(f"{path} is damaged: its settings are not those that were written", hint="use another")
+    return dict(header)
+
+
+def _shape(path: Path, tensor: Any) -> tuple[int, ...]:
+    """The shape of a tensor in the file, read from the header alone."""
+    if tensor.get_dtype() not in ("F32", "U8"):
+        raise ModelError(f"{path} is not a model file: it has {tensor.get_dtype()}", hint="give one that nmt wrote")
+    return tuple(tensor.get_shape())
 
 
 def _check_hashes(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
@@ -189,24 +268,18 @@ def _check_hashes(path: Path, header: Mapping[str, Any], tensors: Mapping[str, T
         raise ModelError(f"{path} is damaged: its tensors are not those that were written", hint="use another")
 
 
-def _shape(path: Path, stored: Any) -> tuple[int, ...]:
-    """A tensor's shape, from the header alone."""
-    if stored.get_dtype() not in ("F32", "U8"):
-        raise ModelError(f"{path} is not a model file: it has {stored.get_dtype()}", hint="give one that nmt wrote")
-    return tuple(stored.get_shape())
-
-
-def _settings(path: Path, header: Mapping[str, Any], stored: Mapping[str, Tensor]) -> tuple[Config, Tokenizers]:
-    """The settings and the tokenizers that all else is checked against."""
-    for name, tensor in stored.items():
+def _config_and_tokenizers(
+    path: Path, header: Mapping[str, Any], models: Mapping[str, Tensor]
+) -> tuple[Config, Tokenizers]:
+    for name, tensor in models.items():
         if tensor.dtype != torch.uint8 or tensor.dim() != 1:
             raise ModelError(f"{path} is not a model file: {name} is not bytes", hint="train it again")
     try:
         config = check_config(header["config"], {}, str(path))
-        source = stored["tokenizer.source"].numpy().tobytes()
-        target = stored["tokenizer.target"].numpy().tobytes() if "tokenizer.target" in stored else source
+        source = models["tokenizer.source"].numpy().tobytes()
+        target = models["tokenizer.target"].numpy().tobytes() if "tokenizer.target" in models else source
         if config.tokenizer.joint and source != target:
-            raise ConfigError("tokenizer.joint=true, but a tokenizer a side")
+            raise ConfigError("tokenizer.joint=true, but there are two tokenizers")
         return config, Tokenizers.from_models(source, target, nfkc_source=config.data.nfkc_source)
     except ModelError as error:
         raise ModelError(f"{path}: {error}", hint=error.hint) from error
@@ -215,110 +288,24 @@ def _settings(path: Path, header: Mapping[str, Any], stored: Mapping[str, Tensor
         raise ModelError(f"{path} is not a model file of this version: {reason}", hint="train it again") from error
 
 
-class _Undrawn(TorchFunctionMode):
-    def __torch_function__(
-        self, function: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        return None if function is torch.nn.init.normal_ else function(*args, **(kwargs or {}))
-
-
-def shapes_of(config: Config, tokenizers: Tokenizers) -> dict[str, tuple[int, ...]]:
-    """The weights of a model of these settings by name and shape, without taking their memory.
-
-    On the meta device, where drawing weights or computing positions would import for a second: neither is done.
-    """
-    if config.model.positions != "learned":  # others are no weights
-        config = config.model_copy(update={"model": config.model.model_copy(update={"positions": "none"})})
-    with torch.device("meta"), _Undrawn():
-        model = new_model(config, tokenizers)
-    return {name: tuple(x.shape) for name, x in weights_of(model).items()}
-
-
 def _check_shapes(path: Path, shapes: Mapping[str, tuple[int, ...]], config: Config, tokenizers: Tokenizers) -> None:
-    """Make sure that a file's tensors are those of a model of its settings; a part may be absent as a whole."""
-    foreign = ModelError(f"{path}: its weights are not those of its settings", hint="train it again")
-    if config.model.n_encoder_layers + config.model.n_decoder_layers > len(shapes):
-        raise foreign
-    own = shapes_of(config, tokenizers)
-    found: dict[str, set[str]] = {"model": set(), "average": set()}
-    for name, shape in shapes.items():
-        part, _, weight = name.partition(".")
-        moment = ""
-        if part == "tokenizer" and weight in ("source", "target"):
-            continue
-        if part == "optimizer":
-            weight, _, moment = weight.rpartition(".")
-        else:
-            found.setdefault(part, set()).add(weight)
-        if part not in ("model", "average", "optimizer") or weight not in own:
-            raise foreign
-        if shape != (() if moment == "step" else own[weight]):  # the optimiser's own code does not look
-            raise ModelError(
-                f"{path}: {weight} is {shape}, in a model of its settings {own[weight]}", hint="train it again"
-            )
-    if any(names and names != own.keys() for names in found.values()):
-        raise foreign
-
-
-def _header(path: Path, text: str | None) -> dict[str, Any]:
-    if text is None:
-        raise ModelError(f"{path} was not written by nmt", hint="give a run's directory or its model.safetensors")
-    try:
-        header = json.loads(text)
-        version = header["format_version"]
-        header["config"], dict(header["progress"]), dict(header["tensors_sha256"]), header["header_sha256"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ModelError(f"{path} was not written by nmt", hint="give a run's directory or a model file") from error
-    if version != FORMAT_VERSION:
-        raise ModelError(f"{path} has format version {version}, this nmt reads {FORMAT_VERSION}", hint="update nmt")
-    if header["header_sha256"] != _hash_header(header):
-        raise ModelError(f"{path} is damaged: its settings are not those that were written", hint="use another")
-    return dict(header)
-
-
-def _hash_header(header: dict[str, Any]) -> str:
-    covered = {key: header[key] for key in ("format_version", "config", "progress")}
-    return hashlib.sha256(json.dumps(covered, sort_keys=True).encode()).hexdigest()
-
-
-def _by_part(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
-    parts: dict[str, dict[str, Tensor]] = {}
-    for name, x in tensors.items():
-        parts.setdefault(name.partition(".")[0], {})[name] = x
-    return parts
-
-
-def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 over names, shapes, types and bytes, in the names' order; a file's own bytes are not stable."""
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        tensor = tensors[name].detach().cpu().contiguous()
-        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
-        digest.update(tensor.flatten().view(torch.uint8).numpy().data)
-    return digest.hexdigest()
-
-
-def without_paths(config: Config) -> dict[str, Any]:
-    """The config with bare file names for paths: a model that is passed on tells nothing of its maker's disk."""
-
-    def bare(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: bare(inner) for key, inner in value.items()}
-        if isinstance(value, list):
-            return [bare(inner) for inner in value]
-        return Path(value).name if isinstance(value, str) else value
-
-    tree = config.model_dump(mode="json")
-    tree["data"] = {**bare(tree["data"]), "root": ""}
-    tree["run"] = Path(tree["run"]).name or "run"
-    tree["train"]["init_from"] = Path(tree["train"]["init_from"]).name
-    return tree
-
-
-def average(checkpoints: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """The mean of several models' weights."""
-    return {name: torch.stack([c[name].float() for c in checkpoints]).mean(0) for name in checkpoints[0]}
-
-
-def _as_tensor(content: bytes) -> Tensor:
-    return torch.frombuffer(bytearray(content), dtype=torch.uint8)
+    """Compare the tensors with a model of these settings; each part may be missing, but only as a whole."""
+    mismatch = ModelError(f"{path}: its weights are not those of its settings", hint="train it again")
+    if config.model.n_encoder_layers + config.model.n_decoder_layers > len(shapes):  # `shapes_of` would take long
+        raise mismatch
+    weights = shapes_of(config, tokenizers)
+    expected: dict[str, tuple[int, ...]] = {}
+    for name, shape in weights.items():
+        expected |= dict.fromkeys((f"model.{name}", f"average.{name}"), shape)
+        expected |= dict.fromkeys((f"optimizer.{name}.exp_avg", f"optimizer.{name}.exp_avg_sq"), shape)
+        expected[f"optimizer.{name}.step"] = ()
+    names = shapes.keys() - {"tokenizer.source", "tokenizer.target"}
+    if not names <= expected.keys():
+        raise mismatch
+    for name in sorted(names):
+        if shapes[name] != expected[name]:  # also of moments: the fused optimizer does not check them
+            reason = f"{path}: {name} is {shapes[name]}, in a model of its settings {expected[name]}"
+            raise ModelError(reason, hint="train it again")
+    for part in ("model.", "average."):
+        if sum(name.startswith(part) for name in names) not in (0, len(weights)):
+            raise mismatch

@@ -1,13 +1,12 @@
-"""A run's directory: its layout, and the only code that reads and writes its small files. Imports no torch.
+"""A run directory: its layout, and the only code that reads and writes its small files. Imports no torch.
 
-config.yaml         every setting, as resolved
+config.yaml         all settings, resolved
 manifest.json       versions, data hashes, seed, command, git commit
 tokenizer.model     or tokenizer.src.model and tokenizer.tgt.model
-model.safetensors   the best model, or the average that beat it: what `nmt translate` loads
-checkpoints/        step-N.safetensors; step-N.damaged, which could not be read
-last.json           which checkpoint is the newest, for programs that ask; replaced last
-metrics.jsonl       figures of training and validations, a line each
-lock                held while a training runs
+model.safetensors   the best model or average of models: what `nmt translate` loads
+checkpoints/        step-N.safetensors; step-N.damaged if it could not be read
+metrics.jsonl       figures of training and validation, one line each
+lock                held during training
 """
 
 import contextlib
@@ -31,7 +30,7 @@ from nmt.files import atomic_write, hash_file, locked, read_capped, sha256, swee
 from nmt.text.lines import raw_lines, reading
 from nmt.text.tokenizer import MAX_MODEL_BYTES, Tokenizer, Tokenizers
 
-MAX_JSON_BYTES = 10_000_000  # of a small file: far more than any has
+MAX_MANIFEST_BYTES = 10_000_000
 
 
 class RunDirectory:
@@ -43,115 +42,95 @@ class RunDirectory:
         self.manifest_file = self.path / "manifest.json"
         self.model_file = self.path / "model.safetensors"
         self.checkpoints = self.path / "checkpoints"
-        self.last_file = self.path / "last.json"
         self.metrics_file = self.path / "metrics.jsonl"
 
     def create(self) -> None:
-        """Make the directory; where `path` is a link, that is the directory it points to.
-
-        Raises:
-            OutputError: it cannot be made.
-        """
+        """Make the directory, or the directory that `path` links to."""
         try:
             (self._real_path() / self.checkpoints.name).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise OutputError(
-                f"cannot make the run's directory {self.path}: {error.strerror}",
-                hint="choose another with run=PATH",
-            ) from error
+            reason = f"cannot make the run's directory {self.path}: {error.strerror}"
+            raise OutputError(reason, hint="choose another with run=PATH") from error
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep a second training out.
+        """Lock the run for training, and remove unfinished writes of a killed one.
 
         Raises:
-            InputError: there is one already.
+            InputError: it is in use.
         """
         self.create()
-        self._stay_inside()
-        with locked(self.path / "lock"):
+        self._check_links()
+        with locked(self.path / "lock", holder="training", setting="run=PATH"):
             for directory in (self.path, self.checkpoints):
-                sweep_temps(directory)  # not before the lock is held: they may be another's unfinished writes
+                sweep_temps(directory)  # only under the lock: otherwise another training may be writing them
             yield
 
     def check_movable(self) -> None:
-        """Make sure that `move_aside` would not move the working directory: this process would stay in it.
+        """Refuse to move the working directory: this process would stay in it.
 
         Raises:
             ConfigError: the run is the working directory, or contains it.
         """
         if Path.cwd().resolve().is_relative_to(self._real_path()):
-            raise ConfigError(
-                f"run={self.path} cannot be moved aside: it is the working directory or contains it",
-                hint="give the new run a directory of its own with run=PATH, or start nmt from another directory",
-            )
+            reason = f"run={self.path} cannot be moved aside: it is the working directory or contains it"
+            raise ConfigError(reason, hint="choose another with run=PATH, or start nmt from another directory")
 
     def move_aside(self) -> Path | None:
-        """Rename an existing run to NAME.1, NAME.2, …; what was trained is never deleted.
+        """Rename an existing run to the first free of NAME.1, NAME.2, …
 
-        Where `path` is a link, the directory it points to is renamed. The link stays, so the new run lies on the
-        same disk as the old one.
+        If `path` is a link, its target is renamed and the link stays, so that the new run is on the same disk.
 
         Returns:
-            the absolute path of the old run; None if there is none.
+            the new absolute path of the old run; None if there is none.
         Raises:
-            ConfigError: see `check_movable`.
+            InputError: it is in use, or see `check_movable`.
             OutputError: it cannot be renamed.
         """
         if not self.path.exists():
             return None
         self.check_movable()
         path = self._real_path()
-        self._stay_inside()
-        with locked(path / "lock"):
+        self._check_links()
+        with locked(path / "lock", holder="training", setting="run=PATH"):
             n = 1
             while (aside := path.with_name(f"{path.name}.{n}")).exists():
                 n += 1
             try:
                 path.rename(aside)
             except OSError as error:
-                raise OutputError(
-                    f"cannot move {self.path} aside: {error.strerror}",
-                    hint="give the new run a directory of its own with run=PATH",
-                ) from error
+                reason = f"cannot move {self.path} aside: {error.strerror}"
+                raise OutputError(reason, hint="choose another directory with run=PATH") from error
         return aside
 
     def _real_path(self) -> Path:
-        """`path` without links; it need not exist."""
-        return Path(os.path.realpath(self.path))
+        return Path(os.path.realpath(self.path))  # unlike `resolve`, does not fail on a loop of links
 
-    def _stay_inside(self) -> None:
-        """Make sure that writing into the run, which may come from a stranger, writes nowhere else.
-
-        Raises:
-            ModelError: a link leads out of it, or a pipe or a device lies in it.
-        """
+    def _check_links(self) -> None:
+        """Make sure that writing into the run, which may come from an untrusted source, changes no other files."""
         top = self._real_path()
-        for entry in (*self.path.glob("*"), *self.checkpoints.glob("*")):  # deeper nothing is written
+        for entry in (*self.path.glob("*"), *self.checkpoints.glob("*")):  # nothing is written deeper
             if entry.is_symlink() and not entry.resolve().is_relative_to(top):
-                raise ModelError(
-                    f"{entry} is a link that leads out of the run", hint="put what it leads to in its place"
-                )
+                raise ModelError(f"{entry} is a link that leads out of the run", hint="replace it by its target")
             if entry.exists() and not entry.is_file() and not entry.is_dir():
                 raise ModelError(f"{entry} is neither a file nor a directory", hint="remove it")
-
-    # --- settings -----------------------------------------------------------------------------------------
 
     def write_config(self, config: Config) -> None:
         atomic_write(self.config_file, dump_config(config))
 
     def read_config(self) -> Config:
-        """The settings as the run resolved them.
+        """The resolved settings.
 
         Raises:
-            ModelError: this is no run.
+            ModelError: this is not a run.
         """
         if not self.config_file.is_file():
             raise ModelError(f"{self.path} is not a run: it has no config.yaml", hint="train one with `nmt train`")
         return load_config(self.config_file)
 
     def write_manifest(self, data_hashes: dict[str, str], seed: int, *, reproducible: bool) -> None:
-        """Note what this run was made of and with, and whether another like it would come out the same."""
+        """Record data, versions and command, and whether the same command gives the same model."""
+        libraries = ("torch", "sentencepiece", "sacrebleu", "safetensors")
         manifest = {
             "command": sys.argv,
             "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -161,31 +140,34 @@ class RunDirectory:
             "git_commit": _git_commit(),
             "python": platform.python_version(),
             "machine": platform.platform(),
-            "versions": {
-                "nmt": _version("nmt-trainer"),
-                **{name: _version(name) for name in ("torch", "sentencepiece", "sacrebleu", "safetensors")},
-            },
+            "versions": {"nmt": _version("nmt-trainer"), **{name: _version(name) for name in libraries}},
         }
         self._write_manifest(manifest)
 
     def mark_irreproducible(self) -> None:
-        """Note that this run is one that the clock may end, from now on."""
+        """Record that the time limit may end this run."""
         self._write_manifest({**self.read_manifest(), "reproducible": False})
 
     def _write_manifest(self, manifest: dict[str, Any]) -> None:
         atomic_write(self.manifest_file, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
 
     def read_manifest(self) -> dict[str, Any]:
-        """What `write_manifest` wrote; empty before it did."""
-        manifest = _read_json(self.manifest_file) or {}
-        if not isinstance(manifest.get("data", {}), dict):
-            raise _damaged(self.manifest_file)
+        """The manifest; empty if it is not written yet.
+
+        Raises:
+            ModelError: it is damaged.
+        """
+        if not self.manifest_file.exists():
+            return {}
+        manifest: Any = None
+        with contextlib.suppress(OSError, ValueError, RecursionError):
+            manifest = json.loads(read_capped(self.manifest_file, MAX_MANIFEST_BYTES))
+        if not isinstance(manifest, dict) or not isinstance(manifest.get("data", {}), dict):
+            raise ModelError(f"{self.manifest_file} is damaged", hint="delete it, or begin anew with --fresh")
         return manifest
 
-    # --- tokenizer ----------------------------------------------------------------------------------------
-
     def tokenizer_files(self, joint: bool) -> list[Path]:
-        """Where the tokenizer of each side lies; for a joint one the same file twice."""
+        """The files of the source's and the target's tokenizer; the same file if joint."""
         names = ("tokenizer.model", "tokenizer.model") if joint else ("tokenizer.src.model", "tokenizer.tgt.model")
         return [self.path / name for name in names]
 
@@ -194,10 +176,10 @@ class RunDirectory:
             atomic_write(file, side.model)
 
     def read_tokenizers(self, config: Config) -> Tokenizers | None:
-        """The run's tokenizers; None before they are trained.
+        """The run's tokenizers; None if they are not trained yet.
 
         Raises:
-            ModelError: a file is no tokenizer.
+            ModelError: a file is not a tokenizer.
         """
         files = self.tokenizer_files(config.tokenizer.joint)
         if not all(file.is_file() for file in files):
@@ -207,89 +189,81 @@ class RunDirectory:
             try:
                 sides.append(Tokenizer(read_capped(file, MAX_MODEL_BYTES), nfkc=nfkc))
             except (OSError, ModelError) as error:
-                raise ModelError(
-                    f"{file}: {getattr(error, 'strerror', error)}",
-                    hint=f"delete it and run `nmt tokenize {shlex.quote(str(self.config_file))}`",
-                ) from error
+                hint = f"delete it and run `nmt tokenize {shlex.quote(str(self.config_file))}`"
+                raise ModelError(f"{file}: {getattr(error, 'strerror', error)}", hint=hint) from error
         return Tokenizers(*sides)
 
     def check_tokenizers(self, tokenizers: Tokenizers) -> None:
-        """Make sure that the tokenizer files, if there are any, are those that the model was trained with.
+        """Make sure that existing tokenizer files are those that the model was trained with.
 
         Raises:
-            ModelError: one was exchanged.
+            ModelError: one is not.
         """
         sides = (tokenizers.source, tokenizers.target)
         for file, side in zip(self.tokenizer_files(tokenizers.joint), sides, strict=True):
             same_size = file.is_file() and file.stat().st_size == len(side.model)
             if file.exists() and not (same_size and file.read_bytes() == side.model):
-                raise ModelError(
-                    f"{file} is not the tokenizer that the model was trained with",
-                    hint="put the old one back, delete it (the model carries its own), or train anew with --fresh",
-                )
-
-    # --- checkpoints and figures --------------------------------------------------------------------------
+                hint = "put the old one back, delete it (the model has a copy), or train anew with --fresh"
+                raise ModelError(f"{file} is not the tokenizer that the model was trained with", hint=hint)
 
     def checkpoint_file(self, step: int) -> Path:
         return self.checkpoints / f"step-{step}.safetensors"
 
     def checkpoint_steps(self) -> list[int]:
-        """The steps of all checkpoints there are, oldest first."""
+        """The steps of all checkpoints, oldest first."""
         stems = (file.stem.removeprefix("step-") for file in self.checkpoints.glob("step-*.safetensors"))
         return sorted(int(stem) for stem in stems if stem.isdigit())
-
-    def write_last(self, step: int) -> None:
-        atomic_write(self.last_file, json.dumps({"step": step}) + "\n")
 
     def newest_step(self) -> int | None:
         """The step of the newest checkpoint; None if there is none."""
         return max(self.checkpoint_steps(), default=None)
 
     def holds_training(self) -> bool:
-        """Whether a training has saved something here, which may have been deleted in part.
+        """Whether a training has saved something here, even if checkpoints and model were deleted.
 
-        metrics.jsonl alone does not count: a run killed before its first checkpoint has it. It starts over without
-        a loss, since the same steps give the same figures. last.json is there from the first checkpoint on.
+        A run that was killed before its first save does not count: it has metrics of steps but not of a validation,
+        and starting over gives the same figures.
         """
-        return self.newest_step() is not None or self.model_file.exists() or self.last_file.exists()
+        if self.newest_step() is not None or self.model_file.exists():
+            return True
+        return any("dev_loss" in line for line in self.read_metrics())
 
     def set_aside(self, step: int) -> Path:
-        """Give a checkpoint that cannot be read another name, so that it counts as none."""
+        """Rename a damaged checkpoint, so that it is no longer listed."""
         return self.checkpoint_file(step).rename(self.checkpoints / f"step-{step}.damaged")
 
     def prune_checkpoints(self, keep: Sequence[int]) -> None:
-        """Delete the checkpoints of all steps but those to keep."""
+        """Delete the checkpoints of all other steps."""
         for step in set(self.checkpoint_steps()) - set(keep):
             self.checkpoint_file(step).unlink(missing_ok=True)
 
     def append_metrics(self, *lines: dict[str, Any]) -> None:
-        """Add lines of figures, all or none.
+        """Append lines of figures, all or none.
 
         Raises:
-            OutputError: the disk is full, or fails.
+            OutputError: they cannot be written.
         """
         content = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
         try:
             with self.metrics_file.open("ab", buffering=0) as file:
                 size = file.tell()
-                if file.write(content) < len(content):  # what a full disk had room for
+                if file.write(content) < len(content):  # the disk is full
                     file.truncate(size)
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
-            raise OutputError(
-                f"cannot write {self.metrics_file}: {error.strerror or error}", hint="is the disk full?"
-            ) from error
+            reason = f"cannot write {self.metrics_file}: {error.strerror or error}"
+            raise OutputError(reason, hint="check the disk") from error
 
     def cut_metrics(self, step: int) -> None:
-        """Drop the lines of steps that a resumed run will do again."""
+        """Drop the lines of steps that a resumed run will repeat."""
         if self.metrics_file.exists():
             kept = [line for line in self.read_metrics() if line.get("step", 0) <= step]
             atomic_write(self.metrics_file, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept))
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """All lines of figures; what is none, as a last one that a kill cut short, is left out."""
+        """All lines of figures, without invalid lines: a killed run may have written half of one."""
         lines = []
-        if self.metrics_file.exists():
+        if self.metrics_file.is_file():  # reading a pipe would block
             with self.metrics_file.open("rb") as file:
                 for text in raw_lines(file, str(self.metrics_file)):
                     with contextlib.suppress(ValueError, RecursionError):
@@ -299,46 +273,28 @@ class RunDirectory:
         return lines
 
     def free_bytes(self) -> int:
-        """Room on the disk where the run lies, or will lie."""
-        place = self._real_path()
-        while not place.exists():
-            place = place.parent
-        return shutil.disk_usage(place).free
+        """Free bytes on the disk of the run, which need not exist yet."""
+        path = self._real_path()
+        return shutil.disk_usage(next(p for p in (path, *path.parents) if p.exists())).free
 
 
 def newest_model(root: Path = Path("runs")) -> Path | None:
-    """The model file written last under `root`."""
+    """The most recently written model file under `root`."""
     files = [file for file in root.glob("**/model.safetensors") if file.is_file()]
     return max(files, key=lambda file: file.stat().st_mtime_ns, default=None)
 
 
 def hash_files(paths: Sequence[Path], hint: str = "check the path") -> str:
-    """SHA-256 over the content of files, one after the other.
+    """SHA-256 of the hashes of several files.
 
     Raises:
-        DataError: one cannot be read; with the hint.
+        DataError: a file cannot be read; with the given hint.
     """
     digests = []
     for path in paths:
         with reading(str(path), hint):
             digests.append(hash_file(path))
     return sha256("".join(digests).encode())
-
-
-def _read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        content = json.loads(read_capped(path, MAX_JSON_BYTES).decode())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, RecursionError) as error:
-        raise _damaged(path) from error
-    if not isinstance(content, dict):
-        raise _damaged(path)
-    return content
-
-
-def _damaged(path: Path) -> ModelError:
-    return ModelError(f"{path} is damaged", hint="delete it, or begin anew with --fresh")
 
 
 def _version(package: str) -> str:

@@ -1,13 +1,14 @@
-"""Pairs of ids to padded batches: the order of an epoch, subword sampling, and where special ids are added.
+"""From pairs of token ids to padded batches: order of an epoch, subword sampling, and special ids.
 
-An epoch is cut into pools; a pool is encoded, sorted by length, cut into batches of even shape, and the batches
-are shuffled. Order and sampling are functions of (seed, epoch, pool): nothing has to be saved to go on in the
-middle. Of the corpus, which is on disk, memory holds a pool's order and, with sampling, its ids. Knows nothing of
-models.
+An epoch is split into pools. Each pool is encoded, sorted by length and cut into batches, which are shuffled. Order
+and sampling are functions of (seed, epoch, pool), so that training resumes within an epoch without saved state. The
+corpus stays on disk; memory holds the order of one pool and, with sampling, its token ids. Knows nothing of models.
 """
 
+import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,28 +17,21 @@ from torch import Tensor
 
 from nmt.seeds import seed_of
 from nmt.text import BOS, EOS, PAD
-from nmt.text.corpus import Pairs, Rows, shuffled
+from nmt.text.corpus import Pairs, RaggedArray, shuffled
 from nmt.text.tokenizer import Tokenizers
 
-POOL_PAIRS = 100_000  # pairs that are encoded and sorted together
-N_KINDS = 12  # of steps
+POOL_PAIRS = 100_000
+N_COST_GROUPS = 12  # of steps
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded ids of B pairs.
+    """Token ids of B pairs, int64, padded with PAD."""
 
-    Attributes:
-        src: (B, S) int64, source ids + EOS, then PAD.
-        tgt_in: (B, T) int64, BOS + target ids, then PAD.
-        tgt_out: (B, T) int64, target ids + EOS, then PAD: what `tgt_in` must predict.
-        lines: the pairs' line numbers, for messages.
-    """
-
-    src: Tensor
-    tgt_in: Tensor
-    tgt_out: Tensor
-    lines: list[int]
+    src: Tensor  # (B, S), source ids + EOS
+    tgt_in: Tensor  # (B, T), BOS + target ids
+    tgt_out: Tensor  # (B, T), target ids + EOS: what `tgt_in` must predict
+    lines: list[int]  # line numbers of the pairs, for messages
 
     @property
     def n_target_tokens(self) -> int:
@@ -52,30 +46,30 @@ class Batch:
         return self.src.numel() + self.tgt_out.numel()
 
     def part(self, i: int, n: int) -> "Batch":
-        """Every n-th row from the i-th on; where there is none, one whose targets are all padding: no loss."""
+        """Every n-th pair from the i-th on. If there is none, a dummy pair whose targets are padding: no loss."""
         if i >= len(self.src):
             return Batch(self.src[:1], self.tgt_in[:1], torch.full_like(self.tgt_out[:1], PAD), [])
-        rows = slice(i, None, n)
-        return Batch(self.src[rows], self.tgt_in[rows], self.tgt_out[rows], self.lines[rows])
+        pairs = slice(i, None, n)
+        return Batch(self.src[pairs], self.tgt_in[pairs], self.tgt_out[pairs], self.lines[pairs])
 
     def to(self, device: torch.device) -> "Batch":
         move = {name: getattr(self, name).to(device, non_blocking=True) for name in ("src", "tgt_in", "tgt_out")}
         return Batch(**move, lines=self.lines)
 
 
-def pad(rows: Sequence[Sequence[int]]) -> Tensor:
-    """(B, longest) int64: rows of ids, filled with PAD on the right."""
-    longest = max(map(len, rows))
-    return torch.tensor([[*row, *[PAD] * (longest - len(row))] for row in rows])
+def pad(sequences: Sequence[Sequence[int]]) -> Tensor:
+    """(B, longest) int64: token ids, padded on the right."""
+    longest = max(map(len, sequences))
+    return torch.tensor([[*ids, *[PAD] * (longest - len(ids))] for ids in sequences])
 
 
-def pad_source(rows: Sequence[Sequence[int]]) -> Tensor:
-    """(B, S) int64: what the encoder reads, ids + EOS."""
-    return pad([[*row, EOS] for row in rows])
+def pad_source(sequences: Sequence[Sequence[int]]) -> Tensor:
+    """(B, S) int64: encoder input, ids + EOS."""
+    return pad([[*ids, EOS] for ids in sequences])
 
 
 def collate(source: Sequence[list[int]], target: Sequence[list[int]], lines: Sequence[int]) -> Batch:
-    """The one place where a training pair gets its special ids."""
+    """Pad pairs and add special ids; no other code adds them to training pairs."""
     return Batch(
         src=pad_source(source),
         tgt_in=pad([[BOS, *ids] for ids in target]),
@@ -85,18 +79,17 @@ def collate(source: Sequence[list[int]], target: Sequence[list[int]], lines: Seq
 
 
 def cut_batches(lengths: Sequence[tuple[int, int]] | NDArray[np.int64], batch_tokens: int) -> list[list[int]]:
-    """Cut pairs into batches with (longest side + 1) x pairs <= `batch_tokens` and little padding.
+    """Cut pairs into batches with (longest side + 1) * pairs <= `batch_tokens` and little padding.
 
-    Sorted by the longer side; among equals by source minus target, upwards and downwards in turn, so that
-    neighbours are alike on both sides even where the longer side changes.
+    Sorted by the longer side, then by source minus target, ascending and descending in turn, so that neighbors have
+    similar lengths on both sides even where the longer side changes.
 
     Args:
-        lengths: (n, 2) pieces of each pair's source and target, without special ids.
-        batch_tokens: a pair too long for it gets a batch of its own.
+        lengths: (n, 2), of each pair's source and target, without special ids.
+        batch_tokens: a pair that exceeds it gets its own batch.
     Returns:
-        indices of the pairs of each batch.
+        the indices of the pairs of each batch.
     """
-
     source, target = np.reshape(lengths, (-1, 2)).T
     longest, difference = np.maximum(source, target), source - target
     order = np.lexsort((np.where(longest % 2, difference, -difference), longest))
@@ -110,118 +103,105 @@ def cut_batches(lengths: Sequence[tuple[int, int]] | NDArray[np.int64], batch_to
     return [*batches, current] if current else batches
 
 
+class Pool(NamedTuple):
+    """Part of an epoch."""
+
+    pairs: NDArray[np.int64]  # indices into the corpus
+    source: RaggedArray  # token ids of these pairs
+    target: RaggedArray
+    batches: list[list[int]]  # indices into the three above
+
+
+@dataclass(eq=False)
 class TrainingData:
-    """The training pairs as an endless, reproducible stream of batches.
+    """The training pairs as an endless, reproducible stream of batches."""
 
-    Args:
-        pairs: what is left after filtering.
-        ids: of the best segmentation of each pair's source and target.
-        tokenizers: for both sides.
-        batch_tokens: the budget of a batch.
-        together: batches of an optimiser step.
-        seed: with the epoch, decides order and sampling.
-        sampling_alpha: subword regularisation's smoothing; 0 takes the best segmentation always.
-        max_length: a drawn segmentation longer than this gives way to the best one.
+    pairs: Pairs  # after filtering
+    ids: tuple[RaggedArray, RaggedArray]  # of the best segmentation of each pair's source and target
+    tokenizers: Tokenizers  # for subword sampling
+    _: KW_ONLY
+    batch_tokens: int  # see `cut_batches`
+    seed: int  # with the epoch, determines order and sampling
+    accumulate: int = 1  # batches per optimizer step
+    sampling_alpha: float = 0.0  # of subword sampling; 0 for the best segmentation
+    max_length: int = 1_000_000  # sampled segmentations that are longer are replaced by the best one
 
-    Attributes:
-        n_batches: in an epoch, as far as the very first pool tells; others differ a little.
-    """
-
-    def __init__(
-        self,
-        pairs: Pairs,
-        ids: tuple[Rows, Rows],
-        tokenizers: Tokenizers,
-        *,
-        batch_tokens: int,
-        together: int = 1,
-        seed: int,
-        sampling_alpha: float = 0.0,
-        max_length: int = 1_000_000,
-    ) -> None:
-        self.pairs = pairs
-        self.ids = ids
-        self.tokenizers = tokenizers
-        self.batch_tokens = batch_tokens
-        self.together = together
-        self.seed = seed
-        self.sampling_alpha = sampling_alpha
-        self.max_length = max_length
-        self.n_batches = self.count_batches(0, batch_tokens)
+    @functools.cached_property
+    def n_batches(self) -> int:
+        """Batches per epoch, estimated from the first pool of the first epoch."""
+        return self.count_batches(0, self.batch_tokens)
 
     def count_batches(self, epoch: int, batch_tokens: int) -> int:
-        """The batches of an epoch that is cut by this budget, estimated from its first pool."""
-        rows, *_, cut = next(self._pools(epoch, batch_tokens))
-        return round(len(cut) * len(self.pairs) / len(rows))
+        """The number of batches of an epoch with this budget, estimated from its first pool."""
+        pool = next(self._pools(epoch, batch_tokens))
+        return round(len(pool.batches) * len(self.pairs) / len(pool.pairs))
 
     def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch in its order, from the `first` on."""
+        """The batches of an epoch, without the first ones."""
         n_before = 0
-        for pool, (rows, source, target, cut) in enumerate(self._pools(epoch, self.batch_tokens)):
-            lengths = target.lengths
-            costs = np.array([lengths[batch].sum() for batch in cut])
-            lead = -n_before % self.together
-            for i in _order(costs, self.together, lead, seed_of(self.seed, epoch, pool))[first:]:
-                batch = cut[i]
+        for number, pool in enumerate(self._pools(epoch, self.batch_tokens)):
+            lengths = pool.target.lengths
+            costs = np.array([lengths[batch].sum() for batch in pool.batches])
+            n_open = -n_before % self.accumulate
+            for i in shuffle_batches(costs, self.accumulate, n_open, seed_of(self.seed, epoch, number))[first:]:
+                batch = pool.batches[i]
                 yield collate(
-                    [source[j] for j in batch],
-                    [target[j] for j in batch],
-                    self.pairs.lines[rows[batch]].tolist(),
+                    [pool.source[j] for j in batch],
+                    [pool.target[j] for j in batch],
+                    self.pairs.lines[pool.pairs[batch]].tolist(),
                 )
-            first = max(first - len(cut), 0)
-            n_before += len(cut)
+            first = max(first - len(pool.batches), 0)
+            n_before += len(pool.batches)
 
-    def _pools(self, epoch: int, batch_tokens: int) -> Iterator[tuple[NDArray[np.int64], Rows, Rows, list[list[int]]]]:
-        """Each pool of an epoch: its pairs, their ids on both sides, and the batches as indices into these."""
+    def _pools(self, epoch: int, batch_tokens: int) -> Iterator[Pool]:
         n = len(self.pairs)
-        for pool, start in enumerate(range(0, n, POOL_PAIRS)):
-            places = np.arange(start, min(start + POOL_PAIRS, n))
-            rows = shuffled(places, n, seed_of(self.seed, epoch))
-            source, target = self._encode(rows, seed_of(self.seed, epoch, pool))
+        for number, start in enumerate(range(0, n, POOL_PAIRS)):
+            pairs = shuffled(np.arange(start, min(start + POOL_PAIRS, n)), n, seed_of(self.seed, epoch))
+            source, target = self._encode(pairs, seed_of(self.seed, epoch, number))
             lengths = np.stack([source.lengths, target.lengths], axis=1)
-            yield rows, source, target, cut_batches(lengths, batch_tokens)
+            yield Pool(pairs, source, target, cut_batches(lengths, batch_tokens))
 
-    def _encode(self, rows: NDArray[np.int64], seed: int) -> list[Rows]:
-        best = [ids.take(rows) for ids in self.ids]
+    def _encode(self, index: NDArray[np.int64], seed: int) -> list[RaggedArray]:
+        best = [ids.take(index) for ids in self.ids]
         if not self.sampling_alpha:
             return best
-        pairs = [self.pairs[i] for i in rows]
-        sides = [pair.source for pair in pairs], [pair.target for pair in pairs]
-        drawn = []
-        for n, tokenizer in enumerate((self.tokenizers.source, self.tokenizers.target)):
-            found = tokenizer.sample_all(sides[n], alpha=self.sampling_alpha, seed=seed_of(seed, n))
-            fitting = [ids if len(ids) <= self.max_length else best[n][i] for i, ids in enumerate(found)]
-            drawn.append(Rows.of(fitting, self.ids[n].values.dtype))
-        return drawn
+        pairs = [self.pairs[i] for i in index]
+        texts = [pair.source for pair in pairs], [pair.target for pair in pairs]
+        sampled = []
+        for side, tokenizer in enumerate((self.tokenizers.source, self.tokenizers.target)):
+            found = tokenizer.sample_all(texts[side], alpha=self.sampling_alpha, seed=seed_of(seed, side))
+            fitting = [ids if len(ids) <= self.max_length else best[side][i] for i, ids in enumerate(found)]
+            sampled.append(RaggedArray.from_lists(fitting, self.ids[side].values.dtype))
+        return sampled
 
 
-def _order(costs: NDArray[np.int64], together: int, lead: int, seed: int) -> list[int]:
-    """A random order of batches in which those of a step cost the same and every three dozen steps have all kinds.
+def shuffle_batches(costs: NDArray[np.int64], accumulate: int, n_open: int, seed: int) -> list[int]:
+    """Shuffle so that the micro-batches of a step cost alike, and every part of the epoch has steps of all costs.
 
-    Workers wait for the one whose batch takes longest. And short and long sentences, close and free translations
-    ask for other gradients; thus each twelfth of the steps, by cost, is spread evenly over the epoch.
+    Ranks wait for the one with the most expensive micro-batch. Short and long sentences have different gradients:
+    each of `N_COST_GROUPS` groups of steps is spread evenly over the epoch.
 
     Args:
-        costs: of each batch, its target pieces, which tell short targets from long ones.
-        together: batches of a step.
-        lead: how many the step lacks that is under way.
-        seed: decides all.
+        costs: target tokens of each batch.
+        accumulate: batches per step.
+        n_open: batches that the last step of the pool before still needs.
+        seed: of the order.
     """
     generator = torch.Generator().manual_seed(seed)
     rank = torch.from_numpy(costs.argsort(kind="stable").argsort())
-    by_cost = (rank + N_KINDS * torch.rand(len(rank), generator=generator)).argsort(stable=True)
-    n_steps = max(len(rank) - lead, 0) // together
-    steps = by_cost[lead : lead + n_steps * together].view(n_steps, together)
+    by_cost = (rank + N_COST_GROUPS * torch.rand(len(rank), generator=generator)).argsort(stable=True)
+    n_steps = max(len(rank) - n_open, 0) // accumulate
+    steps = by_cost[n_open : n_open + n_steps * accumulate].view(n_steps, accumulate)
     when = torch.empty(n_steps)  # 0-1
-    for alike in torch.arange(n_steps).tensor_split(N_KINDS):
-        place = torch.randperm(len(alike), generator=generator) + torch.rand(len(alike), generator=generator)
-        when[alike] = place / len(alike)
+    for group in torch.arange(n_steps).tensor_split(N_COST_GROUPS):
+        slots = torch.randperm(len(group), generator=generator) + torch.rand(len(group), generator=generator)
+        when[group] = slots / len(group)
     steps = steps[when.argsort(stable=True)].flatten()
-    order: list[int] = torch.cat([by_cost[:lead], steps, by_cost[lead + len(steps) :]]).tolist()
+    order: list[int] = torch.cat([by_cost[:n_open], steps, by_cost[n_open + len(steps) :]]).tolist()
     return order
 
 
-def useful_share(batches: Sequence[Batch]) -> float:
-    """Share of the padded positions of both sides that hold real tokens, 0-1."""
-    real = sum(batch.n_source_tokens + batch.n_target_tokens for batch in batches)
-    return real / max(sum(batch.n_positions for batch in batches), 1)
+def non_padding_share(batches: Sequence[Batch]) -> float:
+    """Fraction of the positions of both sides that are not padding."""
+    n_real = sum(batch.n_source_tokens + batch.n_target_tokens for batch in batches)
+    return n_real / max(sum(batch.n_positions for batch in batches), 1)

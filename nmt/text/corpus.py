@@ -1,8 +1,7 @@
-"""The training corpus on disk: written once, then mapped into memory by every process that trains on it.
+"""The training corpus on disk: written once, then memory-mapped by every process that trains on it.
 
-Texts, and later their ids, lie one after the other in a file, and where each ends in another. All is read, written
-and sorted a part at a time, so that memory does not grow with the corpus. Where the files lie, and what is kept
-of a corpus, is decided elsewhere. Imports no torch.
+Everything is read, written and sorted in parts, so that memory does not grow with the corpus. Where the files are,
+and which pairs are kept, is decided elsewhere. Imports no torch.
 """
 
 import hashlib
@@ -10,7 +9,9 @@ import itertools
 import multiprocessing
 import os
 import signal
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,43 +28,36 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 CHUNK = 20_000  # pairs that a process works on at once
-PART = 1_000_000  # numbers that are sorted at once
-MIN_ITEMS = 6  # of work, below which it is done before other processes have started
-MAX_PROCESSES = 16  # one process reads and writes for all: more would wait for it
-ROUNDS = 6  # of a Feistel network: 4 are enough in theory (Luby & Rackoff 1988)
+PART = 1_000_000  # numbers sorted at once
+MIN_ITEMS = 6  # fewer are done before other processes have started
+MAX_PROCESSES = 16  # one process reads and writes for all; more would wait for it
+ROUNDS = 6  # of the Feistel network; in theory 4 suffice (Luby & Rackoff 1988)
 SIDES = ("source", "target")
 
 
-# --- rows in files ----------------------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class RaggedArray:
+    """Rows of different lengths: row i is values[starts[i] : ends[i]]. The arrays are usually memory-mapped."""
 
-
-class Rows:
-    """Rows of numbers, each of its own length: values[starts[i] : ends[i]].
-
-    Args:
-        values: all rows, one after the other; usually mapped from a file, as are the others.
-        starts, ends: (n,) int64.
-    """
-
-    def __init__(self, values: NDArray[Any], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
-        self.values, self.starts, self.ends = values, starts, ends
+    values: NDArray[Any]
+    starts: NDArray[np.int64]  # (n,)
+    ends: NDArray[np.int64]  # (n,)
 
     @classmethod
-    def map(cls, file: Path, dtype: Any) -> "Rows":
-        """What `append_rows` wrote."""
+    def map(cls, file: Path, dtype: Any) -> "RaggedArray":
+        """Memory-map what `append_rows` wrote."""
         ends = mapped(file.with_suffix(".ends"), np.int64)
         return cls(mapped(file, dtype), ends[:-1], ends[1:])
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[int]], dtype: Any = np.int64) -> "Rows":
-        """From lists, in memory."""
+    def from_lists(cls, rows: Sequence[Sequence[int]], dtype: Any = np.int64) -> "RaggedArray":
         ends = np.cumsum([0, *map(len, rows)])
         values = np.fromiter(itertools.chain.from_iterable(rows), dtype, count=int(ends[-1]))
         return cls(values, ends[:-1], ends[1:])
 
-    def take(self, index: NDArray[Any]) -> "Rows":
-        """Some of the rows, which stay where they are."""
-        return Rows(self.values, self.starts[index], self.ends[index])
+    def take(self, index: NDArray[Any]) -> "RaggedArray":
+        """The rows with these indices; values are not copied."""
+        return RaggedArray(self.values, self.starts[index], self.ends[index])
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -77,14 +71,14 @@ class Rows:
         return row
 
     def text(self, i: int) -> str:
-        """A row of bytes as the text that they are."""
+        """A row of bytes, decoded."""
         return self.values[self.starts[i] : self.ends[i]].tobytes().decode()
 
 
 def mapped(file: Path, dtype: Any) -> NDArray[Any]:
-    """A file of numbers as an array, of which memory holds what is looked at and can let go of it."""
-    empty = file.stat().st_size == 0  # which cannot be mapped
-    return np.zeros(0, dtype) if empty else np.memmap(file, dtype, mode="r").view(np.ndarray)
+    """A file of numbers as a memory-mapped array."""
+    is_empty = file.stat().st_size == 0  # an empty file cannot be mapped
+    return np.zeros(0, dtype) if is_empty else np.memmap(file, dtype, mode="r").view(np.ndarray)
 
 
 def append(file: Path, values: NDArray[Any]) -> None:
@@ -92,8 +86,8 @@ def append(file: Path, values: NDArray[Any]) -> None:
         out.write(values.tobytes())
 
 
-def append_rows(file: Path, rows: Rows) -> None:
-    """Add rows, whose values fill all of their array, to a file and its table of ends."""
+def append_rows(file: Path, rows: RaggedArray) -> None:
+    """Append all values to a file, and the ends of the rows to FILE.ends, which begins with 0."""
     ends = file.with_suffix(".ends")
     if not ends.exists():
         append(ends, np.zeros(1, np.int64))
@@ -102,19 +96,28 @@ def append_rows(file: Path, rows: Rows) -> None:
     append(ends, n_before + rows.ends)
 
 
+def keep(files: Iterable[Path], kept: NDArray[np.bool_]) -> None:
+    """Drop entries from files of 8-byte numbers."""
+    for file in files:
+        rest = file.with_suffix(".rest")
+        for start, part in parts(mapped(file, np.int64)):
+            append(rest, part[kept[start : start + PART]])
+        rest.replace(file)
+
+
 class Pairs:
-    """Pairs of a corpus whose texts `write_pairs` wrote: those of the lines that `lines` names.
+    """Pairs that `write_pairs` wrote, or some of them.
 
     Attributes:
-        place: the directory of the texts.
-        lines: (n,) int64, numbers from 1, rising.
+        directory: of the texts.
+        lines: (n,) int64, ascending line numbers of these pairs, from 1.
         source, target: the texts of all lines.
     """
 
-    def __init__(self, place: Path, lines: Path | None = None) -> None:
-        self.place = place
-        self.lines = mapped(lines or place / "lines", np.int64)
-        self.source, self.target = (Rows.map(place / side, np.uint8) for side in SIDES)
+    def __init__(self, directory: Path, lines: Path | None = None) -> None:
+        self.directory = directory
+        self.lines = mapped(lines or directory / "lines", np.int64)
+        self.source, self.target = (RaggedArray.map(directory / side, np.uint8) for side in SIDES)
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -127,160 +130,138 @@ class Pairs:
         return map(self.__getitem__, range(len(self)))
 
 
-def write_pairs(place: Path, pairs: Iterable[Pair]) -> None:
-    """Write texts, and beside them a number a line by which equal ones are found.
+def write_pairs(directory: Path, pairs: Iterable[Pair]) -> None:
+    """Write the texts of pairs, and a digest of each text to find equal ones.
 
-    Files: source, target (with their ends), lines; source.digest, target.digest, pair.digest (uint64), and
-    blank (bool: a side is).
+    Files: source and target (see `append_rows`), lines; source.digest, target.digest and pair.digest (uint64); blank
+    (bool, whether a side is blank).
     """
-    parts = (([p.source for p in part], [p.target for p in part]) for part in chunks(pairs, CHUNK))
-    n_lines = 0
-    for texts, digests, blank in in_parallel(digested, parts):
-        for side, rows, numbers in zip(SIDES, texts, digests, strict=True):
-            append_rows(place / side, rows)
-            append(place / f"{side}.digest", numbers)
-        append(place / "pair.digest", digests[0] * np.uint64(0x9E3779B97F4A7C15) + digests[1])
-        append(place / "blank", blank)
-        append(place / "lines", np.arange(n_lines + 1, n_lines + 1 + len(blank)))
+    stream, n_lines = iter(pairs), 0
+    chunks = iter(lambda: list(itertools.islice(stream, CHUNK)), [])
+    texts_of_chunks = (([pair.source for pair in chunk], [pair.target for pair in chunk]) for chunk in chunks)
+    for texts, digests, blank in in_parallel(_digested, texts_of_chunks):
+        for side, rows, of_side in zip(SIDES, texts, digests, strict=True):
+            append_rows(directory / side, rows)
+            append(directory / f"{side}.digest", of_side)
+        append(directory / "pair.digest", digests[0] * np.uint64(0x9E3779B97F4A7C15) + digests[1])
+        append(directory / "blank", blank)
+        append(directory / "lines", np.arange(n_lines + 1, n_lines + 1 + len(blank)))
         n_lines += len(blank)
 
 
-def digested(sides: tuple[list[str], list[str]]) -> tuple[list[Rows], list[NDArray[np.uint64]], NDArray[np.bool_]]:
-    """The bytes of both sides' texts, their digests, and which pairs are blank on a side."""
+Digested = tuple[list[RaggedArray], list[NDArray[np.uint64]], NDArray[np.bool_]]  # texts, digests, which are blank
+
+
+def _digested(sides: tuple[list[str], list[str]]) -> Digested:
     encoded = [[text.encode() for text in side] for side in sides]
     blank = np.array([is_blank(source) or is_blank(target) for source, target in zip(*sides, strict=True)], bool)
-    return [Rows.of(side, np.uint8) for side in encoded], [*map(digests_of, encoded)], blank
+    return [RaggedArray.from_lists(side, np.uint8) for side in encoded], [*map(digests_of, encoded)], blank
 
 
 def digests_of(texts: Iterable[bytes]) -> NDArray[np.uint64]:
-    """A number a text. Of 100M different ones two are the same with a probability of 0.0003."""
+    """A 64-bit digest of each text. Among 100M texts, two collide with probability 0.0003."""
     return np.frombuffer(b"".join(hashlib.blake2b(text, digest_size=8).digest() for text in texts), np.uint64)
 
 
-def keep(files: Iterable[Path], kept: NDArray[np.bool_], dtype: Any = np.int64) -> None:
-    """Drop from files of 8-byte numbers those that are not kept."""
-    for file in files:
-        before = mapped(file, dtype)
-        rest = file.with_suffix(".rest")
-        rest.touch()
-        for start in range(0, len(kept), PART):
-            append(rest, before[start : start + PART][kept[start : start + PART]])
-        rest.replace(file)
+# --- equal digests, in bounded memory ---------------------------------------------------------------------
 
 
-# --- equal ones, in bounded memory ------------------------------------------------------------------------
+def parts(values: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Slices of `PART` entries, each with its start; at least one."""
+    for start in range(0, max(len(values), 1), PART):
+        yield start, values[start : start + PART]
 
 
-def gathered(digests: NDArray[np.uint64]) -> Iterator[NDArray[np.int64]]:
-    """Indices in groups that can be sorted one by one: equal digests are in the same group."""
-    n_groups = np.uint64(len(digests) // PART + 1)
-    for group in range(int(n_groups)):
-        yield np.concatenate(
-            [
-                start + np.flatnonzero(digests[start : start + PART] % n_groups == group)
-                for start in range(0, max(len(digests), 1), PART)
-            ]
-        )
+def hash_buckets(digests: NDArray[np.uint64]) -> Iterator[NDArray[np.int64]]:
+    """Indices in buckets small enough to sort; equal digests are in the same bucket."""
+    n_buckets = np.uint64(len(digests) // PART + 1)
+    for bucket in range(int(n_buckets)):
+        yield np.concatenate([start + np.flatnonzero(part % n_buckets == bucket) for start, part in parts(digests)])
 
 
-def first_of_equals(digests: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Which have no equal before them."""
-    first = np.zeros(len(digests), bool)
-    for group in gathered(digests):
-        first[group[np.unique(digests[group], return_index=True)[1]]] = True
-    return first
+def first_occurrences(digests: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Which digests are not preceded by an equal one."""
+    is_first = np.zeros(len(digests), bool)
+    for bucket in hash_buckets(digests):
+        is_first[bucket[np.unique(digests[bucket], return_index=True)[1]]] = True
+    return is_first
 
 
-def n_equals(digests: NDArray[np.uint64]) -> NDArray[np.int32]:
-    """How often the digest at each place occurs in all."""
+def n_occurrences(digests: NDArray[np.uint64]) -> NDArray[np.int32]:
+    """How often each digest occurs."""
     n = np.zeros(len(digests), np.int32)
-    for group in gathered(digests):
-        _, place, counts = np.unique(digests[group], return_inverse=True, return_counts=True)
-        n[group] = counts[place]
+    for bucket in hash_buckets(digests):
+        _, inverse, counts = np.unique(digests[bucket], return_inverse=True, return_counts=True)
+        n[bucket] = counts[inverse]
     return n
 
 
-def found_in(digests: NDArray[np.uint64], few: NDArray[np.uint64]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which of many digests are among a few, and which of the few among the many."""
-    many_found, few_found = np.zeros(len(digests), bool), np.zeros(len(few), bool)
-    for start in range(0, len(digests), PART):
-        part = digests[start : start + PART]
-        many_found[start : start + PART] = np.isin(part, few)
-        few_found |= np.isin(few, part)
-    return many_found, few_found
+def is_among(digests: NDArray[np.uint64], few: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Which digests are among a few."""
+    return np.concatenate([np.isin(part, few) for _, part in parts(digests)])
 
 
-# --- a random order ---------------------------------------------------------------------------------------
+# --- random order -----------------------------------------------------------------------------------------
 
 
 def shuffled(index: NDArray[np.int64], n: int, seed: int) -> NDArray[np.int64]:
-    """What stands at some places of n numbers in random order; every place has one of its own.
+    """The entries with these indices of a pseudo-random permutation of n numbers, computed, never stored.
 
-    A Feistel network turns the numbers of 2k bits into one another. Where the result is n or more, it is put in
-    again, until it is less (cycle walking: Black & Rogaway 2002). So no array of n is needed, at any n.
+    A Feistel network permutes all numbers of 2k bits. Results of n or more are permuted again until they are less
+    (cycle walking, Black & Rogaway 2002). numpy's permutation would do, but training order and held-out dev pairs
+    must stay the same for runs that are resumed.
     """
     half = max((n - 1).bit_length() + 1, 2) // 2  # bits
     mask = (1 << half) - 1
     keys = [seed_of(seed, number) << 32 for number in range(ROUNDS)]
-    found: NDArray[Any] = index.astype(np.uint64)  # all that follows is modulo 2^64
-    todo = np.arange(len(found))
+    entries: NDArray[Any] = index.astype(np.uint64)  # arithmetic modulo 2^64
+    todo = np.arange(len(entries))
     while len(todo):
-        left, right = found[todo] >> half, found[todo] & mask
+        left, right = entries[todo] >> half, entries[todo] & mask
         for key in keys:
             left, right = right, left ^ (_mixed(right + key) & mask)
-        found[todo] = left << half | right
-        todo = todo[found[todo] >= n]
-    return found.astype(np.int64)
+        entries[todo] = left << half | right
+        todo = todo[entries[todo] >= n]
+    return entries.astype(np.int64)
 
 
-def _mixed(x: NDArray[Any]) -> NDArray[Any]:
-    """splitmix64's last step: every bit of the result depends on every bit of x."""
+def _mixed(x: Any) -> Any:
+    """The finalizer of splitmix64: each bit of the result depends on all bits of x."""
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB
-    mixed: NDArray[Any] = x ^ (x >> 31)
-    return mixed
+    return x ^ (x >> 31)
 
 
-# --- in several processes ---------------------------------------------------------------------------------
-
-
-def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Items in lists of a size, the last one shorter."""
-    stream = iter(items)
-    while part := list(itertools.islice(stream, size)):
-        yield part
+# --- several processes ------------------------------------------------------------------------------------
 
 
 def in_parallel(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """`work` of each item, in order; where there are many items in as many processes as there are cores.
+    """`map` in as many processes as there are cores; in this process if there are few items.
 
-    Each process has one item at a time, so that no more than these are in memory. It ends with its pipe, however
-    this process ends.
+    Not a `ProcessPoolExecutor`: it pickles `work`, which holds tokenizers, with each item, and its processes outlive
+    a parent that is killed. Here each process has a pipe, receives `work` once and one item at a time, which bounds
+    memory, and ends when the pipe is closed.
 
     Raises:
-        LostRankError: one of the processes has gone.
+        LostRankError: one of the processes was killed.
     """
     stream = iter(items)
     head = list(itertools.islice(stream, MIN_ITEMS))
     if len(head) < MIN_ITEMS:
         yield from map(work, head)
         return
-    context = multiprocessing.get_context("spawn")  # a fork of a process that has threads may hang
     n_processes = min(os.cpu_count() or 1, MAX_PROCESSES)
-    pipes: list[Connection] = []
+    pipes: deque[Connection] = deque()  # one per process, that of the oldest item first
     try:
-        for number, item in enumerate(itertools.chain(head, stream)):
-            if number < n_processes:
-                pipe, other = context.Pipe()
-                with environment(child_variables()):
-                    context.Process(target=_serve, args=(work, other), daemon=True).start()
-                other.close()
-                pipes.append(pipe)
+        for item in itertools.chain(head, stream):
+            if len(pipes) < n_processes:
+                pipes.append(_start_process(work))
             else:
-                yield pipes[number % n_processes].recv()
-            pipes[number % n_processes].send(item)
-        for last in range(max(number + 1 - n_processes, 0), number + 1):
-            yield pipes[last % n_processes].recv()
+                yield pipes[0].recv()
+                pipes.rotate(-1)
+            pipes[-1].send(item)
+        for pipe in pipes:
+            yield pipe.recv()
     except (EOFError, ConnectionError) as error:
         raise LostRankError("a process that prepared the corpus is gone", hint="was there enough memory?") from error
     finally:
@@ -288,8 +269,17 @@ def in_parallel(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterat
             pipe.close()
 
 
+def _start_process(work: Callable[[Any], Any]) -> Connection:
+    context = multiprocessing.get_context("spawn")  # forking a process with threads may deadlock
+    pipe, child_pipe = context.Pipe()
+    with environment(child_variables()):
+        context.Process(target=_serve, args=(work, child_pipe), daemon=True).start()
+    child_pipe.close()
+    return pipe
+
+
 def _serve(work: Callable[[Any], Any], pipe: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that reads the results
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent handles it
     while True:
         try:
             pipe.send(work(pipe.recv()))

@@ -1,7 +1,7 @@
-"""Lines from bytes, and pairs of lines from two files.
+"""Lines of text files, and pairs of lines from the two sides of a corpus.
 
-A line ends at `\\n` and nowhere else: one trailing `\\r` and a leading BOM are dropped, bad UTF-8 is replaced by
-U+FFFD and reported once a file, and everything else stays as it is. Knows nothing of pieces or ids.
+Lines are split on `\\n` only; a trailing `\\r` and a leading BOM are dropped. Bad UTF-8 is replaced by U+FFFD, with
+one warning per file. Everything else is kept as it is. Knows nothing of pieces or token ids.
 """
 
 import codecs
@@ -26,18 +26,17 @@ from nmt.errors import DataError
 log = logging.getLogger("nmt")
 
 BOM = b"\xef\xbb\xbf"
-MAX_BAD_SHARE = 0.01  # of a corpus' lines
-N_EXAMPLES = 3  # of bad lines that a message names
-N_SAMPLE, MAX_SAMPLE_BYTES = 200, 1_000  # bad lines that an encoding is guessed from, and the bytes of each
-# encodings that are guessed: iconv's name, and the usual one
-ENCODINGS = {
+MAX_BAD_SHARE = 0.01  # of the lines of a corpus
+N_EXAMPLES = 3  # bad lines named in the warning
+N_SAMPLE, MAX_SAMPLE_BYTES = 200, 1_000  # bad lines from which the encoding is guessed, and bytes of each
+ENCODINGS = {  # that are guessed: name for iconv -> usual name
     "utf-16": "UTF-16",
     "latin1": "Latin-1",
     "cp1252": "Windows-1252",
     "gb18030": "GB18030 or GBK",
     "cp1251": "Windows-1251",
 }
-MAX_LINE_BYTES = 100_000_000  # more is no text, but /dev/zero or a packed bomb
+MAX_LINE_BYTES = 100_000_000  # longer lines are not text, but a decompression bomb
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +49,18 @@ class Pair:
 
 
 def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) -> Iterator[str]:
-    """Text of each line of a binary stream (which splits on `\\n` alone, as every binary file does).
-
-    Lines that are not UTF-8 are reported after the last line, in one warning.
+    """Decode the lines of a binary stream; warns of bad UTF-8 after the last line.
 
     Args:
         stream: lines as bytes, each but the last ending in `\\n`.
         name: for messages.
-        strict: refuse a stream of which over 1 % of the lines are not UTF-8; for corpora.
+        strict: for corpora: refuse UTF-16, and streams with over 1 % bad lines.
     Raises:
         DataError: the stream cannot be read to its end, or is refused.
     """
-    bad, n_lines, n_intact = BadLines(), 0, 0  # n_intact: lines with UTF-8 beyond ASCII
+    n_lines, n_bad, n_good = 0, 0, 0  # n_good: valid lines with more than ASCII
+    examples: list[str] = []
+    sample: list[bytes] = []  # the beginnings of the first bad lines
     with reading(name):
         for n_lines, raw in enumerate(stream, 1):
             line = raw.removesuffix(b"\n").removesuffix(b"\r")
@@ -69,80 +68,56 @@ def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) ->
                 line = line.removeprefix(BOM)
             try:
                 text = line.decode()
-                n_intact += not text.isascii()
+                n_good += not text.isascii()
             except UnicodeDecodeError as error:
-                bad.add(n_lines, error.start + 1, line)
+                n_bad += 1
+                if n_bad <= N_SAMPLE:
+                    examples.append(f"line {n_lines} at byte {error.start + 1}")
+                    sample.append(line[:MAX_SAMPLE_BYTES])
                 text = line.decode(errors="replace")
             yield text
-    if not bad.n_lines:
+    if not n_bad:
         return
-    places = ", ".join([*bad.places, *(["…"] if bad.n_lines > len(bad.places) else [])])
-    message = f"{name} is not UTF-8 in {bad.n_lines:,} of {n_lines:,} lines ({places})"
-    encoding = bad.encoding() if bad.n_lines > n_intact else ""  # else another encoding would spoil more lines
+    named = ", ".join(examples[:N_EXAMPLES] + ["…"] * (n_bad > N_EXAMPLES))
+    message = f"{name} is not UTF-8 in {n_bad:,} of {n_lines:,} lines ({named})"
+    encoding = guess_encoding(sample) if n_bad > n_good else ""  # otherwise another encoding would break more lines
     if encoding:
         message += f", perhaps {ENCODINGS[encoding]}"
     command = f"iconv -f {encoding} -t utf-8 FILE > NEW" if encoding else ""
-    if strict and (bad.n_lines > MAX_BAD_SHARE * n_lines or encoding == "utf-16"):
+    if strict and (n_bad > MAX_BAD_SHARE * n_lines or encoding == "utf-16"):
         hint = f"convert it to UTF-8{f', for example by {command}' if encoding else ''}"
         raise DataError(message, hint=f"{hint}; or set data.allow_bad_utf8=true to train with U+FFFD for bad bytes")
     log.warning("%s; bad bytes are replaced by U+FFFD%s", message, f"; to convert: {command}" if encoding else "")
 
 
-class BadLines:
-    """The lines of a stream that are not UTF-8.
+def guess_encoding(lines: Sequence[bytes]) -> str:
+    """The likely encoding of lines that are not UTF-8, by its name for iconv; empty if unknown.
 
-    Attributes:
-        n_lines: how many.
-        places: of the first of them, in words.
-        sample: the beginnings of the first of them.
+    In Western European text, bytes above 127 mostly stand alone. In Chinese and Cyrillic text they form runs;
+    Cyrillic ones rarely decode as GB18030, and most are lower-case letters.
     """
-
-    def __init__(self) -> None:
-        self.n_lines = 0
-        self.places: list[str] = []
-        self.sample: list[bytes] = []
-
-    def add(self, number: int, byte: int, line: bytes) -> None:
-        """Note a line and its first bad byte, both counted from 1."""
-        self.n_lines += 1
-        if self.n_lines <= N_EXAMPLES:
-            self.places.append(f"line {number} at byte {byte}")
-        if self.n_lines <= N_SAMPLE:
-            self.sample.append(line[:MAX_SAMPLE_BYTES])
-
-    def encoding(self) -> str:
-        """The encoding, as iconv calls it, that the lines may be in; empty if none of a few is likely.
-
-        Accented letters of Western European text mostly stand between ASCII letters. Chinese characters and
-        Cyrillic letters stand together; the latter rarely decode as GB18030, and most are lower-case.
-        """
-        if self.sample[0].startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            return "utf-16"
-        runs = [run for line in self.sample for run in re.findall(rb"[\x80-\xff]+", line)]
-        high = b"".join(runs)
-        if not high:
-            return ""
-        if len(high) < 2 * len(runs):
-            western = "cp1252" if min(high) < 0xA0 else "latin1"
-            return western if _decodes(self.sample, western) else ""
-        if _decodes(self.sample, "gb18030"):
-            return "gb18030"
-        lower_case = sum(byte >= 0xE0 for byte in high)
-        return "cp1251" if 2 * lower_case > len(high) and _decodes(self.sample, "cp1251") else ""
-
-
-def _decodes(lines: Sequence[bytes], encoding: str) -> bool:
-    """Whether an encoding has no error in any line, each of which may be cut at its end."""
-    with contextlib.suppress(UnicodeDecodeError):
-        for line in lines:
-            codecs.getincrementaldecoder(encoding)().decode(line)
-        return True
-    return False
+    if lines[0].startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    runs = [run for line in lines for run in re.findall(rb"[\x80-\xff]+", line)]
+    high_bytes = b"".join(runs)
+    if not high_bytes:
+        return ""
+    if len(high_bytes) < 2 * len(runs):
+        candidates = ["cp1252" if min(high_bytes) < 0xA0 else "latin1"]
+    else:
+        n_lower_case = sum(byte >= 0xE0 for byte in high_bytes)
+        candidates = ["gb18030", *(["cp1251"] if 2 * n_lower_case > len(high_bytes) else [])]
+    for encoding in candidates:
+        with contextlib.suppress(UnicodeDecodeError):
+            for line in lines:
+                codecs.getincrementaldecoder(encoding)().decode(line)  # incremental: a line may be cut at its end
+            return encoding
+    return ""
 
 
 @contextlib.contextmanager
 def reading(name: str, hint: str = "check the path, and that you may read it") -> Iterator[None]:
-    """Turn what goes wrong in reading into a `DataError`."""
+    """Raise errors of reading as `DataError`."""
     try:
         yield
     except (OSError, EOFError, zlib.error) as error:
@@ -151,14 +126,14 @@ def reading(name: str, hint: str = "check the path, and that you may read it") -
 
 
 def raw_lines(stream: BinaryIO | io.BufferedIOBase, name: str) -> Iterator[bytes]:
-    """The lines of a stream, each of which takes memory, but not without limit.
+    """The lines of a stream, as bytes.
 
     Raises:
-        DataError: one is too long, or there would be no end of them.
+        DataError: a line is too long, or the stream is a device without end.
     """
-    with contextlib.suppress(OSError):  # a stream without a descriptor has an end
-        endless = stat.S_ISCHR(os.fstat(stream.fileno()).st_mode) and not stream.isatty()
-        if endless and name not in ("stdin", os.devnull):
+    with contextlib.suppress(OSError):  # a stream without a descriptor is not a device
+        is_endless = stat.S_ISCHR(os.fstat(stream.fileno()).st_mode) and not stream.isatty()
+        if is_endless and name not in ("stdin", os.devnull):
             raise DataError(f"{name} is a device, not a file", hint="give a file of text")
     for number in itertools.count(1):
         line = stream.readline(MAX_LINE_BYTES + 1)
@@ -170,34 +145,26 @@ def raw_lines(stream: BinaryIO | io.BufferedIOBase, name: str) -> Iterator[bytes
 
 
 def open_bytes(path: Path) -> BinaryIO | gzip.GzipFile:
-    """A file to read, unpacked if its name ends in `.gz`.
-
-    Raises:
-        DataError: it is missing or not readable.
-    """
+    """Open a file, decompressed if its name ends in `.gz`; `DataError` if that fails."""
     with reading(str(path)):
         return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
 
 
 @contextlib.contextmanager
 def open_lines(path: Path, *, strict: bool = False) -> Iterator[Iterator[str]]:
-    """The lines of a file, unpacked if its name ends in `.gz`; for `strict` see `decode_lines`.
-
-    Raises:
-        DataError: it is missing, not readable or not what its `.gz` says.
-    """
+    """Open the lines of a file with `open_bytes` and `decode_lines`."""
     with open_bytes(path) as stream:
         yield decode_lines(raw_lines(stream, str(path)), str(path), strict=strict)
 
 
 class Pause:
-    """Stands among lines where no further line has come for a while."""
+    """Marks a place in a stream of lines where the next line was not there yet."""
 
 
 def with_pauses(lines: Iterable[str], after_s: float) -> Iterator[str | Pause]:
-    """The lines of a stream that may be slow; a `Pause` whenever none has come for `after_s` seconds.
+    """The lines of a slow stream, with a `Pause` after every `after_s` seconds without a line.
 
-    So whoever collects lines can work on those that it has. A thread reads; what it raises is raised here.
+    The caller can then process the lines that it has. A thread reads; its errors are raised here.
     """
     arrived: queue.Queue[str | Exception | None] = queue.Queue(maxsize=64)
 
@@ -206,7 +173,7 @@ def with_pauses(lines: Iterable[str], after_s: float) -> Iterator[str | Pause]:
             for line in lines:
                 arrived.put(line)
             arrived.put(None)
-        except Exception as error:  # any: it belongs to the caller
+        except Exception as error:
             arrived.put(error)
 
     threading.Thread(target=read, name="nmt-lines", daemon=True).start()
@@ -224,7 +191,7 @@ def with_pauses(lines: Iterable[str], after_s: float) -> Iterator[str | Pause]:
 
 
 def n_lines_left(stream: BinaryIO | io.BufferedIOBase) -> int:
-    """The number of lines from where a seekable stream stands; it stays there."""
+    """Count the lines that are left in a seekable stream, without changing its position."""
     start, n_lines, last = stream.tell(), 0, b"\n"
     while part := stream.read(2**20):
         n_lines += part.count(b"\n")
@@ -234,52 +201,48 @@ def n_lines_left(stream: BinaryIO | io.BufferedIOBase) -> int:
 
 
 def iter_lines(paths: Iterable[Path], *, strict: bool = False) -> Iterator[str]:
-    """All lines of one or several files, one after the other; see `open_lines` for what can go wrong."""
+    """The lines of several files, one after the other; see `decode_lines`."""
     for path in paths:
-        with open_lines(path, strict=strict) as found:
-            yield from found
+        with open_lines(path, strict=strict) as lines:
+            yield from lines
 
 
 def read_lines(paths: Sequence[Path]) -> list[str]:
-    """The same as a list."""
+    """`iter_lines` as a list."""
     return list(iter_lines(paths))
 
 
 def iter_pairs(source: Sequence[Path], target: Sequence[Path], *, strict: bool = False) -> Iterator[Pair]:
-    """The two sides of a corpus, line by line; for `strict` see `decode_lines`.
+    """The pairs of a corpus; for `strict` see `decode_lines`.
 
     Raises:
-        DataError: a file cannot be read or is refused, the sides have unequal numbers of lines, or there is no
-            line at all.
+        DataError: a file cannot be read or is refused, the sides have different numbers of lines, or none.
     """
     sides = iter_lines(source, strict=strict), iter_lines(target, strict=strict)
     names = " + ".join(map(str, source)), " + ".join(map(str, target))
     n_pairs = 0
-    for s, t in itertools.zip_longest(*sides):
-        if s is None or t is None:
-            n_lines = [
-                n_pairs + (one is not None) + sum(1 for _ in rest) for one, rest in zip((s, t), sides, strict=True)
-            ]
-            raise DataError(
-                f"{names[0]} has {n_lines[0]} lines but {names[1]} has {n_lines[1]}",
-                hint="line N of one side must translate line N of the other; find where they part",
-            )
+    for pair in itertools.zip_longest(*sides):
+        if None in pair:
+            n_lines = [n_pairs + sum(1 for _ in side) for side in sides]
+            n_lines = [n + (line is not None) for n, line in zip(n_lines, pair, strict=True)]
+            reason = f"{names[0]} has {n_lines[0]} lines but {names[1]} has {n_lines[1]}"
+            raise DataError(reason, hint="line N of one side must translate line N of the other; find where they part")
         n_pairs += 1
-        yield Pair(n_pairs, s, t)
+        yield Pair(n_pairs, *pair)
     if not n_pairs:
         raise DataError(f"{names[0]} is empty", hint="give a corpus with at least one pair")
 
 
 def read_pairs(source: Sequence[Path], target: Sequence[Path], *, strict: bool = False) -> list[Pair]:
-    """The same as a list."""
+    """`iter_pairs` as a list."""
     return list(iter_pairs(source, target, strict=strict))
 
 
 def is_blank(text: str) -> bool:
-    """Whether a line has nothing to translate: such lines come out blank and never meet the model."""
+    """Whether a line has nothing to translate. Blank lines are copied to the output without the model."""
     return all(character.isspace() or character in "\0\ufeff" for character in text)
 
 
 def one_line(text: str) -> str:
-    """Text that fits on one line of output, whatever the model wrote."""
+    """Replace line ends by spaces, so that text from a model stays on one line of output."""
     return text.replace("\r", " ").replace("\n", " ")

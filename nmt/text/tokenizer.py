@@ -1,7 +1,7 @@
-"""Text to pieces and ids and back, by SentencePiece; training it, and what it says of a corpus.
+"""Text to token ids and back with SentencePiece, its training, and statistics.
 
-Identity normalisation and white space kept: decode(encode(text)) = text but for U+2581, SentencePiece's own sign
-for a space. Special ids are not added here: batches do that. Imports no torch.
+With identity normalization and all white space kept, decode(encode(text)) == text, except for U+2581, SentencePiece's
+own sign for a space. Special ids are added where batches are collated, not here. Imports no torch.
 """
 
 import functools
@@ -18,36 +18,35 @@ from nmt.config import TokenizerSettings
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.probe import remember, try_out
 from nmt.text import BOS, EOS, PAD, UNK
-from nmt.text.sampling import SPACE, Sampler
+from nmt.text.subword_sampling import SPACE, SubwordSampler
 
-MAX_TRAINER_BYTES = 16_384  # SentencePiece's trainer takes no longer line; its own default is 4,192
+MAX_TRAINER_BYTES = 16_384  # per line; SentencePiece's default is 4,192
 N_BYTE_PIECES = 256
-MAX_MODEL_BYTES = 100_000_000  # a million pieces, the most that we train, take a fifth of it
+MAX_MODEL_BYTES = 100_000_000  # five times the size of a model with a million pieces, our maximum
 
 
 class Tokenizer:
-    """One side's text to ids and back. A model that this machine has never seen is tried out in a child process.
+    """Tokenizer of one side. A model that is new on this machine is first loaded in a child process.
 
     Args:
-        model: a serialised SentencePiece model with PAD 0, UNK 1, BOS 2, EOS 3.
-        nfkc: normalise text with NFKC before it is encoded (for a source side; never for a target).
+        model: serialized SentencePiece model with PAD 0, UNK 1, BOS 2, EOS 3.
+        nfkc: apply NFKC before encoding; for the source side only.
     Raises:
-        ModelError: the bytes are no such model.
+        ModelError: the bytes are not such a model.
     """
 
     def __init__(self, model: bytes, *, nfkc: bool = False) -> None:
         self.model = model
         self.nfkc = nfkc
         if len(model) > MAX_MODEL_BYTES:
-            raise ModelError(f"the tokenizer has {len(model):,} bytes, more than any", hint="train it again")
+            reason = f"the tokenizer has {len(model):,} bytes, the limit is {MAX_MODEL_BYTES:,}"
+            raise ModelError(reason, hint="train it again")
         try_out("sentencepiece", "the tokenizer", model)
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         ids = tuple(getattr(self._processor, f"{name}_id")() for name in ("pad", "unk", "bos", "eos"))
         if ids != (PAD, UNK, BOS, EOS):
-            raise ModelError(
-                f"the tokenizer has PAD, UNK, BOS, EOS at {ids}, not at {(PAD, UNK, BOS, EOS)}",
-                hint="train it with `nmt tokenize`",
-            )
+            reason = f"the tokenizer has PAD, UNK, BOS, EOS at {ids}, not at {(PAD, UNK, BOS, EOS)}"
+            raise ModelError(reason, hint="train it with `nmt tokenize`")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tokenizer) and (self.model, self.nfkc) == (other.model, other.nfkc)
@@ -59,55 +58,49 @@ class Tokenizer:
         return int(self._processor.get_piece_size())
 
     def encode(self, text: str) -> list[int]:
-        """Ids of the best segmentation, special ids not among them."""
+        """Token ids of the best segmentation, without special ids."""
         ids: list[int] = self._processor.encode(self._prepared(text))
         return ids
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of the best segmentation of each text."""
-        return [self.encode(text) for text in texts]  # SentencePiece would start a thread for a list
+        return [self.encode(text) for text in texts]  # given a list, SentencePiece would start threads
 
     def sample_all(self, texts: Sequence[str], *, alpha: float, seed: int) -> list[list[int]]:
-        """Ids of a segmentation of each text drawn at random (Kudo 2018; BPE-dropout for a BPE model).
+        """Token ids of a random segmentation of each text; see `SubwordSampler.sample` for alpha.
 
-        The same texts with the same seed give the same ids, in every process.
+        The same texts and seed give the same ids in every process.
         """
         random = Random(seed)
-        return [self._sampler.draw(text, alpha, random) for text in self._normalized(texts)]
+        normalized = [str(self._processor.normalize(self._prepared(text))) for text in texts]
+        return [self._sampler.sample(text, alpha, random) for text in normalized]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text that ids spell; special ids spell nothing."""
+        """The text of token ids; special ids are skipped."""
         text = str(self._processor.decode([i for i in ids if i > EOS]))
-        return text.removeprefix(SPACE).replace(SPACE, " ") if SPACE in text else text  # a space spelt in bytes
+        return text.removeprefix(SPACE).replace(SPACE, " ") if SPACE in text else text  # a space made of byte pieces
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """The pieces that ids stand for."""
         return [str(self._processor.id_to_piece(i)) for i in ids]
 
     def ids(self, pieces: Iterable[str]) -> list[int]:
-        """The ids of pieces of this vocabulary."""
         return [int(self._processor.piece_to_id(piece)) for piece in pieces]
 
     def n_bytes(self, ids: Iterable[int]) -> int:
-        """How many of the ids are byte pieces."""
+        """The number of byte pieces among these ids."""
         return sum(map(self._processor.is_byte, ids))
 
     @functools.cached_property
-    def _sampler(self) -> Sampler:
-        return Sampler(self._processor)
-
-    def _normalized(self, texts: Sequence[str]) -> list[str]:
-        """With U+2581 for spaces and before the first word."""
-        return [str(self._processor.normalize(self._prepared(text))) for text in texts]
+    def _sampler(self) -> SubwordSampler:
+        return SubwordSampler(self._processor)
 
     def _prepared(self, text: str) -> str:
-        text = text.encode(errors="replace").decode()  # a lone surrogate has no UTF-8
+        text = text.encode(errors="replace").decode()  # a lone surrogate cannot be encoded in UTF-8
         return unicodedata.normalize("NFKC", text) if self.nfkc else text
 
 
 @dataclass(frozen=True)
 class Tokenizers:
-    """The source's and the target's tokenizer: the same model, or one a side."""
+    """The tokenizers of source and target; the same model if joint."""
 
     source: Tokenizer
     target: Tokenizer
@@ -123,29 +116,21 @@ class Tokenizers:
 
 @dataclass(frozen=True)
 class Trained:
-    """A new tokenizer.
+    """A new tokenizer."""
 
-    Attributes:
-        model: serialised.
-        vocab_size: what it came to; less than was asked for where the text gives no more.
-        too_long: which of the lines (from 0) were left out, being over `MAX_TRAINER_BYTES`.
-    """
-
-    model: bytes
-    vocab_size: int
-    too_long: list[int]
+    model: bytes  # serialized
+    vocab_size: int  # less than requested if the text has fewer pieces
+    too_long: list[int]  # indices of lines that were left out because they exceed `MAX_TRAINER_BYTES`
 
 
 def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings) -> Trained:
-    """Train SentencePiece on lines of text.
-
-    A vocabulary that the text cannot fill is cut to the largest possible.
+    """Train SentencePiece; a vocabulary larger than the text supports is reduced to the largest possible.
 
     Raises:
-        ConfigError: the vocabulary is smaller than the alphabet; the message names the least possible.
+        ConfigError: the vocabulary is smaller than the alphabet; the message names the minimum.
         DataError: there is no text to train on.
     """
-    # the trainer refuses pieces with NUL, and a lone surrogate has no UTF-8
+    # The trainer rejects pieces with NUL; a lone surrogate cannot be encoded in UTF-8.
     texts = [line.replace("\0", " ").encode(errors="replace").decode() for line in lines]
     too_long = [n for n, text in enumerate(texts) if len(text.encode()) > MAX_TRAINER_BYTES]
     usable = [text for text in texts if text.strip() and len(text.encode()) <= MAX_TRAINER_BYTES]
@@ -157,16 +142,14 @@ def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings) -> Traine
             model = _run_trainer(usable, settings, size)
             break
         except RuntimeError as error:
-            largest, least = _largest(str(error)), _least(str(error), settings)
-            if least is not None and settings.vocab_size == size:
-                raise ConfigError(
-                    f"tokenizer.vocab_size={size} is smaller than the text's alphabet needs: at least {least}",
-                    hint=f"set tokenizer.vocab_size={least} or more, or tokenizer.character_coverage below 1",
-                ) from error
+            largest, smallest = _largest_size(str(error)), _smallest_size(str(error), settings)
+            if smallest is not None and settings.vocab_size == size:
+                reason = f"tokenizer.vocab_size={size} is smaller than the text's alphabet needs: at least {smallest}"
+                hint = f"set tokenizer.vocab_size={smallest} or more, or tokenizer.character_coverage below 1"
+                raise ConfigError(reason, hint=hint) from error
             if largest is None or largest >= size:
-                raise DataError(
-                    f"SentencePiece cannot train on this text: {_reason(error)}", hint="give more text"
-                ) from error
+                reason = str(error).strip().splitlines()[-1]
+                raise DataError(f"SentencePiece cannot train on this text: {reason}", hint="give more text") from error
             size = largest
     remember("sentencepiece", model)
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -195,35 +178,30 @@ def _run_trainer(texts: list[str], settings: TokenizerSettings, size: int) -> by
     return model.getvalue()
 
 
-def _largest(message: str) -> int | None:
-    """The bound in SentencePiece's "Vocabulary size too high", whichever way its trainers word it."""
+def _largest_size(message: str) -> int | None:
+    """The limit in "Vocabulary size too high", which each trainer words differently."""
     found = re.search(r"value <= (\d+)", message)
     return int(found[1]) if found else None
 
 
-def _least(message: str, settings: TokenizerSettings) -> int | None:
-    """The bound in SentencePiece's "Vocabulary size is smaller than required_chars", or of its special pieces."""
-    found = re.search(r"smaller than required_chars.*?\d+ vs (\d+)", message, re.DOTALL)
-    if found:
+def _smallest_size(message: str, settings: TokenizerSettings) -> int | None:
+    """The limit in "Vocabulary size is smaller than required_chars"."""
+    if found := re.search(r"smaller than required_chars.*?\d+ vs (\d+)", message, re.DOTALL):
         return int(found[1])
-    too_few = "(vocab_size) >= (0)" in message  # what the char and word trainers say
+    too_few = "(vocab_size) >= (0)" in message  # from the char and word trainers
     return EOS + 1 + N_BYTE_PIECES * settings.byte_fallback if too_few else None
-
-
-def _reason(error: RuntimeError) -> str:
-    return str(error).strip().splitlines()[-1]
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """How a tokenizer treats a text: pieces a word (white-space separated), share of byte pieces (0-1)."""
+    """Pieces per white-space separated word, and the fraction of byte pieces (0-1)."""
 
     pieces_per_word: float
     byte_share: float
 
 
 def statistics(tokenizer: Tokenizer, lines: Sequence[str]) -> Statistics:
-    """Measure a tokenizer on lines of text."""
+    """Statistics of a tokenizer on lines of text."""
     ids = tokenizer.encode_all(lines)
     n_pieces = sum(map(len, ids))
     n_words = sum(len(line.split()) for line in lines)

@@ -88,6 +88,8 @@ class Checkpointer:
         if rank() > 0:
             return
         self.unwritten_metrics.append(figures)
+        if self.run.newest_step() is None and any("dev_loss" in line for line in self.unwritten_metrics):
+            return  # a validation in metrics.jsonl means that there is or was a checkpoint, see `holds_training`
         try:
             self.run.append_metrics(*self.unwritten_metrics)
             self.unwritten_metrics = []
@@ -173,7 +175,6 @@ class Checkpointer:
                 tensors[f"optimizer.{name}.{moment}"] = x
         checkpoint = Checkpoint(self.config, tensors, self.tokenizers, asdict(state.progress))
         save_checkpoint(self.run.checkpoint_file(state.progress.step), checkpoint)
-        self.run.write_last(state.progress.step)
         newest = self.run.checkpoint_steps()[-self.config.train.keep :]
         self.run.prune_checkpoints([*newest, *self.steps_to_average()])
 
@@ -217,6 +218,8 @@ class Checkpointer:
                 aside = self.run.set_aside(step)
                 log.warning("%s; kept as %s, going on from step %d", damage, aside.name, newest.step)
             self.run.cut_metrics(state.progress.step)
+            if state.progress.is_validated() and state.progress.history[-1] not in self.run.read_metrics():
+                self.append_metrics(state.progress.history[-1])  # the run was killed right after this checkpoint
         return True
 
     def _restore_moments(self, moments: dict[str, Tensor], file: str) -> None:

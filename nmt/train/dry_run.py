@@ -9,7 +9,7 @@ from itertools import islice
 import torch
 
 from nmt.text import PAD
-from nmt.text.batches import useful_share
+from nmt.text.batches import non_padding_share
 from nmt.train.loop import Session, uses_bf16
 from nmt.train.memory import within_memory
 from nmt.train.replicas import Replicas, n_fitting_threads
@@ -36,7 +36,7 @@ def dry_run(session: Session) -> list[str]:
     batches = list(islice(data.batches(0), MAX_BATCHES))
     n_steps = math.ceil(data.n_batches / config.train.accumulate)
     lines.append(
-        f"batches     {data.n_batches} an epoch, {useful_share(batches):.1%} of their positions useful, "
+        f"batches     {data.n_batches} an epoch, {non_padding_share(batches):.1%} of their positions useful, "
         f"{n_steps} steps an epoch"
     )
     largest = max(batches, key=lambda batch: batch.n_positions)

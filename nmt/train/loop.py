@@ -244,8 +244,8 @@ class Trainer:
             progress.n_worse += 1
         elif had_best:
             progress.n_worse = 0
-        self.checkpointer.append_metrics(figures)
         self.checkpointer.save()
+        self.checkpointer.append_metrics(figures)
         report.validation(progress.step, validation, best=is_best)
         for message in advice(progress.history, validation, len(self.tokenizers.target)):
             log.warning("%s", message)

@@ -26,16 +26,16 @@ from nmt.text.corpus import (
     PART,
     SIDES,
     Pairs,
-    Rows,
+    RaggedArray,
     append,
     append_rows,
     digests_of,
-    first_of_equals,
-    found_in,
+    first_occurrences,
     in_parallel,
+    is_among,
     keep,
     mapped,
-    n_equals,
+    n_occurrences,
     shuffled,
     write_pairs,
 )
@@ -155,7 +155,7 @@ def _write_corpus(directory: Path, config: Config, corpora: dict[str, list[Pair]
         notes.append(f"{n} pairs blank on a side dropped (data.drop_blank)")
         keep(files.values(), ~blank)
     if data.drop_duplicates:
-        first = first_of_equals(digests("pair"))
+        first = first_occurrences(digests("pair"))
         if n := int((~first).sum()):
             notes.append(f"{n} repeated pairs dropped (data.drop_duplicates)")
             keep(files.values(), first)
@@ -260,13 +260,13 @@ def hold_out(
         sorted indices of the pairs for dev, and a mask of the pairs that remain in train.
     """
     n_pairs = len(source)
-    n_occurrences = n_equals(source) + n_equals(target)
+    n_alike = n_occurrences(source) + n_occurrences(target)
     n_dev = max(1, min(MAX_DEV_PAIRS, int(n_pairs * DEV_SHARE)))
     dev = np.zeros(0, np.int64)
     for start in range(0, n_pairs, PART):  # the best so far and another part: bounds memory
         candidates = np.concatenate([dev, np.arange(start, min(start + PART, n_pairs))])
-        dev = candidates[np.lexsort((shuffled(candidates, n_pairs, seed), n_occurrences[candidates]))[:n_dev]]
-    removed = found_in(source, source[dev])[0] | found_in(target, target[dev])[0]
+        dev = candidates[np.lexsort((shuffled(candidates, n_pairs, seed), n_alike[candidates]))[:n_dev]]
+    removed = is_among(source, source[dev]) | is_among(target, target[dev])
     return np.sort(dev), ~removed
 
 
@@ -274,7 +274,9 @@ def n_shared(pairs: Iterable[Pair], source: NDArray[np.uint64], target: NDArray[
     """The number of pairs with a side that is also in train, given the digests of train's sides."""
     pairs = list(pairs)
     sources, targets = (digests_of(getattr(pair, side).encode() for pair in pairs) for side in SIDES)
-    return int((found_in(source, sources)[1] | found_in(target, targets)[1]).sum())
+    in_source = np.isin(sources, source[is_among(source, sources)])
+    in_target = np.isin(targets, target[is_among(target, targets)])
+    return int((in_source | in_target).sum())
 
 
 def sample(pairs: Pairs, n_max: int = 0) -> list[Pair]:
@@ -310,7 +312,7 @@ def train_tokenizers(corpus: Corpus) -> tuple[Tokenizers, list[str]]:
     return Tokenizers.from_models(models[0], models[-1], nfkc_source=data.nfkc_source), notes
 
 
-def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[Rows, Rows], list[str]]:
+def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[RaggedArray, RaggedArray], list[str]]:
     """Encode the training pairs, without those that are too long or have an unlikely length ratio.
 
     Returns:
@@ -320,20 +322,22 @@ def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[R
     """
     data = corpus.config.data
     sides = [[sha256(side.model), side.nfkc] for side in (tokenizers.source, tokenizers.target)]
-    made_from = [FORMAT, corpus.train.place.name, sides, data.max_length, data.max_ratio]
-    encode = partial(_encode, corpus.train.place, tokenizers, max_length=data.max_length, max_ratio=data.max_ratio)
+    made_from = [FORMAT, corpus.train.directory.name, sides, data.max_length, data.max_ratio]
+    encode = partial(_encode, corpus.train.directory, tokenizers, max_length=data.max_length, max_ratio=data.max_ratio)
     directory = cached("ids", made_from, partial(_write_ids, encode=encode, n_pairs=len(corpus.train)))
-    source, target = (Rows.map(directory / side, id_type(getattr(tokenizers, side))) for side in SIDES)
+    source, target = (RaggedArray.map(directory / side, id_type(getattr(tokenizers, side))) for side in SIDES)
     n_long, n_ratio = json.loads((directory / "dropped.json").read_text())
     notes = []
     if n_long:
         notes.append(f"{n_long} pairs over {data.max_length} pieces dropped (data.max_length)")
     if n_ratio:
         notes.append(f"{n_ratio} pairs of unlikely lengths dropped (data.max_ratio={data.max_ratio:g})")
-    return Pairs(corpus.train.place, directory / "lines"), (source, target), notes
+    return Pairs(corpus.train.directory, directory / "lines"), (source, target), notes
 
 
-Encoded = tuple[NDArray[np.int64], list[Rows], int, int]  # line numbers, ids of both sides, n too long, n unlikely
+Encoded = tuple[
+    NDArray[np.int64], list[RaggedArray], int, int
+]  # line numbers, ids of both sides, n too long, n unlikely
 
 
 def _write_ids(directory: Path, encode: Callable[[range], Encoded], n_pairs: int) -> None:
@@ -365,7 +369,7 @@ def _encode(directory: Path, tokenizers: Tokenizers, span: range, *, max_length:
         else:
             kept.append(i)
     rows = [
-        Rows.of([side[i] for i in kept], id_type(tokenizer))
+        RaggedArray.from_lists([side[i] for i in kept], id_type(tokenizer))
         for side, tokenizer in ((source, tokenizers.source), (target, tokenizers.target))
     ]
     return pairs.lines[span.start : span.stop][kept], rows, n_long, n_ratio

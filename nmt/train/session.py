@@ -152,7 +152,7 @@ def encode(start: Start, corpus: Corpus, run: RunDirectory, *, fresh: bool) -> t
         ids,
         tokenizers,
         batch_tokens=config.train.batch_tokens,
-        together=config.train.accumulate,
+        accumulate=config.train.accumulate,
         seed=config.seed,
         sampling_alpha=config.tokenizer.sampling_alpha,
         max_length=config.data.max_length,

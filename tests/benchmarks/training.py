@@ -188,7 +188,7 @@ def steps(trainer: Trainer, run: Watched) -> Iterator[tuple[float, float]]:
 def cleared(trainer: Trainer) -> list[object]:
     """The command of a program whose earlier training is forgotten, but for the tokenizer."""
     home = trainer.progress.parent
-    for file in [trainer.progress, *home.glob("last.json"), *home.glob("checkpoints/*")]:
+    for file in [trainer.progress, *home.glob("checkpoints/*")]:
         file.unlink(missing_ok=True)
     return trainer.command
 

@@ -1,4 +1,4 @@
-"""A checkpoint comes back as written, tells nothing of its maker's disk, and no other file passes for one."""
+"""A checkpoint is read back as written, contains no paths, and any other file is refused."""
 
 import json
 import os
@@ -65,7 +65,7 @@ def tokenizers() -> Tokenizers:
 
 @pytest.fixture(scope="module")
 def checkpoint(tokenizers: Tokenizers) -> Checkpoint:
-    """With weights, their average, moments, and figures in its progress."""
+    """With weights, their average, moments and progress."""
     torch.manual_seed(5)
     config = config_of()
     model = new_model(config, tokenizers)
@@ -87,8 +87,8 @@ def written(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="module")
 def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A path to write spoilt files to."""
-    return tmp_path_factory.mktemp("scratch") / "spoilt.safetensors"
+    """A path for damaged files."""
+    return tmp_path_factory.mktemp("scratch") / "damaged.safetensors"
 
 
 def refused(path: Path, **options: Any) -> ModelError:
@@ -99,10 +99,10 @@ def refused(path: Path, **options: Any) -> ModelError:
     return caught.value
 
 
-# --- there and back ---------------------------------------------------------------------------------------
+# --- write and read ---------------------------------------------------------------------------------------
 
 
-def test_a_checkpoint_comes_back_as_it_was_written(checkpoint: Checkpoint, written: Path) -> None:
+def test_a_checkpoint_is_read_back_as_written(checkpoint: Checkpoint, written: Path) -> None:
     found = read_checkpoint(written)
     assert found.tensors.keys() == checkpoint.tensors.keys()
     for name, x in checkpoint.tensors.items():
@@ -125,7 +125,7 @@ def test_a_checkpoint_comes_back_as_it_was_written(checkpoint: Checkpoint, writt
     }
 
 
-def test_parts_are_by_prefix_and_only_those_asked_for_are_read(checkpoint: Checkpoint, written: Path) -> None:
+def test_only_tensors_with_the_given_prefixes_are_read(checkpoint: Checkpoint, written: Path) -> None:
     names = {name.removeprefix("model.") for name in checkpoint.tensors if name.startswith("model.")}
     assert set(checkpoint.part("model")) == set(checkpoint.part("average")) == names
     assert set(checkpoint.part("optimizer")) == {f"{n}.{m}" for n in names for m in ("exp_avg", "step")}
@@ -135,7 +135,7 @@ def test_parts_are_by_prefix_and_only_those_asked_for_are_read(checkpoint: Check
     assert found.part("average") == {}
 
 
-def test_the_model_of_a_checkpoint_computes_what_was_saved(checkpoint: Checkpoint, written: Path) -> None:
+def test_the_model_of_a_checkpoint_has_its_weights(checkpoint: Checkpoint, written: Path) -> None:
     src, tgt_in = torch.tensor([[7, 8, 3]]), torch.tensor([[2, 9]])
     model = new_model(checkpoint.config, checkpoint.tokenizers)
     load_weights(model, checkpoint.part("model"))
@@ -146,9 +146,7 @@ def test_the_model_of_a_checkpoint_computes_what_was_saved(checkpoint: Checkpoin
 
 
 @pytest.mark.parametrize("choices", [*RNNS, *RUNGS], ids=name_of)
-def test_every_architecture_and_choice_comes_back(
-    tokenizers: Tokenizers, scratch: Path, choices: dict[str, Any]
-) -> None:
+def test_every_architecture_is_read_back(tokenizers: Tokenizers, scratch: Path, choices: dict[str, Any]) -> None:
     config = config_of(model=choices)
     model = new_model(config, tokenizers)
     save_checkpoint(scratch, Checkpoint(config, {f"model.{k}": x for k, x in weights_of(model).items()}, tokenizers))
@@ -158,7 +156,7 @@ def test_every_architecture_and_choice_comes_back(
 
 
 @pytest.mark.parametrize(("tied", "n_matrices"), [("all", 1), ("decoder", 2), ("none", 3)])
-def test_tied_weights_are_kept_once_and_tied_again(
+def test_tied_weights_are_saved_once_and_tied_after_reading(
     tokenizers: Tokenizers, tmp_path: Path, tied: str, n_matrices: int
 ) -> None:
     config = config_of(model={"tied_embeddings": tied})
@@ -173,7 +171,7 @@ def test_tied_weights_are_kept_once_and_tied_again(
     assert len({x.data_ptr() for x in matrices}) == n_matrices
 
 
-def test_a_tokenizer_a_side_is_kept_a_side(tokenizers: Tokenizers, tmp_path: Path) -> None:
+def test_two_tokenizers_are_both_saved(tokenizers: Tokenizers, tmp_path: Path) -> None:
     other = train_tokenizer(LINES[2:], config_of(tokenizer={"vocab_size": 283}).tokenizer).model
     both = Tokenizers.from_models(tokenizers.source.model, other, nfkc_source=False)
     config = config_of(tokenizer={"joint": False}, model={"tied_embeddings": "none"}, data={"nfkc_source": False})
@@ -183,7 +181,7 @@ def test_a_tokenizer_a_side_is_kept_a_side(tokenizers: Tokenizers, tmp_path: Pat
     assert not found.source.nfkc
 
 
-def test_the_tokenizers_bytes_are_in_the_file_once_where_it_is_joint(written: Path, tokenizers: Tokenizers) -> None:
+def test_a_joint_tokenizer_is_saved_once(written: Path, tokenizers: Tokenizers) -> None:
     assert written.read_bytes().count(tokenizers.source.model) == 1
 
 
@@ -193,68 +191,68 @@ def test_no_path_of_the_machine_is_in_the_file(written: Path, tmp_path: Path) ->
         assert part.encode() not in content
 
 
-def test_a_config_without_paths_is_a_config_and_stays_so() -> None:
+def test_a_config_without_paths_is_valid_and_without_paths_is_idempotent() -> None:
     bare = without_paths(config_of())
     again = check_config(bare, {}, "test")
     assert without_paths(again) == bare
     assert without_paths(check_config({**bare, "run": "/"}, {}, "test"))["run"] == "run"
 
 
-def test_a_checkpoint_that_cannot_be_written_is_told(checkpoint: Checkpoint, tmp_path: Path) -> None:
+def test_a_checkpoint_that_cannot_be_written_is_an_error(checkpoint: Checkpoint, tmp_path: Path) -> None:
     with pytest.raises(OutputError, match=r"cannot write .*absent/it: No such file"):
         save_checkpoint(tmp_path / "absent" / "it", checkpoint)
 
 
-# --- files that are none ----------------------------------------------------------------------------------
+# --- damaged and foreign files ----------------------------------------------------------------------------
 
 
 @hypothesis_settings(max_examples=30, deadline=None)
 @given(st.data())
-def test_a_file_cut_short_is_refused(written: Path, scratch: Path, data: st.DataObject) -> None:
+def test_a_truncated_file_is_refused(written: Path, scratch: Path, data: st.DataObject) -> None:
     content = written.read_bytes()
     scratch.write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
     assert str(scratch) in str(refused(scratch))
 
 
-def flip(content: bytes, place: int, bit: int) -> bytes:
-    return content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :]
+def flip(content: bytes, offset: int, bit: int) -> bytes:
+    return content[:offset] + bytes([content[offset] ^ 1 << bit]) + content[offset + 1 :]
 
 
 @hypothesis_settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_a_flipped_bit_in_a_tensor_is_noticed(written: Path, scratch: Path, data: st.DataObject) -> None:
+def test_a_flipped_bit_in_a_tensor_is_detected(written: Path, scratch: Path, data: st.DataObject) -> None:
     content = written.read_bytes()
     start = 8 + int.from_bytes(content[:8], "little")
-    place = data.draw(st.integers(start, len(content) - 1))
-    scratch.write_bytes(flip(content, place, data.draw(st.integers(0, 7))))
+    offset = data.draw(st.integers(start, len(content) - 1))
+    scratch.write_bytes(flip(content, offset, data.draw(st.integers(0, 7))))
     error = refused(scratch)
     assert str(error) == f"{scratch} is damaged: its tensors are not those that were written"
 
 
 @hypothesis_settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_a_flipped_bit_in_the_weights_is_noticed_when_only_they_are_read(
+def test_a_flipped_bit_in_the_weights_is_detected_if_only_they_are_read(
     written: Path, scratch: Path, data: st.DataObject
 ) -> None:
-    """Translating reads the weights alone; of a checkpoint with moments too, they must be those written."""
+    """Translating reads only the weights, also from a checkpoint with moments."""
     content = written.read_bytes()
     start = 8 + int.from_bytes(content[:8], "little")
     offsets = json.loads(content[8:start])
     name = data.draw(st.sampled_from(sorted(name for name in offsets if name.startswith("model."))))
     low, high = offsets[name]["data_offsets"]
-    place = start + data.draw(st.integers(low, high - 1))
-    scratch.write_bytes(flip(content, place, data.draw(st.integers(0, 7))))
+    offset = start + data.draw(st.integers(low, high - 1))
+    scratch.write_bytes(flip(content, offset, data.draw(st.integers(0, 7))))
     refused(scratch, prefixes=("model",))
 
 
 @hypothesis_settings(max_examples=150, deadline=None)
 @given(st.data())
-def test_a_flipped_bit_in_the_header_is_noticed(written: Path, scratch: Path, data: st.DataObject) -> None:
-    """Settings decide what a model computes, and scores what it is worth, as much as its weights do."""
+def test_a_flipped_bit_in_the_header_is_detected(written: Path, scratch: Path, data: st.DataObject) -> None:
+    """Settings determine what a model computes as much as its weights do."""
     content = written.read_bytes()
-    place = data.draw(st.integers(0, 7 + int.from_bytes(content[:8], "little")))
-    spoilt = flip(content, place, data.draw(st.integers(0, 7)))
-    scratch.write_bytes(spoilt)
+    offset = data.draw(st.integers(0, 7 + int.from_bytes(content[:8], "little")))
+    damaged = flip(content, offset, data.draw(st.integers(0, 7)))
+    scratch.write_bytes(damaged)
     assert str(scratch) in str(refused(scratch))
 
 
@@ -285,7 +283,7 @@ def test_a_file_with_too_many_tensors_is_refused(written: Path, scratch: Path, m
     assert str(refused(written)) == f"{written} is not a model file"
 
 
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert str(refused(tmp_path / "pipe")) == f"{tmp_path / 'pipe'} is not a model file"
 
@@ -304,7 +302,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
         ("model.encoder_norm.bias", torch.zeros(8, dtype=torch.float64)),
     ],
 )
-def test_tensors_that_a_model_of_its_settings_has_not_are_refused_unread(
+def test_tensors_that_do_not_belong_to_the_model_are_refused(
     tokenizers: Tokenizers, scratch: Path, name: str, tensor: Tensor
 ) -> None:
     config = config_of()
@@ -313,7 +311,7 @@ def test_tensors_that_a_model_of_its_settings_has_not_are_refused_unread(
     assert str(refused(scratch, prefixes=())).startswith(str(scratch))
 
 
-def test_two_tokenizers_for_one_are_refused(tokenizers: Tokenizers, scratch: Path) -> None:
+def test_two_tokenizers_are_refused_if_the_settings_ask_for_one(tokenizers: Tokenizers, scratch: Path) -> None:
     other = train_tokenizer(LINES[2:], config_of(tokenizer={"vocab_size": 283}).tokenizer).model
     both = Tokenizers.from_models(tokenizers.source.model, other, nfkc_source=False)
     save_checkpoint(scratch, Checkpoint(config_of(), {}, both))
@@ -325,7 +323,7 @@ def test_two_tokenizers_for_one_are_refused(tokenizers: Tokenizers, scratch: Pat
     [{}, {"positions": "rotary", "max_positions": 100_000}, {"architecture": "rnn", "attention": "additive"}],
     ids=["transformer", "rotary", "rnn"],
 )
-def test_a_model_too_large_for_its_file_is_refused_before_it_takes_memory(
+def test_a_model_too_large_for_its_file_is_refused_without_allocating_it(
     checkpoint: Checkpoint, scratch: Path, save_with: Callable[[Any], None], choices: dict[str, Any]
 ) -> None:
     sizes = {"d_model": 16_384, "d_ff": 65_536, "n_encoder_layers": 100, "n_decoder_layers": 100}
@@ -335,7 +333,7 @@ def test_a_model_too_large_for_its_file_is_refused_before_it_takes_memory(
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start < 50_000  # kB
 
 
-def test_a_missing_file_and_a_directory_are_told(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_directory_are_errors(tmp_path: Path) -> None:
     assert str(refused(tmp_path / "absent")) == f"cannot read {tmp_path / 'absent'}: No such file or directory"
     error = refused(tmp_path)
     assert str(error) == f"cannot read {tmp_path}: Is a directory"
@@ -343,7 +341,7 @@ def test_a_missing_file_and_a_directory_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [0, FORMAT_VERSION + 1, "1", None])
-def test_another_format_version_is_refused_with_both(
+def test_another_format_version_is_refused(
     checkpoint: Checkpoint, scratch: Path, monkeypatch: pytest.MonkeyPatch, version: object
 ) -> None:
     with monkeypatch.context() as patch:
@@ -356,7 +354,7 @@ def test_another_format_version_is_refused_with_both(
 
 @pytest.fixture
 def save_with(checkpoint: Checkpoint, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
-    """Write a checkpoint whose settings are those given: such as no nmt of this version would write."""
+    """Writes a checkpoint with the given settings, which may be invalid."""
 
     def save(settings: Any) -> None:
         with monkeypatch.context() as patch:
@@ -371,7 +369,7 @@ def settings_of(checkpoint: Checkpoint, **changes: int) -> dict[str, Any]:
     return {**tree, "model": {**tree["model"], **changes}}
 
 
-def test_settings_that_are_none_are_refused_with_what_is_wrong(
+def test_invalid_settings_are_refused_with_the_reason(
     checkpoint: Checkpoint, scratch: Path, save_with: Callable[[Any], None]
 ) -> None:
     save_with(settings_of(checkpoint, d_model=7))
@@ -382,12 +380,14 @@ def test_settings_that_are_none_are_refused_with_what_is_wrong(
     assert "is not a model file of this version" in str(refused(scratch))
 
 
-def test_weights_of_another_shape_are_refused_with_both_shapes(
+def test_weights_of_another_shape_are_refused(
     checkpoint: Checkpoint, scratch: Path, save_with: Callable[[Any], None]
 ) -> None:
     save_with(settings_of(checkpoint, d_ff=16))
     error = refused(scratch)
-    assert str(error) == f"{scratch}: decoder.0.feed_forward.inner.bias is (8,), in a model of its settings (16,)"
+    assert (
+        str(error) == f"{scratch}: average.decoder.0.feed_forward.inner.bias is (8,), in a model of its settings (16,)"
+    )
     model = new_model(config_of(model={"d_ff": 16}), checkpoint.tokenizers)
     with pytest.raises(ModelError) as caught:
         load_weights(model, checkpoint.part("model"))
@@ -440,7 +440,7 @@ def test_a_file_without_its_tokenizer_is_refused(
         torch.tensor([300]),
     ],
 )
-def test_a_tokenizer_that_is_none_is_refused(
+def test_an_invalid_tokenizer_is_refused(
     checkpoint: Checkpoint, scratch: Path, monkeypatch: pytest.MonkeyPatch, tensor: Tensor
 ) -> None:
     with monkeypatch.context() as patch:
@@ -452,7 +452,7 @@ def test_a_tokenizer_that_is_none_is_refused(
 # --- hashes and averages ----------------------------------------------------------------------------------
 
 
-def test_a_hash_does_not_depend_on_order_or_layout() -> None:
+def test_a_hash_does_not_depend_on_order_or_strides() -> None:
     x, y = torch.arange(6.0).view(2, 3), torch.tensor([1], dtype=torch.int64)
     assert hash_tensors({"x": x, "y": y}) == hash_tensors({"y": y, "x": x.T.contiguous().T})
 
@@ -472,7 +472,7 @@ def test_a_hash_does_not_depend_on_order_or_layout() -> None:
         {},
     ],
 )
-def test_a_hash_sees_names_shapes_types_and_bytes(other: dict[str, Tensor]) -> None:
+def test_a_hash_depends_on_names_shapes_dtypes_and_bytes(other: dict[str, Tensor]) -> None:
     assert hash_tensors(other) != hash_tensors({"x": torch.zeros(4)})
     assert hash_tensors(other) == hash_tensors({name: x.clone() for name, x in other.items()})
 

@@ -1,4 +1,4 @@
-"""A run's small files: what is written is read, what is damaged is told, and nothing of a run is ever lost."""
+"""The small files of a run are read back as written, damage is an error, and no run is overwritten."""
 
 import errno
 import json
@@ -54,13 +54,12 @@ def run(tmp_path: Path) -> RunDirectory:
 # --- the directory ----------------------------------------------------------------------------------------
 
 
-def test_the_layout(run: RunDirectory) -> None:
+def test_names_of_files(run: RunDirectory) -> None:
     names = {
         "config_file": "config.yaml",
         "manifest_file": "manifest.json",
         "model_file": "model.safetensors",
         "checkpoints": "checkpoints",
-        "last_file": "last.json",
         "metrics_file": "metrics.jsonl",
     }
     assert {attribute: getattr(run, attribute) for attribute in names} == {
@@ -75,15 +74,15 @@ def test_the_layout(run: RunDirectory) -> None:
     assert RunDirectory("a/b").path == Path("a/b")
 
 
-def test_what_killed_writes_left_is_swept_when_a_training_begins(run: RunDirectory) -> None:
-    for stale in (run.path / f"last.json{TEMP_MARK}7", run.checkpoints / f"step-3.safetensors{TEMP_MARK}7"):
+def test_locking_removes_unfinished_writes(run: RunDirectory) -> None:
+    for stale in (run.path / f"config.yaml{TEMP_MARK}7", run.checkpoints / f"step-3.safetensors{TEMP_MARK}7"):
         stale.write_bytes(b"half")
-    run.write_last(3)
+    run.append_metrics({"step": 3})
     with run.lock():
-        assert sorted(file.name for file in run.path.rglob("*")) == ["checkpoints", "last.json", "lock"]
+        assert sorted(file.name for file in run.path.rglob("*")) == ["checkpoints", "lock", "metrics.jsonl"]
 
 
-def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "runs").write_bytes(b"a file")
     with pytest.raises(OutputError) as caught:
         RunDirectory(tmp_path / "runs" / "x").create()
@@ -91,7 +90,7 @@ def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     assert (caught.value.exit_code, caught.value.hint) == (1, "choose another with run=PATH")
 
 
-def test_a_second_training_is_kept_out_and_the_next_let_in(run: RunDirectory) -> None:
+def test_a_locked_run_cannot_be_locked_again_until_released(run: RunDirectory) -> None:
     with run.lock():
         assert (run.path / "lock").exists()
         with pytest.raises(InputError, match=rf"^{re.escape(str(run.path))} is in use by another training$"):
@@ -100,22 +99,22 @@ def test_a_second_training_is_kept_out_and_the_next_let_in(run: RunDirectory) ->
         pass
 
 
-def test_the_lock_makes_the_directory(tmp_path: Path) -> None:
+def test_locking_makes_the_directory(tmp_path: Path) -> None:
     with RunDirectory(tmp_path / "a" / "b").lock():
         assert (tmp_path / "a" / "b" / "checkpoints").is_dir()
 
 
-def test_a_training_that_is_kept_out_leaves_the_others_unfinished_writes_alone(run: RunDirectory) -> None:
-    """A sweep before the lock is held would take the file from under the one who writes, and end its training."""
+def test_unfinished_writes_of_the_lock_holder_are_not_removed(run: RunDirectory) -> None:
+    """Removing them before the lock is held would break the other training."""
     with run.lock():
-        unfinished = run.path / f"last.json{TEMP_MARK}{os.getpid()}"
+        unfinished = run.path / f"config.yaml{TEMP_MARK}{os.getpid()}"
         unfinished.write_bytes(b"half")
         with pytest.raises(InputError):
             RunDirectory(run.path).lock().__enter__()
         assert unfinished.exists()
 
 
-def test_a_run_is_moved_aside_under_a_free_name_and_none_is_overwritten(tmp_path: Path) -> None:
+def test_a_run_is_moved_aside_to_a_free_name(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "demo")
     assert run.move_aside() is None
     for n in range(1, 4):
@@ -126,7 +125,7 @@ def test_a_run_is_moved_aside_under_a_free_name_and_none_is_overwritten(tmp_path
     assert [RunDirectory(tmp_path / f"demo.{n}").read_metrics() for n in (1, 2, 3)] == [[{"n": n}] for n in (1, 2, 3)]
 
 
-def test_a_run_is_moved_to_the_first_free_number_even_past_files(tmp_path: Path) -> None:
+def test_a_run_is_moved_aside_to_the_first_free_number(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "demo")
     (tmp_path / "demo.1").write_bytes(b"someone's file")
     (tmp_path / "demo.3").mkdir()
@@ -136,14 +135,14 @@ def test_a_run_is_moved_to_the_first_free_number_even_past_files(tmp_path: Path)
 
 
 def test_a_run_in_use_is_not_moved_aside(run: RunDirectory) -> None:
-    """Its training goes on writing to the old name, into the new run; its lock moves away with the directory."""
+    """Its training would write into the new run, and its lock would move with the directory."""
     with run.lock(), pytest.raises(InputError, match="in use"):
         RunDirectory(run.path).move_aside()
     assert run.path.is_dir()
 
 
 @pytest.mark.parametrize("name", [".", "..", "../here", "sub/..", "../link", "../link/here"])
-def test_a_run_that_holds_the_working_directory_is_not_moved_aside(
+def test_a_run_that_contains_the_working_directory_is_not_moved_aside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """The process and the shell would stay in the moved directory, under its new name."""
@@ -161,7 +160,7 @@ def test_a_run_that_holds_the_working_directory_is_not_moved_aside(
         pass
 
 
-def test_a_run_that_cannot_be_renamed_is_told(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_cannot_be_renamed_is_an_error(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     def busy(*_args: object) -> None:
         raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))  # as for a mount point
 
@@ -171,7 +170,7 @@ def test_a_run_that_cannot_be_renamed_is_told(run: RunDirectory, monkeypatch: py
     assert "run=PATH" in caught.value.hint
 
 
-def test_of_a_run_behind_a_link_the_target_is_moved_aside_and_the_link_stays(tmp_path: Path) -> None:
+def test_moving_a_link_aside_renames_its_target(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "demo").symlink_to(tmp_path / "disk" / "of demo")
     run = RunDirectory(tmp_path / "demo")
@@ -189,7 +188,7 @@ def test_of_a_run_behind_a_link_the_target_is_moved_aside_and_the_link_stays(tmp
 
 
 @pytest.mark.parametrize("name", ["runs/demo", "sub/../runs/demo"])
-def test_the_directory_of_the_old_run_is_named_as_it_is(
+def test_moving_aside_returns_an_absolute_path_without_links(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     (tmp_path / "sub").mkdir()
@@ -200,7 +199,7 @@ def test_the_directory_of_the_old_run_is_named_as_it_is(
     assert (tmp_path / "runs" / "demo.1").is_dir()
 
 
-def test_a_link_that_leads_to_itself_is_told(tmp_path: Path) -> None:
+def test_a_link_to_itself_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     run = RunDirectory(tmp_path / "loop")
     with pytest.raises(OutputError, match="cannot make the run's directory"):
@@ -212,7 +211,7 @@ def test_a_link_that_leads_to_itself_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["checkpoints", "metrics.jsonl", "lock", "checkpoints/step-5.safetensors", "checkpoints/x.tmp.1"]
 )
-def test_no_link_in_a_run_leads_what_is_written_elsewhere(run: RunDirectory, tmp_path: Path, name: str) -> None:
+def test_a_run_with_a_link_that_leads_out_of_it_is_refused(run: RunDirectory, tmp_path: Path, name: str) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "a.tmp.1").write_text("mine")
@@ -227,8 +226,8 @@ def test_no_link_in_a_run_leads_what_is_written_elsewhere(run: RunDirectory, tmp
     assert [file.name for file in elsewhere.iterdir()] == ["a.tmp.1"]
 
 
-def test_a_run_with_a_pipe_in_it_is_refused(run: RunDirectory) -> None:
-    """To open it would be to wait for ever."""
+def test_a_run_with_a_pipe_is_refused(run: RunDirectory) -> None:
+    """Opening it would block forever."""
     run.create()
     os.mkfifo(run.metrics_file)
     for entry in (run.lock().__enter__, run.move_aside):
@@ -237,7 +236,7 @@ def test_a_run_with_a_pipe_in_it_is_refused(run: RunDirectory) -> None:
         assert caught.value.hint == "remove it"
 
 
-def test_a_link_within_a_run_may_stay_and_so_may_one_where_nothing_is_written(run: RunDirectory) -> None:
+def test_links_within_a_run_and_in_other_directories_are_allowed(run: RunDirectory) -> None:
     run.create()
     (run.path / "best").symlink_to("model.safetensors")
     (run.path / ".venv").mkdir()  # of `run=.`
@@ -247,7 +246,7 @@ def test_a_link_within_a_run_may_stay_and_so_may_one_where_nothing_is_written(ru
 
 
 @pytest.mark.parametrize("kind", ["pipe", "large"])
-def test_a_small_file_that_is_none_is_neither_waited_for_nor_read(run: RunDirectory, kind: str) -> None:
+def test_a_pipe_or_a_huge_file_in_place_of_a_small_file_is_not_read(run: RunDirectory, kind: str) -> None:
     run.create()
     for file in (run.manifest_file, run.tokenizer_files(joint=True)[0]):
         if kind == "pipe":
@@ -264,7 +263,7 @@ def test_a_small_file_that_is_none_is_neither_waited_for_nor_read(run: RunDirect
             run.read_tokenizers(config_of())
 
 
-def test_free_bytes_are_those_of_the_place_where_a_run_will_lie(tmp_path: Path) -> None:
+def test_free_bytes_of_a_run_that_does_not_exist_yet(tmp_path: Path) -> None:
     free = RunDirectory(tmp_path / "not" / "yet" / "there").free_bytes()
     assert free > 0
     assert not (tmp_path / "not").exists()
@@ -273,26 +272,26 @@ def test_free_bytes_are_those_of_the_place_where_a_run_will_lie(tmp_path: Path) 
 # --- settings ---------------------------------------------------------------------------------------------
 
 
-def test_settings_come_back_as_resolved(run: RunDirectory) -> None:
+def test_settings_are_read_back_as_written(run: RunDirectory) -> None:
     run.write_config(config_of(nfkc=True))
     assert run.read_config() == config_of(nfkc=True)
 
 
-def test_a_directory_that_is_no_run_is_told(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_a_run_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ModelError) as caught:
         RunDirectory(tmp_path).read_config()
     assert str(caught.value) == f"{tmp_path} is not a run: it has no config.yaml"
     assert (caught.value.exit_code, caught.value.hint) == (2, "train one with `nmt train`")
 
 
-def test_settings_that_were_damaged_are_told_with_their_line(run: RunDirectory) -> None:
+def test_damaged_settings_are_an_error_with_the_line(run: RunDirectory) -> None:
     run.write_config(config_of())
     run.config_file.write_text(run.config_file.read_text(encoding="utf-8").replace("seed: 1", "seed: x"))
     with pytest.raises(ConfigError, match=r"config\.yaml:2: 'seed'"):
         run.read_config()
 
 
-def test_the_manifest_notes_what_the_run_was_made_of_and_with(run: RunDirectory) -> None:
+def test_the_manifest_records_data_seed_command_and_versions(run: RunDirectory) -> None:
     assert run.read_manifest() == {}
     run.write_manifest({"train.source": "abc"}, seed=7, reproducible=True)
     found = run.read_manifest()
@@ -306,7 +305,7 @@ def test_the_manifest_notes_what_the_run_was_made_of_and_with(run: RunDirectory)
     assert run.read_manifest() == {**found, "reproducible": False}
 
 
-def test_the_manifest_notes_the_commit_where_there_is_one(
+def test_the_manifest_records_the_git_commit_if_there_is_one(
     run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
@@ -321,17 +320,17 @@ def test_the_manifest_notes_the_commit_where_there_is_one(
     assert re.fullmatch(r"[0-9a-f]{40}", run.read_manifest()["git_commit"])
 
 
-def test_a_repository_without_a_commit_has_none_to_note(
+def test_the_manifest_records_no_commit_of_an_empty_repository(
     run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There `git rev-parse HEAD` fails, and prints HEAD all the same."""
+    """`git rev-parse HEAD` fails there, but prints HEAD."""
     monkeypatch.chdir(tmp_path)
     subprocess.run(["git", "init", "-q"], check=True, capture_output=True)
     run.write_manifest({}, seed=1, reproducible=True)
     assert run.read_manifest()["git_commit"] == ""
 
 
-def test_the_manifest_does_without_git_and_without_a_library(
+def test_the_manifest_is_written_without_git_or_a_library(
     run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def absent(package: str) -> str:
@@ -348,7 +347,7 @@ def test_the_manifest_does_without_git_and_without_a_library(
 
 
 @pytest.mark.parametrize("joint", [True, False])
-def test_tokenizers_come_back(run: RunDirectory, models: list[bytes], joint: bool) -> None:
+def test_tokenizers_are_read_back(run: RunDirectory, models: list[bytes], joint: bool) -> None:
     config = config_of(joint=joint, nfkc=True)
     assert run.read_tokenizers(config) is None
     written = Tokenizers.from_models(models[0], models[0 if joint else 1], nfkc_source=True)
@@ -361,14 +360,14 @@ def test_tokenizers_come_back(run: RunDirectory, models: list[bytes], joint: boo
     assert sorted(file.name for file in run.path.glob("tokenizer*")) == names
 
 
-def test_one_side_alone_is_no_tokenizer_yet(run: RunDirectory, models: list[bytes]) -> None:
+def test_with_one_of_two_tokenizers_missing_there_is_none(run: RunDirectory, models: list[bytes]) -> None:
     run.write_tokenizers(Tokenizers.from_models(models[0], models[1], nfkc_source=False), joint=False)
     run.tokenizer_files(joint=False)[1].unlink()
     assert run.read_tokenizers(config_of(joint=False)) is None
 
 
 @pytest.mark.parametrize(("joint", "side"), [(True, 0), (False, 0), (False, 1)])
-def test_a_tokenizer_that_is_damaged_is_named(run: RunDirectory, models: list[bytes], joint: bool, side: int) -> None:
+def test_a_damaged_tokenizer_is_an_error(run: RunDirectory, models: list[bytes], joint: bool, side: int) -> None:
     run.write_tokenizers(Tokenizers.from_models(models[0], models[1 - joint], nfkc_source=False), joint)
     damaged = run.tokenizer_files(joint)[side]
     damaged.write_bytes(damaged.read_bytes()[:-5])
@@ -382,7 +381,7 @@ def test_a_tokenizer_that_is_damaged_is_named(run: RunDirectory, models: list[by
 # --- checkpoints ------------------------------------------------------------------------------------------
 
 
-def test_checkpoints_are_listed_by_step_and_pruned_to_those_to_keep(run: RunDirectory) -> None:
+def test_checkpoints_are_listed_in_order_and_pruned(run: RunDirectory) -> None:
     for step in (100, 20, 3, 1000):
         run.checkpoint_file(step).write_bytes(b"")
     for other in ("step-x.safetensors", "step-.safetensors", "step-5.txt", "notes"):
@@ -394,27 +393,32 @@ def test_checkpoints_are_listed_by_step_and_pruned_to_those_to_keep(run: RunDire
     assert RunDirectory(run.path / "none").checkpoint_steps() == []
 
 
-def test_the_newest_checkpoint_is_found_whatever_the_pointer_says(run: RunDirectory) -> None:
+def test_the_newest_step_is_that_of_the_newest_checkpoint(run: RunDirectory) -> None:
     assert run.newest_step() is None
+    (run.path / "last.json").write_text('{"step": 20}')  # older versions wrote it
     for step in (5, 10):
         run.checkpoint_file(step).write_bytes(b"")
         assert run.newest_step() == step
-    run.write_last(10)
-    assert json.loads(run.last_file.read_bytes()) == {"step": 10}
-    for content in (b"", b"[", b'{"step": 5}', b"\xff"):
-        run.last_file.write_bytes(content)
-        assert run.newest_step() == 10
 
 
-@pytest.mark.parametrize("left", ["checkpoint", "model", "last"])
-def test_a_run_holds_a_training_whatever_part_of_it_was_deleted(run: RunDirectory, left: str) -> None:
-    run.append_metrics({"step": 1})
+@pytest.mark.parametrize("left", ["checkpoint", "model", "validation"])
+def test_a_run_holds_a_training_if_any_trace_of_a_save_is_left(run: RunDirectory, left: str) -> None:
     assert not run.holds_training()
-    {"checkpoint": run.checkpoint_file(1), "model": run.model_file, "last": run.last_file}[left].write_bytes(b"")
+    run.append_metrics({"step": 1, "loss": 2.0})
+    assert not run.holds_training()
+    if left == "validation":
+        run.append_metrics({"step": 1, "dev_loss": 2.0})
+    else:
+        {"checkpoint": run.checkpoint_file(1), "model": run.model_file}[left].write_bytes(b"")
     assert run.holds_training()
 
 
-def test_a_checkpoint_set_aside_counts_as_none_and_is_kept(run: RunDirectory) -> None:
+def test_a_pipe_in_place_of_the_metrics_does_not_block(run: RunDirectory) -> None:
+    os.mkfifo(run.metrics_file)
+    assert not run.holds_training()
+
+
+def test_a_checkpoint_set_aside_is_kept_but_not_listed(run: RunDirectory) -> None:
     for step in (5, 10):
         run.checkpoint_file(step).write_bytes(b"%d" % step)
     aside = run.set_aside(10)
@@ -425,13 +429,13 @@ def test_a_checkpoint_set_aside_counts_as_none_and_is_kept(run: RunDirectory) ->
 
 
 @pytest.mark.parametrize("content", ["{", "[1]", "5", '{"data": []}'])
-def test_a_damaged_manifest_is_told(run: RunDirectory, content: str) -> None:
+def test_a_damaged_manifest_is_an_error(run: RunDirectory, content: str) -> None:
     run.manifest_file.write_text(content, encoding="utf-8")
     with pytest.raises(ModelError, match=r"manifest\.json is damaged$"):
         run.read_manifest()
 
 
-def test_the_newest_model_is_the_one_written_last(tmp_path: Path) -> None:
+def test_newest_model_is_the_model_file_written_last(tmp_path: Path) -> None:
     assert newest_model(tmp_path / "absent") is None
     assert newest_model(tmp_path) is None
     files = [tmp_path / name / "model.safetensors" for name in ("b", "a", "deep/c")]
@@ -455,8 +459,8 @@ FIGURES: st.SearchStrategy[dict[str, Any]] = st.dictionaries(
 
 @hypothesis_settings(max_examples=60, deadline=None)
 @given(st.lists(FIGURES, max_size=4))
-def test_figures_come_back_in_order(tmp_path_factory: pytest.TempPathFactory, lines: list[dict[str, Any]]) -> None:
-    """Whatever a text in them holds: a line ends at a line feed alone."""
+def test_metrics_are_read_back_in_order(tmp_path_factory: pytest.TempPathFactory, lines: list[dict[str, Any]]) -> None:
+    """Also if a text contains other characters at which str.splitlines splits."""
     run = RunDirectory(tmp_path_factory.mktemp("run"))
     assert run.read_metrics() == []
     for figures in lines:
@@ -464,7 +468,7 @@ def test_figures_come_back_in_order(tmp_path_factory: pytest.TempPathFactory, li
     assert run.read_metrics() == lines
 
 
-def test_figures_after_the_checkpoint_are_cut(run: RunDirectory) -> None:
+def test_cut_metrics_drops_lines_after_the_step(run: RunDirectory) -> None:
     run.cut_metrics(5)
     assert not run.metrics_file.exists()
     lines: list[dict[str, Any]] = [
@@ -483,7 +487,7 @@ def test_figures_after_the_checkpoint_are_cut(run: RunDirectory) -> None:
 
 
 @pytest.mark.parametrize("n_bytes", range(1, 21))
-def test_a_last_line_that_a_kill_cut_short_is_left_out_and_cut_away(run: RunDirectory, n_bytes: int) -> None:
+def test_an_incomplete_last_line_is_ignored_and_removed(run: RunDirectory, n_bytes: int) -> None:
     run.append_metrics({"step": 1})
     torn = '{"step": 2, "é": "é"}\n'.encode()
     with run.metrics_file.open("ab") as file:
@@ -493,7 +497,7 @@ def test_a_last_line_that_a_kill_cut_short_is_left_out_and_cut_away(run: RunDire
     assert run.metrics_file.read_bytes() == b'{"step": 1}\n'
 
 
-def test_lines_that_are_no_figures_are_left_out_and_cut_away(run: RunDirectory) -> None:
+def test_invalid_lines_are_ignored_and_removed(run: RunDirectory) -> None:
     odd = ["[1]", "5", "null", '{"step": "x"}', '{"step": null}', "[" * 100_000, '{"step": 1}']
     run.metrics_file.write_text("".join(f"{line}\n" for line in odd))
     assert run.read_metrics() == [{"step": 1}]
@@ -501,7 +505,7 @@ def test_lines_that_are_no_figures_are_left_out_and_cut_away(run: RunDirectory) 
     assert run.metrics_file.read_text() == '{"step": 1}\n'
 
 
-def test_figures_after_a_torn_line_are_not_lost(run: RunDirectory) -> None:
+def test_lines_after_a_removed_incomplete_line_are_kept(run: RunDirectory) -> None:
     run.append_metrics({"step": 1})
     with run.metrics_file.open("ab") as file:
         file.write(b'{"step": 2, "lo')
@@ -510,7 +514,7 @@ def test_figures_after_a_torn_line_are_not_lost(run: RunDirectory) -> None:
     assert [line["step"] for line in run.read_metrics()] == [1, 2]
 
 
-def test_figures_that_a_full_disk_takes_in_part_are_not_there_at_all(run: RunDirectory) -> None:
+def test_lines_that_a_full_disk_cuts_are_removed(run: RunDirectory) -> None:
     run.append_metrics({"step": 1})
     size = run.metrics_file.stat().st_size
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -525,7 +529,7 @@ def test_figures_that_a_full_disk_takes_in_part_are_not_there_at_all(run: RunDir
     assert run.metrics_file.read_bytes() == b'{"step": 1}\n{"step": 2}\n{"step": 3}\n'
 
 
-def test_figures_are_json_that_others_can_read(run: RunDirectory) -> None:
+def test_each_line_of_metrics_is_json(run: RunDirectory) -> None:
     run.append_metrics({"step": 1, "text": "中\u2028文", "loss": 0.5})
     (line,) = run.metrics_file.read_text(encoding="utf-8").split("\n")[:-1]
     assert json.loads(line) == {"step": 1, "text": "中\u2028文", "loss": 0.5}
@@ -534,7 +538,7 @@ def test_figures_are_json_that_others_can_read(run: RunDirectory) -> None:
 # --- hashes -----------------------------------------------------------------------------------------------
 
 
-def test_a_corpus_hash_sees_content_order_and_where_files_end(tmp_path: Path) -> None:
+def test_hash_files_depends_on_content_order_and_file_boundaries(tmp_path: Path) -> None:
     contents = {"a": b"1\n2\n", "b": b"3\n", "c": b"1\n", "d": b"2\n3\n", "copy": b"1\n2\n"}
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)

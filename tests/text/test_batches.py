@@ -1,4 +1,4 @@
-"""Batches keep to their budget, every pair comes once an epoch, and the order is a function of seed and epoch."""
+"""Batches keep their budget, an epoch has every pair once, and its order is a function of seed and epoch."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -15,8 +15,17 @@ from numpy.typing import NDArray
 from nmt.config import TokenizerSettings
 from nmt.seeds import seed_of
 from nmt.text import BOS, EOS, PAD, batches
-from nmt.text.batches import Batch, TrainingData, collate, cut_batches, pad, pad_source, useful_share
-from nmt.text.corpus import Pairs, Rows, shuffled, write_pairs
+from nmt.text.batches import (
+    Batch,
+    TrainingData,
+    collate,
+    cut_batches,
+    non_padding_share,
+    pad,
+    pad_source,
+    shuffle_batches,
+)
+from nmt.text.corpus import Pairs, RaggedArray, shuffled, write_pairs
 from nmt.text.lines import Pair, read_pairs
 from nmt.text.tokenizer import Tokenizer, Tokenizers, train_tokenizer
 
@@ -41,9 +50,9 @@ def tokenizers() -> Tokenizers:
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
     """PAIRS on disk."""
-    place = tmp_path_factory.mktemp("pairs")
-    write_pairs(place, PAIRS)
-    return Pairs(place)
+    directory = tmp_path_factory.mktemp("pairs")
+    write_pairs(directory, PAIRS)
+    return Pairs(directory)
 
 
 Make = Callable[..., TrainingData]
@@ -53,8 +62,8 @@ Make = Callable[..., TrainingData]
 def data_of(pairs: Pairs, tokenizers: Tokenizers) -> Make:
     def make(*, seed: int = 1, alpha: float = 0.0, max_length: int = 1_000_000) -> TrainingData:
         ids = (
-            Rows.of(tokenizers.source.encode_all([pair.source for pair in PAIRS])),
-            Rows.of(tokenizers.target.encode_all([pair.target for pair in PAIRS])),
+            RaggedArray.from_lists(tokenizers.source.encode_all([pair.source for pair in PAIRS])),
+            RaggedArray.from_lists(tokenizers.target.encode_all([pair.target for pair in PAIRS])),
         )
         return TrainingData(
             pairs, ids, tokenizers, batch_tokens=200, seed=seed, sampling_alpha=alpha, max_length=max_length
@@ -75,7 +84,7 @@ IDS = st.lists(st.integers(EOS + 1, 99), max_size=6)
 
 @hypothesis_settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(IDS, IDS), min_size=1, max_size=6))
-def test_special_ids_are_added_where_a_batch_is_collated(pairs: list[tuple[list[int], list[int]]]) -> None:
+def test_collate_adds_special_ids_and_padding(pairs: list[tuple[list[int], list[int]]]) -> None:
     source, target = [s for s, _ in pairs], [t for _, t in pairs]
     batch = collate(source, target, range(7, 7 + len(pairs)))
     for i, (s, t) in enumerate(pairs):
@@ -93,19 +102,19 @@ def test_special_ids_are_added_where_a_batch_is_collated(pairs: list[tuple[list[
     assert batch.n_positions == batch.src.numel() + batch.tgt_out.numel()
 
 
-def test_a_batch_by_hand() -> None:
+def test_collate_of_two_pairs() -> None:
     batch = collate([[5, 6], [7]], [[8], []], [3, 9])
     assert batch.src.tolist() == [[5, 6, EOS], [7, EOS, PAD]]
     assert batch.tgt_in.tolist() == [[BOS, 8], [BOS, PAD]]
     assert batch.tgt_out.tolist() == [[8, EOS], [EOS, PAD]]
     assert (batch.n_source_tokens, batch.n_target_tokens, batch.n_positions) == (5, 3, 10)
-    assert useful_share([batch]) == 0.8
+    assert non_padding_share([batch]) == 0.8
     assert pad_source([[5], []]).tolist() == [[5, EOS], [EOS, PAD]]
     assert pad([[1, 2], []]).tolist() == [[1, 2], [PAD, PAD]]
-    assert useful_share([]) == 0
+    assert non_padding_share([]) == 0
 
 
-def test_a_batch_moves_with_its_lines() -> None:
+def test_moving_a_batch_keeps_its_lines() -> None:
     batch = collate([[5]], [[6]], [4])
     moved = batch.to(torch.device("meta"))
     assert {x.device.type for x in (moved.src, moved.tgt_in, moved.tgt_out)} == {"meta"}
@@ -119,7 +128,7 @@ LENGTHS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=6
 
 @hypothesis_settings(max_examples=200, deadline=None)
 @given(LENGTHS, st.integers(8, 300))
-def test_every_pair_is_in_one_batch_and_no_batch_over_budget(lengths: list[tuple[int, int]], batch_tokens: int) -> None:
+def test_every_pair_is_in_one_batch_within_the_budget(lengths: list[tuple[int, int]], batch_tokens: int) -> None:
     cut = cut_batches(lengths, batch_tokens)
     assert sorted(i for batch in cut for i in batch) == list(range(len(lengths)))
     for batch in cut:
@@ -130,7 +139,7 @@ def test_every_pair_is_in_one_batch_and_no_batch_over_budget(lengths: list[tuple
 
 @hypothesis_settings(max_examples=100, deadline=None)
 @given(LENGTHS, st.integers(40, 300))
-def test_batches_go_up_in_length_and_no_two_neighbours_would_fit_in_one(
+def test_batches_are_sorted_by_length_and_as_full_as_possible(
     lengths: list[tuple[int, int]], batch_tokens: int
 ) -> None:
     cut = cut_batches(lengths, batch_tokens)
@@ -141,7 +150,7 @@ def test_batches_go_up_in_length_and_no_two_neighbours_would_fit_in_one(
         assert (after[0] + 1) * (len(here) + 1) > batch_tokens
 
 
-def test_a_pair_over_the_budget_has_a_batch_of_its_own() -> None:
+def test_a_pair_over_the_budget_gets_its_own_batch() -> None:
     cut = cut_batches([(5, 5), (100, 1), (5, 5), (1, 100)], 50)
     assert sorted(cut) == [[0, 2], [1], [3]]
     assert cut_batches([], 50) == []
@@ -149,7 +158,7 @@ def test_a_pair_over_the_budget_has_a_batch_of_its_own() -> None:
 
 @pytest.mark.skipif(not MULTI30K.is_dir(), reason="no Multi30k in ../shared/data")
 @pytest.mark.parametrize("batch_tokens", [2048, 4096])
-def test_little_of_multi30k_is_padding(batch_tokens: int, multi30k_lengths: list[tuple[int, int]]) -> None:
+def test_multi30k_has_less_than_5_percent_padding(batch_tokens: int, multi30k_lengths: list[tuple[int, int]]) -> None:
     real = n_positions = 0
     for batch in cut_batches(multi30k_lengths, batch_tokens):
         source, target = zip(*(multi30k_lengths[i] for i in batch), strict=True)
@@ -160,7 +169,7 @@ def test_little_of_multi30k_is_padding(batch_tokens: int, multi30k_lengths: list
 
 @pytest.fixture(scope="module")
 def multi30k_lengths() -> list[tuple[int, int]]:
-    """In pieces, by a tokenizer of a part of the corpus: good enough for lengths, and soon there."""
+    """Lengths of all pairs, with a tokenizer trained on a part of them, which is faster."""
     pairs = read_pairs([MULTI30K / "train.de.gz"], [MULTI30K / "train.en.gz"])
     texts = [text for pair in pairs[:1500] for text in (pair.source, pair.target)]
     tokenizer = Tokenizer(train_tokenizer(texts, TokenizerSettings(type="bpe", vocab_size=4000)).model)
@@ -175,29 +184,29 @@ def costs_of(n: int) -> NDArray[np.int64]:
     return np.random.default_rng(n).permutation(n) + 1000
 
 
-@pytest.mark.parametrize("together", [1, 2, 3])
+@pytest.mark.parametrize("accumulate", [1, 2, 3])
 @pytest.mark.parametrize("n", [0, 1, 5, 12, 13, 123, 240])
-def test_the_order_is_a_permutation_that_the_seed_decides(n: int, together: int) -> None:
-    for lead in range(together):
-        orders = [batches._order(costs_of(n), together, lead, seed) for seed in (1, 1, 2)]
+def test_the_order_of_batches_is_a_permutation_determined_by_the_seed(n: int, accumulate: int) -> None:
+    for n_open in range(accumulate):
+        orders = [shuffle_batches(costs_of(n), accumulate, n_open, seed) for seed in (1, 1, 2)]
         assert sorted(orders[0]) == [*range(n)]
         assert orders[0] == orders[1]
         assert n < 12 or orders[0] != orders[2]
 
 
-@pytest.mark.parametrize("lead", [0, 1])
-def test_the_batches_of_a_step_cost_the_same(lead: int) -> None:
+@pytest.mark.parametrize("n_open", [0, 1])
+def test_the_batches_of_a_step_cost_alike(n_open: int) -> None:
     costs = costs_of(241)
-    order = batches._order(costs, 2, lead, 1)[lead:]
+    order = shuffle_batches(costs, 2, n_open, 1)[n_open:]
     steps = [*zip(order[::2], order[1::2], strict=False)]
     assert len(steps) == 120
-    assert max(abs(costs[i] - costs[j]) for i, j in steps) <= 2 * batches.N_KINDS  # of costs from 1000 to 1240
+    assert max(abs(costs[i] - costs[j]) for i, j in steps) <= 2 * batches.N_COST_GROUPS  # of costs from 1000 to 1240
 
 
-def test_every_stretch_of_an_epoch_has_batches_of_all_kinds() -> None:
-    costs = np.arange(20 * batches.N_KINDS) * 100  # so that chance changes no rank by more than a kind's
-    order = batches._order(costs, 1, 0, 1)
-    stretch = 3 * batches.N_KINDS + 1  # more than two twentieths of an epoch: one of them is whole
+def test_every_part_of_an_epoch_has_steps_of_all_costs() -> None:
+    costs = np.arange(20 * batches.N_COST_GROUPS) * 100  # so that chance changes no rank by more than a kind's
+    order = shuffle_batches(costs, 1, 0, 1)
+    stretch = 3 * batches.N_COST_GROUPS + 1  # more than two twentieths of an epoch: one of them is whole
     for start in range(len(order) - stretch):
         kinds = np.array(order[start : start + stretch]) / 20
         assert np.diff(np.sort(kinds)).max() < 2.5  # nowhere a gap of more than neighbours' borders
@@ -205,9 +214,7 @@ def test_every_stretch_of_an_epoch_has_batches_of_all_kinds() -> None:
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3])
 @pytest.mark.parametrize("pool", [batches.POOL_PAIRS, 17])
-def test_every_pair_comes_once_an_epoch(
-    data_of: Make, monkeypatch: pytest.MonkeyPatch, pool: int, alpha: float
-) -> None:
+def test_an_epoch_has_every_pair_once(data_of: Make, monkeypatch: pytest.MonkeyPatch, pool: int, alpha: float) -> None:
     monkeypatch.setattr(batches, "POOL_PAIRS", pool)
     for epoch in range(3):
         found = list(data_of(alpha=alpha).batches(epoch))
@@ -217,27 +224,29 @@ def test_every_pair_comes_once_an_epoch(
             assert longest * len(batch.lines) <= 200 or len(batch.lines) == 1
 
 
-def clear_batches(tokenizers: Tokenizers, epoch: int, pool_pairs: int, alpha: float, longest: int) -> Iterator[Batch]:
-    """What `TrainingData.batches` does, with all in memory and in lists."""
+def reference_batches(
+    tokenizers: Tokenizers, epoch: int, pool_pairs: int, alpha: float, longest: int
+) -> Iterator[Batch]:
+    """`TrainingData.batches` without files and arrays."""
     for pool, start in enumerate(range(0, len(PAIRS), pool_pairs)):
         order = shuffled(np.arange(len(PAIRS)), len(PAIRS), seed_of(1, epoch)).tolist()[start : start + pool_pairs]
         ids = []
         for n, (tokenizer, side) in enumerate([(tokenizers.source, "source"), (tokenizers.target, "target")]):
             texts = [getattr(PAIRS[i], side) for i in order]
             best = tokenizer.encode_all(texts)
-            drawn = (
+            sampled = (
                 tokenizer.sample_all(texts, alpha=alpha, seed=seed_of(seed_of(1, epoch, pool), n)) if alpha else best
             )
-            ids.append([d if len(d) <= longest else b for d, b in zip(drawn, best, strict=True)])
-        cut = clear_cut([(len(s), len(t)) for s, t in zip(*ids, strict=True)], 200)
+            ids.append([d if len(d) <= longest else b for d, b in zip(sampled, best, strict=True)])
+        cut = reference_cut([(len(s), len(t)) for s, t in zip(*ids, strict=True)], 200)
         costs = np.array([sum(len(ids[1][j]) for j in rows) for rows in cut])
-        for i in batches._order(costs, 1, 0, seed_of(1, epoch, pool)):
+        for i in shuffle_batches(costs, 1, 0, seed_of(1, epoch, pool)):
             source, target = ([side[j] for j in cut[i]] for side in ids)
             yield collate(source, target, [PAIRS[order[j]].line for j in cut[i]])
 
 
-def clear_cut(lengths: Sequence[tuple[int, int]], batch_tokens: int) -> list[list[int]]:
-    """`cut_batches` pair by pair."""
+def reference_cut(lengths: Sequence[tuple[int, int]], batch_tokens: int) -> list[list[int]]:
+    """`cut_batches` without arrays."""
 
     def key(i: int) -> tuple[int, int, int]:
         source, target = lengths[i]
@@ -254,19 +263,19 @@ def clear_cut(lengths: Sequence[tuple[int, int]], batch_tokens: int) -> list[lis
 
 @hypothesis_settings(max_examples=100, deadline=None)
 @given(LENGTHS, st.integers(8, 300))
-def test_batches_are_cut_as_in_the_clear_way(lengths: list[tuple[int, int]], batch_tokens: int) -> None:
-    assert cut_batches(lengths, batch_tokens) == clear_cut(lengths, batch_tokens)
+def test_cut_batches_equals_the_reference(lengths: list[tuple[int, int]], batch_tokens: int) -> None:
+    assert cut_batches(lengths, batch_tokens) == reference_cut(lengths, batch_tokens)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3])
 @pytest.mark.parametrize("pool", [batches.POOL_PAIRS, 17])
-def test_a_corpus_on_disk_gives_the_batches_of_one_in_memory(
+def test_batches_from_disk_equal_the_reference(
     data_of: Make, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch, pool: int, alpha: float
 ) -> None:
     monkeypatch.setattr(batches, "POOL_PAIRS", pool)
     data = data_of(alpha=alpha, max_length=40)
     for epoch in range(3):
-        expected = plain(list(clear_batches(tokenizers, epoch, pool, alpha, 40)))
+        expected = plain(list(reference_batches(tokenizers, epoch, pool, alpha, 40)))
         assert plain(list(data.batches(epoch))) == expected
         for first in (1, 5, len(expected) - 1, len(expected), len(expected) + 3):
             assert plain(list(data.batches(epoch, first))) == expected[first:]
@@ -277,7 +286,7 @@ def test_a_corpus_on_disk_gives_the_batches_of_one_in_memory(
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3])
-def test_a_batch_holds_the_texts_of_its_lines(data_of: Make, tokenizers: Tokenizers, alpha: float) -> None:
+def test_a_batch_has_the_texts_of_its_lines(data_of: Make, tokenizers: Tokenizers, alpha: float) -> None:
     texts = {pair.line: (pair.source, pair.target) for pair in PAIRS}
     for batch in data_of(alpha=alpha).batches(4):
         for line, src, tgt in zip(batch.lines, batch.src.tolist(), batch.tgt_out.tolist(), strict=True):
@@ -286,7 +295,7 @@ def test_a_batch_holds_the_texts_of_its_lines(data_of: Make, tokenizers: Tokeniz
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3])
 def test_an_epoch_is_a_function_of_seed_and_epoch(data_of: Make, alpha: float) -> None:
-    """Also from another object, after other draws: nothing has to be saved to go on in the middle."""
+    """Also for another object, after other epochs: no state has to be saved to resume."""
     first = data_of(alpha=alpha)
     epochs = [plain(list(first.batches(epoch))) for epoch in range(3)]
     other = data_of(alpha=alpha)
@@ -296,10 +305,14 @@ def test_an_epoch_is_a_function_of_seed_and_epoch(data_of: Make, alpha: float) -
     assert plain(list(data_of(seed=2, alpha=alpha).batches(0))) != epochs[0]
 
 
-def test_without_sampling_epochs_differ_in_order_alone(data_of: Make) -> None:
+def test_without_sampling_epochs_differ_only_in_order(data_of: Make) -> None:
     data = data_of()
     rows = [
-        sorted((line, row) for batch in data.batches(epoch) for line, row in zip(batch.lines, real(batch), strict=True))
+        sorted(
+            (line, row)
+            for batch in data.batches(epoch)
+            for line, row in zip(batch.lines, source_tokens(batch), strict=True)
+        )
         for epoch in range(2)
     ]
     assert rows[0] == rows[1]
@@ -308,57 +321,38 @@ def test_without_sampling_epochs_differ_in_order_alone(data_of: Make) -> None:
 def test_with_sampling_epochs_differ_in_segmentation(data_of: Make) -> None:
     data = data_of(alpha=0.2)
     rows = [
-        {line: row for batch in data.batches(epoch) for line, row in zip(batch.lines, real(batch), strict=True)}
+        {
+            line: row
+            for batch in data.batches(epoch)
+            for line, row in zip(batch.lines, source_tokens(batch), strict=True)
+        }
         for epoch in range(2)
     ]
     assert sum(rows[0][line] != rows[1][line] for line in rows[0]) > len(PAIRS) / 2
 
 
-def real(batch: Batch) -> list[list[int]]:
+def source_tokens(batch: Batch) -> list[list[int]]:
     """Source ids without padding."""
     return [[i for i in row if i != PAD] for row in batch.src.tolist()]
 
 
-def test_a_drawn_segmentation_that_is_too_long_gives_way_to_the_best(data_of: Make, tokenizers: Tokenizers) -> None:
+def test_a_sampled_segmentation_that_is_too_long_is_replaced_by_the_best_one(
+    data_of: Make, tokenizers: Tokenizers
+) -> None:
     best = {pair.line: [*tokenizers.source.encode(pair.source), EOS] for pair in PAIRS}
     limit = max(len(row) - 1 for row in best.values())
     found = list(data_of(alpha=0.01, max_length=limit).batches(0))
-    rows = {line: row for batch in found for line, row in zip(batch.lines, real(batch), strict=True)}
+    rows = {line: row for batch in found for line, row in zip(batch.lines, source_tokens(batch), strict=True)}
     assert max(map(len, rows.values())) <= limit + 1
     longest = [line for line, row in best.items() if len(row) == limit + 1]
     assert any(rows[line] == best[line] for line in longest)
     assert any(rows[line] != best[line] for line in best)
     without = data_of(alpha=0.01).batches(0)
-    assert max(batch.src.size(1) for batch in without) > limit + 1  # so that the limit had something to do
+    assert max(batch.src.size(1) for batch in without) > limit + 1  # so the limit had an effect
 
 
-def test_useful_share_of_batches_counts_real_tokens(data_of: Make) -> None:
+def test_non_padding_share_of_batches_counts_real_tokens(data_of: Make) -> None:
     found = list(data_of().batches(0))
     n_real = sum(int((x != PAD).sum()) for batch in found for x in (batch.src, batch.tgt_out))
     n_all = sum(x.numel() for batch in found for x in (batch.src, batch.tgt_out))
-    assert useful_share(found) == pytest.approx(n_real / n_all)
-
-
-# --- seeds ------------------------------------------------------------------------------------------------
-
-
-@hypothesis_settings(max_examples=200, deadline=None)
-@given(
-    st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=4),
-    st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=4),
-)
-def test_seeds_have_31_bits_and_differ_where_their_parts_do(left: list[int], right: list[int]) -> None:
-    assert 0 <= seed_of(*left) < 2**31
-    assert seed_of(*left) == seed_of(*left)
-    if left != right:  # 2^-31 a pair by chance
-        assert seed_of(*left) != seed_of(*right)
-
-
-def test_neighbouring_seeds_are_well_mixed() -> None:
-    seeds = [seed_of(seed, epoch) for seed in range(100) for epoch in range(100)]
-    assert len(set(seeds)) == len(seeds)
-    for bit in range(31):
-        share = sum(seed >> bit & 1 for seed in seeds) / len(seeds)
-        assert 0.45 < share < 0.55
-    assert seed_of(1, 2) != seed_of(2, 1)
-    assert seed_of(1) != seed_of(1, 0)
+    assert non_padding_share(found) == pytest.approx(n_real / n_all)

@@ -1,4 +1,4 @@
-"""Lines end at a line feed alone, keep their count whatever is in them, and pairs keep their numbers."""
+"""Lines are split at line feeds only, bad UTF-8 is replaced and reported, and pairs keep their line numbers."""
 
 import gzip
 import io
@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from nmt.errors import DataError
 from nmt.text.lines import (
     ENCODINGS,
-    BadLines,
     Pair,
     Pause,
     decode_lines,
+    guess_encoding,
     is_blank,
     n_lines_left,
     one_line,
@@ -31,7 +31,7 @@ from nmt.text.lines import (
 
 @pytest.fixture
 def warnings(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
-    """What nmt's logger says, also where the command line has been at work in this process before."""
+    """Messages of nmt's logger, also if a command has changed the logger in this process."""
     log = logging.getLogger("nmt")
     monkeypatch.setattr(log, "propagate", True)
     monkeypatch.setattr(log, "handlers", [])
@@ -57,8 +57,8 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n")
 
 @hypothesis_settings(max_examples=100, deadline=None)
 @given(st.lists(TEXT).filter(lambda lines: not (lines and lines[0].startswith("\ufeff"))), st.data())
-def test_lines_joined_by_line_feeds_come_back(lines: list[str], data: st.DataObject) -> None:
-    """Whatever else str.splitlines takes for a line's end, and with DOS line ends as well as without."""
+def test_lines_joined_by_line_feeds_are_read_back(lines: list[str], data: st.DataObject) -> None:
+    """With and without carriage returns, and with other characters at which str.splitlines splits."""
     ends = data.draw(st.lists(st.sampled_from(["\n", "\r\n"]), min_size=len(lines), max_size=len(lines)))
     content = "".join(text + end for text, end in zip(lines, ends, strict=True)).encode()
     assert decoded(content) == lines
@@ -70,7 +70,7 @@ def test_lines_joined_by_line_feeds_come_back(lines: list[str], data: st.DataObj
 @given(
     st.binary() | st.lists(st.sampled_from([b"\n", b"\r", b"\xef\xbb\xbf", b"\xff", b"a", b"\xe4\xb8"])).map(b"".join)
 )
-def test_any_bytes_give_as_many_lines_as_there_are_line_feeds(content: bytes) -> None:
+def test_the_number_of_lines_is_the_number_of_line_feeds(content: bytes) -> None:
     assert len(decoded(content)) == content.count(b"\n") + (not content.endswith(b"\n") and content != b"")
 
 
@@ -87,11 +87,11 @@ def test_any_bytes_give_as_many_lines_as_there_are_line_feeds(content: bytes) ->
         (b" a \t\n", [" a \t"]),
     ],
 )
-def test_lines_by_hand(content: bytes, lines: list[str]) -> None:
+def test_carriage_return_bom_and_other_separators(content: bytes, lines: list[str]) -> None:
     assert decoded(content) == lines
 
 
-def test_bad_utf_8_is_replaced_and_reported_once_a_file(warnings: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+def test_bad_utf_8_is_replaced_and_reported_once_per_file(warnings: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     first = write(tmp_path / "a.en", b"fine\nab\xe9c\nfine")
     second = write(tmp_path / "b.en", b"caf\xe9\n" * 3379 + "caf\u00e9\n".encode() * 2)
     assert read_lines([first, second])[:4] == ["fine", "ab\ufffdc", "fine", "caf\ufffd"]
@@ -104,7 +104,7 @@ def test_bad_utf_8_is_replaced_and_reported_once_a_file(warnings: pytest.LogCapt
     assert {record.levelname for record in warnings.records} == {"WARNING"}
 
 
-def test_a_few_bad_lines_in_a_utf_8_file_are_not_taken_for_another_encoding(
+def test_no_encoding_is_guessed_for_a_few_bad_lines_in_a_utf_8_file(
     warnings: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     path = write(tmp_path / "a.zh", "很好\n".encode() * 2 + "很好".encode()[:-1] + b"\n" + b"\xe9\n")
@@ -125,7 +125,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("encoding", TEXTS)
 @pytest.mark.parametrize("n_lines", [1, 3])
-def test_the_encoding_of_a_text_is_guessed(warnings: pytest.LogCaptureFixture, encoding: str, n_lines: int) -> None:
+def test_the_encoding_is_guessed(warnings: pytest.LogCaptureFixture, encoding: str, n_lines: int) -> None:
     content = "".join(f"{text}\n" for text in TEXTS[encoding][:n_lines]).encode(encoding)
     decoded(content)
     (record,) = warnings.records
@@ -137,47 +137,45 @@ def test_the_encoding_of_a_text_is_guessed(warnings: pytest.LogCaptureFixture, e
 
 @hypothesis_settings(max_examples=200, deadline=None)
 @given(st.binary(min_size=1))
-def test_any_bytes_may_be_guessed_at(content: bytes) -> None:
-    bad = BadLines()
-    bad.add(1, 1, content)
-    assert bad.encoding() in ("", *ENCODINGS)
+def test_guess_encoding_accepts_any_bytes(content: bytes) -> None:
+    assert guess_encoding([content]) in ("", *ENCODINGS)
 
 
 # --- files ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["a.en", "a.en.gz"])
-def test_a_file_is_read_packed_or_not(tmp_path: Path, name: str) -> None:
+def test_a_file_is_read_compressed_or_not(tmp_path: Path, name: str) -> None:
     path = write(tmp_path / name, "\ufeff你好\r\n\nlast".encode())
     assert read_lines([path]) == ["你好", "", "last"]
 
 
-def test_several_files_follow_each_other_each_with_its_own_first_line(tmp_path: Path) -> None:
+def test_a_bom_is_dropped_in_each_of_several_files(tmp_path: Path) -> None:
     paths = [write(tmp_path / f"{n}", b"\xef\xbb\xbf%d\nno end" % n) for n in range(3)]
     assert read_lines(paths) == ["0", "no end", "1", "no end", "2", "no end"]
     assert read_lines([]) == []
 
 
-def spoilt(path: Path, content: bytes) -> Path:
+def damaged(path: Path, content: bytes) -> Path:
     path.write_bytes(content)
     return path
 
 
-PACKED = gzip.compress(b"some text that is long enough to be cut and flipped\n" * 9, mtime=0)
+COMPRESSED = gzip.compress(b"some text that is long enough to be cut and flipped\n" * 9, mtime=0)
 
 
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (PACKED[:-12], "Compressed file ended before the end-of-stream marker was reached"),
-        (PACKED[:5], "Compressed file ended before the end-of-stream marker was reached"),
-        (PACKED[:20] + bytes([PACKED[20] ^ 0xFF]) + PACKED[21:], ""),
-        (PACKED[:-8] + b"\0\0\0\0" + PACKED[-4:], "CRC check failed"),
+        (COMPRESSED[:-12], "Compressed file ended before the end-of-stream marker was reached"),
+        (COMPRESSED[:5], "Compressed file ended before the end-of-stream marker was reached"),
+        (COMPRESSED[:20] + bytes([COMPRESSED[20] ^ 0xFF]) + COMPRESSED[21:], ""),
+        (COMPRESSED[:-8] + b"\0\0\0\0" + COMPRESSED[-4:], "CRC check failed"),
         (b"plain text\n", "Not a gzipped file"),
     ],
 )
-def test_a_gz_that_is_damaged_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
-    path = spoilt(tmp_path / "train.en.gz", content)
+def test_a_damaged_gz_file_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
+    path = damaged(tmp_path / "train.en.gz", content)
     with pytest.raises(DataError) as caught:
         read_lines([path])
     assert str(caught.value).startswith(f"cannot read {path}: {reason}")
@@ -185,19 +183,19 @@ def test_a_gz_that_is_damaged_is_refused(tmp_path: Path, content: bytes, reason:
 
 
 @pytest.mark.parametrize("name", ["absent.en", "absent.en.gz"])
-def test_a_file_that_is_missing_is_named(tmp_path: Path, name: str) -> None:
+def test_a_missing_file_is_an_error(tmp_path: Path, name: str) -> None:
     with pytest.raises(DataError) as caught:
         read_lines([tmp_path / name])
     assert str(caught.value) == f"cannot read {tmp_path / name}: No such file or directory"
     assert caught.value.exit_code == 2
 
 
-def test_a_directory_is_no_file(tmp_path: Path) -> None:
+def test_a_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="Is a directory"):
         read_lines([tmp_path])
 
 
-def test_a_line_without_end_is_refused_before_it_takes_all_memory(tmp_path: Path) -> None:
+def test_a_line_over_the_limit_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "zeros.gz"
     with gzip.open(path, "wb", compresslevel=1) as file:
         file.write(b"fine\n")
@@ -209,7 +207,7 @@ def test_a_line_without_end_is_refused_before_it_takes_all_memory(tmp_path: Path
     assert caught.value.hint == "give a file of text"
 
 
-def test_a_device_that_has_no_end_is_refused() -> None:
+def test_a_device_without_end_is_refused() -> None:
     with pytest.raises(DataError, match="/dev/urandom is a device, not a file"):
         read_lines([Path("/dev/urandom")])
     assert read_lines([Path("/dev/null")]) == []
@@ -218,7 +216,7 @@ def test_a_device_that_has_no_end_is_refused() -> None:
 # --- pairs ------------------------------------------------------------------------------------------------
 
 
-def test_pairs_count_their_lines_over_all_files(tmp_path: Path) -> None:
+def test_line_numbers_of_pairs_count_over_all_files(tmp_path: Path) -> None:
     source = [write(tmp_path / "a.de", b"eins\nzwei\n"), write(tmp_path / "b.de.gz", b"drei")]
     target = [write(tmp_path / "all.en", b"one\n\nthree\n")]
     assert read_pairs(source, target) == [Pair(1, "eins", "one"), Pair(2, "zwei", ""), Pair(3, "drei", "three")]
@@ -234,7 +232,7 @@ def test_unequal_sides_are_refused_with_both_counts(tmp_path: Path) -> None:
     assert "line N" in caught.value.hint
 
 
-def test_a_corpus_without_a_line_is_refused(tmp_path: Path) -> None:
+def test_an_empty_corpus_is_refused(tmp_path: Path) -> None:
     empty = write(tmp_path / "train.de", b"")
     with pytest.raises(DataError) as caught:
         read_pairs([empty], [empty])
@@ -248,33 +246,33 @@ BLANK = st.text(st.sampled_from("\0\ufeff \t\r\v\f\u3000\u00a0\u2028\x85\x1c"), 
 
 
 @pytest.mark.parametrize("text", ["", " ", "\t \v\f\r", "\0", "\ufeff", "\u3000\u3000", "\u00a0", "\u2028", "\0 \0"])
-def test_nothing_to_translate_is_blank(text: str) -> None:
+def test_white_space_nul_and_bom_are_blank(text: str) -> None:
     assert is_blank(text)
 
 
 @hypothesis_settings(max_examples=100, deadline=None)
 @given(BLANK, BLANK)
-def test_two_blanks_are_a_blank(left: str, right: str) -> None:
+def test_blanks_joined_are_blank(left: str, right: str) -> None:
     if is_blank(left) and is_blank(right):
         assert is_blank(left + right)
 
 
 @hypothesis_settings(max_examples=50, deadline=None)
 @given(BLANK, st.sampled_from("a。0中\u2581\u200b\u0301"), BLANK)
-def test_a_line_with_a_character_in_it_is_not_blank(left: str, character: str, right: str) -> None:
+def test_a_line_with_any_other_character_is_not_blank(left: str, character: str, right: str) -> None:
     assert not is_blank(left + character + right)
 
 
 @hypothesis_settings(max_examples=50, deadline=None)
 @given(st.text(st.sampled_from("ab\r\n\t\u2028")))
-def test_one_line_stays_one_line_and_changes_nothing_else(text: str) -> None:
+def test_one_line_replaces_line_ends_and_nothing_else(text: str) -> None:
     line = one_line(text)
     assert list(decode_lines(io.BytesIO(line.encode() + b"\n"), "it")) == [line]
     assert len(line) == len(text)
     assert all(b == a or (a in "\r\n" and b == " ") for a, b in zip(text, line, strict=True))
 
 
-def test_a_stream_that_is_slow_has_pauses() -> None:
+def test_a_slow_stream_has_pauses_and_its_errors_are_raised() -> None:
     go_on = threading.Event()
 
     def slow() -> Iterator[str]:
@@ -292,13 +290,13 @@ def test_a_stream_that_is_slow_has_pauses() -> None:
         list(lines)
 
 
-def test_a_stream_that_ends_has_its_lines_in_order() -> None:
+def test_with_pauses_keeps_the_order_of_lines() -> None:
     lines = [str(n) for n in range(300)]
     assert [line for line in with_pauses(iter(lines), after_s=60) if isinstance(line, str)] == lines
 
 
 @pytest.mark.parametrize(("content", "n"), [(b"", 0), (b"a", 1), (b"a\n", 1), (b"a\n\nb", 3), (b"\n" * 2**21, 2**21)])
-def test_lines_left_are_counted_and_not_read(tmp_path: Path, content: bytes, n: int) -> None:
+def test_n_lines_left_counts_without_reading_on(tmp_path: Path, content: bytes, n: int) -> None:
     file = tmp_path / "text"
     file.write_bytes(b"first\n" + content)
     with open_bytes(file) as stream:

@@ -192,7 +192,6 @@ def test_files_are_those_that_the_house_names(corpus: Path) -> None:
         "manifest.json",
         "tokenizer.model",
         "model.safetensors",
-        "last.json",
         "metrics.jsonl",
         "lock",
         "checkpoints/step-10.safetensors",

@@ -1,4 +1,4 @@
-"""Drawn segmentations: each as often as its weight says, and the same ones in every process."""
+"""Subword sampling: segmentations have the right probabilities, and depend on nothing but the seed."""
 
 import json
 import math
@@ -13,8 +13,8 @@ import pytest
 import sentencepiece
 
 from nmt.config import TokenizerSettings
-from nmt.text import sampling
-from nmt.text.sampling import Sampler
+from nmt.text import subword_sampling
+from nmt.text.subword_sampling import SubwordSampler
 from nmt.text.tokenizer import Tokenizer, train_tokenizer
 
 LINES = [
@@ -31,8 +31,8 @@ def trained(kind: str, *, byte_fallback: bool = True, vocab_size: int = 320) -> 
     return Tokenizer(train_tokenizer(LINES, TokenizerSettings.model_validate(settings)).model)
 
 
-def sampler_of(tokenizer: Tokenizer) -> Sampler:
-    return Sampler(sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model))
+def sampler_of(tokenizer: Tokenizer) -> SubwordSampler:
+    return SubwordSampler(sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model))
 
 
 def segmentations(text: str, scores: dict[str, float]) -> dict[tuple[str, ...], float]:
@@ -48,11 +48,11 @@ def segmentations(text: str, scores: dict[str, float]) -> dict[tuple[str, ...], 
 
 
 @pytest.mark.parametrize("alpha", [0.2, 1.0])
-def test_a_segmentation_comes_as_often_as_its_probability_to_the_alpha(alpha: float) -> None:
+def test_unigram_segmentations_are_sampled_with_probability_to_the_power_alpha(alpha: float) -> None:
     sampler, word, n = sampler_of(trained("unigram")), "\u2581that", 4000
     names = {i: piece for piece, i in sampler.ids.items()}
     random = Random(1)
-    counts = Counter(tuple(names[i] for i in sampler.draw(word, alpha, random)) for _ in range(n))
+    counts = Counter(tuple(names[i] for i in sampler.sample(word, alpha, random)) for _ in range(n))
     weights = {pieces: math.exp(alpha * s) for pieces, s in segmentations(word, sampler.scores).items()}
     assert len(weights) >= 4
     for pieces, weight in weights.items():
@@ -61,26 +61,26 @@ def test_a_segmentation_comes_as_often_as_its_probability_to_the_alpha(alpha: fl
 
 
 @pytest.mark.parametrize("byte_fallback", [True, False])
-@pytest.mark.parametrize(("kind", "greedily"), [("unigram", 1e4), ("bpe", 0.0)])
-def test_without_chance_it_is_the_best_segmentation(kind: str, greedily: float, byte_fallback: bool) -> None:
+@pytest.mark.parametrize(("kind", "alpha"), [("unigram", 1e4), ("bpe", 0.0)])
+def test_sampling_without_randomness_gives_the_best_segmentation(kind: str, alpha: float, byte_fallback: bool) -> None:
     tokenizer = trained(kind, byte_fallback=byte_fallback, vocab_size=320 if byte_fallback else 48)
     texts = [*LINES, "", " ", "two  spaces ", "unknown Ünïcode 龘龘 here", "龘"]
-    assert tokenizer.sample_all(texts, alpha=greedily, seed=1) == tokenizer.encode_all(texts)
+    assert tokenizer.sample_all(texts, alpha=alpha, seed=1) == tokenizer.encode_all(texts)
 
 
-def test_bpe_without_a_merge_leaves_characters() -> None:
+def test_bpe_dropout_of_all_merges_gives_characters() -> None:
     tokenizer = trained("bpe")
     (ids,) = tokenizer.sample_all(["the cat"], alpha=1.0, seed=1)
     assert tokenizer.pieces(ids) == list("\u2581the\u2581cat")
 
 
-def test_the_cache_is_bounded_by_size_and_changes_no_draw(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line without spaces is one word: 20,000 of them may take 450 MB."""
+def test_the_cache_is_bounded_and_does_not_change_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line without spaces is one word: 20,000 of them could need 450 MB."""
     tokenizer = trained("unigram")
-    draw = Random(1)
-    texts = ["".join(draw.choices("thecatsonmahf", k=200)) for _ in range(100)] * 2
+    random = Random(1)
+    texts = ["".join(random.choices("thecatsonmahf", k=200)) for _ in range(100)] * 2
     expected = tokenizer.sample_all(texts, alpha=0.3, seed=7)
-    monkeypatch.setattr(sampling, "MAX_CACHED", 2_000)
+    monkeypatch.setattr(subword_sampling, "MAX_CACHED", 2_000)
     bounded = trained("unigram")
     tracemalloc.start()
     try:
@@ -94,8 +94,8 @@ def test_the_cache_is_bounded_by_size_and_changes_no_draw(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_every_process_draws_the_same(kind: str, tmp_path: Path) -> None:
-    """Which SentencePiece's own sampling does not, whatever its seed."""
+def test_sampling_is_the_same_in_every_process(kind: str, tmp_path: Path) -> None:
+    """Unlike SentencePiece's own sampling, which cannot be seeded."""
     tokenizer = trained(kind)
     model = tmp_path / "model"
     model.write_bytes(tokenizer.model)

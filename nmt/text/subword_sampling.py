@@ -1,0 +1,116 @@
+"""Random segmentations: subword regularization (Kudo 2018) and BPE-dropout (Provilkov et al. 2020).
+
+SentencePiece can sample too, but its generator cannot be seeded, so a resumed run would not equal an uninterrupted
+one. Here the result is a function of the seed. Pieces do not cross spaces, so each word is segmented by itself, and
+what was computed for a word is cached.
+"""
+
+import math
+import re
+from array import array
+from bisect import bisect
+from itertools import accumulate, pairwise
+from random import Random
+from typing import NamedTuple
+
+import sentencepiece
+
+from nmt.text import UNK
+
+SPACE = "\u2581"
+WORD = re.compile(f"{SPACE}[^{SPACE}]*|[^{SPACE}]+")
+MAX_CACHED = 2_000_000  # characters of cached words: about 80 MB
+ENTRY = 10  # overhead of a cached word, in characters
+UNKNOWN_PENALTY = 10.0  # below the lowest score, as in SentencePiece
+
+
+class Options(NamedTuple):
+    """All pieces of a word, grouped by where they end; arrays need a sixth of the memory of lists."""
+
+    first: "array[int]"  # the pieces that end after character i are first[i] to first[i + 1]
+    starts: "array[int]"  # where each piece starts
+    cumulative: "array[float]"  # weights, cumulative within each group
+
+
+class SubwordSampler:
+    """Samples segmentations of one SentencePiece model, unigram or BPE."""
+
+    def __init__(self, processor: sentencepiece.SentencePieceProcessor) -> None:
+        not_text = (processor.is_control, processor.is_unknown, processor.is_byte, processor.is_unused)
+        ids = [i for i in range(processor.get_piece_size()) if not any(is_kind(i) for is_kind in not_text)]
+        self.ids: dict[str, int] = {processor.id_to_piece(i): i for i in ids}
+        self.scores: dict[str, float] = {processor.id_to_piece(i): processor.get_score(i) for i in ids}
+        self.max_piece_length = max(map(len, self.ids), default=1)
+        self.unknown_score = min(self.scores.values(), default=0.0) - UNKNOWN_PENALTY
+        self.byte_ids = [processor.piece_to_id(f"<0x{byte:02X}>") for byte in range(256)]
+        self.is_bpe = all(score == int(score) for score in self.scores.values())  # ranks, not log-probabilities
+        self.cache: dict[tuple[str, float], Options] = {}
+        self.n_cached = 0  # of `MAX_CACHED`
+
+    def sample(self, text: str, alpha: float, random: Random) -> list[int]:
+        """Token ids of a random segmentation.
+
+        Args:
+            text: normalized, with U+2581 for spaces.
+            alpha: unigram: factor of the log-probabilities; BPE: probability that a merge is skipped.
+            random: generator.
+        """
+        segment = self._segment_bpe if self.is_bpe else self._segment_unigram
+        pieces = [piece for word in WORD.findall(text) for piece in segment(word, alpha, random)]
+        ids = [i for piece in pieces for i in self._piece_ids(piece)]
+        return [i for n, i in enumerate(ids) if i != UNK or n == 0 or ids[n - 1] != UNK]  # merge consecutive unknowns
+
+    def _piece_ids(self, piece: str) -> list[int]:
+        known = self.ids.get(piece)
+        return [known] if known is not None else [self.byte_ids[byte] for byte in piece.encode()]
+
+    def _segment_unigram(self, word: str, alpha: float, random: Random) -> list[str]:
+        """Backward sampling: from the last piece to the first, each weighted by all segmentations before it."""
+        first, starts, cumulative = self._options(word, alpha)
+        pieces, end = [], len(word)
+        while end:
+            low, high = first[end - 1], first[end]
+            sampled = bisect(cumulative, random.random() * cumulative[high - 1], low, high)
+            start = starts[min(sampled, high - 1)]
+            pieces.append(word[start:end])
+            end = start
+        return pieces[::-1]
+
+    def _options(self, word: str, alpha: float) -> Options:
+        """Cached; a full cache is cleared. Its size counts characters, because a line without spaces is one word."""
+        found = self.cache.get((word, alpha))
+        if found is None:
+            self.n_cached += len(word) + ENTRY
+            if self.n_cached > MAX_CACHED:
+                self.cache.clear()
+                self.n_cached = len(word) + ENTRY
+            found = self.cache[word, alpha] = self._compute_options(word, alpha)
+        return found
+
+    def _compute_options(self, word: str, alpha: float) -> Options:
+        """Forward pass: `log_sums[i]` is the log of the total weight of all segmentations of word[:i]."""
+        log_sums, options = [0.0], Options(array("I", [0]), array("I"), array("d"))
+        for end in range(1, len(word) + 1):
+            starts, weights = [], []
+            for start in range(max(0, end - self.max_piece_length), end):
+                score = self.scores.get(word[start:end], self.unknown_score if start == end - 1 else None)
+                if score is not None:
+                    starts.append(start)
+                    weights.append(log_sums[start] + alpha * score)
+            largest = max(weights)
+            options.cumulative.extend(accumulate(math.exp(weight - largest) for weight in weights))
+            options.starts.extend(starts)
+            options.first.append(len(options.starts))
+            log_sums.append(largest + math.log(options.cumulative[-1]))
+        return options
+
+    def _segment_bpe(self, word: str, alpha: float, random: Random) -> list[str]:
+        """Merge the best pair (the first of equals) until none is left; each pair is skipped with probability alpha."""
+        pieces = list(word)
+        while True:
+            merged = [a + b for a, b in pairwise(pieces)]
+            found = [n for n, piece in enumerate(merged) if piece in self.scores and random.random() >= alpha]
+            if not found:
+                return pieces
+            best = max(found, key=lambda n: self.scores[merged[n]])
+            pieces[best : best + 2] = [merged[best]]
