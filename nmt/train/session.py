@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 
 from nmt.config import Config, values
-from nmt.decode.torch_engine import pick_device
+from nmt.decode.engines.torch_engine import pick_device
 from nmt.distributed import launched, n_ranks, ranks_joined, restarted
 from nmt.errors import ConfigError, DataError, ModelError, OutputError
 from nmt.model.base import Seq2Seq

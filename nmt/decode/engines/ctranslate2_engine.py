@@ -1,6 +1,6 @@
-"""CTranslate2 as an engine, on a directory that `nmt export` wrote. Imports no torch.
+"""The CTranslate2 engine: translates with a directory written by `nmt export`. Imports no torch.
 
-Where its search is not ours, see `nmt.export`.
+`nmt.export` lists how its search differs from ours.
 """
 
 import os
@@ -11,7 +11,7 @@ from typing import Any
 
 from nmt.config import Config
 from nmt.decode import Precision
-from nmt.decode.options import Hypothesis, SearchOptions
+from nmt.decode.options import Hypothesis, SearchOptions, Segment
 from nmt.distributed import launched
 from nmt.errors import ConfigError, InputError, ModelError
 from nmt.files import hash_file
@@ -24,11 +24,11 @@ COMPUTE_TYPES = {None: "default", "fp32": "float32", "bf16": "bfloat16", "int8":
 
 
 class CTranslate2Engine:
-    """An exported model as an engine.
+    """See `Engine`.
 
     Args:
         engine: a `ctranslate2.Translator`.
-        tokenizers: it reads and writes pieces, not ids.
+        tokenizers: convert between ids and pieces, which CTranslate2 reads and writes.
         max_length: the longest sequence that the model can hold.
     """
 
@@ -38,76 +38,68 @@ class CTranslate2Engine:
         self.max_length = max_length
 
     def translate(
-        self,
-        segments: Sequence[list[int]],
-        options: SearchOptions,
-        *,
-        batch_size: int,
-        prefixes: Sequence[Sequence[int]],
-        seeds: Sequence[int],  # noqa: ARG002 - for sampling
+        self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int
     ) -> list[list[Hypothesis]]:
         """See `Engine`.
 
         Raises:
-            ConfigError: it cannot search so.
+            ConfigError: CTranslate2 does not have an option.
         """
-        for wrong, what in (
-            (options.sample, "sampling with a seed a line"),
+        for is_set, option in (
+            (options.sample, "sampling with per-line seeds"),
             (options.length_penalty == "gnmt", "length penalty gnmt"),
         ):
-            if wrong:
-                raise ConfigError(f"CTranslate2 has no {what}", hint="take the run itself, with --engine torch")
+            if is_set:
+                raise ConfigError(f"CTranslate2 has no {option}", hint="use the run itself, with --engine torch")
 
-        def limit(i: int) -> int:
-            return options.limit(len(segments[i]) + 1, len(prefixes[i]), self.max_length)
-
-        found: list[tuple[int, list[int]]] = []  # the segment of each hypothesis, and its ids without EOS
-        order = sorted(range(len(segments)), key=lambda i: (-limit(i), -len(segments[i])))
-        for most, of_limit in groupby(order, limit):  # it knows one limit a call
-            rows = list(of_limit)
-            if most == 1:  # EOS alone
-                found += [(i, []) for i in rows]
+        found: list[tuple[int, list[int]]] = []  # index of the segment and tokens without EOS, per hypothesis
+        limits = [options.limit(len(s.tokens) + 1, len(s.prefix), self.max_length) for s in segments]
+        order = sorted(range(len(segments)), key=lambda i: (-limits[i], -len(segments[i].tokens)))
+        for limit, group in groupby(order, key=lambda i: limits[i]):  # CTranslate2 takes one limit per call
+            indices = list(group)
+            if limit == 1:  # only EOS fits
+                found += [(i, []) for i in indices]
                 continue
             results = self.engine.translate_batch(
-                [self._source(segments[i]) for i in rows],
-                [self.tokenizers.target.pieces(prefixes[i]) for i in rows],
+                [self._source_pieces(segments[i].tokens) for i in indices],
+                [self.tokenizers.target.pieces(segments[i].prefix) for i in indices],
                 max_batch_size=batch_size,
                 beam_size=options.beam,
                 num_hypotheses=options.n_best,
                 length_penalty=options.alpha,
                 max_input_length=0,
-                max_decoding_length=most - 1,  # without EOS
-                min_decoding_length=min(options.min_length, most - 1),
+                max_decoding_length=limit - 1,  # without EOS
+                min_decoding_length=min(options.min_length, limit - 1),
                 return_end_token=True,
             )
-            for i, result in zip(rows, results, strict=True):
+            for i, result in zip(indices, results, strict=True):
                 for pieces in result.hypotheses:
-                    ids = self.tokenizers.target.ids(pieces)
-                    found.append((i, ids[:-1] if ids and ids[-1] == EOS else ids))
-        # it scores a whole hypothesis; and one that it cut at the limit had no EOS to score
-        log_probs = self.score([segments[i] for i, _ in found], [ids for _, ids in found])
+                    tokens = self.tokenizers.target.ids(pieces)
+                    found.append((i, tokens[:-1] if tokens and tokens[-1] == EOS else tokens))
+        # CTranslate2 gives no scores per token, and none for the EOS that we force at the limit.
+        log_probs = self.score([segments[i].tokens for i, _ in found], [tokens for _, tokens in found])
         hypotheses: list[list[Hypothesis]] = [[] for _ in segments]
-        for (i, ids), row in zip(found, log_probs, strict=True):
-            hypotheses[i].append(Hypothesis([*ids, EOS], row, sum(row) / options.divisor(len(row))))
-        return [sorted(of_segment, key=lambda h: -h.score) for of_segment in hypotheses]
+        for (i, tokens), row in zip(found, log_probs, strict=True):
+            hypotheses[i].append(Hypothesis([*tokens, EOS], row, sum(row) / options.divisor(len(row))))
+        return [sorted(n_best, key=lambda h: -h.score) for n_best in hypotheses]
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
         """See `Engine`."""
         limit = self.max_length - 1
         results = self.engine.score_batch(
-            [self._source(ids[:limit]) for ids in source],
-            [self.tokenizers.target.pieces(ids[:limit]) for ids in target],
+            [self._source_pieces(tokens[:limit]) for tokens in source],
+            [self.tokenizers.target.pieces(tokens[:limit]) for tokens in target],
             max_batch_size=64,
             max_input_length=0,
         )
         return [result.log_probs for result in results]
 
-    def _source(self, ids: list[int]) -> list[str]:
-        return self.tokenizers.source.pieces(ids)  # the export's settings add EOS
+    def _source_pieces(self, tokens: list[int]) -> list[str]:
+        return self.tokenizers.source.pieces(tokens)  # CTranslate2 adds EOS, by the export's add_source_eos
 
 
 def import_ctranslate2() -> Any:
-    """The engine's package.
+    """The package.
 
     Raises:
         InputError: it is not installed.
@@ -120,22 +112,23 @@ def import_ctranslate2() -> Any:
 
 
 def load_export(path: Path, device: str, precision: Precision | None) -> tuple[CTranslate2Engine, Tokenizers, Config]:
-    """What a translator is made of, from an exported model; see `translator.load`."""
+    """Load the arguments of a `Translator` from an export; see `translator.load`."""
     ctranslate2 = import_ctranslate2()
     run = RunDirectory(path)
     config = run.read_config()
     tokenizers = run.read_tokenizers(config)
     if tokenizers is None:
-        raise ModelError(f"{path} lacks its tokenizer", hint="export the model again")
-    kind, _, index = device.partition(":")
+        raise ModelError(f"{path} has no tokenizer", hint="export the model again")
     _try_out(path)
+    kind, _, index = device.partition(":")
     try:
         engine = ctranslate2.Translator(
             str(path),
             kind,
             device_index=int(index or launched().local_rank if kind != "cpu" else 0),
             compute_type=COMPUTE_TYPES[precision],
-            # one thread, if no number was asked for: more wait for one another
+            # OMP_NUM_THREADS is what --threads, --workers and the user set for both engines (see prepare_torch).
+            # If it is not set: 1, because by default CTranslate2 starts more threads, which wait for each other.
             intra_threads=int(os.environ.get("OMP_NUM_THREADS", "1")),
         )
     except (ValueError, RuntimeError) as error:
@@ -147,7 +140,7 @@ def load_export(path: Path, device: str, precision: Precision | None) -> tuple[C
 
 
 def _try_out(path: Path) -> None:
-    """Let a child process load it first, unless this machine has seen the same files before."""
+    """Load an export that this machine has not loaded before in a child process first: it may be damaged."""
     files = [file for file in sorted(path.iterdir()) if not file.is_dir()]
     for file in files:
         if not file.is_file():

@@ -1,7 +1,7 @@
-"""A long output that a stopped command goes on with: `FILE.part` until it is whole, then `FILE`.
+"""Resumable output: lines go to `FILE.part`, which is renamed to `FILE` when it is complete.
 
-The first line of the part tells what it is made of, each other one is a line of output. So whoever goes on knows
-how many lines are done, and that they are of the same input, model and options. Knows nothing of models.
+The first line of the part file says what the output is made from: input, model and options. A command resumes only
+a part file of the same origin.
 """
 
 import contextlib
@@ -15,29 +15,29 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nmt.errors import InputError, OutputError
-from nmt.files import atomic_writer, locked
+from nmt.files import atomic_writer, hash_file, locked
 
 log = logging.getLogger("nmt")
 
-Origin = Mapping[str, str]  # what an output is made of: name to hash or value
+Origin = Mapping[str, str]  # name of an input -> its hash or value
 
 
 @contextlib.contextmanager
 def resumed_output(path: Path, origin: Origin) -> Iterator[tuple[BinaryIO, int]]:
-    """A file to add lines to that takes the name `path` when the block ends well, and else stays a part.
+    """A file to append lines to; it becomes `path` if the block succeeds, else its part file stays.
 
     Args:
-        path: what it will be called.
-        origin: of this output; that of a part that is there must be the same.
+        path: the complete output.
+        origin: of this output; an existing part file must have the same.
     Yields:
-        the file, and how many lines it has already.
+        the file, and how many lines it already has.
     Raises:
-        InputError: the part that is there is of another origin, or another process is writing it.
-        OutputError: it cannot be written.
+        InputError: the part file has another origin, or another process is writing it.
+        OutputError: the part file cannot be written.
     """
     path = Path(os.path.realpath(path))
     part = path.with_name(f"{path.name}.part")
-    top = json.dumps(origin).encode() + b"\n"
+    header = json.dumps(origin).encode() + b"\n"
     with contextlib.ExitStack() as stack:
         try:
             part.touch()
@@ -50,54 +50,51 @@ def resumed_output(path: Path, origin: Origin) -> Iterator[tuple[BinaryIO, int]]
             ) from error
         except InputError as error:
             raise InputError(f"another command is writing {part}", hint="wait for it to end") from error
-        n_lines = _cut(file, part, top, origin)
+        n_lines = _seek_end(file, part, header, origin)
         if n_lines:
-            log.info("%s: going on after %d lines", part, n_lines)
+            log.info("%s: resuming after %d lines", part, n_lines)
         yield file, n_lines
         file.flush()
-        file.seek(len(top))
+        file.seek(len(header))
         with atomic_writer(path) as whole:
             shutil.copyfileobj(file, whole)
         part.unlink()
 
 
-def _cut(file: BinaryIO, part: Path, top: bytes, origin: Origin) -> int:
-    """Cut a part after its last complete line, begin it where it is new; its number of lines of output."""
-    n_lines = end = 0
-    first = b""
+def _seek_end(file: BinaryIO, part: Path, header: bytes, origin: Origin) -> int:
+    """Truncate the file after its last complete line, or write its header; returns the number of lines after it."""
+    first, n_lines, end = b"", 0, 0
     for line in file:
         if line.endswith(b"\n"):
-            end += len(line)
-            n_lines += 1
             first = first or line
-    if first not in (b"", top):
+            n_lines += 1
+            end += len(line)
+    if first not in (b"", header):
         try:
             before = json.loads(first)
             changed = " and ".join(name for name in origin if before[name] != origin[name]) or "version"
         except (ValueError, KeyError, TypeError):
             changed = "file"
         raise InputError(
-            f"{part} was begun with another {changed}", hint="bring that back, or delete the part to begin anew"
+            f"{part} was started with another {changed}", hint="restore it, or delete the part file to start over"
         )
     file.seek(end)
     file.truncate()
     if not first:
-        file.write(top)
-        return 0
-    return n_lines - 1
+        file.write(header)
+    return max(n_lines - 1, 0)
 
 
 def hash_of(paths: list[Path]) -> str:
-    """SHA-256 over the content of files, none of which is read into memory as a whole.
+    """SHA-256 over the contents of files.
 
     Raises:
-        InputError: one cannot be read.
+        InputError: a file cannot be read.
     """
     digest = hashlib.sha256()
     for path in paths:
         try:
-            with path.open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
+            digest.update(bytes.fromhex(hash_file(path)))
         except OSError as error:
             raise InputError(f"cannot read {path}: {error.strerror}", hint="give the path of a file") from error
     return digest.hexdigest()

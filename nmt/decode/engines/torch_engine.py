@@ -1,0 +1,201 @@
+"""The torch engine: searches batches of segments of similar length with a model or an ensemble."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nmt.config import Config
+from nmt.decode import Precision
+from nmt.decode.engines.int8 import to_int8
+from nmt.decode.ensemble import EnsembleDecoder, log_mean_probs
+from nmt.decode.options import Hypothesis, SearchOptions, Segment
+from nmt.decode.search import IncrementalDecoder, search
+from nmt.distributed import launched
+from nmt.errors import ConfigError, ModelError, NmtError
+from nmt.model.base import Seq2Seq
+from nmt.model.incremental import incremental_decoder
+from nmt.run.checkpoint import read_checkpoint
+from nmt.run.directory import RunDirectory
+from nmt.text.batches import collate, cut_batches, pad_source
+from nmt.text.tokenizer import Tokenizers
+
+log = logging.getLogger("nmt")
+
+MAX_BATCH_POSITIONS = 131_072  # beams x source positions per batch: bounds the memory of KV caches
+SCORED_TOKENS = 4096  # target positions per batch in scoring, each with V log-probabilities
+
+
+class TorchEngine:
+    """See `Engine`.
+
+    Args:
+        models: in eval mode, on one device; several form an ensemble.
+        cache_dtype, trace: see `TransformerDecoder`.
+    """
+
+    def __init__(self, *models: Seq2Seq, cache_dtype: torch.dtype | None = None, trace: bool = False) -> None:
+        self.models = models
+        decoders = [incremental_decoder(model, cache_dtype=cache_dtype, trace=trace) for model in models]
+        self.decoder: IncrementalDecoder[Any] = decoders[0] if len(decoders) == 1 else EnsembleDecoder(decoders)
+        self.max_positions = MAX_BATCH_POSITIONS  # reduced after running out of memory
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        return self.models[0].device
+
+    @property
+    def max_length(self) -> int:
+        """See `Engine`."""
+        return min(model.max_length for model in self.models)
+
+    def translate(
+        self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int
+    ) -> list[list[Hypothesis]]:
+        """See `Engine`."""
+        found: list[list[Hypothesis]] = [[] for _ in segments]
+
+        def search_batch(batch: list[int]) -> None:
+            with torch.inference_mode():
+                results = search(
+                    self.decoder,
+                    pad_source([segments[i].tokens for i in batch]).to(self.device),
+                    options,
+                    prefixes=[segments[i].prefix for i in batch],
+                    max_length=self.max_length,
+                    sentence_seeds=[segments[i].seed for i in batch],
+                )
+            for i, hypotheses in zip(batch, results, strict=True):
+                found[i] = hypotheses
+
+        lengths = [len(segment.tokens) for segment in segments]
+        for batch in self._batches(lengths, batch_size, options.beam):
+            n_fitting = halve_on_out_of_memory(search_batch, batch)
+            if n_fitting < len(batch):
+                self.max_positions = n_fitting * (lengths[batch[0]] + 1) * options.beam
+        return found
+
+    def _batches(self, lengths: Sequence[int], batch_size: int, n_beams: int) -> Iterator[list[int]]:
+        """Indices of segments of similar length, longest first: the first batch needs the most memory."""
+        order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+        while order:
+            n = max(1, min(batch_size, self.max_positions // ((lengths[order[0]] + 1) * n_beams)))
+            yield order[:n]
+            order = order[n:]
+
+    def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
+        """See `Engine`."""
+        limit = self.max_length - 1
+        src, tgt = [tokens[:limit] for tokens in source], [tokens[:limit] for tokens in target]
+        found: list[list[float]] = [[] for _ in src]
+
+        def score_batch(pairs: list[int]) -> None:
+            batch = collate([src[i] for i in pairs], [tgt[i] for i in pairs], pairs).to(self.device)
+            with torch.inference_mode():
+                log_probs = log_mean_probs([model(batch.src, batch.tgt_in) for model in self.models])  # (B, T, V)
+            of_target = log_probs.gather(-1, batch.tgt_out[..., None])[..., 0]  # (B, T)
+            for i, row in zip(pairs, of_target.tolist(), strict=True):
+                found[i] = row[: len(tgt[i]) + 1]
+
+        for pairs in cut_batches([(len(s), len(t)) for s, t in zip(src, tgt, strict=True)], SCORED_TOKENS):
+            halve_on_out_of_memory(score_batch, pairs)
+        return found
+
+
+def halve_on_out_of_memory(process: Callable[[list[int]], None], batch: list[int]) -> int:
+    """Process a batch; if it does not fit into memory, process its halves instead.
+
+    Returns:
+        the number of sentences that fit at a time.
+    Raises:
+        NmtError: one sentence does not fit.
+    """
+    try:
+        process(batch)
+        return len(batch)
+    except torch.OutOfMemoryError as error:
+        if len(batch) == 1:
+            raise NmtError("out of memory with one sentence", hint="use a smaller --beam, or --device cpu") from error
+    if torch.cuda.is_available():  # outside the except block, whose traceback keeps tensors alive
+        torch.cuda.empty_cache()
+    half = (len(batch) + 1) // 2
+    log.warning("out of memory with %d sentences: continuing with %d at a time", len(batch), half)
+    n_fitting = halve_on_out_of_memory(process, batch[:half])
+    halve_on_out_of_memory(process, batch[half:])
+    return n_fitting
+
+
+def load_models(
+    paths: Sequence[Path], device: str, precision: Precision
+) -> tuple[TorchEngine, Tokenizers, Config, RunDirectory | None]:
+    """Load the arguments of a `Translator` from run directories or model files; see `translator.load`.
+
+    An ensemble has the config and the run of its first model, and the smallest `data.max_length` of all.
+    """
+    models: list[Seq2Seq] = []
+    configs: list[Config] = []
+    tokenizers = None
+    for path in paths:
+        file = RunDirectory(path).model_file if path.is_dir() else path
+        if not file.exists():
+            raise ModelError(f"no model at {file}", hint="train one with `nmt train CONFIG`, or name another with -m")
+        checkpoint = read_checkpoint(file, prefixes=("model",))
+        if path.is_dir():
+            RunDirectory(path).check_tokenizers(checkpoint.tokenizers)
+        tokenizers = tokenizers or checkpoint.tokenizers
+        if checkpoint.tokenizers != tokenizers:
+            raise ModelError(
+                f"{paths[0]} and {path} have different tokenizers: they cannot form an ensemble",
+                hint="runs with the same data.train and tokenizer settings have the same tokenizer, whatever the seed",
+            )
+        model = in_precision(checkpoint.model().to(pick_device(device)), precision)
+        models.append(model.requires_grad_(False))
+        configs.append(checkpoint.config)
+    assert tokenizers
+    data = configs[0].data.model_copy(update={"max_length": min(config.data.max_length for config in configs)})
+    on_cpu = models[0].device.type == "cpu"
+    # Batched decoding reads the KV cache from memory at every step. Without bf16 kernels, converting costs more.
+    has_bf16 = on_cpu and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    cache_dtype = torch.bfloat16 if precision == "int8" and has_bf16 else None
+    engine = TorchEngine(*models, cache_dtype=cache_dtype, trace=on_cpu)
+    run = RunDirectory(paths[0]) if paths[0].is_dir() else None
+    return engine, tokenizers, configs[0].model_copy(update={"data": data}), run
+
+
+def in_precision(model: Seq2Seq, precision: Precision) -> Seq2Seq:
+    """Convert a model in place for decoding in fp32, bf16 or int8.
+
+    Raises:
+        ConfigError: int8 on a GPU.
+    """
+    if precision == "bf16":  # not model.bfloat16(), which drops the imaginary part of rotary positions
+        for x in (*model.parameters(), *model.buffers()):
+            if x.is_floating_point():
+                x.data = x.data.bfloat16()
+    elif precision == "int8":
+        if model.device.type != "cpu":
+            raise ConfigError("int8 runs on CPUs only", hint="use --precision bf16 on a GPU")
+        to_int8(model)
+    return model
+
+
+def pick_device(name: str) -> torch.device:
+    """The device with this name; `auto` is the first available of cuda, mps and cpu.
+
+    Raises:
+        ConfigError: this machine has no such device.
+    """
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    names = [kind for kind, is_available in available.items() if is_available]
+    name = names[0] if name == "auto" else name
+    try:
+        device = torch.device(f"cuda:{launched().local_rank}" if name == "cuda" else name)  # one GPU per rank
+        found = device.type in names and (device.type != "cuda" or (device.index or 0) < torch.cuda.device_count())
+    except RuntimeError:
+        found = False
+    if not found:
+        raise ConfigError(f"no device '{name}' on this machine", hint=f"choose auto, {', '.join(names)}")
+    return device

@@ -1,0 +1,102 @@
+"""Split source lines into segments that the model can hold; join their translations to one per line."""
+
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from nmt.decode.options import Hypothesis, SearchOptions
+from nmt.text.lines import is_blank, one_line
+from nmt.text.tokenizer import Tokenizer
+
+log = logging.getLogger("nmt")
+
+SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？；])(?![。！？；”’」』）])\s*|(?<=[。！？；][”’」』）])\s*")
+
+
+class Line(NamedTuple):
+    """A source line; numbers count from 1."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True)
+class TextHypothesis(Hypothesis):
+    """A hypothesis for a line, with its pieces and its text, which has no line break.
+
+    Each segment ends in EOS, `</s>` among the pieces.
+    """
+
+    pieces: list[str]
+    text: str
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A source line and its hypotheses, best first; a blank line has one blank hypothesis."""
+
+    source: str
+    hypotheses: list[TextHypothesis]
+
+    @property
+    def text(self) -> str:
+        return self.hypotheses[0].text
+
+
+def split(line: Line, tokenizer: Tokenizer, max_length: int) -> list[list[int]]:
+    """Token ids of a line in segments of at most `max_length`, none empty: sentences, else words, else pieces."""
+    if is_blank(line.text):
+        return []
+    token_ids = tokenizer.encode(line.text)
+    if len(token_ids) <= max_length:
+        return [token_ids] if token_ids else []
+    sentences = SENTENCE_END.split(line.text)
+    segments = [s for sentence in sentences for s in _split_sentence(sentence, tokenizer, max_length) if s]
+    if len(segments) > 1:
+        message = "line %d has %d pieces, the model takes %d: translated in %d parts"
+        log.warning(message, line.number, len(token_ids), max_length, len(segments))
+    return segments
+
+
+def _split_sentence(sentence: str, tokenizer: Tokenizer, max_length: int) -> list[list[int]]:
+    token_ids = tokenizer.encode(sentence.strip())
+    if len(token_ids) <= max_length:
+        return [token_ids]
+    segments: list[list[int]] = [[]]
+    for word in tokenizer.encode_all(sentence.split()):
+        for start in range(0, len(word), max_length):
+            chunk = word[start : start + max_length]
+            if len(segments[-1]) + len(chunk) > max_length:
+                segments.append([])
+            segments[-1] += chunk
+    return segments
+
+
+def join(
+    segments: Sequence[Sequence[Hypothesis]], tokenizer: Tokenizer, options: SearchOptions, joiner: str
+) -> list[TextHypothesis]:
+    """The n-best list of a line: the best hypotheses of all its segments, then the second best, and so on.
+
+    Args:
+        segments: of one line, in order, each with its n-best list; may be empty.
+        tokenizer: of the target side.
+        options: the scores of several segments are averaged with minimum Bayes risk; else the length penalty
+            applies to the sum of their log-probabilities.
+        joiner: written between the texts of segments.
+    """
+    if not segments:
+        return [TextHypothesis([], [], 0.0, [], "")]
+    joined = []
+    for rank in range(max(map(len, segments))):
+        chosen = [n_best[min(rank, len(n_best) - 1)] for n_best in segments]
+        tokens = [token for h in chosen for token in h.tokens]
+        log_probs = [log_prob for h in chosen for log_prob in h.log_probs]
+        if options.mbr or len(chosen) == 1:
+            score = sum(h.score for h in chosen) / len(chosen)
+        else:
+            score = sum(log_probs) / options.divisor(len(log_probs))
+        text = one_line(joiner.join(tokenizer.decode(h.tokens) for h in chosen))
+        joined.append(TextHypothesis(tokens, log_probs, score, tokenizer.pieces(tokens), text))
+    return joined
