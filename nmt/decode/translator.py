@@ -31,12 +31,9 @@ UNSPACED = frozenset(["zh", "zho", "cmn", "yue", "ja", "jpn", "th", "lo", "my", 
 
 
 class Translator:
-    """An engine with its tokenizers.
+    """An engine with its tokenizers and settings.
 
     Args:
-        engine: searches.
-        tokenizers: of both sides.
-        config: limits, languages and defaults of decoding.
         run: the directory that the model was loaded from, if it is a run.
     """
 
@@ -52,7 +49,6 @@ class Translator:
         """The best translation of each text.
 
         Args:
-            texts: any number of sentences.
             options: fields of `SearchOptions` that differ from the model's defaults, `beam=1` for example.
         Raises:
             ConfigError: an option is unknown, of the wrong type or out of range.
@@ -197,21 +193,16 @@ def load(
     paths = [Path(path)] if isinstance(path, Path | str) else [Path(one) for one in path]
     if not paths:
         raise ModelError("no model was named", hint="give the path of a run")
-    for name, value, choices in (
-        ("precision", precision, get_args(Precision)),
-        ("engine", engine, get_args(EngineName)),
-    ):
-        if value is not None and value not in choices:
-            raise ConfigError(f"unknown {name} {value!r}", hint=f"choose one of {', '.join(choices)}")
+    for name, value, choices in (("precision", precision, Precision), ("engine", engine, EngineName)):
+        if value is not None and value not in get_args(choices):
+            raise ConfigError(f"unknown {name} {value!r}", hint=f"choose one of {', '.join(get_args(choices))}")
     for one in paths:
         if is_export(one) and (engine == "torch" or len(paths) > 1):
             reader = "an ensemble" if len(paths) > 1 else "--engine torch"
             raise ModelError(f"{one} is a CTranslate2 export", hint=f"give {reader} the run that was exported")
         if engine == "ctranslate2" and not is_export(one):
-            raise ModelError(
-                f"{one} is not a CTranslate2 export",
-                hint=f"nmt export --to ctranslate2 -m {quote(str(one))} -o DIR makes one; translate with -m DIR",
-            )
+            command = f"nmt export --to ctranslate2 -m {quote(str(one))} -o DIR"
+            raise ModelError(f"{one} is not a CTranslate2 export", hint=f"{command} makes one; translate with -m DIR")
     if is_export(paths[0]):
         from nmt.decode.engines.ctranslate2_engine import load_export
 

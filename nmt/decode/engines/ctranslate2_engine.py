@@ -45,12 +45,9 @@ class CTranslate2Engine:
         Raises:
             ConfigError: CTranslate2 does not have an option.
         """
-        for is_set, option in (
-            (options.sample, "sampling with per-line seeds"),
-            (options.length_penalty == "gnmt", "length penalty gnmt"),
-        ):
-            if is_set:
-                raise ConfigError(f"CTranslate2 has no {option}", hint="use the run itself, with --engine torch")
+        if options.sample or options.length_penalty == "gnmt":
+            option = "sampling with per-line seeds" if options.sample else "length penalty gnmt"
+            raise ConfigError(f"CTranslate2 has no {option}", hint="use the run itself, with --engine torch")
 
         found: list[tuple[int, list[int]]] = []  # index of the segment and tokens without EOS, per hypothesis
         limits = [options.limit(len(s.tokens) + 1, len(s.prefix), self.max_length) for s in segments]
@@ -61,7 +58,7 @@ class CTranslate2Engine:
                 found += [(i, []) for i in indices]
                 continue
             results = self.engine.translate_batch(
-                [self._source_pieces(segments[i].tokens) for i in indices],
+                [self.tokenizers.source.pieces(segments[i].tokens) for i in indices],  # CTranslate2 adds EOS
                 [self.tokenizers.target.pieces(segments[i].prefix) for i in indices],
                 max_batch_size=batch_size,
                 beam_size=options.beam,
@@ -87,19 +84,16 @@ class CTranslate2Engine:
         """See `Engine`."""
         limit = self.max_length - 1
         results = self.engine.score_batch(
-            [self._source_pieces(tokens[:limit]) for tokens in source],
+            [self.tokenizers.source.pieces(tokens[:limit]) for tokens in source],
             [self.tokenizers.target.pieces(tokens[:limit]) for tokens in target],
             max_batch_size=64,
             max_input_length=0,
         )
         return [result.log_probs for result in results]
 
-    def _source_pieces(self, tokens: list[int]) -> list[str]:
-        return self.tokenizers.source.pieces(tokens)  # CTranslate2 adds EOS, by the export's add_source_eos
-
 
 def import_ctranslate2() -> Any:
-    """The package.
+    """The ctranslate2 package.
 
     Raises:
         InputError: it is not installed.
