@@ -134,7 +134,8 @@ def pairwise_scores(
         precision = (matches / np.maximum(totals[:, None], 1)).sum(-1) / n_orders
         recall = (matches / np.maximum(totals, 1)).sum(-1) / n_orders
         beta2 = CHRF.BETA**2
-        return 100 * ((1 + beta2) * precision * recall / np.where(recall, beta2 * precision + recall, 1))
+        chrf: NDArray[np.float64] = (1 + beta2) * precision * recall / np.where(recall, beta2 * precision + recall, 1)
+        return 100 * chrf
     tokenizer = BLEU(tokenize=tokenize).tokenizer
     words = [tuple(tokenizer(text.rstrip()).split()) for text in texts]
     totals, matches = _ngram_matches(words, MAX_NGRAM_ORDER)

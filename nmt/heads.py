@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -88,11 +89,15 @@ def attention_summary(run: Path | str | Translator, corpus: Sequence[tuple[str, 
                 sums[part] = sums[part] + figures if part in sums else figures
                 n_queries[part] += int(queries.sum())
     return [
-        HeadSummary(part, layer, head, *means[:-1], None if math.isnan(means[-1]) else means[-1])
+        HeadSummary(part, layer, head, *map(_none_if_nan, means))
         for part, total in sums.items()
         for layer, of_layer in enumerate((total / n_queries[part]).tolist(), 1)
         for head, means in enumerate(of_layer, 1)
     ]
+
+
+def _none_if_nan(value: float) -> Any:
+    return None if math.isnan(value) else value
 
 
 def parts_of(weights: AttentionWeights, batch: Batch) -> Iterator[tuple[str, Tensor, Tensor, Tensor, Tensor]]:
