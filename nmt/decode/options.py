@@ -137,5 +137,5 @@ class Engine(Protocol):
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
         """Log-probabilities of given translations: per pair one for each token, EOS last, nats.
 
-        Ids come without EOS; sequences longer than the model can hold are cut.
+        Ids come without EOS; with it, they must fit the model.
         """

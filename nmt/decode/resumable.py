@@ -19,16 +19,14 @@ from nmt.files import atomic_writer, hash_file, locked
 
 log = logging.getLogger("nmt")
 
-Origin = Mapping[str, str]  # name of an input -> its hash or value
-
 
 @contextlib.contextmanager
-def resumed_output(path: Path, origin: Origin) -> Iterator[tuple[BinaryIO, int]]:
+def resumed_output(path: Path, origin: Mapping[str, str]) -> Iterator[tuple[BinaryIO, int]]:
     """A file to append lines to; it becomes `path` if the block succeeds, else its part file stays.
 
     Args:
         path: the complete output.
-        origin: of this output; an existing part file must have the same.
+        origin: names and hashes or values of the inputs; an existing part file must have the same.
     Yields:
         the file, and how many lines it already has.
     Raises:
@@ -61,7 +59,7 @@ def resumed_output(path: Path, origin: Origin) -> Iterator[tuple[BinaryIO, int]]
         part.unlink()
 
 
-def _seek_end(file: BinaryIO, part: Path, header: bytes, origin: Origin) -> int:
+def _seek_end(file: BinaryIO, part: Path, header: bytes, origin: Mapping[str, str]) -> int:
     """Truncate the file after its last complete line, or write its header; returns the number of lines after it."""
     first, n_lines, end = b"", 0, 0
     for line in file:

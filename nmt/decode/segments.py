@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from nmt.decode.options import Hypothesis, SearchOptions
+from nmt.decode.options import Hypothesis, SearchOptions, Segment
+from nmt.seeds import seed_of
 from nmt.text.lines import is_blank, one_line
 from nmt.text.tokenizer import Tokenizer
 
@@ -24,10 +25,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class TextHypothesis(Hypothesis):
-    """A hypothesis for a line, with its pieces and its text, which has no line break.
-
-    Each segment ends in EOS, `</s>` among the pieces.
-    """
+    """A hypothesis for a line, with its pieces and detokenized text; the tokens of each segment end in EOS."""
 
     pieces: list[str]
     text: str
@@ -45,33 +43,41 @@ class Translation:
         return self.hypotheses[0].text
 
 
-def split(line: Line, tokenizer: Tokenizer, max_length: int) -> list[list[int]]:
-    """Token ids of a line in segments of at most `max_length`, none empty: sentences, else words, else pieces."""
+def split(line: Line, tokenizer: Tokenizer, max_length: int, prefix: Sequence[int] = ()) -> list[Segment]:
+    """Cut a line into segments of at most `max_length` tokens: sentences, else words, else pieces.
+
+    Args:
+        line: a blank one has no segments.
+        tokenizer: of the source side.
+        max_length: maximum tokens of a segment, without EOS.
+        prefix: target ids that the translation of the first segment begins with.
+    """
     if is_blank(line.text):
         return []
-    token_ids = tokenizer.encode(line.text)
-    if len(token_ids) <= max_length:
-        return [token_ids] if token_ids else []
-    sentences = SENTENCE_END.split(line.text)
-    segments = [s for sentence in sentences for s in _split_sentence(sentence, tokenizer, max_length) if s]
-    if len(segments) > 1:
+    tokens = tokenizer.encode(line.text)
+    parts = [tokens]
+    if len(tokens) > max_length:
+        sentences = SENTENCE_END.split(line.text)
+        parts = [part for sentence in sentences for part in _split_sentence(sentence, tokenizer, max_length)]
+    parts = [part for part in parts if part]
+    if len(parts) > 1:
         message = "line %d has %d pieces, the model takes %d: translated in %d parts"
-        log.warning(message, line.number, len(token_ids), max_length, len(segments))
-    return segments
+        log.warning(message, line.number, len(tokens), max_length, len(parts))
+    return [Segment(part, () if i else prefix, seed_of(line.number, i)) for i, part in enumerate(parts)]
 
 
 def _split_sentence(sentence: str, tokenizer: Tokenizer, max_length: int) -> list[list[int]]:
-    token_ids = tokenizer.encode(sentence.strip())
-    if len(token_ids) <= max_length:
-        return [token_ids]
-    segments: list[list[int]] = [[]]
+    tokens = tokenizer.encode(sentence.strip())
+    if len(tokens) <= max_length:
+        return [tokens]
+    parts: list[list[int]] = [[]]
     for word in tokenizer.encode_all(sentence.split()):
         for start in range(0, len(word), max_length):
             chunk = word[start : start + max_length]
-            if len(segments[-1]) + len(chunk) > max_length:
-                segments.append([])
-            segments[-1] += chunk
-    return segments
+            if len(parts[-1]) + len(chunk) > max_length:
+                parts.append([])
+            parts[-1] += chunk
+    return parts
 
 
 def join(

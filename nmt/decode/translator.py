@@ -14,13 +14,12 @@ from typing import Any, get_args
 
 from nmt.config import Config, base_language, language
 from nmt.decode import EngineName, Precision, windows
-from nmt.decode.options import Engine, Hypothesis, SearchOptions, Segment
+from nmt.decode.options import Engine, Hypothesis, SearchOptions
 from nmt.decode.segments import Line, Translation, join, split
 from nmt.distributed import n_ranks
 from nmt.errors import ConfigError, InputError, ModelError
 from nmt.processes import prepare_torch
 from nmt.run.directory import RunDirectory
-from nmt.seeds import seed_of
 from nmt.text.lines import Pause, one_line
 from nmt.text.tokenizer import Tokenizers
 
@@ -111,6 +110,7 @@ class Translator:
         stream = windows.numbered(lines, first)
         n_lines = min(window, windows.FIRST_LINES)  # per rank
         while chunk := windows.next_window(stream, n_lines):
+            log.debug("translating lines %d to %d", chunk[0].number, chunk[-1].number)
             started = time.monotonic()
             translations = windows.translate_on_ranks(chunk, translate_share)
             seconds = max(time.monotonic() - started, 1e-3)
@@ -120,24 +120,17 @@ class Translator:
     def _translate_window(
         self, lines: Sequence[Line], options: SearchOptions, batch_size: int, prefix: Sequence[int]
     ) -> list[Translation]:
-        tokenizer, max_length = self.tokenizers.source, self.config.data.max_length
-        segments_of_lines = [
-            [
-                Segment(tokens, prefix if i == 0 else (), seed_of(line.number, i))
-                for i, tokens in enumerate(split(line, tokenizer, max_length))
-            ]
-            for line in lines
-        ]
+        tokenizers, max_length = self.tokenizers, self.config.data.max_length
+        segments_of_lines = [split(line, tokenizers.source, max_length, prefix) for line in lines]
         segments = [segment for of_line in segments_of_lines for segment in of_line]
-        log.debug("%d lines, %d segments", len(lines), len(segments))
-        n_best_lists = self.engine.translate(segments, options.for_engine(), batch_size=batch_size)
-        if not all(n_best_lists):
-            raise ModelError("the model's output is not a number", hint="was its training healthy?")
+        found = self.engine.translate(segments, options.for_engine(), batch_size=batch_size)
+        if not all(found):
+            raise ModelError("the model's output is not a number", hint="check the loss of its training")
         if options.mbr:
-            n_best_lists = [self._rank_by_utility(samples, options)[: options.n_best] for samples in n_best_lists]
-        found = iter(n_best_lists)
+            found = [self._rank_by_utility(samples, options)[: options.n_best] for samples in found]
+        n_best = iter(found)
         return [
-            Translation(line.text, join([next(found) for _ in of_line], self.tokenizers.target, options, self.joiner))
+            Translation(line.text, join([next(n_best) for _ in of_line], tokenizers.target, options, self.joiner))
             for line, of_line in zip(lines, segments_of_lines, strict=True)
         ]
 
@@ -155,8 +148,10 @@ class Translator:
 
         Sources and references longer than the model can hold are cut.
         """
-        source = self.tokenizers.source.encode_all(sources)
-        return self.engine.score(source, self.tokenizers.target.encode_all(references))
+        limit = self.engine.max_length - 1  # without EOS
+        src = [tokens[:limit] for tokens in self.tokenizers.source.encode_all(sources)]
+        tgt = [tokens[:limit] for tokens in self.tokenizers.target.encode_all(references)]
+        return self.engine.score(src, tgt)
 
 
 def is_export(path: Path) -> bool:

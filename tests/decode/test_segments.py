@@ -16,8 +16,8 @@ TOKENIZER = small_translator().tokenizers.source
 @settings(max_examples=50, deadline=None)
 def test_segments_fit_and_keep_every_word(text: str, max_length: int) -> None:
     segments = split(Line(1, text), TOKENIZER, max_length)
-    assert all(0 < len(segment) <= max_length for segment in segments)
-    decoded = " ".join(TOKENIZER.decode(segment) for segment in segments)
+    assert all(0 < len(segment.tokens) <= max_length for segment in segments)
+    decoded = " ".join(TOKENIZER.decode(segment.tokens) for segment in segments)
     assert "".join(decoded.split()) == "".join(text.split())
 
 
@@ -40,6 +40,7 @@ def test_long_line_is_split_at_sentence_ends_and_joined(
 def test_chinese_sentences_are_split_and_joined_without_spaces() -> None:
     translator = small_translator(max_length=16, target_lang="zh")
     sentences = ["狗跑。", "猫！", "“狗？”"]
-    assert split(Line(1, "".join(sentences)), TOKENIZER, 16) == [TOKENIZER.encode(s) for s in sentences]
+    segments = split(Line(1, "".join(sentences)), TOKENIZER, 16)
+    assert [segment.tokens for segment in segments] == [TOKENIZER.encode(sentence) for sentence in sentences]
     found = next(translator.translate_lines(["".join(sentences)]))
     assert found.text == "".join(one.text for one in translator.translate_lines(sentences))

@@ -82,10 +82,9 @@ class CTranslate2Engine:
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
         """See `Engine`."""
-        limit = self.max_length - 1
         results = self.engine.score_batch(
-            [self.tokenizers.source.pieces(tokens[:limit]) for tokens in source],
-            [self.tokenizers.target.pieces(tokens[:limit]) for tokens in target],
+            [self.tokenizers.source.pieces(tokens) for tokens in source],
+            [self.tokenizers.target.pieces(tokens) for tokens in target],
             max_batch_size=64,
             max_input_length=0,
         )

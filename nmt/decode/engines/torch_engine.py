@@ -88,19 +88,17 @@ class TorchEngine:
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
         """See `Engine`."""
-        limit = self.max_length - 1
-        src, tgt = [tokens[:limit] for tokens in source], [tokens[:limit] for tokens in target]
-        found: list[list[float]] = [[] for _ in src]
+        found: list[list[float]] = [[] for _ in source]
 
         def score_batch(pairs: list[int]) -> None:
-            batch = collate([src[i] for i in pairs], [tgt[i] for i in pairs], pairs).to(self.device)
+            batch = collate([source[i] for i in pairs], [target[i] for i in pairs], pairs).to(self.device)
             with torch.inference_mode():
                 log_probs = log_mean_probs([model(batch.src, batch.tgt_in) for model in self.models])  # (B, T, V)
             of_target = log_probs.gather(-1, batch.tgt_out[..., None])[..., 0]  # (B, T)
             for i, row in zip(pairs, of_target.tolist(), strict=True):
-                found[i] = row[: len(tgt[i]) + 1]
+                found[i] = row[: len(target[i]) + 1]
 
-        for pairs in cut_batches([(len(s), len(t)) for s, t in zip(src, tgt, strict=True)], SCORED_TOKENS):
+        for pairs in cut_batches([(len(s), len(t)) for s, t in zip(source, target, strict=True)], SCORED_TOKENS):
             halve_on_out_of_memory(score_batch, pairs)
         return found
 
@@ -138,13 +136,14 @@ def load_models(
     models: list[Seq2Seq] = []
     configs: list[Config] = []
     tokenizers = None
-    for path in paths:
-        file = RunDirectory(path).model_file if path.is_dir() else path
+    runs = [RunDirectory(path) if path.is_dir() else None for path in paths]
+    for path, run in zip(paths, runs, strict=True):
+        file = run.model_file if run else path
         if not file.exists():
             raise ModelError(f"no model at {file}", hint="train one with `nmt train CONFIG`, or name another with -m")
         checkpoint = read_checkpoint(file, prefixes=("model",))
-        if path.is_dir():
-            RunDirectory(path).check_tokenizers(checkpoint.tokenizers)
+        if run:
+            run.check_tokenizers(checkpoint.tokenizers)
         tokenizers = tokenizers or checkpoint.tokenizers
         if checkpoint.tokenizers != tokenizers:
             raise ModelError(
@@ -161,8 +160,7 @@ def load_models(
     has_bf16 = on_cpu and torch.ops.mkldnn._is_mkldnn_bf16_supported()
     cache_dtype = torch.bfloat16 if precision == "int8" and has_bf16 else None
     engine = TorchEngine(*models, cache_dtype=cache_dtype, trace=on_cpu)
-    run = RunDirectory(paths[0]) if paths[0].is_dir() else None
-    return engine, tokenizers, configs[0].model_copy(update={"data": data}), run
+    return engine, tokenizers, configs[0].model_copy(update={"data": data}), runs[0]
 
 
 def in_precision(model: Seq2Seq, precision: Precision) -> Seq2Seq:
