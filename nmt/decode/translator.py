@@ -15,7 +15,7 @@ from typing import Any, get_args
 from nmt.config import Config, base_language, language
 from nmt.decode import EngineName, Precision, windows
 from nmt.decode.options import Engine, Hypothesis, SearchOptions
-from nmt.decode.segments import Line, Translation, join, split
+from nmt.decode.segments import UNSPACED, Line, Translation, join, split
 from nmt.distributed import n_ranks
 from nmt.errors import ConfigError, InputError, ModelError
 from nmt.processes import prepare_torch
@@ -24,9 +24,6 @@ from nmt.text.lines import Pause, one_line
 from nmt.text.tokenizer import Tokenizers
 
 log = logging.getLogger("nmt")
-
-# Languages written without spaces between sentences.
-UNSPACED = frozenset(["zh", "zho", "cmn", "yue", "ja", "jpn", "th", "lo", "my", "km"])
 
 
 class Translator:
@@ -141,7 +138,9 @@ class Translator:
         assert options.mbr
         metric, tokenize = options.mbr, bleu_tokenizer(language(self.config.data, "target"))
         texts = [one_line(self.tokenizers.target.decode(sample.tokens)) for sample in samples]
-        return by_expected_utility(samples, texts, lambda texts: pairwise_scores(texts, metric, tokenize=tokenize))
+        return by_expected_utility(
+            samples, texts, lambda distinct: pairwise_scores(distinct, metric, tokenize=tokenize)
+        )
 
     def reference_log_probs(self, sources: Sequence[str], references: Sequence[str]) -> list[list[float]]:
         """Log-probabilities of given translations: per line one for each piece, EOS last, nats.

@@ -1,7 +1,7 @@
 """The torch engine: searches batches of segments of similar length with a model or an ensemble."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,20 +71,16 @@ class TorchEngine:
             for i, hypotheses in zip(batch, results, strict=True):
                 found[i] = hypotheses
 
-        lengths = [len(segment.tokens) for segment in segments]
-        for batch in self._batches(lengths, batch_size, options.beam):
+        # Segments of similar length share a batch. The longest come first: their batch needs the most memory.
+        order = sorted(range(len(segments)), key=lambda i: -len(segments[i].tokens))
+        while order:
+            n_positions = (len(segments[order[0]].tokens) + 1) * options.beam  # of a segment
+            n = max(1, min(batch_size, self.max_positions // n_positions))
+            batch, order = order[:n], order[n:]
             n_fitting = halve_on_out_of_memory(search_batch, batch)
             if n_fitting < len(batch):
-                self.max_positions = n_fitting * (lengths[batch[0]] + 1) * options.beam
+                self.max_positions = n_fitting * n_positions
         return found
-
-    def _batches(self, lengths: Sequence[int], batch_size: int, n_beams: int) -> Iterator[list[int]]:
-        """Indices of segments of similar length, longest first: the first batch needs the most memory."""
-        order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
-        while order:
-            n = max(1, min(batch_size, self.max_positions // ((lengths[order[0]] + 1) * n_beams)))
-            yield order[:n]
-            order = order[n:]
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
         """See `Engine`."""
