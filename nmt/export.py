@@ -50,7 +50,7 @@ def to_ctranslate2(translator: Translator, path: Path, quantization: str = "floa
     """Write a directory that CTranslate2 loads, after checking that both engines give the same scores.
 
     Args:
-        translator: the model, on the CPU, with its tokenizers and settings.
+        translator: on the CPU.
         path: the directory; an earlier export is replaced.
         quantization: one of `QUANTIZATIONS`.
     Raises:
@@ -82,10 +82,8 @@ def to_ctranslate2(translator: Translator, path: Path, quantization: str = "floa
             engine = ctranslate2.Translator(str(directory), compute_type="default" if kind == "int8" else "float32")
             difference = _largest_score_difference(engine, model, translator, exact=kind == "float32")
             if not difference <= QUANTIZATIONS[kind]:  # also true for NaN
-                raise NmtError(
-                    f"CTranslate2's {kind} scores differ from the model's by {difference:.2g} nats per piece",
-                    hint="check that `nmt translate` works with this model, or try another version of ctranslate2",
-                )
+                message = f"CTranslate2's {kind} scores differ from the model's by {difference:.2g} nats per piece"
+                raise NmtError(message, hint="check that the model translates, or try another version of ctranslate2")
             differences.append(f"{difference:.1g} ({kind})")
     log.info(
         "checked %d sentences with beams of %s: scores differ from the model's by %s nats per piece",
@@ -115,9 +113,8 @@ def _exportable_model(translator: Translator) -> Transformer:
         raise InputError("an ensemble cannot be exported as one model", hint="export each model by itself")
     for key, supported in SUPPORTED.items():
         if (value := getattr(translator.config.model, key)) not in supported:
-            raise InputError(
-                f"CTranslate2 does not support model.{key}={str(value).lower()}", hint="translate with nmt itself"
-            )
+            setting = f"model.{key}={str(value).lower()}"
+            raise InputError(f"CTranslate2 does not support {setting}", hint="translate with nmt itself")
     (model,) = translator.engine.models
     assert isinstance(model, Transformer)
     return model
@@ -201,13 +198,10 @@ def _array(x: Tensor) -> Any:
 
 
 def _largest_score_difference(engine: Any, model: Transformer, translator: Translator, *, exact: bool) -> float:
-    """The largest difference between the scores that CTranslate2 and our model give CTranslate2's translations.
+    """The largest difference between both engines' scores of CTranslate2's translations, nats per piece.
 
     Translations of random sentences are compared by score, not by text, because rounding may decide between pieces
     of nearly equal probability. `exact` adds how far any piece of a greedy translation is from our model's best.
-
-    Returns:
-        nats per piece.
     """
     source, target = translator.tokenizers.source, translator.tokenizers.target
     generator = torch.Generator().manual_seed(1)

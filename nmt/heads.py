@@ -57,34 +57,30 @@ FIGURES = ("entropy", "distance", "previous", "same", "next", "boundary", "diver
 
 
 def attention_summary(run: Path | str | Translator, corpus: Sequence[tuple[str, str]]) -> list[HeadSummary]:
-    """Statistics of every attention head of a model over a corpus.
+    """Statistics of every attention head of a model over a corpus, by part and layer.
 
     Args:
         run: a run directory or model file, or what `load` returns for it.
         corpus: pairs of source and target text; texts longer than the model can hold are cut.
-    Returns:
-        one summary per head, by part (encoder, decoder, cross) and layer.
     Raises:
         InputError: the model is an export or an ensemble.
         DataError: the corpus is empty.
     """
     translator = run if isinstance(run, Translator) else load(run)
-    engine, tokenizers = translator.engine, translator.tokenizers
+    engine = translator.engine
     if not isinstance(engine, TorchEngine) or len(engine.models) > 1:
         what = "an ensemble" if isinstance(engine, TorchEngine) else "an export"
         raise InputError(f"{what} gives no attention weights", hint="name one run")
     if not corpus:
         raise DataError("no pairs to compute attention for", hint="give at least one")
-    model, limit = engine.models[0], engine.max_length - 1
-    sources, targets = zip(*corpus, strict=True)
-    src = [tokens[:limit] for tokens in tokenizers.source.encode_all(sources)]
-    tgt = [tokens[:limit] for tokens in tokenizers.target.encode_all(targets)]
+    src, tgt = translator.encode_pairs([source for source, _ in corpus], [target for _, target in corpus])
     sums: dict[str, Tensor] = {}  # part -> (L, H, figures)
     n_queries: Counter[str] = Counter()
     for rows in cut_batches([(len(s), len(t)) for s, t in zip(src, tgt, strict=True)], MAX_POSITIONS):
         batch = collate([src[i] for i in rows], [tgt[i] for i in rows], rows).to(engine.device)
         with torch.inference_mode():
-            for part, weights, queries, keys, boundary in parts_of(model.attention(batch.src, batch.tgt_in), batch):
+            attention = engine.models[0].attention(batch.src, batch.tgt_in)
+            for part, weights, queries, keys, boundary in parts_of(attention, batch):
                 figures = head_figures(weights, queries, keys, boundary).cpu().double()
                 sums[part] = sums[part] + figures if part in sums else figures
                 n_queries[part] += int(queries.sum())
@@ -101,11 +97,7 @@ def _none_if_nan(value: float) -> Any:
 
 
 def parts_of(weights: AttentionWeights, batch: Batch) -> Iterator[tuple[str, Tensor, Tensor, Tensor, Tensor]]:
-    """The parts of a model that have attention.
-
-    Yields:
-        name, weights (L, B, H, T, S), and bool masks of real queries (B, T), real keys (B, S) and boundary keys (B, S).
-    """
+    """Per part with attention: name, weights, and bool masks of real queries, real keys and boundary keys."""
     src, tgt = batch.src != PAD, batch.tgt_in != PAD
     for name, w, queries, keys, boundary in (
         ("encoder", weights.encoder, src, src, batch.src == EOS),

@@ -38,9 +38,8 @@ class SearchOptions(SearchSettings):
             raise ConfigError("; ".join(map(_message, error.errors())), hint=f"the options are {names}") from error
         limit, name = (self.n_samples, "samples") if self.mbr else (self.beam, "beam")
         if self.n_best > limit:
-            raise ConfigError(
-                f"n_best is {self.n_best}, but there are {limit} hypotheses", hint=f"add --{name} {self.n_best}"
-            )
+            hint = f"add --{name} {self.n_best}"
+            raise ConfigError(f"n_best is {self.n_best}, but there are {limit} hypotheses", hint=hint)
 
     def changed(self, **changes: Any) -> "SearchOptions":
         """These options with some changed; checked as a whole."""
@@ -66,10 +65,8 @@ class SearchOptions(SearchSettings):
         if model_limit is None:
             return limit
         if prefix_length >= model_limit:
-            raise ConfigError(
-                f"the prefix has {prefix_length} pieces, the model takes at most {model_limit - 1}",
-                hint="give a shorter prefix",
-            )
+            message = f"the prefix has {prefix_length} pieces, the model takes at most {model_limit - 1}"
+            raise ConfigError(message, hint="give a shorter prefix")
         return min(limit, model_limit)
 
     def divisor(self, length: int) -> float:
@@ -128,14 +125,7 @@ class Engine(Protocol):
     def translate(
         self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int
     ) -> list[list[Hypothesis]]:
-        """Translate segments independently, at most `batch_size` at a time.
-
-        Returns:
-            per segment its n-best hypotheses or fewer, best first.
-        """
+        """The n-best hypotheses of each segment or fewer, best first; at most `batch_size` segments at a time."""
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
-        """Log-probabilities of given translations: per pair one for each token, EOS last, nats.
-
-        Ids come without EOS; with it, they must fit the model.
-        """
+        """Log-probabilities of target tokens, EOS last, nats; the ids come without EOS and fit the model."""

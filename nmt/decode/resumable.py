@@ -42,10 +42,8 @@ def resumed_output(path: Path, origin: Mapping[str, str]) -> Iterator[tuple[Bina
             file = stack.enter_context(part.open("rb+"))
             stack.enter_context(locked(part))
         except OSError as error:
-            raise OutputError(
-                f"cannot write {part}: {error.strerror}",
-                hint="check that the directory exists and that you may write there",
-            ) from error
+            hint = "check that the directory exists and that you may write there"
+            raise OutputError(f"cannot write {part}: {error.strerror}", hint=hint) from error
         except InputError as error:
             raise InputError(f"another command is writing {part}", hint="wait for it to end") from error
         n_lines = _seek_end(file, part, header, origin)
@@ -73,9 +71,8 @@ def _seek_end(file: BinaryIO, part: Path, header: bytes, origin: Mapping[str, st
             changed = " and ".join(name for name in origin if before[name] != origin[name]) or "version"
         except (ValueError, KeyError, TypeError):
             changed = "file"
-        raise InputError(
-            f"{part} was started with another {changed}", hint="restore it, or delete the part file to start over"
-        )
+        hint = "restore it, or delete the part file to start over"
+        raise InputError(f"{part} was started with another {changed}", hint=hint)
     file.seek(end)
     file.truncate()
     if not first:
@@ -84,11 +81,7 @@ def _seek_end(file: BinaryIO, part: Path, header: bytes, origin: Mapping[str, st
 
 
 def hash_of(paths: list[Path]) -> str:
-    """SHA-256 over the contents of files.
-
-    Raises:
-        InputError: a file cannot be read.
-    """
+    """SHA-256 over the contents of files; an InputError if one cannot be read."""
     digest = hashlib.sha256()
     for path in paths:
         try:

@@ -45,13 +45,9 @@ class Translation:
 
 
 def split(line: Line, tokenizer: Tokenizer, max_length: int, prefix: Sequence[int] = ()) -> list[Segment]:
-    """Cut a line into segments of at most `max_length` tokens: sentences, else words, else pieces.
+    """Cut a line into segments of at most `max_length` tokens, without EOS: sentences, else words, else pieces.
 
-    Args:
-        line: a blank one has no segments.
-        tokenizer: of the source side.
-        max_length: maximum tokens of a segment, without EOS.
-        prefix: target ids that the translation of the first segment begins with.
+    The translation of the first segment begins with `prefix`. A blank line has no segments.
     """
     if is_blank(line.text):
         return []
@@ -84,14 +80,9 @@ def _split_sentence(sentence: str, tokenizer: Tokenizer, max_length: int) -> lis
 def join(
     segments: Sequence[Sequence[Hypothesis]], tokenizer: Tokenizer, options: SearchOptions, joiner: str
 ) -> list[TextHypothesis]:
-    """The n-best list of a line: the best hypotheses of all its segments, then the second best, and so on.
+    """The n-best list of a line, from those of its segments: all best hypotheses, all second best, and so on.
 
-    Args:
-        segments: of one line, in order, each with its n-best list; may be empty.
-        tokenizer: of the target side.
-        options: the scores of several segments are averaged with minimum Bayes risk; else the length penalty
-            applies to the sum of their log-probabilities.
-        joiner: written between the texts of segments.
+    The length penalty applies to the log-probability of the whole line; expected utilities are averaged.
     """
     if not segments:
         return [TextHypothesis([], [], 0.0, [], "")]

@@ -58,11 +58,7 @@ class Translator:
         return self.options.changed(**changes)
 
     def encode_prefix(self, prefix: str) -> list[int]:
-        """Target tokens that every translation must begin with.
-
-        Raises:
-            ConfigError: they are too many for the model.
-        """
+        """Target tokens of a prefix; a ConfigError if the model cannot hold them."""
         tokens = self.tokenizers.target.encode(prefix) if prefix else []
         self.options.limit(1, len(tokens), self.engine.max_length)
         return tokens
@@ -77,9 +73,7 @@ class Translator:
         window: int = windows.MAX_LINES,
         first: int = 1,
     ) -> Iterator[Translation]:
-        """Translate a stream of lines.
-
-        Several ranks share the lines of the first rank; each yields all translations.
+        """Translate a stream of lines, in order; ranks share the lines of the first rank, and each yields all.
 
         Args:
             lines: read one window at a time; a `Pause` ends a window.
@@ -88,8 +82,6 @@ class Translator:
             prefix: what every translation must begin with.
             window: maximum lines of a window; with 1, each line is translated as it comes.
             first: number of the first line, for messages and random draws.
-        Yields:
-            one translation per line, in order.
         Raises:
             ConfigError: `batch_size`, `window` or `first` is not a positive integer, or the prefix is too long.
             InputError: a line is not a string.
@@ -143,14 +135,14 @@ class Translator:
         )
 
     def reference_log_probs(self, sources: Sequence[str], references: Sequence[str]) -> list[list[float]]:
-        """Log-probabilities of given translations: per line one for each piece, EOS last, nats.
+        """Log-probabilities of given translations, cut to fit the model: per line those of its pieces, EOS last, nats."""
+        return self.engine.score(*self.encode_pairs(sources, references))
 
-        Sources and references longer than the model can hold are cut.
-        """
-        limit = self.engine.max_length - 1  # without EOS
-        src = [tokens[:limit] for tokens in self.tokenizers.source.encode_all(sources)]
-        tgt = [tokens[:limit] for tokens in self.tokenizers.target.encode_all(references)]
-        return self.engine.score(src, tgt)
+    def encode_pairs(self, sources: Sequence[str], targets: Sequence[str]) -> tuple[list[list[int]], list[list[int]]]:
+        """Token ids of both sides without EOS, cut to fit the model."""
+        limit = self.engine.max_length - 1
+        src, tgt = self.tokenizers.source.encode_all(sources), self.tokenizers.target.encode_all(targets)
+        return [tokens[:limit] for tokens in src], [tokens[:limit] for tokens in tgt]
 
 
 def is_export(path: Path) -> bool:
@@ -176,12 +168,11 @@ def load(
     Args:
         path: one of these; several runs or model files form an ensemble.
         device: auto is cuda, else mps, else cpu.
-        precision: of decoding; None is fp32, or the type that an export is stored in. bf16 is faster where the
-            hardware supports it; int8 quantizes weights and matmuls, on CPUs. Both change a few words.
+        precision: None is fp32, or how an export is stored. bf16 is faster if the hardware supports it, int8 on
+            CPUs; both change a few words.
         engine: None is CTranslate2 for its exports, else torch.
     Raises:
-        ModelError: there is no model for this engine, it is damaged, or its tokenizer is not the one it was trained
-            with or differs within the ensemble.
+        ModelError: the model is missing, damaged, of another engine, or has another tokenizer than its run or ensemble.
         ConfigError: the device is missing or does not support the precision.
     """
     paths = [Path(path)] if isinstance(path, Path | str) else [Path(one) for one in path]

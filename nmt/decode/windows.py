@@ -22,11 +22,7 @@ TARGET_S = 5.0  # time to translate a window; on slow machines later windows are
 
 
 def numbered(lines: Iterable[str | Pause], first: int) -> Iterator[Line | Pause]:
-    """Number lines from `first` on.
-
-    Raises:
-        InputError: a line is not a string.
-    """
+    """Number lines from `first` on; a line that is not a string is an InputError."""
     number = first
     for line in lines:
         if isinstance(line, Pause):

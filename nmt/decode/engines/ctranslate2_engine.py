@@ -40,11 +40,7 @@ class CTranslate2Engine:
     def translate(
         self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int
     ) -> list[list[Hypothesis]]:
-        """See `Engine`.
-
-        Raises:
-            ConfigError: CTranslate2 does not have an option.
-        """
+        """See `Engine`; an option that CTranslate2 does not have is a ConfigError."""
         if options.sample or options.length_penalty == "gnmt":
             option = "sampling with per-line seeds" if options.sample else "length penalty gnmt"
             raise ConfigError(f"CTranslate2 has no {option}", hint="use the run itself, with --engine torch")
@@ -92,11 +88,7 @@ class CTranslate2Engine:
 
 
 def import_ctranslate2() -> Any:
-    """The ctranslate2 package.
-
-    Raises:
-        InputError: it is not installed.
-    """
+    """The ctranslate2 package; an InputError if it is not installed."""
     try:
         import ctranslate2
     except ImportError as error:
@@ -125,10 +117,8 @@ def load_export(path: Path, device: str, precision: Precision | None) -> tuple[C
             intra_threads=int(os.environ.get("OMP_NUM_THREADS", "1")),
         )
     except (ValueError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        raise ModelError(
-            f"CTranslate2 cannot load {path}: {reason}", hint="export it again, or change --device or --precision"
-        ) from error
+        reason, hint = str(error).splitlines()[0], "export it again, or change --device or --precision"
+        raise ModelError(f"CTranslate2 cannot load {path}: {reason}", hint=hint) from error
     return CTranslate2Engine(engine, tokenizers, config.model.max_positions), tokenizers, config
 
 

@@ -47,18 +47,12 @@ class Int8Linear(nn.Module):
 
 
 def to_int8(model: nn.Module) -> None:
-    """Replace all linear layers of a model, in place.
-
-    Raises:
-        ConfigError: this build of torch or this CPU does not support int8.
-    """
+    """Replace all linear layers of a model, in place; a ConfigError if torch does not support int8 here."""
     for module in list(model.modules()):
         for name, child in module.named_children():
             if isinstance(child, nn.Linear):
                 try:
                     setattr(module, name, Int8Linear(child))
                 except (AttributeError, RuntimeError) as error:
-                    raise ConfigError(
-                        "torch does not support int8 on this machine",
-                        hint="use fp32 or bf16, or an export to CTranslate2",
-                    ) from error
+                    hint = "use fp32 or bf16, or an export to CTranslate2"
+                    raise ConfigError("torch does not support int8 on this machine", hint=hint) from error

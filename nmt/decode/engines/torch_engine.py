@@ -44,7 +44,6 @@ class TorchEngine:
 
     @property
     def device(self) -> torch.device:
-        """The device of the weights."""
         return self.models[0].device
 
     @property
@@ -100,13 +99,7 @@ class TorchEngine:
 
 
 def halve_on_out_of_memory(process: Callable[[list[int]], None], batch: list[int]) -> int:
-    """Process a batch; if it does not fit into memory, process its halves instead.
-
-    Returns:
-        the number of sentences that fit at a time.
-    Raises:
-        NmtError: one sentence does not fit.
-    """
+    """Process a batch, in halves if it does not fit into memory; returns how many sentences fit at a time."""
     try:
         process(batch)
         return len(batch)
@@ -142,10 +135,8 @@ def load_models(
             run.check_tokenizers(checkpoint.tokenizers)
         tokenizers = tokenizers or checkpoint.tokenizers
         if checkpoint.tokenizers != tokenizers:
-            raise ModelError(
-                f"{paths[0]} and {path} have different tokenizers: they cannot form an ensemble",
-                hint="runs with the same data.train and tokenizer settings have the same tokenizer, whatever the seed",
-            )
+            hint = "runs with the same data.train and tokenizer settings have the same tokenizer, whatever the seed"
+            raise ModelError(f"{paths[0]} and {path} have different tokenizers: they form no ensemble", hint=hint)
         model = in_precision(checkpoint.model().to(pick_device(device)), precision)
         models.append(model.requires_grad_(False))
         configs.append(checkpoint.config)
@@ -160,11 +151,7 @@ def load_models(
 
 
 def in_precision(model: Seq2Seq, precision: Precision) -> Seq2Seq:
-    """Convert a model in place for decoding in fp32, bf16 or int8.
-
-    Raises:
-        ConfigError: int8 on a GPU.
-    """
+    """Convert a model in place for decoding in fp32, bf16 or int8; int8 on a GPU is a ConfigError."""
     if precision == "bf16":  # not model.bfloat16(), which drops the imaginary part of rotary positions
         for x in (*model.parameters(), *model.buffers()):
             if x.is_floating_point():
@@ -177,11 +164,7 @@ def in_precision(model: Seq2Seq, precision: Precision) -> Seq2Seq:
 
 
 def pick_device(name: str) -> torch.device:
-    """The device with this name; `auto` is the first available of cuda, mps and cpu.
-
-    Raises:
-        ConfigError: this machine has no such device.
-    """
+    """The device with this name, a ConfigError if it is missing; `auto` is the first of cuda, mps and cpu."""
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     names = [kind for kind, is_available in available.items() if is_available]
     name = names[0] if name == "auto" else name
