@@ -135,7 +135,7 @@ class Translator:
         )
 
     def reference_log_probs(self, sources: Sequence[str], references: Sequence[str]) -> list[list[float]]:
-        """Log-probabilities of given translations, cut to fit the model: per line those of its pieces, EOS last, nats."""
+        """Log-probabilities of the pieces of each reference, EOS last, nats; long texts are cut to fit the model."""
         return self.engine.score(*self.encode_pairs(sources, references))
 
     def encode_pairs(self, sources: Sequence[str], targets: Sequence[str]) -> tuple[list[list[int]], list[list[int]]]:
