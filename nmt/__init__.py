@@ -21,7 +21,8 @@ from nmt.errors import (
 
 if TYPE_CHECKING:
     from nmt.decode.options import SearchOptions
-    from nmt.decode.translator import Translation, Translator, load
+    from nmt.decode.segments import Translation
+    from nmt.decode.translator import Translator, load
     from nmt.heads import HeadSummary, attention_summary
 
 __version__ = "0.1.0"

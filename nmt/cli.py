@@ -39,7 +39,8 @@ from nmt.files import atomic_writer, is_special
 from nmt.processes import end_with_parent, prepare_torch
 
 if TYPE_CHECKING:
-    from nmt.decode.translator import Translation, Translator
+    from nmt.decode.segments import Translation
+    from nmt.decode.translator import Translator
     from nmt.text.lines import Pause
 
 log = logging.getLogger("nmt")
@@ -308,7 +309,7 @@ def translate(
         with contextlib.ExitStack() as stack:
             n_done = 0
             if resume and input_file is not None and output is not None:
-                from nmt.decode.partial import hash_of, resumed_output
+                from nmt.decode.resumable import hash_of, resumed_output
                 from nmt.decode.translator import model_files
 
                 form = {**options.model_dump(), "prefix": prefix, "json": json_lines, "scores": scores}

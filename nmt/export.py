@@ -1,12 +1,14 @@
-"""A trained model in another engine's format: a directory for CTranslate2, which translates without torch.
+"""Export of a trained model to a directory for CTranslate2, which translates without torch.
 
     config.json, model.bin, shared_vocabulary.json (or source_, target_)    CTranslate2's
     config.yaml, tokenizer.model (or tokenizer.src.model, .tgt.model)       as in a run: limits, languages, pieces
 
-Where that engine's search is not ours: PAD, UNK and BOS, and EOS before a minimum length, are banned before its
-softmax, so that what is left shares out their probability (of a trained model, next to nothing). It stops when K
-hypotheses have finished, whatever the live ones promise. It counts EOS in a hypothesis' length, as we do, only if
-asked to `return_end_token`. At `max_decoding_length` it cuts, where we force EOS: our L pieces are L - 1 there.
+CTranslate2's search differs from ours:
+- PAD, UNK and BOS, and EOS before the minimum length, are banned before the softmax: their probability, almost
+  none in a trained model, goes to other pieces.
+- It stops when K hypotheses have finished, whatever the score of the live ones.
+- It counts EOS in the length of a hypothesis, as we do, only with `return_end_token`.
+- At `max_decoding_length` it cuts a hypothesis, while we force EOS: our limit L is its L - 1.
 """
 
 import logging
@@ -16,8 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nmt.decode.ctranslate2_engine import import_ctranslate2
-from nmt.decode.torch_engine import TorchEngine
+from nmt.decode.engines.ctranslate2_engine import import_ctranslate2
+from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.errors import InputError, NmtError
 from nmt.files import atomic_directory
@@ -28,98 +30,105 @@ from nmt.text.batches import pad_source
 
 log = logging.getLogger("nmt")
 
-# How weights are stored, and by how many nats a piece the engine's scores may then differ from our float32: where
-# nothing is amiss, by a millionth; int8, which is asked for, by what it costs.
+# Storage type -> the largest difference from our float32 scores that is accepted, nats per piece. A correct export
+# in float32 differs by a millionth; the other limits allow for rounding.
 QUANTIZATIONS = {"float32": 1e-3, "float16": 0.1, "bfloat16": 1.0, "int8": 1.0}
-# what that engine has, of the choices of which it has not all
-KNOWN: dict[str, tuple[object, ...]] = {
+# Settings of which CTranslate2 supports only some values.
+SUPPORTED: dict[str, tuple[object, ...]] = {
     "architecture": ("transformer",),
     "attention": ("scaled_dot",),
     "attention_window": (0,),
     "padding_mask": (True,),
     "positions": ("sinusoidal", "learned"),
 }
-BANNED = -1e4  # the bias of what is never generated: float16 holds it, and e to it is 0
-CHECKED_LENGTHS = (1, 5, 20)  # of the sentences that both engines translate, pieces
+BAN = -1e4  # bias of pieces that are never generated: fits into float16, and exp of it is 0
+CHECKED_LENGTHS = (1, 5, 20)  # of the random sentences that compare the engines, pieces
 CHECKED_BEAMS = (1, 5)
 
 
 def to_ctranslate2(translator: Translator, path: Path, quantization: str = "float32") -> None:
-    """Write a directory that CTranslate2 loads, once both engines agree on it.
+    """Write a directory that CTranslate2 loads, after checking that both engines give the same scores.
 
     Args:
-        translator: the model, on the CPU, with its tokenizers and settings.
+        translator: on the CPU.
         path: the directory; an earlier export is replaced.
         quantization: one of `QUANTIZATIONS`.
     Raises:
-        InputError: there is no such quantization, CTranslate2 is not installed or has no such model, or something
-            else lies at `path`.
-        NmtError: the engine's scores are not the model's.
+        InputError: the quantization is unknown, CTranslate2 is not installed or does not support the model, or
+            `path` is something else than an export.
+        NmtError: the scores differ.
         OutputError: the directory cannot be written.
     """
     if quantization not in QUANTIZATIONS:
-        raise InputError(f"no quantization '{quantization}'", hint=f"there are {', '.join(QUANTIZATIONS)}")
+        raise InputError(f"unknown quantization '{quantization}'", hint=f"choose one of {', '.join(QUANTIZATIONS)}")
     ctranslate2 = import_ctranslate2()
-    if path.resolve() == Path.cwd() or path.is_mount():
-        raise InputError(f"{path} cannot be replaced as a whole", hint="name a directory in it")
-    if not _is_free(path):
-        raise InputError(f"{path} is there already and is no export", hint="name another directory, or delete it")
-    if not isinstance(translator.engine, TorchEngine):
-        raise InputError("the model is an export already", hint="give the run that it was made from")
-    if len(translator.engine.models) > 1:
-        raise InputError("several models cannot be exported as one", hint="export each by itself")
-    config, tokenizers, model = translator.config, translator.tokenizers, translator.engine.models[0]
-    for key, known in KNOWN.items():
-        if (value := getattr(config.model, key)) not in known:
-            raise InputError(
-                f"an export to CTranslate2 has no model.{key}={str(value).lower()}",
-                hint="translate with nmt itself",
-            )
-    assert isinstance(model, Transformer)
+    _check_replaceable(path)
+    model = _exportable_model(translator)
+    config, tokenizers = translator.config, translator.tokenizers
     if config.decode.length_penalty == "gnmt":
-        log.warning("CTranslate2 has no decode.length_penalty=gnmt: it divides by L^alpha, choose alpha anew")
+        log.warning("CTranslate2 has no decode.length_penalty=gnmt: it divides by L^alpha, tune alpha for it")
     with atomic_directory(path) as directory:
         run = RunDirectory(directory)
         run.write_config(config)
         run.write_tokenizers(tokenizers, config.tokenizer.joint)
         differences = []
-        for kind in dict.fromkeys(["float32", quantization]):  # whether all is in its place, float32 shows best
-            spec = _spec(model)
+        for kind in dict.fromkeys(["float32", quantization]):  # float32 first: only its check is precise
+            spec = _model_spec(model)
             spec.register_source_vocabulary(tokenizers.source.pieces(range(len(tokenizers.source))))
             spec.register_target_vocabulary(tokenizers.target.pieces(range(len(tokenizers.target))))
             spec.validate()
             spec.optimize(kind)
             spec.save(str(directory))
             engine = ctranslate2.Translator(str(directory), compute_type="default" if kind == "int8" else "float32")
-            differences.append(f"{_check(engine, model, translator, kind):.1g} ({kind})")
+            difference = _largest_score_difference(engine, model, translator, exact=kind == "float32")
+            if not difference <= QUANTIZATIONS[kind]:  # also true for NaN
+                message = f"CTranslate2's {kind} scores differ from the model's by {difference:.2g} nats per piece"
+                raise NmtError(message, hint="check that the model translates, or try another version of ctranslate2")
+            differences.append(f"{difference:.1g} ({kind})")
     log.info(
-        "checked: %d sentences, greedily and with beam %d: scores differ from ours by %s nats a piece",
+        "checked %d sentences with beams of %s: scores differ from the model's by %s nats per piece",
         len(CHECKED_LENGTHS),
-        CHECKED_BEAMS[-1],
+        " and ".join(map(str, CHECKED_BEAMS)),
         ", ".join(differences),
     )
 
 
-def _is_free(path: Path) -> bool:
-    """Whether there is nothing at `path`, or an empty directory, or no more than an earlier export."""
-    if not path.is_dir():
-        return not path.exists()
-    names = {entry.name for entry in path.iterdir()}
+def _check_replaceable(path: Path) -> None:
+    """Refuse to replace anything but an empty directory or an earlier export."""
+    if path.resolve() == Path.cwd() or path.is_mount():
+        raise InputError(f"{path} cannot be replaced: it is in use", hint="name a directory in it")
     vocabularies = {f"{side}_vocabulary.json" for side in ("shared", "source", "target")}
     tokenizers = {file.name for joint in (True, False) for file in RunDirectory(path).tokenizer_files(joint)}
-    ours = {"config.yaml", "config.json", "model.bin", *vocabularies, *tokenizers}
-    return not names or ("model.bin" in names and names <= ours)
+    exported = {"config.yaml", "config.json", "model.bin", *vocabularies, *tokenizers}
+    names = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
+    if (path.exists() and not path.is_dir()) or (names and not ("model.bin" in names and names <= exported)):
+        raise InputError(f"{path} exists and is not an export", hint="name another directory, or delete it")
+
+
+def _exportable_model(translator: Translator) -> Transformer:
+    """The translator's model, if CTranslate2 supports it."""
+    if not isinstance(translator.engine, TorchEngine):
+        raise InputError("the model is already an export", hint="give the run that was exported")
+    if len(translator.engine.models) > 1:
+        raise InputError("an ensemble cannot be exported as one model", hint="export each model by itself")
+    for key, supported in SUPPORTED.items():
+        if (value := getattr(translator.config.model, key)) not in supported:
+            setting = f"model.{key}={str(value).lower()}"
+            raise InputError(f"CTranslate2 does not support {setting}", hint="translate with nmt itself")
+    (model,) = translator.engine.models
+    assert isinstance(model, Transformer)
+    return model
 
 
 # --- weights ----------------------------------------------------------------------------------------------
 
 
-def _spec(model: Transformer) -> Any:
-    """The model as CTranslate2 describes one, with a copy of the weights: quantising them works in place."""
+def _model_spec(model: Transformer) -> Any:
+    """CTranslate2's description of the model, with a copy of the weights: it quantizes them in place."""
     from ctranslate2 import specs
 
     settings = model.settings
-    activations = specs.common_spec.Activation  # GELU is the exact one
+    activations = specs.common_spec.Activation
     spec = specs.TransformerSpec.from_config(
         (settings.n_encoder_layers, settings.n_decoder_layers),
         settings.n_heads,
@@ -132,7 +141,7 @@ def _spec(model: Transformer) -> Any:
     encoder.embeddings[0].weight = _array(model.source_embedding.weight)
     decoder.embeddings.weight = _array(model.target_embedding.weight)
     decoder.projection.weight = _array(model.projection.weight)
-    decoder.projection.bias = _array(_bans(model))
+    decoder.projection.bias = _array(_output_bias(model))
     for stack, learned, norm in (
         (encoder, model.source_positions, model.encoder_norm),
         (decoder, model.target_positions, model.decoder_norm),
@@ -142,42 +151,42 @@ def _spec(model: Transformer) -> Any:
         assert positions is not None
         stack.position_encodings.encodings = _array(positions)
         if isinstance(norm, nn.LayerNorm):
-            _put_norm(stack.layer_norm, norm)
-    for into, encoder_layer in zip(encoder.layer, model.encoder, strict=True):
-        _put_layer(into, encoder_layer)
-    for into, decoder_layer in zip(decoder.layer, model.decoder, strict=True):
-        _put_layer(into, decoder_layer)
+            _copy_norm(norm, stack.layer_norm)
+    for encoder_layer, into in zip(model.encoder, encoder.layer, strict=True):
+        _copy_layer(encoder_layer, into)
+    for decoder_layer, into in zip(model.decoder, decoder.layer, strict=True):
+        _copy_layer(decoder_layer, into)
         cross = decoder_layer.cross_attention
-        _put_linear(into.attention.linear[0], cross.query)
-        _put_linear(into.attention.linear[1], cross.key_value)
-        _put_linear(into.attention.linear[2], cross.output)
-        _put_norm(into.attention.layer_norm, decoder_layer.cross_attention_residual.norm)
+        _copy_linear(cross.query, into.attention.linear[0])
+        _copy_linear(cross.key_value, into.attention.linear[1])
+        _copy_linear(cross.output, into.attention.linear[2])
+        _copy_norm(decoder_layer.cross_attention_residual.norm, into.attention.layer_norm)
     return spec
 
 
-def _bans(model: Transformer) -> Tensor:
-    """What is added to the logits, (V,): pieces that are never generated get no probability."""
-    bans = torch.zeros(model.projection.out_features)
-    bans[[PAD, UNK, BOS]] = BANNED
-    return bans
+def _output_bias(model: Transformer) -> Tensor:
+    """(V,): bans pieces that are never generated."""
+    bias = torch.zeros(model.projection.out_features)
+    bias[[PAD, UNK, BOS]] = BAN
+    return bias
 
 
-def _put_layer(into: Any, layer: EncoderLayer | DecoderLayer) -> None:
-    """What both kinds of layer have: self-attention and feed-forward, each with its norm."""
+def _copy_layer(layer: EncoderLayer | DecoderLayer, into: Any) -> None:
+    """Self-attention and feed-forward, which both kinds of layer have."""
     attention = layer.self_attention
-    _put_linear(into.self_attention.linear[0], attention.query_key_value)
-    _put_linear(into.self_attention.linear[1], attention.output)
-    _put_norm(into.self_attention.layer_norm, layer.self_attention_residual.norm)
-    _put_linear(into.ffn.linear_0, layer.feed_forward.inner)
-    _put_linear(into.ffn.linear_1, layer.feed_forward.outer)
-    _put_norm(into.ffn.layer_norm, layer.feed_forward_residual.norm)
+    _copy_linear(attention.query_key_value, into.self_attention.linear[0])
+    _copy_linear(attention.output, into.self_attention.linear[1])
+    _copy_norm(layer.self_attention_residual.norm, into.self_attention.layer_norm)
+    _copy_linear(layer.feed_forward.inner, into.ffn.linear_0)
+    _copy_linear(layer.feed_forward.outer, into.ffn.linear_1)
+    _copy_norm(layer.feed_forward_residual.norm, into.ffn.layer_norm)
 
 
-def _put_linear(into: Any, layer: nn.Linear) -> None:
+def _copy_linear(layer: nn.Linear, into: Any) -> None:
     into.weight, into.bias = _array(layer.weight), _array(layer.bias)
 
 
-def _put_norm(into: Any, norm: nn.LayerNorm) -> None:
+def _copy_norm(norm: nn.LayerNorm, into: Any) -> None:
     into.gamma, into.beta = _array(norm.weight), _array(norm.bias)
 
 
@@ -185,30 +194,25 @@ def _array(x: Tensor) -> Any:
     return x.detach().numpy().copy()
 
 
-# --- parity -----------------------------------------------------------------------------------------------
+# --- check ------------------------------------------------------------------------------------------------
 
 
-def _check(engine: Any, model: Transformer, translator: Translator, kind: str) -> float:
-    """Let the engine translate sentences of random pieces, and score what it found with our model.
+def _largest_score_difference(engine: Any, model: Transformer, translator: Translator, *, exact: bool) -> float:
+    """The largest difference between both engines' scores of CTranslate2's translations, nats per piece.
 
-    Scores are compared, not texts: where two pieces are equally likely, rounding may take either. So for greedy
-    search in float32, each piece must be the likeliest to our model too, but for that rounding.
-
-    Returns:
-        the largest difference of a hypothesis' two scores, nats a piece.
-    Raises:
-        NmtError: it is more than `QUANTIZATIONS` allows.
+    Translations of random sentences are compared by score, not by text, because rounding may decide between pieces
+    of nearly equal probability. `exact` adds how far any piece of a greedy translation is from our model's best.
     """
     source, target = translator.tokenizers.source, translator.tokenizers.target
     generator = torch.Generator().manual_seed(1)
     differences = []
     for length in CHECKED_LENGTHS:
-        ids = torch.randint(EOS + 1, len(source), (min(length, model.max_length - 1),), generator=generator).tolist()
-        src = pad_source([ids])
-        limit = translator.options.limit(src.size(1), most=model.max_length)
+        length = min(length, model.max_length - 1)
+        tokens = torch.randint(EOS + 1, len(source), (length,), generator=generator).tolist()
+        limit = translator.options.limit(length + 1, model_limit=model.max_length)
         for beam in CHECKED_BEAMS:
             (found,) = engine.translate_batch(
-                [source.pieces(ids)],
+                [source.pieces(tokens)],
                 beam_size=beam,
                 max_decoding_length=max(limit - 1, 1),
                 min_decoding_length=0,
@@ -217,15 +221,10 @@ def _check(engine: Any, model: Transformer, translator: Translator, kind: str) -
             )
             tgt = torch.tensor([BOS, *target.ids(found.hypotheses[0])])
             with torch.inference_mode():
-                log_probs = (model(src, tgt[None, :-1])[0] + _bans(model)).log_softmax(-1)  # (T, V)
+                logits = model(pad_source([tokens]), tgt[None, :-1])[0] + _output_bias(model)
+            log_probs = logits.log_softmax(-1)  # (T, V)
             chosen = log_probs.gather(-1, tgt[1:, None])[:, 0]  # (T,)
             differences.append((chosen.mean() - found.scores[0]).abs())
-            if beam == 1 and kind == "float32":
+            if exact and beam == 1:
                 differences.append((log_probs.amax(-1) - chosen).max())
-    worst = float(torch.stack(differences).max())
-    if not worst <= QUANTIZATIONS[kind]:  # nor may it be NaN
-        raise NmtError(
-            f"CTranslate2's {kind} scores are not the model's: they differ by {worst:.2g} nats a piece",
-            hint="does `nmt translate` work with this model? else another version of ctranslate2 may",
-        )
-    return worst
+    return float(torch.stack(differences).max())

@@ -212,7 +212,7 @@ def file_bytes(directory: Path) -> dict[str, bytes]:
 
 def model_of(translator: "Translator") -> "Seq2Seq":
     """The model that a translator searches over."""
-    from nmt.decode.torch_engine import TorchEngine
+    from nmt.decode.engines.torch_engine import TorchEngine
 
     assert isinstance(translator.engine, TorchEngine)
     (model,) = translator.engine.models

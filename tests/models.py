@@ -1,17 +1,25 @@
-"""Small models of every architecture, with each of its choices, and batches for them."""
+"""Small models of every architecture, with each of its choices, batches for them, and a small translator."""
 
 import itertools
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from nmt.config import ModelSettings
+from nmt.config import Config, ModelSettings
+from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.search import IncrementalDecoder
+from nmt.decode.translator import Translator
 from nmt.model.base import Seq2Seq
 from nmt.model.recurrent import RecurrentModel
 from nmt.model.transformer import Transformer
+from nmt.run.checkpoint import Checkpoint, new_model, save_checkpoint, weights_of
+from nmt.run.directory import RunDirectory
 from nmt.text import BOS, EOS, PAD
+from nmt.text.batches import pad_source
+from nmt.text.tokenizer import Tokenizers, train_tokenizer
 
 V = 23
 SIZES = {
@@ -105,3 +113,49 @@ def logits_of_steps(decoder: IncrementalDecoder[Any], src: Tensor, tgt: Tensor, 
         logits, state = decoder.step(tgt[:, t : t + 1].expand(-1, n_beams), state)
         found.append(logits)
     return found
+
+
+# --- translators ------------------------------------------------------------------------------------------
+
+LINES = ["the red dog runs.", "a cat sleeps here!", "where is the small house?", "dogs and cats play, or sleep."]
+
+
+def sources(*rows: Sequence[int]) -> Tensor:
+    """Source ids as a model reads them: (B, S)."""
+    return pad_source([list(row) for row in rows])
+
+
+def small_translator(**data: object) -> Translator:
+    """A translator of `LINES` with random weights, far from uniform, in float64.
+
+    Args:
+        data: settings of `data`.
+    """
+    config = Config.model_validate(
+        {
+            "run": "runs/x",
+            "data": {"train": {"source": "a.de", "target": "a.en"}, "max_length": 12, **data},
+            "tokenizer": {"vocab_size": 300},
+            "model": {"d_model": 16, "d_ff": 24, "n_encoder_layers": 1, "n_decoder_layers": 2, "dropout": 0.0},
+            "decode": {"max_length_a": 0.5, "max_length_b": 4, "batch_size": 3},
+        }
+    )
+    model_bytes = train_tokenizer(LINES, config.tokenizer).model
+    tokenizers = Tokenizers.from_models(model_bytes, model_bytes, nfkc_source=False)
+    torch.manual_seed(1)
+    model = new_model(config, tokenizers)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(2.0)
+    return Translator(TorchEngine(model.double().eval()), tokenizers, config)
+
+
+def write_run(translator: Translator, path: Path) -> RunDirectory:
+    """A run directory with the translator's model and tokenizer."""
+    assert isinstance(translator.engine, TorchEngine)
+    run = RunDirectory(path)
+    run.create()
+    tensors = {f"model.{name}": x.float() for name, x in weights_of(translator.engine.models[0]).items()}
+    save_checkpoint(run.model_file, Checkpoint(translator.config, tensors, translator.tokenizers))
+    run.write_tokenizers(translator.tokenizers, joint=True)
+    return run

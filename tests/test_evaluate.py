@@ -1,4 +1,4 @@
-"""Scores are sacreBLEU's own, with the recipe beside them."""
+"""Scores are those of sacreBLEU, with its signature; perplexity by hand."""
 
 import importlib.util
 import math
@@ -39,7 +39,7 @@ ALL = ("bleu", "chrf", "ter")
 @pytest.mark.parametrize("lowercase", [False, True])
 @pytest.mark.parametrize("references", [[REFERENCES], [REFERENCES, OTHERS]])
 @pytest.mark.parametrize("tokenize", ["13a", "char", "zh", "none"])
-def test_figures_are_those_of_sacrebleu(references: list[list[str]], lowercase: bool, tokenize: str) -> None:
+def test_scores_are_those_of_sacrebleu(references: list[list[str]], lowercase: bool, tokenize: str) -> None:
     bleu, chrf, ter = score(HYPOTHESES, references, tokenize=tokenize, lowercase=lowercase, metrics=ALL)
     own = sacrebleu.corpus_bleu(HYPOTHESES, references, tokenize=tokenize, lowercase=lowercase).score
     assert bleu.value == pytest.approx(own, abs=1e-9)
@@ -54,7 +54,7 @@ def test_figures_are_those_of_sacrebleu(references: list[list[str]], lowercase: 
     assert [one.low for one in (bleu, chrf, ter)] == [None, None, None]
 
 
-def test_signatures_tell_the_recipe() -> None:
+def test_signature_contains_every_setting() -> None:
     bleu, chrf, ter = score(
         HYPOTHESES, [REFERENCES, OTHERS], tokenize="zh", lowercase=True, metrics=ALL, n_bootstrap=10
     )
@@ -75,12 +75,12 @@ def test_signatures_tell_the_recipe() -> None:
     assert plain == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{sacrebleu.__version__}"
 
 
-def test_metrics_come_in_the_order_asked_for() -> None:
+def test_scores_come_in_the_order_of_metrics() -> None:
     assert [one.name for one in score(HYPOTHESES, [REFERENCES])] == ["BLEU", "chrF2"]
     assert [one.name for one in score(HYPOTHESES, [REFERENCES], metrics=("ter", "bleu"))] == ["TER", "BLEU"]
 
 
-def test_case_counts_unless_it_is_asked_away() -> None:
+def test_lowercase_ignores_case() -> None:
     shouted = [text.upper() for text in REFERENCES]
     assert score(shouted, [REFERENCES])[0].value < 50
     assert score(shouted, [REFERENCES], lowercase=True)[0].value == pytest.approx(100)
@@ -91,7 +91,7 @@ LINES = st.lists(st.text(st.characters(categories=["L", "P", "Zs"]), min_size=1,
 
 @hypothesis_settings(max_examples=40, deadline=None)
 @given(LINES)
-def test_the_reference_itself_is_never_beaten(lines: list[str]) -> None:
+def test_references_as_hypotheses_have_a_perfect_score(lines: list[str]) -> None:
     _, chrf, ter = score(lines, [lines], metrics=ALL)
     if any(text.strip() for text in lines):
         assert chrf.value == pytest.approx(100)
@@ -100,7 +100,7 @@ def test_the_reference_itself_is_never_beaten(lines: list[str]) -> None:
 
 @hypothesis_settings(max_examples=40, deadline=None)
 @given(st.data())
-def test_an_interval_is_ordered_and_reproducible(data: st.DataObject) -> None:
+def test_interval_is_ordered_and_reproducible(data: st.DataObject) -> None:
     n_lines = data.draw(st.integers(2, 8))
     words = st.lists(st.sampled_from("abcdefg"), min_size=4, max_size=9).map(" ".join)
     hypotheses, references = (
@@ -114,7 +114,7 @@ def test_an_interval_is_ordered_and_reproducible(data: st.DataObject) -> None:
     assert found == score(hypotheses, [references], metrics=("chrf", "ter"), n_bootstrap=50)
 
 
-def test_the_interval_of_many_lines_lies_around_the_score() -> None:
+def test_interval_of_many_lines_contains_the_score() -> None:
     bleu, chrf, ter = score(HYPOTHESES * 8, [REFERENCES * 8], metrics=ALL, n_bootstrap=200)
     for one in (bleu, chrf, ter):
         assert one.low is not None
@@ -135,23 +135,21 @@ def test_the_interval_of_many_lines_lies_around_the_score() -> None:
         (["a", "a"], ["", "a"]),
     ],
 )
-def test_a_few_lines_right_and_the_others_all_wrong_have_an_interval_too(
-    hypotheses: list[str], references: list[str], metric: str
-) -> None:
-    """As five sentences nearly learnt by heart: resamplings of the wrong one alone score 0."""
+def test_extreme_scores_have_an_interval(hypotheses: list[str], references: list[str], metric: str) -> None:
+    """A resampling that draws only wrong lines scores 0."""
     (found,) = score(hypotheses, [references], metrics=(metric,), n_bootstrap=100)
     assert found.low is not None
     assert found.high is not None
     assert found.low <= found.high
 
 
-def test_one_resampling_gives_no_impossible_interval() -> None:
-    """`nmt eval --bootstrap 1` is allowed; an interval of 0 to -2 is not."""
+def test_one_resampling_gives_no_interval_or_a_valid_one() -> None:
+    """`nmt eval --bootstrap 1` is allowed."""
     found = score(HYPOTHESES, [REFERENCES], n_bootstrap=1)[0]
     assert found.low is None or (found.high is not None and 0 <= found.low <= found.value <= found.high)
 
 
-def test_a_score_is_printed_with_interval_and_signature() -> None:
+def test_score_prints_interval_and_signature() -> None:
     assert str(Score("BLEU", 32.1234, None, None, "tok:13a")) == "BLEU = 32.12  tok:13a"
     assert str(Score("TER", 101.0, 99.04, 102.96, "case:lc")) == "TER = 101.00  (95 %: 99.0 to 103.0)  case:lc"
 
@@ -166,16 +164,16 @@ def test_a_score_is_printed_with_interval_and_signature() -> None:
             ("zh_CN", "zh"),
             ("zho_Hans", "zh"),
             ("ja_JP", "char"),
-        ),  # as ISO 639-3, locales, FLORES say
+        ),  # ISO 639-3, locales, FLORES codes
         *(("ja", "char"), ("jpn", "char"), ("ko", "char"), ("ko-KR", "char")),
     ],
 )
-def test_the_target_language_picks_the_tokenizer(language: str, tokenizer: str) -> None:
+def test_target_language_picks_the_tokenizer(language: str, tokenizer: str) -> None:
     assert bleu_tokenizer(language) == tokenizer
 
 
 @pytest.mark.parametrize("reference", [REFERENCES[:-1], [*REFERENCES, "one more"], []])
-def test_unequal_numbers_of_lines_are_refused_with_both(reference: list[str]) -> None:
+def test_unequal_numbers_of_lines_are_refused(reference: list[str]) -> None:
     with pytest.raises(DataError) as caught:
         score(HYPOTHESES, [REFERENCES, reference])
     assert str(caught.value) == f"5 hypotheses but {len(reference)} lines in reference 2"
@@ -183,25 +181,22 @@ def test_unequal_numbers_of_lines_are_refused_with_both(reference: list[str]) ->
     assert "line N" in caught.value.hint
 
 
-def test_nothing_to_score_is_refused() -> None:
+def test_empty_files_are_refused() -> None:
     with pytest.raises(DataError, match=r"^nothing to score: the files are empty$") as caught:
         score([], [[]])
     assert (caught.value.exit_code, caught.value.hint) == (2, "give at least one line")
 
 
-def test_an_unknown_tokenizer_is_refused_with_those_there_are() -> None:
+def test_unknown_tokenizer_is_refused_with_a_list_of_tokenizers() -> None:
     with pytest.raises(InputError, match=r"14a") as caught:
         score(HYPOTHESES, [REFERENCES], tokenize="14a")
     assert "13a" in str(caught.value) + caught.value.hint
 
 
 @pytest.mark.skipif(importlib.util.find_spec("MeCab") is not None, reason="MeCab is installed")
-def test_a_tokenizer_whose_library_is_missing_is_refused() -> None:
+def test_tokenizer_without_its_library_is_refused() -> None:
     with pytest.raises(InputError, match=r"sacrebleu\[ja\]"):
         score(HYPOTHESES, [REFERENCES], tokenize="ja-mecab")
-
-
-# --- perplexity -------------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.text(alphabet="ab c.你好！\n", max_size=20), min_size=1, max_size=6))
@@ -216,6 +211,9 @@ def test_pairwise_scores_are_sacrebleus_sentence_scores(texts: list[str]) -> Non
         assert found.tolist() == expected
 
 
+# --- perplexity -------------------------------------------------------------------------------------------
+
+
 def test_perplexity_by_hand() -> None:
     """Four pieces of probability 1/2, 1/2, 1/4, 1/8: (2·2·4·8)^(1/4) = 128^(1/4)."""
     halves = [[math.log(1 / 2), math.log(1 / 2)], [], [math.log(1 / 4), math.log(1 / 8)]]
@@ -224,14 +222,14 @@ def test_perplexity_by_hand() -> None:
 
 @hypothesis_settings(max_examples=50, deadline=None)
 @given(st.integers(1, 1000), st.lists(st.integers(1, 9), min_size=1, max_size=5))
-def test_a_uniform_model_has_the_perplexity_of_its_vocabulary(n_vocab: int, lengths: list[int]) -> None:
+def test_perplexity_of_a_uniform_model_is_its_vocabulary_size(n_vocab: int, lengths: list[int]) -> None:
     assert perplexity([[-math.log(n_vocab)] * n for n in lengths]) == pytest.approx(n_vocab)
 
 
-def test_perplexity_of_nothing_and_of_the_impossible() -> None:
+def test_perplexity_of_no_tokens_is_1_and_of_probability_0_infinite() -> None:
     assert perplexity([]) == perplexity([[]]) == 1.0
     assert perplexity([[-math.inf]]) == math.inf
 
 
-def test_perplexity_of_a_hopeless_model_is_a_number_all_the_same() -> None:
+def test_huge_perplexity_does_not_overflow() -> None:
     assert perplexity([[-1000.0]]) > 1e300

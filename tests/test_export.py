@@ -1,4 +1,4 @@
-"""Export: CTranslate2 finds what our search finds, whatever the architecture; a failed export leaves nothing."""
+"""Export: CTranslate2 finds the translations of our search, for every architecture; a failed export leaves nothing."""
 
 import json
 import os
@@ -25,9 +25,9 @@ from torch import Tensor, nn
 
 from nmt import export as module
 from nmt.config import Config, TokenizerSettings
+from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.options import Hypothesis
 from nmt.decode.search import search
-from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.errors import InputError, NmtError
 from nmt.export import QUANTIZATIONS, to_ctranslate2
@@ -61,25 +61,27 @@ CHOICES: list[dict[str, Any]] = [
 
 
 def make(joint: bool = True, decode: dict[str, Any] | None = None, **choices: Any) -> Translator:
-    """A translator with random weights, norms and biases among them, that now and then ends a sentence."""
+    """A translator with random weights, norms and biases included, that ends some sentences before the limit."""
     translator = fresh(joint, decode, **choices)
     model, tokenizers = model_of(translator), translator.tokenizers
     assert isinstance(model, Transformer)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn(parameter.shape))
-        layer_norm = list(model.decoder)[-1].feed_forward_residual.norm  # the last thing before the projection:
+        layer_norm = list(model.decoder)[-1].feed_forward_residual.norm  # the last layer before the projection
         last = layer_norm if isinstance(model.decoder_norm, nn.Identity) else model.decoder_norm
         assert isinstance(last, nn.LayerNorm)
         text = torch.randint(EOS + 1, len(tokenizers.source), (20, 6))
         logits, end = model(text, text), model.projection.weight[EOS]
-        rise = (logits.amax(-1) - logits[..., EOS]).quantile(0.9)  # so that EOS may win
+        rise = (logits.amax(-1) - logits[..., EOS]).quantile(
+            0.9
+        )  # EOS becomes the most probable piece of a tenth of the positions
         last.bias.add_(rise * end / end.square().sum())
     return translator
 
 
 def fresh(joint: bool = True, decode: dict[str, Any] | None = None, **choices: Any) -> Translator:
-    """A translator with the weights that training begins with."""
+    """A translator with initial weights."""
     sizes = {"d_model": 32, "d_ff": 48, "n_encoder_layers": 2, "n_decoder_layers": 2, "max_positions": 64}
     model_settings = {**sizes, **choices}
     config = Config.model_validate(
@@ -96,17 +98,17 @@ def fresh(joint: bool = True, decode: dict[str, Any] | None = None, **choices: A
     return Translator(TorchEngine(new_model(config, tokenizers).eval()), tokenizers, config)
 
 
-def test_an_export_has_all_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_export_has_all_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nmt.model.positions.FIRST_POSITIONS", 8)
     model = model_of(make())
     assert isinstance(model, Transformer)
-    spec = module._spec(model)
+    spec = module._model_spec(model)
     for stack in (spec.encoder, spec.decoder):
         assert (stack.position_encodings.encodings == sinusoidal_positions(64, 32).numpy()).all()
 
 
 class Banned:
-    """A model whose logits are banned before the softmax, as in the export: scores can be compared."""
+    """A decoder that bans special pieces before the softmax, as the export does, so that scores are comparable."""
 
     def __init__(self, model: Seq2Seq) -> None:
         self.decoder = incremental_decoder(model)
@@ -119,7 +121,7 @@ class Banned:
 
 
 def sentences(translator: Translator, n: int = 6) -> list[list[int]]:
-    """Ids of random pieces, of 1 piece to as many as the model can hold."""
+    """Random sentences of 1 piece to as many as the model can hold."""
     generator = torch.Generator().manual_seed(2)
     most = model_of(translator).max_length - 1
     lengths = torch.randint(1, 20, (n,), generator=generator).clamp(max=most).tolist()
@@ -156,8 +158,8 @@ def theirs(
 
 
 @pytest.mark.parametrize("choices", CHOICES, ids=lambda choices: " ".join(map(str, choices.values())))
-def test_it_finds_what_our_search_finds(choices: dict[str, Any], tmp_path: Path) -> None:
-    """Greedily the same; with a beam no better than ours if it stops early, no worse if it is patient."""
+def test_ctranslate2_finds_the_translations_of_our_search(choices: dict[str, Any], tmp_path: Path) -> None:
+    """Equal for greedy search. With a beam, CTranslate2 stops early and is no better; with patience it is no worse."""
     translator = make(**choices)
     to_ctranslate2(translator, tmp_path / "out")
     engine = ctranslate2.Translator(str(tmp_path / "out"))
@@ -165,8 +167,8 @@ def test_it_finds_what_our_search_finds(choices: dict[str, Any], tmp_path: Path)
         limit = min(translator.options.max_length(len(ids) + 1), model_of(translator).max_length)
         best = ours(translator, ids, 1)
         found, score = theirs(engine, translator, ids, 1)
-        assert best.ids in (found, [*found, EOS]), "at the limit we force EOS, that engine cuts"
-        if best.ids == found:
+        assert best.tokens in (found, [*found, EOS]), "at the limit we force EOS, CTranslate2 cuts"
+        if best.tokens == found:
             assert score == pytest.approx(best.score, abs=1e-5)
         for beam in (2, 5):
             best = ours(translator, ids, beam)
@@ -174,32 +176,32 @@ def test_it_finds_what_our_search_finds(choices: dict[str, Any], tmp_path: Path)
             late, late_score = theirs(engine, translator, ids, beam, patience=100)
             if early[-1] == EOS:
                 assert early_score <= best.score + 1e-5
-            if len(best.ids) < limit:
+            if len(best.tokens) < limit:
                 assert late_score >= best.score - 1e-5
             for same, score in ((early, early_score), (late, late_score)):
-                if same == best.ids:
+                if same == best.tokens:
                     assert score == pytest.approx(best.score, abs=1e-5)
 
 
-def test_random_models_do_end_their_sentences() -> None:
-    """Else the test above would compare nothing but cuts."""
+def test_random_models_end_sentences_before_the_limit() -> None:
+    """Else the test above would compare only truncated sentences."""
     n_ended = 0
     for choices in CHOICES:
         translator = make(**choices)
         for ids in sentences(translator):
             limit = min(translator.options.max_length(len(ids) + 1), model_of(translator).max_length)
-            n_ended += len(ours(translator, ids, 5).ids) < limit
+            n_ended += len(ours(translator, ids, 5).tokens) < limit
     assert n_ended > 40
 
 
 @pytest.mark.parametrize("never", [PAD, UNK, BOS])
-def test_what_is_never_generated_is_banned(never: int, tmp_path: Path) -> None:
+def test_special_pieces_are_banned(never: int, tmp_path: Path) -> None:
     translator = make()
     model = model_of(translator)
     assert isinstance(model.decoder_norm, nn.LayerNorm)
     with torch.no_grad():
         row = model.projection.weight[never]
-        model.decoder_norm.bias.add_(50 * row / row.square().sum())  # now the likeliest piece, always
+        model.decoder_norm.bias.add_(50 * row / row.square().sum())  # always the most probable piece
         src = torch.tensor([[5, 6, EOS]])
         assert (model(src, src).argmax(-1) == never).all()
     to_ctranslate2(translator, tmp_path / "out")
@@ -212,7 +214,7 @@ def test_what_is_never_generated_is_banned(never: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tied", ["all", "none"])
-def test_each_quantization_loads_and_the_model_stays_as_it_was(tied: str, tmp_path: Path) -> None:
+def test_each_quantization_loads_and_leaves_the_model_unchanged(tied: str, tmp_path: Path) -> None:
     translator = make(tied_embeddings=tied)
     before = {name: x.clone() for name, x in model_of(translator).state_dict().items()}
     n_bytes = {}
@@ -227,7 +229,7 @@ def test_each_quantization_loads_and_the_model_stays_as_it_was(tied: str, tmp_pa
     assert all(torch.equal(x, before[name]) for name, x in model_of(translator).state_dict().items())
 
 
-def test_what_is_tied_is_stored_once(tmp_path: Path) -> None:
+def test_tied_weights_are_stored_once(tmp_path: Path) -> None:
     sizes = {}
     for tied in ("all", "decoder", "none"):
         to_ctranslate2(make(tied_embeddings=tied), tmp_path / tied)
@@ -241,7 +243,7 @@ def test_what_is_tied_is_stored_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("joint", [True, False])
-def test_the_directory_has_all_that_translating_needs(joint: bool, tmp_path: Path) -> None:
+def test_directory_has_model_tokenizers_and_config(joint: bool, tmp_path: Path) -> None:
     translator = make(joint=joint, tied_embeddings="decoder")
     to_ctranslate2(translator, tmp_path / "deep" / "out")
     sides = ["tokenizer.model"] if joint else ["tokenizer.src.model", "tokenizer.tgt.model"]
@@ -252,7 +254,7 @@ def test_the_directory_has_all_that_translating_needs(joint: bool, tmp_path: Pat
     assert run.read_tokenizers(run.read_config()) == translator.tokenizers
 
 
-def test_an_earlier_export_is_replaced_and_an_empty_directory_filled(tmp_path: Path) -> None:
+def test_earlier_export_and_empty_directory_are_replaced(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     to_ctranslate2(make(joint=False, tied_embeddings="none"), out)
@@ -264,7 +266,7 @@ def test_an_earlier_export_is_replaced_and_an_empty_directory_filled(tmp_path: P
     assert list(tmp_path.iterdir()) == [out]
 
 
-def wrong_norm(into: Any, norm: nn.LayerNorm) -> None:
+def wrong_norm(norm: nn.LayerNorm, into: Any) -> None:
     into.gamma, into.beta = norm.weight.detach().numpy().copy(), torch.zeros_like(norm.bias).numpy()
 
 
@@ -272,22 +274,22 @@ def wrong_array(x: Tensor) -> Any:
     return (torch.full_like(x, torch.nan) if x.dim() == 2 else x.detach()).numpy()
 
 
-@pytest.mark.parametrize(("name", "wrong"), [("_put_norm", wrong_norm), ("_array", wrong_array)])
-def test_an_export_that_translates_otherwise_is_not_written(
+@pytest.mark.parametrize(("name", "wrong"), [("_copy_norm", wrong_norm), ("_array", wrong_array)])
+def test_export_whose_scores_differ_is_not_written(
     name: str, wrong: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
     to_ctranslate2(make(), out)
     before = file_bytes(out)
     monkeypatch.setattr(module, name, wrong)
-    with pytest.raises(NmtError, match="CTranslate2's float32 scores are not the model's: they differ by") as error:
+    with pytest.raises(NmtError, match="CTranslate2's float32 scores differ from the model's by") as error:
         to_ctranslate2(make(), out, "int8")
     assert error.value.exit_code == 1
     assert list(tmp_path.iterdir()) == [out]
     assert file_bytes(out) == before
 
 
-def test_a_penalty_that_the_engine_has_not_is_named(
+def test_unsupported_length_penalty_is_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module.log, "propagate", True)
@@ -295,20 +297,20 @@ def test_a_penalty_that_the_engine_has_not_is_named(
         to_ctranslate2(make(decode={"length_penalty": "gnmt"}), tmp_path / "out")
     warning, checked = caplog.messages
     assert "no decode.length_penalty=gnmt" in warning
-    assert checked.startswith("checked: 3 sentences, greedily and with beam 5: scores differ from ours by ")
+    assert checked.startswith("checked 3 sentences with beams of 1 and 5: scores differ from the model's by ")
 
 
-def test_what_cannot_be_done_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_wrong_quantization_and_path_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     translator, file, run = make(), tmp_path / "file", tmp_path / "run"
-    with pytest.raises(InputError, match="no quantization 'int4'") as error:
+    with pytest.raises(InputError, match="unknown quantization 'int4'") as error:
         to_ctranslate2(translator, tmp_path / "out", "int4")
-    assert error.value.hint == "there are float32, float16, bfloat16, int8"
+    assert error.value.hint == "choose one of float32, float16, bfloat16, int8"
     to_ctranslate2(translator, run)
-    (run / "notes").write_text("an export, but for this")
+    (run / "notes").write_text("not part of an export")
     file.write_text("mine")
     before = file_bytes(tmp_path)
     for path in (file, run):
-        with pytest.raises(InputError, match=f"{path} is there already and is no export"):
+        with pytest.raises(InputError, match=f"{path} exists and is not an export"):
             to_ctranslate2(translator, path)
     assert file_bytes(tmp_path) == before
 
@@ -325,8 +327,8 @@ def test_what_cannot_be_done_is_refused_before_anything_is_written(tmp_path: Pat
         ({"positions": "none"}, "model.positions=none"),
     ],
 )
-def test_what_the_other_engine_has_not_is_refused_by_name(choices: dict[str, Any], named: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=f"^an export to CTranslate2 has no {named}$") as error:
+def test_unsupported_settings_are_refused_by_name(choices: dict[str, Any], named: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=f"^CTranslate2 does not support {named}$") as error:
         to_ctranslate2(fresh(**choices), tmp_path / "out")
     assert error.value.hint == "translate with nmt itself"
     assert not (tmp_path / "out").exists()
@@ -351,13 +353,13 @@ assert not {"torch", "nmt"} & set(sys.modules)
 
 
 @pytest.mark.parametrize("quantization", ["float32", "int8"])
-def test_the_five_exactly_with_nothing_but_the_directory(five_run: FiveRun, tmp_path: Path, quantization: str) -> None:
+def test_exported_directory_translates_the_five_by_itself(five_run: FiveRun, tmp_path: Path, quantization: str) -> None:
     out = tmp_path / "out"
     args = ["--to", "ctranslate2", "-o", out, "--quantization", quantization]
     done = run_nmt("export", "-m", five_run.run, *args)
     assert done.stdout == b""
     checked, written = err_lines(done)
-    assert checked.startswith("checked: 3 sentences, greedily and with beam 5: scores differ from ours by ")
+    assert checked.startswith("checked 3 sentences with beams of 1 and 5: scores differ from the model's by ")
     assert f"({quantization})" in checked
     assert written == f"written to {out}"
     moved = out.rename(tmp_path / "moved")
@@ -374,13 +376,13 @@ def test_the_five_exactly_with_nothing_but_the_directory(five_run: FiveRun, tmp_
     assert alone.stdout.decode().splitlines() == TARGET * 3
 
 
-def test_the_command_finds_its_model_and_can_be_quiet(five_run: FiveRun, tmp_path: Path) -> None:
+def test_command_finds_its_model_and_can_be_quiet(five_run: FiveRun, tmp_path: Path) -> None:
     done = run_nmt("export", "--to", "ctranslate2", "-o", tmp_path / "out", "-q", cwd=five_run.home)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     assert json.loads((tmp_path / "out" / "config.json").read_text())["add_source_eos"] is True
 
 
-def test_exports_that_are_refused(five_run: FiveRun, tmp_path: Path) -> None:
+def test_refused_exports_are_one_clear_error(five_run: FiveRun, tmp_path: Path) -> None:
     taken, file, stub, out = (tmp_path / name for name in ("taken", "file", "stub", "out"))
     for path in (taken, stub):
         path.mkdir()
@@ -400,7 +402,7 @@ def test_exports_that_are_refused(five_run: FiveRun, tmp_path: Path) -> None:
     one_clear_error(other, 2, "no engine 'onnx'")
     one_clear_error(no_engine, 2, "--to")
     one_clear_error(no_output, 2, "--output")
-    one_clear_error(not_ours, 2, f"{taken} is there already and is no export")
+    one_clear_error(not_ours, 2, f"{taken} exists and is not an export")
     one_clear_error(below_a_file, 1, f"cannot write {file / 'out'}: ")
     python_path = os.pathsep.join([str(stub), os.environ.get("PYTHONPATH", "")])
     without = run_nmt(*to, "-o", out, env={"PYTHONPATH": python_path, "PYTHONDONTWRITEBYTECODE": "1"})

@@ -1,4 +1,4 @@
-"""Attention heads in figures, against NumPy and on weights whose figures a reader can tell."""
+"""Statistics of attention heads: computed by hand, and compared with NumPy."""
 
 import math
 from pathlib import Path
@@ -12,8 +12,8 @@ from torch import Tensor
 
 import nmt
 from nmt.config import ModelSettings
-from nmt.decode.ctranslate2_engine import CTranslate2Engine
-from nmt.decode.torch_engine import TorchEngine
+from nmt.decode.engines.ctranslate2_engine import CTranslate2Engine
+from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.translator import Translator, load
 from nmt.errors import DataError, InputError
 from nmt.heads import FIGURES, attention_summary, head_figures, parts_of, table
@@ -25,7 +25,7 @@ N = 6
 
 
 def figures_of(*heads: Tensor, n_real: int = N) -> list[dict[str, float]]:
-    """The means of one layer of heads, each (N, N), of which `n_real` positions are no padding."""
+    """Mean figures of one layer of heads, each (N, N); positions from `n_real` on are padding."""
     weights = torch.stack(heads)[None, None].double()  # (1, 1, H, N, N)
     real = (torch.arange(N) < n_real)[None]
     end = (torch.arange(N) == n_real - 1)[None]
@@ -35,11 +35,11 @@ def figures_of(*heads: Tensor, n_real: int = N) -> list[dict[str, float]]:
 
 UNIFORM = torch.full((N, N), 1 / N)
 DIAGONAL = torch.eye(N)
-PREVIOUS = torch.eye(N).roll(-1, 1)  # each looks at the one before it,
-PREVIOUS[0] = DIAGONAL[0]  # but for the first
+PREVIOUS = torch.eye(N).roll(-1, 1)  # each attends to the previous position,
+PREVIOUS[0] = DIAGONAL[0]  # the first to itself
 
 
-def test_a_uniform_head() -> None:
+def test_figures_of_a_uniform_head() -> None:
     (found,) = figures_of(UNIFORM)
     assert found["entropy"] == pytest.approx(math.log2(N))
     assert found["distance"] == pytest.approx(np.abs(np.arange(N) - np.arange(N)[:, None]).mean())
@@ -48,19 +48,19 @@ def test_a_uniform_head() -> None:
     assert math.isnan(found["divergence"])
 
 
-def test_a_head_that_looks_at_itself_and_one_that_looks_before() -> None:
+def test_figures_of_a_head_on_its_own_and_one_on_the_previous_position() -> None:
     diagonal, previous = figures_of(DIAGONAL, PREVIOUS)
     assert [diagonal[name] for name in FIGURES[:6]] == pytest.approx([0, 0, 0, 1, 0, 1 / N], abs=1e-12)
     assert [previous[name] for name in FIGURES[:6]] == pytest.approx([0, (N - 1) / N, (N - 1) / N, 1 / N, 0, 0])
-    # at the first position alike, elsewhere never the same
+    # equal at the first position, disjoint elsewhere
     assert diagonal["divergence"] == previous["divergence"] == pytest.approx((N - 1) / N)
 
 
-def test_heads_that_are_alike_do_not_diverge() -> None:
+def test_divergence_of_equal_heads_is_zero() -> None:
     assert [head["divergence"] for head in figures_of(UNIFORM, UNIFORM, UNIFORM)] == pytest.approx([0] * 3, abs=1e-12)
 
 
-def test_any_heads_are_those_of_numpy() -> None:
+def test_figures_of_random_heads_are_those_of_numpy() -> None:
     rng = np.random.default_rng(1)
     heads = [np.exp(rng.normal(size=(N, N)) * 3) for _ in range(4)]
     p = np.stack([head / head.sum(1, keepdims=True) for head in heads])  # (H, N, N)
@@ -83,7 +83,7 @@ def test_any_heads_are_those_of_numpy() -> None:
         assert [found[name] for name in FIGURES] == pytest.approx(expected, abs=1e-12)
 
 
-def test_padding_neither_looks_nor_is_looked_at() -> None:
+def test_padding_does_not_count() -> None:
     n_real = 4
     weights = torch.rand(2, N, N, generator=torch.Generator().manual_seed(1)).softmax(-1)
     short = weights[:, :n_real, :n_real] / weights[:, :n_real, :n_real].sum(-1, keepdim=True)
@@ -92,13 +92,13 @@ def test_padding_neither_looks_nor_is_looked_at() -> None:
     padded[:, :n_real, :n_real] = short
     every, last = torch.ones(1, n_real, dtype=torch.bool), torch.arange(n_real)[None] == n_real - 1
     alone = head_figures(short[None, None].double(), every, every, last)[0]
-    for given in (padded, weights):  # masked by the model, and by a model without a mask
+    for given in (padded, weights):  # of a model with a padding mask, and of one without
         found = figures_of(*given, n_real=n_real)
         for head, expected in zip(found, (alone / n_real).tolist(), strict=True):
             assert list(head.values()) == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_part_that_a_model_does_not_have_is_left_out() -> None:
+def test_parts_without_attention_are_left_out() -> None:
     batch = collate([[5, 6]], [[7]], [1])
     cross = torch.rand(1, 1, 1, 2, 3)
     weights = AttentionWeights(encoder=torch.empty(0, 1, 1, 3, 3), decoder=torch.empty(0, 1, 1, 2, 2), cross=cross)
@@ -109,7 +109,7 @@ def test_a_part_that_a_model_does_not_have_is_left_out() -> None:
     assert boundary.tolist() == [[False, False, True]]
 
 
-def test_a_corpus_is_the_mean_over_its_pieces_whatever_its_batches(
+def test_summary_is_the_mean_over_all_positions_in_any_batches(
     five_run: FiveRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     translator = load(five_run.run)
@@ -142,7 +142,7 @@ def test_a_corpus_is_the_mean_over_its_pieces_whatever_its_batches(
     assert len(set(map(len, lines))) == 1
 
 
-def test_one_head_has_none_to_differ_from(five_run: FiveRun) -> None:
+def test_single_head_has_no_divergence(five_run: FiveRun) -> None:
     translator = load(five_run.run)
     n_pieces = len(translator.tokenizers.source)
     settings = ModelSettings(d_model=16, n_heads=1, n_encoder_layers=1, n_decoder_layers=1)
@@ -153,13 +153,13 @@ def test_one_head_has_none_to_differ_from(five_run: FiveRun) -> None:
     assert table(found)[1].endswith(" -")
 
 
-def test_what_has_no_heads_is_refused(five_run: FiveRun, tmp_path: Path) -> None:
+def test_exports_ensembles_and_empty_corpora_are_refused(five_run: FiveRun, tmp_path: Path) -> None:
     assert nmt.attention_summary is attention_summary
-    with pytest.raises(InputError, match="several models cannot tell attention weights"):
+    with pytest.raises(InputError, match="an ensemble gives no attention weights"):
         attention_summary(load([five_run.run, five_run.run]), [("a", "b")])
     translator = load(five_run.run)
     exported = CTranslate2Engine(None, translator.tokenizers, 100)
-    with pytest.raises(InputError, match="an export cannot tell attention weights"):
+    with pytest.raises(InputError, match="an export gives no attention weights"):
         attention_summary(Translator(exported, translator.tokenizers, translator.config), [("a", "b")])
-    with pytest.raises(DataError, match="no pairs to look at"):
+    with pytest.raises(DataError, match="no pairs to compute attention for"):
         attention_summary(five_run.run, [])

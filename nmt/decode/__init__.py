@@ -1,8 +1,8 @@
-"""Search over a step function, and the translator: lines in, lines out."""
+"""Decoding: search over a step function, engines, and the translator."""
 
 from typing import Literal
 
-# Here, so that the command line can name the choices without importing what implements them.
+# Defined here so that the command line can list the choices without importing the implementations.
 Precision = Literal["fp32", "bf16", "int8"]
 EngineName = Literal["torch", "ctranslate2"]
 Utility = Literal["chrf", "bleu"]

@@ -1,7 +1,7 @@
-"""Minimum Bayes risk: of many samples not the most probable one, but the one that is most like all the others.
+"""Minimum Bayes risk decoding (Kumar and Byrne 2004; Eikema and Aziz 2020).
 
-The expected utility of a translation, which is estimated by the mean of its scores against the other samples as
-references (Kumar and Byrne 2004; Eikema and Aziz 2020). Knows neither models nor how they are sampled.
+The best of many samples is the one most similar to the others: its expected utility is estimated by its mean score
+against all other samples as references.
 """
 
 from collections import Counter
@@ -19,24 +19,22 @@ def by_expected_utility(
     texts: Sequence[str],
     utility: Callable[[Sequence[str]], NDArray[np.float64]],
 ) -> list[Hypothesis]:
-    """The samples of one sentence, each text once, that of the greatest expected utility first.
-
-    Of equals the more probable comes first; of samples with the same text the most probable stands for all.
+    """Rank the samples of one segment by expected utility, ties by log-probability.
 
     Args:
-        samples: at least one.
-        texts: of each.
-        utility: of N texts (N, N): of each as hypothesis with each as reference.
+        samples: at least one. Of samples with the same text, the most probable one is returned.
+        texts: of the samples.
+        utility: scores N texts as hypotheses (rows) against each other as references (columns): (N, N).
     Returns:
-        hypotheses whose score is their expected utility.
+        hypotheses with their expected utility as score, best first.
     """
-    likeliest: dict[str, Hypothesis] = {}
+    most_probable: dict[str, Hypothesis] = {}
     for text, sample in zip(texts, samples, strict=True):
-        if text not in likeliest or sample.log_prob > likeliest[text].log_prob:
-            likeliest[text] = sample
-    scores, times = utility(list(likeliest)), Counter(texts)
-    counts = np.array([times[text] for text in likeliest])
+        if text not in most_probable or sample.log_prob > most_probable[text].log_prob:
+            most_probable[text] = sample
+    scores, n_samples = utility(list(most_probable)), Counter(texts)
+    counts = np.array([n_samples[text] for text in most_probable])
     n_others = max(len(samples) - 1, 1)
-    expected = (scores @ counts - scores.diagonal()) / n_others  # no sample is its own reference
-    ranked = [replace(h, score=float(u)) for h, u in zip(likeliest.values(), expected, strict=True)]
+    expected = (scores @ counts - scores.diagonal()) / n_others  # a sample is not its own reference
+    ranked = [replace(h, score=float(u)) for h, u in zip(most_probable.values(), expected, strict=True)]
     return sorted(ranked, key=lambda h: (-round(h.score, 9), -h.log_prob))

@@ -1,4 +1,4 @@
-"""Options of a search, its results, and the protocol of an engine that searches. Imports no torch."""
+"""Search options, search results, and the protocol of an engine. Imports no torch."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,93 +13,87 @@ from nmt.errors import ConfigError
 
 
 class SearchOptions(SearchSettings):
-    """How to search; types and ranges are checked before any work, however the options are given.
+    """How to search; `SearchSettings` and the fields describe each option.
 
-    Attributes:
-        beam: K hypotheses per sentence; 1 is greedy search. In sampling, the number of samples.
-        n_best: hypotheses returned, at most `beam`; with `mbr`, at most `n_samples`.
-        length_penalty: a finished hypothesis of L tokens, EOS counted, with log-probability S scores S / L^alpha
-            (`average`) or S / ((5 + L) / 6)^alpha (`gnmt`, Wu et al. 2016).
-        alpha: 0 switches the penalty off.
-        max_length_a, max_length_b: a source of S tokens, EOS counted, may give ceil(a * S) + b tokens, where EOS
-            is forced.
-        min_length: tokens before EOS may come.
-        sample: draw each token from the model instead of searching for the best.
-        temperature: in sampling, logits are divided by it.
-        top_k: in sampling, only the k most probable tokens; 0 is all.
-        top_p: in sampling, only the most probable tokens that together reach p (Holtzman et al. 2020).
-        seed: of sampling.
-        mbr: minimum Bayes risk: of `n_samples` samples, return those most similar to the others, by chrF or BLEU;
-            `beam` and the length penalty are not used.
-        n_samples: the samples among which `mbr` chooses.
     Raises:
-        ConfigError: an option is unknown, of another type or out of range.
+        ConfigError: an option is unknown, of the wrong type or out of range.
     """
 
     model_config = ConfigDict(strict=True)  # beam=2.0 or beam=True in a program is a mistake
 
-    n_best: int = Field(1, ge=1)
-    sample: bool = False
-    temperature: float = Field(1.0, ge=1e-3, le=1e3)  # beyond it, logits overflow
-    top_k: int = Field(0, ge=0, le=LARGEST)
-    top_p: float = Field(1.0, gt=0, le=1)
-    seed: int = Field(1, ge=0, lt=2**31)
-    mbr: Utility | None = None
-    n_samples: int = Field(32, ge=2, le=1000)
+    n_best: int = Field(1, ge=1, description="hypotheses returned, at most beam, or with mbr n_samples")
+    sample: bool = Field(False, description="draw `beam` translations at random instead of searching for the best")
+    temperature: float = Field(1.0, ge=1e-3, le=1e3, description="divides the logits; beyond its range they overflow")
+    top_k: int = Field(0, ge=0, le=LARGEST, description="draw only from the k most probable tokens; 0 is all")
+    top_p: float = Field(1.0, gt=0, le=1, description="draw only from the most probable tokens that reach p together")
+    seed: int = Field(1, ge=0, lt=2**31, description="of random draws")
+    mbr: Utility | None = Field(None, description="minimum Bayes risk: the sample most similar to n_samples - 1 others")
+    n_samples: int = Field(32, ge=2, le=1000, description="samples drawn for mbr, which uses no beam and no penalty")
 
     def __init__(self, **values: Any) -> None:
         try:
             super().__init__(**values)
         except ValidationError as error:
             names = ", ".join(type(self).model_fields)
-            faults = "; ".join(map(_fault, error.errors()))
-            raise ConfigError(faults, hint=f"the options are {names}") from error
+            raise ConfigError("; ".join(map(_message, error.errors())), hint=f"the options are {names}") from error
         limit, name = (self.n_samples, "samples") if self.mbr else (self.beam, "beam")
         if self.n_best > limit:
-            raise ConfigError(
-                f"n_best is {self.n_best}, but there are {limit} hypotheses", hint=f"add --{name} {self.n_best}"
-            )
+            hint = f"add --{name} {self.n_best}"
+            raise ConfigError(f"n_best is {self.n_best}, but there are {limit} hypotheses", hint=hint)
 
     def changed(self, **changes: Any) -> "SearchOptions":
         """These options with some changed; checked as a whole."""
         return SearchOptions(**{**self.model_dump(), **changes})
 
     def for_engine(self) -> "SearchOptions":
-        """Options for generating the candidates: for minimum Bayes risk, those of the samples."""
+        """Options for generating the candidates; with minimum Bayes risk, these are samples."""
         if self.mbr is None:
             return self
         return self.changed(mbr=None, sample=True, beam=self.n_samples, n_best=self.n_samples)
 
     def max_length(self, source_length: int) -> int:
-        """The most tokens, EOS counted, that a source of `source_length` tokens, EOS counted, may give."""
+        """Maximum target tokens for a source of `source_length` tokens; EOS counts on both sides."""
         return math.ceil(self.max_length_a * source_length) + self.max_length_b
 
-    def limit(self, source_length: int, prefix_length: int = 0, most: int | None = None) -> int:
-        """`max_length`, raised for a longer prefix and EOS, and at most the `most` tokens that the model can hold.
+    def limit(self, source_length: int, prefix_length: int = 0, model_limit: int | None = None) -> int:
+        """`max_length`, raised to hold the prefix and EOS, then cut to what the model can hold.
 
         Raises:
-            ConfigError: the prefix and EOS are more than that.
+            ConfigError: the model cannot hold the prefix and EOS.
         """
         limit = max(self.max_length(source_length), prefix_length + 1)
-        if most is None:
+        if model_limit is None:
             return limit
-        if prefix_length >= most:
-            raise ConfigError(
-                f"the prefix has {prefix_length} pieces, the model takes at most {most - 1}",
-                hint="give a shorter prefix",
-            )
-        return min(limit, most)
+        if prefix_length >= model_limit:
+            message = f"the prefix has {prefix_length} pieces, the model takes at most {model_limit - 1}"
+            raise ConfigError(message, hint="give a shorter prefix")
+        return min(limit, model_limit)
 
     def divisor(self, length: int) -> float:
-        """What a log-probability is divided by at `length` tokens, EOS counted."""
+        """Length penalty of `length` tokens, EOS counted: score = log-probability / divisor."""
         if self.length_penalty == "gnmt":
             return float(((5 + length) / 6) ** self.alpha)
         return float(length**self.alpha)
 
 
-def _fault(fault: Mapping[str, Any]) -> str:
+def _message(fault: Mapping[str, Any]) -> str:
     name = ".".join(map(str, fault["loc"]))
     return f"no search option '{name}'" if fault["type"] == "extra_forbidden" else f"{name}: {described(fault)}"
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A sequence to translate: a source line, or part of a long one.
+
+    Attributes:
+        tokens: source ids without EOS, not empty.
+        prefix: target ids that the translation begins with.
+        seed: separates its random draws from those of other segments.
+    """
+
+    tokens: list[int]
+    prefix: Sequence[int] = ()
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -107,47 +101,31 @@ class Hypothesis:
     """A finished translation.
 
     Attributes:
-        ids: its tokens, EOS last, BOS not among them.
-        log_probs: of each token given those before it, nats.
-        score: their sum over the length penalty's divisor; by minimum Bayes risk the expected utility, 0-100.
+        tokens: target ids, EOS last, without BOS.
+        log_probs: of each token given the previous ones, nats.
+        score: their sum divided by the length penalty; with minimum Bayes risk, the expected utility, 0-100.
     """
 
-    ids: list[int]
+    tokens: list[int]
     log_probs: list[float]
     score: float
 
     @property
     def log_prob(self) -> float:
-        return sum(self.log_probs)
+        return sum(self.log_probs, 0.0)
 
 
 class Engine(Protocol):
-    """What searches: ids in, hypotheses out."""
+    """Translates and scores token ids."""
 
     @property
     def max_length(self) -> int:
         """The longest sequence of either side that the model can hold, EOS counted."""
 
     def translate(
-        self,
-        segments: Sequence[list[int]],
-        options: SearchOptions,
-        *,
-        batch_size: int,
-        prefixes: Sequence[Sequence[int]],
-        seeds: Sequence[int],
+        self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int
     ) -> list[list[Hypothesis]]:
-        """Translate segments, each by itself.
-
-        Args:
-            segments: source ids without EOS, none empty.
-            options: how to search.
-            batch_size: the most segments at a time.
-            prefixes: for each segment the ids that its translation begins with; may be empty.
-            seeds: for each segment what tells its random draws from those of others.
-        Returns:
-            for each segment its n-best hypotheses or fewer, best first.
-        """
+        """The n-best hypotheses of each segment or fewer, best first; at most `batch_size` segments at a time."""
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
-        """The log-probability of each piece of given translations, EOS last; cut to what the model can hold."""
+        """Log-probabilities of target tokens, EOS last, nats; the ids come without EOS and fit the model."""

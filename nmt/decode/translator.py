@@ -1,88 +1,36 @@
-"""The translator: lines in, as many lines out, in order.
+"""The translator: lines in, as many lines out, in the same order.
 
-Blank lines stay blank and never meet the engine; a line longer than the model's limit is split, translated in
-parts and joined. Memory is bounded by a window of lines. What searches is an engine: ours in torch, or another
-that reads our export and starts without torch, which is why nothing here imports it.
+    window of lines -> segments -> engine -> hypotheses of segments -> translations of lines
+
+Imports no torch: an engine may do without it.
 """
 
-import json
 import logging
-import math
-import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from typing import Any, get_args
 
 from nmt.config import Config, base_language, language
-from nmt.decode import EngineName, Precision, Utility
+from nmt.decode import EngineName, Precision, windows
 from nmt.decode.options import Engine, Hypothesis, SearchOptions
-from nmt.distributed import gather, merged, mine, n_ranks, rank
+from nmt.decode.segments import UNSPACED, Line, Translation, join, split
+from nmt.distributed import n_ranks
 from nmt.errors import ConfigError, InputError, ModelError
 from nmt.processes import prepare_torch
 from nmt.run.directory import RunDirectory
-from nmt.seeds import seed_of
-from nmt.text.lines import Pause, is_blank, one_line
+from nmt.text.lines import Pause, one_line
 from nmt.text.tokenizer import Tokenizers
 
 log = logging.getLogger("nmt")
 
-# A window is what is read ahead, so that lines of like length can share a batch; no line of it is written before
-# all are translated.
-WINDOW_LINES = 2_000
-WINDOW_CHARACTERS = 1_000_000
-WINDOW_S = 5.0  # that translating a window may take: later windows are shorter where the machine is slow
-FIRST_WINDOW_LINES = 250
-READ_S = 1.0  # that lines are collected for a window, once there is one
-SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？；])(?![。！？；”’」』）])\s*|(?<=[。！？；][”’」』）])\s*")
-# written without spaces between sentences
-UNSPACED = frozenset(["zh", "zho", "cmn", "yue", "ja", "jpn", "th", "lo", "my", "km"])
-
-
-@dataclass(frozen=True)
-class Translated:
-    """One hypothesis as text.
-
-    Attributes:
-        text: detokenised, on one line.
-        score: log-probability after the length penalty; by minimum Bayes risk the expected utility, 0-100.
-        log_prob: sum of `log_probs`, nats.
-        pieces: what it is made of, `</s>` last.
-        log_probs: of each piece.
-    """
-
-    text: str
-    score: float
-    log_prob: float
-    pieces: list[str]
-    log_probs: list[float]
-
-
-@dataclass(frozen=True)
-class Translation:
-    """All that was found for a line: its hypotheses, the best first; one that is blank for a blank line."""
-
-    source: str
-    hypotheses: list[Translated]
-
-    @property
-    def text(self) -> str:
-        return self.hypotheses[0].text
-
-
-BLANK = Translated("", 0.0, 0.0, [], [])
-
 
 class Translator:
-    """An engine with its tokenizers, ready to translate.
+    """An engine with its tokenizers and settings.
 
     Args:
-        engine: what searches.
-        tokenizers: of both sides.
-        config: for the limits, the languages and decoding's defaults.
-        run: the run's directory that the model came from, if any.
+        run: the directory that the model was loaded from, if it is a run.
     """
 
     def __init__(self, engine: Engine, tokenizers: Tokenizers, config: Config, run: RunDirectory | None = None) -> None:
@@ -97,29 +45,20 @@ class Translator:
         """The best translation of each text.
 
         Args:
-            texts: any number of sentences.
             options: fields of `SearchOptions` that differ from the model's defaults, `beam=1` for example.
         Raises:
-            ConfigError: an option is unknown or out of range.
+            ConfigError: an option is unknown, of the wrong type or out of range.
         """
         if isinstance(texts, str):
             raise InputError("translate takes a list of sentences, not one string", hint='translate(["…"])')
         return [found.text for found in self.translate_lines(texts, self.with_options(**options))]
 
     def with_options(self, **changes: Any) -> SearchOptions:
-        """The model's default options with some changed.
-
-        Raises:
-            ConfigError: an option is unknown, of another type or out of range.
-        """
+        """The model's default options with some changed; see `translate` for errors."""
         return self.options.changed(**changes)
 
     def encode_prefix(self, prefix: str) -> list[int]:
-        """The tokens that every translation is to begin with.
-
-        Raises:
-            ConfigError: the model cannot hold them.
-        """
+        """Target tokens of a prefix; a ConfigError if the model cannot hold them."""
         tokens = self.tokenizers.target.encode(prefix) if prefix else []
         self.options.limit(1, len(tokens), self.engine.max_length)
         return tokens
@@ -131,207 +70,89 @@ class Translator:
         *,
         batch_size: int | None = None,
         prefix: str = "",
-        window: int = WINDOW_LINES,
+        window: int = windows.MAX_LINES,
         first: int = 1,
     ) -> Iterator[Translation]:
-        """Translate a stream of lines.
-
-        Several ranks share the lines of the first one; each of them yields all translations.
+        """Translate a stream of lines, in order; ranks share the lines of the first rank, and each yields all.
 
         Args:
-            lines: read a window at a time; a `Pause` among them ends a window.
+            lines: read one window at a time; a `Pause` ends a window.
             options: how to search; the model's defaults if None.
             batch_size: sentences decoded together; the config's if None.
             prefix: what every translation must begin with.
-            window: lines read ahead at most; 1 answers each line as it comes.
-            first: the number of the first line, for messages and what is drawn at random.
-        Yields:
-            a translation for each line, in order.
+            window: maximum lines of a window; with 1, each line is translated as it comes.
+            first: number of the first line, for messages and random draws.
         Raises:
-            ConfigError: `batch_size`, `window` or `first` is not a positive integer, or the model cannot hold the
-                prefix.
+            ConfigError: `batch_size`, `window` or `first` is not a positive integer, or the prefix is too long.
             InputError: a line is not a string.
         """
         options = options or self.options
-        forced = self.encode_prefix(prefix)
+        prefix_tokens = self.encode_prefix(prefix)
         size = self.config.decode.batch_size if batch_size is None else batch_size
         for name, value in (("batch_size", size), ("window", window), ("first", first)):
             if type(value) is not int or value < 1:
                 raise ConfigError(f"{name} is {value!r}, not an integer of 1 or more", hint="leave it out")
-        stream = _checked(lines)
-        n_lines = min(window, FIRST_WINDOW_LINES)
-        while True:
-            chunk, first = _from_first_rank(_take(stream, n_lines * n_ranks()) if rank() == 0 else [], first)
-            if not chunk:
-                return
+
+        def translate_share(share: Sequence[Line]) -> list[Translation]:
+            return self._translate_window(share, options, size, prefix_tokens)
+
+        stream = windows.numbered(lines, first)
+        n_lines = min(window, windows.FIRST_LINES)  # per rank
+        while chunk := windows.next_window(stream, n_lines):
+            log.debug("translating lines %d to %d", chunk[0].number, chunk[-1].number)
             started = time.monotonic()
-            order = sorted(range(len(chunk)), key=lambda i: len(chunk[i])) if n_ranks() > 1 else range(len(chunk))
-            own = mine(order)  # as much work for each rank
-            texts, numbers = [chunk[i] for i in own], [first + i for i in own]
-            found = self._translate_window(texts, numbers, options, size, forced)
-            translations = list(_from_all_ranks(found, order))
+            translations = windows.translate_on_ranks(chunk, translate_share)
             seconds = max(time.monotonic() - started, 1e-3)
-            n_lines = min(max(int(WINDOW_S / seconds * len(chunk) / n_ranks()), size), window)
+            n_lines = min(max(int(windows.TARGET_S / seconds * len(chunk) / n_ranks()), size), window)
             yield from translations
-            first += len(chunk)
 
     def _translate_window(
-        self,
-        lines: Sequence[str],
-        numbers: Sequence[int],
-        options: SearchOptions,
-        batch_size: int,
-        prefix: Sequence[int],
-    ) -> Iterator[Translation]:
-        if not lines:  # there are more ranks than lines
-            return
-        texts = [line for line in lines if not is_blank(line)]
-        encoded = iter(self.tokenizers.source.encode_all(texts))
-        segments: list[list[int]] = []  # of all lines
-        ranges: list[range] = []  # which of them are a line's
-        for number, line in zip(numbers, lines, strict=True):
-            parts = [] if is_blank(line) else self._split(line, next(encoded), number)
-            ranges.append(range(len(segments), len(segments) + len(parts)))
-            segments += parts
-        seeds = [seed_of(n, i) for n, of_line in zip(numbers, ranges, strict=True) for i in range(len(of_line))]
-        starts = {of_line.start for of_line in ranges if of_line}
-        prefixes = [prefix if i in starts else [] for i in range(len(segments))]
-
-        log.debug("lines %d to %d: %d segments", min(numbers), max(numbers), len(segments))
-        found = self.engine.translate(
-            segments, options.for_engine(), batch_size=batch_size, prefixes=prefixes, seeds=seeds
-        )
+        self, lines: Sequence[Line], options: SearchOptions, batch_size: int, prefix: Sequence[int]
+    ) -> list[Translation]:
+        tokenizers, max_length = self.tokenizers, self.config.data.max_length
+        segments_of_lines = [split(line, tokenizers.source, max_length, prefix) for line in lines]
+        segments = [segment for of_line in segments_of_lines for segment in of_line]
+        found = self.engine.translate(segments, options.for_engine(), batch_size=batch_size)
         if not all(found):
-            raise ModelError("the model's output is not a number", hint="was its training healthy?")
+            raise ModelError("the model's output is not a number", hint="check the loss of its training")
         if options.mbr:
-            found = [self._by_utility(samples, options.mbr)[: options.n_best] for samples in found]
-        for line, of_line in zip(lines, ranges, strict=True):
-            yield Translation(line, self._join([found[i] for i in of_line], options))
+            found = [self._rank_by_utility(samples, options)[: options.n_best] for samples in found]
+        n_best = iter(found)
+        return [
+            Translation(line.text, join([next(n_best) for _ in of_line], tokenizers.target, options, self.joiner))
+            for line, of_line in zip(lines, segments_of_lines, strict=True)
+        ]
 
-    def _by_utility(self, samples: list[Hypothesis], utility: Utility) -> list[Hypothesis]:
-        from nmt.decode.mbr import by_expected_utility  # brings sacreBLEU, which is needed for nothing else
-        from nmt.evaluate import bleu_tokenizer, pairwise_scores
+    def _rank_by_utility(self, samples: list[Hypothesis], options: SearchOptions) -> list[Hypothesis]:
+        from nmt.decode.mbr import by_expected_utility
+        from nmt.evaluate import bleu_tokenizer, pairwise_scores  # imports sacreBLEU, which nothing else needs
 
-        tokenize = bleu_tokenizer(language(self.config.data, "target"))
-        texts = [one_line(self.tokenizers.target.decode(sample.ids)) for sample in samples]
-        return by_expected_utility(samples, texts, lambda some: pairwise_scores(some, utility, tokenize=tokenize))
-
-    def _split(self, line: str, ids: list[int], number: int) -> list[list[int]]:
-        """A line's ids in parts that the model can hold: at sentence ends, then spaces, then pieces."""
-        limit = self.config.data.max_length
-        if len(ids) <= limit:
-            return [ids] if ids else []
-        encode = self.tokenizers.source.encode
-        parts: list[list[int]] = []
-        for sentence in SENTENCE_END.split(line):
-            if len(sentence_ids := encode(sentence.strip())) <= limit:  # a sentence each: as in training
-                parts.append(sentence_ids)
-                continue
-            part: list[int] = []
-            for word_ids in self.tokenizers.source.encode_all(sentence.split()):
-                for start in range(0, len(word_ids), limit):
-                    chunk = word_ids[start : start + limit]
-                    if len(part) + len(chunk) > limit:
-                        parts.append(part)
-                        part = []
-                    part = part + chunk
-            parts.append(part)
-        parts = [part for part in parts if part]
-        if len(parts) > 1:
-            log.warning(
-                "line %d has %d pieces, the model takes %d: translated in %d parts",
-                number,
-                len(ids),
-                limit,
-                len(parts),
-            )
-        return parts
-
-    def _join(self, parts: list[list[Hypothesis]], options: SearchOptions) -> list[Translated]:
-        """The n-best of a line from those of its parts: the first of each, the second of each, …
-
-        Their score is that of the whole, by minimum Bayes risk the mean of the parts'.
-        """
-        if not parts:
-            return [BLANK]
-        joined = []
-        for place in range(max(map(len, parts))):
-            chosen = [hypotheses[min(place, len(hypotheses) - 1)] for hypotheses in parts]
-            log_probs = [p for h in chosen for p in h.log_probs]
-            if options.mbr or len(chosen) == 1:
-                score = sum(h.score for h in chosen) / len(chosen)
-            else:
-                score = sum(log_probs) / options.divisor(len(log_probs))
-            joined.append(
-                Translated(
-                    text=one_line(self.joiner.join(self.tokenizers.target.decode(h.ids) for h in chosen)),
-                    score=score,
-                    log_prob=sum(log_probs),
-                    pieces=[piece for h in chosen for piece in self.tokenizers.target.pieces(h.ids)],
-                    log_probs=log_probs,
-                )
-            )
-        return joined
+        assert options.mbr
+        metric, tokenize = options.mbr, bleu_tokenizer(language(self.config.data, "target"))
+        texts = [one_line(self.tokenizers.target.decode(sample.tokens)) for sample in samples]
+        return by_expected_utility(
+            samples, texts, lambda distinct: pairwise_scores(distinct, metric, tokenize=tokenize)
+        )
 
     def reference_log_probs(self, sources: Sequence[str], references: Sequence[str]) -> list[list[float]]:
-        """What the model thinks of given translations: the log-probability of each piece, EOS last, by line.
+        """Log-probabilities of the pieces of each reference, EOS last, nats; long texts are cut to fit the model."""
+        return self.engine.score(*self.encode_pairs(sources, references))
 
-        A pair longer than the model can hold is cut to what it can.
-        """
-        source = self.tokenizers.source.encode_all(list(sources))
-        return self.engine.score(source, self.tokenizers.target.encode_all(list(references)))
-
-
-def _checked(lines: Iterable[str | Pause]) -> Iterator[str | Pause]:
-    """The lines, if each is a string.
-
-    Raises:
-        InputError: one is not.
-    """
-    for number, line in enumerate(lines, 1):
-        if not isinstance(line, str | Pause):
-            raise InputError(f"text {number} is {line!r:.40}, not a string", hint="decode bytes; leave out None")
-        yield line
+    def encode_pairs(self, sources: Sequence[str], targets: Sequence[str]) -> tuple[list[list[int]], list[list[int]]]:
+        """Token ids of both sides without EOS, cut to fit the model."""
+        limit = self.engine.max_length - 1
+        src, tgt = self.tokenizers.source.encode_all(sources), self.tokenizers.target.encode_all(targets)
+        return [tokens[:limit] for tokens in src], [tokens[:limit] for tokens in tgt]
 
 
-def _take(stream: Iterator[str | Pause], n_lines: int) -> list[str]:
-    """The next lines of a stream: fewer where they are long, or where the stream is slow."""
-    taken: list[str] = []
-    n_characters = 0
-    started = math.inf
-    for line in stream:
-        if isinstance(line, str):
-            taken.append(line)
-            n_characters += len(line)
-            started = min(started, time.monotonic())
-        elif taken:
-            break
-        if len(taken) >= n_lines or n_characters > WINDOW_CHARACTERS or time.monotonic() - started > READ_S:
-            break
-    return taken
-
-
-def _from_first_rank(lines: list[str], first: int) -> tuple[list[str], int]:
-    if n_ranks() == 1:
-        return lines, first
-    found, number = json.loads(gather(json.dumps([lines, first]).encode())[0])
-    return found, number
-
-
-def _from_all_ranks(translations: Iterable[Translation], order: Sequence[int]) -> Iterable[Translation]:
-    """The translations of all ranks in the order of the lines, which were cut among them in another order."""
-    if n_ranks() == 1:
-        return translations
-    parts = gather(json.dumps(list(translations), default=vars).encode())
-    found = sorted(zip(order, merged([json.loads(part) for part in parts]), strict=True), key=lambda one: one[0])
-    return [
-        Translation(one["source"], [Translated(**hypothesis) for hypothesis in one["hypotheses"]]) for _, one in found
-    ]
+def is_export(path: Path) -> bool:
+    """Whether `path` is a directory written by `nmt export`."""
+    return (path / "model.bin").is_file()
 
 
 def model_files(path: Path) -> list[Path]:
-    """What `load` reads a model from."""
-    if (path / "model.bin").is_file():
+    """The files that `load` reads a model from."""
+    if is_export(path):
         return sorted(file for file in path.iterdir() if file.is_file())
     return [RunDirectory(path).model_file if path.is_dir() else path]
 
@@ -342,40 +163,36 @@ def load(
     precision: Precision | None = None,
     engine: EngineName | None = None,
 ) -> Translator:
-    """A translator from a run's directory, a model file, or an export to CTranslate2.
+    """Load a translator from a run directory, a model file or an export to CTranslate2.
 
     Args:
-        path: of any of these; or several of runs or model files, which then translate together, as an ensemble.
+        path: one of these; several runs or model files form an ensemble.
         device: auto is cuda, else mps, else cpu.
-        precision: of decoding; None is fp32, the reference, or what an export is stored in. bf16 is quicker where
-            the hardware is; int8, of weights and of the products with them, on CPUs. Both move a few words.
-        engine: what searches; None is CTranslate2 for its exports, else torch.
+        precision: None is fp32, or how an export is stored. bf16 is faster if the hardware supports it, int8 on
+            CPUs; both change a few words.
+        engine: None is CTranslate2 for its exports, else torch.
     Raises:
-        ModelError: there is no model for this engine, or it is damaged, or its tokenizer was exchanged or, in an
-            ensemble, is not that of the others.
-        ConfigError: there is no such device, or it has no such precision.
+        ModelError: the model is missing, damaged, of another engine, or has another tokenizer than its run or ensemble.
+        ConfigError: the device is missing or does not support the precision.
     """
     paths = [Path(path)] if isinstance(path, Path | str) else [Path(one) for one in path]
     if not paths:
         raise ModelError("no model was named", hint="give the path of a run")
-    for name, value, known in (("precision", precision, Precision), ("engine", engine, EngineName)):
-        if value is not None and value not in get_args(known):
-            raise ConfigError(f"no {name} {value!r}", hint=f"there are {', '.join(get_args(known))}")
+    for name, value, choices in (("precision", precision, Precision), ("engine", engine, EngineName)):
+        if value is not None and value not in get_args(choices):
+            raise ConfigError(f"unknown {name} {value!r}", hint=f"choose one of {', '.join(get_args(choices))}")
     for one in paths:
-        exported = (one / "model.bin").is_file()
-        if exported and (engine == "torch" or len(paths) > 1):
-            taker = "an ensemble" if len(paths) > 1 else "--engine torch"
-            raise ModelError(f"{one} is an export", hint=f"give {taker} the run that it was made from")
-        if engine == "ctranslate2" and not exported:
-            raise ModelError(
-                f"{one} is no export to CTranslate2",
-                hint=f"nmt export --to ctranslate2 -m {quote(str(one))} -o DIR makes one; translate with -m DIR",
-            )
-    if exported:
-        from nmt.decode.ctranslate2_engine import load_export
+        if is_export(one) and (engine == "torch" or len(paths) > 1):
+            reader = "an ensemble" if len(paths) > 1 else "--engine torch"
+            raise ModelError(f"{one} is a CTranslate2 export", hint=f"give {reader} the run that was exported")
+        if engine == "ctranslate2" and not is_export(one):
+            command = f"nmt export --to ctranslate2 -m {quote(str(one))} -o DIR"
+            raise ModelError(f"{one} is not a CTranslate2 export", hint=f"{command} makes one; translate with -m DIR")
+    if is_export(paths[0]):
+        from nmt.decode.engines.ctranslate2_engine import load_export
 
         return Translator(*load_export(paths[0], device, precision))
-    prepare_torch()  # no effect where torch is imported already
-    from nmt.decode.torch_engine import load_models
+    prepare_torch()  # no effect if torch is already imported
+    from nmt.decode.engines.torch_engine import load_models
 
     return Translator(*load_models(paths, device, precision or "fp32"))

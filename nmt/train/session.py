@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 
 from nmt.config import Config, values
-from nmt.decode.torch_engine import pick_device
+from nmt.decode.engines.torch_engine import pick_device
 from nmt.distributed import launched, n_ranks, ranks_joined, restarted
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.run.checkpoint import Checkpoint, load_weights, new_model, read_checkpoint, read_newest

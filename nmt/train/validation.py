@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from nmt.config import Config, language
-from nmt.decode.torch_engine import TorchEngine
+from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.distributed import mine, summed
 from nmt.evaluate import Score, bleu_tokenizer, score

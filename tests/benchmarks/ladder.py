@@ -171,8 +171,8 @@ def in_one_pass(run: Path, sources: Sequence[str]) -> list[str]:
     """What a well-known tutorial does: BOS and padding through the decoder once, the likeliest pieces."""
     import torch
 
+    from nmt.decode.engines.torch_engine import load_models
     from nmt.decode.options import SearchOptions
-    from nmt.decode.torch_engine import load_models
     from nmt.text import BOS, EOS, PAD
     from nmt.text.batches import pad_source
 

@@ -5,14 +5,12 @@ from typing import Any
 
 import pytest
 import torch
-from models import make
-from test_search import sources
-from test_translator import LINES, TRANSLATOR, write_run
+from models import LINES, make, small_translator, sources, write_run
 
+from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.ensemble import EnsembleDecoder, log_mean_probs
 from nmt.decode.options import SearchOptions
 from nmt.decode.search import search
-from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import load
 from nmt.errors import InputError, ModelError
 from nmt.export import to_ctranslate2
@@ -24,6 +22,7 @@ from nmt.text.tokenizer import Tokenizers, train_tokenizer
 
 RNN = {"architecture": "rnn", "attention": "additive"}
 ROWS = [[5, 6, 7], [9], [4, 8, 15, 16, 22], [20, 21]]
+TRANSLATOR = small_translator()
 
 
 def a_model(seed: int, **choices: Any) -> Seq2Seq:
@@ -51,7 +50,7 @@ def test_a_model_with_itself_is_the_model(options: SearchOptions) -> None:
         alone = search(incremental_decoder(model), sources(*ROWS), options)
         together = search(ensemble(model, model, model), sources(*ROWS), options)
     for one, other in zip(alone, together, strict=True):
-        assert [h.ids for h in one] == [h.ids for h in other]
+        assert [h.tokens for h in one] == [h.tokens for h in other]
         assert [h.score for h in one] == pytest.approx([h.score for h in other])
 
 
@@ -64,22 +63,22 @@ def test_scores_are_by_hand_and_neighbours_do_not_matter(options: SearchOptions)
         found = search(ensemble(*models), sources(*ROWS), options)
         for number, (row, hypotheses) in enumerate(zip(ROWS, found, strict=True)):
             alone = search(ensemble(*models), sources(row), options, sentence_seeds=[number])[0]
-            assert [h.ids for h in alone] == [h.ids for h in hypotheses]
+            assert [h.tokens for h in alone] == [h.tokens for h in hypotheses]
             for h in hypotheses:
-                tgt_in = torch.tensor([[BOS, *h.ids[:-1]]])
+                tgt_in = torch.tensor([[BOS, *h.tokens[:-1]]])
                 probabilities = [model(sources(row), tgt_in).softmax(-1)[0] for model in models]
                 mean = (probabilities[0] + probabilities[1]) / 2
-                assert h.log_probs == pytest.approx(mean.log()[range(len(h.ids)), h.ids].tolist(), abs=1e-9)
+                assert h.log_probs == pytest.approx(mean.log()[range(len(h.tokens)), h.tokens].tolist(), abs=1e-9)
 
 
 def test_it_does_what_none_of_its_models_does_alone() -> None:
     models = [a_model(1), a_model(2, **RNN)]
     options = SearchOptions(beam=4)
     with torch.no_grad():
-        alone = [
-            [found[0].ids for found in search(incremental_decoder(model), sources(*ROWS), options)] for model in models
-        ]
-        together = [found[0].ids for found in search(ensemble(*models), sources(*ROWS), options)]
+        *alone, together = (
+            [found[0].tokens for found in search(decoder, sources(*ROWS), options)]
+            for decoder in (*map(incremental_decoder, models), ensemble(*models))
+        )
     assert together not in alone
 
 
@@ -89,7 +88,7 @@ def test_it_holds_what_all_can_hold() -> None:
 
 def write_models(home: Path) -> list[Path]:
     """A run, and a model file of the same tokenizer with other weights and a lower limit."""
-    run = write_run(home / "one")
+    run = write_run(TRANSLATOR, home / "one")
     torch.manual_seed(5)
     engine = TRANSLATOR.engine
     assert isinstance(engine, TorchEngine)
@@ -138,9 +137,9 @@ def test_none_and_exports_are_refused(tmp_path: Path) -> None:
     export = tmp_path / "export"
     export.mkdir()
     (export / "model.bin").touch()
-    with pytest.raises(ModelError, match="export is an export"):
+    with pytest.raises(ModelError, match="export is a CTranslate2 export"):
         load([paths[0], export])
-    with pytest.raises(ModelError, match=r"two\.safetensors is no export"):
+    with pytest.raises(ModelError, match=r"two\.safetensors is not a CTranslate2 export"):
         load(paths[1:], engine="ctranslate2")
-    with pytest.raises(InputError, match="several models cannot be exported as one"):
+    with pytest.raises(InputError, match="an ensemble cannot be exported as one model"):
         to_ctranslate2(load(paths), tmp_path / "new", "float32")

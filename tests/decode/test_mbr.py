@@ -1,4 +1,4 @@
-"""Minimum Bayes risk against a table that a reader can redo, and against sacreBLEU's sentence scores."""
+"""Minimum Bayes risk: ranks computed by hand, and with sacreBLEU's sentence scores."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,66 +6,66 @@ from typing import Any
 
 import numpy as np
 import pytest
+from models import LINES, small_translator
 from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
-from test_translator import LINES, make
 
 from nmt.decode.mbr import by_expected_utility
-from nmt.decode.options import Hypothesis
+from nmt.decode.options import Hypothesis, Segment
 from nmt.evaluate import pairwise_scores
 from nmt.seeds import seed_of
 
-TRANSLATOR = make(max_length=40)
+TRANSLATOR = small_translator(max_length=40)
 
 
-def sample(log_prob: float, word: int = 5) -> Hypothesis:
-    return Hypothesis([word, 3], [log_prob, 0.0], log_prob / 2)
+def sample(log_prob: float, token: int = 5) -> Hypothesis:
+    return Hypothesis([token, 3], [log_prob, 0.0], log_prob / 2)
 
 
 class Table:
-    """How like each other texts are, by hand; and how often that was asked."""
+    """Similarities of texts, by hand; records the texts that it is asked about."""
 
-    def __init__(self, likeness: dict[tuple[str, str], float]) -> None:
-        self.likeness = likeness
+    def __init__(self, similarity: dict[tuple[str, str], float]) -> None:
+        self.similarity = similarity
         self.asked: list[str] = []
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.float64]:
         self.asked += texts
-        return np.array([[100.0 if h == r else self.likeness[h, r] for r in texts] for h in texts])
+        return np.array([[100.0 if h == r else self.similarity[h, r] for r in texts] for h in texts])
 
 
-def test_the_one_that_is_most_like_the_others_comes_first() -> None:
+def test_sample_most_similar_to_the_others_ranks_first() -> None:
     table = Table({("a", "b"): 40, ("a", "c"): 10, ("b", "a"): 30, ("b", "c"): 50, ("c", "a"): 20, ("c", "b"): 60})
     found = by_expected_utility([sample(-1, 5), sample(-2, 6), sample(-3, 7)], ["a", "b", "c"], table)
-    assert [(h.ids[0], h.score, h.log_prob) for h in found] == [(6, 40, -2), (7, 40, -3), (5, 25, -1)]
+    assert [(h.tokens[0], h.score, h.log_prob) for h in found] == [(6, 40, -2), (7, 40, -3), (5, 25, -1)]
 
 
-def test_duplicates_are_counted_and_asked_for_once() -> None:
+def test_equal_samples_are_scored_once_and_counted_each() -> None:
     table = Table({("a", "b"): 10, ("b", "a"): 20})
     samples = [sample(-5, 5), sample(-1, 6), sample(-4, 7), sample(-6, 8)]
     found = by_expected_utility(samples, ["a", "b", "a", "a"], table)
     assert table.asked == ["a", "b"]
-    # each of the three has two like itself and one other
+    # each of the three has two equal ones and one other as reference
     assert [h.score for h in found] == pytest.approx([(100 + 100 + 10) / 3, 20])
-    assert found[0].ids[0] == 7, "the most probable of the three stands for them"
+    assert found[0].tokens[0] == 7, "the most probable of the three is returned"
 
 
-def test_of_equals_the_more_probable_comes_first() -> None:
+def test_ties_rank_by_log_probability() -> None:
     third = 100 / 3
     table = Table({(h, r): third for h in "abc" for r in "abc" if h != r})
     found = by_expected_utility([sample(-3, 5), sample(-1, 6), sample(-2, 7)], ["a", "b", "c"], table)
-    assert [h.ids[0] for h in found] == [6, 7, 5]
+    assert [h.tokens[0] for h in found] == [6, 7, 5]
 
 
-def test_a_single_text_and_a_single_sample() -> None:
+def test_scores_of_one_distinct_text_and_of_one_sample() -> None:
     table = Table({})
     assert [h.score for h in by_expected_utility([sample(-1)] * 3, ["a"] * 3, table)] == [100]
     assert [h.score for h in by_expected_utility([sample(-1)], ["a"], table)] == [0]
 
 
 @pytest.mark.parametrize(("mbr", "metric"), [("chrf", CHRF()), ("bleu", BLEU(effective_order=True))])
-def test_translations_are_chosen_among_the_samples_of_the_seed(mbr: str, metric: Any) -> None:
+def test_translations_are_the_best_samples_of_the_same_seed(mbr: str, metric: Any) -> None:
     drawing = {"temperature": 0.7, "top_p": 0.95, "seed": 3}
     options = TRANSLATOR.with_options(mbr=mbr, n_samples=8, n_best=3, **drawing)
     samples = TRANSLATOR.with_options(sample=True, beam=8, n_best=8, **drawing)
@@ -87,24 +87,23 @@ def test_translations_are_chosen_among_the_samples_of_the_seed(mbr: str, metric:
         ]
 
 
-def test_neighbours_change_nothing() -> None:
+def test_batch_and_window_do_not_change_mbr_translations() -> None:
     options = TRANSLATOR.with_options(mbr="chrf", n_samples=6)
     expected = [one.text for one in TRANSLATOR.translate_lines(LINES, options, batch_size=1)]
     assert [one.text for one in TRANSLATOR.translate_lines(LINES, options, batch_size=4, window=2)] == expected
     assert TRANSLATOR.translate(LINES, mbr="chrf", n_samples=6) == expected
 
 
-def test_a_line_in_parts_has_the_mean_of_their_utilities() -> None:
-    translator = make(max_length=20)
+def test_score_of_a_split_line_is_the_mean_utility_of_its_segments() -> None:
+    translator = small_translator(max_length=20)
     parts = ["dogs play.", "where is it?", "a cat!"]
     encode, options = translator.tokenizers.source.encode, translator.with_options(mbr="chrf", n_samples=4)
     whole = next(translator.translate_lines([" ".join(parts)], options)).hypotheses[0]
-    seeds = [seed_of(1, i) for i in range(3)]
-    segments = [encode(part) for part in parts]
-    drawn = translator.engine.translate(segments, options.for_engine(), batch_size=3, prefixes=[[]] * 3, seeds=seeds)
+    segments = [Segment(encode(part), seed=seed_of(1, i)) for i, part in enumerate(parts)]
+    drawn = translator.engine.translate(segments, options.for_engine(), batch_size=3)
     scores = []
     for samples in drawn:
-        texts = [translator.tokenizers.target.decode(h.ids) for h in samples]
+        texts = [translator.tokenizers.target.decode(h.tokens) for h in samples]
         utility = pairwise_scores(texts, "chrf")
         scores.append(max((utility.sum(1) - utility.diagonal()) / 3))
     assert whole.score == pytest.approx(np.mean(scores))

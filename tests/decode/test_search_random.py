@@ -135,11 +135,11 @@ def test_search_finds_what_the_reference_finds(seed: int, monkeypatch: pytest.Mo
 def assert_same(found: list[Hypothesis], expected: list[Hypothesis], options: SearchOptions, where: str) -> None:
     """The same tokens, log-probabilities and scores in the same order, but for hypotheses of equal score."""
     assert len(found) == min(options.n_best, len(expected)), where
-    assert len({tuple(h.ids) for h in found}) == len(found), where
+    assert len({tuple(h.tokens) for h in found}) == len(found), where
     for hypothesis, by_rank in zip(found, expected, strict=False):
-        rounding = 1e-9 / options.divisor(len(by_rank.ids))
+        rounding = 1e-9 / options.divisor(len(by_rank.tokens))
         assert hypothesis.score == pytest.approx(by_rank.score, rel=1e-9, abs=rounding), where
         tied = [h for h in expected if h.score == pytest.approx(by_rank.score, rel=1e-9, abs=rounding)]
-        same = [h for h in tied if h.ids == hypothesis.ids]
-        assert same, f"{where}: {hypothesis.ids} for {by_rank.ids}"
+        same = [h for h in tied if h.tokens == hypothesis.tokens]
+        assert same, f"{where}: {hypothesis.tokens} for {by_rank.tokens}"
         assert hypothesis.log_probs == pytest.approx(same[0].log_probs, rel=1e-9, abs=1e-9), where

@@ -14,7 +14,7 @@ from conftest import SOURCE, TARGET, FiveRun
 from torch import Tensor
 
 from nmt.config import Config, ModelSettings, TrainSettings
-from nmt.decode import torch_engine
+from nmt.decode.engines import torch_engine
 from nmt.decode.search import search as search_batch
 from nmt.decode.translator import load
 from nmt.errors import DivergedError, NmtError
@@ -236,7 +236,7 @@ def test_a_search_out_of_memory_halves_the_batch_and_leaves_no_line_out(
     monkeypatch.setattr(torch_engine, "search", search)
     lines = SOURCE * 5
     assert translator.translate(lines) == TARGET * 5
-    assert told.text.count("out of memory with 25 sentences: going on with 13 at a time") == 1
+    assert told.text.count("out of memory with 25 sentences: continuing with 13 at a time") == 1
     sizes.clear()
     assert translator.translate(lines) == TARGET * 5
     assert max(sizes) <= 4  # the budget stays low

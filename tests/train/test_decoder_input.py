@@ -90,7 +90,7 @@ def test_running_free_is_greedy_search_to_the_references_length() -> None:
         exactly = SearchOptions(beam=1, min_length=n_words, max_length_a=0, max_length_b=n_words + 1)
         with torch.no_grad():
             greedy = search(incremental_decoder(model), collate([source], [[]], [0]).src, exactly)[0][0]
-        assert found[i, : n_words + 1].tolist() == [BOS, *greedy.ids[:-1]]
+        assert found[i, : n_words + 1].tolist() == [BOS, *greedy.tokens[:-1]]
 
 
 @pytest.mark.parametrize("free", [False, True])

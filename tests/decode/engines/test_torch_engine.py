@@ -1,28 +1,25 @@
-"""Our own engine: in every precision, on the device that was asked for."""
+"""The torch engine: every precision, cache dtypes and traces, devices."""
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 import pytest
 import torch
-import torch.nn.functional as F
-from conftest import SOURCE, TARGET, FiveRun, err_lines, model_of, out_lines, run_nmt
+from conftest import SOURCE, TARGET, FiveRun, err_lines, out_lines, run_nmt
 from models import FAMILY, batch, fresh, logits_of_steps, make, name
-from torch import nn
 
-from nmt.decode import torch_engine
-from nmt.decode.int8 import Int8Linear
-from nmt.decode.torch_engine import in_precision, pick_device
+from nmt.decode.engines import torch_engine
+from nmt.decode.engines.torch_engine import in_precision, pick_device
 from nmt.decode.translator import load
 from nmt.distributed import Launch
 from nmt.errors import ConfigError
 from nmt.model import kernels, tracing
-from nmt.model.base import ActivatedLinear
 from nmt.model.incremental import TransformerDecoder, incremental_decoder
 
 
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
-def test_int8_and_bf16_are_close_to_fp32(five_run: FiveRun, precision: Literal["bf16", "int8"]) -> None:
+def test_bf16_and_int8_translate_as_fp32_with_close_log_probs(
+    five_run: FiveRun, precision: Literal["bf16", "int8"]
+) -> None:
     translator = load(five_run.run, precision=precision)
     assert translator.translate(SOURCE) == TARGET
     expected = load(five_run.run).reference_log_probs(SOURCE, TARGET)
@@ -31,7 +28,7 @@ def test_int8_and_bf16_are_close_to_fp32(five_run: FiveRun, precision: Literal["
 
 
 @torch.no_grad()
-def test_in_int8_a_batch_has_a_bf16_cache() -> None:
+def test_bf16_cache_of_a_batch_changes_int8_logits_little() -> None:
     torch.manual_seed(1)
     for choices in ({}, {"positions": "rotary"}, {"attention": "additive"}, {"attention_window": 3}):
         model = in_precision(make(**choices).float(), "int8")
@@ -48,22 +45,11 @@ def test_in_int8_a_batch_has_a_bf16_cache() -> None:
         exact, rounded = found
         assert state.self_kv[0].dtype == state.cross_kv[0][0].dtype == torch.bfloat16
         assert 0 < (rounded - exact).std() < 0.04 * exact.std()
-        assert decoder.start(src[:1]).cross_kv[0][0].dtype == torch.float32  # for one sentence it would only cost time
+        assert decoder.start(src[:1]).cross_kv[0][0].dtype == torch.float32  # one sentence is not memory-bound
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("activation", [torch.relu, F.gelu])
-def test_int8_keeps_the_activation_that_follows(activation: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    torch.manual_seed(1)
-    layer, x = ActivatedLinear(8, 16, activation), torch.randn(5, 8)
-    plain = nn.Linear(8, 16)
-    plain.load_state_dict(layer.state_dict())
-    assert torch.equal(layer(x), activation(plain(x)))
-    torch.testing.assert_close(Int8Linear(layer)(x), activation(Int8Linear(plain)(x)))
-
-
-@torch.no_grad()
-def test_each_dtype_of_the_cache_has_its_own_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_cache_dtype_has_its_own_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracing, "CALLS_BEFORE_TRACING", 0)
     model = in_precision(make().float(), "int8")
     several, tgt = batch((16, 3), (16, 3))
@@ -83,7 +69,7 @@ def test_each_dtype_of_the_cache_has_its_own_trace(monkeypatch: pytest.MonkeyPat
 
 
 @torch.no_grad()
-def test_a_trace_of_few_beams_is_not_used_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trace_of_few_beams_is_not_used_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracing, "CALLS_BEFORE_TRACING", 0)
     model = make().bfloat16()
     src, tgt = batch((16, 3), (9, 3))
@@ -97,20 +83,12 @@ def test_a_trace_of_few_beams_is_not_used_for_many(monkeypatch: pytest.MonkeyPat
         assert torch.equal(traced, plain)
 
 
-def test_int8_where_there_is_none_is_a_clear_error(five_run: FiveRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = model_of(load(five_run.run))
-    with pytest.raises(ConfigError, match="int8 is for CPUs"):
-        in_precision(model.to("meta"), "int8")
-
-    def refuse(*args: object) -> None:
-        raise RuntimeError("no engine")
-
-    monkeypatch.setattr("torch.quantize_per_channel", refuse)
-    with pytest.raises(ConfigError, match="has no int8 here"):
-        in_precision(model_of(load(five_run.run)), "int8")
+def test_int8_on_a_gpu_is_refused() -> None:
+    with pytest.raises(ConfigError, match="int8 runs on CPUs only"):
+        in_precision(make().to("meta"), "int8")
 
 
-def test_devices() -> None:
+def test_pick_device_refuses_unknown_devices() -> None:
     assert pick_device("cpu").type == "cpu"
     assert pick_device("auto").type in ("cuda", "mps", "cpu")
     for wrong in ("cpuu", "meta", "xla"):
@@ -118,7 +96,7 @@ def test_devices() -> None:
             pick_device(wrong)
 
 
-def test_a_rank_takes_its_own_gpu_and_none_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_rank_picks_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch_engine, "launched", lambda: Launch(1, 2, 1))
@@ -129,7 +107,7 @@ def test_a_rank_takes_its_own_gpu_and_none_that_is_not_there(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("choices", FAMILY, ids=name)
-def test_bf16_of_every_model_is_close_to_fp32(choices: dict[str, Any]) -> None:
+def test_bf16_logits_of_every_model_are_close_to_fp32(choices: dict[str, Any]) -> None:
     src, tgt = batch((9, 12), (4, 7))
     model = fresh(**choices)
     with torch.inference_mode():
@@ -138,8 +116,8 @@ def test_bf16_of_every_model_is_close_to_fp32(choices: dict[str, Any]) -> None:
     assert (found - expected).abs().max() < 0.05 * expected.abs().max()
 
 
-def test_tracing_in_bf16_prints_nothing(five_run: FiveRun) -> None:
-    """One sentence at a time, often enough for tracing."""
+def test_tracing_in_bf16_prints_no_warning(five_run: FiveRun) -> None:
+    """One sentence at a time, often enough to be traced."""
     args = ["translate", "-m", five_run.run, "--precision", "bf16", "--beam", 1, "--batch-size", 1]
     done = run_nmt(*args, input="".join(f"{line}\n" for line in SOURCE * 3).encode())
     assert out_lines(done) == TARGET * 3

@@ -1,4 +1,4 @@
-"""CTranslate2 behind our translator: the same text, scores by the same formula, and no torch."""
+"""The CTranslate2 engine: the same translations and scores as the torch engine, without torch."""
 
 import json
 import subprocess
@@ -16,8 +16,8 @@ from nmt.export import to_ctranslate2
 
 pytest.importorskip("ctranslate2")
 
-# nats a piece: label smoothing leaves PAD, UNK and BOS some probability; the export bans them before the softmax
-BANNED_SHARE = 2e-3
+# Nats per piece. Label smoothing gives PAD, UNK and BOS some probability; the export bans them before the softmax.
+TOLERANCE = 2e-3
 
 
 @pytest.fixture(scope="module")
@@ -33,23 +33,23 @@ def engine(exported: Path) -> Translator:
 
 
 @pytest.mark.parametrize("beam", [1, 5])
-def test_the_text_and_the_scores_are_those_of_torch(five_run: FiveRun, engine: Translator, beam: int) -> None:
+def test_texts_and_scores_are_those_of_torch(five_run: FiveRun, engine: Translator, beam: int) -> None:
     lines = [*SOURCE, "", "书 " * 3, "我 昨天 " * 200]
     ours = load(five_run.run)
     options = ours.with_options(beam=beam)
     for found, expected in zip(
         engine.translate_lines(lines, options), ours.translate_lines(lines, options), strict=True
     ):
-        if found.source in SOURCE:  # what the model is sure of; elsewhere the engines stop by different rules
+        if found.source in SOURCE:  # for other lines the engines stop by different rules
             assert found.text == TARGET[SOURCE.index(found.source)]
             best, other = found.hypotheses[0], expected.hypotheses[0]
             assert best.pieces == other.pieces
-            assert best.log_probs == pytest.approx(other.log_probs, abs=BANNED_SHARE)
-            assert best.score == pytest.approx(other.score, abs=BANNED_SHARE)
+            assert best.log_probs == pytest.approx(other.log_probs, abs=TOLERANCE)
+            assert best.score == pytest.approx(other.score, abs=TOLERANCE)
         assert (found.text == "") == (found.source == "")
 
 
-def test_lengths_prefix_and_n_best_are_heeded(engine: Translator) -> None:
+def test_length_limits_prefix_and_n_best_apply(engine: Translator) -> None:
     one = next(engine.translate_lines([SOURCE[0]], engine.with_options(max_length_a=0.0, max_length_b=3)))
     assert len(one.hypotheses[0].pieces) == 3
     assert one.hypotheses[0].pieces[-1] == "</s>"
@@ -65,7 +65,7 @@ def test_lengths_prefix_and_n_best_are_heeded(engine: Translator) -> None:
 
 @pytest.mark.parametrize("max_length", [1, 2, 4])
 @pytest.mark.parametrize("min_length", [0, 3, 25])
-def test_the_limit_goes_before_the_least_length_as_in_torch(
+def test_maximum_length_overrides_minimum_length_as_in_torch(
     five_run: FiveRun, engine: Translator, max_length: int, min_length: int
 ) -> None:
     lengths = []
@@ -82,9 +82,7 @@ def test_the_limit_goes_before_the_least_length_as_in_torch(
         assert [(h.text, h.pieces) for h in found[0].hypotheses] == [("", ["</s>"])]
 
 
-def test_a_prefix_that_the_model_cannot_hold_is_refused(five_run: FiveRun, engine: Translator) -> None:
-    """Before a line is read."""
-
+def test_too_long_prefix_is_refused_before_a_line_is_read(five_run: FiveRun, engine: Translator) -> None:
     def lines() -> Iterator[str]:
         raise AssertionError("a line was read")
         yield ""
@@ -99,36 +97,38 @@ def test_a_prefix_that_the_model_cannot_hold_is_refused(five_run: FiveRun, engin
     assert found.text == fits
 
 
-def test_references_are_scored_as_torch_does(five_run: FiveRun, engine: Translator) -> None:
+def test_reference_log_probs_are_those_of_torch(five_run: FiveRun, engine: Translator) -> None:
     ours = load(five_run.run).reference_log_probs(SOURCE, TARGET)
     for found, expected in zip(engine.reference_log_probs(SOURCE, TARGET), ours, strict=True):
-        assert found == pytest.approx(expected, abs=BANNED_SHARE)
+        assert found == pytest.approx(expected, abs=TOLERANCE)
 
 
-def test_what_it_cannot_do_is_refused_by_name(exported: Path, engine: Translator, five_run: FiveRun) -> None:
+def test_unsupported_options_and_models_are_refused_by_name(
+    exported: Path, engine: Translator, five_run: FiveRun
+) -> None:
     for options, words in (({"sample": True}, "sampling"), ({"length_penalty": "gnmt"}, "gnmt")):
         with pytest.raises(ConfigError, match=words):
             engine.translate(SOURCE, **options)
-    with pytest.raises(ModelError, match="is an export"):
+    with pytest.raises(ModelError, match="is a CTranslate2 export"):
         load(exported, engine="torch")
-    with pytest.raises(ModelError, match="no export to CTranslate2"):
+    with pytest.raises(ModelError, match="is not a CTranslate2 export"):
         load(five_run.run, engine="ctranslate2")
     with pytest.raises(ModelError, match="cannot load"):
         load(exported, device="nosuch")
-    with pytest.raises(InputError, match="an export already"):
+    with pytest.raises(InputError, match="is already an export"):
         to_ctranslate2(engine, exported.with_name("again"))
 
 
-def test_a_damaged_export_is_one_clear_error(exported: Path, tmp_path: Path) -> None:
+def test_damaged_export_is_one_clear_error(exported: Path, tmp_path: Path) -> None:
     for name in ("config.yaml", "config.json", "shared_vocabulary.json"):
         (tmp_path / name).write_bytes((exported / name).read_bytes())
     (tmp_path / "model.bin").write_bytes((exported / "model.bin").read_bytes()[:1000])
-    one_clear_error(run_nmt("translate", "-m", tmp_path, "x"), 2, "lacks its tokenizer")
+    one_clear_error(run_nmt("translate", "-m", tmp_path, "x"), 2, "has no tokenizer")
     (tmp_path / "tokenizer.model").write_bytes((exported / "tokenizer.model").read_bytes())
     one_clear_error(run_nmt("translate", "-m", tmp_path, "x"), 2, f"the export {tmp_path} is damaged")
 
 
-def test_an_export_never_seen_before_is_loaded_by_a_child_first_and_once(
+def test_new_export_is_loaded_in_a_child_process_once(
     exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     children, run = [], subprocess.run
@@ -144,7 +144,7 @@ def test_an_export_never_seen_before_is_loaded_by_a_child_first_and_once(
     assert children == ["sentencepiece", "ctranslate2"]
 
 
-def test_the_command_translates_and_never_imports_torch(exported: Path) -> None:
+def test_command_translates_without_importing_torch(exported: Path) -> None:
     args = ["translate", "-m", str(exported), "--engine", "ctranslate2", "--json"]
     run = f"from nmt.cli import app; app({args}, standalone_mode=False)"
     program = f"{run}; import sys; assert 'torch' not in sys.modules"

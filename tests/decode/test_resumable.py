@@ -1,17 +1,17 @@
-"""A part keeps its complete lines and goes on only with what it was begun with."""
+"""Resumable output: a part file keeps its complete lines and resumes only with the same origin."""
 
 from pathlib import Path
 
 import pytest
 
-from nmt.decode.partial import hash_of, resumed_output
+from nmt.decode.resumable import hash_of, resumed_output
 from nmt.errors import InputError, OutputError
 
 ORIGIN = {"input": "a", "model": "b"}
 
 
 def write(path: Path, lines: list[bytes], *, stop: bool, origin: dict[str, str] = ORIGIN) -> int:
-    """Add lines, and stop in the midst or end well; how many there were before."""
+    """Append lines, then stop or succeed; returns how many lines there were before."""
     try:
         with resumed_output(path, origin) as (out, n_lines):
             for line in lines:
@@ -23,7 +23,7 @@ def write(path: Path, lines: list[bytes], *, stop: bool, origin: dict[str, str] 
     return n_lines
 
 
-def test_a_part_goes_on_after_its_last_complete_line_and_becomes_the_file(tmp_path: Path) -> None:
+def test_output_resumes_after_the_last_complete_line_and_becomes_the_file(tmp_path: Path) -> None:
     path = tmp_path / "out"
     assert write(path, [], stop=True) == 0
     assert write(path, [b"1\n", b"2\n", b"cut sh"], stop=True) == 0
@@ -32,40 +32,40 @@ def test_a_part_goes_on_after_its_last_complete_line_and_becomes_the_file(tmp_pa
     assert write(path, [b"4\n"], stop=False) == 3
     assert path.read_bytes() == b"1\n2\n3\n4\n"
     assert [file.name for file in tmp_path.iterdir()] == ["out"]
-    assert write(path, [b"new\n"], stop=False) == 0, "what is whole is not gone on with"
+    assert write(path, [b"new\n"], stop=False) == 0, "a complete file is not resumed"
 
 
-def test_a_part_of_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_part_file_of_another_origin_is_refused_and_kept(tmp_path: Path) -> None:
     path, part = tmp_path / "out", tmp_path / "out.part"
     write(path, [b"1\n"], stop=True)
     before = part.read_bytes()
     with pytest.raises(InputError) as caught:
         write(path, [], stop=False, origin={"input": "x", "model": "y"})
-    assert str(caught.value) == f"{part} was begun with another input and model"
-    assert caught.value.hint == "bring that back, or delete the part to begin anew"
+    assert str(caught.value) == f"{part} was started with another input and model"
+    assert caught.value.hint == "restore it, or delete the part file to start over"
     assert part.read_bytes() == before
     part.write_bytes(b'{"input": "a", "model": "b", "more": "c"}\n')
-    with pytest.raises(InputError, match="was begun with another version"):
+    with pytest.raises(InputError, match="was started with another version"):
         write(path, [], stop=False)
     for content in (b"not ours\n", b"[]\n", b"{}\n"):
         part.write_bytes(content)
-        with pytest.raises(InputError, match="was begun with another file"):
+        with pytest.raises(InputError, match="was started with another file"):
             write(path, [], stop=False)
 
 
-def test_a_part_is_written_by_one(tmp_path: Path) -> None:
+def test_only_one_process_writes_a_part_file(tmp_path: Path) -> None:
     path = tmp_path / "out"
     with resumed_output(path, ORIGIN), pytest.raises(InputError, match=r"another command is writing .*out\.part"):
         write(path, [], stop=False)
 
 
-def test_a_part_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_part_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match=r"cannot write .*out\.part: No such file") as caught:
         write(tmp_path / "absent" / "out", [], stop=False)
     assert caught.value.hint
 
 
-def test_a_hash_sees_content_and_where_files_end(tmp_path: Path) -> None:
+def test_hash_depends_on_content_and_on_file_boundaries(tmp_path: Path) -> None:
     for name, content in {"ab": "ab", "c": "c", "a": "a", "bc": "bc", "copy": "ab"}.items():
         (tmp_path / name).write_text(content)
     found = {pair: hash_of([tmp_path / name for name in pair]) for pair in (("ab", "c"), ("a", "bc"), ("ab",), ())}

@@ -1,6 +1,6 @@
-"""Linear layers with int8 weights and products, for decoding on a CPU.
+"""Linear layers with int8 weights and matmuls for CPUs.
 
-Weights have one scale per output, inputs one per call (dynamic quantization).
+Weights have one scale per output, inputs one scale per call (dynamic quantization).
 """
 
 import warnings
@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from nmt.errors import ConfigError
 from nmt.model.base import ActivatedLinear
 
-ONEDNN_MIN_OUTPUTS = 4096  # from here on oneDNN is faster: it keeps no second copy of the outputs in 32 bits
+ONEDNN_MIN_OUTPUTS = 4096  # from here on oneDNN is faster: it keeps no int32 copy of the outputs
 
 
 class Int8Linear(nn.Module):
-    """x W^T + b with x and W rounded to 8 bits and 32-bit sums; a ReLU that follows is fused."""
+    """x W^T + b with x and W rounded to 8 bits and 32-bit sums; a following ReLU is fused."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
@@ -28,37 +28,31 @@ class Int8Linear(nn.Module):
         bias = None if linear.bias is None else linear.bias.detach().float()
         scale = (weight.abs().amax(1) / 127).clamp(min=torch.finfo(torch.float32).tiny).double()  # (out,)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch is moving this function to another package
+            warnings.simplefilter("ignore")  # torch moves quantize_per_channel to another package
             rounded = torch.quantize_per_channel(weight, scale, torch.zeros_like(scale).long(), 0, torch.qint8)
-        before = torch.backends.quantized.engine  # global, and it decides how weights are packed
+        backend = torch.backends.quantized
+        default = backend.engine  # process-wide; linear_prepack has no argument for it
         try:
-            if linear.out_features >= ONEDNN_MIN_OUTPUTS and "onednn" in torch.backends.quantized.supported_engines:
-                torch.backends.quantized.engine = "onednn"
-            self.packed = torch.ops.quantized.linear_prepack(rounded, bias)
+            if linear.out_features >= ONEDNN_MIN_OUTPUTS and "onednn" in backend.supported_engines:
+                backend.engine = "onednn"
+            self.packed = quantized.linear_prepack(rounded, bias)
         finally:
-            torch.backends.quantized.engine = before
+            backend.engine = default
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., in) of any float dtype to (..., out) float32.
-
-        x is rounded to 7 bits: with 8, the sum of two products overflows on older CPUs.
-        """
+        """(..., in) of any float dtype to (..., out) float32."""
+        # reduce_range rounds x to 7 bits: with 8, the sum of two products overflows 16 bits on CPUs without VNNI
         out: Tensor = self.matmul(x.float(), self.packed, True)
         return self.activation(out) if self.activation else out
 
 
 def to_int8(model: nn.Module) -> None:
-    """Replace all linear layers of a model, in place.
-
-    Raises:
-        ConfigError: this torch or this CPU has no int8.
-    """
+    """Replace all linear layers of a model, in place; a ConfigError if torch does not support int8 here."""
     for module in list(model.modules()):
         for name, child in module.named_children():
             if isinstance(child, nn.Linear):
                 try:
                     setattr(module, name, Int8Linear(child))
                 except (AttributeError, RuntimeError) as error:
-                    raise ConfigError(
-                        "this torch has no int8 here", hint="take fp32, bf16, or an export to CTranslate2"
-                    ) from error
+                    hint = "use fp32 or bf16, or an export to CTranslate2"
+                    raise ConfigError("torch does not support int8 on this machine", hint=hint) from error

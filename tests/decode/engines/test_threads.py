@@ -5,7 +5,7 @@ import time
 import pytest
 import torch
 
-from nmt.decode.threads import TRY_EVERY, ThreadTuner
+from nmt.decode.engines.threads import TRY_EVERY, ThreadTuner
 
 SMALL, LARGE = 5, 320  # hypotheses
 

@@ -1,0 +1,1 @@
+"""Engines: implementations of `nmt.decode.options.Engine`."""

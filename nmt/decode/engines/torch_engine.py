@@ -1,0 +1,190 @@
+"""The torch engine: searches batches of segments of similar length with a model or an ensemble."""
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nmt.config import Config
+from nmt.decode import Precision
+from nmt.decode.engines.int8 import to_int8
+from nmt.decode.engines.threads import ThreadTuner
+from nmt.decode.ensemble import EnsembleDecoder, log_mean_probs
+from nmt.decode.options import Hypothesis, SearchOptions, Segment
+from nmt.decode.search import IncrementalDecoder, search
+from nmt.distributed import launched
+from nmt.errors import ConfigError, ModelError, NmtError
+from nmt.model.base import Seq2Seq
+from nmt.model.incremental import incremental_decoder
+from nmt.run.checkpoint import read_checkpoint
+from nmt.run.directory import RunDirectory
+from nmt.text.batches import collate, cut_batches, pad_source
+from nmt.text.tokenizer import Tokenizers
+
+log = logging.getLogger("nmt")
+
+MAX_BATCH_POSITIONS = 131_072  # beams x source positions per batch: bounds the memory of KV caches
+SCORED_TOKENS = 4096  # target positions per batch in scoring, each with V log-probabilities
+
+
+class TorchEngine:
+    """See `Engine`.
+
+    Args:
+        models: in eval mode, on one device; several form an ensemble.
+        cache_dtype, trace: see `TransformerDecoder`.
+        tuner: chooses the number of CPU threads, which may change last digits; None for torch's number.
+    """
+
+    def __init__(
+        self,
+        *models: Seq2Seq,
+        cache_dtype: torch.dtype | None = None,
+        trace: bool = False,
+        tuner: ThreadTuner | None = None,
+    ) -> None:
+        self.models = models
+        self.tuner = tuner or ThreadTuner(0, n_threads=1)
+        decoders = [incremental_decoder(model, cache_dtype=cache_dtype, trace=trace) for model in models]
+        self.decoder: IncrementalDecoder[Any] = decoders[0] if len(decoders) == 1 else EnsembleDecoder(decoders)
+        self.max_positions = MAX_BATCH_POSITIONS  # reduced after running out of memory
+
+    @property
+    def device(self) -> torch.device:
+        return self.models[0].device
+
+    @property
+    def max_length(self) -> int:
+        """See `Engine`."""
+        return min(model.max_length for model in self.models)
+
+    def translate(
+        self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int
+    ) -> list[list[Hypothesis]]:
+        """See `Engine`."""
+        found: list[list[Hypothesis]] = [[] for _ in segments]
+
+        def search_batch(batch: list[int]) -> None:
+            n_tokens = sum(len(segments[i].tokens) + 1 for i in batch)
+            with torch.inference_mode(), self.tuner.batch(len(batch) * options.beam, n_tokens):
+                results = search(
+                    self.decoder,
+                    pad_source([segments[i].tokens for i in batch]).to(self.device),
+                    options,
+                    prefixes=[segments[i].prefix for i in batch],
+                    max_length=self.max_length,
+                    sentence_seeds=[segments[i].seed for i in batch],
+                )
+            for i, hypotheses in zip(batch, results, strict=True):
+                found[i] = hypotheses
+
+        # Segments of similar length share a batch. The longest come first: their batch needs the most memory.
+        order = sorted(range(len(segments)), key=lambda i: -len(segments[i].tokens))
+        while order:
+            n_positions = (len(segments[order[0]].tokens) + 1) * options.beam  # of a segment
+            n = max(1, min(batch_size, self.max_positions // n_positions))
+            batch, order = order[:n], order[n:]
+            n_fitting = halve_on_out_of_memory(search_batch, batch)
+            if n_fitting < len(batch):
+                self.max_positions = n_fitting * n_positions
+        return found
+
+    def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
+        """See `Engine`."""
+        found: list[list[float]] = [[] for _ in source]
+
+        def score_batch(pairs: list[int]) -> None:
+            batch = collate([source[i] for i in pairs], [target[i] for i in pairs], pairs).to(self.device)
+            with torch.inference_mode():
+                log_probs = log_mean_probs([model(batch.src, batch.tgt_in) for model in self.models])  # (B, T, V)
+            of_target = log_probs.gather(-1, batch.tgt_out[..., None])[..., 0]  # (B, T)
+            for i, row in zip(pairs, of_target.tolist(), strict=True):
+                found[i] = row[: len(target[i]) + 1]
+
+        for pairs in cut_batches([(len(s), len(t)) for s, t in zip(source, target, strict=True)], SCORED_TOKENS):
+            halve_on_out_of_memory(score_batch, pairs)
+        return found
+
+
+def halve_on_out_of_memory(process: Callable[[list[int]], None], batch: list[int]) -> int:
+    """Process a batch, in halves if it does not fit into memory; returns how many sentences fit at a time."""
+    try:
+        process(batch)
+        return len(batch)
+    except torch.OutOfMemoryError as error:
+        if len(batch) == 1:
+            raise NmtError("out of memory with one sentence", hint="use a smaller --beam, or --device cpu") from error
+    if torch.cuda.is_available():  # outside the except block, whose traceback keeps tensors alive
+        torch.cuda.empty_cache()
+    half = (len(batch) + 1) // 2
+    log.warning("out of memory with %d sentences: continuing with %d at a time", len(batch), half)
+    n_fitting = halve_on_out_of_memory(process, batch[:half])
+    halve_on_out_of_memory(process, batch[half:])
+    return n_fitting
+
+
+def load_models(
+    paths: Sequence[Path], device: str, precision: Precision
+) -> tuple[TorchEngine, Tokenizers, Config, RunDirectory | None]:
+    """Load the arguments of a `Translator` from run directories or model files; see `translator.load`.
+
+    An ensemble has the config and the run of its first model, and the smallest `data.max_length` of all.
+    """
+    models: list[Seq2Seq] = []
+    configs: list[Config] = []
+    tokenizers, n_parameters = None, 0
+    runs = [RunDirectory(path) if path.is_dir() else None for path in paths]
+    for path, run in zip(paths, runs, strict=True):
+        file = run.model_file if run else path
+        if not file.exists():
+            raise ModelError(f"no model at {file}", hint="train one with `nmt train CONFIG`, or name another with -m")
+        checkpoint = read_checkpoint(file, prefixes=("model",))
+        if run:
+            run.check_tokenizers(checkpoint.tokenizers)
+        tokenizers = tokenizers or checkpoint.tokenizers
+        if checkpoint.tokenizers != tokenizers:
+            hint = "runs with the same data.train and tokenizer settings have the same tokenizer, whatever the seed"
+            raise ModelError(f"{paths[0]} and {path} have different tokenizers: they form no ensemble", hint=hint)
+        model = checkpoint.model().to(pick_device(device))
+        n_parameters += sum(p.numel() for p in model.parameters())
+        models.append(in_precision(model, precision).requires_grad_(False))
+        configs.append(checkpoint.config)
+    assert tokenizers
+    data = configs[0].data.model_copy(update={"max_length": min(config.data.max_length for config in configs)})
+    on_cpu = models[0].device.type == "cpu"
+    # Batched decoding reads the KV cache from memory at every step. Without bf16 kernels, converting costs more.
+    has_bf16 = on_cpu and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    cache_dtype = torch.bfloat16 if precision == "int8" and has_bf16 else None
+    tuner = ThreadTuner(n_parameters, torch.get_num_threads()) if on_cpu else None
+    engine = TorchEngine(*models, cache_dtype=cache_dtype, trace=on_cpu, tuner=tuner)
+    return engine, tokenizers, configs[0].model_copy(update={"data": data}), runs[0]
+
+
+def in_precision(model: Seq2Seq, precision: Precision) -> Seq2Seq:
+    """Convert a model in place for decoding in fp32, bf16 or int8; int8 on a GPU is a ConfigError."""
+    if precision == "bf16":  # not model.bfloat16(), which drops the imaginary part of rotary positions
+        for x in (*model.parameters(), *model.buffers()):
+            if x.is_floating_point():
+                x.data = x.data.bfloat16()
+    elif precision == "int8":
+        if model.device.type != "cpu":
+            raise ConfigError("int8 runs on CPUs only", hint="use --precision bf16 on a GPU")
+        to_int8(model)
+    return model
+
+
+def pick_device(name: str) -> torch.device:
+    """The device with this name, a ConfigError if it is missing; `auto` is the first of cuda, mps and cpu."""
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    names = [kind for kind, is_available in available.items() if is_available]
+    name = names[0] if name == "auto" else name
+    try:
+        device = torch.device(f"cuda:{launched().local_rank}" if name == "cuda" else name)  # one GPU per rank
+        found = device.type in names and (device.type != "cuda" or (device.index or 0) < torch.cuda.device_count())
+    except RuntimeError:
+        found = False
+    if not found:
+        raise ConfigError(f"no device '{name}' on this machine", hint=f"choose auto, {', '.join(names)}")
+    return device

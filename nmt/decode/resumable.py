@@ -1,0 +1,91 @@
+"""Resumable output: lines go to `FILE.part`, which is renamed to `FILE` when it is complete.
+
+The first line of the part file says what the output is made from: input, model and options. A command resumes only
+a part file of the same origin.
+"""
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+from nmt.errors import InputError, OutputError
+from nmt.files import atomic_writer, hash_file, locked
+
+log = logging.getLogger("nmt")
+
+
+@contextlib.contextmanager
+def resumed_output(path: Path, origin: Mapping[str, str]) -> Iterator[tuple[BinaryIO, int]]:
+    """A file to append lines to; it becomes `path` if the block succeeds, else its part file stays.
+
+    Args:
+        path: the complete output.
+        origin: names and hashes or values of the inputs; an existing part file must have the same.
+    Yields:
+        the file, and how many lines it already has.
+    Raises:
+        InputError: the part file has another origin, or another process is writing it.
+        OutputError: the part file cannot be written.
+    """
+    path = Path(os.path.realpath(path))
+    part = path.with_name(f"{path.name}.part")
+    header = json.dumps(origin).encode() + b"\n"
+    with contextlib.ExitStack() as stack:
+        try:
+            part.touch()
+            file = stack.enter_context(part.open("rb+"))
+            stack.enter_context(locked(part))
+        except OSError as error:
+            hint = "check that the directory exists and that you may write there"
+            raise OutputError(f"cannot write {part}: {error.strerror}", hint=hint) from error
+        except InputError as error:
+            raise InputError(f"another command is writing {part}", hint="wait for it to end") from error
+        n_lines = _seek_end(file, part, header, origin)
+        if n_lines:
+            log.info("%s: resuming after %d lines", part, n_lines)
+        yield file, n_lines
+        file.flush()
+        file.seek(len(header))
+        with atomic_writer(path) as whole:
+            shutil.copyfileobj(file, whole)
+        part.unlink()
+
+
+def _seek_end(file: BinaryIO, part: Path, header: bytes, origin: Mapping[str, str]) -> int:
+    """Truncate the file after its last complete line, or write its header; returns the number of lines after it."""
+    first, n_lines, end = b"", 0, 0
+    for line in file:
+        if line.endswith(b"\n"):
+            first = first or line
+            n_lines += 1
+            end += len(line)
+    if first not in (b"", header):
+        try:
+            before = json.loads(first)
+            changed = " and ".join(name for name in origin if before[name] != origin[name]) or "version"
+        except (ValueError, KeyError, TypeError):
+            changed = "file"
+        hint = "restore it, or delete the part file to start over"
+        raise InputError(f"{part} was started with another {changed}", hint=hint)
+    file.seek(end)
+    file.truncate()
+    if not first:
+        file.write(header)
+    return max(n_lines - 1, 0)
+
+
+def hash_of(paths: list[Path]) -> str:
+    """SHA-256 over the contents of files; an InputError if one cannot be read."""
+    digest = hashlib.sha256()
+    for path in paths:
+        try:
+            digest.update(bytes.fromhex(hash_file(path)))
+        except OSError as error:
+            raise InputError(f"cannot read {path}: {error.strerror}", hint="give the path of a file") from error
+    return digest.hexdigest()

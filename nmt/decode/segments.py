@@ -1,0 +1,100 @@
+"""Split source lines into segments that the model can hold; join their translations to one per line."""
+
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from nmt.decode.options import Hypothesis, SearchOptions, Segment
+from nmt.seeds import seed_of
+from nmt.text.lines import is_blank, one_line
+from nmt.text.tokenizer import Tokenizer
+
+log = logging.getLogger("nmt")
+
+SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？；])(?![。！？；”’」』）])\s*|(?<=[。！？；][”’」』）])\s*")
+UNSPACED = frozenset(["zh", "zho", "cmn", "yue", "ja", "jpn", "th", "lo", "my", "km"])  # no space between sentences
+
+
+class Line(NamedTuple):
+    """A source line; numbers count from 1."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True)
+class TextHypothesis(Hypothesis):
+    """A hypothesis for a line, with its pieces and detokenized text; the tokens of each segment end in EOS."""
+
+    pieces: list[str]
+    text: str
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A source line and its hypotheses, best first; a blank line has one blank hypothesis."""
+
+    source: str
+    hypotheses: list[TextHypothesis]
+
+    @property
+    def text(self) -> str:
+        return self.hypotheses[0].text
+
+
+def split(line: Line, tokenizer: Tokenizer, max_length: int, prefix: Sequence[int] = ()) -> list[Segment]:
+    """Cut a line into segments of at most `max_length` tokens, without EOS: sentences, else words, else pieces.
+
+    The translation of the first segment begins with `prefix`. A blank line has no segments.
+    """
+    if is_blank(line.text):
+        return []
+    tokens = tokenizer.encode(line.text)
+    parts = [tokens]
+    if len(tokens) > max_length:
+        sentences = SENTENCE_END.split(line.text)
+        parts = [part for sentence in sentences for part in _split_sentence(sentence, tokenizer, max_length)]
+    parts = [part for part in parts if part]
+    if len(parts) > 1:
+        message = "line %d has %d pieces, the model takes %d: translated in %d parts"
+        log.warning(message, line.number, len(tokens), max_length, len(parts))
+    return [Segment(part, () if i else prefix, seed_of(line.number, i)) for i, part in enumerate(parts)]
+
+
+def _split_sentence(sentence: str, tokenizer: Tokenizer, max_length: int) -> list[list[int]]:
+    tokens = tokenizer.encode(sentence.strip())
+    if len(tokens) <= max_length:
+        return [tokens]
+    parts: list[list[int]] = [[]]
+    for word in tokenizer.encode_all(sentence.split()):
+        for start in range(0, len(word), max_length):
+            chunk = word[start : start + max_length]
+            if len(parts[-1]) + len(chunk) > max_length:
+                parts.append([])
+            parts[-1] += chunk
+    return parts
+
+
+def join(
+    segments: Sequence[Sequence[Hypothesis]], tokenizer: Tokenizer, options: SearchOptions, joiner: str
+) -> list[TextHypothesis]:
+    """The n-best list of a line, from those of its segments: all best hypotheses, all second best, and so on.
+
+    The length penalty applies to the log-probability of the whole line; expected utilities are averaged.
+    """
+    if not segments:
+        return [TextHypothesis([], [], 0.0, [], "")]
+    joined = []
+    for rank in range(max(map(len, segments))):
+        chosen = [n_best[min(rank, len(n_best) - 1)] for n_best in segments]
+        tokens = [token for h in chosen for token in h.tokens]
+        log_probs = [log_prob for h in chosen for log_prob in h.log_probs]
+        if options.mbr or len(chosen) == 1:
+            score = sum(h.score for h in chosen) / len(chosen)
+        else:
+            score = sum(log_probs) / options.divisor(len(log_probs))
+        text = one_line(joiner.join(tokenizer.decode(h.tokens) for h in chosen))
+        joined.append(TextHypothesis(tokens, log_probs, score, tokenizer.pieces(tokens), text))
+    return joined
