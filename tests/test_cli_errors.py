@@ -43,16 +43,16 @@ Case = tuple[list[str], list[str]]  # what is given, what the error must contain
 UNFIT: list[Case] = [
     (["translate", "-i", "in.zh", "TEXT"], ["TEXT", "-i"]),
     (["translate", "--n-best", "2", "TEXT"], ["several hypotheses"]),
-    (["translate", "--resume"], ["--resume goes from file to file"]),
-    (["translate", "--resume", "-i", "/dev/null", "-o", "out"], ["--resume goes from file to file"]),
-    (["translate", "--resume", "-i", "in.zh", "-o", "/dev/null"], ["--resume goes from file to file"]),
-    (["translate", "--resume", "-i", "in.zh", "-o", "/dev/stdout"], ["--resume goes from file to file"]),
+    (["translate", "--resume"], ["--resume needs input and output files"]),
+    (["translate", "--resume", "-i", "/dev/null", "-o", "out"], ["--resume needs input and output files"]),
+    (["translate", "--resume", "-i", "in.zh", "-o", "/dev/null"], ["--resume needs input and output files"]),
+    (["translate", "--resume", "-i", "in.zh", "-o", "/dev/stdout"], ["--resume needs input and output files"]),
     (["translate", "--mbr", "chrf", "--beam", "4", "TEXT"], ["--mbr chooses among samples"]),
-    (["eval", "--samples", "4"], ["--samples are for --mbr"]),
-    (["eval", "--hyp", "test.hyp", "--ref", "test.en", "--heads"], ["--heads", "asks for a model's"]),
-    (["eval", "--hyp", "test.hyp", "--ref", "test.en", "--beam", "4"], ["--beam", "asks for a model's"]),
-    (["eval", "--top-p", "0.9"], ["--top-p is for samples"]),
-    (["translate", "--temperature", "0.5", "TEXT"], ["--temperature is for samples"]),
+    (["eval", "--samples", "4"], ["--samples needs --mbr"]),
+    (["eval", "--hyp", "test.hyp", "--ref", "test.en", "--heads"], ["--hyp uses no model, but --heads needs one"]),
+    (["eval", "--hyp", "test.hyp", "--ref", "test.en", "--beam", "4"], ["--hyp uses no model, but --beam needs one"]),
+    (["eval", "--top-p", "0.9"], ["--top-p applies only to sampling"]),
+    (["translate", "--temperature", "0.5", "TEXT"], ["--temperature applies only to sampling"]),
     (["translate", "TEXT"], ["no model under runs/"]),
     (["eval"], ["no model under runs/"]),
     (["eval", "--hyp", "test.hyp"], ["--hyp", "--ref"]),
@@ -110,7 +110,7 @@ def test_a_text_that_is_the_name_of_a_file_is_not_translated(tmp_path: Path) -> 
 
 def test_a_text_that_begins_with_a_dash_is_told_from_an_option(five_run: FiveRun) -> None:
     stderr = one_clear_error(run_nmt("translate", "- 我"), 2, "No such option")
-    assert "-- goes before a TEXT that begins with a dash" in stderr
+    assert "put -- before a TEXT that begins with a dash" in stderr
     assert len(out_lines(run_nmt("translate", "-m", five_run.run, "--", "- 我"))) == 1
 
 
@@ -181,7 +181,7 @@ def test_any_text_is_a_sentence(five_run: FiveRun) -> None:
     [
         ("run: x\ndata: [\n", ["bad.yaml:3: not valid YAML"]),
         ("run: x\n  data: 1\n", ["bad.yaml:2: not valid YAML", "mapping values are not allowed here"]),
-        ("run: x\nseed: 1\nrun: y\n", ["bad.yaml:3", "'run' stands twice"]),
+        ("run: x\nseed: 1\nrun: y\n", ["bad.yaml:3", "duplicate key 'run'"]),
         ("- run\n", ["bad.yaml", "mapping"]),
         ("\udcff", ["bad.yaml", "not valid YAML"]),
     ],

@@ -374,7 +374,7 @@ def test_a_tokenizer_that_is_damaged_is_named(run: RunDirectory, models: list[by
     damaged.write_bytes(damaged.read_bytes()[:-5])
     with pytest.raises(ModelError) as caught:
         run.read_tokenizers(config_of(joint=joint))
-    assert str(caught.value) == f"{damaged}: the tokenizer is damaged, or nothing that sentencepiece reads"
+    assert str(caught.value) == f"{damaged}: the tokenizer is damaged or not in the format of sentencepiece"
     assert caught.value.exit_code == 2
     assert "delete it and run `nmt tokenize" in caught.value.hint
 

@@ -256,7 +256,7 @@ def test_the_same_text_gives_the_same_model(models: dict[str, bytes], kind: str)
 def test_bytes_that_are_no_model_are_refused(content: bytes) -> None:
     with pytest.raises(ModelError) as caught:
         Tokenizer(content)
-    assert str(caught.value) == "the tokenizer is damaged, or nothing that sentencepiece reads"
+    assert str(caught.value) == "the tokenizer is damaged or not in the format of sentencepiece"
     assert (caught.value.exit_code, caught.value.hint) == (2, "get it or make it again")
 
 
