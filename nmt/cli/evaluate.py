@@ -77,7 +77,7 @@ def evaluate(
         figures |= search
         figures["perplexity"] = evaluate.perplexity(translator.reference_log_probs(sources, references[0]))
         if output is not None:
-            with open_output(output) as out:
+            with open_output(output) as (out, _):
                 out.writelines(line.encode() + b"\n" for line in hypotheses)
     scores = evaluate.score(
         hypotheses,

@@ -1,16 +1,13 @@
 """`nmt export`."""
 
-import logging
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from nmt.cli import options
-from nmt.cli.stderr import set_up_logging
+from nmt.cli.stderr import log, set_up_logging
 from nmt.errors import InputError
-
-log = logging.getLogger("nmt")
 
 
 def export(

@@ -1,7 +1,6 @@
 """Options that several commands share, declared once, and what they stand for."""
 
 import gc
-import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nmt.cli.stderr import log
 from nmt.decode import EngineName, Precision, Utility
 from nmt.errors import InputError, ModelError
 from nmt.processes import prepare_torch
 
 if TYPE_CHECKING:
     from nmt.decode.translator import Translator
-
-log = logging.getLogger("nmt")
 
 USAGE_ERROR: Any = typer.BadParameter.__bases__[0]  # click's; typer may bundle click
 

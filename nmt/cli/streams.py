@@ -21,15 +21,15 @@ def named_file(path: Path | None) -> Path | None:
 
 
 @contextlib.contextmanager
-def open_output(path: Path | None) -> Iterator[BinaryIO]:
-    """Stdout, or a file that is written atomically."""
+def open_output(path: Path | None) -> Iterator[tuple[BinaryIO, int]]:
+    """Stdout, or a file that is written atomically; and the number of lines in it, 0, as `resumed_output` yields it."""
     if file := named_file(path):
         with atomic_writer(file) as out:
-            yield out
+            yield out, 0
     elif sys.stdout is None:
         raise OutputError("stdout is closed", hint="write to a file with -o")
     else:
-        yield sys.stdout.buffer
+        yield sys.stdout.buffer, 0
         sys.stdout.buffer.flush()
 
 

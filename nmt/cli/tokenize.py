@@ -1,14 +1,11 @@
 """`nmt tokenize`."""
 
-import logging
 from typing import Annotated
 
 import typer
 
 from nmt.cli import options
-from nmt.cli.stderr import set_up_logging
-
-log = logging.getLogger("nmt")
+from nmt.cli.stderr import log, set_up_logging
 
 
 def tokenize(

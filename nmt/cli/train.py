@@ -1,16 +1,13 @@
 """`nmt train`."""
 
-import logging
 from typing import Annotated
 
 import typer
 
 from nmt.cli import options
-from nmt.cli.stderr import set_up_logging
+from nmt.cli.stderr import log, set_up_logging
 from nmt.distributed import launched
 from nmt.processes import prepare_torch
-
-log = logging.getLogger("nmt")
 
 
 def train(

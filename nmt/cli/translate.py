@@ -1,7 +1,6 @@
 """`nmt translate`."""
 
 import contextlib
-import functools
 import json
 import os
 import sys
@@ -79,38 +78,29 @@ def translate(
         options.refuse_sampling(sampling, "--sample or --mbr chrf")
     workers, threads = share_cores(workers, threads, device)
 
-    search: dict[str, Any] = {
-        "n_best": n_best,
-        "sample": sample,
-        "mbr": mbr,
-        "n_samples": samples,
-        "min_length": min_length,
-    }
+    search: dict[str, Any] = {**sampling, "n_best": n_best, "sample": sample, "mbr": mbr, "n_samples": samples}
     search |= {"beam": n_best if sample and beam is None else beam, "length_penalty": length_penalty, "alpha": alpha}
-    search |= {} if max_length is None else {"max_length_a": 0.0, "max_length_b": max_length}
+    search |= {"min_length": min_length, "max_length_b": max_length}
+    if max_length is not None:
+        search["max_length_a"] = 0.0
+
     paths = options.find_models(model)
     translator = options.load_translator(paths, device, threads, precision, engine)
-    chosen = translator.with_options(**sampling, **{key: value for key, value in search.items() if value is not None})
-    translator.encode_prefix(prefix)  # raises before there are processes or output
-    translate_lines = functools.partial(
-        translator.translate_lines, options=chosen, batch_size=batch_size, prefix=prefix
-    )
+    chosen = translator.with_options(**{key: value for key, value in search.items() if value is not None})
+    how: dict[str, Any] = {"options": chosen, "batch_size": batch_size, "prefix": prefix}
     if stream or (stream is None and n_processes == 1 and is_prompt(text, input_file)):
-        translate_lines = functools.partial(translate_lines, window=1)
+        how["window"] = 1
+    translator.encode_prefix(prefix)  # raises before there are processes or output
     with start_workers(workers, sys.argv[1:], threads) as check, ranks_joined(check):
         if rank() > 0:
-            deque(translate_lines([]), maxlen=0)  # translates a share of the lines that the first rank reads
+            deque(translator.translate_lines([], **how), maxlen=0)  # a share of the lines that the first rank reads
             return
-        with contextlib.ExitStack() as stack:
-            if resume and input_file and output:
-                others = {"prefix": prefix, "json": json_lines, "scores": scores}
-                others |= {"precision": precision, "engine": engine}
-                origin = output_origin(input_file, paths, {**chosen.model_dump(), **others})
-                out, n_done = stack.enter_context(resumed_output(output, origin))
-            else:
-                out, n_done = stack.enter_context(open_output(output)), 0
-            lines = stack.enter_context(open_input(text, input_file))
-            translations = translate_lines(islice(lines, n_done, None), first=n_done + 1)
+        destination = open_output(output)
+        if resume and input_file and output:
+            other = {"prefix": prefix, "json": json_lines, "scores": scores, "precision": precision, "engine": engine}
+            destination = resumed_output(output, origin_of(input_file, paths, {**chosen.model_dump(), **other}))
+        with destination as (out, n_done), open_input(text, input_file) as lines:
+            translations = translator.translate_lines(islice(lines, n_done, None), first=n_done + 1, **how)
             n_lines = None if quiet or text is not None or is_terminal(output) else count_lines(input_file)
             for translation in with_bar(translations, n_lines, n_done):
                 line = as_json(translation) if json_lines else as_text(translation, with_score=scores)
@@ -142,7 +132,7 @@ def share_cores(workers: int, threads: int, device: str) -> tuple[int, int]:
     return (1 if launched().n_ranks > 1 else workers), threads
 
 
-def output_origin(input_file: Path, models: Sequence[Path], settings: Mapping[str, Any]) -> dict[str, str]:
+def origin_of(input_file: Path, models: Sequence[Path], settings: Mapping[str, Any]) -> dict[str, str]:
     """What an output is made from; it can be resumed only with the same input, models and options."""
     from nmt.decode.translator import model_files
 
