@@ -90,10 +90,8 @@ def main() -> None:
     except OSError as error:
         if error.errno is None:
             raise
-        if error.filename is not None:  # not checked where it was opened: name too long, no access to a directory
-            fail(
-                InputError(f"cannot use {error.filename}: {error.strerror}", hint="check the path and its permissions")
-            )
+        if error.filename is not None:  # the cause may be an overlong name or a directory without access
+            fail(InputError(f"cannot use {error.filename}: {error.strerror}", hint="check the path and permissions"))
         fail(OutputError(f"cannot write the output: {error.strerror}", hint="check that the disk is not full"))
 
 
@@ -103,7 +101,7 @@ def fail(error: NmtError) -> NoReturn:
         rank = launched().rank
     except ConfigError:  # perhaps the error to print
         rank = 0
-    if rank == 0 or not isinstance(error, (DivergedError, LostRankError, StoppedError)):  # those concern all ranks
+    if rank == 0 or not isinstance(error, (DivergedError, LostRankError, StoppedError)):  # raised by all ranks
         print_error(error, rank)
         with contextlib.suppress(OSError, AttributeError):  # AttributeError: stdout is None, because it is closed
             sys.stdout.flush()

@@ -12,7 +12,7 @@ from nmt.errors import InputError
 
 def export(
     to: Annotated[str, typer.Option(help="The engine: ctranslate2.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="A directory, written atomically.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Directory, written atomically; replaces an export.")],
     model: options.Model = None,
     quantization: Annotated[str, typer.Option(help="float32, float16, bfloat16 or int8 weights.")] = "float32",
     quiet: options.Quiet = False,

@@ -44,10 +44,8 @@ class Command(typer.core.TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         *_, given = self.make_parser(ctx).parse_args(list(args))
         for option in given:
-            is_single = option.param_type_name == "option" and not (
-                option.multiple or getattr(option, "is_flag", False)
-            )
-            if is_single and given.count(option) > 1:
+            is_repeated = option.param_type_name == "option" and given.count(option) > 1
+            if is_repeated and not option.multiple and not getattr(option, "is_flag", False):
                 raise USAGE_ERROR(f"{option.opts[0]} is given {given.count(option)} times", ctx)
         return super().parse_args(ctx, args)
 

@@ -34,8 +34,8 @@ def translate(
     resume: Annotated[bool, typer.Option("--resume", help="Write to FILE.part; continue it if it exists.")] = False,
     beam: options.Beam = None,
     n_best: Annotated[int, typer.Option(help="Hypotheses per line, with --json.")] = 1,
-    length_penalty: Annotated[str | None, typer.Option(help="average or gnmt. [default: the config's]")] = None,
-    alpha: Annotated[float | None, typer.Option(help="Its strength, 0 to 10. [default: the config's, 1]")] = None,
+    length_penalty: Annotated[str | None, typer.Option(help="average: S/L^alpha; gnmt: S/((5+L)/6)^alpha.")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Length penalty strength. [default: the config's, 1]")] = None,
     min_length: Annotated[int | None, typer.Option(help="Minimum pieces. [default: the config's, 1]")] = None,
     max_length: Annotated[int | None, typer.Option(help="Maximum pieces. [default: 1.5 x source + 10]")] = None,
     prefix: Annotated[str, typer.Option(help="Text that every translation begins with.")] = "",
@@ -50,7 +50,7 @@ def translate(
     json_lines: Annotated[bool, typer.Option("--json", help="JSON lines: hypotheses, scores, pieces.")] = False,
     stream: Annotated[bool | None, typer.Option(help="Answer line by line. [default: on a terminal]")] = None,
     batch_size: options.BatchSize = None,
-    precision: Annotated[Precision | None, typer.Option(help="[default: fp32, or that of an export]")] = None,
+    precision: Annotated[Precision | None, typer.Option(help="bf16, int8: faster. [default: fp32]")] = None,
     engine: Annotated[EngineName | None, typer.Option(help="[default: ctranslate2 for exports, else torch]")] = None,
     workers: Annotated[int, typer.Option(min=1, max=1024, help="Processes that share the CPU and the lines.")] = 1,
     device: options.Device = "auto",
@@ -86,21 +86,21 @@ def translate(
 
     paths = options.find_models(model)
     translator = options.load_translator(paths, device, threads, precision, engine)
-    chosen = translator.with_options(**{key: value for key, value in search.items() if value is not None})
-    how: dict[str, Any] = {"options": chosen, "batch_size": batch_size, "prefix": prefix}
+    search_options = translator.with_options(**{key: value for key, value in search.items() if value is not None})
+    arguments: dict[str, Any] = {"options": search_options, "batch_size": batch_size, "prefix": prefix}
     if stream or (stream is None and n_processes == 1 and is_prompt(text, input_file)):
-        how["window"] = 1
+        arguments["window"] = 1
     translator.encode_prefix(prefix)  # raises before there are processes or output
     with start_workers(workers, sys.argv[1:], threads) as check, ranks_joined(check):
         if rank() > 0:
-            deque(translator.translate_lines([], **how), maxlen=0)  # a share of the lines that the first rank reads
+            deque(translator.translate_lines([], **arguments), maxlen=0)  # its share of the first rank's lines
             return
         destination = open_output(output)
         if resume and input_file and output:
             other = {"prefix": prefix, "json": json_lines, "scores": scores, "precision": precision, "engine": engine}
-            destination = resumed_output(output, origin_of(input_file, paths, {**chosen.model_dump(), **other}))
+            destination = resumed_output(output, origin_of(input_file, paths, {**search_options.model_dump(), **other}))
         with destination as (out, n_done), open_input(text, input_file) as lines:
-            translations = translator.translate_lines(islice(lines, n_done, None), first=n_done + 1, **how)
+            translations = translator.translate_lines(islice(lines, n_done, None), first=n_done + 1, **arguments)
             n_lines = None if quiet or text is not None or is_terminal(output) else count_lines(input_file)
             for translation in with_bar(translations, n_lines, n_done):
                 line = as_json(translation) if json_lines else as_text(translation, with_score=scores)
