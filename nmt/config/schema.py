@@ -115,7 +115,7 @@ class ModelSettings(Section):
     attention: Literal["scaled_dot", "dot", "general", "additive", "none"] = Field(
         "scaled_dot", description="score of query and key: qk/sqrt(d), qk, qWk, v tanh(q+k); none only for the rnn"
     )
-    attention_window: int = Field(0, ge=0, le=100_000, description="positions visible to each side; 0 is all")
+    attention_window: int = Field(0, ge=0, le=100_000, description="positions to each side in self-attention; 0 is all")
     padding_mask: bool = Field(True, description="mask source padding; false only to see its effect")
     norm: Literal["pre", "post"] = Field("pre", description="layer norm before each sub-layer, or after")
     positions: Literal["sinusoidal", "learned", "rotary", "none"] = Field("sinusoidal", description="position encoding")
@@ -130,14 +130,10 @@ class ModelSettings(Section):
                 raise ValueError(f"architecture {self.architecture} supports {key} {values}, not {plain(value)}")
         if self.architecture == "rnn":
             if self.n_encoder_layers != self.n_decoder_layers:
-                raise ValueError(
-                    "architecture rnn needs n_decoder_layers = n_encoder_layers, because each decoder layer starts "
-                    f"from the last state of an encoder layer; got {self.n_decoder_layers} and {self.n_encoder_layers}"
-                )
+                got = f"{self.n_decoder_layers} and {self.n_encoder_layers}"
+                raise ValueError(f"architecture rnn needs n_decoder_layers = n_encoder_layers, got {got}")
             if self.d_model % 2:
-                raise ValueError(
-                    f"architecture rnn needs an even d_model, half per direction of the encoder, got {self.d_model}"
-                )
+                raise ValueError(f"architecture rnn needs an even d_model, got {self.d_model}")
             return self
         if self.d_model % self.n_heads:
             raise ValueError(f"d_model ({self.d_model}) is not divisible by n_heads ({self.n_heads})")
@@ -216,15 +212,12 @@ class Config(Section):
     def check_sections_agree(self) -> Self:
         if self.model.tied_embeddings == "all" and not self.tokenizer.joint:
             raise ValueError("model.tied_embeddings=all needs tokenizer.joint=true; use decoder or none")
-        if self.data.max_length >= self.model.max_positions:
+        longest, positions, tokens = self.data.max_length, self.model.max_positions, self.train.batch_tokens
+        if longest >= positions:
+            raise ValueError(f"data.max_length ({longest}) must be less than model.max_positions ({positions})")
+        if longest + 1 > tokens:
             raise ValueError(
-                f"data.max_length ({self.data.max_length}) must be less than "
-                f"model.max_positions ({self.model.max_positions})"
-            )
-        if self.data.max_length + 1 > self.train.batch_tokens:
-            raise ValueError(
-                f"train.batch_tokens ({self.train.batch_tokens}) cannot hold one pair of "
-                f"data.max_length ({self.data.max_length}) pieces"
+                f"train.batch_tokens ({tokens}) cannot hold one pair of data.max_length ({longest}) pieces"
             )
         return self
 

@@ -86,12 +86,11 @@ def test_true_is_not_a_number(folder: Path, key: str) -> None:
         ),
         (
             "model: {architecture: rnn, n_encoder_layers: 2}",
-            "demo.yaml:3: architecture rnn needs n_decoder_layers = n_encoder_layers, because each decoder layer "
-            "starts from the last state of an encoder layer; got 3 and 2",
+            "demo.yaml:3: architecture rnn needs n_decoder_layers = n_encoder_layers, got 3 and 2",
         ),
         (
             "model: {architecture: rnn, d_model: 63}",
-            "demo.yaml:3: architecture rnn needs an even d_model, half per direction of the encoder, got 63",
+            "demo.yaml:3: architecture rnn needs an even d_model, got 63",
         ),
         (
             "tokenizer: {type: char, sampling_alpha: 0.1}",
