@@ -257,7 +257,7 @@ def test_bytes_that_are_no_model_are_refused(content: bytes) -> None:
     with pytest.raises(ModelError) as caught:
         Tokenizer(content)
     assert str(caught.value) == "the tokenizer is damaged or not in the format of sentencepiece"
-    assert (caught.value.exit_code, caught.value.hint) == (2, "get it or make it again")
+    assert (caught.value.exit_code, caught.value.hint) == (2, "copy it or make it again")
 
 
 def test_an_empty_model_is_refused() -> None:
