@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 
-# Modules whose functions import libraries. They do so before they open anything that needs cleanup.
+# Functions of these modules import libraries, before they open anything that needs cleanup.
 IMPORTERS = ("__main__", "nmt.__main__", "nmt.cli", "nmt.decode.translator")
 
 

@@ -32,7 +32,7 @@ def config(
 
 
 def print_values(file: Path, prefix: str) -> None:
-    """Print the settings of a config file whose keys begin with a prefix; of a single key, only its value."""
+    """Print the settings of a config file with a common prefix; for a single key, only its value."""
     from nmt.config import chosen_by_training, load_config, values
 
     config = load_config(file)

@@ -68,7 +68,7 @@ def refuse_sampling(given: Mapping[str, Any], needed: str) -> None:
 
 
 def find_models(named: Sequence[Path] | None, *, always_log: bool = False) -> Sequence[Path]:
-    """The models named by -m, else by $NMT_MODEL, else the newest under runs/, which is logged."""
+    """The models named by -m, else by $NMT_MODEL, else the newest under runs/ (logged)."""
     from nmt.run.directory import newest_model
 
     from_environment = os.environ.get("NMT_MODEL")

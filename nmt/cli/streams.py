@@ -70,7 +70,7 @@ def is_file_on_stdin() -> bool:
 
 def prompt() -> Iterator[str]:
     """Lines typed at a prompt until Ctrl-D."""
-    print("one sentence a line; Ctrl-D ends", file=sys.stderr)
+    print("one sentence per line; Ctrl-D ends", file=sys.stderr)
     while True:
         print("> ", end="", file=sys.stderr, flush=True)
         line = sys.stdin.buffer.readline()

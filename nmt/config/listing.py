@@ -29,13 +29,9 @@ def allowed_values(kind: Any, bounds: Sequence[Any]) -> str:
     if get_origin(kind) is types.UnionType:
         kind = next(part for part in get_args(kind) if part is not type(None))
     name = "path(s)" if get_origin(kind) is tuple else kind.__name__
-
-    def bound(inclusive: str, exclusive: str, sign: str) -> str:
-        values = [str(getattr(b, inclusive)) for b in bounds if hasattr(b, inclusive)]
-        values += [f"{sign}{getattr(b, exclusive)}" for b in bounds if hasattr(b, exclusive)]
-        return "".join(values)
-
-    low, high = bound("ge", "gt", ">"), bound("le", "lt", "<")
+    signs = {"ge": "", "gt": ">", "le": "", "lt": "<"}
+    limits = {key: f"{sign}{getattr(b, key)}" for b in bounds for key, sign in signs.items() if hasattr(b, key)}
+    low, high = limits.get("ge", limits.get("gt", "")), limits.get("le", limits.get("lt", ""))
     return f"{name} {low}..{high}" if low or high else name
 
 

@@ -27,12 +27,12 @@ def printed_values(done: Done) -> dict[str, str]:
 
 
 def test_config_of_a_file_prints_its_values(five_corpus: FiveCorpus) -> None:
-    told = printed_values(run_nmt("config", "--of", five_corpus.config))
-    assert list(told) == [key for key, *_ in all_settings()]
-    assert told["model.d_model"] == "64"
-    assert told["train.max_epochs"] == "-"
-    assert told["decode.beam"] == "5"
-    assert told["data.dev.target"] == str(five_corpus.target_file), "paths are resolved"
+    printed = printed_values(run_nmt("config", "--of", five_corpus.config))
+    assert list(printed) == [key for key, *_ in all_settings()]
+    assert printed["model.d_model"] == "64"
+    assert printed["train.max_epochs"] == "-"
+    assert printed["decode.beam"] == "5"
+    assert printed["data.dev.target"] == str(five_corpus.target_file), "paths are resolved"
 
     def one(key: str) -> list[str]:
         return out_lines(run_nmt("config", key, "--of", five_corpus.config))
@@ -51,12 +51,12 @@ def test_config_of_a_file_prints_fitted_values_and_the_reason(five_run: FiveRun,
         ["config", "model.n_heads", "--of", config],
         ["train", config, f"train.init_from={five_run.run}", "train.max_steps=1"],
     )
-    told = printed_values(done)
+    printed = printed_values(done)
     for key, value in {"model.d_ff": "256", "train.batch_tokens": "1024", "train.validate_every": "100"}.items():
-        assert told[key] == value
+        assert printed[key] == value
     (why,) = (line for line in err_lines(done) if line.startswith("chosen for 5 pairs: "))
     chosen = dict(setting.split("=") for setting in why.removeprefix("chosen for 5 pairs: ").split())
-    assert chosen == {key: told[key] for key in chosen}
+    assert chosen == {key: printed[key] for key in chosen}
     assert set(chosen) >= {"tokenizer.vocab_size", "model.d_ff", "model.n_heads", "model.dropout", "train.lr"}
     assert set(chosen) >= {"train.batch_tokens", "train.accumulate", "train.warmup"}
     assert not {"model.d_model", "train.max_steps", "train.max_epochs"} & set(chosen), (
@@ -66,18 +66,18 @@ def test_config_of_a_file_prints_fitted_values_and_the_reason(five_run: FiveRun,
     assert out_lines(model) == ["4"]
     assert f"as in {five_run.run}: " in fine.stderr.decode(), "inherited sizes are logged as such"
     trained = load_config(tmp_path / "run" / "config.yaml")
-    assert printed_values(run_nmt("config", "--of", config)) == told, "also for a run that was started"
-    assert str(trained.train.lr) == told["train.lr"]
+    assert printed_values(run_nmt("config", "--of", config)) == printed, "also for a run that was started"
+    assert str(trained.train.lr) == printed["train.lr"]
 
 
 def test_config_of_a_file_without_its_corpus_marks_fitted_values(five_corpus: FiveCorpus) -> None:
     five_corpus.source_file.unlink()
     done = run_nmt("config", "--of", five_corpus.config)
-    told = printed_values(done)
-    assert told["model.d_ff"] == told["train.lr"] == "[fitted]"
-    assert told["model.d_model"] == "64"
-    assert told["model.norm"] == "pre"
-    assert told["train.max_epochs"] == "-", "max_steps is the limit"
+    printed = printed_values(done)
+    assert printed["model.d_ff"] == printed["train.lr"] == "[fitted]"
+    assert printed["model.d_model"] == "64"
+    assert printed["model.norm"] == "pre"
+    assert printed["train.max_epochs"] == "-", "max_steps is the limit"
     assert f"cannot read {five_corpus.source_file}" in done.stderr.decode()
     for key in ("run", "data.test.source", "decode", "train.max_steps"):
         quick = run_nmt("config", key, "--of", five_corpus.config)

@@ -70,8 +70,8 @@ def test_eval_json_with_several_references(five_run: FiveRun, tmp_path: Path) ->
 
 def test_eval_by_minimum_bayes_risk_with_the_heads(five_run: FiveRun) -> None:
     common = ["eval", "--mbr", "bleu", "--samples", 4, "--temperature", 0.2, "--bootstrap", 0, "--heads"]
-    told, as_json = run_together(common, [*common, "--json"], cwd=five_run.home)
-    lines = out_lines(told)
+    as_text, as_json = run_together(common, [*common, "--json"], cwd=five_run.home)
+    lines = out_lines(as_text)
     assert lines[0].startswith("BLEU = 100.00")
     assert lines[4:6] == ["", next(line for line in lines if line.startswith("part"))]
     (line,) = out_lines(as_json)

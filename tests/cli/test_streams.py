@@ -64,7 +64,7 @@ def test_translate_prompts_on_a_terminal(five_run: FiveRun, tmp_path: Path) -> N
             assert read_line(process).decode() == f"{TARGET[1]}\n"
             os.write(keyboard, b"\x04")  # Ctrl-D
             assert process.wait(timeout=60) == 0
-            assert process.stderr.read().decode().splitlines() == ["one sentence a line; Ctrl-D ends", "> > "]
+            assert process.stderr.read().decode().splitlines() == ["one sentence per line; Ctrl-D ends", "> > "]
     finally:
         os.close(keyboard)
 
@@ -108,16 +108,16 @@ def test_a_progress_bar_counts_the_lines_of_a_file(five_run: FiveRun, tmp_path: 
             check=False,
         )
     os.close(terminal)
-    told = b""
+    screen = b""
     with (
         os.fdopen(seen, "rb", buffering=0) as shown,
         contextlib.suppress(OSError),
     ):  # raised when the terminal is closed
         while part := shown.read(4096):
-            told += part
+            screen += part
     assert done.returncode == 0
     assert (tmp_path / "out.en").read_text() == "".join(f"{line}\n" for line in TARGET)
-    assert re.search(r"100%\|.*\| 5/5 \[\d\d:\d\d<\d\d:\d\d, .* lines/s\]", told.decode()), told
+    assert re.search(r"100%\|.*\| 5/5 \[\d\d:\d\d<\d\d:\d\d, .* lines/s\]", screen.decode()), screen
 
 
 def test_translate_writes_into_a_named_pipe(five_run: FiveRun, tmp_path: Path) -> None:

@@ -161,11 +161,11 @@ def test_a_run_with_a_replaced_tokenizer_is_refused(five_run: FiveRun, five_corp
     run = five_run.copy_run(five_corpus.home / "run")
     assert out_lines(run_nmt("tokenize", five_corpus.config, "tokenizer.vocab_size=400")) == []
     shutil.copy(five_corpus.run / "tokenizer.model", run)
-    told = f"{run}/tokenizer.model is not the tokenizer that the model was trained with"
+    message = f"{run}/tokenizer.model is not the tokenizer that the model was trained with"
     for done in run_together(
         ["translate", "-m", run, SOURCE[0]], ["train", five_run.config, f"run={run}", "train.max_steps=300"]
     ):
-        one_clear_error(done, 2, told)
+        one_clear_error(done, 2, message)
 
 
 def test_resuming_with_other_settings_or_data_is_refused(five_run: FiveRun, tmp_path: Path) -> None:
@@ -185,8 +185,8 @@ def test_resuming_with_other_settings_or_data_is_refused(five_run: FiveRun, tmp_
     )
     one_clear_error(architecture, 2, str(run), "model.n_encoder_layers was 2, is 1", "seed was 1, is 2")
     one_clear_error(data, 2, str(run), "the files of train.target are not those")
-    told = one_clear_error(content, 2, str(moved / "runs" / "five"), "the files of train.target, dev.target are not")
-    assert "source" not in told.split("hint: ")[0]
+    message = one_clear_error(content, 2, str(moved / "runs" / "five"), "the files of train.target, dev.target are not")
+    assert "source" not in message.split("hint: ")[0]
 
 
 def test_train_dry_run_estimates_cost_and_writes_nothing(five_corpus: FiveCorpus) -> None:
@@ -196,20 +196,20 @@ def test_train_dry_run_estimates_cost_and_writes_nothing(five_corpus: FiveCorpus
     assert not five_corpus.run.parent.exists()
 
     lines = out_lines(done)
-    told = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}
-    assert set(told) >= {"parameters", "encoder", "decoder", "batches", "speed", "memory", "time"}
+    printed = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}
+    assert set(printed) >= {"parameters", "encoder", "decoder", "batches", "speed", "memory", "time"}
 
     def number(text: str) -> int:
         return int(text.replace(",", ""))
 
     blocks = [number(line.split()[1]) for line in lines if line.startswith("  ")]
-    assert sum(blocks) == number(told["parameters"]) > 10_000
-    assert number(told["source_embedding"]) % 32 == 0, "as wide as key=value sets"
-    assert told["batches"].startswith("1 an epoch, ")
-    assert "1 steps an epoch" in told["batches"]
-    assert "target tokens a second, fp32 on " in told["speed"]
-    assert 0 < float(told["memory"].removesuffix(" GB")) < 100
-    assert told["time"].endswith(" in all without validations")
+    assert sum(blocks) == number(printed["parameters"]) > 10_000
+    assert number(printed["source_embedding"]) % 32 == 0, "as wide as key=value sets"
+    assert printed["batches"].startswith("1 an epoch, ")
+    assert "1 steps an epoch" in printed["batches"]
+    assert "target tokens a second, fp32 on " in printed["speed"]
+    assert 0 < float(printed["memory"].removesuffix(" GB")) < 100
+    assert printed["time"].endswith(" in all without validations")
     assert any("tokenizer.vocab_size=600 was cut" in line for line in err_lines(done))
     (why,) = (line for line in err_lines(done) if line.startswith("chosen for 5 pairs: "))
     assert " train.lr=0.002 " in why
