@@ -120,7 +120,9 @@ class ModelSettings(Section):
     norm: Literal["pre", "post"] = Field("pre", description="layer norm before each sub-layer, or after")
     positions: Literal["sinusoidal", "learned", "rotary", "none"] = Field("sinusoidal", description="position encoding")
     max_positions: int = Field(1024, ge=8, le=100_000, description="longest sequence that the model accepts, pieces")
-    tied_embeddings: Literal["all", "decoder", "none"] = Field("all", description="decoder: target and output only")
+    tied_embeddings: Literal["all", "decoder", "none"] = Field(
+        "all", description="one matrix for source, target and output; for target and output; or none shared"
+    )
 
     @model_validator(mode="after")
     def check_architecture(self) -> Self:
@@ -174,7 +176,9 @@ class TrainSettings(Section):
     metric: Literal["bleu", "loss"] = Field("bleu", description="on dev, for patience and for the best model")
     validate_every: int = Field(500, ge=1, le=LARGEST, description="steps between validations; each saves [fitted]")
     keep: int = Field(2, ge=2, le=1000, description="newest checkpoints to keep; two, because one may be damaged")
-    average: Literal["none", "ema", "best", "last"] = Field("ema", description="moving, or of best or last checkpoints")
+    average: Literal["none", "ema", "best", "last"] = Field(
+        "ema", description="average of weights: moving, or of the best or last checkpoints at the end"
+    )
     ema_decay: float = Field(0.999, gt=0, lt=1, description="decay of the moving average per step")
     n_average: int = Field(5, ge=1, le=1000, description="checkpoints averaged by best or last")
     init_from: PathText = Field("", description="start from the weights of this run or model file (fine-tuning)")
