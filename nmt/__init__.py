@@ -1,10 +1,11 @@
-"""nmt trains Transformer translation models and translates with them.
+"""Trains Transformer translation models and translates with them.
 
 >>> import nmt
 >>> translator = nmt.load("runs/demo")
 >>> translator.translate(["我昨天买了一本书。"], beam=5)
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from nmt.errors import (
@@ -47,18 +48,20 @@ __all__ = [
 ]
 
 
+LAZY = {
+    "nmt.decode.options": ("SearchOptions",),
+    "nmt.decode.translator": ("Translation", "Translator", "load"),
+    "nmt.heads": ("HeadSummary", "attention_summary"),
+}
+
+
 def __dir__() -> list[str]:
     return __all__
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs torch only when it is asked for."""
-    if name == "SearchOptions":
-        from nmt.decode import options as module
-    elif name in ("Translation", "Translator", "load"):
-        from nmt.decode import translator as module  # type: ignore[no-redef]
-    elif name in ("HeadSummary", "attention_summary"):
-        from nmt import heads as module  # type: ignore[no-redef]
-    else:
-        raise AttributeError(f"module 'nmt' has no attribute '{name}'")
-    return getattr(module, name)
+    """Import slow modules, such as those that need torch, when they are first used."""
+    for module, names in LAZY.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module 'nmt' has no attribute '{name}'")

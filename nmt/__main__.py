@@ -1,10 +1,10 @@
-"""The command `nmt`, also as `python -m nmt`: handles signals from its first import on, then runs `nmt.cli`."""
+"""The command `nmt`, also as `python -m nmt`: handles signals before slow imports, then runs `nmt.cli`."""
 
 import signal
 import sys
 
 if __name__ == "__main__" and not sys.flags.safe_path:
-    del sys.path[0]  # the working directory, which -m puts first: a file there must not pass for a library
+    del sys.path[0]  # the working directory: a file there must not be imported in place of a library
 
 from nmt.processes import stop_on_signals
 

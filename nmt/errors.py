@@ -1,17 +1,7 @@
-"""What can go wrong, as the user meets it.
+"""The errors that users see, each with a hint that says what to do and the exit code of the command.
 
-Raised where the facts are known (file, line, got, allowed), caught in `cli.py` alone; the Python API raises the
-same classes. Each carries a `hint` that says what to do and the exit code that the command ends with.
-
-    NmtError             1   the work failed
-    ├── OutputError      1   a file that cannot be written
-    ├── DivergedError    1   training whose figures are no longer numbers
-    ├── LostRankError    1   another process of the same work is gone
-    ├── StoppedError   130   Ctrl-C, or 143 for SIGTERM: all is saved
-    └── InputError       2   the user's files, config or arguments
-        ├── ConfigError  2   a setting
-        ├── DataError    2   a corpus
-        └── ModelError   2   a model file, a run directory or a tokenizer
+Raised where the facts are known (file, line, actual and allowed value), caught only in `cli/app.py`; the Python API
+raises the same classes.
 """
 
 
@@ -26,25 +16,33 @@ class NmtError(Exception):
 
 
 class OutputError(NmtError):
-    """A file cannot be written: no room, no permission, no such directory."""
+    """A file cannot be written: disk full, no permission, no such directory."""
 
 
 class DivergedError(NmtError):
-    """Training cannot go on: the loss or the gradient is not finite."""
+    """Training cannot continue: the loss or the gradient is not finite."""
 
 
 class LostRankError(NmtError):
-    """Another process that the work was shared with is gone."""
+    """Another process of the same job has ended."""
+
+
+class StoppedError(NmtError):
+    """Ctrl-C or SIGTERM; everything is saved. The exit code is 128 + the signal number: 130 or 143."""
+
+    def __init__(self, message: str, signal_number: int, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.exit_code = 128 + signal_number
 
 
 class InputError(NmtError):
-    """Something that the user gave is wrong."""
+    """The user's files, config or arguments are wrong."""
 
     exit_code = 2
 
 
 class ConfigError(InputError):
-    """A setting is unknown, misspelt, out of range or at odds with another."""
+    """A setting is unknown, misspelled, out of range or incompatible with another."""
 
 
 class DataError(InputError):
@@ -52,12 +50,4 @@ class DataError(InputError):
 
 
 class ModelError(InputError):
-    """A model file, a run directory or a tokenizer is not what it should be."""
-
-
-class StoppedError(NmtError):
-    """A signal asked for the end; everything is saved. Exits 128 + the signal's number."""
-
-    def __init__(self, message: str, signal_number: int, *, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.exit_code = 128 + signal_number
+    """A model file, a run directory or a tokenizer is missing, damaged or of another kind."""

@@ -1,7 +1,6 @@
-"""This process and its children: signals, what torch reads from the environment, how children start and end.
+"""This process and its children: signals, environment variables that torch reads, how children start and end.
 
-Children run the parent's code, import no module of the working directory, and end with the parent. Knows nothing
-of what they compute. Imports no torch.
+Children run the same code, import nothing from the working directory, and end with their parent. Imports no torch.
 """
 
 import contextlib
@@ -12,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 
-# Modules that import what a command needs. They do so before anything is opened that must be cleaned up.
+# Functions of these modules import libraries, before they open anything that needs cleanup.
 IMPORTERS = ("__main__", "nmt.__main__", "nmt.cli", "nmt.decode.translator")
 
 
 class Stopped(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM: unwinds the stack, so that temporary files are removed and children end."""
+    """Ctrl-C or SIGTERM; an exception, so that temporary files are removed and child processes end."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -25,9 +24,9 @@ class Stopped(KeyboardInterrupt):
 
 
 def stop_on_signals() -> None:
-    """Let Ctrl-C and SIGTERM raise `Stopped`; a second SIGTERM ends the process at once.
+    """Raise `Stopped` on Ctrl-C and SIGTERM; a second SIGTERM kills the process.
 
-    A signal that is ignored stays ignored, as shells ask it of commands in the background.
+    Ignored signals stay ignored: shells ignore SIGINT for background commands.
     """
     for number, default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
         if signal.getsignal(number) is default:
@@ -35,15 +34,15 @@ def stop_on_signals() -> None:
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    """Raise `Stopped`; while a command imports what it needs, end the process.
+    """Raise `Stopped`; during an import by one of `IMPORTERS`, exit at once.
 
-    Libraries catch what is raised when they import one another. torch, whose C++ code imports numpy, goes on with
-    half of numpy: the signal would be lost, or end in an error that has nothing to do with it.
+    Libraries catch exceptions from the imports of their own dependencies: torch then continues with a broken numpy,
+    and the signal is lost or causes an unrelated error.
     """
     while frame is not None:
         caller = frame.f_back
         is_import = frame.f_code.co_filename.startswith("<frozen importlib")
-        if is_import and caller is not None and caller.f_globals.get("__name__") in IMPORTERS:
+        if is_import and caller is not None and str(caller.f_globals.get("__name__")).startswith(IMPORTERS):
             os._exit(128 + number)
         frame = caller
     if number == signal.SIGTERM:
@@ -52,17 +51,17 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def prepare_torch(threads: int = 0) -> None:
-    """Set the environment variables that torch reads when it is imported, unless the user has set them.
+    """Set environment variables that torch reads when it is imported, unless the user has set them.
 
     - OpenMP threads that wait spin only briefly, then sleep. By default they spin for milliseconds: if another
       program uses a core, they take the time of the thread that they wait for, and 200 sentences take 6 times as
       long. If they slept at once, waking them would cost more than small operations: one sentence took 2.5 times as
       long.
-    - bf16 matmuls are compiled for each shape, and every batch has another. oneDNN and torch keep 1,024 of them
-      each, a gigabyte scattered between the tensors. A step needs fewer than 32.
+    - oneDNN and torch cache 32 compiled bf16 matmuls instead of 1,024. They compile one per shape, shapes differ
+      between batches, and 1,024 of them take a gigabyte. A step needs fewer than 32.
 
     Args:
-        threads: of the CPU; 0 leaves the number to torch. NMT_WORKER_THREADS, a worker's share, overrides it.
+        threads: CPU threads; 0 keeps torch's default. NMT_WORKER_THREADS, set for worker processes, overrides it.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "5000")
@@ -73,10 +72,9 @@ def prepare_torch(threads: int = 0) -> None:
 
 
 def child_variables() -> dict[str, str]:
-    """Environment variables under which a child Python imports this nmt, but nothing from the working directory.
+    """Environment variables with which a child Python process imports this nmt, and nothing from the working directory.
 
-    An empty entry of PYTHONPATH means the working directory, where a file named like a library would be imported
-    in its place.
+    An empty entry of PYTHONPATH means the working directory.
     """
     inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     package = str(Path(__file__).parents[1])
@@ -85,7 +83,7 @@ def child_variables() -> dict[str, str]:
 
 @contextlib.contextmanager
 def environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables for the length of the block."""
+    """Set environment variables for the duration of the block."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -99,9 +97,9 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def end_with_parent() -> None:
-    """End this process when its parent ends, however that ends.
+    """Exit when the parent process ends for any reason.
 
-    The parent holds the other end of stdin and writes nothing: stdin is at its end when the parent is gone.
+    The parent holds the write end of stdin and writes nothing, so the read returns when the parent has ended.
     """
 
     def watch() -> None:

@@ -1,6 +1,6 @@
-"""What the tests share: the folder of shared data, the real command in a subprocess, and one small trained run.
+"""Shared by the tests: the command in a subprocess, checks of its output, five pairs, and a run trained on them.
 
-Test files import the helpers by name (`from conftest import run_nmt`); fixtures come by themselves.
+Test files import helpers by name: `from conftest import run_nmt`.
 """
 
 import contextlib
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from nmt.model.base import Seq2Seq
 
 NMT = [sys.executable, "-m", "nmt"]
-# Children of a process that has imported torch already, and what torch.optim imports: they begin at once.
+# Forks a process that has imported torch and what torch.optim imports, so that commands start quickly.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["nmt.cli", "nmt.train.session", "nmt.decode.translator", "torch._dynamo"])
 Done = subprocess.CompletedProcess[bytes]
 Output = int | IO[bytes]
 
-# Word by word, as the five pairs that everyone starts with: a model that cannot learn these has a bug.
+# Five pairs, split into words: a model that cannot learn them has a bug.
 SOURCE = [
     "我 昨天 买 了 一 本 书 。",
     "她 在 学校 教 英语 。",
@@ -47,9 +47,19 @@ TARGET = [
 ]
 
 
+# Settings for one tokenizer per side.
+ONE_PER_SIDE = ["tokenizer.joint=false", "model.tied_embeddings=none"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory that the tests of a module share; hypothesis refuses fixtures made once per test."""
+    return tmp_path_factory.mktemp("folder")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What the tests leave in the user's cache goes where it is thrown away; and see `environment`."""
+    """Replace the user's cache by a temporary directory; and set what `nmt.processes` would set."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GOMP_SPINCOUNT", os.environ.get("GOMP_SPINCOUNT", "5000"))
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
@@ -74,16 +84,16 @@ def run_nmt(
     stdout: Output = subprocess.PIPE,
     timeout: float = 240,
 ) -> Done:
-    """`nmt ARGS` as a user runs it, in a process of its own.
+    """Run `nmt ARGS` in a process of its own.
 
-    Where neither environment nor stdout is another, it is forked from a process that has done the imports.
+    With the default environment and stdout, the process is forked from one that has done the imports.
 
     Args:
-        args: paths and numbers are written out.
+        args: converted to text.
         input: for stdin; empty if None.
-        cwd: where it runs; an empty directory of its own if None.
-        env: laid over the tests' own environment.
-        stdout: where its output goes; kept if not said.
+        cwd: working directory; None for an empty one.
+        env: overrides the environment of the tests.
+        stdout: captured by default.
         timeout: seconds.
     """
     words = [*map(str, args)]
@@ -114,7 +124,7 @@ def run_nmt(
 
 
 def be_nmt(args: list[str], cwd: Path, env: Mapping[str, str], streams: Sequence[Path]) -> None:
-    """In a process that was forked for it: `nmt ARGS`, its streams from and to files."""
+    """In the forked process: run `nmt ARGS` with files as streams."""
     from nmt.__main__ import main
 
     for fd, stream in enumerate(streams):
@@ -129,7 +139,7 @@ def be_nmt(args: list[str], cwd: Path, env: Mapping[str, str], streams: Sequence
 
 
 def run_together(*commands: Sequence[object], input: bytes | None = None, cwd: Path | None = None) -> list[Done]:  # noqa: A002
-    """Several `nmt ARGS` that have nothing to do with each other, two at a time."""
+    """Run several independent commands, two at a time."""
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(lambda args: run_nmt(*args, input=input, cwd=cwd), commands))
 
@@ -142,9 +152,9 @@ def started_nmt(
     stdin: Output = subprocess.PIPE,
     stdout: Output = subprocess.PIPE,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """`nmt ARGS` running, unbuffered; killed if the test leaves it so."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background ignores it,
-    try:  # and its children would too
+    """Start `nmt ARGS`, unbuffered; it is killed if it still runs after the block."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # tests started in the background ignore SIGINT,
+    try:  # and children inherit that
         process = subprocess.Popen(
             [*NMT, *map(str, args)],
             cwd=cwd,
@@ -168,28 +178,28 @@ def started_nmt(
 
 
 def out_lines(done: Done) -> list[str]:
-    """The lines of stdout of a command that went well."""
+    """The lines of stdout of a command that succeeded."""
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout == b"" or done.stdout.endswith(b"\n")
     return done.stdout.decode().split("\n")[:-1]
 
 
 def err_lines(done: Done) -> list[str]:
-    """The lines of stderr of a command that went well."""
+    """The lines of stderr of a command that succeeded."""
     assert done.returncode == 0, done.stderr.decode()
     return done.stderr.decode().splitlines()
 
 
 def one_clear_error(done: Done, exit_code: int, *fragments: str, n_errors: int = 1) -> str:
-    """Make sure that a command failed as a command should.
+    """Check that a command failed with clear errors and one hint.
 
     Args:
         done: the finished command.
-        exit_code: the one it must end with.
-        fragments: what one of its `nmt: error:` lines must contain, all together.
-        n_errors: how many such lines there must be.
+        exit_code: expected.
+        fragments: one of the `nmt: error:` lines must contain all of them.
+        n_errors: expected number of these lines.
     Returns:
-        stderr, for more to look at.
+        stderr, for further checks.
     """
     stderr = done.stderr.decode()
     lines = stderr.splitlines()
@@ -224,7 +234,7 @@ def model_of(translator: "Translator") -> "Seq2Seq":
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder `shared` beside the project's root, with the corpora that are too big to ship."""
+    """The folder `shared` beside the project's root, with corpora that are too large to ship."""
     path = Path(__file__).parents[2] / "shared"
     if not path.is_dir():
         pytest.skip(f"no shared data at {path}")
@@ -236,9 +246,9 @@ class FiveCorpus:
     """Five pairs and a config for them.
 
     Attributes:
-        home: the directory that all of it lies in.
-        config: the YAML file; paths in it are absolute, so it works from anywhere.
-        source_file, target_file: the pairs: train, dev and test at once.
+        home: directory of all files.
+        config: the YAML file; its paths are absolute, so that it works in any directory.
+        source_file, target_file: the pairs, used as train, dev and test.
     """
 
     home: Path
@@ -248,13 +258,13 @@ class FiveCorpus:
 
     @property
     def run(self) -> Path:
-        """The run's directory; there once it is trained."""
+        """The run's directory; exists after training."""
         return self.home / "runs" / "five"
 
 
 @dataclass(frozen=True)
 class FiveRun(FiveCorpus):
-    """The five pairs learnt by heart; `training` is the finished `nmt train`."""
+    """A run that has memorized the five pairs; `training` is the finished `nmt train`."""
 
     training: Done
 
@@ -263,7 +273,7 @@ class FiveRun(FiveCorpus):
         return self.run / "model.safetensors"
 
     def copy_run(self, to: Path) -> Path:
-        """A copy for a test that changes it; `run=COPY` goes on with it."""
+        """A copy that a test may change; `run=COPY` resumes it."""
         return Path(shutil.copytree(self.run, to))
 
 
@@ -281,7 +291,7 @@ data:
   train: {{source: train.zh, target: train.en}}
   dev: {{source: train.zh, target: train.en}}
   test: {{source: train.zh, target: train.en}}
-tokenizer: {{type: bpe}}  # whole words become pieces: short sequences
+tokenizer: {{type: bpe}}  # pieces are whole words: short sequences
 model: {{d_model: 64}}
 train: {{max_steps: 200, validate_every: 100, precision: fp32}}
 """,
@@ -298,7 +308,7 @@ def five_corpus(tmp_path: Path) -> FiveCorpus:
 
 @pytest.fixture(scope="session")
 def five_run(tmp_path_factory: pytest.TempPathFactory) -> FiveRun:
-    """A run trained on the five pairs by `nmt train`, once for all tests: look at it, but change only copies."""
+    """A run trained on the five pairs, once for all tests: change only copies of it."""
     corpus = write_five(tmp_path_factory.mktemp("five"))
     training = run_nmt("train", corpus.config, cwd=corpus.home)
     assert training.returncode == 0, training.stderr.decode()

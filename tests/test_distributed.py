@@ -296,7 +296,7 @@ def test_ranks_of_torchrun_write_one_output(five_run: FiveRun, tmp_path: Path) -
 
 def test_stream_and_workers_do_not_go_together(five_run: FiveRun) -> None:
     done = run_nmt("translate", "-m", five_run.run, "--stream", "--workers", 2)
-    one_clear_error(done, 2, "--stream answers line by line, which processes cannot share")
+    one_clear_error(done, 2, "--stream translates line by line, which processes cannot share")
 
 
 # --- processes ----------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from models import RNNS, RUNGS, name
 # one process for all, since starting takes longer than training
 PROGRAM = """
 import json, sys
-from nmt.cli import app
+from nmt.cli.app import app
 for arguments in json.loads(sys.argv[1]):
     app(arguments, standalone_mode=False)
 """

@@ -1,4 +1,4 @@
-"""The Makefile's .venv has the versions that .constraints.txt names, and nothing else."""
+"""The Makefile's .venv has the versions in .constraints.txt, and nothing else."""
 
 import re
 import sys
@@ -15,9 +15,9 @@ def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def test_what_is_installed_is_what_is_written_down() -> None:
+def test_installed_versions_are_those_in_the_constraints() -> None:
     if not Path(sys.prefix, ".installed").exists():
-        pytest.skip("not the .venv that the Makefile makes")
+        pytest.skip("not the Makefile's .venv")
     lines = [line for line in CONSTRAINTS.read_text().splitlines() if line and not line.startswith("#")]
     wanted = {canonical(name): version for name, _, version in (line.partition("==") for line in lines)}
     found = {canonical(one.name): one.version.partition("+")[0] for one in metadata.distributions()}

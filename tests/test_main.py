@@ -1,11 +1,11 @@
-"""Ctrl-C while libraries import one another ends the command: no library can catch it."""
+"""Ctrl-C during an import ends the command; no library can catch it."""
 
 from pathlib import Path
 
 import pytest
 from conftest import FiveCorpus, FiveRun, started_nmt
 
-# Python runs this at its start. As torch does with numpy, it catches what is raised during an import.
+# sitecustomize: raises SIGINT while MODULE is imported, and catches the exception, as torch does with numpy.
 SITE = """
 import signal, sys
 
@@ -23,7 +23,7 @@ sys.meta_path.insert(0, Swallowing())
 
 
 def interrupted_at(module: str, home: Path, *args: object) -> tuple[int, str]:
-    """`nmt ARGS` with Ctrl-C during the import of a module: how it ends, and what it says."""
+    """Exit code and stderr of `nmt ARGS` with Ctrl-C during the import of a module."""
     (home / "sitecustomize.py").write_text(SITE.replace("MODULE", module))
     with started_nmt(*args, cwd=home, env={"PYTHONPATH": str(home)}) as process:
         stdout, stderr = process.communicate(b"", timeout=240)

@@ -20,7 +20,7 @@ NAMES = ("sentencepiece", "uuid", "multiprocessing", "struct", "json", "numpy", 
 
 @pytest.fixture
 def trap(tmp_path: Path) -> Path:
-    """A directory with files named like libraries, each of which leaves a file `imported` where it is imported."""
+    """A directory with files named like libraries; importing one writes to the file `imported`."""
     home = tmp_path / "trap"
     home.mkdir()
     for name in NAMES:
@@ -39,8 +39,8 @@ def test_pythonpath_has_no_empty_entry(inherited: str | None, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("policy", [None, "ACTIVE"])
-def test_waiting_threads_sleep_unless_the_user_says_otherwise(policy: str | None) -> None:
-    """From Python too: by `nmt.load`, before torch is imported."""
+def test_idle_threads_sleep_unless_the_user_set_a_policy(policy: str | None) -> None:
+    """`nmt.load` sets the policy too, before it imports torch."""
     program = "import nmt, os, sys, contextlib\nwith contextlib.suppress(nmt.ModelError): nmt.load('none')\n"
     program += "print(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules)"
     env = {key: value for key, value in os.environ.items() if key not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
@@ -49,7 +49,7 @@ def test_waiting_threads_sleep_unless_the_user_says_otherwise(policy: str | None
     assert done.stdout.split() == ["None" if policy else "5000", "True"]
 
 
-def test_variables_are_set_for_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_sets_variables_for_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NMT_A", "1")
     monkeypatch.delenv("NMT_B", raising=False)
     with set_environment({"NMT_A": "2", "NMT_B": "3"}):
@@ -58,20 +58,20 @@ def test_variables_are_set_for_the_block(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "NMT_B" not in os.environ
 
 
-def test_the_command_and_the_children_that_it_starts_import_nothing_of_the_working_directory(
+def test_the_command_and_its_children_import_nothing_from_the_working_directory(
     five_run: FiveRun, trap: Path, tmp_path: Path
 ) -> None:
-    """With an empty cache, so that a child tries out the tokenizer, and with a second process that translates."""
+    """Children: one loads the tokenizer, because the cache is empty; one is a second translating process."""
     env = {**ONE_THREAD, "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": ""}
     done = run_nmt("translate", "-m", five_run.run, "--workers", 2, "--", SOURCE[0], cwd=trap, env=env)
     assert out_lines(done) == [TARGET[0]]
-    assert list((tmp_path / "cache" / "nmt").glob("sentencepiece-*")), "a child has tried out the tokenizer"
+    assert list((tmp_path / "cache" / "nmt").glob("sentencepiece-*")), "a child has loaded the tokenizer"
     assert not (trap / "imported").exists()
 
 
-def test_ranks_of_torchrun_import_nothing_of_the_working_directory(five_run: FiveRun, trap: Path) -> None:
+def test_ranks_of_torchrun_import_nothing_from_the_working_directory(five_run: FiveRun, trap: Path) -> None:
     for name in NAMES:
-        if name != "sentencepiece":  # torchrun itself looks in the working directory
+        if name != "sentencepiece":  # torchrun itself imports from the working directory
             (trap / f"{name}.py").unlink()
     done = run(*TORCHRUN, "-m", "nmt", "translate", "-m", five_run.run, "--", SOURCE[0], cwd=trap)
     assert done.stdout.decode() == f"{TARGET[0]}\n", done.stderr.decode()
@@ -87,7 +87,7 @@ if __name__ == "__main__":
 """
 
 
-def test_processes_that_prepare_a_corpus_import_nothing_of_the_working_directory(trap: Path) -> None:
+def test_processes_that_prepare_a_corpus_import_nothing_from_the_working_directory(trap: Path) -> None:
     env = {**environment(), "PYTHONPATH": str(Path(__file__).parents[1])}
     done = subprocess.run([sys.executable, "-c", PREPARES], cwd=trap, env=env, capture_output=True, check=False)
     assert done.stdout == b"21\n", done.stderr.decode()
@@ -144,5 +144,5 @@ def test_sigterm_leaves_no_unfinished_output(five_run: FiveRun, tmp_path: Path) 
 def wait_for_end(pids: list[int]) -> None:
     deadline = time.monotonic() + 60
     while any(command_of(pid) for pid in pids):
-        assert time.monotonic() < deadline, "a process has outlived its parent"
+        assert time.monotonic() < deadline, "a process outlived its parent"
         time.sleep(0.05)

@@ -16,7 +16,7 @@ import sentencepiece
 
 from nmt.config import TokenizerSettings
 from nmt.errors import ConfigError, DataError, ModelError
-from nmt.probe import remember, try_out
+from nmt.sandbox import check_loadable, mark_loadable
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.subword_sampling import SPACE, SubwordSampler
 
@@ -41,7 +41,7 @@ class Tokenizer:
         if len(model) > MAX_MODEL_BYTES:
             reason = f"the tokenizer has {len(model):,} bytes, the limit is {MAX_MODEL_BYTES:,}"
             raise ModelError(reason, hint="train it again")
-        try_out("sentencepiece", "the tokenizer", model)
+        check_loadable("sentencepiece", "the tokenizer", model)
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         ids = tuple(getattr(self._processor, f"{name}_id")() for name in ("pad", "unk", "bos", "eos"))
         if ids != (PAD, UNK, BOS, EOS):
@@ -151,7 +151,7 @@ def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings) -> Traine
                 reason = str(error).strip().splitlines()[-1]
                 raise DataError(f"SentencePiece cannot train on this text: {reason}", hint="give more text") from error
             size = largest
-    remember("sentencepiece", model)
+    mark_loadable("sentencepiece", model)
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     return Trained(model, int(processor.get_piece_size()), too_long)
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.config import Config, Files, resolve_path
+from nmt.config import Config, Files
 from nmt.errors import DataError, ModelError
 from nmt.files import cached, sha256
 from nmt.run.directory import RunDirectory, hash_files
@@ -77,7 +77,7 @@ class Corpus:
 def corpus_paths(config: Config, files: Files) -> tuple[list[Path], list[Path]]:
     """The files of both sides of a corpus."""
     root = config.data.root
-    return [resolve_path(p, root) for p in files.source], [resolve_path(p, root) for p in files.target]
+    return [Path(root, p) for p in files.source], [Path(root, p) for p in files.target]
 
 
 def corpus_hashes(config: Config) -> dict[str, str]:

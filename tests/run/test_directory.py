@@ -373,7 +373,7 @@ def test_a_damaged_tokenizer_is_an_error(run: RunDirectory, models: list[bytes],
     damaged.write_bytes(damaged.read_bytes()[:-5])
     with pytest.raises(ModelError) as caught:
         run.read_tokenizers(config_of(joint=joint))
-    assert str(caught.value) == f"{damaged}: the tokenizer is damaged, or nothing that sentencepiece reads"
+    assert str(caught.value) == f"{damaged}: the tokenizer is damaged or not in the format of sentencepiece"
     assert caught.value.exit_code == 2
     assert "delete it and run `nmt tokenize" in caught.value.hint
 

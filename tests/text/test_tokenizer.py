@@ -256,8 +256,8 @@ def test_training_is_deterministic(models: dict[str, bytes], kind: str) -> None:
 def test_bytes_that_are_not_a_model_are_refused(content: bytes) -> None:
     with pytest.raises(ModelError) as caught:
         Tokenizer(content)
-    assert str(caught.value) == "the tokenizer is damaged, or nothing that sentencepiece reads"
-    assert (caught.value.exit_code, caught.value.hint) == (2, "get it or make it again")
+    assert str(caught.value) == "the tokenizer is damaged or not in the format of sentencepiece"
+    assert (caught.value.exit_code, caught.value.hint) == (2, "copy it or make it again")
 
 
 def test_a_model_cut_short_is_refused(models: dict[str, bytes]) -> None:

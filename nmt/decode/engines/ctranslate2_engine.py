@@ -15,8 +15,8 @@ from nmt.decode.options import Hypothesis, SearchOptions, Segment
 from nmt.distributed import launched
 from nmt.errors import ConfigError, InputError, ModelError
 from nmt.files import hash_file
-from nmt.probe import try_out
 from nmt.run.directory import RunDirectory
+from nmt.sandbox import check_loadable
 from nmt.text import EOS
 from nmt.text.tokenizer import Tokenizers
 
@@ -129,4 +129,4 @@ def _try_out(path: Path) -> None:
         if not file.is_file():
             raise ModelError(f"{file} is not a file", hint="export the model again")
     content = "".join(f"{file.name} {hash_file(file)}\n" for file in files)
-    try_out("ctranslate2", f"the export {path}", content.encode(), str(path))
+    check_loadable("ctranslate2", f"the export {path}", content.encode(), str(path))

@@ -134,7 +134,7 @@ def test_new_export_is_loaded_in_a_child_process_once(
     children, run = [], subprocess.run
 
     def counted(command: Any, **options: Any) -> Any:
-        children.append(command[3])  # python -m nmt.probe LIBRARY
+        children.append(command[3])  # python -m nmt.sandbox LIBRARY
         return run(command, **options)
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -146,7 +146,7 @@ def test_new_export_is_loaded_in_a_child_process_once(
 
 def test_command_translates_without_importing_torch(exported: Path) -> None:
     args = ["translate", "-m", str(exported), "--engine", "ctranslate2", "--json"]
-    run = f"from nmt.cli import app; app({args}, standalone_mode=False)"
+    run = f"from nmt.cli.app import app; app({args}, standalone_mode=False)"
     program = f"{run}; import sys; assert 'torch' not in sys.modules"
     lines = "".join(f"{line}\n" for line in SOURCE)
     done = subprocess.run(

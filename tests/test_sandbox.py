@@ -1,4 +1,4 @@
-"""A file that may kill the process that loads it is loaded by a child first, and once."""
+"""An untrusted file is loaded by a child process first, once per file."""
 
 import logging
 import os
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nmt import probe
+from nmt import sandbox
 from nmt.config import TokenizerSettings
 from nmt.errors import ModelError
 from nmt.text.tokenizer import Tokenizer, train_tokenizer
@@ -20,7 +20,7 @@ LINES = ["the cat sat on the mat", "a dog runs through the park"] * 3
 
 @pytest.fixture
 def children(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
-    """The calls that start one, with an empty cache."""
+    """Counts the child processes; starts with an empty cache."""
     calls = []
     run = subprocess.run
 
@@ -33,7 +33,7 @@ def children(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
     return calls
 
 
-def test_a_tokenizer_is_tried_out_once_and_one_trained_here_never(
+def test_an_unknown_tokenizer_is_checked_once_and_a_trained_one_never(
     children: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     model = train_tokenizer(LINES, TokenizerSettings(vocab_size=300)).model
@@ -44,12 +44,12 @@ def test_a_tokenizer_is_tried_out_once_and_one_trained_here_never(
     assert len(children) == 1
 
 
-def test_where_nothing_can_be_remembered_safely_each_time_is_the_first(
+def test_with_an_unsafe_cache_every_load_is_checked(
     children: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = train_tokenizer(LINES, TokenizerSettings(vocab_size=300)).model
     monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
-    (tmp_path / "cache" / "nmt").chmod(0o777)  # where a stranger may have said that it has passed
+    (tmp_path / "cache" / "nmt").chmod(0o777)  # others could write there that the file has passed
     for _ in range(2):
         caplog.clear()
         Tokenizer(model)
@@ -61,7 +61,7 @@ def test_where_nothing_can_be_remembered_safely_each_time_is_the_first(
     assert len(children) == 2
 
 
-def test_a_cache_that_was_chosen_and_cannot_be_used_is_named(
+def test_an_unusable_cache_is_named_in_a_warning(
     children: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = train_tokenizer(LINES, TokenizerSettings(vocab_size=300)).model
@@ -75,42 +75,44 @@ def test_a_cache_that_was_chosen_and_cannot_be_used_is_named(
 
 
 @pytest.mark.parametrize(
-    ("does", "words"),
+    ("statement", "message"),
     [
-        ("import os; os.abort()", f"kills the process that loads it (exit code {-signal.SIGABRT})"),
-        ("import os; os._exit(7)", "kills the process that loads it (exit code 7)"),
-        ("raise ValueError", "is damaged, or nothing that sentencepiece reads"),
-        ("bytearray(10**10)", "is damaged, or nothing that sentencepiece reads"),
+        ("import os; os.abort()", f"crashes the process that loads it (exit code {-signal.SIGABRT})"),
+        ("import os; os._exit(7)", "crashes the process that loads it (exit code 7)"),
+        ("raise ValueError", "is damaged or not in the format of sentencepiece"),
+        ("bytearray(10**10)", "is damaged or not in the format of sentencepiece"),
         ("import time; time.sleep(60)", "takes over 1 s to load"),
     ],
 )
-def test_what_a_tokenizer_does_to_its_process_it_does_to_a_child(
-    children: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, does: str, words: str
+def test_a_tokenizer_that_crashes_or_hangs_does_so_in_the_child(
+    children: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, statement: str, message: str
 ) -> None:
-    """By a sentencepiece that does it, since no model is known that kills this version of the real one."""
-    (tmp_path / "sentencepiece.py").write_text(f"def SentencePieceProcessor(model_proto):\n    {does}\n")
-    monkeypatch.setattr(probe, "LIMIT_S", 1)
+    """With a fake sentencepiece, because no model is known that crashes this version of the real one."""
+    (tmp_path / "sentencepiece.py").write_text(f"def SentencePieceProcessor(model_proto):\n    {statement}\n")
+    monkeypatch.setattr(sandbox, "TIMEOUT_S", 1)
     run: Any = subprocess.run
 
-    def with_ours(*args: Any, env: dict[str, str], **options: Any) -> Any:
+    def with_fake(*args: Any, env: dict[str, str], **options: Any) -> Any:
         return run(*args, env={**env, "PYTHONPATH": f"{tmp_path}{os.pathsep}{env['PYTHONPATH']}"}, **options)
 
-    monkeypatch.setattr(subprocess, "run", with_ours)
-    for _ in range(2):  # it is not remembered
+    monkeypatch.setattr(subprocess, "run", with_fake)
+    for _ in range(2):  # a failure is not remembered
         with pytest.raises(ModelError) as caught:
             Tokenizer(b"hostile")
-        assert str(caught.value).startswith(f"the tokenizer {words}")
+        assert str(caught.value).startswith(f"the tokenizer {message}")
         assert caught.value.hint
     assert len(children) == 2
 
 
-def test_a_child_does_not_import_torch() -> None:
-    code = "import sys; from nmt import probe; print(*sys.modules)"
+def test_the_child_does_not_import_torch() -> None:
+    code = "import sys; from nmt import sandbox; print(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "torch" not in found.stdout.split()
 
 
-def test_a_tokenizer_of_too_many_bytes_is_refused_unread(children: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tokenizer_of_too_many_bytes_is_refused_before_it_is_loaded(
+    children: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("nmt.text.tokenizer.MAX_MODEL_BYTES", 5)
     with pytest.raises(ModelError, match="the tokenizer has 6 bytes, the limit is 5"):
         Tokenizer(b"abcdef")

@@ -1,0 +1,33 @@
+"""`nmt export`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nmt.cli import options
+from nmt.cli.stderr import log, set_up_logging
+from nmt.errors import InputError
+
+
+def export(
+    to: Annotated[str, typer.Option(help="The engine: ctranslate2.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Directory, written atomically; replaces an export.")],
+    model: options.Model = None,
+    quantization: Annotated[str, typer.Option(help="float32, float16, bfloat16 or int8 weights.")] = "float32",
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Write a model for another engine.
+
+    A directory from which CTranslate2 translates without torch, with the tokenizer and the settings. Both engines
+    translate a few sentences first and must agree.
+    """
+    set_up_logging(quiet, verbose)
+    if to != "ctranslate2":
+        raise InputError(f"no engine '{to}'", hint="use ctranslate2")
+    translator = options.load_translator(options.find_models([model] if model else None))
+    from nmt.export import to_ctranslate2
+
+    to_ctranslate2(translator, output, quantization)
+    log.info("written to %s", output)

@@ -1,0 +1,48 @@
+"""`nmt train`."""
+
+from typing import Annotated
+
+import typer
+
+from nmt.cli import options
+from nmt.cli.stderr import log, set_up_logging
+from nmt.distributed import launched
+from nmt.processes import prepare_torch
+
+
+def train(
+    config: options.ConfigFile,
+    overrides: options.Overrides = None,
+    fresh: Annotated[bool, typer.Option(help="Start anew; an old run is moved aside, never deleted.")] = False,
+    dry_run: Annotated[bool, typer.Option(help="Check everything, estimate the cost, write nothing.")] = False,
+    workers: Annotated[int, typer.Option(min=0, max=1024, help="Threads that share a step on a CPU; 0 is auto.")] = 0,
+    device: options.Device = "auto",
+    threads: options.Threads = 0,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Train a model, or resume training.
+
+    Repeat the command to resume. Stops at train.max_steps, max_epochs, max_minutes or patience. Several GPUs or
+    machines: torchrun --nproc-per-node 2 -m nmt train CONFIG. All settings: `nmt config`.
+    """
+    set_up_logging(quiet, verbose)
+    from nmt.config import load_config
+
+    settings = load_config(config, overrides or [])
+    prepare_torch(threads)
+    from nmt.train import session
+
+    if launched().rank > 0:
+        if not dry_run:
+            session.train_along(settings, device=device)
+        return
+    prepared = session.prepare(settings, device=device, fresh=fresh)
+    if dry_run:
+        for note in prepared.corpus.notes:
+            log.info("%s", note)
+        from nmt.train import dry_run as measurement
+
+        print("\n".join(measurement.dry_run(prepared)))
+    else:
+        session.train(prepared, quiet=quiet, n_workers=workers or None)

@@ -1,0 +1,158 @@
+"""`nmt translate`."""
+
+import contextlib
+import json
+import os
+import sys
+from collections import deque
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nmt.cli import options
+from nmt.cli.stderr import set_up_logging, with_bar
+from nmt.cli.streams import count_lines, is_prompt, is_terminal, named_file, open_input, open_output
+from nmt.decode import EngineName, Precision
+from nmt.decode.resumable import hash_of, resumed_output
+from nmt.distributed import launched, rank, ranks_joined, start_workers
+from nmt.errors import ConfigError, InputError
+from nmt.files import is_special
+
+if TYPE_CHECKING:
+    from nmt.decode.segments import Translation
+
+
+def translate(
+    text: Annotated[str | None, typer.Argument(help="One sentence. [default: lines from -i or stdin]")] = None,
+    model: options.Models = None,
+    input_file: Annotated[Path | None, typer.Option("--input", "-i", help="Lines to translate; - is stdin.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Atomic output file; - is stdout.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Write to FILE.part; continue it if it exists.")] = False,
+    beam: options.Beam = None,
+    n_best: Annotated[int, typer.Option(help="Hypotheses per line, with --json.")] = 1,
+    length_penalty: Annotated[str | None, typer.Option(help="average: S/L^alpha; gnmt: S/((5+L)/6)^alpha.")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Length penalty strength. [default: the config's, 1]")] = None,
+    min_length: Annotated[int | None, typer.Option(help="Minimum pieces. [default: the config's, 1]")] = None,
+    max_length: Annotated[int | None, typer.Option(help="Maximum pieces. [default: 1.5 x source + 10]")] = None,
+    prefix: Annotated[str, typer.Option(help="Text that every translation begins with.")] = "",
+    sample: Annotated[bool, typer.Option(help="Sample translations instead of searching for the best.")] = False,
+    temperature: options.Temperature = 1.0,
+    top_k: options.TopK = 0,
+    top_p: options.TopP = 1.0,
+    seed: options.Seed = 1,
+    mbr: options.Mbr = None,
+    samples: options.Samples = None,
+    scores: Annotated[bool, typer.Option(help="Print score TAB translation; with --mbr the utility.")] = False,
+    json_lines: Annotated[bool, typer.Option("--json", help="JSON lines: hypotheses, scores, pieces.")] = False,
+    stream: Annotated[bool | None, typer.Option(help="Answer line by line. [default: on a terminal]")] = None,
+    batch_size: options.BatchSize = None,
+    precision: Annotated[
+        Precision | None,
+        typer.Option(help="bf16 and, on a CPU, int8 are faster. [default: fp32, or that of an export]"),
+    ] = None,
+    engine: Annotated[EngineName | None, typer.Option(help="Search engine. [default: torch, or an export's]")] = None,
+    workers: Annotated[int, typer.Option(min=1, max=1024, help="Processes that share the CPU and the lines.")] = 1,
+    device: options.Device = "auto",
+    threads: options.Threads = 0,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Translate lines, a sentence, or at a prompt.
+
+    As many lines out as in, in order, blank ones blank: nmt translate < in > out; nmt translate "one
+    sentence"; or at a prompt on a terminal.
+    """
+    set_up_logging(quiet, verbose)
+    text = checked_text(text, input_file)
+    if n_best > 1 and not json_lines:
+        raise InputError("several hypotheses do not fit on one line", hint="add --json")
+    if resume and any(path is None or is_special(path) for path in map(named_file, (input_file, output))):
+        raise InputError("--resume needs input and output files", hint="nmt translate --resume -i FILE -o FILE")
+    n_processes = max(workers, launched().n_ranks)
+    if stream and n_processes > 1:
+        raise InputError("--stream translates line by line, which processes cannot share", hint="leave it out")
+    options.check_mbr(mbr, samples, beam)
+    sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    if not (sample or mbr):
+        options.refuse_sampling(sampling, "--sample or --mbr chrf")
+    workers, threads = share_cores(workers, threads, device)
+
+    search: dict[str, Any] = {**sampling, "n_best": n_best, "sample": sample, "mbr": mbr, "n_samples": samples}
+    search |= {"beam": n_best if sample and beam is None else beam, "length_penalty": length_penalty, "alpha": alpha}
+    search |= {"min_length": min_length, "max_length_b": max_length}
+    if max_length is not None:
+        search["max_length_a"] = 0.0
+
+    paths = options.find_models(model)
+    translator = options.load_translator(paths, device, threads, precision, engine)
+    search_options = translator.with_options(**{key: value for key, value in search.items() if value is not None})
+    arguments: dict[str, Any] = {"options": search_options, "batch_size": batch_size, "prefix": prefix}
+    if stream or (stream is None and n_processes == 1 and is_prompt(text, input_file)):
+        arguments["window"] = 1
+    translator.encode_prefix(prefix)  # raises before there are processes or output
+    with start_workers(workers, sys.argv[1:], threads) as check, ranks_joined(check):
+        if rank() > 0:
+            deque(translator.translate_lines([], **arguments), maxlen=0)  # its share of the first rank's lines
+            return
+        destination = open_output(output)
+        if resume and input_file and output:
+            other = {"prefix": prefix, "json": json_lines, "scores": scores, "precision": precision, "engine": engine}
+            destination = resumed_output(output, origin_of(input_file, paths, {**search_options.model_dump(), **other}))
+        with destination as (out, n_done), open_input(text, input_file) as lines:
+            translations = translator.translate_lines(islice(lines, n_done, None), first=n_done + 1, **arguments)
+            n_lines = None if quiet or text is not None or is_terminal(output) else count_lines(input_file)
+            for translation in with_bar(translations, n_lines, n_done):
+                line = as_json(translation) if json_lines else as_text(translation, with_score=scores)
+                out.write(line.encode() + b"\n")
+                out.flush()  # for the reader of a pipe, and for --resume after a kill
+
+
+def checked_text(text: str | None, input_file: Path | None) -> str | None:
+    """The TEXT argument with bad UTF-8 replaced; refused if there is an input file too, or if it names a file."""
+    if text is None:
+        return None
+    if input_file is not None:
+        raise InputError("both a TEXT and -i were given", hint="give one of them")
+    text = text.encode(errors="surrogateescape").decode(errors="replace")
+    with contextlib.suppress(OSError, ValueError):  # OSError: too long for a file name; ValueError: NUL
+        if Path(text).is_file():
+            hint = f"nmt translate -i {quote(text)}; to translate the name itself, pipe it in"
+            raise InputError(f"'{text}' is a file, not a text", hint=hint)
+    return text
+
+
+def share_cores(workers: int, threads: int, device: str) -> tuple[int, int]:
+    """The number of processes to start, and the CPU threads of each; 0 keeps torch's default."""
+    if workers > 1:
+        if device not in ("auto", "cpu"):
+            raise ConfigError("--workers share a CPU", hint="for several GPUs: torchrun -m nmt translate …")
+        n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        threads = max((threads or n_cores) // workers, 1)
+    return (1 if launched().n_ranks > 1 else workers), threads
+
+
+def origin_of(input_file: Path, models: Sequence[Path], settings: Mapping[str, Any]) -> dict[str, str]:
+    """What an output is made from; it can be resumed only with the same input, models and options."""
+    from nmt.decode.translator import model_files
+
+    files = [file for path in models for file in model_files(path)]
+    return {"input": hash_of([input_file]), "model": hash_of(files), "option": json.dumps(settings)}
+
+
+def as_text(translation: "Translation", *, with_score: bool) -> str:
+    """The best hypothesis, after its score and a tab."""
+    best = translation.hypotheses[0]
+    return f"{best.score:.4f}\t{best.text}" if with_score else best.text
+
+
+def as_json(translation: "Translation") -> str:
+    """The source and all hypotheses with scores and pieces."""
+    hypotheses = []
+    for found in translation.hypotheses:
+        pieces = [{"piece": p, "log_prob": log_prob} for p, log_prob in zip(found.pieces, found.log_probs, strict=True)]
+        hypotheses.append({"text": found.text, "score": found.score, "log_prob": found.log_prob, "pieces": pieces})
+    return json.dumps({"source": translation.source, "hypotheses": hypotheses}, ensure_ascii=False)

@@ -1,0 +1,250 @@
+"""Every setting of a run: type, default, range and one line of help. Imports no torch."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+MAX_NAME_BYTES, MAX_PATH = 255, 3_000  # limits of file systems, less the suffixes that we add
+LARGEST = 10**9  # upper bound of counts that have no tighter one
+# The values of these keys that each architecture supports. Others are refused: they would have no effect.
+SUPPORTED: dict[str, dict[str, tuple[object, ...]]] = {
+    "transformer": {"cell": ("lstm",), "attention": ("scaled_dot", "dot", "additive")},
+    "rnn": {"norm": ("pre",), "positions": ("sinusoidal",), "attention_window": (0,), "padding_mask": (True,)},
+}
+
+
+class Section(BaseModel):
+    """Base of all sections: frozen; unknown keys are refused, defaults are validated too."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def refuse_bool_as_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """pydantic converts true to 1."""
+        kind = cls.model_fields[str(info.field_name)].annotation
+        if isinstance(value, bool) and {int, float} & {kind, *get_args(kind)}:
+            raise PydanticCustomError("number_type", "Input should be a number")
+        return value
+
+
+def check_path(text: str) -> str:
+    """Refuse a path that no file system accepts, so that the error names the setting."""
+    if re.search("[\0\ud800-\udfff]", text):
+        raise PydanticCustomError("path", "Input should be a path without NUL and lone surrogates")
+    if len(text) > MAX_PATH or any(len(name.encode()) > MAX_NAME_BYTES for name in text.split("/")):
+        raise PydanticCustomError("path", "Input should be a shorter path")
+    return text
+
+
+PathText = Annotated[str, AfterValidator(check_path)]
+Paths = Annotated[
+    tuple[PathText, ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+    Field(min_length=1),
+]
+
+
+class Files(Section):
+    """The two sides of a corpus, each in one or more files."""
+
+    source: Paths = Field(description="file or list of files, plain text or .gz, one sentence per line")
+    target: Paths = Field(description="the same number of lines: line N translates line N of source")
+
+
+class Data(Section):
+    """The corpora, and which of their pairs to keep."""
+
+    train: Files = Field(description="the training corpus")
+    dev: Files | None = Field(None, description="for model selection; default: 2 % of train, at most 1,000 pairs")
+    test: Files | None = Field(None, description="what `nmt eval` scores by default; not used in training")
+    root: PathText = Field("", description="directory that paths are relative to; default: the working directory")
+    source_lang: str = Field("", description="language code; default: the suffix of the file name")
+    target_lang: str = Field("", description="language code, selects BLEU's tokenizer; default: the file's suffix")
+    max_length: int = Field(200, ge=1, le=100_000, description="drop training pairs with a longer side, pieces")
+    max_ratio: float = Field(9.0, ge=1, description="drop training pairs with a greater ratio of lengths in pieces")
+    drop_blank: bool = Field(True, description="drop pairs with a blank side")
+    drop_duplicates: bool = Field(True, description="drop pairs that repeat an earlier pair")
+    allow_bad_utf8: bool = Field(False, description="accept files with over 1 % bad UTF-8 lines; bytes become U+FFFD")
+    nfkc_source: bool = Field(False, description="normalize the source side with NFKC (the target never is)")
+
+
+class TokenizerSettings(Section):
+    """SentencePiece."""
+
+    type: Literal["unigram", "bpe", "char", "word"] = Field("unigram", description="kind of subword model")
+    vocab_size: int = Field(8000, ge=8, le=1_000_000, description="pieces, including special and byte ones [fitted]")
+    joint: bool = Field(True, description="one vocabulary for both sides, or one per side")
+    byte_fallback: bool = Field(True, description="spell unknown characters in UTF-8 bytes: nothing is unknown")
+    character_coverage: float = Field(1.0, gt=0.9, le=1, description="fraction of characters in the vocabulary")
+    sampling_alpha: float = Field(0.0, ge=0, le=10, description="smoothing of subword regularization; 0 is off")
+
+    @model_validator(mode="after")
+    def check_sampling(self) -> Self:
+        if self.sampling_alpha and self.type in ("char", "word"):
+            raise ValueError(f"sampling_alpha needs type unigram or bpe: {self.type} has only one segmentation")
+        return self
+
+
+class ModelSettings(Section):
+    """The model: a Transformer, or a recurrent encoder-decoder, which ignores heads, feed-forward layers and norms."""
+
+    architecture: Literal["transformer", "rnn"] = Field("transformer", description="rnn: recurrent encoder-decoder")
+    d_model: int = Field(256, ge=4, le=16_384, description="width [fitted]")
+    n_heads: int = Field(4, ge=1, le=256, description="attention heads [fitted]")
+    d_ff: int = Field(1024, ge=4, le=65_536, description="width of the feed-forward layers [fitted]")
+    n_encoder_layers: int = Field(3, ge=1, le=100, description="encoder layers [fitted]")
+    n_decoder_layers: int = Field(3, ge=1, le=100, description="decoder layers [fitted]")
+    dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings and the output of every sub-layer [fitted]")
+    attention_dropout: float = Field(0.0, ge=0, lt=1, description="on attention weights (slow on a CPU)")
+    activation_dropout: float = Field(0.0, ge=0, lt=1, description="inside the feed-forward layers")
+    activation: Literal["relu", "gelu"] = Field("relu", description="of the feed-forward layers")
+    cell: Literal["lstm", "gru"] = Field("lstm", description="of the rnn's layers")
+    attention: Literal["scaled_dot", "dot", "general", "additive", "none"] = Field(
+        "scaled_dot", description="score of query and key: qk/sqrt(d), qk, qWk, v tanh(q+k); none only for the rnn"
+    )
+    attention_window: int = Field(0, ge=0, le=100_000, description="positions to each side in self-attention; 0 is all")
+    padding_mask: bool = Field(True, description="mask source padding; false only to see its effect")
+    norm: Literal["pre", "post"] = Field("pre", description="layer norm before each sub-layer, or after")
+    positions: Literal["sinusoidal", "learned", "rotary", "none"] = Field("sinusoidal", description="position encoding")
+    max_positions: int = Field(1024, ge=8, le=100_000, description="longest sequence that the model accepts, pieces")
+    tied_embeddings: Literal["all", "decoder", "none"] = Field(
+        "all", description="one matrix for source, target and output; for target and output; or none shared"
+    )
+
+    @model_validator(mode="after")
+    def check_architecture(self) -> Self:
+        for key, supported in SUPPORTED[self.architecture].items():
+            if (value := getattr(self, key)) not in supported:
+                values = " or ".join(map(plain, supported))
+                raise ValueError(f"architecture {self.architecture} supports {key} {values}, not {plain(value)}")
+        if self.architecture == "rnn":
+            if self.n_encoder_layers != self.n_decoder_layers:
+                got = f"{self.n_decoder_layers} and {self.n_encoder_layers}"
+                raise ValueError(f"architecture rnn needs n_decoder_layers = n_encoder_layers, got {got}")
+            if self.d_model % 2:
+                raise ValueError(f"architecture rnn needs an even d_model, got {self.d_model}")
+            return self
+        if self.d_model % self.n_heads:
+            raise ValueError(f"d_model ({self.d_model}) is not divisible by n_heads ({self.n_heads})")
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            raise ValueError(f"sinusoidal positions need an even d_model, got {self.d_model}")
+        if self.positions == "rotary" and (width := self.d_model // self.n_heads) % 2:
+            raise ValueError(f"rotary positions need an even d_model / n_heads, got {width}")
+        if self.attention_window and self.attention != "scaled_dot":
+            raise ValueError(f"attention_window needs attention scaled_dot, not {self.attention}")
+        return self
+
+
+class TrainSettings(Section):
+    """Optimization, when to stop, and which checkpoints to keep."""
+
+    batch_tokens: int = Field(4096, ge=8, le=LARGEST, description="(longest side + 1) x pairs per micro-batch [fitted]")
+    accumulate: int = Field(1, ge=1, le=10_000, description="micro-batches per optimizer step [fitted]")
+    schedule: Literal["inverse_sqrt", "noam", "constant"] = Field("inverse_sqrt", description="learning rate schedule")
+    lr: float = Field(1e-3, gt=0, le=100, description="peak learning rate; for noam the factor [fitted]")
+    warmup: int = Field(400, ge=1, le=LARGEST, description="steps of linear increase to the peak [fitted]")
+    cooldown: float = Field(0.2, ge=0, le=1, description="last fraction of the budget, with linear decay to 0")
+    adam_beta1: float = Field(0.9, ge=0, lt=1, description="AdamW's decay of the first moment")
+    adam_beta2: float = Field(0.98, ge=0, lt=1, description="AdamW's decay of the second moment")
+    weight_decay: float = Field(0.0, ge=0, le=10, description="AdamW's, on matrices only")
+    clip_norm: float = Field(1.0, ge=0, description="maximum gradient norm; 0 is off")
+    label_smoothing: float = Field(0.1, ge=0, lt=1, description="probability mass spread over the vocabulary, 0-1")
+    decoder_input: Literal["teacher_forcing", "scheduled_sampling", "free_running"] = Field(
+        "teacher_forcing", description="tokens that the decoder reads in training: true ones, some of its own, all"
+    )
+    sampling_rate: float = Field(0.25, ge=0, le=1, description="scheduled sampling: final rate, rises linearly from 0")
+    r_drop: float = Field(0.0, ge=0, description="weight of R-Drop's divergence of two dropout passes; 0 is off")
+    precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="of matmuls; weights stay fp32")
+    deterministic: bool = Field(False, description="bit-identical weights on a GPU too, slower; CPUs always give them")
+    max_steps: int | None = Field(None, ge=1, le=LARGEST, description="stop after so many steps in total")
+    max_epochs: int | None = Field(None, ge=1, le=LARGEST, description="stop after so many epochs in total [fitted]")
+    max_minutes: float | None = Field(None, gt=0, description="stop after so many minutes of training in total")
+    patience: int | None = Field(None, ge=1, le=LARGEST, description="stop after so many validations without a gain")
+    metric: Literal["bleu", "loss"] = Field("bleu", description="on dev, for patience and for the best model")
+    validate_every: int = Field(500, ge=1, le=LARGEST, description="steps between validations; each saves [fitted]")
+    keep: int = Field(2, ge=2, le=1000, description="newest checkpoints to keep; two, because one may be damaged")
+    average: Literal["none", "ema", "best", "last"] = Field(
+        "ema", description="average of weights: moving, or of the best or last checkpoints at the end"
+    )
+    ema_decay: float = Field(0.999, gt=0, lt=1, description="decay of the moving average per step")
+    n_average: int = Field(5, ge=1, le=1000, description="checkpoints averaged by best or last")
+    init_from: PathText = Field("", description="start from the weights of this run or model file (fine-tuning)")
+
+
+class SearchSettings(Section):
+    """Search settings that both a config and a single translation can set."""
+
+    beam: int = Field(5, ge=1, le=1000, description="beam size; 1 is greedy search")
+    length_penalty: Literal["average", "gnmt"] = Field("average", description="S / L^alpha, or S / ((5+L)/6)^alpha")
+    alpha: float = Field(1.0, ge=0, le=10, description="strength of the length penalty; 0 is off")
+    max_length_a: float = Field(1.5, ge=0, le=100, description="maximum output length: a x source length + b, pieces")
+    max_length_b: int = Field(10, ge=1, le=100_000, description="see max_length_a")
+    min_length: int = Field(1, ge=0, le=100_000, description="minimum number of pieces before EOS")
+
+
+class DecodeSettings(SearchSettings):
+    """Search and its batches."""
+
+    batch_size: int = Field(64, ge=1, le=100_000, description="sentences decoded together")
+
+
+class Config(Section):
+    """All settings of a run."""
+
+    run: PathText = Field(min_length=1, description="directory of the run: checkpoints, metrics, the model")
+    seed: int = Field(1, ge=0, lt=2**31, description="of all random choices")
+    data: Data
+    tokenizer: TokenizerSettings = TokenizerSettings()
+    model: ModelSettings = ModelSettings()
+    train: TrainSettings = TrainSettings()
+    decode: DecodeSettings = DecodeSettings()
+
+    @model_validator(mode="after")
+    def check_sections_agree(self) -> Self:
+        if self.model.tied_embeddings == "all" and not self.tokenizer.joint:
+            raise ValueError("model.tied_embeddings=all needs tokenizer.joint=true; use decoder or none")
+        longest, positions, tokens = self.data.max_length, self.model.max_positions, self.train.batch_tokens
+        if longest >= positions:
+            raise ValueError(f"data.max_length ({longest}) must be less than model.max_positions ({positions})")
+        if longest + 1 > tokens:
+            raise ValueError(
+                f"train.batch_tokens ({tokens}) cannot hold one pair of data.max_length ({longest}) pieces"
+            )
+        return self
+
+
+def plain(value: object) -> str:
+    """A value as text, in YAML's spelling; `-` for None and empty text."""
+    if value is None or value == "":
+        return "-"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def language(data: Data, side: Literal["source", "target"]) -> str:
+    """A side's language code: as set, else from the name of its first training file, else empty."""
+    code, paths = (data.source_lang, data.train.source) if side == "source" else (data.target_lang, data.train.target)
+    return code or language_of(Path(paths[0]))
+
+
+def language_of(path: Path) -> str:
+    """The language code that a file name ends in (`test.zh-CN.gz`: zh-CN), else empty."""
+    suffix = Path(path.name.removesuffix(".gz")).suffix.lstrip(".")
+    return suffix if re.fullmatch(r"[a-z]{2,3}([-_]\w+)?", suffix) and suffix != "txt" else ""
+
+
+def base_language(code: str) -> str:
+    """A language code without region and script: zh of zh-CN, zho of zho_Hans."""
+    return re.split("[-_]", code.lower())[0]

@@ -1,0 +1,202 @@
+"""Config files: YAML 1.2, `key=value` overrides, and all faults reported at once, each with its file and line.
+
+Imports no torch.
+"""
+
+import difflib
+import re
+import reprlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from nmt.config.listing import settings
+from nmt.config.schema import Config
+from nmt.errors import ConfigError
+
+MAX_CONFIG_BYTES = 1_000_000  # a larger config is a mistake or an attack
+MAX_CONFIG_NODES = 20_000  # keys and values; parsing takes about 1 kB for each
+MAX_FAULTS, MANY_FAULTS = 20, 1_000  # faults listed in a message; above MANY_FAULTS only their number is
+KeyPath = tuple[str, ...]
+Origins = dict[KeyPath, str]  # where each key is set: "demo.yaml:12", or "command line"
+
+
+class CoreLoader(yaml.SafeLoader):
+    """YAML 1.2's core schema: `3e-4` is a number and `no` is a string. Limits the number of nodes; no merge keys."""
+
+    n_nodes = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self.n_nodes += 1
+        if self.n_nodes > MAX_CONFIG_NODES:
+            raise yaml.YAMLError(f"over {MAX_CONFIG_NODES:,} keys and values")
+        return super().compose_node(parent, index)
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Does nothing: YAML 1.1's merge keys are not in YAML 1.2, and nested merges use exponential memory."""
+
+
+class CoreDumper(yaml.SafeDumper):
+    """Quotes every string that a reader of YAML 1.1 or of YAML 1.2 would take for something else."""
+
+
+CoreLoader.yaml_implicit_resolvers = {}
+for tag, pattern, first in (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?[0-9]+", list("-+0123456789")),
+    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", list("-+.0123456789")),
+):
+    for kind in (CoreLoader, CoreDumper):
+        kind.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(f"^(?:{pattern})$"), first)
+CoreLoader.add_constructor("tag:yaml.org,2002:float", lambda _, node: float(node.value))
+CoreLoader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(node.value))
+CoreDumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, style=None if text.isprintable() else '"'
+    ),
+)
+# What PyYAML raises for invalid content; the last three for a value that does not fit its tag, as in `!!bool maybe`.
+YAML_ERRORS = (yaml.YAMLError, ValueError, RecursionError, KeyError, AttributeError, TypeError)
+SHORT = reprlib.Repr()  # repr() of nested aliases uses exponential memory
+SHORT.maxstring = SHORT.maxother = SHORT.maxlong = 200
+
+
+def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
+    """Read a config file, apply `key=value` overrides, and check everything.
+
+    Raises:
+        ConfigError: the file cannot be read or parsed, or settings are wrong; the message has a line for each fault.
+    """
+    tree, origins = read_yaml(path)
+    for override in overrides:
+        key, separator, value = override.partition("=")
+        if not separator or not key:
+            raise ConfigError(f"'{override}' is not a setting", hint="write key=value, for example train.lr=3e-4")
+        *parents, last = key.split(".")
+        section = tree
+        for parent in parents:
+            if not isinstance(section.get(parent), dict):
+                section[parent] = {}
+            section = section[parent]
+        try:
+            section[last] = yaml.load(value, CoreLoader)  # noqa: S506 - a SafeLoader
+        except YAML_ERRORS as error:
+            raise ConfigError(f"'{override}': the value is not valid YAML", hint="quote it") from error
+        origins[*parents, last] = "command line"
+    return check_config(tree, origins, str(path))
+
+
+def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
+    """The mapping in a YAML file, and the line of every key.
+
+    Raises:
+        ConfigError: the file cannot be read, is over 1 MB, is not YAML or not a mapping, or repeats a key.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_CONFIG_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}", hint="give the path of a config file") from error
+    if len(content) > MAX_CONFIG_BYTES:
+        raise ConfigError(f"{path} has over {MAX_CONFIG_BYTES:,} bytes, too many for a config", hint="check the path")
+    loader = CoreLoader("")
+    try:
+        loader = CoreLoader(content.decode("utf-8-sig"))
+        node = loader.get_single_node()
+        origins: Origins = {}
+        for key, line in keys_of(node, (), set()):
+            if key in origins:
+                raise ConfigError(f"{path}:{line}: duplicate key '{'.'.join(key)}'", hint="delete one of them")
+            origins[key] = f"{path}:{line}"
+        tree = loader.construct_document(node) if node is not None else {}
+    except YAML_ERRORS as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{path}:{mark.line + 1}" if mark else str(path)
+        problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        raise ConfigError(
+            f"{place}: not valid YAML: {problem[:200]}", hint="check indentation, colons and quotes"
+        ) from error
+    finally:
+        loader.dispose()
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{path}: a config must be a mapping of keys to values", hint="see `nmt config`")
+    return tree, origins
+
+
+def keys_of(node: yaml.Node | None, prefix: KeyPath, seen: set[int]) -> Iterator[tuple[KeyPath, int]]:
+    """Every key below a YAML node, with its line; visits aliased nodes once, since nested aliases multiply."""
+    if isinstance(node, yaml.MappingNode) and id(node) not in seen:
+        seen.add(id(node))
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.MarkedYAMLError(problem="found unhashable key", problem_mark=key.start_mark)
+            path = (*prefix, str(key.value))
+            yield path, key.start_mark.line + 1
+            yield from keys_of(value, path, seen)
+
+
+def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config:
+    """Validate a tree of plain values.
+
+    Args:
+        tree: sections and their settings.
+        origins: where keys are set.
+        name: of the file, for messages about keys without origin.
+    Raises:
+        ConfigError: the message has a line for each fault: where, which key, what is wrong, what is allowed.
+    """
+    try:
+        return Config.model_validate(tree)
+    except ValidationError as error:
+        n_faults = error.error_count()
+        if n_faults > MANY_FAULTS:  # pydantic's description takes about 1 kB for each
+            raise ConfigError(f"{name}: {n_faults:,} faults", hint="is this a config file of nmt?") from None
+        faults = [describe_with_origin(fault, origins, name) for fault in error.errors()[:MAX_FAULTS]]
+        if n_faults > MAX_FAULTS:
+            faults.append(f"{name}: and {n_faults - MAX_FAULTS:,} more")
+        hint = "`nmt config` lists every key with its default and range"
+        raise ConfigError("\n".join(dict.fromkeys(faults)), hint=hint) from error
+
+
+def describe_with_origin(fault: Mapping[str, Any], origins: Origins, name: str) -> str:
+    """One line for one of pydantic's faults: file and line, key, what is wrong."""
+    path = tuple(str(part) for part in fault["loc"])
+    origin = next((origins[path[:n]] for n in range(len(path), 0, -1) if path[:n] in origins), name)
+    key = ".".join(path)[:100]
+    if fault["type"] == "extra_forbidden":
+        return f"{origin}: unknown key '{key}'{suggestion(key)}"
+    if fault["type"] == "missing":
+        return f"{origin}: '{key}' is missing"
+    if fault["type"] == "value_error":  # of a section: name the command line if it set one of the keys in the message
+        message = described(fault)
+        keys = [key for key in origins if key[: len(path)] == path and key[-1] in re.findall(r"\w+", message)]
+        origin = next((origins[key] for key in keys if origins[key] == "command line"), origin)
+        return f"{origin}: {message}"
+    return f"{origin}: '{key}': {described(fault)}"
+
+
+def suggestion(key: str) -> str:
+    """The known key that was probably meant: one with the same last part, else the most similar one."""
+    known = [name for name, *_ in settings()]
+    same_leaf = [name for name in known if name.rsplit(".", 1)[-1] == key.rsplit(".", 1)[-1]]
+    sections = {name[:n] for name in known for n, letter in enumerate(name) if letter == "."}
+    found = same_leaf or difflib.get_close_matches(key, [*known, *sorted(sections)], n=1, cutoff=0.5)
+    return f" (did you mean '{found[0]}'?)" if found else ""
+
+
+def described(fault: Mapping[str, Any]) -> str:
+    """What one of pydantic's faults says of a value, and the value: `input should be less than 1, got 2`."""
+    message = str(fault["msg"]).removeprefix("Value error, ")
+    message = message[:1].lower() + message[1:]
+    return message if fault["type"] == "value_error" else f"{message}, got {SHORT.repr(fault['input']):.80}"
+
+
+def dump_config(config: Config) -> str:
+    """The config as YAML with every key; reading it gives the same config."""
+    tree = config.model_dump(mode="json")
+    return yaml.dump(tree, Dumper=CoreDumper, sort_keys=False, allow_unicode=True)

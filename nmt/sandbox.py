@@ -1,0 +1,116 @@
+"""Loads an untrusted file in a child process, once per file, before this process loads it.
+
+Tokenizers and exports are read by C++ libraries, which a damaged file can crash. Files that have passed, and files that
+were made here, are remembered by their hash in the user's cache directory. Imports no torch.
+"""
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+from nmt.errors import ModelError, NmtError
+from nmt.files import cache_directory, sha256
+from nmt.processes import child_variables
+
+log = logging.getLogger("nmt")
+
+TIMEOUT_S = 60
+MAX_BYTES = 2_000_000_000  # address space of the child, in addition to what the file may need
+MAX_BYTES_PER_BYTE = 100  # of the file
+REFUSED = 1  # the child's exit code if the library raises
+SAMPLE = "Ein Hund läuft. 我 喜欢 茶  \t\u2028\x85 👩‍👩‍👧 \ufeffא ﬁ <s> 0x00 \x01"
+
+
+def check_loadable(library: str, name: str, content: bytes, directory: str = "") -> None:
+    """Load a file in a child process, unless it has passed before.
+
+    Args:
+        library: `sentencepiece` loads `content`, `ctranslate2` loads `directory`.
+        name: of the file, for messages.
+        content: of the file; for a directory, bytes that identify what it holds.
+        directory: to load.
+    Raises:
+        ModelError: the library raises, crashes or takes too long.
+    """
+    mark = _mark(library, content)
+    if mark is not None and mark.exists():
+        return
+    size = sum(file.stat().st_size for file in Path(directory).iterdir()) if directory else len(content)
+    limit = MAX_BYTES + MAX_BYTES_PER_BYTE * size
+    try:
+        code = subprocess.run(
+            [sys.executable, "-m", "nmt.sandbox", library, str(limit), directory],
+            input=b"" if directory else content,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **child_variables()},
+            timeout=TIMEOUT_S,
+            check=False,
+        ).returncode
+    except subprocess.TimeoutExpired as error:
+        raise ModelError(f"{name} takes over {TIMEOUT_S} s to load", hint="check that it is the right file") from error
+    if code == REFUSED:
+        raise ModelError(f"{name} is damaged or not in the format of {library}", hint="copy it or make it again")
+    if code:
+        raise ModelError(
+            f"{name} crashes the process that loads it (exit code {code})",
+            hint="it is damaged or malicious: get it from another source, or make it again",
+        )
+    _touch(mark)
+
+
+def mark_loadable(library: str, content: bytes) -> None:
+    """Remember a file that was made here as loadable."""
+    _touch(_mark(library, content))
+
+
+def _touch(mark: Path | None) -> None:
+    with contextlib.suppress(OSError):  # on a full disk, the file is checked again next time
+        if mark is not None:
+            mark.touch()
+
+
+def _mark(library: str, content: bytes) -> Path | None:
+    """The empty file that says that this version of the library can load the content; None without a safe cache."""
+    try:
+        directory = cache_directory()
+    except NmtError as error:
+        log.warning("%s; nothing is remembered", error)
+        return None
+    return directory / f"{library}-{metadata.version(library)}-{sha256(content)}"
+
+
+def main(library: str, limit: str, directory: str) -> None:
+    """In the child process: load the file and use each of its parts once."""
+    with contextlib.suppress(ImportError, ValueError, OSError):  # not on every system
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_AS, (int(limit), int(limit)))
+        signal.alarm(TIMEOUT_S)  # ends a library that hangs if the parent was killed
+    if library == "ctranslate2":
+        import ctranslate2
+
+        engine = ctranslate2.Translator(directory, compute_type="default", inter_threads=1, intra_threads=1)
+        engine.translate_batch([["<unk>"]], max_decoding_length=5)
+        return
+    import sentencepiece
+
+    processor = sentencepiece.SentencePieceProcessor(model_proto=sys.stdin.buffer.read())
+    for i in range(processor.get_piece_size()):
+        processor.decode([i])
+        processor.id_to_piece(i)
+    for text in (SAMPLE, SAMPLE * 1000):
+        processor.decode(processor.encode(text))
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except Exception:  # any that a library raises
+        sys.exit(REFUSED)

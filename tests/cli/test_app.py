@@ -1,0 +1,42 @@
+"""Starting the command: help, version, imports."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import FiveCorpus, environment, err_lines, out_lines, run_nmt
+
+import nmt
+
+COMMANDS = [[], ["tokenize"], ["train"], ["translate"], ["eval"], ["export"], ["config"]]
+
+
+SLOW_IMPORTS = {"torch", "numpy", "sacrebleu", "sentencepiece", "yaml", "nmt.config"}
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(["nmt", *command]))
+def test_help_imports_nothing_slow(command: list[str]) -> None:
+    done = run_nmt(*command, "--help", env={"PYTHONPROFILEIMPORTTIME": "1"})
+    assert "Usage: " in done.stdout.decode()
+    imported = {line.rpartition("|")[2].strip() for line in err_lines(done)}
+    assert "nmt.cli" in imported
+    assert not imported & SLOW_IMPORTS
+
+
+def test_version_and_short_help() -> None:
+    assert out_lines(run_nmt("--version")) == [f"nmt {nmt.__version__}"]
+    short, long = run_nmt("-h"), run_nmt("--help")
+    assert short.stdout == long.stdout
+    help_text = "\n".join(out_lines(short))
+    for (name,) in COMMANDS[1:]:
+        assert f"\n  {name} " in help_text
+
+
+def test_the_installed_script_runs_the_same_command(five_corpus: FiveCorpus) -> None:
+    script = Path(sys.executable).with_name("nmt")
+    if not script.exists():
+        pytest.skip("nmt is not installed as a script for this Python")
+    args = ["config", "--of", str(five_corpus.config)]
+    by_script = subprocess.run([script, *args], capture_output=True, env=environment(), check=True)
+    assert by_script.stdout == run_nmt(*args).stdout != b""

@@ -1,0 +1,110 @@
+"""`nmt config`, and configs that a command refuses."""
+
+from pathlib import Path
+
+from conftest import Done, FiveCorpus, FiveRun, err_lines, one_clear_error, out_lines, run_nmt, run_together
+
+from nmt.config import load_config
+from nmt.config import settings as all_settings
+
+
+def test_config_lists_every_key_with_its_range_default_and_meaning() -> None:
+    rows = out_lines(run_nmt("config"))
+    known = list(all_settings())
+    assert len(rows) == len(known) > 50
+    for row, (key, allowed, default, meaning) in zip(rows, known, strict=True):
+        assert row.split()[0] == key
+        assert row.endswith(f"  {meaning}")
+        assert row.removeprefix(key).removesuffix(meaning).split() == [*allowed.split(), default]
+        assert meaning, f"{key} has no help"
+
+    some = out_lines(run_nmt("config", "train.max"))
+    assert [row.split() for row in some] == [row.split() for row in rows if row.startswith("train.max")]
+
+
+def printed_values(done: Done) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in out_lines(done))
+
+
+def test_config_of_a_file_prints_its_values(five_corpus: FiveCorpus) -> None:
+    printed = printed_values(run_nmt("config", "--of", five_corpus.config))
+    assert list(printed) == [key for key, *_ in all_settings()]
+    assert printed["model.d_model"] == "64"
+    assert printed["train.max_epochs"] == "-"
+    assert printed["decode.beam"] == "5"
+    assert printed["data.dev.target"] == str(five_corpus.target_file), "paths are resolved"
+
+    def one(key: str) -> list[str]:
+        return out_lines(run_nmt("config", key, "--of", five_corpus.config))
+
+    assert one("data.test.source") == [str(five_corpus.source_file)], "for one key only the value"
+    assert one("tokenizer.t") == ["tokenizer.type=bpe"]
+
+
+def test_config_of_a_file_prints_fitted_values_and_the_reason(five_run: FiveRun, tmp_path: Path) -> None:
+    config = tmp_path / "mine.yaml"
+    text = five_run.config.read_text().replace(f"run: {five_run.run}", f"run: {tmp_path}/run")
+    text = text.replace("validate_every: 100, ", "")
+    config.write_text(text)
+    done, model, fine = run_together(
+        ["config", "--of", config],
+        ["config", "model.n_heads", "--of", config],
+        ["train", config, f"train.init_from={five_run.run}", "train.max_steps=1"],
+    )
+    printed = printed_values(done)
+    for key, value in {"model.d_ff": "256", "train.batch_tokens": "1024", "train.validate_every": "100"}.items():
+        assert printed[key] == value
+    (why,) = (line for line in err_lines(done) if line.startswith("chosen for 5 pairs: "))
+    chosen = dict(setting.split("=") for setting in why.removeprefix("chosen for 5 pairs: ").split())
+    assert chosen == {key: printed[key] for key in chosen}
+    assert set(chosen) >= {"tokenizer.vocab_size", "model.d_ff", "model.n_heads", "model.dropout", "train.lr"}
+    assert set(chosen) >= {"train.batch_tokens", "train.accumulate", "train.warmup"}
+    assert not {"model.d_model", "train.max_steps", "train.max_epochs"} & set(chosen), (
+        "these are set, or have no effect"
+    )
+    assert "chosen for 1 steps an epoch: train.validate_every=100" in err_lines(done)
+    assert out_lines(model) == ["4"]
+    assert f"as in {five_run.run}: " in fine.stderr.decode(), "inherited sizes are logged as such"
+    trained = load_config(tmp_path / "run" / "config.yaml")
+    assert printed_values(run_nmt("config", "--of", config)) == printed, "also for a run that was started"
+    assert str(trained.train.lr) == printed["train.lr"]
+
+
+def test_config_of_a_file_without_its_corpus_marks_fitted_values(five_corpus: FiveCorpus) -> None:
+    five_corpus.source_file.unlink()
+    done = run_nmt("config", "--of", five_corpus.config)
+    printed = printed_values(done)
+    assert printed["model.d_ff"] == printed["train.lr"] == "[fitted]"
+    assert printed["model.d_model"] == "64"
+    assert printed["model.norm"] == "pre"
+    assert printed["train.max_epochs"] == "-", "max_steps is the limit"
+    assert f"cannot read {five_corpus.source_file}" in done.stderr.decode()
+    for key in ("run", "data.test.source", "decode", "train.max_steps"):
+        quick = run_nmt("config", key, "--of", five_corpus.config)
+        assert out_lines(quick)
+        assert quick.stderr == b"", "the corpus is not read"
+
+
+def test_all_faults_of_a_config_are_reported_at_once(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text(
+        """\
+run: runs/x
+data:
+  train: {source: train.zh}
+  max_lenth: 50
+model: {d_model: 30, n_heads: 4}
+train:
+  warmup: 0
+  epochs: 5
+"""
+    )
+    done = run_nmt("train", "bad.yaml", "seed=-1", cwd=tmp_path)
+    for fragments in (
+        ["bad.yaml:3", "'data.train.target' is missing"],
+        ["bad.yaml:4", "unknown key 'data.max_lenth'", "did you mean 'data.max_length'"],
+        ["bad.yaml:5", "d_model (30) is not divisible by n_heads (4)"],
+        ["bad.yaml:7", "'train.warmup'", "greater than or equal to 1", "got 0"],
+        ["bad.yaml:8", "unknown key 'train.epochs'"],
+        ["command line", "'seed'", "got -1"],
+    ):
+        one_clear_error(done, 2, *fragments, n_errors=6)

@@ -1,0 +1,146 @@
+"""`nmt eval`."""
+
+import gzip
+import json
+import math
+from pathlib import Path
+
+import pytest
+from conftest import SOURCE, TARGET, FiveRun, err_lines, one_clear_error, out_lines, run_nmt, run_together
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
+
+SIGNATURES = {
+    "BLEU": "nrefs:{n}|{bs}case:{case}|eff:no|tok:{tok}|smooth:exp|version:",
+    "chrF2": "nrefs:{n}|{bs}case:{case}|eff:yes|nc:6|nw:0|space:no|version:",
+    "TER": "nrefs:{n}|{bs}case:{case}|tok:tercom|norm:no|punct:yes|asian:no|version:",
+}
+
+
+def test_eval_scores_the_newest_run_on_its_test_set(five_run: FiveRun, tmp_path: Path) -> None:
+    out = tmp_path / "out.en"
+    done = run_nmt("eval", "--show", 2, "-o", out, cwd=five_run.home)
+    assert err_lines(done) == ["model: runs/five"]
+    named, two = run_together(*(["eval", "--json", *(["-m", five_run.run] * n)] for n in (1, 2)), cwd=five_run.home)
+    assert err_lines(named) == [f"model: {five_run.run}"]
+    assert err_lines(two) == [f"ensemble: {five_run.run} and {five_run.run}"]
+    assert json.loads(two.stdout)["models"] == [str(five_run.run)] * 2
+    assert out.read_bytes() == five_run.target_file.read_bytes()
+    lines = out_lines(done)
+    for n, at in ((0, 0), (1, 2)):
+        assert lines[4 * n : 4 * n + 4] == [
+            f"source       {SOURCE[at]}",
+            f"reference    {TARGET[at]}",
+            f"translation  {TARGET[at]}",
+            "",
+        ]
+    perfect = {"BLEU": ("100.00", "100.0"), "chrF2": ("100.00", "100.0"), "TER": ("0.00", "0.0")}
+    for line, (name, signature) in zip(lines[8:11], SIGNATURES.items(), strict=True):
+        value, bound = perfect[name]
+        recipe = signature.format(n=1, bs="bs:1000|seed:12345|", case="mixed", tok="13a")
+        assert line.startswith(f"{name} = {value}  (95 %: {bound} to {bound})  {recipe}")
+    assert lines[11].startswith("perplexity of the references = 1.")
+    assert len(lines) == 12
+
+
+def test_eval_json_with_several_references(five_run: FiveRun, tmp_path: Path) -> None:
+    reference, other = tmp_path / "ref.en.gz", tmp_path / "other.en"
+    reference.write_bytes(gzip.compress(five_run.target_file.read_bytes()))
+    other.write_text("".join(f"{line}\n" for line in reversed(TARGET)))
+    common = ["-m", five_run.model_file, "--beam", 1]
+    evaluation, translation = run_together(
+        ["eval", *common, "--src", five_run.source_file, "--ref", reference, "--ref", other, "--json"],
+        ["translate", *common, "-i", five_run.source_file, "--json"],
+    )
+    (line,) = out_lines(evaluation)
+    figures = json.loads(line)
+    assert figures["n_lines"] == 5
+    assert figures["beam"] == 1
+    assert [score["name"] for score in figures["scores"]] == list(SIGNATURES)
+    assert [round(score["value"], 6) for score in figures["scores"]] == [100, 100, 0]
+    assert all(score["signature"].startswith("nrefs:2|bs:1000|") for score in figures["scores"])
+    assert all(score["low"] <= score["value"] + 1e-9 <= score["high"] + 1e-6 for score in figures["scores"])
+
+    # Translations equal the references, so their log-probabilities do too.
+    found = [json.loads(line)["hypotheses"][0] for line in out_lines(translation)]
+    mean = sum(one["log_prob"] for one in found) / sum(len(one["pieces"]) for one in found)
+    assert math.isclose(figures["perplexity"], math.exp(-mean), rel_tol=1e-4)
+
+
+def test_eval_by_minimum_bayes_risk_with_the_heads(five_run: FiveRun) -> None:
+    common = ["eval", "--mbr", "bleu", "--samples", 4, "--temperature", 0.2, "--bootstrap", 0, "--heads"]
+    as_text, as_json = run_together(common, [*common, "--json"], cwd=five_run.home)
+    lines = out_lines(as_text)
+    assert lines[0].startswith("BLEU = 100.00")
+    assert lines[4:6] == ["", next(line for line in lines if line.startswith("part"))]
+    (line,) = out_lines(as_json)
+    figures = json.loads(line)
+    assert (figures["mbr"], figures["n_samples"]) == ("bleu", 4)
+    assert "beam" not in figures
+    assert len(figures["heads"]) == len(lines[6:]) == 3 * 2 * 4
+    for row, head in zip(lines[6:], figures["heads"], strict=True):
+        assert row.split()[:4] == [
+            head["part"],
+            *map(str, (head["layer"], head["head"])),
+            f"{head['entropy']:.3f}",
+        ]
+
+
+def test_eval_of_given_translations_imports_no_torch(tmp_path: Path) -> None:
+    hypotheses = ["a Cat sat on the mat .", "it is raining today", "他今天在学校。"]
+    references = [
+        ["A cat sat on the mat .", "it rained a lot today", "他今天在家。"],
+        ["the cat sat on a mat .", "today it is raining", "今天他在学校。"],
+    ]
+    (tmp_path / "hyp").write_text("\n".join(hypotheses))
+    for name, lines in zip(("one.zh", "two.zh"), references, strict=True):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    given_files = ["eval", "--hyp", "hyp", "--ref", "one.zh", "--ref", "two.zh"]
+
+    done = run_nmt(*given_files, cwd=tmp_path, env={"PYTHONPROFILEIMPORTTIME": "1"})
+    assert not any(line.split("|")[-1].strip() == "torch" for line in err_lines(done))
+    default = out_lines(done)
+    assert len(default) == 3, "no perplexity without a model"
+    assert default[0].startswith(f"BLEU = {BLEU(tokenize='zh').corpus_score(hypotheses, references).score:.2f}  (")
+    assert SIGNATURES["BLEU"].format(n=2, bs="bs:1000|seed:12345|", case="mixed", tok="zh") in default[0]
+
+    done = run_nmt(*given_files, "--lowercase", "--tokenize", "char", "--bootstrap", 0, cwd=tmp_path)
+    assert err_lines(done) == []
+    metrics = [BLEU(lowercase=True, tokenize="char"), CHRF(lowercase=True), TER(case_sensitive=False)]
+    for line, metric, (name, signature) in zip(out_lines(done), metrics, SIGNATURES.items(), strict=True):
+        score = metric.corpus_score(hypotheses, references).score
+        assert line.startswith(f"{name} = {score:.2f}  {signature.format(n=2, bs='', case='lc', tok='char')}")
+
+    interval = json.loads(out_lines(run_nmt(*given_files, "--json", cwd=tmp_path))[0])["scores"][0]
+    assert interval["low"] < interval["value"] < interval["high"]
+    assert set(interval) == {"name", "value", "low", "high", "signature"}
+
+
+def test_eval_refuses_incomplete_or_unequal_test_sets(five_run: FiveRun, tmp_path: Path) -> None:
+    short = tmp_path / "short.en"
+    short.write_text("".join(f"{line}\n" for line in TARGET[:4]))
+    common = ["eval", "-m", five_run.model_file]
+    no_ref, no_test, unequal = run_together(
+        [*common, "--src", five_run.source_file],
+        common,
+        [*common, "--src", five_run.source_file, "--ref", five_run.target_file, "--ref", short],
+    )
+    one_clear_error(no_ref, 2, "--src", "--ref")
+    one_clear_error(no_test, 2, "names no data.test")
+    one_clear_error(unequal, 2, "5 source lines but 4 lines in reference 2")
+
+
+UNSCORABLE: list[tuple[list[str], list[str]]] = [
+    (["--hyp", "hyp", "--ref", "short"], ["5 hypotheses", "4 lines in reference 1"]),
+    (["--hyp", "empty", "--ref", "empty"], ["empty"]),
+    (["--hyp", "hyp", "--ref", "ref", "--tokenize", "14a"], ["14a"]),
+    (["--hyp", "hyp", "--ref", "ref", "--src", "short", "--show", "5"], ["4", "5"]),
+]
+
+
+@pytest.mark.parametrize(("args", "fragments"), UNSCORABLE, ids=[" ".join(args) for args, _ in UNSCORABLE])
+def test_eval_refuses_translations_that_cannot_be_scored(tmp_path: Path, args: list[str], fragments: list[str]) -> None:
+    for name, lines in (("hyp", TARGET), ("ref", TARGET), ("short", TARGET[:4]), ("empty", [])):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    one_clear_error(run_nmt("eval", *args, cwd=tmp_path), 2, *fragments)

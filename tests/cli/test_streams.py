@@ -1,0 +1,216 @@
+"""Input and output of the command: prompts, pipes, files, progress, and streams that fail."""
+
+import contextlib
+import gzip
+import json
+import os
+import pty
+import re
+import select
+import signal
+import stat
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+from conftest import (
+    NMT,
+    SOURCE,
+    TARGET,
+    Done,
+    FiveRun,
+    environment,
+    one_clear_error,
+    run_nmt,
+    run_together,
+    started_nmt,
+)
+
+
+def read_line(process: subprocess.Popen[bytes], timeout: float = 120) -> bytes:
+    """The next line of stdout of a running command, or the part of it that came within `timeout` seconds."""
+    assert process.stdout is not None
+    line = b""
+    while not line.endswith(b"\n") and select.select([process.stdout], [], [], timeout)[0]:
+        if not (byte := process.stdout.read(1)):
+            break
+        line += byte
+    return line
+
+
+def test_translate_stream_answers_each_line_until_ctrl_c(five_run: FiveRun, tmp_path: Path) -> None:
+    with started_nmt("translate", "-m", five_run.run, "--stream", cwd=tmp_path) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        for source, target in zip(SOURCE[:3], TARGET, strict=False):
+            process.stdin.write(f"{source}\n".encode())
+            assert read_line(process).decode() == f"{target}\n", "before the next one is sent"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 130
+        assert process.stderr.read() == b""
+
+
+def test_translate_prompts_on_a_terminal(five_run: FiveRun, tmp_path: Path) -> None:
+    keyboard, terminal = pty.openpty()
+    try:
+        with (
+            os.fdopen(terminal, "rb", buffering=0) as stdin,
+            started_nmt("translate", "-m", five_run.run, cwd=tmp_path, stdin=stdin) as process,
+        ):
+            assert process.stderr is not None
+            os.write(keyboard, f"{SOURCE[1]}\n".encode())
+            assert read_line(process).decode() == f"{TARGET[1]}\n"
+            os.write(keyboard, b"\x04")  # Ctrl-D
+            assert process.wait(timeout=60) == 0
+            assert process.stderr.read().decode().splitlines() == ["one sentence per line; Ctrl-D ends", "> > "]
+    finally:
+        os.close(keyboard)
+
+
+def test_lines_from_a_pipe_are_translated_before_it_is_closed(five_run: FiveRun, tmp_path: Path) -> None:
+    with started_nmt("translate", "-q", "-m", five_run.run, cwd=tmp_path) as process:
+        assert process.stdin is not None
+        for source, target in zip(SOURCE[:2], TARGET[:2], strict=True):
+            process.stdin.write(f"{source}\n".encode())  # the pipe stays open
+            assert read_line(process).decode() == f"{target}\n"
+        rest, _ = process.communicate(f"{SOURCE[2]}\n\n{SOURCE[3]}".encode(), timeout=60)
+    assert rest.decode() == f"{TARGET[2]}\n\n{TARGET[3]}\n"
+
+
+def test_ctrl_c_ends_a_translation_that_waits_for_input(five_run: FiveRun, tmp_path: Path) -> None:
+    with started_nmt("translate", "-q", "-m", five_run.run, cwd=tmp_path) as process:
+        assert process.stdin is not None
+        process.stdin.write(f"{SOURCE[0]}\n".encode())
+        read_line(process)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGINT
+    assert stderr == b""
+
+
+@pytest.mark.parametrize("options", [["-i", "in.zh"], ["-i", "in.zh.gz"], []], ids=["-i", "-i .gz", "stdin"])
+def test_a_progress_bar_counts_the_lines_of_a_file(five_run: FiveRun, tmp_path: Path, options: list[str]) -> None:
+    """On a terminal: lines done, lines in total, rate, time left; stdout has the translations only."""
+    (tmp_path / "in.zh").write_text("".join(f"{line}\n" for line in SOURCE))
+    (tmp_path / "in.zh.gz").write_bytes(gzip.compress((tmp_path / "in.zh").read_bytes()))
+    seen, terminal = pty.openpty()
+    termios.tcsetwinsize(terminal, (24, 100))
+    with (tmp_path / "in.zh").open("rb") as stdin, (tmp_path / "out.en").open("wb") as out:
+        done = subprocess.run(
+            [*NMT, "translate", "-m", five_run.run, *options],
+            cwd=tmp_path,
+            env=environment(),
+            stdin=stdin,
+            stdout=out,
+            stderr=terminal,
+            check=False,
+        )
+    os.close(terminal)
+    screen = b""
+    with (
+        os.fdopen(seen, "rb", buffering=0) as shown,
+        contextlib.suppress(OSError),
+    ):  # raised when the terminal is closed
+        while part := shown.read(4096):
+            screen += part
+    assert done.returncode == 0
+    assert (tmp_path / "out.en").read_text() == "".join(f"{line}\n" for line in TARGET)
+    assert re.search(r"100%\|.*\| 5/5 \[\d\d:\d\d<\d\d:\d\d, .* lines/s\]", screen.decode()), screen
+
+
+def test_translate_writes_into_a_named_pipe(five_run: FiveRun, tmp_path: Path) -> None:
+    """-o may name a pipe, as in `-o >(gzip > out.gz)`; it must not be replaced by a file."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        done = run_nmt("translate", "-m", five_run.run, "-o", fifo, SOURCE[0])
+        with contextlib.suppress(BlockingIOError):
+            assert os.read(reader, 1000).decode() == f"{TARGET[0]}\n"
+    finally:
+        os.close(reader)
+    assert done.returncode == 0, done.stderr.decode()
+    assert fifo.is_fifo()
+
+
+def test_a_missing_or_damaged_input_is_one_clear_error(five_run: FiveRun, tmp_path: Path) -> None:
+    plain, cut = tmp_path / "plain.gz", tmp_path / "cut.gz"
+    plain.write_text("not compressed")
+    cut.write_bytes(gzip.compress(five_run.source_file.read_bytes())[:-20])
+    none, *odd = run_together(
+        *(["translate", "-m", five_run.run, "-i", path] for path in (tmp_path / "none.zh", plain, cut))
+    )
+    stderr = one_clear_error(none, 2, f"cannot read {tmp_path}/none.zh: No such file or directory")
+    assert "data.root" not in stderr
+    for path, done in zip((plain, cut), odd, strict=True):
+        one_clear_error(done, 2, f"cannot read {path}")
+
+
+def test_an_output_that_cannot_be_written_is_one_clear_error(five_run: FiveRun, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    before = sorted(tmp_path.iterdir())
+    translate = ["translate", "-m", five_run.run, SOURCE[0]]
+    nowhere, directory, tokenize = run_together(
+        [*translate, "-o", "none/out.en"],
+        [*translate, "-o", tmp_path],
+        ["tokenize", five_run.config, f"run={tmp_path}/file/run"],
+        cwd=tmp_path,
+    )
+    one_clear_error(nowhere, 1, "cannot write ", "none/out.en: No such file or directory")
+    one_clear_error(directory, 1, f"cannot write {tmp_path}: Is a directory")
+    one_clear_error(tokenize, 1, f"cannot make the run's directory {tmp_path}/file/run: Not a directory")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_full_disk_is_one_clear_error(five_run: FiveRun) -> None:
+    full = Path("/dev/full")
+    if not (full.exists() and stat.S_ISCHR(full.stat().st_mode)):
+        pytest.skip("no /dev/full here")
+    for args in (["translate", "-m", five_run.run, SOURCE[0]], ["config"], ["--help"]):
+        with full.open("wb") as out:
+            done = run_nmt(*args, stdout=out)
+        one_clear_error(done, 1, "cannot write the output: No space left on device")
+
+
+def in_shell(command: str, cwd: Path, *, stdin: bytes = b"") -> Done:
+    """Run a line of bash in which `nmt` is defined."""
+    nmt = f"nmt() {{ '{sys.executable}' -m nmt \"$@\"; }}\n"
+    return subprocess.run(
+        ["bash", "-c", nmt + command], input=stdin, cwd=cwd, env=environment(), capture_output=True, check=False
+    )
+
+
+def test_output_to_an_open_descriptor_keeps_other_output(five_run: FiveRun, tmp_path: Path) -> None:
+    script = f"""
+    m='{five_run.run}'; s='{five_run.source_file}'; r='{five_run.target_file}'
+    (echo a; nmt translate -q -m $m -o /dev/stdout "{SOURCE[0]}"; echo b) > around
+    (nmt eval -q -m $m --src $s --ref $r --bootstrap 0 -o >(cat > kept) > scores; wait $!) &
+    nmt translate -q -m $m -i $s -o /dev/stdout | cat > piped
+    wait
+    nmt eval -q -m $m --src $s --ref $r --bootstrap 0 -o - > both
+    """
+    done = in_shell(script, tmp_path)
+    assert done.stderr == b""
+    assert (tmp_path / "around").read_text() == f"a\n{TARGET[0]}\nb\n"
+    assert (tmp_path / "kept").read_text().splitlines() == TARGET
+    assert (tmp_path / "piped").read_text().splitlines() == TARGET
+    assert (tmp_path / "scores").read_text().startswith("BLEU = 100.00")
+    assert (tmp_path / "both").read_text() == (tmp_path / "kept").read_text() + (tmp_path / "scores").read_text()
+    assert {file.name for file in tmp_path.iterdir()} == {"around", "both", "kept", "piped", "scores"}
+
+
+def test_a_closed_pipe_ends_quietly(five_run: FiveRun) -> None:
+    lines = f"{SOURCE[0]}\n".encode() * 1000  # their JSON is larger than a pipe's buffer
+    command = "nmt translate -q -m runs/five --beam 1 --json | head -n 1; exit ${PIPESTATUS[0]}"
+    done = in_shell(command, five_run.home, stdin=lines)
+    assert done.stderr == b""
+    assert json.loads(done.stdout)["hypotheses"][0]["text"] == TARGET[0]
+    assert done.returncode == 0, "the reader closed the pipe; nothing failed"
+
+
+def test_a_closed_stdin_or_stdout_causes_no_traceback(five_run: FiveRun) -> None:
+    done = in_shell("nmt translate -q -m runs/five <&- & nmt translate -q -m runs/five >&- TEXT; wait", five_run.home)
+    assert b"Traceback" not in done.stderr
+    assert all(line.startswith((b"nmt: error: ", b"hint: ")) for line in done.stderr.splitlines())

@@ -1,0 +1,102 @@
+"""`nmt tokenize`."""
+
+import re
+from pathlib import Path
+
+import pytest
+from conftest import (
+    ONE_PER_SIDE,
+    TARGET,
+    FiveCorpus,
+    FiveRun,
+    err_lines,
+    file_bytes,
+    one_clear_error,
+    out_lines,
+    run_nmt,
+)
+
+from nmt.text.tokenizer import Tokenizer
+
+
+def test_tokenize_writes_a_tokenizer_and_prints_statistics(five_corpus: FiveCorpus) -> None:
+    texts = ["我 昨天 买 了 茶 。", "tea  or €"]
+    done = run_nmt("tokenize", five_corpus.config, "--show", texts[0], "--show", texts[1], cwd=five_corpus.home)
+
+    tokenizer = Tokenizer((five_corpus.run / "tokenizer.model").read_bytes())
+    shown = [line.split(" ") for line in out_lines(done)]
+    assert shown == [tokenizer.pieces(tokenizer.encode(text)) for text in texts]
+    assert "▁昨天" in shown[0]
+    assert shown[1][-3:] == ["<0xE2>", "<0x82>", "<0xAC>"], "characters that are not in the corpus are spelled in bytes"
+
+    log = err_lines(done)
+    assert f"the text gives {len(tokenizer)} pieces at most: tokenizer.vocab_size=600 was cut" in log
+    n_words = sum(len(line.split()) for line in TARGET)
+    n_pieces = sum(map(len, tokenizer.encode_all(TARGET)))
+    target = f"target: {len(tokenizer)} pieces in the vocabulary; on dev {n_pieces / n_words:.2f} pieces per word"
+    assert f"{target}, 0.00 % byte pieces" in log
+    assert any(line.startswith(f"source: {len(tokenizer)} pieces") for line in log)
+    assert f"written to {five_corpus.run}" in log
+
+
+def test_tokenize_one_per_side_quietly_without_torch(five_corpus: FiveCorpus) -> None:
+    env = {"PYTHONPROFILEIMPORTTIME": "1"}
+    done = run_nmt("tokenize", five_corpus.config, *ONE_PER_SIDE, "-q", "--show", "我 Beijing", env=env)
+    assert not (five_corpus.run / "tokenizer.model").exists()
+    source, target = (
+        Tokenizer((five_corpus.run / name).read_bytes()) for name in ("tokenizer.src.model", "tokenizer.tgt.model")
+    )
+    assert len(source.encode("学校")) < len(target.encode("学校")), "each has the words of its side"
+    assert len(target.encode("Beijing")) < len(source.encode("Beijing"))
+    assert out_lines(done) == [" ".join(source.pieces(source.encode("我 Beijing")))]
+    imports = [line for line in err_lines(done) if line.startswith("import time:")]
+    assert imports == err_lines(done), "-q prints nothing"
+    assert not any(line.split("|")[-1].strip() == "torch" for line in imports)
+
+
+def test_an_unusable_corpus_is_refused_before_anything_is_written(five_corpus: FiveCorpus) -> None:
+    home = five_corpus.home
+    (home / "short.en").write_text("".join(f"{line}\n" for line in TARGET[:4]))
+    (home / "empty").write_text("")
+    (home / "blank").write_text("\n \n\n\n\n")
+    (home / "plain.gz").write_text("not compressed")
+    before = sorted(home.rglob("*"))
+    cases = [
+        (["source=none.zh"], ["cannot read", "none.zh: No such file"]),
+        (["target=short.en"], ["train.zh has 5 lines but", "short.en has 4"]),
+        (["source=empty", "target=empty"], ["empty is empty"]),
+        (["target=blank"], ["train has no pair that can be used"]),
+        (["source=plain.gz"], ["cannot read", "plain.gz", "gzip"]),
+        (["source=[train.zh, short.en]"], ["train.zh + ", "short.en has 9 lines but", "train.en has 5"]),
+    ]
+    for changes, fragments in cases:
+        settings = [f"data.train.{change}" for change in changes]
+        one_clear_error(run_nmt("tokenize", five_corpus.config, *settings), 2, *fragments)
+    no_test = run_nmt("train", five_corpus.config, "data.test.source=none.zh")
+    stderr = one_clear_error(no_test, 2, "cannot read", "none.zh")
+    assert f"hint: check the path; it is relative to data.root, {home}" in stderr
+    assert sorted(home.rglob("*")) == before, "everything is checked before anything is written"
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_a_vocabulary_smaller_than_the_alphabet_is_refused_with_the_minimum(five_corpus: FiveCorpus, kind: str) -> None:
+    args = ["tokenize", five_corpus.config, f"tokenizer.type={kind}"]
+    stderr = one_clear_error(run_nmt(*args, "tokenizer.vocab_size=100"), 2, "tokenizer.vocab_size=100", "at least")
+    found = re.search(r"at least (\d+)", stderr)
+    assert found
+    least = int(found[1])
+    one_clear_error(run_nmt(*args, f"tokenizer.vocab_size={least - 1}"), 2, f"at least {least}")
+    assert not five_corpus.run.exists()
+    assert out_lines(run_nmt(*args, f"tokenizer.vocab_size={least}")) == []
+    assert len(Tokenizer((five_corpus.run / "tokenizer.model").read_bytes())) == least
+
+
+@pytest.mark.parametrize("deleted", [False, True], ids=["there", "deleted"])
+def test_tokenize_does_not_replace_the_tokenizer_of_a_model(five_run: FiveRun, tmp_path: Path, deleted: bool) -> None:
+    """Nor if the file was deleted, which a hint allows: the model contains its tokenizer."""
+    run = five_run.copy_run(tmp_path / "run")
+    if deleted:
+        (run / "tokenizer.model").unlink()
+    before = file_bytes(run)
+    one_clear_error(run_nmt("tokenize", five_run.config, f"run={run}", "tokenizer.vocab_size=400"), 2, str(run))
+    assert file_bytes(run) == before

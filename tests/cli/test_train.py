@@ -1,0 +1,291 @@
+"""`nmt train`: a run from start to end, resuming, starting anew, signals, and what it refuses."""
+
+import contextlib
+import fcntl
+import json
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import (
+    ONE_PER_SIDE,
+    SOURCE,
+    TARGET,
+    FiveCorpus,
+    FiveRun,
+    err_lines,
+    file_bytes,
+    one_clear_error,
+    out_lines,
+    run_nmt,
+    run_together,
+    started_nmt,
+)
+from safetensors import safe_open
+
+import nmt
+from nmt.config import load_config
+from nmt.run.directory import RunDirectory
+
+
+def json_lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_train_writes_the_files_of_a_run(five_run: FiveRun) -> None:
+    run, done = five_run.run, five_run.training
+    assert done.stdout == b"", "stdout carries data only"
+    log = done.stderr.decode()
+    assert "tokenizer.vocab_size=600 was cut" in log
+    assert "5 of 5 pairs of dev have a side that is also in train" in log
+    assert "\nchosen for 5 pairs: tokenizer.vocab_size=600 model.n_heads=4 model.d_ff=256 " in f"\n{log}"
+    assert "step 200: dev loss" in log
+    assert f"reference    {TARGET[0]}" in log, "samples of dev are logged"
+    assert re.search(rf"\ndone: 200 steps in .*; the model is {five_run.model_file}\n", log)
+
+    assert set(file_bytes(run)) == {
+        "config.yaml",
+        "manifest.json",
+        "tokenizer.model",
+        "model.safetensors",
+        "checkpoints/step-100.safetensors",
+        "checkpoints/step-200.safetensors",
+        "metrics.jsonl",
+        "lock",
+    }
+    resolved = load_config(run / "config.yaml")
+    assert resolved.model.d_ff == 256, "fitted values are filled in"
+    assert resolved.train.max_steps == 200
+    manifest = json.loads((run / "manifest.json").read_text())
+    assert set(manifest["data"]) == {f"{c}.{s}" for c in ("train", "dev", "test") for s in ("source", "target")}
+    assert manifest["seed"] == 1
+    assert manifest["command"][-1] == str(five_run.config)
+    assert manifest["versions"]["nmt"] == nmt.__version__
+    assert RunDirectory(run).newest_step() == 200
+    metrics = json_lines((run / "metrics.jsonl").read_text())
+    assert [line["step"] for line in metrics if "lr" in line] == list(range(1, 201))
+    validations = [line for line in metrics if "dev_bleu" in line]
+    assert [line["step"] for line in validations] == [100, 200]
+    assert all("tok:13a" in line["bleu_signature"] for line in validations)
+    assert metrics[0]["loss"] > 4 > 2 > validations[-1]["dev_loss"]
+
+
+def test_train_again_is_finished_and_a_raised_limit_resumes(five_run: FiveRun, tmp_path: Path) -> None:
+    same, raised = five_run.copy_run(tmp_path / "same"), five_run.copy_run(tmp_path / "raised")
+    before = file_bytes(same)
+    again, more = run_together(
+        ["train", five_run.config, f"run={same}"],
+        ["train", five_run.config, f"run={raised}", "train.max_steps=203"],
+    )
+    assert out_lines(again) == []
+    assert err_lines(again)[-1].startswith(f"{same} is finished: 200 steps in ")
+    assert "train.max_steps" in err_lines(again)[-1], "and names the limit to raise"
+    after = file_bytes(same)
+    assert after.keys() == before.keys()
+    assert {name for name in before if after[name] != before[name]} <= {"config.yaml"}, "run=PATH differs"
+
+    log = err_lines(more)
+    assert f"going on from step 200 of {raised}" in log
+    assert any(line.startswith("done: 203 steps in ") for line in log)
+    assert RunDirectory(raised).newest_step() == 203
+    steps = [line["step"] for line in json_lines((raised / "metrics.jsonl").read_text()) if "lr" in line]
+    assert steps == list(range(1, 204))
+    assert load_config(raised / "config.yaml").train.max_steps == 203, "key=value overrides the file"
+
+
+def test_train_fresh_moves_the_old_run_aside(five_run: FiveRun, tmp_path: Path) -> None:
+    run = five_run.copy_run(tmp_path / "run")
+    before = file_bytes(run)
+    done = run_nmt("train", five_run.config, f"run={run}", "train.max_steps=2", "seed=7", "--fresh")
+    aside = tmp_path / "run.1"
+    assert f"the old run is kept in {aside}" in err_lines(done)
+    assert file_bytes(aside) == before
+    assert RunDirectory(run).newest_step() == 2
+    assert json.loads((run / "manifest.json").read_text())["seed"] == 7
+
+
+def test_train_fresh_through_a_link_keeps_the_link(five_run: FiveRun, tmp_path: Path) -> None:
+    before = file_bytes(five_run.copy_run(tmp_path / "disk" / "run"))
+    (tmp_path / "link").symlink_to(tmp_path / "disk" / "run")
+    done = run_nmt("train", five_run.config, f"run={tmp_path}/link", "train.max_steps=2", "--fresh")
+    aside = tmp_path / "disk" / "run.1"
+    assert f"the old run is kept in {aside}" in err_lines(done)
+    assert file_bytes(aside) == before
+    assert (tmp_path / "link").is_symlink()
+    assert RunDirectory(tmp_path / "disk" / "run").newest_step() == 2
+
+
+def test_fresh_does_not_move_the_working_directory(five_run: FiveRun, tmp_path: Path) -> None:
+    run = five_run.copy_run(tmp_path / "run")
+    before = file_bytes(tmp_path)
+    for more in ([], ["--dry-run"]):
+        done = run_nmt("train", five_run.config, "run=.", "train.max_steps=2", "--fresh", *more, cwd=run)
+        one_clear_error(done, 2, "run=. ", "working directory")
+    assert file_bytes(tmp_path) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+
+
+def test_train_quietly_with_one_tokenizer_per_side(five_corpus: FiveCorpus) -> None:
+    train = run_nmt("train", five_corpus.config, *ONE_PER_SIDE, "train.max_steps=2", "-q", cwd=five_corpus.home)
+    assert (train.returncode, train.stdout, train.stderr) == (0, b"", b"")
+    assert {file.name for file in five_corpus.run.glob("tokenizer*")} == {
+        "tokenizer.src.model",
+        "tokenizer.tgt.model",
+    }
+    (five_corpus.run / "tokenizer.src.model").unlink()  # the model contains its tokenizer
+    translate = run_nmt("translate", "-q", "--max-length", 5, input="我\n\n书\n".encode(), cwd=five_corpus.home)
+    assert len(out_lines(translate)) == 3
+    assert translate.stderr == b""
+
+
+def test_train_resumes_with_its_own_tokenizer(five_run: FiveRun, tmp_path: Path) -> None:
+    """Its file was deleted, which a hint allows; the checkpoint contains the tokenizer."""
+    run = five_run.copy_run(tmp_path / "run")
+    config, file = run / "config.yaml", run / "tokenizer.model"
+    config.write_text(config.read_text().replace("type: bpe", "type: unigram"))  # the type of a newly trained tokenizer
+    own = file.read_bytes()
+    file.unlink()
+    changes = [f"run={run}", "tokenizer.type=unigram", "train.max_steps=201"]
+    assert out_lines(run_nmt("train", five_run.config, *changes)) == []
+    with safe_open(run / "checkpoints" / "step-201.safetensors", framework="numpy") as last:
+        assert last.get_tensor("tokenizer.source").tobytes() == own
+
+
+def test_a_run_with_a_replaced_tokenizer_is_refused(five_run: FiveRun, five_corpus: FiveCorpus) -> None:
+    run = five_run.copy_run(five_corpus.home / "run")
+    assert out_lines(run_nmt("tokenize", five_corpus.config, "tokenizer.vocab_size=400")) == []
+    shutil.copy(five_corpus.run / "tokenizer.model", run)
+    message = f"{run}/tokenizer.model is not the tokenizer that the model was trained with"
+    for done in run_together(
+        ["translate", "-m", run, SOURCE[0]], ["train", five_run.config, f"run={run}", "train.max_steps=300"]
+    ):
+        one_clear_error(done, 2, message)
+
+
+def test_resuming_with_other_settings_or_data_is_refused(five_run: FiveRun, tmp_path: Path) -> None:
+    run = five_run.copy_run(tmp_path / "run")
+    other = tmp_path / "other.en"
+    other.write_text("".join(f"{line} ?\n" for line in TARGET))
+    moved = Path(shutil.copytree(five_run.home, tmp_path / "moved"))
+    for config in (moved / "five.yaml", moved / "runs" / "five" / "config.yaml"):
+        config.write_text(config.read_text().replace(str(five_run.home), str(moved)))
+    (moved / "train.en").write_text("".join(f"{line} !\n" for line in TARGET))
+
+    common = ["train", five_run.config, f"run={run}", "train.max_steps=300"]
+    architecture, data, content = run_together(
+        [*common, "model.n_encoder_layers=1", "seed=2"],
+        [*common, f"data.train.target={other}"],
+        ["train", moved / "five.yaml", "train.max_steps=300"],
+    )
+    one_clear_error(architecture, 2, str(run), "model.n_encoder_layers was 2, is 1", "seed was 1, is 2")
+    one_clear_error(data, 2, str(run), "the files of train.target are not those")
+    message = one_clear_error(content, 2, str(moved / "runs" / "five"), "the files of train.target, dev.target are not")
+    assert "source" not in message.split("hint: ")[0]
+
+
+def test_train_dry_run_estimates_cost_and_writes_nothing(five_corpus: FiveCorpus) -> None:
+    before = file_bytes(five_corpus.home)
+    done = run_nmt("train", five_corpus.config, "model.d_model=32", "--dry-run", cwd=five_corpus.home)
+    assert file_bytes(five_corpus.home) == before
+    assert not five_corpus.run.parent.exists()
+
+    lines = out_lines(done)
+    printed = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}
+    assert set(printed) >= {"parameters", "encoder", "decoder", "batches", "speed", "memory", "time"}
+
+    def number(text: str) -> int:
+        return int(text.replace(",", ""))
+
+    blocks = [number(line.split()[1]) for line in lines if line.startswith("  ")]
+    assert sum(blocks) == number(printed["parameters"]) > 10_000
+    assert number(printed["source_embedding"]) % 32 == 0, "as wide as key=value sets"
+    assert printed["batches"].startswith("1 an epoch, ")
+    assert "1 steps an epoch" in printed["batches"]
+    assert "target tokens a second, fp32 on " in printed["speed"]
+    assert 0 < float(printed["memory"].removesuffix(" GB")) < 100
+    assert printed["time"].endswith(" in all without validations")
+    assert any("tokenizer.vocab_size=600 was cut" in line for line in err_lines(done))
+    (why,) = (line for line in err_lines(done) if line.startswith("chosen for 5 pairs: "))
+    assert " train.lr=0.002 " in why
+    assert "d_model" not in why
+
+
+@contextlib.contextmanager
+def running_training(corpus: FiveCorpus) -> Iterator[subprocess.Popen[bytes]]:
+    """`nmt train` without a limit, after its first steps."""
+    metrics = corpus.run / "metrics.jsonl"
+    with started_nmt("train", corpus.config, "train.max_steps=1000000", cwd=corpus.home) as process:
+        deadline = time.monotonic() + 120
+        while not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 5):
+            assert process.poll() is None, process.stderr and process.stderr.read().decode()
+            assert time.monotonic() < deadline, "no steps were done"
+            time.sleep(0.05)
+        yield process
+
+
+def check_stopped(process: subprocess.Popen[bytes], corpus: FiveCorpus, exit_code: int) -> int:
+    """Check that a stopped training has saved everything; return its step."""
+    stdout, stderr = process.communicate(timeout=120)
+    done = subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
+    log = one_clear_error(done, exit_code, "stopped at step ", "all saved")
+    assert "nmt: warning: stopping after this step; once more to stop at once" in log
+    assert "the same command goes on" in log
+    step = RunDirectory(corpus.run).newest_step() or 0
+    assert f"stopped at step {step}, all saved" in log
+    assert (corpus.run / "checkpoints" / f"step-{step}.safetensors").exists()
+    return step
+
+
+def check_resumes(corpus: FiveCorpus, step: int) -> None:
+    """Check that the same command resumes from `step`."""
+    done = run_nmt("train", corpus.config, f"train.max_steps={step + 2}", cwd=corpus.home)
+    assert out_lines(done) == []
+    assert f"going on from step {step} of {corpus.run}" in done.stderr.decode()
+    lines = [json.loads(line) for line in (corpus.run / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if "lr" in line] == list(range(1, step + 3))
+
+
+def test_ctrl_c_saves_and_the_same_command_resumes(five_corpus: FiveCorpus) -> None:
+    with running_training(five_corpus) as process:
+        process.send_signal(signal.SIGINT)
+        step = check_stopped(process, five_corpus, 128 + signal.SIGINT)
+    check_resumes(five_corpus, step)
+
+
+def test_a_second_training_is_refused_and_sigterm_saves_the_first(five_corpus: FiveCorpus) -> None:
+    with running_training(five_corpus) as process:
+        second = run_nmt("train", five_corpus.config, cwd=five_corpus.home)
+        one_clear_error(second, 2, f"{five_corpus.run} is in use by another training")
+        process.send_signal(signal.SIGTERM)
+        step = check_stopped(process, five_corpus, 128 + signal.SIGTERM)
+    check_resumes(five_corpus, step)
+
+
+@pytest.fixture
+def busy_run(five_run: FiveRun, tmp_path: Path) -> Iterator[Path]:
+    """A run that another training holds: its lock is taken, a file is half written."""
+    run = five_run.copy_run(tmp_path / "run")
+    (run / "checkpoints" / "step-201.safetensors.tmp.1").write_bytes(b"half of it")
+    with (run / "lock").open("a+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield run
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [("train", []), ("train", ["--fresh"]), ("tokenize", [])],
+    ids=["train", "train --fresh", "tokenize"],
+)
+def test_a_refused_command_leaves_the_busy_run_unchanged(
+    five_run: FiveRun, busy_run: Path, command: str, options: Sequence[str]
+) -> None:
+    before = sorted(busy_run.parent.rglob("*"))
+    args = [command, five_run.config, f"run={busy_run}", "train.max_steps=300", *options]
+    one_clear_error(run_nmt(*args), 2, f"{busy_run} is in use by another training")
+    assert sorted(busy_run.parent.rglob("*")) == before

@@ -1,0 +1,232 @@
+"""`nmt translate`."""
+
+import json
+import math
+import os
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+from conftest import SOURCE, TARGET, FiveRun, err_lines, one_clear_error, out_lines, run_nmt, run_together
+from safetensors import safe_open
+
+import nmt
+
+
+def test_translate_reproduces_the_training_pairs(five_run: FiveRun, tmp_path: Path) -> None:
+    """Greedy and with a beam, from stdin and from files; see below for the TEXT argument."""
+    out = tmp_path / "out.en"
+    common = ["translate", "-m", five_run.run]
+    by_stdin, by_file = run_together(
+        [*common, "--beam", 1],
+        [*common, "--beam", 5, "-i", five_run.source_file, "-o", out],
+        input=five_run.source_file.read_bytes(),
+    )
+    assert out_lines(by_stdin) == TARGET
+    assert by_file.returncode == 0
+    assert by_file.stdout == b""
+    assert out.read_bytes() == five_run.target_file.read_bytes()
+
+
+ODD_LINES = [  # input bytes, "source" in the output of --json
+    (b"\xef\xbb\xbf" + SOURCE[0].encode(), SOURCE[0]),  # a BOM at the start of the first line
+    (b"", ""),
+    (SOURCE[1].encode() + b"\r", SOURCE[1]),  # a line end from Windows
+    (b" \t\xe3\x80\x80", " \t\u3000"),
+    (b"\0", "\0"),
+    ("天气\0很".encode(), "天气\0很"),
+    ("好\u2028好\u0085\v\f\x1e茶".encode(), "好\u2028好\u0085\v\f\x1e茶"),  # line ends for str.splitlines
+    (b"tea \xff\xe4 or", "tea \ufffd\ufffd or"),
+    (b"a\rb\r", "a\rb"),
+    ("\ufeff".encode(), "\ufeff"),  # a BOM elsewhere is an ordinary character
+    ("😀👩‍👩‍👧\u202e▁<s></s><unk>".encode(), "😀👩‍👩‍👧\u202e▁<s></s><unk>"),
+    (SOURCE[4].encode(), SOURCE[4]),  # the last line has no line end
+]
+
+
+def test_translate_writes_as_many_lines_as_it_reads(five_run: FiveRun) -> None:
+    given_bytes = b"\n".join(raw for raw, _ in ODD_LINES)
+    plain, as_json = run_together(
+        ["translate", "-m", five_run.run, "--beam", 1],
+        ["translate", "-m", five_run.run, "--beam", 1, "--json"],
+        input=given_bytes,
+    )
+    lines = out_lines(plain)
+    assert len(lines) == len(ODD_LINES)
+    assert [lines[0], lines[2], lines[11]] == [TARGET[0], TARGET[1], TARGET[4]]
+    assert [n for n, line in enumerate(lines) if not line] == [1, 3, 4, 9], "blank lines stay blank"
+    warning = "stdin is not UTF-8 in 1 of 12 lines (line 8 at byte 5); bad bytes are replaced by U+FFFD"
+    assert err_lines(plain) == [f"nmt: warning: {warning}"]
+
+    found = [json.loads(line) for line in out_lines(as_json)]
+    assert [one["source"] for one in found] == [text for _, text in ODD_LINES]
+    assert [one["hypotheses"][0]["text"] for one in found] == lines
+
+
+def test_long_and_badly_encoded_texts_are_translated(five_run: FiveRun) -> None:
+    """One has more bytes than a file name can have, the other comes from a shell with another encoding."""
+    common = ["translate", "-m", five_run.run, "--beam", 1]
+    long, foreign = run_together([*common, "我们" * 60], [*common, "--json", "tea \udcff"])  # the byte FF
+    assert len(out_lines(long)) == 1
+    (line,) = out_lines(foreign)
+    assert json.loads(line)["source"] == "tea \ufffd", "bad bytes are replaced, as in a file"
+
+
+def test_a_text_that_names_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "my demo.yaml").write_text("run: x\n")
+    stderr = one_clear_error(run_nmt("translate", "my demo.yaml", cwd=tmp_path), 2, "'my demo.yaml' is a file")
+    assert "hint: nmt translate -i 'my demo.yaml'" in stderr
+
+
+def test_a_text_with_a_leading_dash_needs_a_double_dash(five_run: FiveRun) -> None:
+    stderr = one_clear_error(run_nmt("translate", "- 我"), 2, "No such option")
+    assert "put -- before a TEXT that begins with a dash" in stderr
+    assert len(out_lines(run_nmt("translate", "-m", five_run.run, "--", "- 我"))) == 1
+
+
+def test_translate_json_n_best_and_scores(five_run: FiveRun) -> None:
+    common = ["translate", "-m", five_run.run, "-i", five_run.source_file, "--beam", 5]
+    as_json, scored = run_together([*common, "--json", "--n-best", 3], [*common, "--scores"])
+    found = [json.loads(line) for line in out_lines(as_json)]
+    assert [one["source"] for one in found] == SOURCE
+    for one in found:
+        hypotheses = one["hypotheses"]
+        assert len({hypothesis["text"] for hypothesis in hypotheses}) == len(hypotheses) == 3
+        scores = [hypothesis["score"] for hypothesis in hypotheses]
+        assert scores == sorted(scores, reverse=True)
+        for hypothesis in hypotheses:
+            pieces = [piece["piece"] for piece in hypothesis["pieces"]]
+            log_probs = [piece["log_prob"] for piece in hypothesis["pieces"]]
+            assert pieces[-1] == "</s>"
+            assert "</s>" not in pieces[:-1]
+            assert all(log_prob <= 0 for log_prob in log_probs)
+            assert math.isclose(sum(log_probs), hypothesis["log_prob"], rel_tol=1e-9)
+            assert math.isclose(hypothesis["score"], hypothesis["log_prob"] / len(pieces), rel_tol=1e-5)
+            assert "".join(pieces[:-1]).replace("▁", " ").removeprefix(" ") == hypothesis["text"]
+    best = [one["hypotheses"][0] for one in found]
+    assert [one["text"] for one in best] == TARGET
+    assert out_lines(scored) == [f"{one['score']:.4f}\t{one['text']}" for one in best]
+
+
+def test_translate_obeys_prefix_and_length_limits(five_run: FiveRun) -> None:
+    common = ["translate", "-m", five_run.run, "-i", five_run.source_file, "--json"]
+    prefix = "They are tea"
+    prefixed, short = run_together([*common, "--prefix", prefix, "--min-length", 12], [*common, "--max-length", 4])
+
+    def best(line: str) -> dict[str, Any]:
+        return dict(json.loads(line)["hypotheses"][0])
+
+    long = [best(line) for line in out_lines(prefixed)]
+    assert all(one["text"].startswith(prefix) for one in long)
+    assert len({one["text"] for one in long}) > 1
+    assert all(len(one["pieces"]) > 12 for one in long), "at least so many pieces before EOS"
+    n_pieces = [len(best(line)["pieces"]) for line in out_lines(short)]
+    assert max(n_pieces) == 4, "EOS is counted"
+
+
+def test_a_prefix_that_is_too_long_is_refused_before_any_output(five_run: FiveRun, tmp_path: Path) -> None:
+    common = ["translate", "-m", five_run.run, "-i", five_run.source_file, "--prefix", "book " * 1100]
+    together, resumed = run_together([*common, "--workers", 2], [*common, "-o", "out", "--resume"], cwd=tmp_path)
+    for done in (together, resumed):
+        one_clear_error(done, 2, "the prefix has 1101 pieces, the model takes at most 1023")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_translate_samples_depend_only_on_seed_and_line(five_run: FiveRun) -> None:
+    sample = ["translate", "-m", five_run.run, "--sample", "--temperature", 3, "--max-length", 8]
+    first, second, other = run_together(
+        [*sample, "--seed", 5, "--batch-size", 1],
+        [*sample, "--seed", 5, "--batch-size", 64],
+        [*sample, "--seed", 6],
+        input=five_run.source_file.read_bytes() * 2,
+    )
+    drawn = out_lines(first)
+    assert drawn == out_lines(second)
+    assert drawn != out_lines(other)
+    assert drawn[:5] != drawn[5:], "the same sentence on another line gives another sample"
+
+
+def test_translate_by_minimum_bayes_risk_and_by_an_ensemble(five_run: FiveRun) -> None:
+    common = ["translate", "-m", five_run.run, "-m", five_run.model_file, "-i", five_run.source_file]
+    together, chosen = run_together(
+        common,
+        [*common, "--mbr", "chrf", "--samples", 6, "--json", "--n-best", 2, "--temperature", 2, "--seed", 5],
+    )
+    assert out_lines(together) == TARGET
+    found = [json.loads(line)["hypotheses"] for line in out_lines(chosen)]
+    assert len(found) == len(SOURCE)
+    translator = nmt.load([five_run.run, five_run.model_file])
+    options = translator.with_options(mbr="chrf", n_samples=6, n_best=2, temperature=2.0, seed=5)
+    expected = list(translator.translate_lines(SOURCE, options))
+    assert [[h["text"] for h in one] for one in found] == [[h.text for h in one.hypotheses] for one in expected]
+    for one in found:
+        assert [h["score"] for h in one] == sorted((h["score"] for h in one), reverse=True)
+        assert all(0 <= h["score"] <= 100 and h["log_prob"] < 0 for h in one)
+
+
+def test_translate_finds_the_named_or_the_newest_model(five_run: FiveRun, tmp_path: Path) -> None:
+    """By -m, by $NMT_MODEL, or the newest under runs/; a model file needs no other file."""
+    away = tmp_path / "model.safetensors"
+    away.write_bytes(five_run.model_file.read_bytes())
+    with safe_open(away, framework="numpy") as file:
+        assert str(five_run.home) not in file.metadata()["nmt"], "the file contains no path of this machine"
+
+    home = tmp_path / "home"
+    for name, mtime in (("old", 1_000_000_000), ("deep/new", 2_000_000_000), ("older", 900_000_000)):
+        model = home / "runs" / name / "model.safetensors"
+        model.parent.mkdir(parents=True)
+        model.write_bytes(away.read_bytes() if name == "deep/new" else b"")
+        os.utime(model, (mtime, mtime))
+    named, newest = run_together(["translate", "-m", away, SOURCE[0]], ["translate", SOURCE[1]], cwd=home)
+    assert out_lines(named) == [TARGET[0]]
+    assert err_lines(named) == []
+    assert err_lines(newest) == ["model: runs/deep/new"]
+    assert out_lines(newest) == [TARGET[1]]
+
+    by_variable = run_nmt("translate", SOURCE[2], cwd=home, env={"NMT_MODEL": str(five_run.run)})
+    assert out_lines(by_variable) == [TARGET[2]]
+    assert err_lines(by_variable) == []
+
+
+class Trap:
+    """Creates a directory when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, (str(self.path),)
+
+
+def test_damaged_and_foreign_model_files_are_refused(five_run: FiveRun, tmp_path: Path) -> None:
+    model, unpickled = five_run.model_file.read_bytes(), tmp_path / "unpickled"
+    flipped = bytearray(model)
+    flipped[-1000] ^= 1
+    files = {
+        "text": b"This is text, not weights.\n" * 10,
+        "empty": b"",
+        "pickle": pickle.dumps(Trap(unpickled)),
+        "truncated": model[: len(model) // 2],
+        "flipped": bytes(flipped),
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    done = run_together(*(["translate", "-m", tmp_path / name, "我"] for name in [*files, "."]))
+    for name, one in zip(files, done, strict=False):
+        one_clear_error(one, 2, str(tmp_path / name), "damaged" if name == "flipped" else " not ")
+    one_clear_error(done[-1], 2, "no model at", "model.safetensors")
+    assert not unpickled.exists(), "nothing is ever unpickled"
+
+
+def test_control_characters_in_names_are_escaped(five_run: FiveRun, tmp_path: Path) -> None:
+    """In the error and in the hint; commands in hints are quoted for the shell."""
+    run = five_run.copy_run(tmp_path / "a b\x1b[31m$(reboot)")
+    (run / "tokenizer.model").write_bytes(b"no tokenizer")
+    for args in (["translate", "-m", run], ["translate", "--engine", "ctranslate2", "-m", run]):
+        done = run_nmt(*args, SOURCE[0])
+        assert done.returncode == 2
+        assert b"\x1b" not in done.stderr
+    stderr = one_clear_error(run_nmt("translate", "--engine", "ctranslate2", "-m", run, "x"), 2, "no export")
+    (hint,) = re.findall("(?m)^hint: (.*)$", stderr)
+    assert f"-m '{tmp_path}/a b\\x1b[31m$(reboot)' -o" in hint

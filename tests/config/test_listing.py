@@ -1,0 +1,62 @@
+"""The settings as `nmt config` lists them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from configs import MINIMAL, load
+from nmt.config import settings, values
+
+
+def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"
+
+
+def test_the_listing_has_every_setting_with_type_and_help(folder: Path) -> None:
+    config = load(folder, MINIMAL, "data.dev={source: d, target: e}", "data.test={source: f, target: g}")
+    rows = list(settings())
+    assert [key for key, *_ in rows] == list(leaves(config.model_dump()))
+    assert all(allowed and default and meaning for _, allowed, default, meaning in rows)
+
+
+@pytest.mark.parametrize(
+    ("key", "allowed", "default"),
+    [
+        ("run", "str", "required"),
+        ("seed", "int 0..<2147483648", "1"),
+        ("data.train.source", "path(s)", "required"),
+        ("data.root", "str", "-"),
+        ("data.max_ratio", "float 1..", "9.0"),
+        ("data.drop_blank", "bool", "true"),
+        ("tokenizer.character_coverage", "float >0.9..1", "1.0"),
+        ("model.norm", "pre|post", "pre"),
+        ("train.lr", "float >0..100", "0.001"),
+        ("train.max_steps", "int 1..1000000000", "-"),
+        ("train.max_minutes", "float >0..", "-"),
+        ("decode.beam", "int 1..1000", "5"),
+    ],
+)
+def test_a_row_of_the_listing_has_allowed_values_and_default(key: str, allowed: str, default: str) -> None:
+    assert next((row[1], row[2]) for row in settings() if row[0] == key) == (allowed, default)
+
+
+def test_the_listed_defaults_are_the_defaults(folder: Path) -> None:
+    given_defaults = [f"{key}={default}" for key, _, default, _ in settings() if default not in ("required", "-")]
+    assert len(given_defaults) > 30
+    assert load(folder, MINIMAL, *given_defaults) == load(folder, MINIMAL)
+
+
+def test_values_resolves_the_paths_of_corpora(folder: Path) -> None:
+    config = load(folder, MINIMAL, "data.root=/corpora", "data.test={source: [a, /b], target: [c, d]}")
+    found = dict(values(config))
+    assert found["data.train.source"] == "/corpora/a.de"
+    assert found["data.test.source"] == "/corpora/a /b"
+    assert dict(values(load(folder, MINIMAL)))["data.train.source"] == "a.de"
+    assert (found["data.dev"], found["train.max_steps"]) == ("-", "-")
+    assert (found["run"], found["data.drop_blank"], found["train.lr"]) == ("r", "true", "0.001")

@@ -1,0 +1,155 @@
+"""Settings: ranges, choices, settings that contradict each other, language codes."""
+
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from pydantic import ValidationError
+
+from configs import MINIMAL, fault, load
+from nmt.config import check_config, language
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [(r'"a\0b"', "without NUL"), (r'"\ud800"', "lone surrogates"), ("é" * 150, "shorter"), ("x/" * 2500, "shorter")],
+)
+def test_a_path_that_no_file_system_accepts_is_refused(folder: Path, path: str, words: str) -> None:
+    for text, key in (
+        (f"data: {{root: {path}}}", "data.root"),
+        (f"train: {{init_from: {path}}}", "train.init_from"),
+    ):
+        assert f"'{key}': input should be" in fault(folder, text)
+        assert words in fault(folder, text)
+    assert "'run': input should be" in fault(folder, f"run: {path}")
+    assert "'data.train.source.0'" in fault(folder, f"data: {{train: {{source: {path}, target: b}}}}")
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("train.label_smoothing=1", "should be less than 1, got 1"),
+        ("train.adam_beta2=1.0", "should be less than 1, got 1.0"),
+        ("train.lr=0", "should be greater than 0, got 0"),
+        ("train.lr=1e400", "should be a finite number, got inf"),
+        ("data.max_ratio=0.5", "should be greater than or equal to 1, got 0.5"),
+        ("tokenizer.vocab_size=7", "should be greater than or equal to 8, got 7"),
+        ("tokenizer.type=wordpiece", "should be 'unigram', 'bpe', 'char' or 'word', got 'wordpiece'"),
+        ("model.norm=no", "should be 'pre' or 'post', got 'no'"),
+        ("model.d_model=64.5", "should be a valid integer, got a number with a fractional part, got 64.5"),
+        ("model=5", "'model': input should be a valid dictionary or instance of ModelSettings, got 5"),
+        ("run=", "'run': input should be a valid string, got None"),
+        ("run=''", "'run': string should have at least 1 character, got ''"),
+        ("data.train.source=[]", "should have at least 1 item after validation, not 0, got []"),
+        ("data.train.source=[a, 5]", "'data.train.source.1': input should be a valid string, got 5"),
+        (f"model.activation={'x' * 200}", f"got '{'x' * 79}"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_with_the_range(folder: Path, override: str, words: str) -> None:
+    message = fault(folder, MINIMAL, override)
+    assert message.startswith("command line: '" + override.partition("=")[0])
+    assert message.endswith(words)
+
+
+@pytest.mark.parametrize("key", ["train.lr", "train.max_steps", "model.n_heads", "seed"])
+def test_true_is_not_a_number(folder: Path, key: str) -> None:
+    assert key in fault(folder, MINIMAL, f"{key}=true")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("model: {d_model: 65, n_heads: 4}", "demo.yaml:3: d_model (65) is not divisible by n_heads (4)"),
+        ("model: {d_model: 63, n_heads: 3}", "demo.yaml:3: sinusoidal positions need an even d_model, got 63"),
+        (
+            "model: {d_model: 60, n_heads: 4, positions: rotary}",
+            "demo.yaml:3: rotary positions need an even d_model / n_heads, got 15",
+        ),
+        (
+            "model: {attention_window: 8, attention: additive}",
+            "demo.yaml:3: attention_window needs attention scaled_dot, not additive",
+        ),
+        *(
+            (
+                f"model: {{architecture: {architecture}, {key}: {value}}}",
+                f"demo.yaml:3: architecture {architecture} supports {key} {allowed}, not {value}",
+            )
+            for architecture, key, value, allowed in [
+                ("transformer", "attention", "none", "scaled_dot or dot or additive"),
+                ("transformer", "attention", "general", "scaled_dot or dot or additive"),
+                ("transformer", "cell", "gru", "lstm"),
+                ("rnn", "norm", "post", "pre"),
+                ("rnn", "positions", "rotary", "sinusoidal"),
+                ("rnn", "attention_window", "8", "0"),
+                ("rnn", "padding_mask", "false", "true"),
+            ]
+        ),
+        (
+            "model: {architecture: rnn, n_encoder_layers: 2}",
+            "demo.yaml:3: architecture rnn needs n_decoder_layers = n_encoder_layers, got 3 and 2",
+        ),
+        (
+            "model: {architecture: rnn, d_model: 63}",
+            "demo.yaml:3: architecture rnn needs an even d_model, got 63",
+        ),
+        (
+            "tokenizer: {type: char, sampling_alpha: 0.1}",
+            "demo.yaml:3: sampling_alpha needs type unigram or bpe: char has only one segmentation",
+        ),
+        (
+            "tokenizer: {joint: false}",
+            "demo.yaml: model.tied_embeddings=all needs tokenizer.joint=true; use decoder or none",
+        ),
+        (
+            "model: {max_positions: 200}",
+            "demo.yaml: data.max_length (200) must be less than model.max_positions (200)",
+        ),
+        (
+            "train: {batch_tokens: 200}",
+            "demo.yaml: train.batch_tokens (200) cannot hold one pair of data.max_length (200) pieces",
+        ),
+    ],
+)
+def test_contradictory_settings_are_refused(folder: Path, text: str, message: str) -> None:
+    assert fault(folder, MINIMAL + text) == message
+
+
+def test_settings_at_the_limits_of_agreement_are_accepted(folder: Path) -> None:
+    learned = load(folder, MINIMAL, "model={d_model: 63, n_heads: 3, positions: learned}")
+    assert learned.model.d_model == 63
+    assert load(folder, MINIMAL, "model.max_positions=201").model.max_positions == 201
+    assert load(folder, MINIMAL, "model={architecture: rnn, d_model: 62}").model.n_heads == 4  # ignored
+    apart = load(folder, MINIMAL, "tokenizer.joint=false", "model.tied_embeddings=decoder")
+    assert not apart.tokenizer.joint
+
+
+def test_a_batch_that_holds_one_longest_pair_is_large_enough(folder: Path) -> None:
+    """(max(S, T) + 1)·n <= batch_tokens: 201 tokens hold one pair of 200 pieces."""
+    assert load(folder, MINIMAL, "train.batch_tokens=201").train.batch_tokens == 201
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "given_lang", "expected"),
+    [
+        ("train.zh", "train.en", "", ("zh", "en")),
+        ("train.cmn.gz", "train.eng.gz", "", ("cmn", "eng")),
+        ("x/train.zh", "train.en", "de", ("de", "en")),
+        ("train.txt", "train", "", ("", "")),
+        ("train.source", "train.e", "", ("", "")),
+        ("zh", "train.zh.txt", "", ("", "")),
+    ],
+)
+def test_a_language_is_as_set_or_the_suffix_of_the_file(
+    source: str, target: str, given_lang: str, expected: tuple[str, str]
+) -> None:
+    files = {"source": [source, "other.xx"], "target": target}
+    tree = {"run": "r", "data": {"train": files, "source_lang": given_lang}}
+    data = check_config(tree, {}, "test").data
+    sides: tuple[Literal["source", "target"], ...] = ("source", "target")
+    assert tuple(language(data, side) for side in sides) == expected
+
+
+def test_a_config_is_frozen(folder: Path) -> None:
+    config = load(folder, MINIMAL)
+    with pytest.raises(ValidationError, match="frozen"):
+        config.seed = 5  # type: ignore[misc]

@@ -1,0 +1,308 @@
+"""Config files: strict YAML 1.2, all faults at once with their lines, nothing lost on the way to disk."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from configs import MINIMAL, fault, load, write
+from nmt.config import check_config, dump_config, load_config, settings
+from nmt.config.yaml_file import MAX_CONFIG_BYTES, read_yaml
+from nmt.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("3e-4", 3e-4), ("1E-3", 1e-3), ("5.e-1", 0.5), (".5", 0.5), ("2", 2.0), ("+0.25", 0.25), ("1e+1", 10.0)],
+)
+def test_all_common_spellings_of_numbers_are_numbers(folder: Path, text: str, number: float) -> None:
+    assert load(folder, f"{MINIMAL}train: {{lr: {text}}}").train.lr == number
+
+
+@pytest.mark.parametrize(
+    "word", ["no", "No", "yes", "on", "off", "y", "n", "2024-01-01", "12:30:45", "1_000", "0o17", "=", "1e", "<<"]
+)
+def test_words_with_a_meaning_only_in_yaml_1_1_stay_strings(folder: Path, word: str) -> None:
+    assert load(folder, f"{MINIMAL}seed: 3\n").seed == 3
+    assert load(folder, MINIMAL.replace("run: r", f"run: {word}")).run == word
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("TRUE", True), ("false", False), ("False", False)])
+def test_true_and_false(folder: Path, text: str, value: bool) -> None:
+    assert load(folder, MINIMAL, f"data.drop_blank={text}").data.drop_blank is value
+
+
+@pytest.mark.parametrize("text", ["null", "Null", "~", ""])
+def test_null_removes_a_limit(folder: Path, text: str) -> None:
+    assert load(folder, f"{MINIMAL}train: {{max_steps: 5}}", f"train.max_steps={text}").train.max_steps is None
+
+
+def test_a_byte_order_mark_and_dos_line_ends_are_accepted(folder: Path) -> None:
+    assert load(folder, b"\xef\xbb\xbf" + MINIMAL.replace("\n", "\r\n").encode()).run == "r"
+
+
+def test_an_empty_file_lacks_the_required_keys(folder: Path) -> None:
+    assert fault(folder, "# nothing yet\n") == "demo.yaml: 'run' is missing\ndemo.yaml: 'data' is missing"
+
+
+@pytest.mark.parametrize("text", ["- a\n- b\n", "null", "5", "word", "!!set {a, b}"])
+def test_a_config_that_is_not_a_mapping_is_refused(folder: Path, text: str) -> None:
+    assert fault(folder, text) == "demo.yaml: a config must be a mapping of keys to values"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "problem"),
+    [
+        ("run: r\ndata: [1, 2\n", "demo.yaml:3", "expected ',' or ']'"),
+        ("run: r\n\tdata: 1\n", "demo.yaml:2", "found character '\\t'"),
+        ("run: r\n  data: 1\n", "demo.yaml:2", "mapping values are not allowed here"),
+        ("run: 'r\n", "demo.yaml:2", "found unexpected end of stream"),
+        ("run: *other\n", "demo.yaml:1", "found undefined alias 'other'"),
+        ("run: r\n---\nrun: s\n", "demo.yaml:2", "but found another document"),
+        ("? [a, b]\n: c\n", "demo.yaml:1", "found unhashable key"),
+        ("run: !!python/object:os.system x\n", "demo.yaml:1", "could not determine a constructor"),
+        ("run: r\0\n", "demo.yaml", "unacceptable character #x0000"),
+        (b"run: \xff\n", "demo.yaml", "can't decode byte 0xff"),
+        ("run: !!float x\n", "demo.yaml", "could not convert string to float: 'x'"),
+        ("seed: " + "9" * 5000, "demo.yaml", "Exceeds the limit"),
+        ("[" * 1500, "demo.yaml", "recursion"),
+    ],
+)
+def test_malformed_yaml_is_refused_with_its_line(folder: Path, text: str | bytes, place: str, problem: str) -> None:
+    message = fault(folder, text)
+    assert message.startswith(f"{place}: not valid YAML: ")
+    assert problem in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("value", ["!!bool maybe", "!!timestamp soon", "!!int 0x1", "!!binary ü", "!!omap 5"])
+def test_a_value_that_does_not_fit_its_tag_is_refused(folder: Path, value: str) -> None:
+    assert "not valid YAML" in fault(folder, f"run: {value}\n")
+
+
+def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot read .*absent\.yaml: No such file or directory") as caught:
+        load_config(tmp_path / "absent.yaml")
+    assert (caught.value.exit_code, caught.value.hint) == (2, "give the path of a config file")
+    with pytest.raises(ConfigError, match="Is a directory"):
+        load_config(tmp_path)
+
+
+def test_a_file_with_too_many_bytes_is_refused(folder: Path) -> None:
+    assert load(folder, MINIMAL + "#" * (MAX_CONFIG_BYTES - len(MINIMAL))).run == "r"
+    message = fault(folder, MINIMAL + "#" * (MAX_CONFIG_BYTES - len(MINIMAL) + 1))
+    assert message == "demo.yaml has over 1,000,000 bytes, too many for a config"
+
+
+def test_a_file_with_too_many_values_is_refused(folder: Path) -> None:
+    message = fault(folder, f"run: [{'0,' * 400_000}]")
+    assert message == "demo.yaml: not valid YAML: over 20,000 keys and values"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("run: a\nseed: 1\nrun: b\n", "demo.yaml:3: duplicate key 'run'"),
+        ("train:\n  lr: 1\n  warmup: 2\n  lr: 3\n", "demo.yaml:4: duplicate key 'train.lr'"),
+        ("data: {root: a, root: b}\n", "demo.yaml:1: duplicate key 'data.root'"),
+    ],
+)
+def test_a_duplicate_key_is_refused_with_its_line(folder: Path, text: str, message: str) -> None:
+    assert fault(folder, text) == message
+
+
+@pytest.mark.parametrize("text", ["data: &a {train: *a}", "run: &a [*a]", "data: {train: {source: &a [*a]}}"])
+def test_recursive_aliases_are_refused(folder: Path, text: str) -> None:
+    assert fault(folder, text).startswith("demo.yaml")
+
+
+def test_nested_aliases_are_visited_once(folder: Path) -> None:
+    """So that a file of a few hundred bytes does not become millions of keys."""
+    lines = ["a0: &a0 {x: 1}", *(f"a{n}: &a{n} {{p: *a{n - 1}, q: *a{n - 1}}}" for n in range(1, 13))]
+    _, origins = read_yaml(write(folder, "\n".join(lines)))
+    assert len(origins) < 1000
+
+
+BOMB = "\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30))])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{BOMB}\nrun: r\ndata: {{train: {{source: a, target: *a29}}}}\nseed: *a29\n",
+        f"{BOMB}\n? [*a29]\n: 1\n",
+        "a0: &a0 {x: 1}\n" + "\n".join(f"a{n}: &a{n} {{!!merge <<: [{f'*a{n - 1},' * 9}]}}" for n in range(1, 30)),
+    ],
+)
+def test_messages_about_nested_aliases_are_short(folder: Path, text: str) -> None:
+    assert max(map(len, fault(folder, text).split("\n"))) < 300
+
+
+def test_of_many_faults_only_some_are_listed(folder: Path) -> None:
+    def keys(n: int) -> str:
+        return MINIMAL + "".join(f"k{i}: 1\n" for i in range(n))
+
+    lines = fault(folder, keys(500)).split("\n")
+    assert len(lines) == 21
+    assert re.fullmatch(r"demo.yaml:\d+: unknown key 'k0'", lines[0])
+    assert lines[-1] == "demo.yaml: and 480 more"
+    assert fault(folder, keys(5000)) == "demo.yaml: 5,000 faults"
+    assert len(fault(folder, f"{MINIMAL}{'k' * 1000}: 1\n")) < 200
+
+
+FRAGMENTS = [
+    *("run: r", "data: ", "{", "}", "[", "]", ":", ": ", " ", "  ", "\n", "- ", "? ", "| ", "> ", ", ", "#", "%"),
+    *("'", '"', "\\", "\t", "&a ", "*a", "!!bool ", "!!int ", "!!float ", "!!null ", "!!str ", "!!seq ", "!!map "),
+    *("!", "!!set ", "!!omap ", "!!pairs ", "!!timestamp ", "!!binary ", "---\n", "...\n", "%YAML 1.1\n", "<<: "),
+    *("train: {source: a, target: b}", "train: {lr: ", "1", "-", "1e5", ".", "~", "no", "true", "=", "\x85", "ü"),
+]
+
+
+@hypothesis_settings(max_examples=150, deadline=None)
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=12).map("".join) | st.text() | st.binary())
+def test_any_content_is_a_config_or_an_error_that_names_the_file(folder: Path, content: str | bytes) -> None:
+    if isinstance(content, str):
+        content = content.encode(errors="replace")  # a lone surrogate cannot be in a file
+    path, message = write(folder, content), ""
+    try:
+        message = load_config(path).run
+    except ConfigError as error:
+        message = str(error)
+        assert str(path) in message
+    assert message
+
+
+def test_all_faults_are_reported_at_once_with_their_lines(folder: Path) -> None:
+    text = "run: r\nseed: -1\ndata:\n  train:\n    source: a\ntrain:\n  lr: x\n  warmupp: 3\nxyzzy: {}\n"
+    assert sorted(fault(folder, text, "decode.beam=0").splitlines()) == [
+        "command line: 'decode.beam': input should be greater than or equal to 1, got 0",
+        "demo.yaml:2: 'seed': input should be greater than or equal to 0, got -1",
+        "demo.yaml:4: 'data.train.target' is missing",
+        "demo.yaml:7: 'train.lr': input should be a valid number, unable to parse string as a number, got 'x'",
+        "demo.yaml:8: unknown key 'train.warmupp' (did you mean 'train.warmup'?)",
+        "demo.yaml:9: unknown key 'xyzzy'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("train: {warmpu: 3}", "demo.yaml:3: unknown key 'train.warmpu' (did you mean 'train.warmup'?)"),
+        ("train: {beam: 3}", "demo.yaml:3: unknown key 'train.beam' (did you mean 'decode.beam'?)"),
+        ("lr: 3", "demo.yaml:3: unknown key 'lr' (did you mean 'train.lr'?)"),
+        ("sede: 3", "demo.yaml:3: unknown key 'sede' (did you mean 'seed'?)"),
+        ("xyzzy: 3", "demo.yaml:3: unknown key 'xyzzy'"),
+        ("<<: {seed: 3}", "demo.yaml:3: unknown key '<<'"),
+        ("1: 2", "demo.yaml:3: '1': keys should be strings, got 1"),
+    ],
+)
+def test_an_unknown_key_is_refused_with_the_most_similar_one(folder: Path, text: str, message: str) -> None:
+    assert fault(folder, MINIMAL + text) == message
+
+
+@pytest.mark.parametrize(("section", "nearest"), [("modle", "model"), ("trian", "train"), ("tokeniser", "tokenizer")])
+def test_a_misspelled_section_is_refused_with_the_right_name(folder: Path, section: str, nearest: str) -> None:
+    message = fault(folder, f"{MINIMAL}{section}: {{}}\n")
+    assert message == f"demo.yaml:3: unknown key '{section}' (did you mean '{nearest}'?)"
+
+
+def test_an_override_replaces_the_setting_of_the_file(folder: Path) -> None:
+    config = load(
+        folder,
+        MINIMAL + "train: {lr: oops, warmup: 7}\n",
+        "train.lr=3e-4",
+        "run=runs/a=b",
+        "data.dev={source: d.de, target: d.en}",
+        "data.test.source=[t1.de, t2.de]",
+        "data.test.target=[t.en]",
+        "train.lr=5e-4",
+    )
+    assert (config.train.lr, config.train.warmup, config.run) == (5e-4, 7, "runs/a=b")
+    assert config.data.dev is not None
+    assert config.data.test is not None
+    assert (config.data.dev.source, config.data.test.source) == (("d.de",), ("t1.de", "t2.de"))
+
+
+def test_an_override_can_set_or_replace_a_whole_section(folder: Path) -> None:
+    assert load(folder, MINIMAL + "decode: 5\n", "decode.beam=2").decode.beam == 2
+    assert load(folder, MINIMAL + "decode: {alpha: 2}\n", "decode={beam: 3}").decode.alpha == 1.0
+
+
+@pytest.mark.parametrize("override", ["train.lr", "=3", "", "3e-4"])
+def test_an_argument_without_key_and_value_is_refused(folder: Path, override: str) -> None:
+    with pytest.raises(ConfigError, match=f"^'{override}' is not a setting$") as caught:
+        load(folder, MINIMAL, override)
+    assert "key=value" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "value", ["[1, 2", "'a", "a: b: c", "*x", "\x00", "!!float x", "9" * 5000, "!!bool maybe", "[" * 1500]
+)
+def test_an_override_that_is_not_yaml_is_refused(folder: Path, value: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(folder, MINIMAL, f"run={value}")
+    assert str(caught.value) == f"'run={value}': the value is not valid YAML"
+    assert caught.value.hint == "quote it"
+
+
+def test_faults_of_overrides_name_the_command_line(folder: Path) -> None:
+    message = "command line: unknown key 'train.lrr' (did you mean 'train.lr'?)"
+    assert fault(folder, MINIMAL, "train.lrr=1") == message
+    message = "command line: d_model (256) is not divisible by n_heads (5)"
+    assert fault(folder, MINIMAL, "model.n_heads=5") == message
+    message = "command line: train.batch_tokens (100) cannot hold one pair of data.max_length (200) pieces"
+    assert fault(folder, MINIMAL, "train.batch_tokens=100") == message
+
+
+TEXTS = (
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=12)
+    | st.from_regex(r"[-+]?[0-9.]{1,4}([eE][-+]?[0-9]{1,2})?", fullmatch=True)
+    | st.sampled_from(["no", "yes", "on", "~", "null", "true", "0x1", "0o7", "1:30", "=", "<<", "-", "{a: b}", "ü"])
+)
+
+
+TREES = st.fixed_dictionaries(
+    {
+        "run": TEXTS,
+        "data": st.fixed_dictionaries(
+            {
+                "train": st.fixed_dictionaries(
+                    {"source": TEXTS | st.lists(TEXTS, min_size=1, max_size=3), "target": TEXTS}
+                )
+            },
+            optional={"source_lang": TEXTS, "root": TEXTS, "max_ratio": st.floats(1, 1e300), "test": st.none()},
+        ),
+    },
+    optional={
+        "seed": st.integers(0, 2**31 - 1),
+        "train": st.fixed_dictionaries(
+            {},
+            optional={
+                "lr": st.floats(0, 100, exclude_min=True),
+                "clip_norm": st.floats(0, 1e308),
+                "max_minutes": st.floats(0, 1e300, exclude_min=True),
+                "max_steps": st.none() | st.integers(1, 10**9),
+                "init_from": TEXTS,
+            },
+        ),
+        "tokenizer": st.fixed_dictionaries({"sampling_alpha": st.floats(0, 10)}),
+    },
+)
+
+
+@hypothesis_settings(max_examples=100, deadline=None)
+@given(TREES)
+@example({"run": "1e5", "data": {"train": {"source": "08", "target": "b"}}})  # strings in YAML 1.1, numbers in 1.2
+def test_a_dumped_config_loads_as_the_same_config(folder: Path, tree: dict[str, Any]) -> None:
+    config = check_config(tree, {}, "test")
+    assert load(folder, dump_config(config)) == config
+
+
+def test_a_dumped_config_has_every_key(folder: Path) -> None:
+    config = load(folder, MINIMAL, "data.dev={source: d, target: e}", "data.test={source: f, target: g}")
+    _, origins = read_yaml(write(folder, dump_config(config)))
+    assert {key for key, *_ in settings()} <= {".".join(path) for path in origins}

@@ -1,0 +1,28 @@
+"""Config files that tests write and load."""
+
+from pathlib import Path
+
+import pytest
+
+from nmt.config import Config, load_config
+from nmt.errors import ConfigError
+
+MINIMAL = "run: r\ndata: {train: {source: a.de, target: a.en}}\n"
+
+
+def write(folder: Path, content: str | bytes) -> Path:
+    path = folder / "demo.yaml"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def load(folder: Path, content: str | bytes, *overrides: str) -> Config:
+    return load_config(write(folder, content), overrides)
+
+
+def fault(folder: Path, content: str | bytes, *overrides: str) -> str:
+    """The error message for a config, with the file's name instead of its path."""
+    with pytest.raises(ConfigError) as caught:
+        load(folder, content, *overrides)
+    assert caught.value.exit_code == 2
+    return str(caught.value).replace(f"{folder}/", "")
