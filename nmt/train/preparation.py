@@ -171,10 +171,8 @@ def _write_corpus(directory: Path, config: Config, corpora: dict[str, list[Pair]
         notes.append(f"no data.dev: {len(dev)} pairs of train set aside for it, none of their sentences left in train")
     train = Pairs(directory)
     if not len(train) or not dev:
-        raise DataError(
-            f"{'train' if not len(train) else 'dev'} has no pair that can be used",
-            hint="check data.train and data.dev",
-        )
+        name = "dev" if len(train) else "train"
+        raise DataError(f"{name} has no pair that can be used", hint="check data.train and data.dev")
     check_sides("train", train)
     for name, corpus in corpora.items():
         check_sides(name, corpus)
@@ -293,8 +291,7 @@ def train_tokenizers(corpus: Corpus) -> tuple[Tokenizers, list[str]]:
     source, target = [pair.source for pair in pairs], [pair.target for pair in pairs]
     if data.nfkc_source:  # only the source is normalized
         source = [unicodedata.normalize("NFKC", text) for text in source]
-    sides = [[*source, *target]] if settings.joint else [source, target]
-    trained = [train_tokenizer(side, settings) for side in sides]
+    trained = [train_tokenizer(side, settings) for side in ([source + target] if settings.joint else [source, target])]
     notes = []
     if len(pairs) < len(corpus.train):
         notes.append(f"the tokenizer learns from {len(pairs):,} pairs chosen at random of {len(corpus.train):,}")
