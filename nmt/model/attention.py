@@ -40,7 +40,14 @@ def scaled_dot_product_attention(
 def weighted_sum(
     scores: Tensor, value: Tensor, mask: Tensor | None = None, dropout: nn.Module | None = None
 ) -> tuple[Tensor, Tensor]:
-    """softmax(scores) V, as in `scaled_dot_product_attention`. Overwrites scores, (..., T, S)."""
+    """softmax(scores) V.
+
+    Args:
+        scores: (..., T, S); modified in place.
+        value, mask, dropout: see `scaled_dot_product_attention`.
+    Returns:
+        see `scaled_dot_product_attention`.
+    """
     n_keys = scores.size(-1)
     if mask is not None:
         scores = scores.masked_fill_(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
@@ -72,7 +79,7 @@ class MultiHeadAttention(nn.Module):
         self.dropout = Dropout(settings.attention_dropout)
         self.output = nn.Linear(d_model, d_model)  # the paper's W^O
         self.scaled = settings.attention != "dot"
-        self.v = None
+        self.v = None  # the vector v of additive attention
         if settings.attention == "additive":
             self.v = nn.Parameter(uniform(self.n_heads, 1, d_model // self.n_heads))
 
@@ -94,7 +101,7 @@ class MultiHeadAttention(nn.Module):
 
         Args:
             query: (B, H, T, D/H).
-            key, value: (B, H, S, D/H); matmuls run in their dtype, so that a KV cache may be bf16.
+            key, value: (B, H, S, D/H). The query is cast to their dtype, because a KV cache may be bf16.
             mask: broadcastable to (B, H, T, S), bool or additive.
             causal: apply `causal_mask`; needs T = S and no mask.
             weights: if given, the attention weights (B, H, T, S) are appended.
@@ -137,8 +144,8 @@ class SelfAttention(MultiHeadAttention):
 
         Args:
             x: (B, T, D).
-            rotation: if given, rotary positions for queries and keys: (T, D/H/2), or (1, D/H/2) where all T tokens
-                have the same position, as beams do.
+            rotation: rotary positions for queries and keys, (T, D/H/2), or None. Incremental decoding passes
+                (1, D/H/2): there, T is the number of beams, which are all at the same position.
         """
         heads = self.split_heads(self.query_key_value(x), 3)
         if rotation is None:
@@ -159,7 +166,8 @@ class SelfAttention(MultiHeadAttention):
         if self.window:
             length = x.size(1)
             is_token = x.new_ones(1, 1, 1, length, dtype=torch.bool) if mask is None else mask
-            if weights is None and length > self.window + MIN_BLOCK:  # blocks do not pay for shorter sequences
+            # `local_attention` splits the sequence into blocks, which is slower than a mask for short sequences.
+            if weights is None and length > self.window + MIN_BLOCK:
                 heads = local_attention(
                     query,
                     key,
@@ -205,5 +213,5 @@ def heads_first(projections: Tensor) -> tuple[Tensor, ...]:
 
 
 def uniform(*shape: int) -> Tensor:
-    """Initial weights with variance 1/d, uniform, where d is the last dimension and is summed over."""
+    """A tensor of the given shape, drawn from a uniform distribution with variance 1/shape[-1]."""
     return torch.empty(shape).uniform_(-1, 1) * math.sqrt(3 / shape[-1])

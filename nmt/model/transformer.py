@@ -1,7 +1,7 @@
 """The Transformer (Vaswani et al. 2017), figure 1: encoder and decoder layers, embeddings, encode and decode.
 
-All target positions at once, as in training; for one token at a time see `incremental.py`. Masks are made here,
-from `src != PAD`. Knows nothing of losses, batches or text.
+`decode` computes all target positions at once, as in training. `incremental.py` computes one position at a time and
+writes the KV cache. The padding mask is made here, from `src != PAD`; the causal mask is made in `attention.py`.
 """
 
 import functools
@@ -30,7 +30,7 @@ class Residual(nn.Module):
         self.pre_norm = settings.norm == "pre"
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """x (B, T, D), f from and to (B, T, D)."""
+        """Apply a sub-layer, which maps (B, T, D) to (B, T, D), to x (B, T, D)."""
         y: Tensor = self.dropout(sublayer(self.norm(x) if self.pre_norm else x))
         x = x + y.to(x.dtype)  # under autocast y is bf16, and adding mixed dtypes is slow
         return x if self.pre_norm else self.norm(x)
@@ -113,9 +113,10 @@ class Transformer(Seq2Seq):
     def __init__(self, settings: ModelSettings, n_source_vocab: int, n_target_vocab: int) -> None:
         super().__init__(settings, n_source_vocab, n_target_vocab)
         d_model, max_positions = settings.d_model, settings.max_positions
+        # P = max_positions
         self.sinusoids: PositionTable | None = None  # (P, D), added to the embeddings
         self.rotations: PositionTable | None = None  # (P, D/H/2), applied to queries and keys of self-attention
-        self.source_positions: nn.Parameter | None = None  # (P, D), learned
+        self.source_positions: nn.Parameter | None = None  # (P, D), learned, added to the embeddings
         self.target_positions: nn.Parameter | None = None
         if settings.positions == "sinusoidal":
             encoding = functools.partial(sinusoidal_positions, d_model=d_model)
@@ -128,15 +129,15 @@ class Transformer(Seq2Seq):
             self.target_positions = nn.Parameter(torch.empty(max_positions, d_model))
         encoder = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.n_encoder_layers))
         decoder = nn.ModuleList(DecoderLayer(settings) for _ in range(settings.n_decoder_layers))
-        self.encoder = cast(Iterable[EncoderLayer], encoder)  # to mypy the items of a ModuleList are Any
+        self.encoder = cast(Iterable[EncoderLayer], encoder)  # mypy does not know the item type
         self.decoder = cast(Iterable[DecoderLayer], decoder)
-        pre_norm = settings.norm == "pre"  # then the sum of the residual connections is not normalized yet
+        pre_norm = settings.norm == "pre"  # pre-norm layers do not normalize their output
         self.encoder_norm = nn.LayerNorm(d_model) if pre_norm else nn.Identity()
         self.decoder_norm = nn.LayerNorm(d_model) if pre_norm else nn.Identity()
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """See `Seq2Seq`; learned positions are initialized like embeddings."""
+        """Initialize all parameters, see `Seq2Seq`; learned positions like embeddings."""
         super().reset_parameters()
         for positions in (self.source_positions, self.target_positions):
             if positions is not None:
@@ -148,12 +149,12 @@ class Transformer(Seq2Seq):
         """Embeddings plus positional encodings (sections 3.4 and 3.5).
 
         Args:
-            tokens: (B, T) ids.
-            embedding: of their side.
-            learned: learned positions of their side, (P, D), or None.
-            positions: T positions, or one that all tokens have.
+            tokens: (B, T) ids of source or target tokens.
+            embedding: the source or the target embedding.
+            learned: learned source or target positions, (P, D), or None.
+            positions: the T positions of the tokens, or a single position if all T tokens are at the same one.
         Returns:
-            (B, T, D), and rotary positions for self-attention (T, D/H/2) or None.
+            the embeddings (B, T, D), and rotary positions for self-attention, (T, D/H/2) or None.
         """
         x = self.scaled_embedding(tokens, embedding)
         if learned is not None:
@@ -196,7 +197,7 @@ class Transformer(Seq2Seq):
             memory, memory_mask: from `encode`.
             self_weights, cross_weights: if given, each layer's (B, H, T, T) and (B, H, T, S) are appended.
         Returns:
-            (B, T, D), what the projection reads.
+            (B, T, D), the decoder output; `projection` maps it to logits.
         """
         x, rotation = self.embed(tgt_in, self.target_embedding, self.target_positions, slice(tgt_in.size(1)))
         for layer in self.decoder:
@@ -205,11 +206,11 @@ class Transformer(Seq2Seq):
         return out
 
     def hidden(self, src: Tensor, tgt_in: Tensor) -> Tensor:
-        """See `Seq2Seq`."""
+        """The decoder output (B, T, D) for src (B, S) and tgt_in (B, T); `Seq2Seq.forward` projects it to logits."""
         return self.decode(tgt_in, *self.encode(src))
 
     def attention(self, src: Tensor, tgt_in: Tensor) -> AttentionWeights:
-        """See `Seq2Seq`."""
+        """The attention weights of all layers and heads for src (B, S) and tgt_in (B, T)."""
         encoder: list[Tensor] = []
         decoder: list[Tensor] = []
         cross: list[Tensor] = []

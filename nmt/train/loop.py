@@ -1,7 +1,7 @@
 """The training loop: steps, validations, checkpoints, until the budget is spent.
 
-Randomness is a function of (seed, step) and data order of (seed, epoch), so that a run resumed from a checkpoint
-equals one that never stopped, bit for bit.
+Random numbers depend only on (seed, step), and the order of the data only on (seed, epoch). So a run that is resumed
+from a checkpoint equals a run that was never stopped, bit for bit.
 """
 
 import contextlib
@@ -44,26 +44,26 @@ ROLLBACK_LR = 0.5  # factor of the learning rate per rollback
 
 
 def uses_bf16(settings: TrainSettings, device: torch.device) -> bool:
-    """Whether matmuls run in bf16: as set, or as is faster on this machine."""
+    """Whether matmuls run in bf16: `train.precision`, or the faster one on this device if that is `auto`."""
     return bf16_is_faster(device) if settings.precision == "auto" else settings.precision == "bf16"
 
 
 def count_skipped(progress: Progress, figures: StepFigures, micro_batches: list[Batch]) -> None:
-    """Warn of a step without an update, because its gradient was not finite.
+    """Log and count a step that made no update because its gradient is NaN or infinite.
 
     Raises:
         DivergedError: `MAX_SKIPPED` in a row.
     """
     progress.n_skipped += 1
     log.warning(
-        "step %d skipped: its loss is %g, its gradient no number (lines %s, …)",
+        "step %d skipped: the loss is %g, the gradient is not finite (lines %s, …)",
         progress.step,
         figures.loss,
         ", ".join(str(n) for batch in micro_batches for n in batch.lines[:10]),
     )
     if progress.n_skipped == MAX_SKIPPED:
         raise DivergedError(
-            f"the gradient is no number, {MAX_SKIPPED} times running, at step {progress.step}",
+            f"the gradient was not finite in {MAX_SKIPPED} steps in a row, the last one is step {progress.step}",
             hint="lower train.lr or raise train.warmup; the last checkpoint is kept",
         )
 
@@ -73,13 +73,13 @@ class Session:
     """Everything that a training needs; nothing is written yet.
 
     Attributes:
-        config: with all settings.
-        corpus: dev, hashes and notes.
-        tokenizers: of both sides.
+        config: all settings.
+        corpus: the dev pairs, hashes of the corpus files, and messages about them.
+        tokenizers: of source and target.
         data: training batches.
         model: with initial weights, on its device.
-        run: where everything is written.
-        fresh: whether an existing run is moved aside.
+        run: the directory that everything is written to.
+        fresh: whether to start a new run and rename an existing directory.
     """
 
     config: Config
@@ -97,8 +97,8 @@ class Trainer:
     With several ranks, each has a trainer, all in the same state; the first one writes the files.
 
     Args:
-        session: the caller holds the lock of its run.
-        quiet: no progress on stderr.
+        session: everything that the training needs. The caller has locked the run directory.
+        quiet: whether to show no progress on stderr.
     """
 
     def __init__(self, session: Session, *, quiet: bool = False) -> None:
@@ -123,13 +123,13 @@ class Trainer:
         """Train to the end of the budget.
 
         Args:
-            n_threads: replicas that share each step; 1 with several ranks.
+            n_threads: number of threads that share each step. It must be 1 if there are several ranks.
         Raises:
-            StoppedError: Ctrl-C or SIGTERM; everything is saved.
-            DivergedError: figures are NaN or infinite, also after rollbacks.
-            OutputError: the last save failed.
+            StoppedError: Ctrl-C or SIGTERM was received; everything is saved.
+            DivergedError: gradients or the dev loss are still NaN or infinite after `MAX_ROLLBACKS` rollbacks.
+            OutputError: the final checkpoint cannot be written.
         """
-        self._agree(n_ranks() * n_threads)
+        self._synchronize(n_ranks() * n_threads)
         report = Report(self.spent(), quiet=self.quiet)
         replicas = Replicas(parallel(self.state.model), n_threads)
         started = time.monotonic() - self.progress.elapsed_s
@@ -154,8 +154,8 @@ class Trainer:
             )
         return self.progress
 
-    def _agree(self, n_workers: int) -> None:
-        """Take the first rank's precision, and note how many threads or ranks share a step."""
+    def _synchronize(self, n_workers: int) -> None:
+        """Use the first rank's precision on all ranks, and save the number of threads or ranks that share a step."""
         progress = self.progress
         progress.bf16 = bool(broadcast(progress.bf16))
         if progress.step and progress.n_ranks != n_workers:
@@ -168,18 +168,18 @@ class Trainer:
         Args:
             replicas: of the model.
             report: shows each step.
-            started: when training began, in monotonic time.
+            started: `time.monotonic()` minus the seconds trained before.
         Returns:
-            the signal's number; 0 at the end of the budget.
+            the number of the signal that was received; 0 at the end of the budget.
         Raises:
-            DivergedError: consecutive gradients, or the figures on dev, are NaN or infinite.
-            Interrupted: a signal during a validation.
+            DivergedError: the gradients of several steps in a row, or the dev loss, are NaN or infinite.
+            Interrupted: a signal was received during a validation.
         """
         progress, settings = self.progress, self.config.train
-        self.validate_if_due(report)  # if a signal interrupted this validation
+        self.validate_if_due(report)  # a signal may have interrupted the validation before this run was resumed
         for micro_batches in self.micro_batches():
-            seen = gather_numbers(time.monotonic() - started, self.stop.number)  # so that all ranks end together
-            progress.elapsed_s, stopped_by = seen[0][0], int(max(number for _, number in seen))
+            of_ranks = gather_numbers(time.monotonic() - started, self.stop.number)  # so that all ranks end together
+            progress.elapsed_s, stopped_by = of_ranks[0][0], int(max(signal for _, signal in of_ranks))
             if self.over() or stopped_by:
                 return stopped_by
             options = self.step_options()
@@ -234,15 +234,15 @@ class Trainer:
     def validate_and_save(self, report: Report) -> None:
         """Validate, keep the model if it is the best, write a checkpoint, and warn if figures look wrong."""
         progress = self.progress
-        model = (self.state.averaged or self.state.model).eval()  # train() follows before the next step
+        model = (self.state.averaged or self.state.model).eval()  # `run_steps` calls replicas.train() again
         validation = self.validate(model)
         figures = {"step": progress.step, "epoch": progress.epoch, **validation.figures()}
         progress.history.append(figures)
-        had_best = progress.best is not None  # if not, this is the first, or the model file is missing
+        had_best = progress.best is not None
         is_best = self.checkpointer.keep_if_best(model, validation)
         if not is_best:
             progress.n_worse += 1
-        elif had_best:
+        elif had_best:  # a model that only replaces a deleted model file does not reset the patience
             progress.n_worse = 0
         self.checkpointer.save()
         self.checkpointer.append_metrics(figures)
@@ -261,7 +261,7 @@ class Trainer:
         with self.stop.interruptible():
             try:
                 validation = validate(model, self.tokenizers, self.dev, self.config, bf16=self.progress.bf16)
-            except ModelError as error:  # from search
+            except ModelError as error:  # translating dev found logits that are NaN
                 raise DivergedError(f"on dev {error}", hint=hint) from error
         if not math.isfinite(validation.loss):
             raise DivergedError(f"the dev loss is {validation.loss}", hint=hint)
@@ -301,15 +301,16 @@ class Trainer:
         """Go back to the last checkpoint and go on with half the learning rate.
 
         Raises:
-            DivergedError: there is no checkpoint, or this was the last of `MAX_ROLLBACKS`.
+            DivergedError: there is no checkpoint, or there were `MAX_ROLLBACKS` rollbacks.
         """
         n_rollbacks, max_positions = self.progress.n_rollbacks, self.progress.max_positions
-        has_checkpoint = broadcast(self.checkpointer.run.newest_step() is not None)  # all ranks have failed by now
+        # Waits until all ranks have diverged, so that none is in a step while checkpoints are read.
+        has_checkpoint = broadcast(self.checkpointer.run.newest_step() is not None)
         if not has_checkpoint or n_rollbacks == MAX_ROLLBACKS:
             raise error
         if rank() == 0:
             self.resume()
-        barrier()  # the first rank renames damaged checkpoints, then the others read
+        barrier()  # `resume` renames checkpoints that cannot be read, so the first rank goes first
         if rank() > 0:
             self.resume()
         self.state.progress = replace(
@@ -329,7 +330,7 @@ class Trainer:
         return self.checkpointer.resume(self.data)
 
     def spent(self) -> float:
-        """Share of the budget already spent, 0-1, by the limit that is nearest."""
+        """Share of the budget already spent, 0-1: the largest share of all limits that are set."""
         found = limits(self.config.train, self.progress, self.data.n_batches)
         return min(max((limit.share for limit in found), default=0.0), 1.0)
 
@@ -338,5 +339,5 @@ class Trainer:
         return self.spent() >= 1 or out_of_patience(self.config.train, self.progress)
 
     def finished(self) -> bool:
-        """Whether a limit is reached and `finish` was done at this step."""
+        """Whether a limit is reached and `finish` has been called at this step."""
         return self.over() and self.progress.finished_at == self.progress.step

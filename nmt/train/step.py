@@ -21,14 +21,16 @@ from nmt.train.replicas import Replicas
 
 @dataclass(frozen=True)
 class StepOptions:
-    """How to do a step.
+    """Options of a step.
 
     Attributes:
-        settings: loss, clipping and, if the decoder reads its own tokens, in which way.
+        settings: of the config: label smoothing, R-Drop, clipping, kind of decoder input.
         lr: learning rate.
-        seed: of dropout and own tokens; a function of the run's seed and the step, so that no state is saved.
-        bf16: autocast matmuls to bfloat16; weights, sums and the loss stay float32.
-        own_tokens: probability that the decoder reads its own token, 0-1; 0 is teacher forcing.
+        seed: seeds dropout and scheduled sampling. It depends on the run's seed and the step, so checkpoints need
+            no random state.
+        bf16: whether to autocast matmuls to bfloat16. Weights, sums and the loss stay float32.
+        own_tokens: probability that the decoder reads its own prediction instead of a true token (scheduled
+            sampling), 0-1; 0 is teacher forcing.
     """
 
     settings: TrainSettings
@@ -46,8 +48,8 @@ class StepFigures:
     nll: float
     grad_norm: float
     n_tokens: int
-    n_real: int  # source and target tokens
-    n_positions: int  # the same with padding
+    n_real: int  # source and target tokens, without padding
+    n_positions: int  # source and target positions, with padding
 
 
 def make_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
@@ -68,15 +70,15 @@ def train_step(
 ) -> StepFigures:
     """One update from several micro-batches, with the gradient of one large batch.
 
-    Each rank takes its share of every micro-batch, each of the rank's threads a share of that.
+    Every micro-batch is divided among the ranks. Each rank divides its share among its threads.
 
     Args:
-        replicas: of the model, in training mode, one per thread.
+        replicas: of the model, in training mode, one per thread; they share their weights.
         optimizer: of the first replica's parameters.
         micro_batches: the same on all ranks.
         options: see `StepOptions`.
     Returns:
-        counts of the whole step; loss and nll are this rank's part, to be summed over ranks.
+        counts of the whole step. The caller must sum loss and nll over ranks.
     """
     n_tokens = sum(batch.n_target_tokens for batch in micro_batches)
     scale = n_ranks() / n_tokens  # DDP averages gradients over ranks; this rescales the average to a sum
@@ -112,16 +114,16 @@ def train_step(
 
 
 def forward_backward(
-    model: nn.Module, micro_batches: Sequence[Batch], options: StepOptions, scale: float, number: int
+    model: nn.Module, micro_batches: Sequence[Batch], options: StepOptions, scale: float, thread_index: int
 ) -> Tensor:
     """Accumulate the gradient of some micro-batches.
 
     Args:
         model: a replica, in training mode.
-        micro_batches: the share of this thread.
+        micro_batches: this thread's share of them.
         options: see `StepOptions`.
-        scale: factor of the summed loss.
-        number: of this thread among those of all ranks; each has its own dropout.
+        scale: the summed loss is multiplied by it.
+        thread_index: index of this thread among the threads of all ranks; it seeds dropout.
     Returns:
         (2,): loss and nll, summed over target tokens.
     """
@@ -130,7 +132,8 @@ def forward_backward(
     total = torch.zeros(2, device=device)
     for i, micro_batch in enumerate(micro_batches):
         batch = micro_batch.to(device)
-        # cache_enabled: the backward pass must not use weights that were cast without a gradient
+        # `decoder_input` runs without autograd. Its bf16 copies of the weights must not be cached, because the forward
+        # pass below would use them, and they have no gradient.
         with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16, cache_enabled=False):
             tgt_in = decoder_input(unwrapped(model), batch, own_tokens=options.own_tokens, free=free, seed=options.seed)
         is_last = i == len(micro_batches) - 1
@@ -138,7 +141,7 @@ def forward_backward(
         with nullcontext() if is_last or n_ranks() == 1 else model.no_sync():  # type: ignore[operator]
             with (
                 torch.autocast(device.type, torch.bfloat16, enabled=options.bf16),
-                dropout_seeded(seed_of(options.seed, i, number)),
+                dropout_seeded(seed_of(options.seed, i, thread_index)),
             ):
                 sums = batch_loss(model, replace(batch, tgt_in=tgt_in), options.settings)
             (sums.loss * scale).backward()  # type: ignore[no-untyped-call]
@@ -147,7 +150,7 @@ def forward_backward(
 
 
 def batch_loss(model: nn.Module, batch: Batch, settings: TrainSettings) -> LossSum:
-    """The summed loss of a batch; with R-Drop, the mean of two passes plus their weighted divergence.
+    """The summed loss of a batch. With R-Drop: half the sum of two passes' losses and their weighted divergence.
 
     Args:
         model: in any mode; R-Drop applies in training mode.
@@ -166,7 +169,12 @@ def batch_loss(model: nn.Module, batch: Batch, settings: TrainSettings) -> LossS
 
 
 def share_of(micro_batches: Sequence[Batch], thread: int, n_threads: int) -> list[Batch]:
-    """One thread's share: whole micro-batches as far as they divide evenly, else rows of them."""
+    """One thread's share of the micro-batches.
+
+    With 4 micro-batches and 2 threads, each thread gets 2 of them. With 1 micro-batch and 2 threads, each gets half of
+    its sentences. In general, gcd(micro-batches, threads) groups of threads divide the micro-batches, and the threads
+    of a group divide the sentences.
+    """
     n_groups = math.gcd(len(micro_batches), n_threads)
     own = micro_batches[thread % n_groups :: n_groups]
     return [batch.part(thread // n_groups, n_threads // n_groups) for batch in own]

@@ -82,7 +82,7 @@ def test_a_step_without_a_number_is_skipped_and_told_with_its_lines(
             config = config_of(tmp_path, f"run{k}", max_steps=12)
             assert train(config).step == 12
         (text,) = [text for text in told.messages if "skipped" in text]
-        assert text.startswith(f"step {k} skipped: its loss is nan, its gradient no number (lines {lines[0]}, ")
+        assert text.startswith(f"step {k} skipped: the loss is nan, the gradient is not finite (lines {lines[0]}, ")
         assert all(x.isfinite().all() for x in tensors(config).values())
 
 
@@ -97,7 +97,7 @@ def test_a_loss_that_explodes_ends_in_the_last_good_checkpoint(
         lambda n, _, sums: dataclasses.replace(sums, loss=sums.loss * growth ** max(n - from_call, 0)),
     )
     config = config_of(tmp_path, "run", max_steps=400)
-    with pytest.raises(DivergedError, match="the gradient is no number, 5 times running") as caught:
+    with pytest.raises(DivergedError, match="the gradient was not finite in 5 steps in a row") as caught:
         train(config)
     assert caught.value.exit_code == 1
     assert told.text.count("of the rate") == 3

@@ -260,7 +260,7 @@ def test_a_step_without_a_gradient_is_skipped_and_told_with_its_lines(
     assert run_training(config).step == 12
     told = [r.getMessage() for r in caplog.records if "skipped" in r.getMessage()]
     assert [text.split(":")[0] for text in told] == ["step 3 skipped", "step 4 skipped", "step 8 skipped"]
-    assert "its loss is nan, its gradient no number (lines " in told[0]
+    assert "the loss is nan, the gradient is not finite (lines " in told[0]
     run = RunDirectory(config.run)
     assert all(x.isfinite().all() for x in read_checkpoint(run.model_file).tensors.values())
     assert [line["step"] for line in run.read_metrics() if "loss" in line] == [1, 2, 5, 6, 7, 9, 10, 11, 12]
@@ -284,7 +284,7 @@ def test_where_no_rate_helps_training_ends_and_keeps_the_checkpoint(
 ) -> None:
     config = config_of(corpus)
     calls = spoil(monkeypatch, lambda call, _: call >= from_call)
-    with pytest.raises(DivergedError, match="the gradient is no number, 5 times running"):
+    with pytest.raises(DivergedError, match="the gradient was not finite in 5 steps in a row"):
         run_training(config)
     assert len(calls) == n_calls
     assert RunDirectory(config.run).newest_step() == (None if from_call == 1 else 5)
