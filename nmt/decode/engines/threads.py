@@ -11,7 +11,20 @@ import torch
 # Multiply-adds of a decoding step from which all threads are tried first. One sentence with beam 5 has 5M with
 # 1M parameters, where one thread is 1.0 to 1.5 times as fast as two, and 38M with 7.6M parameters, where two are.
 MIN_PARALLEL_WORK = 20_000_000
-TRY_EVERY = 16  # batches; other numbers of threads are tried again, because the load of the machine changes
+TRY_EVERY = 32  # batches; other numbers of threads are tried again, because the load of the machine changes
+
+
+def parallel_is_faster(n_threads: int) -> bool:
+    """Whether so many threads are faster than one now, with matmuls that take 40 ms in all."""
+    a, b = torch.ones(256, 512), torch.ones(512, 512)
+    seconds = {1: 0.0, n_threads: 0.0}
+    for _ in range(10):
+        for n in seconds:  # interleaved, because the load of the machine changes
+            torch.set_num_threads(n)
+            start = time.perf_counter()
+            a @ b
+            seconds[n] += time.perf_counter() - start
+    return seconds[n_threads] < 0.8 * seconds[1]
 
 
 class ThreadTuner:
@@ -55,10 +68,11 @@ class ThreadTuner:
         self.n_batches[size_class] += 1
 
     def choose(self, size_class: int, n_hypotheses: int) -> int:
-        """The number of threads for the next batch: each once, then the fastest; others again every `TRY_EVERY`."""
+        """The number of threads of the next batch: first each once, then the fastest, every `TRY_EVERY` another."""
         seconds, n = self.seconds[size_class], self.n_batches[size_class]
         if not seconds:
-            return self.n_threads if self.n_parameters * n_hypotheses >= MIN_PARALLEL_WORK else 1
+            is_large = self.n_parameters * n_hypotheses >= MIN_PARALLEL_WORK
+            return self.n_threads if is_large and parallel_is_faster(self.n_threads) else 1
         untried = [choice for choice in self.choices if choice not in seconds]
         if untried:
             return untried[0]

@@ -5,6 +5,7 @@ import time
 import pytest
 import torch
 
+from nmt.decode.engines import threads
 from nmt.decode.engines.threads import TRY_EVERY, ThreadTuner
 
 SMALL, LARGE = 5, 320  # hypotheses
@@ -14,8 +15,8 @@ class Machine:
     """Advances the clock by what a batch takes with the current number of threads."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now, self.n_threads = 0.0, 0
-        self.used: list[int] = []
+        self.now, self.n_threads, self.is_idle = 0.0, 0, True
+        monkeypatch.setattr(threads, "parallel_is_faster", lambda _n: self.is_idle)
         monkeypatch.setattr(time, "perf_counter", lambda: self.now)
         monkeypatch.setattr(torch, "set_num_threads", self.set_num_threads)
 
@@ -54,6 +55,18 @@ def test_small_batches_begin_with_one_thread_and_have_times_of_their_own(monkeyp
     assert machine.run(tuner, {1: 2.0, 2: 1.0}, 1, LARGE) == [2]
     assert machine.run(tuner, {1: 1.0, 2: 2.0}, 3, SMALL) == [2, 1, 1]
     assert machine.run(tuner, {1: 2.0, 2: 1.0}, 3, LARGE) == [1, 2, 2]
+
+
+def test_a_busy_machine_begins_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, tuner = Machine(monkeypatch), ThreadTuner(1_000_000, 2)
+    machine.is_idle = False
+    assert machine.run(tuner, {1: 1.0, 2: 2.0}, 3, LARGE) == [1, 2, 1]
+
+
+def test_timing_matmuls_says_yes_or_no() -> None:
+    before = torch.get_num_threads()
+    assert threads.parallel_is_faster(2) in (True, False)
+    torch.set_num_threads(before)
 
 
 def test_one_thread_is_not_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
