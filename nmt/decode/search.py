@@ -4,8 +4,8 @@ Greedy search is beam search with one beam. Each sentence is searched independen
 own source, it stops by its own rule, and it leaves the batch when it is done.
 
     live        K unfinished hypotheses per sentence
-    candidates  continuations of live hypotheses by one token. Beam search takes the best 2K: at most K of them end in
-                EOS, so at least K remain live. Sampling draws one per hypothesis.
+    candidates  continuations of live hypotheses by one token. Beam search takes the best 2K, because up to K of them
+                may end in EOS, and K must remain. Sampling draws one per hypothesis.
     finished    hypotheses that end in EOS
 """
 
@@ -26,7 +26,7 @@ State = TypeVar("State")
 
 
 class IncrementalDecoder(Protocol[State]):
-    """What search needs of a model: B sentences, K beams, a vocabulary of V tokens.
+    """The interface between search and a model. B is sentences, K beams, V vocabulary size.
 
     The state holds the KV cache or the recurrent state. Each call returns a new state; the old one must not be used
     again, because the call may have modified it in place.
@@ -36,13 +36,13 @@ class IncrementalDecoder(Protocol[State]):
         """Encode src (B, S). Returns the state of one beam per sentence before the first target token."""
 
     def step(self, tokens: Tensor, state: State, /) -> tuple[Tensor, State]:
-        """Read one token per beam, (B, K). Returns logits (B, K, V) of the next tokens, which search modifies."""
+        """Read one token per beam, (B, K). Returns the next tokens' logits (B, K, V); search modifies the logits."""
 
     def select(self, state: State, beam_indices: Tensor, /) -> State:
         """Keep the beams with the given indices, (B', K').
 
-        Indices count all B*K beams. The beams of a row belong to one sentence. If B' < B, sentences have left the
-        batch, and sentences from its end have taken their rows: [0, 1, 2, 3] without 1 becomes [0, 3, 2].
+        Index i is beam i % K of sentence i // K. All beams of a row belong to one sentence. If sentences leave the
+        batch (B' < B), sentences from its end take their rows: without sentence 1, the rows 0, 1, 2, 3 become 0, 3, 2.
         """
 
 
@@ -86,7 +86,7 @@ def search(
     """Translate a batch.
 
     Args:
-        decoder: of a model in eval mode.
+        decoder: the decoder of a model in eval mode.
         src: (B, S) source ids, EOS last, then PAD.
         options: beam, penalties, limits.
         prefixes: for each sentence, the tokens that its translation must begin with; may be empty.
@@ -104,7 +104,7 @@ def search(
 
     sentences = list(range(len(max_lengths)))  # batch row -> sentence; sentences leave the batch when they are done
     live, state = _begin(decoder, src, options)
-    tokens = torch.full(live.log_prob.shape, BOS, device=src.device)  # (B, K), read next
+    tokens = torch.full(live.log_prob.shape, BOS, device=src.device)  # (B, K), read by the next step
 
     for length in range(1, max(max_lengths) + 1):
         logits, state = decoder.step(tokens, state)
@@ -236,8 +236,8 @@ def _is_done(options: SearchOptions, finished: list[Hypothesis], best_live: floa
         return True
     if len(finished) < options.beam:
         return False
-    worst = sorted((h.score for h in finished), reverse=True)[options.beam - 1]
-    return best_live / options.divisor(length) <= worst
+    kth_best = sorted((h.score for h in finished), reverse=True)[options.beam - 1]
+    return best_live / options.divisor(length) <= kth_best
 
 
 def _without_gaps(searching: list[int]) -> list[int]:

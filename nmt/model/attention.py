@@ -1,6 +1,6 @@
 """Attention (Vaswani et al. 2017, section 3.2): equation 1 and multi-head attention.
 
-Masks are bool, True = may be attended to, or additive (`additive_mask`). Knows nothing of layers or search.
+Masks are bool, True = may be attended to, or additive (`additive_mask`).
 """
 
 import math
@@ -43,7 +43,7 @@ def weighted_sum(
     """softmax(scores) V.
 
     Args:
-        scores: (..., T, S); modified in place.
+        scores: (..., T, S); may be modified in place.
         value, mask, dropout: see `scaled_dot_product_attention`.
     Returns:
         see `scaled_dot_product_attention`.
@@ -103,7 +103,7 @@ class MultiHeadAttention(nn.Module):
             query: (B, H, T, D/H).
             key, value: (B, H, S, D/H). The query is cast to their dtype, because a KV cache may be bf16.
             mask: broadcastable to (B, H, T, S), bool or additive.
-            causal: apply `causal_mask`; needs T = S and no mask.
+            causal: whether to apply the causal mask instead of `mask`; requires T = S.
             weights: if given, the attention weights (B, H, T, S) are appended.
         Returns:
             (B, T, D)
@@ -144,8 +144,8 @@ class SelfAttention(MultiHeadAttention):
 
         Args:
             x: (B, T, D).
-            rotation: rotary positions for queries and keys, (T, D/H/2), or None. Incremental decoding passes
-                (1, D/H/2): there, T is the number of beams, which are all at the same position.
+            rotation: rotary positions of the T tokens, complex (T, D/H/2), applied to queries and keys; None for no
+                rotary positions. If all tokens are at one position, (1, D/H/2).
         """
         heads = self.split_heads(self.query_key_value(x), 3)
         if rotation is None:

@@ -1,7 +1,7 @@
 """The Transformer (Vaswani et al. 2017), figure 1: encoder and decoder layers, embeddings, encode and decode.
 
 `decode` computes all target positions at once, as in training. `incremental.py` computes one position at a time and
-writes the KV cache. The padding mask is made here, from `src != PAD`; the causal mask is made in `attention.py`.
+writes the KV cache. The padding mask is made here, from `src != PAD`; attention makes the causal mask.
 """
 
 import functools
@@ -152,7 +152,8 @@ class Transformer(Seq2Seq):
             tokens: (B, T) ids of source or target tokens.
             embedding: the source or the target embedding.
             learned: learned source or target positions, (P, D), or None.
-            positions: the T positions of the tokens, or a single position if all T tokens are at the same one.
+            positions: slice of the T positions of the tokens; of one position if all tokens are at it, like the beams
+                of incremental decoding.
         Returns:
             the embeddings (B, T, D), and rotary positions for self-attention, (T, D/H/2) or None.
         """

@@ -1,4 +1,4 @@
-"""The training loop: steps, validations, checkpoints, until the budget is spent.
+"""The training loop: steps, validations and checkpoints, up to the limits of steps, epochs or minutes (the budget).
 
 Random numbers depend only on (seed, step), and the order of the data only on (seed, epoch). So a run that is resumed
 from a checkpoint equals a run that was never stopped, bit for bit.
@@ -44,7 +44,7 @@ ROLLBACK_LR = 0.5  # factor of the learning rate per rollback
 
 
 def uses_bf16(settings: TrainSettings, device: torch.device) -> bool:
-    """Whether matmuls run in bf16: `train.precision`, or the faster one on this device if that is `auto`."""
+    """Whether matmuls run in bf16. If `train.precision` is `auto`: whether bf16 is faster on this device."""
     return bf16_is_faster(device) if settings.precision == "auto" else settings.precision == "bf16"
 
 
@@ -70,12 +70,12 @@ def count_skipped(progress: Progress, figures: StepFigures, micro_batches: list[
 
 @dataclass
 class Session:
-    """Everything that a training needs; nothing is written yet.
+    """What a `Trainer` needs.
 
     Attributes:
         config: all settings.
         corpus: the dev pairs, hashes of the corpus files, and messages about them.
-        tokenizers: of source and target.
+        tokenizers: the source and the target tokenizer.
         data: training batches.
         model: with initial weights, on its device.
         run: the directory that everything is written to.
@@ -116,7 +116,7 @@ class Trainer:
 
     @property
     def progress(self) -> Progress:
-        """Where training stands; `resume` replaces it."""
+        """Counts and the history of validations; `resume` replaces this object."""
         return self.state.progress
 
     def train(self, n_threads: int = 1) -> Progress:
@@ -155,7 +155,7 @@ class Trainer:
         return self.progress
 
     def _synchronize(self, n_workers: int) -> None:
-        """Use the first rank's precision on all ranks, and save the number of threads or ranks that share a step."""
+        """Use the first rank's precision on all ranks; set `progress.n_ranks` to the number of ranks times threads."""
         progress = self.progress
         progress.bf16 = bool(broadcast(progress.bf16))
         if progress.step and progress.n_ranks != n_workers:
@@ -166,7 +166,7 @@ class Trainer:
         """Do steps to the end of the budget, or to a signal.
 
         Args:
-            replicas: of the model.
+            replicas: the model's replicas, one per thread.
             report: shows each step.
             started: `time.monotonic()` minus the seconds trained before.
         Returns:
@@ -176,7 +176,7 @@ class Trainer:
             Interrupted: a signal was received during a validation.
         """
         progress, settings = self.progress, self.config.train
-        self.validate_if_due(report)  # a signal may have interrupted the validation before this run was resumed
+        self.validate_if_due(report)  # if the run was stopped during a validation and then resumed, repeat it
         for micro_batches in self.micro_batches():
             of_ranks = gather_numbers(time.monotonic() - started, self.stop.number)  # so that all ranks end together
             progress.elapsed_s, stopped_by = of_ranks[0][0], int(max(signal for _, signal in of_ranks))
@@ -203,7 +203,7 @@ class Trainer:
         raise AssertionError("epochs have no end")
 
     def micro_batches(self) -> Iterator[list[Batch]]:
-        """The micro-batches of each step from where training stands, epoch after epoch, without end."""
+        """Yield the micro-batches of each step, starting at the current epoch and batch, without end."""
         progress = self.progress
         while True:
             batches = self.data.batches(progress.epoch, progress.batch)
@@ -212,7 +212,7 @@ class Trainer:
             progress.epoch, progress.batch = progress.epoch + 1, 0
 
     def step_options(self) -> StepOptions:
-        """Learning rate, seed and so on of the next step."""
+        """The options of the next step."""
         settings, progress, spent = self.config.train, self.progress, self.spent()
         lr = learning_rate(settings, self.config.model.d_model, progress.step + 1, spent)
         return StepOptions(
@@ -232,7 +232,7 @@ class Trainer:
             self.validate_and_save(report)
 
     def validate_and_save(self, report: Report) -> None:
-        """Validate, keep the model if it is the best, write a checkpoint, and warn if figures look wrong."""
+        """Validate, keep the model if it is the best, write a checkpoint, and log warnings about the figures."""
         progress = self.progress
         model = (self.state.averaged or self.state.model).eval()  # `run_steps` calls replicas.train() again
         validation = self.validate(model)
@@ -242,7 +242,7 @@ class Trainer:
         is_best = self.checkpointer.keep_if_best(model, validation)
         if not is_best:
             progress.n_worse += 1
-        elif had_best:  # a model that only replaces a deleted model file does not reset the patience
+        elif had_best:  # False if the user deleted the model file: then any model counts as the best
             progress.n_worse = 0
         self.checkpointer.save()
         self.checkpointer.append_metrics(figures)
@@ -251,23 +251,23 @@ class Trainer:
             log.warning("%s", message)
 
     def validate(self, model: Seq2Seq) -> Validation:
-        """Measure a model on dev.
+        """Compute the figures of a model on the dev pairs.
 
         Raises:
             DivergedError: its loss or its logits are NaN or infinite.
-            Interrupted: a signal came.
+            Interrupted: a signal was received.
         """
         hint = "lower train.lr; the last checkpoint is kept"
         with self.stop.interruptible():
             try:
                 validation = validate(model, self.tokenizers, self.dev, self.config, bf16=self.progress.bf16)
-            except ModelError as error:  # translating dev found logits that are NaN
+            except ModelError as error:  # the logits are NaN
                 raise DivergedError(f"on dev {error}", hint=hint) from error
         if not math.isfinite(validation.loss):
             raise DivergedError(f"the dev loss is {validation.loss}", hint=hint)
         return validation
 
-    # --- the end, and what goes wrong ---------------------------------------------------------------------
+    # --- the end of training, and rollbacks ---------------------------------------------------------------
 
     def finish(self, report: Report, started: float) -> None:
         """When the budget is spent: validate, and average checkpoints."""
@@ -281,7 +281,7 @@ class Trainer:
 
     def average_checkpoints(self) -> None:
         """Average the best or last checkpoints; the result is kept if it is better on dev."""
-        barrier()  # until the first rank has written them
+        barrier()  # the first rank must have written the checkpoints
         averaged = self.checkpointer.averaged_model()
         if averaged is None:
             return
@@ -298,13 +298,13 @@ class Trainer:
         )
 
     def roll_back(self, error: DivergedError) -> None:
-        """Go back to the last checkpoint and go on with half the learning rate.
+        """Restore the last checkpoint and halve the learning rate.
 
         Raises:
             DivergedError: there is no checkpoint, or there were `MAX_ROLLBACKS` rollbacks.
         """
         n_rollbacks, max_positions = self.progress.n_rollbacks, self.progress.max_positions
-        # Waits until all ranks have diverged, so that none is in a step while checkpoints are read.
+        # A collective call: each rank waits here until all ranks have stopped training and can read the checkpoint.
         has_checkpoint = broadcast(self.checkpointer.run.newest_step() is not None)
         if not has_checkpoint or n_rollbacks == MAX_ROLLBACKS:
             raise error
@@ -330,7 +330,7 @@ class Trainer:
         return self.checkpointer.resume(self.data)
 
     def spent(self) -> float:
-        """Share of the budget already spent, 0-1: the largest share of all limits that are set."""
+        """How much of the budget is spent, 0-1. With several limits, of the one that will be reached first."""
         found = limits(self.config.train, self.progress, self.data.n_batches)
         return min(max((limit.share for limit in found), default=0.0), 1.0)
 

@@ -24,11 +24,11 @@ class StepOptions:
     """Options of a step.
 
     Attributes:
-        settings: of the config: label smoothing, R-Drop, clipping, kind of decoder input.
+        settings: the config's settings for label smoothing, R-Drop, clipping and decoder input.
         lr: learning rate.
         seed: seeds dropout and scheduled sampling. It depends on the run's seed and the step, so checkpoints need
             no random state.
-        bf16: whether to autocast matmuls to bfloat16. Weights, sums and the loss stay float32.
+        bf16: whether to autocast matmuls to bfloat16. Weights, gradients and the loss stay float32.
         own_tokens: probability that the decoder reads its own prediction instead of a true token (scheduled
             sampling), 0-1; 0 is teacher forcing.
     """
@@ -42,7 +42,7 @@ class StepOptions:
 
 @dataclass(frozen=True)
 class StepFigures:
-    """What a step did: loss and nll in nats per token, gradient norm before clipping, counts."""
+    """Figures of a step: loss and nll in nats per token, gradient norm before clipping, counts."""
 
     loss: float
     nll: float
@@ -73,15 +73,15 @@ def train_step(
     Every micro-batch is divided among the ranks. Each rank divides its share among its threads.
 
     Args:
-        replicas: of the model, in training mode, one per thread; they share their weights.
+        replicas: the model's replicas, in training mode, one per thread; they share their weights.
         optimizer: of the first replica's parameters.
         micro_batches: the same on all ranks.
         options: see `StepOptions`.
     Returns:
-        counts of the whole step. The caller must sum loss and nll over ranks.
+        token counts of the whole step, and this rank's terms of loss and nll, which the caller sums over ranks.
     """
     n_tokens = sum(batch.n_target_tokens for batch in micro_batches)
-    scale = n_ranks() / n_tokens  # DDP averages gradients over ranks; this rescales the average to a sum
+    scale = n_ranks() / n_tokens  # mean over tokens; n_ranks undoes DDP's division by the number of ranks
     own = [batch.part(rank(), n_ranks()) for batch in micro_batches]
 
     replicas.zero_grad()
@@ -120,7 +120,7 @@ def forward_backward(
 
     Args:
         model: a replica, in training mode.
-        micro_batches: this thread's share of them.
+        micro_batches: this thread's share.
         options: see `StepOptions`.
         scale: the summed loss is multiplied by it.
         thread_index: index of this thread among the threads of all ranks; it seeds dropout.
@@ -132,8 +132,7 @@ def forward_backward(
     total = torch.zeros(2, device=device)
     for i, micro_batch in enumerate(micro_batches):
         batch = micro_batch.to(device)
-        # `decoder_input` runs without autograd. Its bf16 copies of the weights must not be cached, because the forward
-        # pass below would use them, and they have no gradient.
+        # No autocast cache here: `decoder_input` runs under no_grad, so cached bf16 weights would have no gradient.
         with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16, cache_enabled=False):
             tgt_in = decoder_input(unwrapped(model), batch, own_tokens=options.own_tokens, free=free, seed=options.seed)
         is_last = i == len(micro_batches) - 1
@@ -150,7 +149,7 @@ def forward_backward(
 
 
 def batch_loss(model: nn.Module, batch: Batch, settings: TrainSettings) -> LossSum:
-    """The summed loss of a batch. With R-Drop: half the sum of two passes' losses and their weighted divergence.
+    """The summed loss of a batch. With R-Drop: (loss of pass 1 + loss of pass 2 + r_drop * divergence) / 2.
 
     Args:
         model: in any mode; R-Drop applies in training mode.
@@ -171,9 +170,9 @@ def batch_loss(model: nn.Module, batch: Batch, settings: TrainSettings) -> LossS
 def share_of(micro_batches: Sequence[Batch], thread: int, n_threads: int) -> list[Batch]:
     """One thread's share of the micro-batches.
 
-    With 4 micro-batches and 2 threads, each thread gets 2 of them. With 1 micro-batch and 2 threads, each gets half of
-    its sentences. In general, gcd(micro-batches, threads) groups of threads divide the micro-batches, and the threads
-    of a group divide the sentences.
+    With 4 micro-batches and 2 threads, each thread gets 2 micro-batches. With 1 micro-batch and 2 threads, each thread
+    gets half of its sentences. With 6 micro-batches and 4 threads, each pair of threads gets 3 micro-batches, and each
+    thread of the pair gets half of their sentences.
     """
     n_groups = math.gcd(len(micro_batches), n_threads)
     own = micro_batches[thread % n_groups :: n_groups]
