@@ -1,11 +1,11 @@
 """Greedy search, beam search and sampling, over any model that decodes one token at a time.
 
-Greedy search is beam search with one beam. Each sentence is searched independently: its length limit comes from its
-own source, it stops by its own rule, and it leaves the batch when it is done.
+Greedy search is beam search with one beam. The sentences of a batch are searched independently: the length limit of
+each comes from its own source, and each leaves the batch when its search ends (`_is_done`).
 
     live        K unfinished hypotheses per sentence
-    candidates  continuations of live hypotheses by one token. Beam search takes the best 2K, because up to K of them
-                may end in EOS, and K must remain. Sampling draws one per hypothesis.
+    candidates  continuations of live hypotheses by one token. Beam search takes the best 2K: if K of them end in EOS, K
+                unfinished ones are left. Sampling draws one per hypothesis.
     finished    hypotheses that end in EOS
 """
 
@@ -26,7 +26,7 @@ State = TypeVar("State")
 
 
 class IncrementalDecoder(Protocol[State]):
-    """The interface between search and a model. B is sentences, K beams, V vocabulary size.
+    """The interface between search and a model, for B sentences, K beams and a vocabulary of V tokens.
 
     The state holds the KV cache or the recurrent state. Each call returns a new state; the old one must not be used
     again, because the call may have modified it in place.
@@ -41,8 +41,9 @@ class IncrementalDecoder(Protocol[State]):
     def select(self, state: State, beam_indices: Tensor, /) -> State:
         """Keep the beams with the given indices, (B', K').
 
-        Index i is beam i % K of sentence i // K. All beams of a row belong to one sentence. If sentences leave the
-        batch (B' < B), sentences from its end take their rows: without sentence 1, the rows 0, 1, 2, 3 become 0, 3, 2.
+        Index i is beam i % K of sentence i // K. All beams of a row belong to one sentence. If B' < B, some sentences
+        have left the batch. The last sentences then move to the free rows, and the others keep their rows, so that few
+        rows of the cache are copied: if sentence 1 leaves [0, 1, 2, 3], the new order is [0, 3, 2].
         """
 
 
@@ -65,7 +66,7 @@ class Candidates(NamedTuple):
 
 @dataclass(frozen=True)
 class TraceStep:
-    """The live hypotheses after a step; `sentences` are their indices in the caller's batch."""
+    """The live hypotheses after a step; `sentences` are the batch indices of the B sentences still searched."""
 
     position: int
     sentences: list[int]
@@ -151,7 +152,7 @@ def _begin(decoder: IncrementalDecoder[State], src: Tensor, options: SearchOptio
 
 
 def _log_softmax_(logits: Tensor) -> Tensor:
-    """Log-softmax over (B, K, V), in float32 at least. In place, which is 1.5 times as fast."""
+    """Log-softmax over (B, K, V), in float32 at least. It works in place because that is 1.5 times as fast."""
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     return torch.log_softmax(logits, -1, out=logits)
 
@@ -241,6 +242,6 @@ def _is_done(options: SearchOptions, finished: list[Hypothesis], best_live: floa
 
 
 def _without_gaps(searching: list[int]) -> list[int]:
-    """The rows of the smaller batch; rows from the end replace finished ones: [0, 2, 3] becomes [0, 3, 2]."""
+    """Reorder the remaining rows so that few of them move: [0, 2, 3] becomes [0, 3, 2]. See `select`."""
     kept, beyond = set(searching), [row for row in searching if row >= len(searching)]
     return [row if row in kept else beyond.pop() for row in range(len(searching))]

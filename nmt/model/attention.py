@@ -28,7 +28,7 @@ def scaled_dot_product_attention(
     Args:
         query: (..., T, d).
         key, value: (..., S, d).
-        mask: broadcastable to (..., T, S), bool or additive; a row that allows no key becomes NaN.
+        mask: broadcastable to (..., T, S), bool or additive; if a row allows no key, its weights are NaN.
         dropout: applied to the weights.
     Returns:
         the output (..., T, d) and the weights (..., T, S), whose rows sum to 1.
@@ -104,7 +104,7 @@ class MultiHeadAttention(nn.Module):
             key, value: (B, H, S, D/H). The query is cast to their dtype, because a KV cache may be bf16.
             mask: broadcastable to (B, H, T, S), bool or additive.
             causal: whether to apply the causal mask instead of `mask`; requires T = S.
-            weights: if given, the attention weights (B, H, T, S) are appended.
+            weights: a list that the attention weights (B, H, T, S) are appended to, or None.
         Returns:
             (B, T, D)
         """
@@ -145,7 +145,8 @@ class SelfAttention(MultiHeadAttention):
         Args:
             x: (B, T, D).
             rotation: rotary positions of the T tokens, complex (T, D/H/2), applied to queries and keys; None for no
-                rotary positions. If all tokens are at one position, (1, D/H/2).
+                rotary positions. In incremental decoding the T tokens are the beams of a sentence, which all are at
+                the same position; then (1, D/H/2).
         """
         heads = self.split_heads(self.query_key_value(x), 3)
         if rotation is None:

@@ -32,7 +32,7 @@ class Residual(nn.Module):
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Apply a sub-layer, which maps (B, T, D) to (B, T, D), to x (B, T, D)."""
         y: Tensor = self.dropout(sublayer(self.norm(x) if self.pre_norm else x))
-        x = x + y.to(x.dtype)  # under autocast y is bf16, and adding mixed dtypes is slow
+        x = x + y.to(x.dtype)  # under autocast y is bf16; cast and add are faster than adding mixed dtypes
         return x if self.pre_norm else self.norm(x)
 
 
@@ -137,7 +137,7 @@ class Transformer(Seq2Seq):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Initialize all parameters, see `Seq2Seq`; learned positions like embeddings."""
+        """Initialize all parameters, see `Seq2Seq`. Learned positions are initialized like embeddings."""
         super().reset_parameters()
         for positions in (self.source_positions, self.target_positions):
             if positions is not None:
@@ -152,8 +152,8 @@ class Transformer(Seq2Seq):
             tokens: (B, T) ids of source or target tokens.
             embedding: the source or the target embedding.
             learned: learned source or target positions, (P, D), or None.
-            positions: slice of the T positions of the tokens; of one position if all tokens are at it, like the beams
-                of incremental decoding.
+            positions: the slice of the T positions of the tokens. In incremental decoding the T tokens are the beams
+                of a sentence, which all are at the same position; then a slice of length 1.
         Returns:
             the embeddings (B, T, D), and rotary positions for self-attention, (T, D/H/2) or None.
         """
@@ -169,7 +169,7 @@ class Transformer(Seq2Seq):
 
         Args:
             src: (B, S) ids; PAD is masked.
-            weights: if given, each layer's attention weights (B, H, S, S) are appended.
+            weights: a list that each layer's attention weights (B, H, S, S) are appended to, or None.
         Returns:
             memory (B, S, D) and its mask (B, 1, 1, S) bool.
         """
@@ -196,7 +196,8 @@ class Transformer(Seq2Seq):
         Args:
             tgt_in: (B, T) ids, BOS first.
             memory, memory_mask: from `encode`.
-            self_weights, cross_weights: if given, each layer's (B, H, T, T) and (B, H, T, S) are appended.
+            self_weights, cross_weights: lists that each layer's attention weights (B, H, T, T) and (B, H, T, S) are
+                appended to, or None.
         Returns:
             (B, T, D), the decoder output; `projection` maps it to logits.
         """

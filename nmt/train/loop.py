@@ -1,7 +1,7 @@
 """The training loop: steps, validations and checkpoints, up to the limits of steps, epochs or minutes (the budget).
 
-Random numbers depend only on (seed, step), and the order of the data only on (seed, epoch). So a run that is resumed
-from a checkpoint equals a run that was never stopped, bit for bit.
+Random numbers depend on the seed, the step and the thread, and the order of the data on the seed and the epoch. So a
+run that is resumed with the same number of threads equals a run that was never stopped, bit for bit.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ def count_skipped(progress: Progress, figures: StepFigures, micro_batches: list[
     """Log and count a step that made no update because its gradient is NaN or infinite.
 
     Raises:
-        DivergedError: `MAX_SKIPPED` in a row.
+        DivergedError: this is the `MAX_SKIPPED`-th such step in a row.
     """
     progress.n_skipped += 1
     log.warning(
@@ -74,7 +74,7 @@ class Session:
 
     Attributes:
         config: all settings.
-        corpus: the dev pairs, hashes of the corpus files, and messages about them.
+        corpus: the dev pairs, hashes of the corpus files, and notes for the user on how the corpus was prepared.
         tokenizers: the source and the target tokenizer.
         data: training batches.
         model: with initial weights, on its device.
@@ -98,7 +98,7 @@ class Trainer:
 
     Args:
         session: everything that the training needs. The caller has locked the run directory.
-        quiet: whether to show no progress on stderr.
+        quiet: suppress progress on stderr.
     """
 
     def __init__(self, session: Session, *, quiet: bool = False) -> None:
@@ -123,7 +123,8 @@ class Trainer:
         """Train to the end of the budget.
 
         Args:
-            n_threads: number of threads that share each step. It must be 1 if there are several ranks.
+            n_threads: number of threads that share each step on a CPU. With several ranks it must be 1: steps are
+                shared by ranks or by threads, not by both.
         Raises:
             StoppedError: Ctrl-C or SIGTERM was received; everything is saved.
             DivergedError: gradients or the dev loss are still NaN or infinite after `MAX_ROLLBACKS` rollbacks.
@@ -155,7 +156,7 @@ class Trainer:
         return self.progress
 
     def _synchronize(self, n_workers: int) -> None:
-        """Use the first rank's precision on all ranks; set `progress.n_ranks` to the number of ranks times threads."""
+        """Use the first rank's precision on all ranks, and store how many ranks or threads share a step."""
         progress = self.progress
         progress.bf16 = bool(broadcast(progress.bf16))
         if progress.step and progress.n_ranks != n_workers:
@@ -168,7 +169,7 @@ class Trainer:
         Args:
             replicas: the model's replicas, one per thread.
             report: shows each step.
-            started: `time.monotonic()` minus the seconds trained before.
+            started: the value of `time.monotonic()` at which training would have started without interruptions.
         Returns:
             the number of the signal that was received; 0 at the end of the budget.
         Raises:
@@ -176,7 +177,7 @@ class Trainer:
             Interrupted: a signal was received during a validation.
         """
         progress, settings = self.progress, self.config.train
-        self.validate_if_due(report)  # if the run was stopped during a validation and then resumed, repeat it
+        self.validate_if_due(report)  # a resumed run repeats the validation during which it was stopped
         for micro_batches in self.micro_batches():
             of_ranks = gather_numbers(time.monotonic() - started, self.stop.number)  # so that all ranks end together
             progress.elapsed_s, stopped_by = of_ranks[0][0], int(max(signal for _, signal in of_ranks))
@@ -242,7 +243,7 @@ class Trainer:
         is_best = self.checkpointer.keep_if_best(model, validation)
         if not is_best:
             progress.n_worse += 1
-        elif had_best:  # False if the user deleted the model file: then any model counts as the best
+        elif had_best:  # without a previous best (first validation, deleted model file) there is no improvement
             progress.n_worse = 0
         self.checkpointer.save()
         self.checkpointer.append_metrics(figures)
@@ -304,20 +305,19 @@ class Trainer:
             DivergedError: there is no checkpoint, or there were `MAX_ROLLBACKS` rollbacks.
         """
         n_rollbacks, max_positions = self.progress.n_rollbacks, self.progress.max_positions
-        # A collective call: each rank waits here until all ranks have stopped training and can read the checkpoint.
+        # This collective call waits for all ranks. After it, none of them is in a training step.
         has_checkpoint = broadcast(self.checkpointer.run.newest_step() is not None)
         if not has_checkpoint or n_rollbacks == MAX_ROLLBACKS:
             raise error
         if rank() == 0:
             self.resume()
-        barrier()  # `resume` renames checkpoints that cannot be read, so the first rank goes first
+        barrier()  # the first rank resumes first, because `resume` renames checkpoints that cannot be read
         if rank() > 0:
             self.resume()
-        self.state.progress = replace(
-            self.progress, n_rollbacks=n_rollbacks + 1, n_skipped=0, max_positions=max_positions
-        )
-        lr_factor = ROLLBACK_LR**self.progress.n_rollbacks
-        log.warning("%s: back to step %d with %g of the rate", error, self.progress.step, lr_factor)
+        changes = {"n_rollbacks": n_rollbacks + 1, "n_skipped": 0, "max_positions": max_positions}
+        self.state.progress = replace(self.progress, **changes)
+        message = "%s: back to step %d with %g of the rate"
+        log.warning(message, error, self.progress.step, ROLLBACK_LR**self.progress.n_rollbacks)
 
     # --- resume and budget --------------------------------------------------------------------------------
 
@@ -330,7 +330,7 @@ class Trainer:
         return self.checkpointer.resume(self.data)
 
     def spent(self) -> float:
-        """How much of the budget is spent, 0-1. With several limits, of the one that will be reached first."""
+        """How much of the budget is spent, 0-1: the largest value over the limits of steps, epochs and minutes."""
         found = limits(self.config.train, self.progress, self.data.n_batches)
         return min(max((limit.share for limit in found), default=0.0), 1.0)
 

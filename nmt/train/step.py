@@ -74,11 +74,12 @@ def train_step(
 
     Args:
         replicas: the model's replicas, in training mode, one per thread; they share their weights.
-        optimizer: of the first replica's parameters.
+        optimizer: updates the parameters of the first replica.
         micro_batches: the same on all ranks.
         options: see `StepOptions`.
     Returns:
-        token counts of the whole step, and this rank's terms of loss and nll, which the caller sums over ranks.
+        the gradient norm and counts of the whole step. loss and nll are this rank's share: their sum over ranks is
+        the mean over all tokens.
     """
     n_tokens = sum(batch.n_target_tokens for batch in micro_batches)
     scale = n_ranks() / n_tokens  # mean over tokens; n_ranks undoes DDP's division by the number of ranks
@@ -95,7 +96,7 @@ def train_step(
     parameters = list(replicas.models[0].parameters())
     total_norm = nn.utils.get_total_norm(p.grad for p in parameters if p.grad is not None)
     grad_norm = float(total_norm)
-    if math.isfinite(grad_norm):  # otherwise skip the update, which would make all weights NaN
+    if math.isfinite(grad_norm):  # an update with NaN or infinite gradients would make all weights NaN
         if 0 < options.settings.clip_norm < grad_norm:
             nn.utils.clip_grads_with_norm_(parameters, options.settings.clip_norm, total_norm)
         for group in optimizer.param_groups:
@@ -132,7 +133,8 @@ def forward_backward(
     total = torch.zeros(2, device=device)
     for i, micro_batch in enumerate(micro_batches):
         batch = micro_batch.to(device)
-        # No autocast cache here: `decoder_input` runs under no_grad, so cached bf16 weights would have no gradient.
+        # `decoder_input` runs under no_grad, so bf16 weights cached here would have no gradient. The forward pass below
+        # would reuse them: replica threads never leave autocast, so its cache is not cleared in between.
         with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16, cache_enabled=False):
             tgt_in = decoder_input(unwrapped(model), batch, own_tokens=options.own_tokens, free=free, seed=options.seed)
         is_last = i == len(micro_batches) - 1
@@ -170,9 +172,9 @@ def batch_loss(model: nn.Module, batch: Batch, settings: TrainSettings) -> LossS
 def share_of(micro_batches: Sequence[Batch], thread: int, n_threads: int) -> list[Batch]:
     """One thread's share of the micro-batches.
 
-    With 4 micro-batches and 2 threads, each thread gets 2 micro-batches. With 1 micro-batch and 2 threads, each thread
-    gets half of its sentences. With 6 micro-batches and 4 threads, each pair of threads gets 3 micro-batches, and each
-    thread of the pair gets half of their sentences.
+    The threads form gcd(number of micro-batches, number of threads) groups. Each group gets equally many micro-batches,
+    and each thread of a group gets an equal share of their sentences. For example, 6 micro-batches and 4 threads: 2
+    groups with 3 micro-batches each, and each of their 2 threads gets half of the sentences.
     """
     n_groups = math.gcd(len(micro_batches), n_threads)
     own = micro_batches[thread % n_groups :: n_groups]
