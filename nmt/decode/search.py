@@ -1,11 +1,11 @@
 """Greedy search, beam search and sampling, over any model that decodes one token at a time.
 
-Greedy search is beam search with one beam. The sentences of a batch are searched independently: the length limit of
+Greedy search is beam search with one beam. The sentences of a batch are translated independently: the length limit of
 each comes from its own source, and each leaves the batch when its search ends (`_is_done`).
 
     live        K unfinished hypotheses per sentence
-    candidates  continuations of live hypotheses by one token. Beam search takes the best 2K: if K of them end in EOS, K
-                unfinished ones are left. Sampling draws one per hypothesis.
+    candidates  continuations of live hypotheses by one token. Beam search takes the best 2K: at most K of them end in
+                EOS (one per beam), so at least K do not. Sampling draws one per hypothesis.
     finished    hypotheses that end in EOS
 """
 
@@ -41,9 +41,9 @@ class IncrementalDecoder(Protocol[State]):
     def select(self, state: State, beam_indices: Tensor, /) -> State:
         """Keep the beams with the given indices, (B', K').
 
-        Index i is beam i % K of sentence i // K. All beams of a row belong to one sentence. If B' < B, some sentences
-        have left the batch. The last sentences then move to the free rows, and the others keep their rows, so that few
-        rows of the cache are copied: if sentence 1 leaves [0, 1, 2, 3], the new order is [0, 3, 2].
+        Index i is beam i % K of batch row i // K. The beams of a new row all come from one old row. If B' < B, the last
+        old rows fill the gaps and the others stay in place, so that little of the cache is copied. For example, if row 1
+        of 4 is finished, the new rows are the old rows 0, 3, 2.
         """
 
 
@@ -66,7 +66,10 @@ class Candidates(NamedTuple):
 
 @dataclass(frozen=True)
 class TraceStep:
-    """The live hypotheses after a step; `sentences` are the batch indices of the B sentences still searched."""
+    """The live hypotheses after a step, of the B sentences that took part in it.
+
+    `sentences` are the indices of these sentences in the batch that `search` was given.
+    """
 
     position: int
     sentences: list[int]
@@ -139,7 +142,7 @@ def search(
 def _begin(decoder: IncrementalDecoder[State], src: Tensor, options: SearchOptions) -> tuple[Beams, State]:
     """Empty hypotheses and the decoder's state.
 
-    Sampling starts with K hypotheses per sentence. Beam search starts with one, because K equal ones would all have
+    Sampling starts with K hypotheses per sentence. Beam search starts with one, because K identical ones would have
     the same continuations.
     """
     state, n_beams = decoder.start(src), 1
@@ -242,6 +245,6 @@ def _is_done(options: SearchOptions, finished: list[Hypothesis], best_live: floa
 
 
 def _without_gaps(searching: list[int]) -> list[int]:
-    """Reorder the remaining rows so that few of them move: [0, 2, 3] becomes [0, 3, 2]. See `select`."""
+    """Fill each gap with the last row: [0, 2, 3], where row 1 is missing, becomes [0, 3, 2]."""
     kept, beyond = set(searching), [row for row in searching if row >= len(searching)]
     return [row if row in kept else beyond.pop() for row in range(len(searching))]

@@ -103,7 +103,7 @@ class MultiHeadAttention(nn.Module):
             query: (B, H, T, D/H).
             key, value: (B, H, S, D/H). The query is cast to their dtype, because a KV cache may be bf16.
             mask: broadcastable to (B, H, T, S), bool or additive.
-            causal: whether to apply the causal mask instead of `mask`; requires T = S.
+            causal: whether to apply the causal mask; requires T = S, and `mask` must be None.
             weights: a list that the attention weights (B, H, T, S) are appended to, or None.
         Returns:
             (B, T, D)
@@ -145,8 +145,8 @@ class SelfAttention(MultiHeadAttention):
         Args:
             x: (B, T, D).
             rotation: rotary positions of the T tokens, complex (T, D/H/2), applied to queries and keys; None for no
-                rotary positions. In incremental decoding the T tokens are the beams of a sentence, which all are at
-                the same position; then (1, D/H/2).
+                rotary positions. Incremental decoding puts the K beams of a sentence on axis T. They are all at one
+                position, so it passes (1, D/H/2).
         """
         heads = self.split_heads(self.query_key_value(x), 3)
         if rotation is None:

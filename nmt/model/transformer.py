@@ -32,7 +32,7 @@ class Residual(nn.Module):
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Apply a sub-layer, which maps (B, T, D) to (B, T, D), to x (B, T, D)."""
         y: Tensor = self.dropout(sublayer(self.norm(x) if self.pre_norm else x))
-        x = x + y.to(x.dtype)  # under autocast y is bf16; cast and add are faster than adding mixed dtypes
+        x = x + y.to(x.dtype)  # under autocast y is bf16; casting it first is faster
         return x if self.pre_norm else self.norm(x)
 
 
@@ -152,8 +152,8 @@ class Transformer(Seq2Seq):
             tokens: (B, T) ids of source or target tokens.
             embedding: the source or the target embedding.
             learned: learned source or target positions, (P, D), or None.
-            positions: the slice of the T positions of the tokens. In incremental decoding the T tokens are the beams
-                of a sentence, which all are at the same position; then a slice of length 1.
+            positions: the slice of the T positions of the tokens. Incremental decoding puts the K beams of a sentence
+                on axis T. They are all at one position, so it passes a slice of length 1.
         Returns:
             the embeddings (B, T, D), and rotary positions for self-attention, (T, D/H/2) or None.
         """

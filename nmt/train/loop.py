@@ -1,7 +1,7 @@
 """The training loop: steps, validations and checkpoints, up to the limits of steps, epochs or minutes (the budget).
 
-Random numbers depend on the seed, the step and the thread, and the order of the data on the seed and the epoch. So a
-run that is resumed with the same number of threads equals a run that was never stopped, bit for bit.
+Random numbers are a function of the seed, the step and the thread. The order of the data is a function of the seed and
+the epoch. So a run that is resumed with the same number of threads equals a run that was never stopped, bit for bit.
 """
 
 import contextlib
@@ -70,7 +70,7 @@ def count_skipped(progress: Progress, figures: StepFigures, micro_batches: list[
 
 @dataclass
 class Session:
-    """What a `Trainer` needs.
+    """What a command has prepared for a training.
 
     Attributes:
         config: all settings.
@@ -164,12 +164,12 @@ class Trainer:
         progress.n_ranks = n_workers
 
     def run_steps(self, replicas: Replicas, report: Report, started: float) -> int:
-        """Do steps to the end of the budget, or to a signal.
+        """Run steps until the budget is spent or a signal is received.
 
         Args:
             replicas: the model's replicas, one per thread.
             report: shows each step.
-            started: the value of `time.monotonic()` at which training would have started without interruptions.
+            started: `time.monotonic()` at the start of the process' training, minus the seconds trained before it.
         Returns:
             the number of the signal that was received; 0 at the end of the budget.
         Raises:
@@ -204,7 +204,7 @@ class Trainer:
         raise AssertionError("epochs have no end")
 
     def micro_batches(self) -> Iterator[list[Batch]]:
-        """Yield the micro-batches of each step, starting at the current epoch and batch, without end."""
+        """Yield the micro-batches of each step, starting at the current epoch and batch, endlessly."""
         progress = self.progress
         while True:
             batches = self.data.batches(progress.epoch, progress.batch)
@@ -243,8 +243,9 @@ class Trainer:
         is_best = self.checkpointer.keep_if_best(model, validation)
         if not is_best:
             progress.n_worse += 1
-        elif had_best:  # without a previous best (first validation, deleted model file) there is no improvement
+        elif had_best:
             progress.n_worse = 0
+        # else: the first validation, or the user has deleted the model file. Patience (n_worse) goes on as before.
         self.checkpointer.save()
         self.checkpointer.append_metrics(figures)
         report.validation(progress.step, validation, best=is_best)
@@ -271,7 +272,7 @@ class Trainer:
     # --- the end of training, and rollbacks ---------------------------------------------------------------
 
     def finish(self, report: Report, started: float) -> None:
-        """When the budget is spent: validate, and average checkpoints."""
+        """Validate and average checkpoints at the end of the training."""
         progress = self.progress
         if not progress.is_validated():
             self.validate_and_save(report)
@@ -305,7 +306,7 @@ class Trainer:
             DivergedError: there is no checkpoint, or there were `MAX_ROLLBACKS` rollbacks.
         """
         n_rollbacks, max_positions = self.progress.n_rollbacks, self.progress.max_positions
-        # This collective call waits for all ranks. After it, none of them is in a training step.
+        # `broadcast` waits for all ranks. So all of them have stopped training before any of them changes its weights.
         has_checkpoint = broadcast(self.checkpointer.run.newest_step() is not None)
         if not has_checkpoint or n_rollbacks == MAX_ROLLBACKS:
             raise error
@@ -330,7 +331,7 @@ class Trainer:
         return self.checkpointer.resume(self.data)
 
     def spent(self) -> float:
-        """How much of the budget is spent, 0-1: the largest value over the limits of steps, epochs and minutes."""
+        """The spent fraction of the budget, 0-1: the largest of the fractions of steps, epochs and minutes."""
         found = limits(self.config.train, self.progress, self.data.n_batches)
         return min(max((limit.share for limit in found), default=0.0), 1.0)
 

@@ -70,7 +70,7 @@ def train_step(
 ) -> StepFigures:
     """One update from several micro-batches, with the gradient of one large batch.
 
-    Every micro-batch is divided among the ranks. Each rank divides its share among its threads.
+    Every micro-batch is divided among the ranks, or, if there is one rank, among its threads.
 
     Args:
         replicas: the model's replicas, in training mode, one per thread; they share their weights.
@@ -78,8 +78,8 @@ def train_step(
         micro_batches: the same on all ranks.
         options: see `StepOptions`.
     Returns:
-        the gradient norm and counts of the whole step. loss and nll are this rank's share: their sum over ranks is
-        the mean over all tokens.
+        the gradient norm and counts of the whole step. loss and nll are sums over this rank's tokens, divided by the
+        number of tokens of all ranks, so the caller has to sum them over ranks.
     """
     n_tokens = sum(batch.n_target_tokens for batch in micro_batches)
     scale = n_ranks() / n_tokens  # mean over tokens; n_ranks undoes DDP's division by the number of ranks
@@ -133,8 +133,8 @@ def forward_backward(
     total = torch.zeros(2, device=device)
     for i, micro_batch in enumerate(micro_batches):
         batch = micro_batch.to(device)
-        # `decoder_input` runs under no_grad, so bf16 weights cached here would have no gradient. The forward pass below
-        # would reuse them: replica threads never leave autocast, so its cache is not cleared in between.
+        # Without a cache, because `decoder_input` runs under no_grad: cached bf16 weights would have no gradient, and the
+        # forward pass below would use them. (`Replicas` keeps an outer autocast open, so the cache is not cleared.)
         with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16, cache_enabled=False):
             tgt_in = decoder_input(unwrapped(model), batch, own_tokens=options.own_tokens, free=free, seed=options.seed)
         is_last = i == len(micro_batches) - 1
@@ -172,9 +172,8 @@ def batch_loss(model: nn.Module, batch: Batch, settings: TrainSettings) -> LossS
 def share_of(micro_batches: Sequence[Batch], thread: int, n_threads: int) -> list[Batch]:
     """One thread's share of the micro-batches.
 
-    The threads form gcd(number of micro-batches, number of threads) groups. Each group gets equally many micro-batches,
-    and each thread of a group gets an equal share of their sentences. For example, 6 micro-batches and 4 threads: 2
-    groups with 3 micro-batches each, and each of their 2 threads gets half of the sentences.
+    All threads get the same amount of work. Example with 6 micro-batches and 4 threads: gcd(6, 4) = 2 groups of threads
+    get 3 micro-batches each, and each of the 2 threads of a group gets half of the sentences of these 3.
     """
     n_groups = math.gcd(len(micro_batches), n_threads)
     own = micro_batches[thread % n_groups :: n_groups]

@@ -11,7 +11,9 @@ import torch
 # Multiply-adds of a decoding step from which all threads are tried first. One sentence with beam 5 has 5M with
 # 1M parameters, where one thread is 1.0 to 1.5 times as fast as two, and 38M with 7.6M parameters, where two are.
 MIN_PARALLEL_WORK = 20_000_000
-TRY_EVERY = 32  # batches; other numbers of threads are tried again, because the load of the machine changes
+# Batches of a size class after which another number of threads is tried, and then again every so many batches, because
+# the load of the machine changes. With a busy core, a batch with two threads may take three times as long.
+FIRST_TRY, TRY_EVERY = 8, 32
 
 
 def parallel_is_faster(n_threads: int) -> bool:
@@ -68,14 +70,11 @@ class ThreadTuner:
         self.n_batches[size_class] += 1
 
     def choose(self, size_class: int, n_hypotheses: int) -> int:
-        """The number of threads of the next batch: first each once, then the fastest, every `TRY_EVERY` another."""
+        """The number of threads of the next batch: the fastest so far, or another one to time it."""
         seconds, n = self.seconds[size_class], self.n_batches[size_class]
         if not seconds:
             is_large = self.n_parameters * n_hypotheses >= MIN_PARALLEL_WORK
             return self.n_threads if is_large and parallel_is_faster(self.n_threads) else 1
-        untried = [choice for choice in self.choices if choice not in seconds]
-        if untried:
-            return untried[0]
         fastest = min(seconds, key=lambda choice: seconds[choice])
         others = [choice for choice in self.choices if choice != fastest]
-        return others[n // TRY_EVERY % len(others)] if n % TRY_EVERY == 0 else fastest
+        return others[n // TRY_EVERY % len(others)] if n % TRY_EVERY == FIRST_TRY else fastest
