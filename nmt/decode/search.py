@@ -41,9 +41,9 @@ class IncrementalDecoder(Protocol[State]):
     def select(self, state: State, beam_indices: Tensor, /) -> State:
         """Keep the beams with the given indices, (B', K').
 
-        Index i is beam i % K of batch row i // K. The beams of a new row all come from one old row. If B' < B, the last
-        old rows fill the gaps and the others stay in place, so that little of the cache is copied. For example, if row 1
-        of 4 is finished, the new rows are the old rows 0, 3, 2.
+        Index i is beam i % K of batch row i // K. The beams of a new row all come from one old row. If B' < B, the
+        caller fills gaps with the last old rows, so that little of the cache is copied. For example, if row 1 of 4 is
+        finished, the new rows are the old rows 0, 3, 2.
         """
 
 

@@ -245,7 +245,7 @@ class Trainer:
             progress.n_worse += 1
         elif had_best:
             progress.n_worse = 0
-        # else: the first validation, or the user has deleted the model file. Patience (n_worse) goes on as before.
+        # else it is the first validation, or the user deleted the model file: patience (n_worse) goes on as before
         self.checkpointer.save()
         self.checkpointer.append_metrics(figures)
         report.validation(progress.step, validation, best=is_best)
@@ -291,13 +291,9 @@ class Trainer:
         validation = self.validate(model)
         is_best = self.checkpointer.keep_if_best(model, validation)
         self.checkpointer.append_metrics({"step": self.progress.step, "n_averaged": n_averaged, **validation.figures()})
-        log.info(
-            "average of %d checkpoints: dev BLEU %.2f, loss %.3f%s",
-            n_averaged,
-            validation.bleu.value,
-            validation.loss,
-            " (kept)" if is_best else " (no better than the best one)",
-        )
+        verdict = "kept" if is_best else "no better than the best one"
+        figures = (n_averaged, validation.bleu.value, validation.loss, verdict)
+        log.info("average of %d checkpoints: dev BLEU %.2f, loss %.3f (%s)", *figures)
 
     def roll_back(self, error: DivergedError) -> None:
         """Restore the last checkpoint and halve the learning rate.
@@ -315,10 +311,11 @@ class Trainer:
         barrier()  # the first rank resumes first, because `resume` renames checkpoints that cannot be read
         if rank() > 0:
             self.resume()
-        changes = {"n_rollbacks": n_rollbacks + 1, "n_skipped": 0, "max_positions": max_positions}
-        self.state.progress = replace(self.progress, **changes)
-        message = "%s: back to step %d with %g of the rate"
-        log.warning(message, error, self.progress.step, ROLLBACK_LR**self.progress.n_rollbacks)
+        self.state.progress = replace(
+            self.progress, n_rollbacks=n_rollbacks + 1, n_skipped=0, max_positions=max_positions
+        )
+        lr_factor = ROLLBACK_LR ** (n_rollbacks + 1)
+        log.warning("%s: back to step %d with %g of the rate", error, self.progress.step, lr_factor)
 
     # --- resume and budget --------------------------------------------------------------------------------
 

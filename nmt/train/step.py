@@ -133,8 +133,8 @@ def forward_backward(
     total = torch.zeros(2, device=device)
     for i, micro_batch in enumerate(micro_batches):
         batch = micro_batch.to(device)
-        # Without a cache, because `decoder_input` runs under no_grad: cached bf16 weights would have no gradient, and the
-        # forward pass below would use them. (`Replicas` keeps an outer autocast open, so the cache is not cleared.)
+        # Without a cache, because `decoder_input` runs under no_grad: cached bf16 weights would have no gradient, and
+        # the forward pass below would use them. (`Replicas` keeps an outer autocast open, which keeps the cache.)
         with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16, cache_enabled=False):
             tgt_in = decoder_input(unwrapped(model), batch, own_tokens=options.own_tokens, free=free, seed=options.seed)
         is_last = i == len(micro_batches) - 1

@@ -46,7 +46,7 @@ def test_when_the_load_changes_so_does_the_number_of_threads(monkeypatch: pytest
     machine, tuner = Machine(monkeypatch), ThreadTuner(1_000_000, 2)
     assert machine.run(tuner, {1: 2.0, 2: 1.0}, TRY_EVERY, LARGE)[-1] == 2
     used = machine.run(tuner, {1: 2.0, 2: 9.0}, 2 * TRY_EVERY, LARGE)
-    assert used.count(2) <= 2
+    assert used.count(2) <= 3
     assert machine.run(tuner, {1: 2.0, 2: 1.0}, 2 * TRY_EVERY, LARGE)[-1] == 2
 
 
