@@ -64,7 +64,7 @@ def prepare_torch(threads: int = 0) -> None:
         threads: CPU threads; 0 keeps torch's default. NMT_WORKER_THREADS, set for worker processes, overrides it.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
-        os.environ.setdefault("GOMP_SPINCOUNT", "5000")
+        os.environ.setdefault("GOMP_SPINCOUNT", "20000")
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(name, "32")
     if threads := int(os.environ.get("NMT_WORKER_THREADS", threads)):

@@ -61,7 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Replace the user's cache by a temporary directory; and set what `nmt.processes` would set."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GOMP_SPINCOUNT", os.environ.get("GOMP_SPINCOUNT", "5000"))
+        patch.setenv("GOMP_SPINCOUNT", os.environ.get("GOMP_SPINCOUNT", "20000"))
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.delenv("NMT_CACHE", raising=False)
         yield

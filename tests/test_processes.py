@@ -46,7 +46,7 @@ def test_idle_threads_sleep_unless_the_user_set_a_policy(policy: str | None) -> 
     env = {key: value for key, value in os.environ.items() if key not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
     env |= {"OMP_WAIT_POLICY": policy} if policy else {}
     done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["None" if policy else "5000", "True"]
+    assert done.stdout.split() == ["None" if policy else "20000", "True"]
 
 
 def test_environment_sets_variables_for_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
