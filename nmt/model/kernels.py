@@ -1,6 +1,6 @@
 """What is tuned for a machine: each function equals a plain formula and exists only because it is faster.
 
-Measured with torch 2.13 on two x86-64 cores. On a GPU none of it is used but the grouped top-k.
+Measured with torch 2.13 on two x86-64 cores.
 """
 
 import math

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-MIN_BLOCK = 32  # queries per block of local attention; smaller blocks cost more in calls than they save in products
+MIN_BLOCK = 32  # queries per block of local attention, at least
 
 
 def additive_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
