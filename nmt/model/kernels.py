@@ -13,7 +13,9 @@ from torch import Tensor
 SIMD_KEYS = 16  # the CPU's softmax over 15 keys takes ten times as long as over 16
 CACHE_SLOTS = 16  # KV caches grow by this many slots: products over 15 keys take twice as long as over 16
 FEW_QUERIES = 32  # below this number the fused kernel's bf16 products take twice as long as the formula's
-GROUP = 64  # neighboring tokens; top-k over groups of 64 is three times as fast as over all V
+# Neighboring tokens. With V = 8,000, 64 sentences and 5 beams, top-k over groups of 64 takes a quarter of the time of
+# top-k over all tokens (1.7 against 6.9 ms); with V = 32,000 a tenth.
+GROUP = 64
 
 
 def prefers_fused(query: Tensor) -> bool:
