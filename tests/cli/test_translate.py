@@ -227,6 +227,8 @@ def test_control_characters_in_names_are_escaped(five_run: FiveRun, tmp_path: Pa
         done = run_nmt(*args, SOURCE[0])
         assert done.returncode == 2
         assert b"\x1b" not in done.stderr
-    stderr = one_clear_error(run_nmt("translate", "--engine", "ctranslate2", "-m", run, "x"), 2, "no export")
+    stderr = one_clear_error(
+        run_nmt("translate", "--engine", "ctranslate2", "-m", run, "x"), 2, "is not a CTranslate2 export"
+    )
     (hint,) = re.findall("(?m)^hint: (.*)$", stderr)
     assert f"-m '{tmp_path}/a b\\x1b[31m$(reboot)' -o" in hint
