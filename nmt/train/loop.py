@@ -29,7 +29,7 @@ from nmt.train.checkpointer import Checkpointer, TrainingState
 from nmt.train.memory import within_memory
 from nmt.train.preparation import Corpus
 from nmt.train.progress import Progress, limits, out_of_patience
-from nmt.train.replicas import Replicas
+from nmt.train.replicas import Replicas, torch_threads
 from nmt.train.report import Report
 from nmt.train.schedule import learning_rate, own_tokens
 from nmt.train.signals import Interrupted, StopRequest, stop_signals
@@ -113,6 +113,7 @@ class Trainer:
         )
         self.checkpointer = Checkpointer(self.config, self.tokenizers, session.run, self.state)
         self.stop = StopRequest()
+        self.n_torch_threads = torch.get_num_threads()  # of validation; replicas share them
 
     @property
     def progress(self) -> Progress:
@@ -260,7 +261,7 @@ class Trainer:
             Interrupted: a signal was received.
         """
         hint = "lower train.lr; the last checkpoint is kept"
-        with self.stop.interruptible():
+        with self.stop.interruptible(), torch_threads(self.n_torch_threads):
             try:
                 validation = validate(model, self.tokenizers, self.dev, self.config, bf16=self.progress.bf16)
             except ModelError as error:  # the logits are NaN
