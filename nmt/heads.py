@@ -19,7 +19,7 @@ from nmt.decode.translator import Translator, load
 from nmt.errors import DataError, InputError
 from nmt.model.base import AttentionWeights
 from nmt.text import BOS, EOS, PAD
-from nmt.text.batches import Batch, collate, cut_batches
+from nmt.text.batches import Batch, pair_batches
 
 MAX_POSITIONS = 1024  # per side of a batch: bounds the memory of the weights
 
@@ -76,8 +76,8 @@ def attention_summary(run: Path | str | Translator, corpus: Sequence[tuple[str, 
     src, tgt = translator.encode_pairs([source for source, _ in corpus], [target for _, target in corpus])
     sums: dict[str, Tensor] = {}  # part -> (L, H, figures)
     n_queries: Counter[str] = Counter()
-    for rows in cut_batches([(len(s), len(t)) for s, t in zip(src, tgt, strict=True)], MAX_POSITIONS):
-        batch = collate([src[i] for i in rows], [tgt[i] for i in rows], rows).to(engine.device)
+    for pairs in pair_batches(src, tgt, MAX_POSITIONS):
+        batch = pairs.to(engine.device)
         with torch.inference_mode():
             attention = engine.models[0].attention(batch.src, batch.tgt_in)
             for part, weights, queries, keys, boundary in parts_of(attention, batch):

@@ -37,12 +37,12 @@ def main() -> None:
         for step in range(50):
             batches = [made_up_batch(step, 7), made_up_batch(1000 + step, 1), made_up_batch(2000 + step, 3)]
             batches = batches[: 1 + step % 3]  # of rows for each, also of too few; and of whole ones
-            own_tokens = step % 2 / 2
+            prediction_rate = step % 2 / 2
             figures = train_step(
                 replicas,
                 optimizer,
                 batches,
-                StepOptions(settings, lr=3e-3, seed=step, bf16=False, own_tokens=own_tokens),
+                StepOptions(settings, lr=3e-3, seed=step, bf16=False, prediction_rate=prediction_rate),
             )
             losses += summed(figures.loss)
         if rank() == 0:

@@ -60,7 +60,8 @@ CoreDumper.add_representer(
         "tag:yaml.org,2002:str", text, style=None if text.isprintable() else '"'
     ),
 )
-# What PyYAML raises for invalid content; the last three for a value that does not fit its tag, as in `!!bool maybe`.
+# Exceptions of PyYAML for invalid content. A value that does not fit its tag, as in `!!bool maybe`, raises one of the
+# last three.
 YAML_ERRORS = (yaml.YAMLError, ValueError, RecursionError, KeyError, AttributeError, TypeError)
 SHORT = reprlib.Repr()  # repr() of nested aliases uses exponential memory
 SHORT.maxstring = SHORT.maxother = SHORT.maxlong = 200

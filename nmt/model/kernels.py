@@ -3,8 +3,10 @@
 Measured with torch 2.13 on two x86-64 cores.
 """
 
+import contextlib
 import math
 import time
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -38,20 +40,50 @@ def bf16_is_faster(device: torch.device) -> bool:
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device.type != "cpu":
         return False
-    fp32_s, bf16_s = _matmul_seconds(torch.float32, torch.bfloat16)
-    return fp32_s > 1.5 * bf16_s
+
+    def matmul(dtype: torch.dtype) -> Callable[[], Tensor]:
+        a, b = torch.ones(2048, 512, dtype=dtype), torch.ones(512, 512, dtype=dtype)  # as large as in training
+        return lambda: a @ b
+
+    fp32_s, bf16_s = interleaved_seconds([matmul(torch.float32), matmul(torch.bfloat16)], n_rounds=20)
+    return min(fp32_s) > 1.5 * min(bf16_s)
 
 
-def _matmul_seconds(*dtypes: torch.dtype) -> list[float]:
-    """The least of 20 timings of a matmul as large as in training, interleaved because the machine may be busy."""
-    factors = [(torch.ones(2048, 512, dtype=dtype), torch.ones(512, 512, dtype=dtype)) for dtype in dtypes]
-    seconds = [math.inf for _ in dtypes]
-    for _ in range(20):
-        for i, (a, b) in enumerate(factors):
+def parallel_is_faster(n_threads: int) -> bool:
+    """Whether so many threads are faster than one now, with matmuls that take 80 ms in all."""
+    a, b = torch.ones(256, 512), torch.ones(512, 512)
+
+    def matmul(n: int) -> Callable[[], Tensor]:
+        def run() -> Tensor:
+            with torch_threads(n):
+                return a @ b
+
+        return run
+
+    one_s, all_s = interleaved_seconds([matmul(1), matmul(n_threads)], n_rounds=24)
+    return sum(all_s[12:]) < 0.9 * sum(one_s[12:])  # in the first rounds, threads start
+
+
+def interleaved_seconds(calls: Sequence[Callable[[], object]], n_rounds: int) -> list[list[float]]:
+    """The durations of several calls, each called once per round, because the load of the machine changes."""
+    seconds: list[list[float]] = [[] for _ in calls]
+    for _ in range(n_rounds):
+        for call, of_call in zip(calls, seconds, strict=True):
             start = time.perf_counter()
-            a @ b
-            seconds[i] = min(seconds[i], time.perf_counter() - start)
+            call()
+            of_call.append(time.perf_counter() - start)
     return seconds
+
+
+@contextlib.contextmanager
+def torch_threads(n: int) -> Iterator[None]:
+    """Set torch's number of CPU threads for the duration of the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def pad_keys(scores: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:

@@ -254,11 +254,12 @@ class RunDirectory:
             reason = f"cannot write {self.metrics_file}: {error.strerror or error}"
             raise OutputError(reason, hint="check the disk") from error
 
-    def cut_metrics(self, step: int) -> None:
-        """Drop the lines of steps that a resumed run will repeat."""
+    def cut_metrics(self, step: int) -> list[dict[str, Any]]:
+        """Drop the lines of steps that a resumed run will repeat; returns the others."""
+        kept = [line for line in self.read_metrics() if line.get("step", 0) <= step]
         if self.metrics_file.exists():
-            kept = [line for line in self.read_metrics() if line.get("step", 0) <= step]
             atomic_write(self.metrics_file, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept))
+        return kept
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """All lines of figures, without invalid lines: a killed run may have written half of one."""

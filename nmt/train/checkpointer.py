@@ -88,7 +88,7 @@ class Checkpointer:
         if rank() > 0:
             return
         self.unwritten_metrics.append(figures)
-        if self.run.newest_step() is None and any("dev_loss" in line for line in self.unwritten_metrics):
+        if any("dev_loss" in line for line in self.unwritten_metrics) and self.run.newest_step() is None:
             return  # a validation in metrics.jsonl means that there is or was a checkpoint, see `holds_training`
         try:
             self.run.append_metrics(*self.unwritten_metrics)
@@ -217,8 +217,8 @@ class Checkpointer:
             for step, damage in newest.damaged.items():
                 aside = self.run.set_aside(step)
                 log.warning("%s; kept as %s, going on from step %d", damage, aside.name, newest.step)
-            self.run.cut_metrics(state.progress.step)
-            if state.progress.is_validated() and state.progress.history[-1] not in self.run.read_metrics():
+            metrics = self.run.cut_metrics(state.progress.step)
+            if state.progress.is_validated() and state.progress.history[-1] not in metrics:
                 self.append_metrics(state.progress.history[-1])  # the run was killed right after this checkpoint
         return True
 

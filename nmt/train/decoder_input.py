@@ -1,6 +1,6 @@
-"""What the decoder reads in training: the true tokens (teacher forcing), some of its own, or only its own.
+"""The decoder's input in training: the true tokens (teacher forcing), some predictions, or only predictions.
 
-In translation a model reads its own tokens, mistakes included, which teacher forcing never shows it. Scheduled
+In translation a model reads its own predictions, mistakes included, which teacher forcing never shows it. Scheduled
 sampling (Bengio et al. 2015) replaces some true tokens, here in two parallel passes (Mihaylova and Martins 2019): the
 predictions of a first pass over the true tokens are inputs of the second, which is trained. Free running replaces
 them by what the model decodes greedily, up to the length of the reference.
@@ -20,8 +20,8 @@ from nmt.text.batches import Batch
 
 
 @torch.no_grad()
-def decoder_input(model: Seq2Seq, batch: Batch, *, own_tokens: float, free: bool, seed: int) -> Tensor:
-    """A batch's `tgt_in` with some tokens replaced by the ones that the model would decode there.
+def decoder_input(model: Seq2Seq, batch: Batch, *, prediction_rate: float, free: bool, seed: int) -> Tensor:
+    """A batch's `tgt_in` with some tokens replaced by the model's predictions.
 
     As in decoding, without dropout, the most probable tokens, none of them special. The only random choice is which
     tokens are replaced, drawn per sentence: it does not depend on ranks or micro-batches.
@@ -29,22 +29,22 @@ def decoder_input(model: Seq2Seq, batch: Batch, *, own_tokens: float, free: bool
     Args:
         model: in any mode.
         batch: on the model's device.
-        own_tokens: probability that a token is replaced, 0-1.
-        free: whether own tokens follow own tokens; else each follows the true ones.
+        prediction_rate: probability that a token is replaced, 0-1.
+        free: whether a prediction follows earlier predictions (free running); else the true tokens.
         seed: a function of the run's seed and the step.
     Returns:
         (B, T) int64: BOS first, PAD where `tgt_in` has it.
     """
-    if own_tokens == 0 or not batch.lines:  # a share without sentences contributes no loss
+    if prediction_rate == 0 or not batch.lines:  # a share without sentences contributes no loss
         return batch.tgt_in
     n_positions = batch.tgt_in.size(1)
     draws = [torch.rand(n_positions, generator=_generator(seed_of(seed, line))) for line in batch.lines]
-    replaced = torch.stack(draws).to(batch.tgt_in.device) < own_tokens
+    replaced = torch.stack(draws).to(batch.tgt_in.device) < prediction_rate
     replaced &= batch.tgt_in != PAD
     replaced[:, 0] = False  # BOS
     with _evaluating(model):
-        own = _decoded(model, batch) if free else _predicted(model, batch)
-    return torch.where(replaced, own, batch.tgt_in)
+        predicted = _decoded(model, batch) if free else _predicted(model, batch)
+    return torch.where(replaced, predicted, batch.tgt_in)
 
 
 def _predicted(model: Seq2Seq, batch: Batch) -> Tensor:

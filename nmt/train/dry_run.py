@@ -11,10 +11,10 @@ import torch
 from nmt.text import PAD
 from nmt.text.batches import non_padding_share
 from nmt.train.loop import Session, uses_bf16
-from nmt.train.memory import within_memory
+from nmt.train.memory import split_on_out_of_memory
 from nmt.train.replicas import Replicas, n_fitting_threads
 from nmt.train.report import clock
-from nmt.train.schedule import own_tokens
+from nmt.train.schedule import prediction_rate
 from nmt.train.step import StepOptions, make_optimizer, train_step
 
 MAX_BATCHES = 1_000  # that are measured; their order is random
@@ -47,9 +47,11 @@ def dry_run(session: Session) -> list[str]:
     batch_s, max_positions = math.inf, 0
     for seed in range(2):  # the first step also allocates
         start = time.perf_counter()
-        options = StepOptions(config.train, lr=1e-6, seed=seed, bf16=bf16, own_tokens=own_tokens(config.train, 1.0))
+        options = StepOptions(
+            config.train, lr=1e-6, seed=seed, bf16=bf16, prediction_rate=prediction_rate(config.train, 1.0)
+        )
         step = functools.partial(train_step, replicas, optimizer, options=options)
-        _, max_positions = within_memory(step, [largest] * config.train.accumulate, max_positions)
+        _, max_positions = split_on_out_of_memory(step, [largest] * config.train.accumulate, max_positions)
         batch_s = min(batch_s, (time.perf_counter() - start) / config.train.accumulate)
     replicas.close()
     tokens_per_s = int((largest.tgt_out != PAD).sum()) / batch_s

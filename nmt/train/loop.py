@@ -20,18 +20,18 @@ from nmt.config import Config, TrainSettings
 from nmt.distributed import barrier, broadcast, gather_numbers, n_ranks, parallel, rank, summed
 from nmt.errors import DivergedError, ModelError, StoppedError
 from nmt.model.base import Seq2Seq
-from nmt.model.kernels import bf16_is_faster
+from nmt.model.kernels import bf16_is_faster, torch_threads
 from nmt.run.directory import RunDirectory
 from nmt.seeds import seed_of
 from nmt.text.batches import Batch, TrainingData
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.checkpointer import Checkpointer, TrainingState
-from nmt.train.memory import within_memory
+from nmt.train.memory import split_on_out_of_memory
 from nmt.train.preparation import Corpus
 from nmt.train.progress import Progress, limits, out_of_patience
-from nmt.train.replicas import Replicas, torch_threads
+from nmt.train.replicas import Replicas
 from nmt.train.report import Report
-from nmt.train.schedule import learning_rate, own_tokens
+from nmt.train.schedule import learning_rate, prediction_rate
 from nmt.train.signals import Interrupted, StopRequest, stop_signals
 from nmt.train.step import StepFigures, StepOptions, make_optimizer, train_step
 from nmt.train.validation import Validation, advice, validate
@@ -187,7 +187,7 @@ class Trainer:
             options = self.step_options()
             replicas.train()  # validation sets eval mode
             step = functools.partial(train_step, replicas, self.state.optimizer, options=options)
-            figures, progress.max_positions = within_memory(step, micro_batches, progress.max_positions)
+            figures, progress.max_positions = split_on_out_of_memory(step, micro_batches, progress.max_positions)
             loss, nll = summed(figures.loss, figures.nll)  # over ranks
             figures = replace(figures, loss=loss, nll=nll)
             progress.step += 1
@@ -222,7 +222,7 @@ class Trainer:
             lr=lr * ROLLBACK_LR**progress.n_rollbacks,
             seed=seed_of(self.config.seed, progress.step),
             bf16=progress.bf16,
-            own_tokens=own_tokens(settings, spent),
+            prediction_rate=prediction_rate(settings, spent),
         )
 
     # --- validation ---------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from nmt.train.step import StepFigures
 log = logging.getLogger("nmt")
 
 
-def within_memory(
+def split_on_out_of_memory(
     step: Callable[[Sequence[Batch]], StepFigures], micro_batches: Sequence[Batch], max_positions: int
 ) -> tuple[StepFigures, int]:
     """Do a step; if it runs out of memory, repeat it with its largest micro-batches cut in two.

@@ -97,7 +97,7 @@ def corpus_hashes(config: Config) -> dict[str, str]:
 
 
 def read_corpus(config: Config) -> Corpus:
-    """Read train and dev, check test, and drop blank and repeated pairs.
+    """Read train and dev, check that test can be read, and drop blank and repeated pairs.
 
     Raises:
         DataError: a file is missing, sides have unequal numbers of lines, or no pair is left.

@@ -91,7 +91,7 @@ class Limit(NamedTuple):
 
 
 def limits(settings: TrainSettings, progress: Progress, n_batches: int) -> list[Limit]:
-    """The limits of a training's length that are set, without patience.
+    """The limits of steps, epochs and minutes that are set; patience is not one of them.
 
     Args:
         settings: max_steps, max_epochs, max_minutes.

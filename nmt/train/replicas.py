@@ -5,9 +5,8 @@ synchronize once per step, where torch's own threads synchronize at every operat
 no communication: one set of weights, one update.
 """
 
-import contextlib
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TypeVar
@@ -41,6 +40,8 @@ class Replicas:
         self.n_torch_threads = torch.get_num_threads()
         self.n_torch_threads_each = max(self.n_torch_threads // n, 1)
         self.pool = ThreadPoolExecutor(n, "nmt-replica", self._start_thread)
+        if n > 1:  # until `close`: OpenMP threads that the optimizer starts would spin and slow down the replicas
+            torch.set_num_threads(self.n_torch_threads_each)
 
     def __len__(self) -> int:
         return len(self.models)
@@ -55,9 +56,6 @@ class Replicas:
         """Call work(i, replica i) for all replicas, in parallel; returns the results in order."""
         if len(self) == 1:
             return [work(0, self.models[0])]
-        # MKL's number of threads is that of the process. It stays so until `close`: OpenMP threads that the optimizer
-        # starts would spin after it and slow down the replicas.
-        torch.set_num_threads(self.n_torch_threads_each)
         try:
             futures = [self.pool.submit(work, i, model) for i, model in enumerate(self.models)]
             wait(futures)
@@ -85,17 +83,6 @@ class Replicas:
         """End the threads, and restore torch's number of threads."""
         self.pool.shutdown()
         torch.set_num_threads(self.n_torch_threads)
-
-
-@contextlib.contextmanager
-def torch_threads(n: int) -> Iterator[None]:
-    """Set torch's number of threads for the duration of the block."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(n)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _with_weights_of(model: nn.Module) -> nn.Module:

@@ -1,4 +1,4 @@
-"""Schedules: the learning rate and the share of own tokens, as functions of the step and the spent budget."""
+"""The learning rate and the prediction rate as functions of the step and the spent budget."""
 
 from nmt.config import TrainSettings
 
@@ -27,8 +27,8 @@ def learning_rate(settings: TrainSettings, d_model: int, step: int, progress: fl
     return float(rate)
 
 
-def own_tokens(settings: TrainSettings, progress: float) -> float:
-    """The probability that the decoder reads its own token instead of the true one, 0-1.
+def prediction_rate(settings: TrainSettings, progress: float) -> float:
+    """The probability that the decoder's input is the model's prediction instead of the true token, 0-1.
 
     In scheduled sampling it rises linearly from 0 to `sampling_rate` (Bengio et al. 2015, section 2.4).
 

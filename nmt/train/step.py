@@ -29,7 +29,7 @@ class StepOptions:
         seed: seeds dropout and scheduled sampling. It depends on the run's seed and the step, so checkpoints need
             no random state.
         bf16: whether to autocast matmuls to bfloat16. Weights, gradients and the loss stay float32.
-        own_tokens: probability that the decoder reads its own prediction instead of a true token (scheduled
+        prediction_rate: probability that the decoder reads its own prediction instead of a true token (scheduled
             sampling), 0-1; 0 is teacher forcing.
     """
 
@@ -37,7 +37,7 @@ class StepOptions:
     lr: float
     seed: int
     bf16: bool = False
-    own_tokens: float = 0.0
+    prediction_rate: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,9 @@ def forward_backward(
         # Without a cache, because `decoder_input` runs under no_grad: cached bf16 weights would have no gradient, and
         # the forward pass below would use them. (`Replicas` keeps an outer autocast open, which keeps the cache.)
         with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16, cache_enabled=False):
-            tgt_in = decoder_input(unwrapped(model), batch, own_tokens=options.own_tokens, free=free, seed=options.seed)
+            tgt_in = decoder_input(
+                unwrapped(model), batch, prediction_rate=options.prediction_rate, free=free, seed=options.seed
+            )
         is_last = i == len(micro_batches) - 1
         # DDP reduces gradients during the last backward pass
         with nullcontext() if is_last or n_ranks() == 1 else model.no_sync():  # type: ignore[operator]

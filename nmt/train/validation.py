@@ -14,7 +14,7 @@ from nmt.decode.translator import Translator
 from nmt.distributed import mine, summed
 from nmt.evaluate import Score, bleu_tokenizer, score
 from nmt.model.base import Seq2Seq
-from nmt.text.batches import collate, cut_batches
+from nmt.text.batches import pair_batches
 from nmt.text.lines import Pair
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.step import batch_loss
@@ -72,20 +72,16 @@ def ranking(line: dict[str, Any], metric: str) -> tuple[float, ...]:
 def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config: Config, *, bf16: bool) -> Validation:
     """Measure a model in eval mode on the dev pairs; each rank computes its share."""
     own = mine(sorted(dev, key=lambda pair: len(pair.target)))  # so that shares cost alike
-    engine = TorchEngine(model)
-    device, limit = engine.device, model.max_length - 1
-    src = [ids[:limit] for ids in tokenizers.source.encode_all([pair.source for pair in own])]
-    tgt = [ids[:limit] for ids in tokenizers.target.encode_all([pair.target for pair in own])]
+    translator = Translator(TorchEngine(model), tokenizers, config)
+    src, tgt = translator.encode_pairs([pair.source for pair in own], [pair.target for pair in own])
     loss = nll = n_tokens = 0.0
-    with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-        lengths = [(len(s), len(t)) for s, t in zip(src, tgt, strict=True)]
-        for indices in cut_batches(lengths, config.train.batch_tokens):
-            batch = collate([src[i] for i in indices], [tgt[i] for i in indices], indices).to(device)
-            sums = batch_loss(model, batch, config.train)
+    with torch.inference_mode(), torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
+        for batch in pair_batches(src, tgt, config.train.batch_tokens):
+            sums = batch_loss(model, batch.to(model.device), config.train)
             loss, nll, n_tokens = loss + float(sums.loss), nll + float(sums.nll), n_tokens + sums.n_tokens
     loss, nll, n_tokens = summed(loss, nll, n_tokens)
     sources, references = [pair.source for pair in dev], [pair.target for pair in dev]
-    hypotheses = Translator(engine, tokenizers, config).translate(sources, beam=1)
+    hypotheses = translator.translate(sources, beam=1)
     bleu, chrf = score(hypotheses, [references], tokenize=bleu_tokenizer(language(config.data, "target")))
     most_frequent, count = Counter(hypotheses).most_common(1)[0]
     shown = [i * len(dev) // N_SAMPLES for i in range(min(N_SAMPLES, len(dev)))]
@@ -107,7 +103,7 @@ def is_stuck(text: str) -> bool:
 
 
 def advice(history: Sequence[dict[str, Any]], latest: Validation, n_vocab: int) -> list[str]:
-    """Warnings, if the figures indicate that something is wrong.
+    """Return warnings if the figures suggest that something is wrong.
 
     Args:
         history: the metrics lines of all validations, the latest last.

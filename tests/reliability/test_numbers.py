@@ -25,7 +25,7 @@ from nmt.run.directory import RunDirectory
 from nmt.text.batches import Batch, collate
 from nmt.train import loop, session, step
 from nmt.train.loss import LossSum
-from nmt.train.memory import within_memory
+from nmt.train.memory import split_on_out_of_memory
 from nmt.train.progress import Progress
 from nmt.train.replicas import Replicas
 from nmt.train.step import StepOptions, make_optimizer, train_step
@@ -180,7 +180,7 @@ def test_out_of_memory_splits_the_batch_and_leaves_the_gradient_as_it_is(
 
         with monkeypatch.context() as patch:
             with_loss(patch, out_of_memory(place, most, seen))
-            figures, fits = within_memory(once, batches, 0)
+            figures, fits = split_on_out_of_memory(once, batches, 0)
         assert sorted(seen) == list(range(13))
         assert figures.n_tokens == sum(batch.n_target_tokens for batch in batches)
         assert figures.n_positions == sum(batch.n_positions for batch in batches)

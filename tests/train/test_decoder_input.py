@@ -14,7 +14,7 @@ from nmt.model.transformer import Transformer
 from nmt.text import BOS, EOS, PAD
 from nmt.text.batches import Batch, collate
 from nmt.train.decoder_input import decoder_input
-from nmt.train.memory import within_memory
+from nmt.train.memory import split_on_out_of_memory
 from nmt.train.replicas import Replicas
 from nmt.train.step import StepOptions, batch_loss, make_optimizer, train_step
 
@@ -40,17 +40,17 @@ def batch_of(*numbers: int) -> Batch:
 ALL = batch_of(0, 1, 2, 3)
 
 
-def gradient(model: Transformer, batches: list[Batch], settings: TrainSettings, own_tokens: float) -> list[Tensor]:
+def gradient(model: Transformer, batches: list[Batch], settings: TrainSettings, prediction_rate: float) -> list[Tensor]:
     train_step(
         Replicas(model),
         make_optimizer(model, settings),
         batches,
-        StepOptions(settings, lr=0.0, seed=1, bf16=False, own_tokens=own_tokens),
+        StepOptions(settings, lr=0.0, seed=1, bf16=False, prediction_rate=prediction_rate),
     )
     return [p.grad.clone() for p in model.parameters() if p.grad is not None]
 
 
-def test_no_own_tokens_is_teacher_forcing_bit_for_bit() -> None:
+def test_a_prediction_rate_of_zero_is_teacher_forcing_bit_for_bit() -> None:
     model = make(dropout=0.3)
     teacher = gradient(model, [ALL], TrainSettings(clip_norm=0), 0.0)
     for settings in (SCHEDULED, FREE):
@@ -63,15 +63,15 @@ def test_where_nothing_is_replaced_the_first_pass_leaves_no_trace(free: bool) ->
     """Dropout is drawn as if there had been no other pass, and the model still learns afterwards."""
     model = make(dropout=0.3)
     state = torch.get_rng_state()
-    assert torch.equal(decoder_input(model, ALL, own_tokens=1e-9, free=free, seed=1), ALL.tgt_in)
+    assert torch.equal(decoder_input(model, ALL, prediction_rate=1e-9, free=free, seed=1), ALL.tgt_in)
     assert torch.equal(torch.get_rng_state(), state)
     assert model.training
     assert torch.is_grad_enabled()
 
 
-def test_own_tokens_alone_are_those_predicted_from_the_true_ones_before() -> None:
+def test_predictions_follow_the_true_tokens() -> None:
     model = make(dropout=0.3)
-    found = decoder_input(model, ALL, own_tokens=1.0, free=False, seed=1)
+    found = decoder_input(model, ALL, prediction_rate=1.0, free=False, seed=1)
     with torch.no_grad():
         logits = model.eval()(ALL.src, ALL.tgt_in)
     logits[..., : EOS + 1] = -torch.inf
@@ -83,7 +83,7 @@ def test_own_tokens_alone_are_those_predicted_from_the_true_ones_before() -> Non
 
 def test_running_free_is_greedy_search_to_the_references_length() -> None:
     model = make(dropout=0.3)
-    found = decoder_input(model, ALL, own_tokens=1.0, free=True, seed=1)
+    found = decoder_input(model, ALL, prediction_rate=1.0, free=True, seed=1)
     model.eval()
     for i, (source, target) in enumerate(PAIRS):
         n_words = len(target)
@@ -95,7 +95,7 @@ def test_running_free_is_greedy_search_to_the_references_length() -> None:
 
 @pytest.mark.parametrize("free", [False, True])
 def test_bos_stays_first_and_padding_padding(free: bool) -> None:
-    found = decoder_input(make(), ALL, own_tokens=1.0, free=free, seed=1)
+    found = decoder_input(make(), ALL, prediction_rate=1.0, free=free, seed=1)
     assert (found[:, 0] == BOS).all()
     assert torch.equal(found == PAD, ALL.tgt_in == PAD)
     assert (found[:, 1:][found[:, 1:] != PAD] > EOS).all()
@@ -105,13 +105,13 @@ def test_the_rate_is_the_share_of_replaced_words() -> None:
     lines = list(range(400))
     batch = collate([[5]] * 400, [[9] * 20] * 400, lines)
     model = make()
-    own = decoder_input(model, batch, own_tokens=1.0, free=False, seed=1)
+    own = decoder_input(model, batch, prediction_rate=1.0, free=False, seed=1)
     able = (own != batch.tgt_in).sum()
     for rate in (0.1, 0.25, 0.7):
-        found = decoder_input(model, batch, own_tokens=rate, free=False, seed=1)
+        found = decoder_input(model, batch, prediction_rate=rate, free=False, seed=1)
         assert float((found != batch.tgt_in).sum() / able) == pytest.approx(rate, abs=0.03)
-    other = decoder_input(model, batch, own_tokens=0.25, free=False, seed=2)
-    assert not torch.equal(other, decoder_input(model, batch, own_tokens=0.25, free=False, seed=1))
+    other = decoder_input(model, batch, prediction_rate=0.25, free=False, seed=2)
+    assert not torch.equal(other, decoder_input(model, batch, prediction_rate=0.25, free=False, seed=1))
 
 
 @pytest.mark.parametrize("settings", [SCHEDULED, FREE])
@@ -126,9 +126,9 @@ def test_micro_batches_give_the_big_batchs_gradient(settings: TrainSettings, r_d
             torch.testing.assert_close(one, other)
 
 
-def test_a_rank_without_a_sentence_has_no_own_tokens() -> None:
+def test_a_rank_without_a_sentence_replaces_nothing() -> None:
     idle = ALL.part(5, 6)
-    assert torch.equal(decoder_input(make(), idle, own_tokens=1.0, free=False, seed=1), idle.tgt_in)
+    assert torch.equal(decoder_input(make(), idle, prediction_rate=1.0, free=False, seed=1), idle.tgt_in)
 
 
 @pytest.mark.parametrize("settings", [SCHEDULED, FREE])
@@ -136,20 +136,20 @@ def test_bf16_has_the_gradient_of_the_same_words_read_by_teacher_forcing(setting
     """What the first pass has cast without a gradient, the second must not use."""
     model = make().float()
 
-    def bf16_gradient(batch: Batch, own_tokens: float) -> list[Tensor]:
+    def bf16_gradient(batch: Batch, prediction_rate: float) -> list[Tensor]:
         optimizer = make_optimizer(model, settings)
         train_step(
             Replicas(model),
             optimizer,
             [batch],
-            StepOptions(settings, lr=0.0, seed=1, bf16=True, own_tokens=own_tokens),
+            StepOptions(settings, lr=0.0, seed=1, bf16=True, prediction_rate=prediction_rate),
         )
         return [p.grad.clone() for p in model.parameters() if p.grad is not None]
 
     found = bf16_gradient(ALL, 1.0)
     assert len(found) == len(list(model.parameters()))
     with torch.autocast("cpu", torch.bfloat16):
-        tgt_in = decoder_input(model, ALL, own_tokens=1.0, free=settings is FREE, seed=1)
+        tgt_in = decoder_input(model, ALL, prediction_rate=1.0, free=settings is FREE, seed=1)
     assert not torch.equal(tgt_in, ALL.tgt_in)
     assert all(map(torch.equal, found, bf16_gradient(replace(ALL, tgt_in=tgt_in), 0.0)))
 
@@ -173,10 +173,10 @@ def test_out_of_memory_in_the_first_pass_begins_the_step_again(monkeypatch: pyte
             Replicas(model),
             make_optimizer(model, FREE),
             parts,  # type: ignore[arg-type]
-            StepOptions(FREE, lr=0.0, seed=1, bf16=False, own_tokens=1.0),
+            StepOptions(FREE, lr=0.0, seed=1, bf16=False, prediction_rate=1.0),
         )
 
-    figures, _ = within_memory(step, [ALL], 0)  # type: ignore[arg-type]
+    figures, _ = split_on_out_of_memory(step, [ALL], 0)  # type: ignore[arg-type]
     assert calls == [4, 2, 2]
     assert figures.n_tokens == ALL.n_target_tokens
 
@@ -188,6 +188,6 @@ def test_steps_learn_to_write_the_reference(settings: TrainSettings) -> None:
     first = float(batch_loss(model, ALL, settings).nll)
     for i in range(40):
         train_step(
-            Replicas(model), optimizer, [ALL], StepOptions(settings, lr=3e-3, seed=i, bf16=False, own_tokens=0.5)
+            Replicas(model), optimizer, [ALL], StepOptions(settings, lr=3e-3, seed=i, bf16=False, prediction_rate=0.5)
         )
     assert float(batch_loss(model, ALL, settings).nll) < 0.3 * first

@@ -69,7 +69,7 @@ def test_resumed_equals_never_stopped_with_threads_in_bf16(
 
 
 @pytest.mark.parametrize("decoder_input", ["scheduled_sampling", "free_running"])
-def test_resumed_equals_never_stopped_with_own_tokens(
+def test_resumed_equals_never_stopped_with_predictions_as_input(
     corpus: Path, decoder_input: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = config_of(corpus, "whole", train__decoder_input=decoder_input, train__sampling_rate=0.9)

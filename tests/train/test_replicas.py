@@ -45,7 +45,7 @@ def gradient(model: nn.Module, n: int, n_pairs: int = 7, *, bf16: bool = False) 
     optimizer = make_optimizer(model, SETTINGS)
     replicas.train()
     parts = [batch(n_pairs), batch(3)]
-    train_step(replicas, optimizer, parts, StepOptions(SETTINGS, lr=0.0, seed=1, bf16=bf16, own_tokens=0.3))
+    train_step(replicas, optimizer, parts, StepOptions(SETTINGS, lr=0.0, seed=1, bf16=bf16, prediction_rate=0.3))
     replicas.close()
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 

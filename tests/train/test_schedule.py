@@ -1,11 +1,11 @@
-"""Learning rates and own words at points that a reader can compute."""
+"""Learning rates and prediction rates at points that a reader can compute."""
 
 import math
 
 import pytest
 
 from nmt.config import TrainSettings
-from nmt.train.schedule import learning_rate, own_tokens
+from nmt.train.schedule import learning_rate, prediction_rate
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,6 @@ def test_cool_down_falls_to_zero_over_the_last_part(progress: float, share: floa
         ("free_running", [1, 1, 1]),
     ],
 )
-def test_own_tokens_rise_linearly_in_scheduled_sampling(decoder_input: str, expected: list[float]) -> None:
+def test_the_prediction_rate_rises_linearly_in_scheduled_sampling(decoder_input: str, expected: list[float]) -> None:
     settings = TrainSettings.model_validate({"decoder_input": decoder_input, "sampling_rate": 0.8})
-    assert [own_tokens(settings, progress) for progress in (0.0, 0.25, 1.0)] == pytest.approx(expected)
+    assert [prediction_rate(settings, progress) for progress in (0.0, 0.25, 1.0)] == pytest.approx(expected)

@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 
-import torch
+from nmt.model.kernels import parallel_is_faster, torch_threads
 
 # Multiply-adds of a decoding step from which all threads are tried first. One sentence with beam 5 has 5M with
 # 1M parameters, where one thread is about as fast as two, and 38M with 7.6M parameters, where two are faster by 10 %.
@@ -14,19 +14,6 @@ MIN_PARALLEL_WORK = 20_000_000
 # Batches of a size class after which another number of threads is tried, and then again every so many batches, because
 # the load of the machine changes. With a busy core, a batch with two threads may take three times as long.
 FIRST_TRY, TRY_EVERY = 8, 32
-
-
-def parallel_is_faster(n_threads: int) -> bool:
-    """Whether so many threads are faster than one now, with matmuls that take 80 ms in all."""
-    a, b = torch.ones(256, 512), torch.ones(512, 512)
-    seconds: dict[int, list[float]] = {1: [], n_threads: []}
-    for _ in range(24):
-        for n, of_n in seconds.items():  # interleaved, because the load of the machine changes
-            torch.set_num_threads(n)
-            start = time.perf_counter()
-            a @ b
-            of_n.append(time.perf_counter() - start)
-    return sum(seconds[n_threads][12:]) < 0.9 * sum(seconds[1][12:])  # in the first rounds, threads start
 
 
 class ThreadTuner:
@@ -44,7 +31,7 @@ class ThreadTuner:
         self.n_parameters = n_parameters
         self.n_threads = n_threads
         self.choices = sorted({1, math.isqrt(n_threads), n_threads})
-        self.seconds: defaultdict[int, dict[int, float]] = defaultdict(dict)  # size class -> threads -> s per token
+        self.seconds: defaultdict[int, dict[int, float]] = defaultdict(dict)  # per token, by size class and threads
         self.n_batches: defaultdict[int, int] = defaultdict(int)  # by size class
 
     @contextlib.contextmanager
@@ -60,12 +47,9 @@ class ThreadTuner:
             return
         size_class = n_hypotheses.bit_length()
         n_threads = self.choose(size_class, n_hypotheses)
-        torch.set_num_threads(n_threads)
         start = time.perf_counter()
-        try:
+        with torch_threads(n_threads):
             yield
-        finally:
-            torch.set_num_threads(self.n_threads)
         self.seconds[size_class][n_threads] = (time.perf_counter() - start) / n_tokens
         self.n_batches[size_class] += 1
 

@@ -5,8 +5,8 @@ import time
 import pytest
 import torch
 
-from nmt.decode.engines import threads
 from nmt.decode.engines.threads import FIRST_TRY, TRY_EVERY, ThreadTuner
+from nmt.model.kernels import parallel_is_faster
 
 SMALL, LARGE = 5, 320  # hypotheses
 
@@ -14,10 +14,11 @@ SMALL, LARGE = 5, 320  # hypotheses
 class Machine:
     """Advances the clock by what a batch takes with the current number of threads."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now, self.n_threads, self.is_idle = 0.0, 0, True
-        monkeypatch.setattr(threads, "parallel_is_faster", lambda _n: self.is_idle)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, n_threads: int = 2) -> None:
+        self.now, self.n_threads, self.is_idle = 0.0, n_threads, True
+        monkeypatch.setattr("nmt.decode.engines.threads.parallel_is_faster", lambda _n: self.is_idle)
         monkeypatch.setattr(time, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(torch, "get_num_threads", lambda: self.n_threads)
         monkeypatch.setattr(torch, "set_num_threads", self.set_num_threads)
 
     def set_num_threads(self, n: int) -> None:
@@ -35,7 +36,7 @@ class Machine:
 
 
 def test_the_fastest_number_of_threads_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine, tuner = Machine(monkeypatch), ThreadTuner(1_000_000, 16)
+    machine, tuner = Machine(monkeypatch, 16), ThreadTuner(1_000_000, 16)
     used = machine.run(tuner, {1: 3.0, 4: 1.0, 16: 2.0}, 3 * TRY_EVERY, LARGE)
     assert used[: FIRST_TRY + 2] == [16] * FIRST_TRY + [1, 16]
     assert used[TRY_EVERY + FIRST_TRY] == 4
@@ -66,13 +67,12 @@ def test_a_busy_machine_begins_with_one_thread(monkeypatch: pytest.MonkeyPatch) 
 
 def test_timing_matmuls_says_yes_or_no() -> None:
     before = torch.get_num_threads()
-    assert threads.parallel_is_faster(2) in (True, False)
-    torch.set_num_threads(before)
+    assert parallel_is_faster(2) in (True, False)
+    assert torch.get_num_threads() == before
 
 
 def test_one_thread_is_not_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine, tuner = Machine(monkeypatch), ThreadTuner(1_000_000, 1)
-    machine.n_threads = 1
+    machine, tuner = Machine(monkeypatch, 1), ThreadTuner(1_000_000, 1)
     assert machine.run(tuner, {1: 1.0}, 3, LARGE) == [1, 1, 1]
 
 
