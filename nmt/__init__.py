@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from nmt.decode.options import SearchOptions
     from nmt.decode.segments import Translation
     from nmt.decode.translator import Translator, load
-    from nmt.heads import HeadSummary, attention_summary
+    from nmt.insight.explain import Explanation, explain
+    from nmt.insight.heads import HeadSummary, attention_summary
 
 __version__ = "0.1.0"
 
@@ -32,6 +33,7 @@ __all__ = [
     "ConfigError",
     "DataError",
     "DivergedError",
+    "Explanation",
     "HeadSummary",
     "InputError",
     "LostRankError",
@@ -44,6 +46,7 @@ __all__ = [
     "Translator",
     "__version__",
     "attention_summary",
+    "explain",
     "load",
 ]
 
@@ -51,7 +54,8 @@ __all__ = [
 LAZY = {
     "nmt.decode.options": ("SearchOptions",),
     "nmt.decode.translator": ("Translation", "Translator", "load"),
-    "nmt.heads": ("HeadSummary", "attention_summary"),
+    "nmt.insight.explain": ("Explanation", "explain"),
+    "nmt.insight.heads": ("HeadSummary", "attention_summary"),
 }
 
 

@@ -15,6 +15,7 @@ import typer
 from nmt import __version__
 from nmt.cli.config import config
 from nmt.cli.evaluate import evaluate
+from nmt.cli.explain import explain
 from nmt.cli.export import export
 from nmt.cli.options import USAGE_ERROR, Command
 from nmt.cli.stderr import print_error
@@ -56,6 +57,7 @@ app.command(cls=Command)(tokenize)
 app.command(cls=Command)(train)
 app.command(cls=Command)(translate)
 app.command("eval", cls=Command)(evaluate)
+app.command(cls=Command)(explain)
 app.command(cls=Command)(export)
 app.command(cls=Command)(config)
 

@@ -66,7 +66,7 @@ def evaluate(
         sources, references, lang = read_test_set(translator, src, ref)
         figures["models"] = [str(path) for path in paths]
         if heads:
-            from nmt.heads import attention_summary, table
+            from nmt.insight.heads import attention_summary, table
 
             summaries = attention_summary(translator, list(zip(sources, references[0], strict=True)))
             figures["heads"] = [vars(summary) for summary in summaries]

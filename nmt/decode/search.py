@@ -66,15 +66,16 @@ class Candidates(NamedTuple):
 
 @dataclass(frozen=True)
 class TraceStep:
-    """The live hypotheses after a step, of the B sentences that took part in it.
+    """A step of the B sentences that took part in it.
 
     `sentences` are the indices of these sentences in the batch that `search` was given.
     """
 
-    position: int
+    position: int  # of the step's tokens, from 1
     sentences: list[int]
-    tokens: Tensor  # (B, K, t)
-    live: Tensor  # (B, K) log-probabilities; -inf where there is no hypothesis
+    candidates: Candidates
+    live: Beams  # after the step
+    parent_beams: Tensor  # (B, K), of `live`
 
 
 def search(
@@ -122,7 +123,7 @@ def search(
             finished[sentences[row]].append(hypothesis)
         live, parent_beams = _continue(candidates, live, options.beam)
         if trace:
-            trace(TraceStep(length, list(sentences), live.tokens, live.log_prob))
+            trace(TraceStep(length, list(sentences), candidates, live, parent_beams))
 
         rows = _unfinished(options, [finished[s] for s in sentences], live, length)
         if not rows:

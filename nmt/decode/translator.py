@@ -116,19 +116,27 @@ class Translator:
         if not all(found):
             raise ModelError("the model's output is not a number", hint="check the loss of its training")
         if options.mbr:
-            found = [self._rank_by_utility(samples, options)[: options.n_best] for samples in found]
+            found = [self.rank_by_utility(samples, options)[: options.n_best] for samples in found]
         n_best = iter(found)
         return [
             Translation(line.text, join([next(n_best) for _ in of_line], tokenizers.target, options, self.joiner))
             for line, of_line in zip(lines, segments_of_lines, strict=True)
         ]
 
-    def _rank_by_utility(self, samples: list[Hypothesis], options: SearchOptions) -> list[Hypothesis]:
+    @property
+    def bleu_tokenizer(self) -> str:
+        """sacreBLEU's tokenizer for the target language."""
+        from nmt.evaluate import bleu_tokenizer  # imports sacreBLEU, which nothing else here needs
+
+        return bleu_tokenizer(language(self.config.data, "target"))
+
+    def rank_by_utility(self, samples: list[Hypothesis], options: SearchOptions) -> list[Hypothesis]:
+        """The samples of one segment by minimum Bayes risk, best first; see `by_expected_utility`."""
         from nmt.decode.mbr import by_expected_utility
-        from nmt.evaluate import bleu_tokenizer, pairwise_scores  # imports sacreBLEU, which nothing else needs
+        from nmt.evaluate import pairwise_scores
 
         assert options.mbr
-        metric, tokenize = options.mbr, bleu_tokenizer(language(self.config.data, "target"))
+        metric, tokenize = options.mbr, self.bleu_tokenizer
         texts = [one_line(self.tokenizers.target.decode(sample.tokens)) for sample in samples]
         return by_expected_utility(
             samples, texts, lambda distinct: pairwise_scores(distinct, metric, tokenize=tokenize)

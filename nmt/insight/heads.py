@@ -17,7 +17,7 @@ from torch import Tensor
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.translator import Translator, load
 from nmt.errors import DataError, InputError
-from nmt.model.base import AttentionWeights
+from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.text import BOS, EOS, PAD
 from nmt.text.batches import Batch, pair_batches
 
@@ -67,19 +67,16 @@ def attention_summary(run: Path | str | Translator, corpus: Sequence[tuple[str, 
         DataError: the corpus is empty.
     """
     translator = run if isinstance(run, Translator) else load(run)
-    engine = translator.engine
-    if not isinstance(engine, TorchEngine) or len(engine.models) > 1:
-        what = "an ensemble" if isinstance(engine, TorchEngine) else "an export"
-        raise InputError(f"{what} gives no attention weights", hint="name one run")
+    model = single_model(translator)
     if not corpus:
         raise DataError("no pairs to compute attention for", hint="give at least one")
     src, tgt = translator.encode_pairs([source for source, _ in corpus], [target for _, target in corpus])
     sums: dict[str, Tensor] = {}  # part -> (L, H, figures)
     n_queries: Counter[str] = Counter()
     for pairs in pair_batches(src, tgt, MAX_POSITIONS):
-        batch = pairs.to(engine.device)
+        batch = pairs.to(model.device)
         with torch.inference_mode():
-            attention = engine.models[0].attention(batch.src, batch.tgt_in)
+            attention = model.attention(batch.src, batch.tgt_in)
             for part, weights, queries, keys, boundary in parts_of(attention, batch):
                 figures = head_figures(weights, queries, keys, boundary).cpu().double()
                 sums[part] = sums[part] + figures if part in sums else figures
@@ -90,6 +87,15 @@ def attention_summary(run: Path | str | Translator, corpus: Sequence[tuple[str, 
         for layer, of_layer in enumerate((total / n_queries[part]).tolist(), 1)
         for head, means in enumerate(of_layer, 1)
     ]
+
+
+def single_model(translator: Translator) -> Seq2Seq:
+    """The model of a translator; an InputError if it is an export or an ensemble."""
+    engine = translator.engine
+    if not isinstance(engine, TorchEngine) or len(engine.models) > 1:
+        what = "an ensemble" if isinstance(engine, TorchEngine) else "an export"
+        raise InputError(f"{what} gives no attention weights", hint="name one run")
+    return engine.models[0]
 
 
 def _none_if_nan(value: float) -> Any:

@@ -1,0 +1,80 @@
+"""`nmt explain`."""
+
+import webbrowser
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from nmt.cli import options
+from nmt.cli.stderr import log, set_up_logging
+from nmt.cli.streams import open_output
+from nmt.errors import InputError
+
+Ablate = Annotated[
+    list[str] | None, typer.Option(metavar="PART.LAYER.HEAD", help="Translate without this head, as encoder.1.3.")
+]
+
+
+def explain(
+    text: Annotated[str, typer.Argument(help="One sentence.")],
+    reference: Annotated[str | None, typer.Option(help="A correct translation, to compare with.")] = None,
+    corpus: Annotated[bool, typer.Option("--corpus", help="Statistics of heads over the dev set of the run.")] = False,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("explanation.html"),
+    as_text: Annotated[bool, typer.Option("--text", help="Print the explanation instead.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+    open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    ablate: Ablate = None,
+    model: options.Model = None,
+    beam: options.Beam = None,
+    sample: Annotated[bool, typer.Option("--sample", help="Draw translations at random.")] = False,
+    mbr: options.Mbr = None,
+    samples: options.Samples = None,
+    seed: options.Seed = 1,
+    device: options.Device = "auto",
+    threads: options.Threads = 0,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Show how a translation comes about: attention, search, probabilities, tensors.
+
+    Writes one HTML file that needs no network. --text prints the same for a terminal.
+    """
+    set_up_logging(quiet, verbose)
+    if as_text and as_json:
+        raise InputError("both --text and --json were given", hint="give one of them")
+    if (as_text or as_json) and open_page:
+        raise InputError("--open shows the page, which --text and --json do not write", hint="leave out one of them")
+    options.check_mbr(mbr, samples, beam)
+    (path,) = options.find_models([model] if model else None)
+    translator = options.load_translator([path], device, threads)
+    from nmt.insight import render
+    from nmt.insight.explain import explain as explain_one
+
+    search: dict[str, Any] = {"mbr": mbr, "seed": seed, "sample": sample}
+    search |= {"n_samples": samples} if samples else {}
+    n_beams = beam or (1 if mbr else translator.options.beam)
+    search |= {"beam": n_beams, "n_best": n_beams if not mbr else 5}
+    pairs = dev_pairs(translator) if corpus else None
+    found = explain_one(translator, text, reference=reference, ablate=ablate or (), corpus=pairs, **search)
+    if as_text:
+        print(*render.as_text(found), sep="\n")
+    elif as_json:
+        print(render.as_json(found))
+    else:
+        with open_output(output) as (out, _):
+            out.write(render.as_page(found).encode())
+        log.info("written to %s", output)
+        if open_page:
+            webbrowser.open(output.absolute().as_uri())
+
+
+def dev_pairs(translator: Any) -> list[tuple[str, str]]:
+    """The pairs of the dev set that the model's run names."""
+    from nmt.text.lines import read_pairs
+    from nmt.train.preparation import corpus_paths
+
+    config = translator.run.read_config() if translator.run is not None else None
+    if config is None or config.data.dev is None:
+        raise InputError("the model's run names no data.dev", hint="leave out --corpus")
+    return [(pair.source, pair.target) for pair in read_pairs(*corpus_paths(config, config.data.dev))]

@@ -1,0 +1,64 @@
+"""What a head is for: translate without it (Michel et al. 2019, "Are sixteen heads really better than one?")."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from torch import Tensor, nn
+
+from nmt.errors import InputError
+from nmt.model.base import Seq2Seq
+from nmt.model.recurrent import RecurrentModel
+from nmt.model.transformer import Transformer
+
+
+def head_names(model: Seq2Seq) -> list[str]:
+    """All attention heads of a model, as PART.LAYER.HEAD: encoder.1.1, ..., cross.6.8."""
+    return list(_outputs(model))
+
+
+@contextlib.contextmanager
+def ablated(model: Seq2Seq, heads: Sequence[str]) -> Iterator[None]:
+    """Set the output of some heads to 0 for the duration of the block.
+
+    It has no effect on a decoder whose layers have been traced before.
+
+    Args:
+        heads: PART.LAYER.HEAD, counted from 1; part is encoder, decoder or cross.
+    Raises:
+        InputError: the model has no such head.
+    """
+    outputs = _outputs(model)
+    for head in heads:
+        if head not in outputs:
+            hint = f"its heads are {', '.join(outputs)}" if outputs else "it has no attention"
+            raise InputError(f"the model has no attention head '{head}'", hint=hint)
+    with contextlib.ExitStack() as hooks:
+        for head in heads:
+            module, columns = outputs[head]
+
+            def remove(_: nn.Module, inputs: tuple[Tensor, ...], columns: slice = columns) -> tuple[Tensor]:
+                x = inputs[0].clone()
+                x[..., columns] = 0
+                return (x,)
+
+            hooks.callback(module.register_forward_pre_hook(remove).remove)
+        yield
+
+
+def _outputs(model: Seq2Seq) -> dict[str, tuple[nn.Module, slice]]:
+    """By head: the module that projects the merged heads, and the head's columns in its input."""
+    if isinstance(model, RecurrentModel):
+        return {"cross.1.1": (model.look.output, slice(model.settings.d_model))} if model.look is not None else {}
+    assert isinstance(model, Transformer)
+    layers = {
+        "encoder": [layer.self_attention for layer in model.encoder],
+        "decoder": [layer.self_attention for layer in model.decoder],
+        "cross": [layer.cross_attention for layer in model.decoder],
+    }
+    width = model.settings.d_model // model.settings.n_heads
+    return {
+        f"{part}.{i}.{h + 1}": (attention.output, slice(h * width, (h + 1) * width))
+        for part, attentions in layers.items()
+        for i, attention in enumerate(attentions, 1)
+        for h in range(attention.n_heads)
+    }

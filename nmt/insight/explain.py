@@ -1,0 +1,341 @@
+"""How one translation came about: the way through the model, attention, the search, and what would have changed it.
+
+Everything shown comes from the model and the search that translate: the callback of `search`, the weights of
+`model.attention`, and torch's hooks.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nmt.decode.options import Hypothesis, SearchOptions
+from nmt.decode.search import TraceStep, search
+from nmt.decode.segments import Line, split
+from nmt.decode.translator import Translator, load
+from nmt.errors import InputError
+from nmt.insight.ablation import ablated
+from nmt.insight.heads import HeadSummary, attention_summary, single_model
+from nmt.insight.search_tree import Node, search_tree, with_paths
+from nmt.insight.stages import Stage, record_stages
+from nmt.model.base import AttentionWeights, Seq2Seq
+from nmt.model.incremental import incremental_decoder
+from nmt.model.transformer import Transformer
+from nmt.text import BOS, EOS, PAD
+from nmt.text.lines import one_line
+
+N_ALTERNATIVES = 5
+N_COLUMNS = 48  # tokens of the vocabulary in the stages that have a column for each
+N_PADDING = 3  # of the pictured padding mask
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A token that could come next."""
+
+    piece: str
+    token: int
+    log_prob: float
+
+
+@dataclass(frozen=True)
+class Token:
+    """A target token in its place, given the true or generated tokens before it."""
+
+    piece: str
+    token: int
+    log_prob: float  # nats
+    rank: int  # among all tokens of the vocabulary, from 1
+    alternatives: list[Choice]  # the most probable tokens, best first
+
+
+@dataclass(frozen=True)
+class Translated:
+    """A hypothesis and its detokenized text."""
+
+    text: str
+    tokens: list[Token]  # EOS last
+    log_prob: float  # sum over tokens
+    score: float  # after the length penalty, or with minimum Bayes risk the expected utility
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The reference by teacher forcing: each of its tokens, given the true ones before it."""
+
+    text: str
+    tokens: list[Token]  # EOS last
+    log_prob: float
+    first_difference: int | None  # index of the first token in which greedy search differs; None if it does not
+    bleu: float  # sentence BLEU of the translation, 0-100
+
+
+@dataclass(frozen=True)
+class OnePass:
+    """A single pass over BOS and padding, as if the decoder needed no previous tokens: a common mistake."""
+
+    text: str
+    tokens: list[Token]  # the most probable token of each position; `log_prob` and `rank` are its own
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """The translation without some attention heads."""
+
+    heads: list[str]
+    translation: Translated
+    bleu: float | None  # sentence BLEU with the reference, 0-100
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What minimum Bayes risk chooses from."""
+
+    texts: list[str]  # distinct, best first
+    counts: list[int]  # how often each was drawn
+    log_probs: list[float]
+    expected: list[float]  # expected utility, 0-100
+    utility: list[list[float]]  # of each text (row) with each other one as its reference, 0-100
+    metric: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """How a translation came about; see `explain`."""
+
+    model: str  # one line: kind, sizes
+    source: str
+    source_pieces: list[str]  # EOS last
+    source_tokens: list[int]
+    target_pieces: list[str]  # of `translation`, EOS last
+    options: SearchOptions
+    hypotheses: list[Translated]  # best first
+    greedy: Translated
+    stages: list[Stage]
+    attention: AttentionWeights  # of one sentence: (L, 1, H, S, S), (L, 1, H, T, T), (L, 1, H, T, S)
+    heads: list[HeadSummary]  # of this pair, or of the corpus
+    n_corpus: int  # pairs that `heads` are means over
+    padding_mask: list[bool]  # of the source with `N_PADDING` paddings behind it: what may be attended to
+    tree: list[Node]
+    one_pass: OnePass
+    reference: Reference | None
+    ablation: Ablation | None
+    samples: Samples | None
+
+    @property
+    def translation(self) -> Translated:
+        return self.hypotheses[0]
+
+
+def explain(
+    run: Path | str | Translator,
+    text: str,
+    *,
+    reference: str | None = None,
+    ablate: Sequence[str] = (),
+    corpus: Sequence[tuple[str, str]] | None = None,
+    **options: Any,
+) -> Explanation:
+    """Explain the translation of one sentence.
+
+    Args:
+        run: a run directory or model file, or what `load` returns for it.
+        text: one sentence that the model can hold.
+        reference: a correct translation, to compare with.
+        ablate: heads to translate without, as "encoder.1.3" (part, layer, head, from 1).
+        corpus: pairs that the statistics of heads are computed on; by default the sentence and its translation.
+        options: fields of `SearchOptions`, `beam=1` for example.
+    Raises:
+        InputError: the text is blank or too long, the model is an export or an ensemble, or has no such head.
+        ConfigError: an option is unknown or out of range.
+    """
+    translator = run if isinstance(run, Translator) else load(run)
+    sentence = _Sentence(translator, text, translator.with_options(**options))
+    model = sentence.model
+    with torch.inference_mode():
+        found, steps = sentence.search(sentence.options)
+        samples = None
+        if sentence.options.mbr:
+            found, samples = _rank_samples(translator, found, sentence.options)
+        greedy = sentence.greedy()
+        best = found[0].tokens
+        stages, attention, log_probs = record_stages(model, sentence.src, sentence.tgt_in(best))
+        likely = log_probs.amax(0).topk(min(N_COLUMNS, log_probs.size(1))).indices
+        stages = [
+            replace(stage, values=stage.values[:, likely], columns=sentence.tokenizer.pieces(likely.tolist()))
+            if stage.axes.endswith("V")
+            else stage
+            for stage in stages
+        ]
+        nodes = with_paths(search_tree(steps, sentence.options.for_engine(), sentence.tokenizer), best, greedy.tokens)
+        translations = [sentence.translated(hypothesis) for hypothesis in found]
+        ablation = None
+        if ablate:
+            with ablated(model, ablate):
+                (without, *_), _ = sentence.search(sentence.options)
+                bleu = None if reference is None else _bleu(translator, sentence.text_of(without.tokens), reference)
+                ablation = Ablation(list(ablate), sentence.translated(without), bleu)
+        return Explanation(
+            model=described(model),
+            source=text,
+            source_pieces=translator.tokenizers.source.pieces(sentence.src[0].tolist()),
+            source_tokens=sentence.src[0].tolist(),
+            target_pieces=sentence.tokenizer.pieces(best),
+            options=sentence.options,
+            hypotheses=translations,
+            greedy=sentence.translated(greedy),
+            stages=stages,
+            attention=attention,
+            heads=attention_summary(translator, corpus or [(text, translations[0].text)]),
+            n_corpus=len(corpus or [text]),
+            padding_mask=sentence.padding_mask(),
+            tree=nodes,
+            one_pass=sentence.one_pass(len(best)),
+            reference=None if reference is None else _compare(translator, sentence, reference, translations[0], greedy),
+            ablation=ablation,
+            samples=samples,
+        )
+
+
+def described(model: Seq2Seq) -> str:
+    """A model in one line: its kind, sizes and number of parameters."""
+    s, n_parameters = model.settings, sum(p.numel() for p in model.parameters())
+    kind = (
+        f"Transformer, {s.n_heads} heads"
+        if isinstance(model, Transformer)
+        else f"{s.cell.upper()} with attention {s.attention}"
+    )
+    layers = f"{s.n_encoder_layers} encoder and {s.n_decoder_layers} decoder layers"
+    return f"{kind}, {layers}, width {s.d_model}, {n_parameters / 1e6:.2f}M parameters"
+
+
+class _Sentence:
+    """One sentence, its model, and the ways to translate it."""
+
+    def __init__(self, translator: Translator, text: str, options: SearchOptions) -> None:
+        self.model, self.options = single_model(translator), options
+        self.tokenizer = translator.tokenizers.target
+        longest = translator.config.data.max_length
+        segments = split(Line(1, text), translator.tokenizers.source, longest)
+        if len(segments) != 1:
+            reason = f"is too long: the model takes {longest} pieces" if segments else "is blank"
+            raise InputError(f"the sentence {reason}", hint="give one sentence")
+        self.seed = segments[0].seed
+        self.src = torch.tensor([[*segments[0].tokens, EOS]], device=self.model.device)
+
+    def search(self, options: SearchOptions) -> tuple[list[Hypothesis], list[TraceStep]]:
+        """The n-best hypotheses, and the steps of the search; as `nmt translate` finds them, but without tracing."""
+        steps: list[TraceStep] = []
+        (found,) = search(
+            incremental_decoder(self.model),
+            self.src,
+            options.for_engine(),
+            max_length=self.model.max_length,
+            sentence_seeds=[self.seed],
+            trace=steps.append,
+        )
+        return found, steps
+
+    def greedy(self) -> Hypothesis:
+        """The hypothesis of greedy search, with the same limits."""
+        changes = {"beam": 1, "n_best": 1, "sample": False, "mbr": None}
+        return self.search(self.options.changed(**changes))[0][0]
+
+    def tgt_in(self, tokens: Sequence[int]) -> Tensor:
+        """(1, T): the decoder's input for a hypothesis that ends in EOS."""
+        return torch.tensor([[BOS, *tokens[:-1]]], device=self.src.device)
+
+    def log_probs(self, tgt_in: Tensor) -> Tensor:
+        """Log-probabilities of the next token after each position of tgt_in (1, T): (T, V)."""
+        return self.model(self.src, tgt_in)[0].float().log_softmax(-1)
+
+    def text_of(self, tokens: Sequence[int]) -> str:
+        return one_line(self.tokenizer.decode(tokens))
+
+    def tokens(self, tokens: Sequence[int], log_probs: Tensor) -> list[Token]:
+        """Tokens in their places, given log-probabilities (T, V)."""
+        best, indices = log_probs.topk(min(N_ALTERNATIVES, log_probs.size(1)))
+        own = log_probs.gather(1, torch.tensor(tokens, device=log_probs.device)[:, None])  # (T, 1)
+        ranks = (log_probs > own).sum(1) + 1
+        return [
+            Token(
+                piece,
+                token,
+                log_prob,
+                rank,
+                [Choice(*c) for c in zip(self.tokenizer.pieces(ids), ids, lps, strict=True)],
+            )
+            for piece, token, log_prob, rank, ids, lps in zip(
+                self.tokenizer.pieces(tokens),
+                tokens,
+                own[:, 0].tolist(),
+                ranks.tolist(),
+                indices.tolist(),
+                best.tolist(),
+                strict=True,
+            )
+        ]
+
+    def translated(self, hypothesis: Hypothesis) -> Translated:
+        tokens = self.tokens(hypothesis.tokens, self.log_probs(self.tgt_in(hypothesis.tokens)))
+        return Translated(self.text_of(hypothesis.tokens), tokens, hypothesis.log_prob, hypothesis.score)
+
+    def one_pass(self, length: int) -> OnePass:
+        """One pass over BOS and padding, for so many tokens."""
+        log_probs = self.log_probs(F.pad(torch.tensor([[BOS]], device=self.src.device), (0, length - 1), value=PAD))
+        best = log_probs.argmax(1).tolist()
+        return OnePass(self.text_of(best), self.tokens(best, log_probs))
+
+    def padding_mask(self) -> list[bool]:
+        """Which positions of the source may be attended to, had it `N_PADDING` paddings behind it."""
+        if not isinstance(self.model, Transformer):
+            return []
+        _, mask = self.model.encode(F.pad(self.src, (0, N_PADDING), value=PAD))
+        return mask.flatten().tolist()
+
+
+def _compare(
+    translator: Translator, sentence: _Sentence, text: str, translation: Translated, greedy: Hypothesis
+) -> Reference:
+    """The reference beside what greedy search generates."""
+    _, (tokens,) = translator.encode_pairs([""], [text])
+    tokens = [*tokens, EOS]
+    scored = sentence.tokens(tokens, sentence.log_probs(sentence.tgt_in(tokens)))
+    pairs = enumerate(zip(tokens, greedy.tokens, strict=False))
+    first = next((i for i, (own, other) in pairs if own != other), None)
+    bleu = _bleu(translator, translation.text, text)
+    return Reference(text, scored, math.fsum(token.log_prob for token in scored), first, bleu)
+
+
+def _bleu(translator: Translator, hypothesis: str, reference: str) -> float:
+    from nmt.evaluate import pairwise_scores
+
+    tokenize = translator.bleu_tokenizer
+    return float(pairwise_scores([hypothesis, reference], "bleu", tokenize=tokenize)[0, 1])
+
+
+def _rank_samples(
+    translator: Translator, found: list[Hypothesis], options: SearchOptions
+) -> tuple[list[Hypothesis], Samples]:
+    """Rank samples by expected utility; the utility of each pair."""
+    from nmt.evaluate import pairwise_scores
+
+    assert options.mbr
+    ranked = translator.rank_by_utility(found, options)
+    decode = translator.tokenizers.target.decode
+    texts = [one_line(decode(sample.tokens)) for sample in ranked]
+    drawn = [one_line(decode(sample.tokens)) for sample in found]
+    utility = pairwise_scores(texts, options.mbr, tokenize=translator.bleu_tokenizer)
+    return ranked[: options.n_best], Samples(
+        texts,
+        [drawn.count(text) for text in texts],
+        [sample.log_prob for sample in ranked],
+        [sample.score for sample in ranked],
+        utility.tolist(),
+        options.mbr,
+    )

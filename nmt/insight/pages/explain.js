@@ -1,0 +1,370 @@
+// The explanation of one translation; `data` has the fields of nmt.Explanation.
+
+const best = data.hypotheses[0];
+const byId = (id) => document.getElementById(id);
+const put = (id, ...nodes) => byId(id).replaceChildren(...nodes);
+const drop = (id) => byId(id).remove();
+const attention = Object.fromEntries(Object.entries(data.attention).map(([part, packed]) => [part, new PackedTensor(packed)]));
+const sourcePieces = data.source_pieces;
+const targetPieces = data.target_pieces; // read from left to right: piece t is predicted in row t
+const inputPieces = ["<s>", ...targetPieces.slice(0, -1)]; // what the decoder reads
+const bdi = (text) => html("bdi", {}, text);
+const probability = (token) => Math.exp(token.log_prob);
+
+function bar(share, width = 90) {
+  return html("span", { class: "bar", style: `width:${Math.max(1, Math.round(width * share))}px` });
+}
+
+function heads(part) {
+  const [nLayers, , nHeads] = attention[part].shape;
+  return { nLayers, nHeads };
+}
+
+function meanOfHeads(part) {
+  const { nLayers, nHeads } = heads(part);
+  const all = [];
+  for (let layer = 0; layer < nLayers; layer++)
+    for (let head = 0; head < nHeads; head++) all.push(attention[part].matrix(layer, 0, head));
+  return all.length ? meanMatrix(all) : null;
+}
+
+const meanCross = meanOfHeads("cross");
+
+function mostAttended(t) {
+  if (!meanCross) return null;
+  const row = meanCross[t];
+  return row.indexOf(Math.max(...row));
+}
+
+// --- title and words ----------------------------------------------------------------------------------------
+
+byId("source").textContent = data.source;
+byId("translation").textContent = best.text;
+byId("model").textContent = `${data.model}. Log-probability ${best.log_prob.toFixed(3)}, score ${best.score.toFixed(3)}.`;
+
+function words() {
+  const least = best.tokens.reduce((a, b) => (b.log_prob < a.log_prob ? b : a));
+  const other = least.alternatives.find((choice) => choice.token !== least.token);
+  const sentences = [html("p", {}, "The model was least sure when it wrote ", html("b", {}, bdi(least.piece)),
+    `: it gave it ${percent(probability(least))}.`,
+    other ? [` The next best was `, html("b", {}, bdi(other.piece)), ` with ${percent(Math.exp(other.log_prob))}.`] : [])];
+  sentences.push(html("p", {}, data.greedy.text === best.text
+    ? "Greedy search, which always takes the most probable piece, would have written the same."
+    : ["Greedy search, which always takes the most probable piece, would have written: ", html("b", { dir: "auto" }, data.greedy.text)]));
+  put("summary", ...sentences);
+  const buttons = best.tokens.map((token, t) => {
+    const p = probability(token);
+    return html("button", { class: `token ${p < 0.3 ? "doubtful" : p < 0.7 ? "unsure" : ""}`, "aria-pressed": "false",
+      onclick: () => choose(t) }, bdi(token.piece), html("span", { class: "bar" },
+      html("span", { style: `width:${100 * p}%` })), html("span", { class: "value" }, percent(p)));
+  });
+  put("tokens", ...buttons);
+  const choose = (t) => {
+    buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(i === t)));
+    const token = best.tokens[t];
+    put("choices", html("p", {}, "Instead of ", html("b", {}, bdi(token.piece)), ", after “", bdi(piecesToText(targetPieces.slice(0, t)) || "…"), "”:"),
+      table(["piece", "probability", ""], token.alternatives.map((choice) => [
+        [bdi(choice.piece), choice.token === token.token ? " (written)" : ""], percent(Math.exp(choice.log_prob)),
+        bar(Math.exp(choice.log_prob), 200)])));
+  };
+  choose(best.tokens.indexOf(least));
+  put("word-table", asTable("As a table", () => table(["", "piece", "probability", "attended to most", "considered instead"],
+    best.tokens.map((token, t) => [t + 1, bdi(token.piece), percent(probability(token)),
+      meanCross ? bdi(sourcePieces[mostAttended(t)]) : "–",
+      token.alternatives.filter((choice) => choice.token !== token.token).slice(0, 3)
+        .map((choice) => `${choice.piece} ${percent(Math.exp(choice.log_prob))}`).join(", ")]))));
+}
+
+// --- attention ----------------------------------------------------------------------------------------------
+
+const PARTS = {
+  cross: ["Decoder to source", "Each row is a piece of the translation, each column a piece of the source: where the model looked when it wrote that piece."],
+  encoder: ["Within the source", "Each row is a source piece that gathers information from the other source pieces."],
+  decoder: ["Within the translation", "Each row is a piece that was read, from the start sign on; it may look only at itself and what stands before it."],
+};
+const FIGURES = {
+  entropy: ["entropy, bits", "0 is one piece alone; the higher, the wider it looks"],
+  distance: ["mean distance, pieces", "between a piece and what it looks at"],
+  previous: ["on the previous piece", "share of the weight"],
+  same: ["on the same position", "share of the weight"],
+  next: ["on the next piece", "share of the weight"],
+  boundary: ["on the end or start sign", "share of the weight"],
+  divergence: ["difference from the layer's other heads", "0 is none, 1 is disjoint (Jensen-Shannon, bits)"],
+};
+const shown = { part: null, layer: null, head: null, lines: false }; // layer null: the mean of all heads
+
+function axesOf(part) {
+  // In cross-attention a row is named by the piece that is predicted there, in self-attention by the one that is read.
+  const rows = { encoder: sourcePieces, decoder: inputPieces, cross: targetPieces }[part];
+  return [rows, part === "decoder" ? inputPieces : sourcePieces];
+}
+
+function attentionSection() {
+  const parts = Object.keys(PARTS).filter((part) => attention[part].shape[0] > 0);
+  if (!parts.length) return drop("attention");
+  shown.part = parts[0];
+  put("parts", ...parts.map((part) => html("button", { "data-part": part, onclick: () => {
+    Object.assign(shown, { part, layer: null, head: null });
+    drawAttention();
+  } }, PARTS[part][0])));
+  put("views", ...[["Matrix", false], ["Lines", true]].map(([name, lines]) => html("button", { "data-lines": lines,
+    onclick: () => { shown.lines = lines; drawAttention(); } }, name)));
+  drawAttention();
+}
+
+function drawAttention() {
+  const { part, layer, head } = shown;
+  const { nLayers, nHeads } = heads(part);
+  for (const button of byId("parts").children) button.setAttribute("aria-pressed", String(button.dataset.part === part));
+  for (const button of byId("views").children) button.setAttribute("aria-pressed", String(button.dataset.lines === String(shown.lines)));
+  byId("part-text").textContent = PARTS[part][1];
+  const size = Math.max(34, Math.min(64, 300 / nHeads));
+  const select = (l, h) => () => { Object.assign(shown, { layer: l, head: h }); drawAttention(); };
+  const rows = [html("div", { class: "overview-row" }, html("button", { "aria-pressed": String(layer === null),
+    onclick: select(null, null) }, "Mean of all heads"))];
+  for (let l = 0; l < nLayers; l++) {
+    rows.push(html("div", { class: "overview-row" }, html("span", { class: "name" }, `Layer ${l + 1}`),
+      Array.from({ length: nHeads }, (_, h) => html("button", { "aria-label": `Layer ${l + 1}, head ${h + 1}`,
+        title: `Layer ${l + 1}, head ${h + 1}`, "aria-pressed": String(l === layer && h === head), onclick: select(l, h) },
+        thumbnail(attention[part].matrix(l, 0, h), size)))));
+  }
+  const focused = document.activeElement?.getAttribute("aria-label");
+  put("overview", ...rows);
+  if (focused) byId("overview").querySelector(`button[aria-label="${focused}"]`)?.focus();
+  const matrix = layer === null ? meanOfHeads(part) : attention[part].matrix(layer, 0, head);
+  const [rowNames, columnNames] = axesOf(part);
+  byId("head-name").textContent = layer === null ? "Mean of all heads" : `Layer ${layer + 1}, head ${head + 1}`;
+  const describe = (r, c, value) => `${rowNames[r]} looks at ${columnNames[c]} with weight ${value.toFixed(2)}`;
+  const label = `Attention weights, ${PARTS[part][0].toLowerCase()}, ${byId("head-name").textContent.toLowerCase()}`;
+  const cell = Math.max(7, Math.min(26, 520 / columnNames.length));
+  const figure = shown.lines ? attentionLines(matrix, rowNames, columnNames, label)
+    : heatMap(matrix, { rows: rowNames, columns: columnNames, cell, largest: 1, label, describe });
+  put("head-figure", figure, asTable("As a table", () => matrixTable(matrix, rowNames, columnNames)));
+  put("head-figures", ...(layer === null ? [] : [figuresOf(part, layer, head)]));
+}
+
+function figuresOf(part, layer, head) {
+  const found = data.heads.find((one) => one.part === part && one.layer === layer + 1 && one.head === head + 1);
+  if (!found) return "";
+  const pairs = data.n_corpus > 1 ? `means over ${data.n_corpus} sentence pairs` : "means over this sentence";
+  return html("div", {}, html("h3", {}, `This head, ${pairs}`), html("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Figures of the head" },
+    table(["", "", ""], Object.entries(FIGURES).map(([name, [title, meaning]]) =>
+      [title, found[name] === null ? "–" : Number(found[name].toFixed(2)), html("span", { class: "muted" }, meaning)]))));
+}
+
+function attentionLines(matrix, rowNames, columnNames, label) {
+  const height = 26, middle = 190;
+  const left = 10 + Math.max(...rowNames.map(textWidth)), right = 10 + Math.max(...columnNames.map(textWidth));
+  const out = html("output", { class: "muted" }, "Point at a piece on the left, or use the arrow keys.");
+  const lines = matrix.map((row, r) => svg("g", {}, row.map((weight, c) => weight < 0.03 ? null : svg("line", {
+    x1: left, x2: left + middle, y1: (r + 0.5) * height, y2: (c + 0.5) * height, stroke: "var(--accent)",
+    "stroke-width": 1 + 3 * weight, "stroke-opacity": weight }))));
+  const names = rowNames.map((name, r) => svg("text", { x: left - 6, y: (r + 0.5) * height, "text-anchor": "end",
+    "dominant-baseline": "central" }, name));
+  const total = height * Math.max(rowNames.length, columnNames.length);
+  const figure = svg("svg", { width: left + middle + right + 10, height: total, role: "img", "aria-label": label, tabindex: 0 },
+    lines, names, columnNames.map((name, c) => svg("text", { x: left + middle + 6, y: (c + 0.5) * height,
+      "dominant-baseline": "central" }, name)));
+  let chosen = 0;
+  const show = () => {
+    lines.forEach((group, r) => group.setAttribute("opacity", r === chosen ? 1 : 0.08));
+    names.forEach((name, r) => name.setAttribute("font-weight", r === chosen ? "bold" : "normal"));
+    const order = matrix[chosen].map((weight, c) => [weight, c]).sort((a, b) => b[0] - a[0]).slice(0, 4);
+    out.textContent = `${rowNames[chosen]} looks at ${order.map(([w, c]) => `${columnNames[c]} ${w.toFixed(2)}`).join(", ")}`;
+  };
+  figure.addEventListener("pointermove", (event) => {
+    const r = Math.floor((event.clientY - figure.getBoundingClientRect().top) / height);
+    if (r >= 0 && r < rowNames.length) { chosen = r; show(); }
+  });
+  figure.addEventListener("keydown", (event) => {
+    const move = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+    if (!move) return;
+    event.preventDefault();
+    chosen = Math.min(rowNames.length - 1, Math.max(0, chosen + move));
+    show();
+  });
+  return html("div", { class: "figure" }, html("div", { class: "scroll" }, figure), out);
+}
+
+// --- search -------------------------------------------------------------------------------------------------
+
+const STATUS = { kept: "kept", finished: "finished", pruned: "dropped" };
+
+function pathOf(node) {
+  const pieces = [];
+  for (let one = node; one; one = one.parent === null ? null : data.tree[one.parent]) pieces.unshift(one.piece);
+  return pieces;
+}
+
+function searchSection() {
+  const { beam, sample, mbr } = data.options;
+  const last = Math.max(0, ...data.tree.map((node) => node.position));
+  const scored = data.options.length_penalty === "gnmt" ? "((5 + length) / 6)" : "length";
+  byId("search-text").textContent = sample || mbr
+    ? "The translations were drawn at random: at each step every hypothesis is continued by one piece, drawn by its probability."
+    : beam === 1 ? "Greedy search: at each step only the most probable piece is kept."
+      : `Beam search keeps the ${beam} best hypotheses (beginnings of a translation) at every step. It continues each by every piece of the vocabulary, keeps the best ${beam} again, and drops the rest. A hypothesis that ends is finished. The score is its log-probability divided by ${scored}^${data.options.alpha}, so that long translations are not at a disadvantage.`;
+  const range = byId("step");
+  range.max = last;
+  const columnWidth = Math.max(78, 26 + Math.max(...data.tree.map((node) => textWidth(node.piece))));
+  const rank = new Map(), perStep = [];
+  for (const node of data.tree) {
+    const found = (perStep[node.position] ??= []);
+    rank.set(node.index, found.length);
+    found.push(node);
+  }
+  const most = Math.max(1, ...perStep.filter(Boolean).map((found) => found.length));
+  const x = (node) => 20 + node.position * columnWidth, y = (node) => 18 + rank.get(node.index) * 24;
+  const start = [22, 18];
+  const edges = [], marks = [];
+  for (const node of data.tree) {
+    const [fromX, fromY] = node.parent === null ? start : [x(data.tree[node.parent]), y(data.tree[node.parent])];
+    const labelEnd = node.parent === null ? 14 : 10 + textWidth(data.tree[node.parent].piece);
+    const sx = Math.min(fromX + labelEnd, x(node) - 14);
+    const bend = (x(node) - 8 - sx) / 2;
+    const color = node.is_best ? "var(--text)" : node.is_greedy ? "var(--negative)" : node.status === "pruned" ? "var(--line)" : "var(--accent)";
+    edges.push(svg("path", { class: "edge", "data-step": node.position, fill: "none", stroke: color,
+      "stroke-width": node.is_best ? 3 : 1.4, "stroke-dasharray": node.is_greedy && !node.is_best ? "4 3" : null,
+      d: `M${sx} ${fromY}c${bend} 0 ${bend} ${y(node) - fromY} ${2 * bend} ${y(node) - fromY}` }));
+    const dotFill = node.status === "finished" ? "var(--good)" : node.status === "kept" ? "var(--accent)" : "var(--background)";
+    const outline = node.status === "finished" ? "var(--good)" : node.status === "kept" ? "var(--accent)" : "var(--muted)";
+    const dot = node.status === "finished"
+      ? svg("rect", { x: x(node) - 5, y: y(node) - 5, width: 10, height: 10, fill: dotFill })
+      : svg("circle", { cx: x(node), cy: y(node), r: 4.5, fill: dotFill, stroke: outline, "stroke-width": 1.5 });
+    marks.push(svg("g", { class: "node", "data-step": node.position }, dot, svg("text", { x: x(node) + 9, y: y(node),
+      "dominant-baseline": "central", class: node.status === "pruned" ? "muted" : null, "font-weight": node.is_best ? "bold" : null }, node.piece),
+    svg("title", {}, `${piecesToText(pathOf(node))}: log-probability ${node.log_prob.toFixed(3)}, score ${node.score.toFixed(3)}, ${STATUS[node.status]}`)));
+  }
+  const tree = svg("svg", { width: 40 + (last + 1) * columnWidth, height: 20 + most * 24, role: "img",
+    "aria-label": "Tree of hypotheses; the table below says the same for one step" },
+  edges, svg("text", { x: 2, y: 18, "dominant-baseline": "central" }, "<s>"), marks);
+  put("tree", tree);
+  const kinds = [["best", "path of the translation"], ["kept", "kept"], ["finished", "finished"], ["pruned", "dropped"]];
+  if (data.greedy.text !== best.text) kinds.push(["greedy", "path of greedy search"]);
+  put("tree-legend", ...kinds.map(([kind, name]) => html("span", {}, html("i", { class: `dot ${kind}` }), name)));
+  const show = () => {
+    const step = Number(range.value);
+    byId("step-name").textContent = `${step} of ${last}`;
+    for (const mark of tree.querySelectorAll("[data-step]")) mark.setAttribute("opacity", Number(mark.dataset.step) <= step ? 1 : 0.15);
+    put("step-table", table(["rank", "hypothesis", "log-probability", "score", "piece's probability", "outcome"],
+      (perStep[step] ?? []).map((node, i) => [i + 1, html("span", { dir: "auto" }, piecesToText(pathOf(node)) || node.piece), Number(node.log_prob.toFixed(3)),
+        Number(node.score.toFixed(3)), percent(Math.exp(node.token_log_prob)), STATUS[node.status] + (node.is_best ? ", on the way to the translation" : "")])));
+    const scroller = byId("tree");
+    const at = 20 + step * columnWidth;
+    if (at > scroller.scrollLeft + scroller.clientWidth - columnWidth || at < scroller.scrollLeft) scroller.scrollLeft = at - scroller.clientWidth / 2;
+  };
+  range.setAttribute("aria-label", "Step of the search");
+  range.value = 1;
+  range.addEventListener("input", show);
+  show();
+  tree.querySelectorAll("[data-step]").forEach((mark) => mark.setAttribute("opacity", 1));
+  put("hypotheses", table(["", "translation", "score", "log-probability", "pieces"], data.hypotheses.map((one, i) => [
+    i + 1, html("span", { dir: "auto" }, one.text), Number(one.score.toFixed(3)), Number(one.log_prob.toFixed(3)), one.tokens.length])));
+}
+
+// --- samples, reference, one pass, ablation -----------------------------------------------------------------
+
+function samplesSection() {
+  const found = data.samples;
+  if (!found) return drop("samples");
+  put("samples-table", table(["", "sample", "drawn", `mean ${found.metric} with the others`, "log-probability"],
+    found.texts.map((text, i) => [i + 1, html("span", { dir: "auto" }, text), found.counts[i], Number(found.expected[i].toFixed(1)), Number(found.log_probs[i].toFixed(2))])));
+  const names = found.texts.map((_, i) => String(i + 1));
+  const matrix = found.utility.map((row) => row.map((value) => value / 100));
+  const describe = (r, c, value) => `sample ${r + 1} with sample ${c + 1} as the reference: ${(100 * value).toFixed(1)}`;
+  put("samples-figure", heatMap(matrix, { rows: names, columns: names, largest: 1, cell: Math.max(8, Math.min(24, 480 / names.length)),
+    label: "Similarity of the samples", describe }), asTable("As a table", () => matrixTable(matrix, names, names)));
+}
+
+function referenceSection() {
+  const found = data.reference;
+  if (!found) return drop("reference");
+  const at = found.first_difference;
+  put("reference-summary", "The reference: ", html("b", { dir: "auto" }, found.text),
+    `. The model gives it log-probability ${found.log_prob.toFixed(2)}; the translation scores ${found.bleu.toFixed(1)} sentence BLEU with it. `,
+    at === null ? "Greedy search writes the same pieces." : `Greedy search leaves the reference at piece ${at + 1}, and reads its own words from then on.`);
+  put("reference-table", table(["", "reference", "probability", "rank", "most probable here", "written by greedy search"],
+    found.tokens.map((token, i) => [i + 1, bdi(token.piece), percent(probability(token)), token.rank, bdi(token.alternatives[0].piece),
+      html("bdi", { class: at !== null && i >= at ? "differs" : null }, data.greedy.tokens[i]?.piece ?? "")])));
+}
+
+function onePassSection() {
+  const choices = (token) => token.alternatives.slice(0, 3).map((choice) => `${choice.piece} ${percent(Math.exp(choice.log_prob))}`).join(", ");
+  put("one-pass-table", table(["", "in one pass", "its best three", "step by step", "its best three"],
+    data.one_pass.tokens.map((token, i) => [i + 1, bdi(token.piece), choices(token), bdi(best.tokens[i].piece), choices(best.tokens[i])])),
+  html("p", {}, "One pass: ", html("b", { dir: "auto" }, data.one_pass.text || "(nothing)"), " – step by step: ", html("b", { dir: "auto" }, best.text)));
+}
+
+function ablationSection() {
+  const found = data.ablation;
+  if (!found) return drop("ablation");
+  byId("ablation-text").textContent = `The output of ${found.heads.length > 1 ? "these heads" : "this head"} was set to 0: ${found.heads.join(", ")}.`;
+  const bleu = (value) => (value === null || value === undefined ? "–" : Number(value.toFixed(1)));
+  put("ablation-table", table(["", "translation", "log-probability", "sentence BLEU"], [
+    ["with all heads", html("span", { dir: "auto" }, best.text), Number(best.log_prob.toFixed(3)), bleu(data.reference?.bleu)],
+    ["without", html("span", { dir: "auto" }, found.translation.text), Number(found.translation.log_prob.toFixed(3)), bleu(found.bleu)]]));
+}
+
+// --- masks and stages ---------------------------------------------------------------------------------------
+
+function rowNamesOf(axis) {
+  return { S: sourcePieces, T: inputPieces }[axis] ?? null;
+}
+
+function hiddenAsGray(matrix) {
+  return matrix.map((row) => row.map((value) => (value > 0.5 ? 1 : NaN)));
+}
+
+function maskPicture(title, text, matrix, rows, columns) {
+  const describe = (r, c, value) => `${rows[r]} ${Number.isNaN(value) ? "must not" : "may"} look at ${columns[c]}`;
+  return html("div", {}, html("h3", {}, title), html("p", { class: "muted" }, text), heatMap(hiddenAsGray(matrix), { rows, columns, largest: 1,
+    cell: Math.max(8, Math.min(22, 380 / columns.length)), label: title, describe }));
+}
+
+function masksSection() {
+  const found = data.stages.filter((stage) => stage.name === "Mask");
+  if (!found.length) return drop("masks");
+  const pictures = [];
+  const matrixOf = (stage) => new PackedTensor(stage.values).matrix();
+  const causal = found.find((stage) => stage.axes === "TT");
+  if (causal) pictures.push(maskPicture("The causal mask", "When the model predicts what follows a piece, it may look at this piece and those before it. Everything later, the future, is hidden.", matrixOf(causal), inputPieces, inputPieces));
+  const padded = [...sourcePieces, ...data.padding_mask.slice(sourcePieces.length).map(() => "<pad>")];
+  if (data.padding_mask.length) pictures.push(maskPicture("The padding mask", "Sentences of a batch are filled up to the same length. The filling is hidden.", [data.padding_mask.map(Number)], ["any piece"], padded));
+  const windowed = found.find((stage) => stage.axes === "SS");
+  if (windowed && matrixOf(windowed).flat().some((value) => value < 0.5))
+    pictures.push(maskPicture("The local window", "This model attends only to neighbors within its window.", matrixOf(windowed), sourcePieces, sourcePieces));
+  put("mask-figures", ...pictures);
+}
+
+function stagesSection() {
+  let part = null;
+  const nodes = [];
+  for (const stage of data.stages) {
+    if (stage.part !== part) nodes.push(html("h3", {}, { encoder: "Encoder", decoder: "Decoder", output: "Output" }[stage.part]));
+    part = stage.part;
+    const matrix = new PackedTensor(stage.values).matrix();
+    const [rowAxis, columnAxis] = stage.axes.slice(-2);
+    const rows = rowNamesOf(rowAxis), columns = stage.columns ?? rowNamesOf(columnAxis);
+    const cut = columns ? "" : stage.shape.at(-1) > matrix[0].length ? `, the first ${matrix[0].length} columns shown` : "";
+    const cell = columns ? Math.max(6, Math.min(16, 460 / columns.length)) : Math.min(12, Math.max(6, 600 / matrix[0].length));
+    const isMask = stage.name === "Mask";
+    const symbols = [...stage.axes].map((axis) => axis).join(", ");
+    nodes.push(html("div", { class: "stage" }, html("div", {}, html("h4", {}, stage.name), html("p", {}, html("code", {}, `(${symbols}) = (${stage.shape.join(", ")})`)),
+      html("p", { class: "muted" }, `section ${stage.section}${cut}`), html("p", {}, stage.text)),
+    heatMap(isMask ? hiddenAsGray(matrix) : matrix, { rows, columns, cell, label: `${stage.part}: ${stage.name}`,
+      largest: stage.name.startsWith("Attention weights") || stage.name === "Probabilities" || isMask ? 1 : null })));
+  }
+  put("stage-list", ...nodes);
+}
+
+words();
+attentionSection();
+searchSection();
+samplesSection();
+referenceSection();
+onePassSection();
+ablationSection();
+masksSection();
+stagesSection();
+put("contents", ...[...document.querySelectorAll("main section")].map((section) =>
+  html("li", {}, html("a", { href: `#${section.id}` }, section.querySelector("h2").textContent))));

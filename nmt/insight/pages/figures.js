@@ -1,0 +1,178 @@
+"use strict";
+// What the pages are built from: elements, packed tensors, heat maps, tables. No library, nothing from outside.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const LEVELS = 254; // of a byte in a packed tensor; 255 stands for -inf and NaN
+const SHADES = 10; // of a heat map
+
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value === true) node.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, value);
+  }
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+function html(tag, attributes = {}, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+function svg(tag, attributes = {}, ...children) {
+  return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+}
+
+function percent(probability) {
+  const value = 100 * probability;
+  return `${value >= 99.95 || value === 0 ? value.toFixed(0) : value.toFixed(1)} %`;
+}
+
+// --- text ---------------------------------------------------------------------------------------------------
+
+const SPACE = "\u2581"; // SentencePiece's mark of a space
+
+function piecesToText(pieces) {
+  return pieces.filter((piece) => !/^<\/?(s|pad|unk)>$/.test(piece)).join("").replaceAll(SPACE, " ").trim();
+}
+
+const pen = document.createElement("canvas").getContext("2d");
+
+function textWidth(text) {
+  pen.font = "12px sans-serif";
+  return pen.measureText(text).width;
+}
+
+// --- tensors ------------------------------------------------------------------------------------------------
+
+class PackedTensor {
+  constructor({ shape, low, high, bytes }) {
+    this.shape = shape;
+    this.low = low;
+    this.high = high;
+    this.bytes = Uint8Array.from(atob(bytes), (character) => character.charCodeAt(0));
+  }
+
+  // The matrix of the last two dimensions at the given indices of the others; NaN stands for -inf.
+  matrix(...indices) {
+    const [nRows, nColumns] = this.shape.slice(-2);
+    let start = 0;
+    indices.forEach((index, i) => { start = start * this.shape[i] + index; });
+    start *= nRows * nColumns;
+    const scale = (this.high - this.low) / LEVELS;
+    const value = (byte) => (byte > LEVELS ? NaN : this.low + scale * byte);
+    return Array.from({ length: nRows }, (_, r) =>
+      Array.from(this.bytes.subarray(start + r * nColumns, start + (r + 1) * nColumns), value));
+  }
+}
+
+function meanMatrix(matrices) {
+  return matrices[0].map((row, r) => row.map((_, c) =>
+    matrices.reduce((sum, matrix) => sum + matrix[r][c], 0) / matrices.length));
+}
+
+// --- heat maps ----------------------------------------------------------------------------------------------
+
+// One path per shade instead of one rectangle per cell: a figure has thousands of cells.
+function shades(matrix, cell, largest) {
+  const paths = new Map();
+  matrix.forEach((row, r) => row.forEach((value, c) => {
+    let key = "hidden";
+    if (!Number.isNaN(value)) {
+      const shade = Math.min(SHADES, Math.ceil((SHADES * Math.abs(value)) / largest - 0.25));
+      if (shade <= 0) return;
+      key = `${value < 0 ? "negative" : "positive"} ${shade}`;
+    }
+    paths.set(key, `${paths.get(key) ?? ""}M${c * cell} ${r * cell}h${cell}v${cell}h${-cell}z`);
+  }));
+  return [...paths].map(([key, d]) => {
+    const [kind, shade] = key.split(" ");
+    const opacity = kind === "hidden" ? 0.18 : shade / SHADES;
+    const color = kind === "hidden" ? "var(--muted)" : `var(--${kind})`;
+    return svg("path", { d, fill: color, "fill-opacity": opacity, "shape-rendering": "crispEdges" });
+  });
+}
+
+function largestOf(matrix) {
+  let largest = 1e-9;
+  for (const row of matrix) for (const value of row) if (Math.abs(value) > largest) largest = Math.abs(value);
+  return largest;
+}
+
+function thumbnail(matrix, size) {
+  const cell = size / Math.max(matrix.length, matrix[0].length);
+  const width = cell * matrix[0].length, height = cell * matrix.length;
+  return svg("svg", { width, height, "aria-hidden": "true" },
+    svg("rect", { width, height, fill: "none", stroke: "var(--line)" }), shades(matrix, cell, 1));
+}
+
+// A matrix with labels. Pointer and arrow keys move over its cells; `describe(row, column, value)` tells what is
+// under them.
+function heatMap(matrix, { rows = null, columns = null, cell = 20, largest = null, label, describe }) {
+  const nRows = matrix.length, nColumns = matrix[0].length;
+  const left = rows ? Math.min(150, 10 + Math.max(...rows.map(textWidth))) : 0;
+  const top = columns ? Math.min(150, 12 + 0.85 * Math.max(...columns.map(textWidth))) : 0;
+  const right = columns ? 60 : 1;
+  const width = left + nColumns * cell, height = top + nRows * cell;
+  const cursor = svg("rect", { width: cell, height: cell, fill: "none", stroke: "var(--text)", "stroke-width": 2,
+    visibility: "hidden" });
+  const grid = svg("g", { transform: `translate(${left} ${top})` },
+    svg("rect", { width: nColumns * cell, height: nRows * cell, fill: "none", stroke: "var(--line)" }),
+    shades(matrix, cell, largest ?? largestOf(matrix)), cursor);
+  const labels = [];
+  (rows ?? []).forEach((text, r) => labels.push(svg("text", {
+    x: left - 6, y: top + (r + 0.5) * cell, "text-anchor": "end", "dominant-baseline": "central" }, text)));
+  (columns ?? []).forEach((text, c) => labels.push(svg("text", {
+    transform: `translate(${left + (c + 0.5) * cell + 2} ${top - 6}) rotate(-55)` }, text)));
+  const figure = svg("svg", { width: width + right, height: height + 1, role: "img", "aria-label": label,
+    tabindex: describe ? 0 : null }, labels, grid);
+  const out = describe ? html("output", { class: "muted" }, "Point at a cell, or use the arrow keys.") : null;
+  if (describe) {
+    let row = 0, column = 0;
+    const show = () => {
+      fill(cursor, { x: column * cell, y: row * cell, visibility: "visible" }, []);
+      out.textContent = describe(row, column, matrix[row][column]);
+    };
+    figure.addEventListener("pointermove", (event) => {
+      const box = figure.getBoundingClientRect();
+      const c = Math.floor((event.clientX - box.left - left) / cell), r = Math.floor((event.clientY - box.top - top) / cell);
+      if (r >= 0 && r < nRows && c >= 0 && c < nColumns) { [row, column] = [r, c]; show(); }
+    });
+    figure.addEventListener("keydown", (event) => {
+      const [dr, dc] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] ?? [0, 0];
+      if (!dr && !dc) return;
+      event.preventDefault();
+      row = Math.min(nRows - 1, Math.max(0, row + dr));
+      column = Math.min(nColumns - 1, Math.max(0, column + dc));
+      show();
+    });
+  }
+  return html("div", { class: "figure" },
+    html("div", { class: "scroll", tabindex: describe ? null : 0, role: "group", "aria-label": label }, figure), out);
+}
+
+// --- tables -------------------------------------------------------------------------------------------------
+
+// Cells are text or nodes; numbers are aligned at the end.
+function table(header, rows, caption = null) {
+  const cell = (tag) => (value) => html(tag, { class: typeof value === "number" ? "number" : null, dir: "auto",
+    scope: tag === "th" ? "col" : null }, typeof value === "number" ? String(value) : value);
+  return html("table", {}, caption ? html("caption", {}, caption) : null,
+    html("thead", {}, html("tr", {}, header.map(cell("th")))),
+    html("tbody", {}, rows.map((row) => html("tr", {}, row.map(cell("td"))))));
+}
+
+// The same as a figure in words; built when it is opened.
+function asTable(title, build) {
+  const details = html("details", {}, html("summary", {}, title));
+  details.addEventListener("toggle", () => {
+    if (details.open && details.childElementCount === 1)
+      details.append(html("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": title }, build()));
+  });
+  return details;
+}
+
+function matrixTable(matrix, rows, columns) {
+  const digits = (value) => (Number.isNaN(value) ? "–" : Number(value.toFixed(2)));
+  return table(["", ...columns], matrix.map((row, r) => [rows[r], ...row.map(digits)]));
+}

@@ -1,0 +1,153 @@
+"""The explanation of a translation as a page, as JSON, and as text for a terminal."""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from torch import Tensor
+
+from nmt.insight import pages
+from nmt.insight.explain import Explanation, Token
+from nmt.insight.heads import table
+from nmt.insight.stages import Stage
+
+SHADES = " ░▒▓█"
+N_SHOWN = 4  # alternatives beside a token
+MAX_COLUMNS = 64  # of the picture of a stage
+
+
+def as_page(explanation: Explanation) -> str:
+    """A self-contained HTML page."""
+    explanation = replace(explanation, stages=[_picture(stage) for stage in explanation.stages])
+    return pages.page("explain", f"{explanation.source} – nmt explain", pages.plain(explanation, pages.packed))
+
+
+def _picture(stage: Stage) -> Stage:
+    """A stage with at most `MAX_COLUMNS` columns of a dimension."""
+    return replace(stage, values=stage.values[:, :MAX_COLUMNS]) if stage.axes[-1] in "DdF" else stage
+
+
+def as_json(explanation: Explanation) -> str:
+    """One JSON object with all fields of the explanation; tensors as nested lists."""
+    return json.dumps(pages.plain(explanation, lambda x: pages.plain(x.tolist(), list)), ensure_ascii=False)
+
+
+def as_text(explanation: Explanation) -> list[str]:
+    """The whole explanation, as lines."""
+    e = explanation
+    best = e.translation
+    lines = [
+        e.source,
+        f"→ {best.text}",
+        "",
+        f"The model: {e.model}.",
+        f"The translation has log-probability {best.log_prob:.3f} and score {best.score:.3f}.",
+        _doubt(best.tokens),
+        "Greedy search writes the same." if e.greedy.text == best.text else f"Greedy search writes: {e.greedy.text}",
+    ]
+    lines += ["", "SOURCE", *_columns(["piece", "id"], zip(e.source_pieces, e.source_tokens, strict=True))]
+    lines += ["", "EACH TOKEN, its probability, what it attends to most, and what else could have come", *_tokens(e)]
+    lines += ["", "CROSS-ATTENTION, mean of all heads of all layers (a row per target token)", *_heat_map(e)]
+    lines += ["", f"ATTENTION HEADS, means over {e.n_corpus} pair{'s' if e.n_corpus > 1 else ''}", *table(e.heads)]
+    lines += ["", "THE SEARCH: best candidates of each step (+ kept, . finished, - pruned)", *_search(e)]
+    lines += [
+        "",
+        "HYPOTHESES",
+        *_columns(
+            ["score", "log-prob", "text"], [(f"{h.score:.3f}", f"{h.log_prob:.3f}", h.text) for h in e.hypotheses]
+        ),
+    ]
+    if e.samples:
+        rows = [
+            (f"{u:.2f}", n, text)
+            for u, n, text in zip(e.samples.expected, e.samples.counts, e.samples.texts, strict=True)
+        ]
+        lines += [
+            "",
+            f"SAMPLES by expected utility ({e.samples.metric})",
+            *_columns(["utility", "drawn", "text"], rows),
+        ]
+    if e.reference:
+        lines += ["", "THE REFERENCE by teacher forcing: each token, given the true ones before it", *_reference(e)]
+    if e.ablation:
+        lines += ["", f"WITHOUT {', '.join(e.ablation.heads)}", f"→ {e.ablation.translation.text}"]
+        if e.ablation.bleu is not None and e.reference:
+            lines.append(f"sentence BLEU {e.ablation.bleu:.1f} instead of {e.reference.bleu:.1f}")
+    lines += [
+        "",
+        "ONE PASS over <s> and padding, without its own tokens to go by (a common mistake)",
+        f"→ {e.one_pass.text}",
+    ]
+    lines += ["", "THE WAY THROUGH THE MODEL", *_stages(e)]
+    return lines
+
+
+def probability(log_prob: float) -> str:
+    return f"{100 * math.exp(log_prob):.1f} %"
+
+
+def _doubt(tokens: Sequence[Token]) -> str:
+    least = min(tokens, key=lambda token: token.log_prob)
+    return f"It was least sure at {least.piece}: {probability(least.log_prob)}."
+
+
+def _columns(names: Sequence[str], rows: object) -> list[str]:
+    """A table, columns aligned."""
+    cells = [list(names), *([str(cell) for cell in row] for row in rows)]  # type: ignore[attr-defined]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(names))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+
+
+def mean_cross(explanation: Explanation) -> Tensor | None:
+    """Cross-attention of one sentence, mean over layers and heads: (T, S); None if the model has none."""
+    cross = explanation.attention.cross
+    return cross.mean((0, 1, 2)) if len(cross) else None
+
+
+def _tokens(e: Explanation) -> list[str]:
+    weights = mean_cross(e)
+    rows = []
+    for i, token in enumerate(e.translation.tokens):
+        others = [f"{c.piece} {probability(c.log_prob)}" for c in token.alternatives if c.token != token.token]
+        looked = "" if weights is None else e.source_pieces[int(weights[i].argmax())]
+        rows.append((token.piece, probability(token.log_prob), looked, ", ".join(others[:N_SHOWN])))
+    return _columns(["token", "prob.", "attends to", "instead of it"], rows)
+
+
+def _heat_map(e: Explanation) -> list[str]:
+    weights = mean_cross(e)
+    if weights is None:
+        return ["the model has no cross-attention"]
+    width = max(map(len, e.target_pieces))
+    legend = [f"{'':{width}}  columns: {' '.join(e.source_pieces)}"]
+    shades = [[SHADES[min(int(w * len(SHADES)), len(SHADES) - 1)] for w in row] for row in weights.tolist()]
+    return legend + [
+        f"{p:{width}}  {''.join(s * 2 for s in row)}" for p, row in zip(e.target_pieces, shades, strict=True)
+    ]
+
+
+def _search(e: Explanation) -> Iterator[str]:
+    marks = {"kept": "+", "finished": ".", "pruned": "-"}
+    for position in range(1, max((node.position for node in e.tree), default=0) + 1):
+        nodes = [node for node in e.tree if node.position == position]
+        told = [f"{marks[n.status]}{n.piece} {n.log_prob:.2f}{' *' if n.is_best else ''}" for n in nodes]
+        yield f"{position:3}  {'   '.join(told)}"
+    yield "     (the number is the log-probability of the whole hypothesis; * is on the path of the translation)"
+
+
+def _reference(e: Explanation) -> list[str]:
+    assert e.reference
+    greedy = [token.piece for token in e.greedy.tokens]
+    rows = [
+        (token.piece, probability(token.log_prob), token.rank, token.alternatives[0].piece, own)
+        for token, own in zip(e.reference.tokens, [*greedy, *[""] * len(e.reference.tokens)], strict=False)
+    ]
+    header = ["reference", "prob.", "rank", "most probable", "generated freely"]
+    end = f"log-probability {e.reference.log_prob:.3f}; sentence BLEU of the translation {e.reference.bleu:.1f}"
+    return [*_columns(header, rows), end]
+
+
+def _stages(e: Explanation) -> list[str]:
+    rows = [(stage.part, stage.name, f"({', '.join(stage.axes)}) = {stage.shape}", stage.section) for stage in e.stages]
+    return _columns(["part", "tensor", "shape", "section"], rows)

@@ -1,0 +1,229 @@
+"""The way through a model: what its modules compute for one sentence pair, in order, as in figure 1 of the paper.
+
+All values come from one forward pass, watched by torch's module hooks and its function mode. Sections and equations
+are those of Vaswani et al. 2017, or for recurrent models of Luong et al. 2015.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+from torch.overrides import TorchFunctionMode
+
+from nmt.model.attention import CrossAttention, SelfAttention, heads_first
+from nmt.model.base import AttentionWeights, Seq2Seq
+from nmt.model.recurrent import RecurrentModel
+from nmt.model.transformer import DecoderLayer, EncoderLayer, Transformer
+
+POSITIONS = {
+    "sinusoidal": "Times sqrt(D), plus sines and cosines of the position. Without them word order would be lost.",
+    "learned": "Times sqrt(D), plus a learned vector of each position. Without it word order would be lost.",
+    "rotary": "Times sqrt(D). Positions come in later: queries and keys are rotated by their position.",
+    "none": "Times sqrt(D). This model knows nothing of positions.",
+}
+MASKS = {
+    "encoder": "Every source position may attend to every other; only padding would be hidden.",
+    "decoder": "The causal mask hides later positions: each token is predicted from those before it.",
+    "cross": "Every target position may attend to the whole source; only padding would be hidden.",
+}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One tensor on the way from the source tokens to the probabilities of the next target token."""
+
+    part: str  # encoder, decoder or output
+    name: str
+    section: str  # of the paper
+    text: str  # what happens here
+    axes: str  # a letter per dimension: B, H, S, T, D, d (D/H), F (feed-forward), V
+    shape: tuple[int, ...]
+    values: Tensor  # the last two dimensions, of the first sentence and the first head
+    columns: list[str] | None = None  # their names, if they are tokens of the vocabulary
+
+
+def stage(part: str, name: str, section: str, x: Tensor, axes: str, text: str) -> Stage:
+    """The stage of a tensor x."""
+    values = x[(0,) * (x.dim() - 2)]
+    return Stage(part, name, section, text, axes, tuple(x.shape), values)
+
+
+class Recorder(TorchFunctionMode):
+    """Records the calls of all modules of a model, and the inputs of all softmaxes, for the duration of a block."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+        self.inputs: defaultdict[nn.Module, list[Any]] = defaultdict(list)  # the first argument of each call
+        self.outputs: defaultdict[nn.Module, list[Any]] = defaultdict(list)
+        self.scores: list[Tensor] = []
+
+    def __enter__(self) -> "Recorder":
+        def record(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+            self.inputs[module].append(inputs[0])
+            self.outputs[module].append(output)
+
+        self.hooks = [module.register_forward_hook(record) for module in self.model.modules()]
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        for hook in self.hooks:
+            hook.remove()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is Tensor.softmax:
+            self.scores.append(args[0])
+        return func(*args, **(kwargs or {}))
+
+
+def record_stages(model: Seq2Seq, src: Tensor, tgt_in: Tensor) -> tuple[list[Stage], AttentionWeights, Tensor]:
+    """Run a teacher-forced pass and record its stages.
+
+    Args:
+        model: in eval mode.
+        src: (1, S) ids, EOS last.
+        tgt_in: (1, T) ids, BOS first.
+    Returns:
+        the stages, the attention weights, and the log-probabilities of the next token, (T, V).
+    """
+    with torch.inference_mode():
+        with Recorder(model) as seen:
+            attention = model.attention(src, tgt_in)
+        logits = model(src, tgt_in).float()  # (1, T, V)
+        stages = []
+        if isinstance(model, Transformer):
+            stages = [*transformer_stages(model, seen, attention)]
+        elif isinstance(model, RecurrentModel):
+            stages = [*recurrent_stages(model, seen, attention)]
+        text = "One number per token of the vocabulary: how well it fits as the next token."
+        stages.append(stage("output", "Logits", "3.4", logits, "BTV", text))
+        text = "Softmax turns the logits of each position into probabilities that sum to 1."
+        stages.append(stage("output", "Probabilities", "3.4", logits.softmax(-1), "BTV", text))
+    return stages, attention, logits[0].log_softmax(-1)
+
+
+def transformer_stages(model: Transformer, seen: Recorder, attention: AttentionWeights) -> Iterator[Stage]:
+    """Layer 1 of encoder and decoder in full, then the output of the last layer."""
+    encoder, decoder = list(model.encoder), list(model.decoder)
+    name, text = "Embedding + position", POSITIONS[model.settings.positions]
+
+    yield embedding_stage("encoder", "S", seen.outputs[model.source_embedding][0])
+    yield stage("encoder", name, "3.5", seen.inputs[encoder[0]][0], "BSD", text)
+    yield from self_attention_stages("encoder", "S", encoder[0], seen, seen.scores[0], attention.encoder[0])
+    yield from feed_forward_stages("encoder", "S", encoder[0], seen)
+    memory, n = seen.outputs[model.encoder_norm][0], len(encoder)
+    outcome = "The encoder's output: a vector per source token, which depends on the whole sentence."
+    yield stage("encoder", f"Memory, after all {n} layers", "3.1", memory, "BSD", outcome)
+
+    yield embedding_stage("decoder", "T", seen.outputs[model.target_embedding][-1])
+    yield stage("decoder", name, "3.5", seen.inputs[decoder[0]][0], "BTD", text)
+    self_scores, cross_scores = seen.scores[n : n + 2]
+    yield from self_attention_stages("decoder", "T", decoder[0], seen, self_scores, attention.decoder[0])
+    yield from cross_attention_stages(decoder[0], seen, cross_scores, attention.cross[0])
+    yield from feed_forward_stages("decoder", "T", decoder[0], seen)
+    out, n = seen.outputs[model.decoder_norm][0], len(decoder)
+    outcome = "A vector per target position, from which the next token is predicted."
+    yield stage("decoder", f"Decoder output, after all {n} layers", "3.1", out, "BTD", outcome)
+
+
+def recurrent_stages(model: RecurrentModel, seen: Recorder, attention: AttentionWeights) -> Iterator[Stage]:
+    """Every recurrent layer, then attention."""
+    kind = model.settings.cell.upper()
+    yield embedding_stage("encoder", "S", seen.outputs[model.source_embedding][0])
+    for i, layer in enumerate(model.encoder, 1):
+        out, _ = seen.outputs[layer][0]
+        x = out.data[None] if isinstance(out, PackedSequence) else out  # of one sentence: the order is as it was
+        yield stage("encoder", f"{kind} layer {i}", "3", x, "BSD", "Reads the sentence in both directions.")
+    yield embedding_stage("decoder", "T", seen.outputs[model.target_embedding][-1])
+    for i, layer in enumerate(model.decoder, 1):
+        text = "Starts from the encoder's final state and reads the target so far, token by token."
+        yield stage("decoder", f"{kind} layer {i}", "3", seen.outputs[layer][0][0], "BTD", text)
+    if model.look is not None:
+        scores = seen.scores[0][..., : attention.cross.size(-1)]
+        yield stage("decoder", "Scores", "3.1", scores, "BTS", "How well each source position fits a target position.")
+        yield weights_stage("decoder", "T", "S", attention.cross[0])
+        text = "The weighted sum of the encoder's output, joined with the decoder's state."
+        out, _ = seen.outputs[model.look][0]
+        yield stage("decoder", "tanh(W [context; state])", "3.1, equation 5", out, "BTD", text)
+
+
+# --- parts of a layer -------------------------------------------------------------------------------------
+
+
+def embedding_stage(part: str, length: str, x: Tensor) -> Stage:
+    text = "Each token id selects a row of a learned table: a vector of D numbers."
+    return stage(part, "Embedding", "3.4", x, f"B{length}D", text)
+
+
+def self_attention_stages(
+    part: str, length: str, layer: EncoderLayer | DecoderLayer, seen: Recorder, scores: Tensor, weights: Tensor
+) -> Iterator[Stage]:
+    attention: SelfAttention = layer.self_attention
+    query, key, value = heads_first(attention.split_heads(seen.outputs[attention.query_key_value][0], 3))
+    yield from projection_stages(part, length, query, length, key, value)
+    yield from weighting_stages(part, part, length, length, scores, weights)
+    yield from merging_stages(part, length, attention.output, layer.self_attention_residual, seen)
+
+
+def cross_attention_stages(layer: DecoderLayer, seen: Recorder, scores: Tensor, weights: Tensor) -> Iterator[Stage]:
+    attention: CrossAttention = layer.cross_attention
+    (query,) = heads_first(attention.split_heads(seen.outputs[attention.query][0], 1))
+    key, value = heads_first(attention.split_heads(seen.outputs[attention.key_value][0], 2))
+    yield from projection_stages("decoder", "T", query, "S", key, value)
+    yield from weighting_stages("decoder", "cross", "T", "S", scores, weights)
+    yield from merging_stages("decoder", "T", attention.output, layer.cross_attention_residual, seen)
+
+
+def projection_stages(
+    part: str, n_queries: str, query: Tensor, n_keys: str, key: Tensor, value: Tensor
+) -> Iterator[Stage]:
+    origin = (
+        "Linear layers make queries, keys and values" if n_queries == n_keys else "This time they look at the source"
+    )
+    text = f"What each position looks for. {origin}; each is split into H heads of d = D/H numbers."
+    yield stage(part, "Queries, head 1", "3.2.2", query, f"BH{n_queries}d", text)
+    yield stage(part, "Keys, head 1", "3.2.2", key, f"BH{n_keys}d", "What each position can be found by.")
+    yield stage(
+        part, "Values, head 1", "3.2.2", value, f"BH{n_keys}d", "What each position hands over when attended to."
+    )
+
+
+def weighting_stages(
+    part: str, mask: str, n_queries: str, n_keys: str, scores: Tensor, weights: Tensor
+) -> Iterator[Stage]:
+    """Scores (B, H, T, S'), S' perhaps padded, the mask that they contain, and weights (B, H, T, S)."""
+    axes = f"BH{n_queries}{n_keys}"
+    scores = scores[..., : weights.size(-1)].expand_as(weights)
+    is_allowed = (scores[0, 0] > -torch.inf).float()
+    yield stage(part, "Mask", "3.2.3", is_allowed, axes[2:], MASKS[mask])
+    text = "How well each query fits each key: their dot product. Hidden positions have -inf, drawn hatched."
+    yield stage(part, "Scores QKᵀ/√d, head 1", "3.2.1, equation 1", scores, axes, text)
+    yield weights_stage(part, n_queries, n_keys, weights)
+
+
+def weights_stage(part: str, n_queries: str, n_keys: str, weights: Tensor) -> Stage:
+    axes = f"BH{n_queries}{n_keys}"
+    text = "Softmax turns the scores of each query into weights that sum to 1."
+    return stage(part, "Attention weights, head 1", "3.2.1, equation 1", weights, axes, text)
+
+
+def merging_stages(part: str, length: str, output: nn.Module, residual: nn.Module, seen: Recorder) -> Iterator[Stage]:
+    axes = f"B{length}D"
+    text = "Each head sums the values by its weights. The results of the H heads stand side by side again."
+    yield stage(part, "Heads merged", "3.2.2", seen.inputs[output][0], axes, text)
+    text = "Projected by W^O, added to the input of the sub-layer, and normalized."
+    yield stage(part, "Add and norm", "3.1, 5.4", seen.outputs[residual][0], axes, text)
+
+
+def feed_forward_stages(part: str, length: str, layer: EncoderLayer | DecoderLayer, seen: Recorder) -> Iterator[Stage]:
+    inner = seen.outputs[layer.feed_forward.inner][0]
+    text = "Each position by itself: F numbers, of which the activation (ReLU or GELU) removes the negative ones."
+    yield stage(part, "Feed-forward, inner layer", "3.3, equation 2", inner, f"B{length}F", text)
+    out, text = seen.outputs[layer.feed_forward_residual][0], "Back to D numbers, and added to the sub-layer's input."
+    yield stage(part, "Feed-forward, add and norm", "3.1, 3.3", out, f"B{length}D", text)
