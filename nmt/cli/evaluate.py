@@ -34,6 +34,9 @@ def evaluate(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the translations here.")] = None,
     show: Annotated[int, typer.Option(min=0, help="Print so many translations with source and reference.")] = 0,
     heads: Annotated[bool, typer.Option("--heads", help="Print statistics of each attention head.")] = False,
+    ablate_each: Annotated[
+        bool, typer.Option("--ablate-each", help="Print the BLEU of greedy search without each attention head.")
+    ] = False,
     json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     batch_size: options.BatchSize = None,
     device: options.Device = "auto",
@@ -53,7 +56,14 @@ def evaluate(
 
     figures: dict[str, Any] = {}
     if hyp is not None:
-        of_model = {"-m": model, "--beam": beam, "--mbr": mbr, "-o": output, "--heads": heads}
+        of_model = {
+            "-m": model,
+            "--beam": beam,
+            "--mbr": mbr,
+            "-o": output,
+            "--heads": heads,
+            "--ablate-each": ablate_each,
+        }
         needing_model = [name for name, value in of_model.items() if value]
         sources, references, hypotheses, lang = read_hypotheses(hyp, src, ref, needing_model)
     else:
@@ -70,6 +80,11 @@ def evaluate(
 
             summaries = attention_summary(translator, list(zip(sources, references[0], strict=True)))
             figures["heads"] = [vars(summary) for summary in summaries]
+        if ablate_each:
+            from nmt.insight.ablation import bleu_without_each
+
+            whole, *without = bleu_without_each(translator, sources, references)
+            figures["ablation"] = {"bleu": whole[1], "without": dict(without)}
         search |= {"mbr": mbr, "n_samples": samples or translator.options.n_samples}
         search = search if mbr else {"beam": beam or translator.options.beam}
         translations = translator.translate_lines(sources, translator.with_options(**search), batch_size=batch_size)
@@ -98,6 +113,10 @@ def evaluate(
         print(f"perplexity of the references = {figures['perplexity']:.3f} per piece")
     if heads:
         print("", *table(summaries), sep="\n")
+    if ablate_each:
+        print(f"\nBLEU of greedy search {whole[1]:.2f}; without a head, the most important head first:")
+        for head, bleu in sorted(without, key=lambda found: found[1]):
+            print(f"{head:<14}{bleu:6.2f}  {bleu - whole[1]:+.2f}")
 
 
 def read_hypotheses(

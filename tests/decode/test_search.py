@@ -374,8 +374,11 @@ def test_the_trace_sees_every_step() -> None:
     found = search(TableModel(hand_table), sources((A,), (B,)), options, trace=steps.append)
     assert [step.position for step in steps] == list(range(1, len(steps) + 1))
     assert steps[0].sentences == [0, 1]
-    assert steps[0].tokens[0].tolist() == [[A], [B]]
-    assert steps[0].live[0].exp().tolist() == pytest.approx([0.6, 0.4])
+    assert steps[0].live.tokens[0].tolist() == [[A], [B]]
+    assert steps[0].live.log_prob[0].exp().tolist() == pytest.approx([0.6, 0.4])
+    for step in steps:
+        assert step.candidates.tokens.shape == step.candidates.log_prob.shape == (len(step.sentences), 4)
+        assert step.parent_beams.shape == step.live.log_prob.shape
     assert len(found) == 2
 
 

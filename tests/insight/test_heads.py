@@ -16,7 +16,7 @@ from nmt.decode.engines.ctranslate2_engine import CTranslate2Engine
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.translator import Translator, load
 from nmt.errors import DataError, InputError
-from nmt.heads import FIGURES, attention_summary, head_figures, parts_of, table
+from nmt.insight.heads import FIGURES, attention_summary, head_figures, parts_of, table
 from nmt.model.base import AttentionWeights
 from nmt.model.transformer import Transformer
 from nmt.text.batches import collate
@@ -131,7 +131,7 @@ def test_summary_is_the_mean_over_all_positions_in_any_batches(
     first = next(one for one in found if one.part == "cross")
     assert first.entropy == pytest.approx(np.mean(rows), abs=1e-4)
     assert all(one.next == pytest.approx(0, abs=1e-6) for one in found if one.part == "decoder"), "it is causal"
-    monkeypatch.setattr("nmt.heads.MAX_POSITIONS", 1)
+    monkeypatch.setattr("nmt.insight.heads.MAX_POSITIONS", 1)
     for one, alone in zip(found, attention_summary(five_run.run, list(zip(SOURCE, TARGET, strict=True))), strict=True):
         assert [getattr(one, name) for name in FIGURES] == pytest.approx(
             [getattr(alone, name) for name in FIGURES], abs=1e-4

@@ -1,0 +1,60 @@
+"""`nmt explain`, and `nmt eval --ablate-each`."""
+
+import json
+from pathlib import Path
+
+from conftest import SOURCE, TARGET, FiveRun, err_lines, one_clear_error, out_lines, run_nmt, run_together
+
+
+def test_explain_writes_a_page_and_prints_text_or_json(five_run: FiveRun, tmp_path: Path) -> None:
+    model = ("-m", five_run.run)
+    page, default, text, as_json = run_together(
+        ["explain", SOURCE[0], *model, "-o", "page.html", "--reference", TARGET[0], "--corpus"],
+        ["explain", SOURCE[1], *model, "-q"],
+        ["explain", SOURCE[0], *model, "--text", "--ablate", "cross.1.2", "--ablate", "encoder.2.1"],
+        ["explain", SOURCE[0], *model, "--json", "--mbr", "chrf", "--samples", 4],
+        cwd=tmp_path,
+    )
+    assert (out_lines(page), err_lines(page)) == ([], ["written to page.html"])
+    assert "5 sentence pairs" not in (tmp_path / "page.html").read_text(), "the number is in the data"
+    assert '"n_corpus":5' in (tmp_path / "page.html").read_text()
+    assert (out_lines(default), err_lines(default)) == ([], [])
+    assert TARGET[1] in (tmp_path / "explanation.html").read_text()
+    assert out_lines(text)[1] == f"→ {TARGET[0]}"
+    assert "WITHOUT cross.1.2, encoder.2.1" in out_lines(text)
+    found = json.loads(as_json.stdout)
+    assert found["options"]["mbr"] == "chrf"
+    assert sum(found["samples"]["counts"]) == 4
+
+
+def test_explain_refuses_what_it_cannot_do(five_run: FiveRun, tmp_path: Path) -> None:
+    model = ("-m", five_run.run)
+    commands = {
+        "both --text and --json": ["--text", "--json"],
+        "--open shows the page": ["--text", "--open"],
+        "no attention head 'cross.7.1'": ["--ablate", "cross.7.1"],
+        "not beams": ["--mbr", "chrf", "--beam", 3],
+    }
+    done = run_together(*(["explain", SOURCE[0], *model, *words] for words in commands.values()), cwd=tmp_path)
+    for message, one in zip(commands, done, strict=True):
+        one_clear_error(one, 2, message)
+    one_clear_error(run_nmt("explain", "", *model), 2, "the sentence is blank")
+    one_clear_error(run_nmt("explain", "a", "-m", five_run.model_file, "--corpus"), 2, "names no data.dev")
+    assert not list(tmp_path.iterdir())
+
+
+def test_eval_ranks_heads_by_the_bleu_that_they_carry(five_run: FiveRun) -> None:
+    text, as_json = run_together(*(["eval", "--ablate-each", *extra] for extra in ([], ["--json"])), cwd=five_run.home)
+    lines = out_lines(text)
+    at = next(i for i, line in enumerate(lines) if line.startswith("BLEU of greedy search 100.00"))
+    figures = json.loads(as_json.stdout)["ablation"]
+    assert figures["bleu"] > 99.9
+    told = [line.split() for line in lines[at + 1 :]]
+    assert {head for head, *_ in told} == set(figures["without"])
+    bleu = [float(value) for _, value, _ in told]
+    assert bleu == sorted(bleu)
+    one_clear_error(
+        run_nmt("eval", "--hyp", five_run.target_file, "--ref", five_run.target_file, "--ablate-each"),
+        2,
+        "--ablate-each needs one",
+    )

@@ -1,0 +1,162 @@
+"""The explanation of a translation agrees with the translation."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import SOURCE, TARGET, FiveRun, model_of
+from models import make, small_translator
+
+import nmt
+from nmt.decode.engines.torch_engine import TorchEngine
+from nmt.decode.translator import Translator, load
+from nmt.errors import ConfigError, InputError
+from nmt.evaluate import pairwise_scores
+from nmt.insight.explain import Explanation, explain
+from nmt.insight.heads import attention_summary
+from nmt.text import EOS
+
+
+@pytest.fixture(scope="module")
+def translator(five_run: FiveRun) -> Translator:
+    return load(five_run.run)
+
+
+@pytest.fixture(scope="module")
+def explanation(translator: Translator) -> Explanation:
+    return explain(translator, SOURCE[0], reference=TARGET[1], ablate=["cross.1.1", "cross.1.2"])
+
+
+def test_the_translation_is_the_one_of_translate(translator: Translator, explanation: Explanation) -> None:
+    (expected,) = translator.translate_lines([SOURCE[0]])
+    best, found = expected.hypotheses[0], explanation.translation
+    assert found.text == best.text == TARGET[0]
+    assert [token.token for token in found.tokens] == best.tokens
+    assert [token.log_prob for token in found.tokens] == pytest.approx(best.log_probs, abs=1e-4)
+    assert found.log_prob == pytest.approx(best.log_prob, abs=1e-4)
+    assert found.score == pytest.approx(best.score, abs=1e-4)
+    assert math.fsum(token.log_prob for token in found.tokens) == pytest.approx(found.log_prob, abs=1e-4)
+
+
+def test_attention_has_a_row_per_position_and_rows_sum_to_one(explanation: Explanation) -> None:
+    n_source, n_target = len(explanation.source_pieces), len(explanation.target_pieces)
+    assert explanation.source_pieces[-1] == explanation.target_pieces[-1] == "</s>"
+    for weights, shape in zip(
+        explanation.attention, [(n_source, n_source), (n_target, n_target), (n_target, n_source)], strict=True
+    ):
+        assert weights.shape[1] == 1
+        assert weights.shape[-2:] == shape
+        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+
+
+def test_the_tree_s_winner_is_the_translation(explanation: Explanation) -> None:
+    path = [node for node in explanation.tree if node.is_best]
+    assert [node.token for node in path] == [token.token for token in explanation.translation.tokens]
+    assert path[-1].status == "finished"
+    assert path[-1].log_prob == pytest.approx(explanation.translation.log_prob, abs=1e-4)
+    assert path[-1].score == pytest.approx(explanation.translation.score, abs=1e-4)
+    assert math.fsum(node.token_log_prob for node in path) == pytest.approx(path[-1].log_prob, abs=1e-4)
+    finished = [node for node in explanation.tree if node.status == "finished"]
+    assert {h.tokens[-1].token for h in explanation.hypotheses} == {EOS}
+    assert len(finished) >= len(explanation.hypotheses)
+
+
+def test_alternatives_are_the_most_probable_tokens(explanation: Explanation) -> None:
+    for token in explanation.translation.tokens:
+        log_probs = [choice.log_prob for choice in token.alternatives]
+        assert log_probs == sorted(log_probs, reverse=True)
+        if token.rank <= len(token.alternatives):
+            assert token.alternatives[token.rank - 1].token == token.token
+            assert token.alternatives[token.rank - 1].log_prob == pytest.approx(token.log_prob)
+
+
+def test_the_reference_is_scored_by_teacher_forcing(translator: Translator, explanation: Explanation) -> None:
+    reference = explanation.reference
+    assert reference is not None
+    (log_probs,) = translator.reference_log_probs([SOURCE[0]], [TARGET[1]])
+    assert [token.log_prob for token in reference.tokens] == pytest.approx(log_probs, abs=1e-4)
+    assert reference.first_difference == 0
+    assert reference.bleu == pytest.approx(pairwise_scores([TARGET[0], TARGET[1]], "bleu")[0, 1])
+    same = explain(translator, SOURCE[0], reference=TARGET[0]).reference
+    assert same is not None
+    assert same.first_difference is None
+    assert same.bleu == pytest.approx(100)
+
+
+def test_one_pass_gives_other_tokens_than_step_by_step(explanation: Explanation) -> None:
+    assert len(explanation.one_pass.tokens) == len(explanation.translation.tokens)
+    assert explanation.one_pass.tokens[0].token == explanation.greedy.tokens[0].token, "BOS is true in both"
+    assert explanation.one_pass.text != explanation.translation.text
+    assert all(token.rank == 1 for token in explanation.one_pass.tokens)
+
+
+def test_ablation_translates_without_the_heads(translator: Translator, explanation: Explanation) -> None:
+    assert explanation.ablation is not None
+    assert explanation.ablation.heads == ["cross.1.1", "cross.1.2"]
+    assert explanation.ablation.translation.log_prob != pytest.approx(explanation.translation.log_prob, abs=1e-3)
+    assert explanation.ablation.bleu is not None
+    assert not any(module._forward_pre_hooks for module in model_of(translator).modules())
+    with pytest.raises(InputError, match="no attention head"):
+        explain(translator, SOURCE[0], ablate=["cross.9.9"])
+
+
+def test_statistics_of_heads_are_of_the_pair_or_of_the_corpus(translator: Translator, explanation: Explanation) -> None:
+    assert explanation.n_corpus == 1
+    assert explanation.heads == attention_summary(translator, [(SOURCE[0], TARGET[0])])
+    corpus = list(zip(SOURCE, TARGET, strict=True))
+    other = explain(translator, SOURCE[0], corpus=corpus)
+    assert other.n_corpus == 5
+    assert other.heads == attention_summary(translator, corpus)
+
+
+def test_samples_and_their_utility(translator: Translator) -> None:
+    found = explain(translator, SOURCE[0], mbr="chrf", n_samples=8, temperature=3.0, n_best=3)
+    (expected,) = translator.translate([SOURCE[0]], mbr="chrf", n_samples=8, temperature=3.0)
+    assert found.translation.text == expected
+    samples = found.samples
+    assert samples is not None
+    assert samples.texts[0] == expected
+    assert sum(samples.counts) == 8
+    assert samples.expected == sorted(samples.expected, reverse=True)
+    assert [row[i] for i, row in enumerate(samples.utility)] == pytest.approx([100] * len(samples.texts))
+    assert len(found.hypotheses) <= 3
+
+
+def test_padding_mask_hides_the_padding(explanation: Explanation) -> None:
+    n_source = len(explanation.source_pieces)
+    assert explanation.padding_mask == [True] * n_source + [False] * 3
+
+
+@pytest.mark.parametrize("attention", ["none", "additive", "dot"])
+def test_recurrent_models_explain_the_parts_that_they_have(attention: str) -> None:
+    small = small_translator()
+    n = len(small.tokenizers.target)
+    model = make(3, n, n, architecture="rnn", cell="gru", attention=attention)
+    found = explain(Translator(TorchEngine(model), small.tokenizers, small.config), "a cat sleeps")
+    assert len(found.attention.encoder) == len(found.attention.decoder) == 0
+    assert len(found.attention.cross) == (attention != "none")
+    assert found.padding_mask == []
+    assert "GRU" in found.model
+    assert found.tree[-1].position == len(found.translation.tokens) or len(found.hypotheses) > 1
+
+
+def test_what_cannot_be_explained_is_refused(translator: Translator, five_run: FiveRun) -> None:
+    assert nmt.explain is explain
+    for text, message in ((" ", "is blank"), ("我 " * 500, "is too long: the model takes")):
+        with pytest.raises(InputError, match=message):
+            explain(translator, text)
+    with pytest.raises(ConfigError, match="beams"):
+        explain(translator, SOURCE[0], beams=3)
+    with pytest.raises(InputError, match="an ensemble"):
+        explain(load([five_run.run, five_run.run]), SOURCE[0])
+
+
+def test_bertviz_reads_the_attention(explanation: Explanation) -> None:
+    """Its `head_view` takes a list of (1, H, T, S) per layer, and the pieces of both sides."""
+    layers = list(explanation.attention.cross)
+    assert layers[0].shape == (1, 4, len(explanation.target_pieces), len(explanation.source_pieces))
+
+
+def test_explanations_take_a_path(five_run: FiveRun) -> None:
+    assert explain(Path(five_run.run), SOURCE[1], beam=1).translation.text == TARGET[1]

@@ -1,0 +1,84 @@
+"""The explanation as a page, as JSON and as text."""
+
+import base64
+import json
+import re
+
+import pytest
+import torch
+from conftest import SOURCE, TARGET, FiveRun
+
+from nmt.decode.translator import load
+from nmt.insight import pages
+from nmt.insight.explain import Explanation, explain
+from nmt.insight.render import as_json, as_page, as_text
+
+HOSTILE = "</script><!-- <script>alert(1)</script> &amp; \u2028 “我”"
+
+
+@pytest.fixture(scope="module")
+def explanation(five_run: FiveRun) -> Explanation:
+    return explain(load(five_run.run), SOURCE[0], reference=HOSTILE, ablate=["encoder.1.1"])
+
+
+def data_of(page: str) -> dict[str, object]:
+    (block,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    found: dict[str, object] = json.loads(block)
+    return found
+
+
+def test_a_page_is_one_file_without_anything_from_outside(explanation: Explanation) -> None:
+    page = as_page(explanation)
+    assert len(page.encode()) < 2_000_000
+    assert "default-src 'none'" in page
+    assert not re.findall(r"(?:src|href)\s*=\s*[\"'](?!#)", page)
+    assert not re.findall(r"url\(|@import|fetch\(|XMLHttpRequest|innerHTML", page)
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
+    assert page.count("<script") == page.count("</script>") == 2
+    assert not re.findall(r"\{\{[A-Z]+\}\}", page)
+
+
+def test_text_stays_text(explanation: Explanation) -> None:
+    page = as_page(explanation)
+    assert "<script>alert" not in page
+    reference = data_of(page)["reference"]
+    assert isinstance(reference, dict)
+    assert reference["text"] == HOSTILE
+    assert pages.page("explain", "<b>&</b>", {}).count("<title>&lt;b&gt;&amp;&lt;/b&gt;</title>") == 1
+
+
+def test_tensors_are_packed_into_bytes() -> None:
+    x = torch.tensor([[0.0, 1.0, -torch.inf], [0.25, 0.5, 0.75]])
+    found = pages.packed(x)
+    levels = torch.tensor(list(base64.b64decode(found["bytes"])))
+    assert (found["shape"], found["low"], found["high"]) == ([2, 3], 0.0, 1.0)
+    assert levels[2] == 255
+    torch.testing.assert_close(levels[3:] / 254, x[1], atol=1 / 508, rtol=0)
+    assert pages.packed(torch.ones(2, 2))["bytes"] == base64.b64encode(bytes(4)).decode()
+    assert pages.packed(torch.empty(0, 1))["high"] == 0.0
+
+
+def test_json_has_every_field(explanation: Explanation) -> None:
+    found = json.loads(as_json(explanation))
+    assert set(found) == set(vars(explanation))
+    assert found["hypotheses"][0]["text"] == TARGET[0]
+    assert torch.tensor(found["attention"]["cross"]).shape == explanation.attention.cross.shape
+    assert "Infinity" not in as_json(explanation), "not JSON"
+
+
+def test_text_tells_the_whole_story(explanation: Explanation) -> None:
+    lines = as_text(explanation)
+    assert lines[:2] == [SOURCE[0], f"→ {TARGET[0]}"]
+    headings = [line.split(",")[0].split(":")[0] for line in lines if re.match(r"[A-Z]{3,}", line)]
+    assert headings == [
+        "SOURCE",
+        "EACH TOKEN",
+        "CROSS-ATTENTION",
+        "ATTENTION HEADS",
+        "THE SEARCH",
+        "HYPOTHESES",
+        "THE REFERENCE by teacher forcing",
+        "WITHOUT encoder.1.1",
+        "ONE PASS over <s> and padding",
+        "THE WAY THROUGH THE MODEL",
+    ]

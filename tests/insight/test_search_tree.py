@@ -1,0 +1,74 @@
+"""The tree of hypotheses, on a table of probabilities that a reader can follow."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from models import small_translator, sources
+from torch import Tensor
+
+from nmt.decode.options import SearchOptions
+from nmt.decode.search import TraceStep, search
+from nmt.insight.search_tree import Node, search_tree, with_paths
+from nmt.text import EOS
+
+A, B, C, V = 4, 5, 6, 7
+
+
+class Table:
+    """A decoder of one sentence: A has 0.6 and B 0.4, then EOS is likely after B only. The state is the prefixes."""
+
+    def start(self, src: Tensor) -> list[list[int]]:
+        return [[] for _ in src]
+
+    def step(self, tokens: Tensor, state: list[list[int]]) -> tuple[Tensor, list[list[int]]]:
+        prefixes = [[*prefix, token] for prefix, token in zip(state, tokens.flatten().tolist(), strict=True)]
+        return torch.tensor([[self.probabilities(prefix[1:]) for prefix in prefixes]]).log(), prefixes
+
+    def select(self, state: list[list[int]], beam_indices: Tensor) -> list[list[int]]:
+        return [state[i] for i in beam_indices.flatten().tolist()]
+
+    def probabilities(self, words: Sequence[int]) -> list[float]:
+        found = [0.0] * V
+        if not words:
+            found[A], found[B] = 0.6, 0.4
+        elif words[0] == A:
+            found[EOS], found[A], found[C] = 0.3, 0.4, 0.25
+        else:
+            found[EOS], found[C] = 0.9, 0.1
+        return found
+
+
+def tree_of(**options: Any) -> tuple[list[Node], list[int]]:
+    steps: list[TraceStep] = []
+    chosen = SearchOptions(max_length_a=0, max_length_b=3, **options)
+    ((best, *_),) = search(Table(), sources((A,)), chosen, trace=steps.append)
+    tokenizer = small_translator().tokenizers.target
+    nodes = search_tree(steps, chosen, tokenizer)
+    return with_paths(nodes, best.tokens, [A, A, EOS]), best.tokens
+
+
+def test_candidates_are_kept_pruned_or_finished() -> None:
+    nodes, best = tree_of(beam=2, alpha=1.0)
+    first = [(node.token, node.status, round(math.exp(node.log_prob), 6)) for node in nodes if node.position == 1]
+    assert first == [(A, "kept", 0.6), (B, "kept", 0.4)]
+    second = [(node.token, node.parent, node.status) for node in nodes if node.position == 2]
+    assert second == [(EOS, 1, "finished"), (A, 0, "kept"), (EOS, 0, "pruned"), (C, 0, "kept")]
+    finished = nodes[2]
+    assert finished.log_prob == pytest.approx(math.log(0.4 * 0.9))
+    assert finished.token_log_prob == pytest.approx(math.log(0.9))
+    assert finished.score == pytest.approx(finished.log_prob / 2)
+    assert best == [B, EOS]
+    assert [node.index for node in nodes if node.is_best] == [1, 2]
+    assert [node.index for node in nodes if node.is_greedy][:2] == [0, 3]
+
+
+def test_greedy_search_and_samples_are_single_paths() -> None:
+    nodes, best = tree_of(beam=1)
+    assert [node.token for node in nodes if node.status != "pruned"] == best
+    assert [node.position for node in nodes if node.is_best] == list(range(1, len(best) + 1))
+    nodes, _ = tree_of(beam=3, n_best=3, sample=True)
+    assert len([node for node in nodes if node.position == 1]) == 3
+    assert sum(node.is_best for node in nodes) >= 2
