@@ -19,6 +19,7 @@ from nmt.cli.explain import explain
 from nmt.cli.export import export
 from nmt.cli.options import USAGE_ERROR, Command
 from nmt.cli.stderr import print_error
+from nmt.cli.report import report
 from nmt.cli.tokenize import tokenize
 from nmt.cli.train import train
 from nmt.cli.translate import translate
@@ -59,6 +60,7 @@ app.command(cls=Command)(translate)
 app.command("eval", cls=Command)(evaluate)
 app.command(cls=Command)(explain)
 app.command(cls=Command)(export)
+app.command(cls=Command)(report)
 app.command(cls=Command)(config)
 
 

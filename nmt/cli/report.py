@@ -1,0 +1,71 @@
+"""`nmt report`."""
+
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nmt.cli import options
+from nmt.cli.stderr import log, set_up_logging, with_bar
+from nmt.cli.streams import open_output
+from nmt.errors import ModelError
+
+if TYPE_CHECKING:
+    from nmt.insight.report import Evaluation
+
+
+def report(
+    runs: Annotated[list[Path] | None, typer.Argument(metavar="[RUN]...", help="[default: the newest]")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="[default: RUN/report.html]")] = None,
+    evaluate: Annotated[bool, typer.Option(help="Translate the test set, or dev, and show scores and faults.")] = True,
+    open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    beam: options.Beam = None,
+    device: options.Device = "auto",
+    threads: options.Threads = 0,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Write a page about a run: curves, samples, scores, the best and the worst translations.
+
+    It is one HTML file that needs no network. Several runs share their curves.
+    """
+    set_up_logging(quiet, verbose)
+    from nmt.insight.report import as_page, read_report
+    from nmt.run.directory import newest_model
+
+    if not runs:
+        newest = newest_model()
+        if newest is None:
+            raise ModelError("no model under runs/", hint="train one with `nmt train CONFIG`, or name a run")
+        runs = [newest.parent]
+    found = []
+    for run in runs:
+        has_model = (run / "model.safetensors").is_file()
+        evaluation = evaluation_of(run, beam, device, threads, quiet) if evaluate and has_model else None
+        found.append(read_report(run, evaluation))
+    file = output or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
+    with open_output(file) as (out, _):
+        out.write(as_page(found).encode())
+    log.info("written to %s", file)
+    if open_page:
+        webbrowser.open(file.absolute().as_uri())
+
+
+def evaluation_of(run: Path, beam: int | None, device: str, threads: int, quiet: bool) -> "Evaluation | None":
+    """The translations of the run's test set, else of dev, with scores; None if it names neither."""
+    from nmt.insight.report import evaluated
+    from nmt.run.directory import RunDirectory
+    from nmt.text.lines import read_pairs
+    from nmt.train.preparation import corpus_paths
+
+    config = RunDirectory(run).read_config()
+    name, files = ("test", config.data.test) if config.data.test else ("dev", config.data.dev)
+    if files is None:
+        return None
+    pairs = read_pairs(*corpus_paths(config, files))
+    translator = options.load_translator([run], device, threads)
+    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    search = translator.with_options(**({"beam": beam} if beam else {}))
+    translations = with_bar(translator.translate_lines(sources, search), None if quiet else len(sources))
+    return evaluated(name, sources, references, [found.text for found in translations], config)

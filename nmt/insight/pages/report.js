@@ -1,0 +1,204 @@
+// The report of one or several runs; `data.runs` are nmt's RunReports.
+
+const runs = data.runs;
+const byId = (id) => document.getElementById(id);
+const put = (id, ...nodes) => byId(id).replaceChildren(...nodes);
+const drop = (id) => byId(id).remove();
+const colorOf = (i) => `var(--run-${i % 6})`;
+const round = (value, digits = 3) => (value === null || value === undefined ? "–" : Number(value.toPrecision(digits)));
+
+function clock(seconds) {
+  const minutes = Math.round(seconds / 60);
+  return minutes >= 60 ? `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min` : minutes ? `${minutes} min` : `${Math.round(seconds)} s`;
+}
+
+// --- title --------------------------------------------------------------------------------------------------
+
+byId("title").textContent = runs.map((run) => run.name).join(", ");
+byId("state").replaceChildren(...runs.map((run, i) => {
+  const last = run.curves.step.at(-1) ?? 0, seconds = run.curves.elapsed_s.at(-1);
+  const best = run.validations.reduce((a, b) => (a === null || b.dev_bleu > a.dev_bleu ? b : a), null);
+  return html("span", { style: "display:block" }, runs.length > 1 ? html("b", { style: `color:${colorOf(i)}` }, `${run.name}: `) : null,
+    `${last} steps${seconds ? ` in ${clock(seconds)}` : ""}`,
+    best ? `; best dev BLEU ${best.dev_bleu.toFixed(2)} at step ${best.step}` : "; no validation yet",
+    run.is_finished ? "; finished." : ".");
+}));
+
+// --- curves -------------------------------------------------------------------------------------------------
+
+const CHARTS = [
+  ["loss", "Training loss", "nats per piece, smoothed"], ["dev_loss", "Dev loss", "nats per piece, smoothed"],
+  ["dev_perplexity", "Dev perplexity", "1 is perfect"], ["dev_bleu", "Dev BLEU", "0 to 100"], ["dev_chrf", "Dev chrF", "0 to 100"],
+  ["lr", "Learning rate", ""], ["grad_norm", "Gradient norm", "before clipping"],
+  ["tokens_per_s", "Speed", "target pieces a second"], ["non_padding", "Non-padding share", "of all positions"],
+];
+let axis = "step";
+
+function pointsOf(run, name) {
+  const points = name.startsWith("dev_") ? run.validations.map((line) => [axis === "step" ? line.step : line.elapsed_s / 60, line[name]])
+    : run.curves.step.map((step, i) => [axis === "step" ? step : run.curves.elapsed_s[i] / 60, run.curves[name][i]]);
+  return points.filter(([x, y]) => Number.isFinite(x) && typeof y === "number");
+}
+
+function ticks(low, high, n = 4) {
+  const raw = (high - low) / n || 1, power = 10 ** Math.floor(Math.log10(raw));
+  const size = [1, 2, 5, 10].find((one) => one * power >= raw) * power;
+  const found = [];
+  for (let value = Math.ceil(low / size) * size; value <= high + 1e-9 * size; value += size) found.push(value);
+  return found;
+}
+
+function short(value) {
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  return size < 0.01 ? value.toExponential(0) : size >= 10000 ? `${Number((value / 1000).toFixed(1))}k` : String(Number(value.toPrecision(3)));
+}
+
+function lineChart(name, title, unit, series) {
+  const width = 380, height = 210, left = 46, bottom = 26, top = 8, right = 8;
+  const all = series.flatMap((one) => one.points);
+  const xs = all.map(([x]) => x), ys = all.map(([, y]) => y);
+  const xLow = Math.min(0, ...xs), xHigh = Math.max(...xs), sorted = [...ys].sort((a, b) => a - b);
+  let yLow = Math.min(...ys), yHigh = Math.max(...ys);
+  if (name.includes("perplexity") || name === "grad_norm") yHigh = Math.min(yHigh, 4 * sorted[Math.floor(sorted.length * 0.6)] + 1e-9); // first values are far out
+  if (yHigh === yLow) { yHigh += Math.abs(yHigh) * 0.1 || 1; yLow -= Math.abs(yLow) * 0.1; }
+  const x = (value) => left + ((value - xLow) / (xHigh - xLow || 1)) * (width - left - right);
+  const y = (value) => top + (1 - (Math.min(value, yHigh) - yLow) / (yHigh - yLow)) * (height - top - bottom);
+  const grid = ticks(yLow, yHigh).map((value) => [svg("line", { x1: left, x2: width - right, y1: y(value), y2: y(value), stroke: "var(--line)" }),
+    svg("text", { x: left - 5, y: y(value), "text-anchor": "end", "dominant-baseline": "central", class: "muted" }, short(value))]);
+  const below = ticks(xLow, xHigh).map((value) => svg("text", { x: x(value), y: height - 8, "text-anchor": "middle", class: "muted" }, short(value)));
+  const lines = series.map((one) => [svg("path", { fill: "none", stroke: one.color, "stroke-width": 1.8, "stroke-linejoin": "round",
+    d: one.points.map(([px, py], i) => `${i ? "L" : "M"}${x(px).toFixed(1)} ${y(py).toFixed(1)}`).join("") }),
+  one.points.length < 40 ? one.points.map(([px, py]) => svg("circle", { cx: x(px), cy: y(py), r: 2.2, fill: one.color })) : null]);
+  const cursor = svg("line", { y1: top, y2: height - bottom, stroke: "var(--text)", "stroke-dasharray": "3 3", visibility: "hidden" });
+  const figure = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", tabindex: 0, "aria-label": `${title} by ${axis === "step" ? "step" : "minutes"}` }, grid, below, lines, cursor);
+  const out = html("output", { class: "muted" }, unit);
+  let at = xLow;
+  const show = () => {
+    fill(cursor, { x1: x(at), x2: x(at), visibility: "visible" }, []);
+    out.replaceChildren(`${axis === "step" ? "step" : "minute"} ${short(at)}: `, ...series.map((one, i) => {
+      const near = one.points.reduce((a, b) => (Math.abs(b[0] - at) < Math.abs(a[0] - at) ? b : a));
+      return html("span", { style: `color:${one.color}` }, `${i ? ", " : ""}${series.length > 1 ? `${one.name} ` : ""}${Number(near[1].toPrecision(4))}`);
+    }));
+  };
+  const grided = [...new Set(xs)].sort((a, b) => a - b);
+  figure.addEventListener("pointermove", (event) => {
+    const box = figure.getBoundingClientRect();
+    const value = xLow + (((event.clientX - box.left) / box.width) * width - left) / (width - left - right) * (xHigh - xLow);
+    at = grided.reduce((a, b) => (Math.abs(b - value) < Math.abs(a - value) ? b : a));
+    show();
+  });
+  figure.addEventListener("keydown", (event) => {
+    const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!move) return;
+    event.preventDefault();
+    at = grided[Math.min(grided.length - 1, Math.max(0, grided.indexOf(at) + move))] ?? grided[0];
+    show();
+  });
+  return html("div", {}, html("h3", {}, title), figure, out);
+}
+
+function drawCurves() {
+  for (const button of byId("axes").children) button.setAttribute("aria-pressed", String(button.dataset.axis === axis));
+  const charts = [];
+  for (const [name, title, unit] of CHARTS) {
+    const series = runs.map((run, i) => ({ name: run.name, color: colorOf(i), points: pointsOf(run, name) })).filter((one) => one.points.length);
+    if (series.length) charts.push(lineChart(name, title, unit, series));
+  }
+  put("charts", ...(charts.length ? charts : [html("p", {}, "No step has been taken yet.")]));
+}
+
+function curvesSection() {
+  const hasTime = runs.some((run) => run.curves.elapsed_s.some((value) => value !== null));
+  const choices = [["step", "By step"], ...(hasTime ? [["time", "By minutes"]] : [])];
+  put("axes", ...choices.map(([name, title]) => html("button", { "data-axis": name, onclick: () => { axis = name; drawCurves(); } }, title)));
+  drawCurves();
+  put("validation-table", asTable("All validations as a table", () => table(["run", "step", "epoch", "dev loss", "perplexity", "BLEU", "chrF"],
+    runs.flatMap((run) => run.validations.map((line) => [run.name, line.step, (line.epoch ?? 0) + 1, round(line.dev_loss, 4), round(line.dev_perplexity, 4), round(line.dev_bleu, 4), round(line.dev_chrf, 4)])))));
+}
+
+// --- warnings and samples -----------------------------------------------------------------------------------
+
+function warningsSection() {
+  const found = runs.flatMap((run) => run.warnings.map(([step, text]) => html("li", {}, `${runs.length > 1 ? `${run.name}, ` : ""}step ${step}: ${text}`)));
+  if (!found.length) return drop("warnings");
+  put("warning-list", ...found);
+}
+
+function samplesSection() {
+  const nodes = [];
+  for (const run of runs) {
+    const withSamples = run.validations.filter((line) => line.samples?.length);
+    if (!withSamples.length) continue;
+    if (runs.length > 1) nodes.push(html("h3", {}, run.name));
+    withSamples[0].samples.forEach(([source, reference], i) => {
+      const changes = withSamples.filter((line, n) => n === 0 || line.samples[i][2] !== withSamples[n - 1].samples[i][2]);
+      nodes.push(html("div", { class: "sample" }, html("p", { dir: "auto" }, html("b", {}, source)), html("p", { dir: "auto", class: "muted" }, `reference: ${reference}`),
+        html("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": `Translations of ${source}` },
+          table(["from step", "translation"], changes.map((line) => [line.step, html("span", { dir: "auto" }, line.samples[i][2])])))));
+    });
+  }
+  if (!nodes.length) return drop("samples");
+  put("sample-list", ...nodes);
+}
+
+// --- scores -------------------------------------------------------------------------------------------------
+
+function lineTable(lines) {
+  return table(["chrF", "source", "reference", "translation"], lines.map((line) => [Number(line.chrf.toFixed(1)),
+    ...[line.source, line.reference, line.translation].map((text) => html("span", { dir: "auto" }, text))]));
+}
+
+function lengthFigure(found) {
+  const groups = [...new Set(found.flatMap((run) => run.evaluation.lengths.map((group) => group.name)))]
+    .sort((a, b) => parseInt(a, 10) - parseInt(b, 10));
+  const width = 40 + groups.length * 110, height = 190, low = 160;
+  const bars = groups.flatMap((name, g) => found.map((run, i) => {
+    const group = run.evaluation.lengths.find((one) => one.name === name);
+    if (!group) return null;
+    const w = 80 / found.length, x = 40 + g * 110 + i * w, h = (group.bleu / 100) * 140;
+    return svg("g", {}, svg("rect", { x, y: low - h, width: w - 3, height: h, fill: colorOf(runs.indexOf(run)) }),
+      svg("text", { x: x + w / 2, y: low - h - 5, "text-anchor": "middle" }, group.bleu.toFixed(1)));
+  }));
+  const labels = groups.map((name, g) => svg("text", { x: 80 + g * 110, y: low + 18, "text-anchor": "middle", class: "muted" }, name));
+  const figure = svg("svg", { width, height, role: "img", "aria-label": "BLEU by the length of the source" },
+    svg("line", { x1: 36, x2: width, y1: low, y2: low, stroke: "var(--line)" }), bars, labels);
+  return html("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "BLEU by the length of the source" }, figure,
+    asTable("As a table", () => table(["run", "words of the source", "lines", "BLEU"],
+      found.flatMap((run) => run.evaluation.lengths.map((group) => [run.name, group.name, group.n_lines, Number(group.bleu.toFixed(1))])))));
+}
+
+function scoresSection() {
+  const found = runs.filter((run) => run.evaluation);
+  if (!found.length) return drop("scores");
+  byId("scores-text").textContent = found.map((run) => `${run.name}: ${run.evaluation.n_lines} lines of ${run.evaluation.corpus}.`).join(" ");
+  put("score-table", table(["run", "score", "", "95 % interval", "signature"], found.flatMap((run) => run.evaluation.scores.map((score) => [
+    run.name, score.name, Number(score.value.toFixed(2)), score.low === null ? "–" : `${score.low.toFixed(1)} to ${score.high.toFixed(1)}`, html("code", {}, score.signature)]))));
+  put("length-figure", lengthFigure(found));
+  const faults = found.flatMap((run) => run.evaluation.faults.map((fault) => html("details", {},
+    html("summary", {}, `${runs.length > 1 ? `${run.name}: ` : ""}${fault.name}: ${fault.n_lines} of ${run.evaluation.n_lines} lines (${percent(fault.share)})`),
+    html("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": fault.name }, lineTable(fault.examples)))));
+  byId("fault-text").textContent = faults.length ? "Found by simple rules, so a few may be right. Open one to see examples." : "No empty, repeated, copied, far too short or long translation, and no changed numbers.";
+  put("faults", ...faults);
+  put("worst", ...found.map((run) => lineTable(run.evaluation.worst)));
+  put("best", ...found.map((run) => lineTable(run.evaluation.best)));
+}
+
+// --- settings -----------------------------------------------------------------------------------------------
+
+function settingsSection() {
+  const flat = (value, prefix) => (value !== null && typeof value === "object" && !Array.isArray(value)
+    ? Object.entries(value).flatMap(([key, one]) => flat(one, prefix ? `${prefix}.${key}` : key)) : [[prefix, Array.isArray(value) ? value.join(" ") : String(value)]]);
+  const list = (pairs) => html("dl", {}, pairs.flatMap(([key, value]) => [html("dt", {}, key), html("dd", {}, value)]));
+  put("setting-list", ...runs.map((run) => html("div", {}, html("h3", {}, run.name),
+    html("details", {}, html("summary", {}, "Manifest: command, data, versions"), list(flat(run.manifest, ""))),
+    html("details", {}, html("summary", {}, "All settings"), list(flat(run.settings, ""))))));
+}
+
+curvesSection();
+warningsSection();
+samplesSection();
+scoresSection();
+settingsSection();
+put("contents", ...[...document.querySelectorAll("main section")].map((section) =>
+  html("li", {}, html("a", { href: `#${section.id}` }, section.querySelector("h2").textContent))));

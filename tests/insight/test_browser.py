@@ -1,0 +1,157 @@
+"""The pages in a browser: nothing from outside, no error, every part, keyboard, and accessibility."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import SOURCE, TARGET, FiveRun
+from models import make, small_translator
+
+from nmt.decode.engines.torch_engine import TorchEngine
+from nmt.decode.translator import Translator, load
+from nmt.insight.explain import explain
+from nmt.insight.render import as_page
+
+playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: make browser")
+SECTIONS = ["words", "attention", "search", "reference", "one-pass", "ablation", "masks", "stages"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    path = shutil.which("chromium") or shutil.which("google-chrome")
+    if path is None:
+        pytest.skip("no Chromium: make browser")
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def page_file(five_run: FiveRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("page") / "page.html"
+    found = explain(load(five_run.run), SOURCE[0], reference=TARGET[0], ablate=["cross.1.1"])
+    file.write_text(as_page(found), encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def opened(browser: Any, page_file: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The page of the five pairs; fails if it asked for anything or logged an error."""
+    options: dict[str, Any] = getattr(request, "param", {})
+    with closed_page(browser, page_file, **options) as page:
+        yield page
+
+
+class closed_page:  # noqa: N801 - used like a function
+    """Opens a file, and checks at the end that it needed no network and logged no error."""
+
+    def __init__(self, browser: Any, file: Path, **options: Any) -> None:
+        self.context = browser.new_context(**options)
+        self.page = self.context.new_page()
+        self.problems: list[str] = []
+        self.page.on("console", lambda message: self.problems.append(message.text) if message.type == "error" else None)
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("request", lambda request: self.problems.append(request.url) if request.url != self.url else None)
+        self.url = file.as_uri()
+
+    def __enter__(self) -> Any:
+        self.page.goto(self.url)
+        return self.page
+
+    def __exit__(self, *error: Any) -> None:
+        self.context.close()
+        assert self.problems == []
+
+
+def test_every_section_is_there(opened: Any) -> None:
+    assert opened.locator("h1").inner_text() == SOURCE[0]
+    assert opened.locator("#translation").inner_text() == TARGET[0]
+    assert [section.get_attribute("id") for section in opened.locator("main section").all()] == SECTIONS
+    assert opened.locator("nav a").count() == len(SECTIONS)
+    for section in SECTIONS:
+        assert opened.locator(f"#{section} svg, #{section} table").count() > 0, section
+    n_pieces = len(opened.locator(".token").all())
+    assert opened.locator("#one-pass-table tbody tr").count() == n_pieces
+    assert opened.locator(".stage svg").count() == opened.locator(".stage").count() > 30
+
+
+def test_heads_are_chosen_by_mouse_and_read_by_keyboard(opened: Any) -> None:
+    opened.get_by_role("button", name="Within the translation").click()
+    opened.get_by_role("button", name="Layer 2, head 3").click()
+    assert opened.locator("#head-name").inner_text() == "Layer 2, head 3"
+    assert opened.get_by_role("button", name="Layer 2, head 3").get_attribute("aria-pressed") == "true"
+    assert "entropy" in opened.locator("#head-figures").inner_text()
+    figure = opened.locator("#head-figure svg")
+    figure.focus()
+    figure.press("ArrowRight")
+    told = opened.locator("#head-figure output").inner_text()
+    assert "looks at" in told
+    assert told.endswith("with weight 0.00"), "the start sign cannot see what comes after it"
+    opened.locator("#head-figure summary").click()
+    rows = opened.locator("#head-figure tbody tr")
+    for row in rows.all():
+        cells = [float(cell) for cell in row.locator("td.number").all_inner_texts()]
+        assert sum(cells) == pytest.approx(1, abs=0.06), "rounded to two digits"
+    opened.get_by_role("button", name="Lines").click()
+    opened.locator("#head-figure svg").focus()
+    opened.keyboard.press("ArrowDown")
+    assert "looks at" in opened.locator("#head-figure output").inner_text()
+
+
+def test_the_search_is_stepped_through_by_keyboard(opened: Any) -> None:
+    slider = opened.get_by_role("slider")
+    last = int(slider.get_attribute("max"))
+    slider.focus()
+    for step in range(2, last + 1):
+        opened.keyboard.press("ArrowRight")
+        assert opened.locator("#step-name").inner_text() == f"{step} of {last}"
+    texts = opened.locator("#step-table").inner_text()
+    assert "finished" in texts
+    assert TARGET[0] in opened.locator("#hypotheses tbody tr").first.inner_text()
+
+
+def test_alternatives_of_a_piece_are_shown_when_it_is_chosen(opened: Any) -> None:
+    second = opened.locator(".token").nth(1)
+    second.click()
+    assert second.get_attribute("aria-pressed") == "true"
+    assert opened.locator("#choices tbody tr").count() == 5
+    assert "(written)" in opened.locator("#choices").inner_text()
+
+
+@pytest.mark.parametrize(
+    "opened",
+    [
+        {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+        for width in (1280, 390)
+        for scheme in ("light", "dark")
+    ],
+    indirect=True,
+    ids=["wide-light", "wide-dark", "narrow-light", "narrow-dark"],
+)
+def test_accessibility_and_width(opened: Any) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe-core: make browser")
+    found = axe.Axe().run(opened)
+    assert found.violations_count == 0, found.generate_report()
+    assert opened.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "only figures scroll sideways"
+
+
+def test_a_recurrent_model_shows_the_parts_that_it_has(browser: Any, tmp_path: Path) -> None:
+    small = small_translator()
+    n = len(small.tokenizers.target)
+    for attention in ("none", "additive"):
+        model = make(3, n, n, architecture="rnn", cell="gru", attention=attention)
+        found = explain(Translator(TorchEngine(model), small.tokenizers, small.config), "a cat sleeps", beam=2)
+        file = tmp_path / f"{attention}.html"
+        file.write_text(as_page(found), encoding="utf-8")
+        with closed_page(browser, file) as page:
+            sections = [section.get_attribute("id") for section in page.locator("main section").all()]
+            assert sections == [
+                "words",
+                *(["attention"] if attention != "none" else []),
+                "search",
+                "one-pass",
+                "stages",
+            ]
