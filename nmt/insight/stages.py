@@ -111,7 +111,9 @@ def record_stages(model: Seq2Seq, src: Tensor, tgt_in: Tensor) -> tuple[list[Sta
 def transformer_stages(model: Transformer, seen: Recorder, attention: AttentionWeights) -> Iterator[Stage]:
     """Layer 1 of encoder and decoder in full, then the output of the last layer."""
     encoder, decoder = list(model.encoder), list(model.decoder)
-    name, text = "Embedding + position", POSITIONS[model.settings.positions]
+    positions = model.settings.positions
+    name = "Scaled embedding" if positions in ("rotary", "none") else "Embedding + position"
+    text = POSITIONS[positions]
 
     yield embedding_stage("encoder", "S", seen.outputs[model.source_embedding][0])
     yield stage("encoder", name, "3.5", seen.inputs[encoder[0]][0], "BSD", text)
@@ -202,7 +204,7 @@ def weighting_stages(
     scores = scores[..., : weights.size(-1)].expand_as(weights)
     is_allowed = (scores[0, 0] > -torch.inf).float()
     yield stage(part, "Mask", "3.2.3", is_allowed, axes[2:], MASKS[mask])
-    text = "How well each query fits each key: their dot product. Hidden positions have -inf, drawn hatched."
+    text = "How well each query fits each key: their dot product. Hidden positions have -inf, shown gray."
     yield stage(part, "Scores QKᵀ/√d, head 1", "3.2.1, equation 1", scores, axes, text)
     yield weights_stage(part, n_queries, n_keys, weights)
 

@@ -65,7 +65,7 @@ function words() {
     put("choices", html("p", {}, "Instead of ", html("b", {}, bdi(token.piece)), ", after “", bdi(piecesToText(targetPieces.slice(0, t)) || "…"), "”:"),
       table(["piece", "probability", ""], token.alternatives.map((choice) => [
         [bdi(choice.piece), choice.token === token.token ? " (written)" : ""], percent(Math.exp(choice.log_prob)),
-        bar(Math.exp(choice.log_prob), 200)])));
+        bar(Math.exp(choice.log_prob), 110)])));
   };
   choose(best.tokens.indexOf(least));
   put("word-table", asTable("As a table", () => table(["", "piece", "probability", "attended to most", "considered instead"],
@@ -107,7 +107,7 @@ function attentionSection() {
     Object.assign(shown, { part, layer: null, head: null });
     drawAttention();
   } }, PARTS[part][0])));
-  put("views", ...[["Matrix", false], ["Lines", true]].map(([name, lines]) => html("button", { "data-lines": lines,
+  put("views", ...[["Matrix", false], ["Lines", true]].map(([name, lines]) => html("button", { "data-lines": String(lines),
     onclick: () => { shown.lines = lines; drawAttention(); } }, name)));
   drawAttention();
 }
@@ -199,14 +199,15 @@ function pathOf(node) {
 function searchSection() {
   const { beam, sample, mbr } = data.options;
   const last = Math.max(0, ...data.tree.map((node) => node.position));
-  const scored = data.options.length_penalty === "gnmt" ? "((5 + length) / 6)" : "length";
+  const base = data.options.length_penalty === "gnmt" ? "(5 + length) / 6" : "its length";
+  const scored = data.options.alpha === 1 ? base : `the power ${data.options.alpha} of ${base}`;
   byId("search-text").textContent = sample || mbr
     ? "The translations were drawn at random: at each step every hypothesis is continued by one piece, drawn by its probability."
     : beam === 1 ? "Greedy search: at each step only the most probable piece is kept."
-      : `Beam search keeps the ${beam} best hypotheses (beginnings of a translation) at every step. It continues each by every piece of the vocabulary, keeps the best ${beam} again, and drops the rest. A hypothesis that ends is finished. The score is its log-probability divided by ${scored}^${data.options.alpha}, so that long translations are not at a disadvantage.`;
+      : `Beam search keeps the ${beam} best hypotheses (beginnings of a translation) at every step. It continues each of them by every piece of the vocabulary, keeps the ${beam} best that are not at their end, and drops the rest. A hypothesis that ends among the best ${beam} is finished. Its score is its log-probability divided by ${scored}, so that long translations are not at a disadvantage; the best score wins.`;
   const range = byId("step");
   range.max = last;
-  const columnWidth = Math.max(78, 26 + Math.max(...data.tree.map((node) => textWidth(node.piece))));
+  const columnWidth = Math.max(82, 44 + Math.max(...data.tree.map((node) => textWidth(node.piece))));
   const rank = new Map(), perStep = [];
   for (const node of data.tree) {
     const found = (perStep[node.position] ??= []);
@@ -219,7 +220,7 @@ function searchSection() {
   const edges = [], marks = [];
   for (const node of data.tree) {
     const [fromX, fromY] = node.parent === null ? start : [x(data.tree[node.parent]), y(data.tree[node.parent])];
-    const labelEnd = node.parent === null ? 14 : 10 + textWidth(data.tree[node.parent].piece);
+    const labelEnd = node.parent === null ? 14 : 14 + textWidth(data.tree[node.parent].piece);
     const sx = Math.min(fromX + labelEnd, x(node) - 14);
     const bend = (x(node) - 8 - sx) / 2;
     const color = node.is_best ? "var(--text)" : node.is_greedy ? "var(--negative)" : node.status === "pruned" ? "var(--line)" : "var(--accent)";
@@ -280,8 +281,8 @@ function referenceSection() {
   const found = data.reference;
   if (!found) return drop("reference");
   const at = found.first_difference;
-  put("reference-summary", "The reference: ", html("b", { dir: "auto" }, found.text),
-    `. The model gives it log-probability ${found.log_prob.toFixed(2)}; the translation scores ${found.bleu.toFixed(1)} sentence BLEU with it. `,
+  put("reference-summary", html("b", { dir: "auto" }, found.text), html("br"),
+    `The model gives it log-probability ${found.log_prob.toFixed(2)}; the translation scores ${found.bleu.toFixed(1)} sentence BLEU with it. `,
     at === null ? "Greedy search writes the same pieces." : `Greedy search leaves the reference at piece ${at + 1}, and reads its own words from then on.`);
   put("reference-table", table(["", "reference", "probability", "rank", "most probable here", "written by greedy search"],
     found.tokens.map((token, i) => [i + 1, bdi(token.piece), percent(probability(token)), token.rank, bdi(token.alternatives[0].piece),
@@ -346,12 +347,12 @@ function stagesSection() {
     const [rowAxis, columnAxis] = stage.axes.slice(-2);
     const rows = rowNamesOf(rowAxis), columns = stage.columns ?? rowNamesOf(columnAxis);
     const cut = columns ? "" : stage.shape.at(-1) > matrix[0].length ? `, the first ${matrix[0].length} columns shown` : "";
-    const cell = columns ? Math.max(6, Math.min(16, 460 / columns.length)) : Math.min(12, Math.max(6, 600 / matrix[0].length));
+    const cell = Math.max(6, Math.min(columns ? 16 : 10, 600 / matrix[0].length));
     const isMask = stage.name === "Mask";
-    const symbols = [...stage.axes].map((axis) => axis).join(", ");
+    const symbols = [...stage.axes].join(", ");
     nodes.push(html("div", { class: "stage" }, html("div", {}, html("h4", {}, stage.name), html("p", {}, html("code", {}, `(${symbols}) = (${stage.shape.join(", ")})`)),
       html("p", { class: "muted" }, `section ${stage.section}${cut}`), html("p", {}, stage.text)),
-    heatMap(isMask ? hiddenAsGray(matrix) : matrix, { rows, columns, cell, label: `${stage.part}: ${stage.name}`,
+    heatMap(isMask ? hiddenAsGray(matrix) : matrix, { rows, columns, cell, cellHeight: 16, label: `${stage.part}: ${stage.name}`,
       largest: stage.name.startsWith("Attention weights") || stage.name === "Probabilities" || isMask ? 1 : null })));
   }
   put("stage-list", ...nodes);

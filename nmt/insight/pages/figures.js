@@ -11,7 +11,7 @@ function fill(node, attributes, children) {
     else if (value === true) node.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, value);
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return node;
 }
 
@@ -37,9 +37,10 @@ function piecesToText(pieces) {
 }
 
 const pen = document.createElement("canvas").getContext("2d");
+const labelFont = getComputedStyle(document.documentElement).getPropertyValue("--label").trim();
 
 function textWidth(text) {
-  pen.font = "12px sans-serif";
+  pen.font = labelFont;
   return pen.measureText(text).width;
 }
 
@@ -74,7 +75,7 @@ function meanMatrix(matrices) {
 // --- heat maps ----------------------------------------------------------------------------------------------
 
 // One path per shade instead of one rectangle per cell: a figure has thousands of cells.
-function shades(matrix, cell, largest) {
+function shades(matrix, cellWidth, cellHeight, largest) {
   const paths = new Map();
   matrix.forEach((row, r) => row.forEach((value, c) => {
     let key = "hidden";
@@ -83,7 +84,8 @@ function shades(matrix, cell, largest) {
       if (shade <= 0) return;
       key = `${value < 0 ? "negative" : "positive"} ${shade}`;
     }
-    paths.set(key, `${paths.get(key) ?? ""}M${c * cell} ${r * cell}h${cell}v${cell}h${-cell}z`);
+    const square = `M${c * cellWidth} ${r * cellHeight}h${cellWidth}v${cellHeight}h${-cellWidth}z`;
+    paths.set(key, (paths.get(key) ?? "") + square);
   }));
   return [...paths].map(([key, d]) => {
     const [kind, shade] = key.split(" ");
@@ -103,25 +105,25 @@ function thumbnail(matrix, size) {
   const cell = size / Math.max(matrix.length, matrix[0].length);
   const width = cell * matrix[0].length, height = cell * matrix.length;
   return svg("svg", { width, height, "aria-hidden": "true" },
-    svg("rect", { width, height, fill: "none", stroke: "var(--line)" }), shades(matrix, cell, 1));
+    svg("rect", { width, height, fill: "none", stroke: "var(--line)" }), shades(matrix, cell, cell, 1));
 }
 
 // A matrix with labels. Pointer and arrow keys move over its cells; `describe(row, column, value)` tells what is
 // under them.
-function heatMap(matrix, { rows = null, columns = null, cell = 20, largest = null, label, describe }) {
+function heatMap(matrix, { rows = null, columns = null, cell = 20, cellHeight = cell, largest = null, label, describe }) {
   const nRows = matrix.length, nColumns = matrix[0].length;
-  const left = rows ? Math.min(150, 10 + Math.max(...rows.map(textWidth))) : 0;
-  const top = columns ? Math.min(150, 12 + 0.85 * Math.max(...columns.map(textWidth))) : 0;
-  const right = columns ? 60 : 1;
-  const width = left + nColumns * cell, height = top + nRows * cell;
-  const cursor = svg("rect", { width: cell, height: cell, fill: "none", stroke: "var(--text)", "stroke-width": 2,
+  const left = rows ? Math.min(150, 12 + Math.max(...rows.map(textWidth))) : 0;
+  const top = columns ? Math.min(150, 14 + 0.85 * Math.max(...columns.map(textWidth))) : 0;
+  const right = columns ? 0.6 * textWidth(columns.at(-1)) + 8 : 1;
+  const width = left + nColumns * cell, height = top + nRows * cellHeight;
+  const cursor = svg("rect", { width: cell, height: cellHeight, fill: "none", stroke: "var(--text)", "stroke-width": 2,
     visibility: "hidden" });
   const grid = svg("g", { transform: `translate(${left} ${top})` },
-    svg("rect", { width: nColumns * cell, height: nRows * cell, fill: "none", stroke: "var(--line)" }),
-    shades(matrix, cell, largest ?? largestOf(matrix)), cursor);
+    svg("rect", { width: nColumns * cell, height: nRows * cellHeight, fill: "none", stroke: "var(--line)" }),
+    shades(matrix, cell, cellHeight, largest ?? largestOf(matrix)), cursor);
   const labels = [];
   (rows ?? []).forEach((text, r) => labels.push(svg("text", {
-    x: left - 6, y: top + (r + 0.5) * cell, "text-anchor": "end", "dominant-baseline": "central" }, text)));
+    x: left - 6, y: top + (r + 0.5) * cellHeight, "text-anchor": "end", "dominant-baseline": "central" }, text)));
   (columns ?? []).forEach((text, c) => labels.push(svg("text", {
     transform: `translate(${left + (c + 0.5) * cell + 2} ${top - 6}) rotate(-55)` }, text)));
   const figure = svg("svg", { width: width + right, height: height + 1, role: "img", "aria-label": label,
@@ -130,20 +132,21 @@ function heatMap(matrix, { rows = null, columns = null, cell = 20, largest = nul
   if (describe) {
     let row = 0, column = 0;
     const show = () => {
-      fill(cursor, { x: column * cell, y: row * cell, visibility: "visible" }, []);
+      fill(cursor, { x: column * cell, y: row * cellHeight, visibility: "visible" }, []);
       out.textContent = describe(row, column, matrix[row][column]);
     };
     figure.addEventListener("pointermove", (event) => {
       const box = figure.getBoundingClientRect();
-      const c = Math.floor((event.clientX - box.left - left) / cell), r = Math.floor((event.clientY - box.top - top) / cell);
+      const c = Math.floor((event.clientX - box.left - left) / cell);
+      const r = Math.floor((event.clientY - box.top - top) / cellHeight);
       if (r >= 0 && r < nRows && c >= 0 && c < nColumns) { [row, column] = [r, c]; show(); }
     });
     figure.addEventListener("keydown", (event) => {
-      const [dr, dc] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] ?? [0, 0];
-      if (!dr && !dc) return;
+      const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+      if (!(event.key in moves)) return;
       event.preventDefault();
-      row = Math.min(nRows - 1, Math.max(0, row + dr));
-      column = Math.min(nColumns - 1, Math.max(0, column + dc));
+      row = Math.min(nRows - 1, Math.max(0, row + moves[event.key][0]));
+      column = Math.min(nColumns - 1, Math.max(0, column + moves[event.key][1]));
       show();
     });
   }
