@@ -18,8 +18,8 @@ from nmt.cli.evaluate import evaluate
 from nmt.cli.explain import explain
 from nmt.cli.export import export
 from nmt.cli.options import USAGE_ERROR, Command
-from nmt.cli.stderr import print_error
 from nmt.cli.report import report
+from nmt.cli.stderr import print_error
 from nmt.cli.tokenize import tokenize
 from nmt.cli.train import train
 from nmt.cli.translate import translate

@@ -1,0 +1,23 @@
+"""`nmt report`."""
+
+from pathlib import Path
+
+from conftest import FiveRun, err_lines, one_clear_error, out_lines, run_nmt, run_together
+
+
+def test_report_is_written_into_the_run_or_a_file(five_run: FiveRun, tmp_path: Path) -> None:
+    run = five_run.copy_run(tmp_path / "runs" / "copy")
+    newest, two = run_together(
+        ["report"], ["report", run, five_run.run, "--no-evaluate", "-o", tmp_path / "two.html"], cwd=tmp_path
+    )
+    assert out_lines(newest) == out_lines(two) == []
+    assert err_lines(newest) == ["written to runs/copy/report.html"]
+    page = (run / "report.html").read_text()
+    assert '"corpus":"test"' in page
+    assert "BLEU" in page
+    assert '"evaluation":null' in (tmp_path / "two.html").read_text()
+
+
+def test_report_refuses_what_is_no_run(tmp_path: Path) -> None:
+    one_clear_error(run_nmt("report", cwd=tmp_path), 2, "no model under runs/")
+    one_clear_error(run_nmt("report", tmp_path, cwd=tmp_path), 2, "is not a run")
