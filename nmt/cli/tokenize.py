@@ -24,9 +24,7 @@ def tokenize(
     from nmt.config import load_config
     from nmt.train.preparation import tokenize
 
-    run, tokenizers, notes, figures = tokenize(load_config(config, overrides or []))
-    for note in notes:
-        log.info("%s", note)
+    run, tokenizers, figures = tokenize(load_config(config, overrides or []))
     for side, tokenizer in (("source", tokenizers.source), ("target", tokenizers.target)):
         log.info(
             "%s: %d pieces in the vocabulary; on dev %.2f pieces per word, %.2f %% byte pieces",

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from nmt.cli import options
-from nmt.cli.stderr import log, set_up_logging
+from nmt.cli.stderr import set_up_logging
 from nmt.distributed import launched
 from nmt.processes import prepare_torch
 
@@ -39,8 +39,6 @@ def train(
         return
     prepared = session.prepare(settings, device=device, fresh=fresh)
     if dry_run:
-        for note in prepared.corpus.notes:
-            log.info("%s", note)
         from nmt.train import dry_run as measurement
 
         print("\n".join(measurement.dry_run(prepared)))

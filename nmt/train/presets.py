@@ -1,5 +1,6 @@
 """Presets: settings that the user does not give are chosen by the number of training pairs."""
 
+import logging
 import math
 from typing import Any
 
@@ -7,6 +8,8 @@ from pydantic import ValidationError
 
 from nmt.config import FITTED, Config, values
 from nmt.errors import ConfigError
+
+log = logging.getLogger("nmt")
 
 # (upper bound of training pairs, settings). The first two are our own recipes; the others are known to work on
 # Multi30k, IWSLT and WMT. Two micro-batches per step: the pairs of one have similar lengths, and a step learns more
@@ -61,21 +64,16 @@ def fit_validation(config: Config, steps_per_epoch: int) -> Config:
     return with_unset(config, {"train": {"validate_every": min(max(steps_per_epoch, 100), 4000)}})
 
 
-def chosen(why: str, before: Config, after: Config) -> list[str]:
-    """A note with the fitted settings that `after` has and `before` has not, as command-line arguments; or none."""
+def log_chosen(why: str, before: Config, after: Config) -> None:
+    """Log the fitted settings that `after` has and `before` has not, as command-line arguments."""
     was_set = dict(values(before, only_set=True))
     new = [f"{key}={value}" for key, value in values(after, only_set=True) if key in FITTED and key not in was_set]
-    return [f"{why}: {' '.join(new)}"] if new else []
+    if new:
+        log.info("%s: %s", why, " ".join(new))
 
 
-def with_unset(
-    config: Config, values: dict[str, dict[str, Any]], *, what: str = "sizes chosen for this corpus"
-) -> Config:
-    """Set what the user did not set, and check the result as a whole.
-
-    Raises:
-        ConfigError: `what`, the values, do not fit the user's settings.
-    """
+def with_unset(config: Config, values: dict[str, Any], *, what: str = "sizes chosen for this corpus") -> Config:
+    """Set what the user did not set, and check the result; a ConfigError says that `what`, the values, do not fit."""
     tree = config.model_dump(exclude_unset=True)
     for section, settings in values.items():
         tree[section] = {**settings, **tree.get(section, {})}
