@@ -11,16 +11,16 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
-from nmt.config import Config
+from nmt.config import Config, TrainSettings
 from nmt.distributed import rank
 from nmt.errors import ModelError, OutputError
 from nmt.model.base import Seq2Seq
-from nmt.run import checkpoint as files
+from nmt.run import checkpoint as checkpoint_files
 from nmt.run.checkpoint import Checkpoint, load_weights, save_checkpoint, weights_of
 from nmt.run.directory import RunDirectory
 from nmt.text.batches import TrainingData
 from nmt.text.tokenizer import Tokenizers
-from nmt.train.progress import Progress, continue_epoch, is_validation
+from nmt.train.progress import Progress, is_validation
 from nmt.train.validation import Validation, ranking
 
 log = logging.getLogger("nmt")
@@ -151,14 +151,11 @@ class Checkpointer:
     # --- resume -------------------------------------------------------------------------------------------
 
     def resume(self, data: TrainingData) -> bool:
-        """Restore the newest checkpoint, if there is one; the batches of `data` may have other sizes than its own.
+        """Restore the newest checkpoint, and return whether there is one; the batches of `data` may have other sizes.
 
-        Returns:
-            whether there is a checkpoint.
-        Raises:
-            ModelError: it does not belong to this model, or all are damaged.
+        Raises a ModelError if it does not belong to this model, or all are damaged.
         """
-        newest = files.read_newest(self.run)
+        newest = checkpoint_files.read_newest(self.run)
         if newest is None:
             if rank() == 0:
                 self.run.cut_metrics(0)  # of a run killed before its first checkpoint
@@ -180,7 +177,7 @@ class Checkpointer:
         self.best_model = None  # of a later step, if training was rolled back
         self.unwritten_metrics = [line for line in self.unwritten_metrics if line["step"] <= progress.step]
         self._restore_best(checkpoint.config.train.metric)
-        continue_epoch(progress, data, checkpoint.config.train, self.config.train)
+        self._continue_epoch(data, checkpoint.config.train)
         if self.config.train.precision != "auto":
             progress.bf16 = self.config.train.precision == "bf16"
         if rank() == 0:
@@ -219,6 +216,23 @@ class Checkpointer:
             rankings = [ranking(line, metric) for line in progress.history]
             progress.n_worse = len(rankings) - 1 - rankings.index(max(rankings))
 
+    def _continue_epoch(self, data: TrainingData, before: TrainSettings) -> None:
+        """If batch sizes have changed within an epoch, convert the number of batches done to batches of `data`."""
+        progress, now = self.state.progress, self.config.train
+        unchanged = (before.batch_tokens, before.accumulate) == (now.batch_tokens, now.accumulate)
+        if unchanged or not progress.batch:
+            return
+        done = progress.batch / data.count_batches(progress.epoch, before.batch_tokens)  # 0-1
+        if done >= 1:
+            progress.epoch, progress.batch = progress.epoch + 1, 0
+            return
+        n_steps = done * data.count_batches(progress.epoch, now.batch_tokens) / now.accumulate
+        progress.batch = round(n_steps) * now.accumulate
+        log.warning(
+            f"train.batch_tokens or train.accumulate has changed within epoch {progress.epoch + 1}: it goes on at "
+            f"{100 * done:.0f} % with other batches, so some of its pairs are seen twice, some not at all"
+        )
+
     # --- average of checkpoints ---------------------------------------------------------------------------
 
     def steps_to_average(self) -> list[int]:
@@ -236,7 +250,7 @@ class Checkpointer:
         weights = []
         for step in self.steps_to_average():
             try:
-                found = files.read_checkpoint(self.run.checkpoint_file(step), prefixes=("model",))
+                found = checkpoint_files.read_checkpoint(self.run.checkpoint_file(step), prefixes=("model",))
             except ModelError as error:  # not written because the disk was full, or damaged
                 log.warning("%s; the average does without it", error)
             else:
@@ -244,5 +258,5 @@ class Checkpointer:
         if len(weights) < 2:
             return None
         model = copy.deepcopy(self.state.model).eval()
-        load_weights(model, files.average(weights))
+        load_weights(model, checkpoint_files.average(weights))
         return model, len(weights)

@@ -1,9 +1,8 @@
 """The decoder's input in training: the true tokens (teacher forcing), some predictions, or only predictions.
 
-In translation a model reads its own predictions, mistakes included, which teacher forcing never shows it. Scheduled
-sampling (Bengio et al. 2015) replaces some true tokens, here in two parallel passes (Mihaylova and Martins 2019): the
-predictions of a first pass over the true tokens are inputs of the second, which is trained. Free running replaces
-them by what the model decodes greedily, up to the length of the reference.
+Teacher forcing never shows the model its own mistakes, which it reads in translation. Scheduled sampling (Bengio et
+al. 2015) replaces some true tokens by the predictions of a first pass over them (Mihaylova and Martins 2019); free
+running replaces them by what the model decodes greedily, up to the length of the reference.
 """
 
 import torch
@@ -24,8 +23,7 @@ def decoder_input(model: Seq2Seq, batch: Batch, *, prediction_rate: float, free:
     tokens are replaced, drawn per sentence: it does not depend on ranks or micro-batches.
 
     Args:
-        model: in any mode; its mode is restored.
-        batch: on the model's device.
+        model: in any mode, which is restored.
         prediction_rate: probability that a token is replaced, 0-1.
         free: whether a prediction follows earlier predictions (free running); else the true tokens.
         seed: a function of the run's seed and the step.

@@ -17,10 +17,7 @@ MAX_BATCHES = 1_000  # that are measured; their order is random
 
 
 def dry_run(session: Session) -> list[str]:
-    """Lines on parameters by block, batches, speed, memory, time, after two steps with the largest batch.
-
-    The run is not touched.
-    """
+    """Do two steps with the largest batch, and return lines for the user; the run is not touched."""
     settings, model, data = session.config.train, session.model, session.data
     lines = [f"parameters  {sum(p.numel() for p in model.parameters()):,}"]
     seen: set[int] = set()

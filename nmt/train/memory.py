@@ -61,9 +61,7 @@ def check_disk(run: RunDirectory, model: Seq2Seq, config: Config) -> None:
 def n_fitting_threads(model: Seq2Seq, n_vocab: int, settings: TrainSettings, n_before: int | None = None) -> int:
     """The number of replicas that trains fastest: on a CPU one per core, if memory and the batch suffice.
 
-    Args:
-        n_vocab: target pieces.
-        n_before: of a resumed run, which keeps it because each thread has its own dropout.
+    A resumed run keeps its number, `n_before`, because each thread has its own dropout.
     """
     if model.device.type != "cpu":
         return 1
@@ -82,12 +80,9 @@ def split_on_out_of_memory(
 ) -> tuple[Figures, int]:
     """Do a step; if it runs out of memory, repeat it with its largest micro-batches cut in two.
 
-    No pair is left out: but for dropout, the gradient is the same. `step` changes no weight before its end.
-
-    Returns:
-        the step's figures, and the limit of a micro-batch from now on; `max_positions` is that of earlier steps, or 0.
-    Raises:
-        NmtError: one pair alone does not fit, or there are several ranks, which would wait for each other.
+    No pair is left out: but for dropout, the gradient is the same. `step` changes no weight before its end. Takes the
+    limit of a micro-batch that earlier steps have found, 0 for none, and returns the limit from now on. An NmtError if
+    one pair alone does not fit, or there are several ranks, which would wait for each other.
     """
     while True:
         parts = [part for batch in micro_batches for part in _cut(batch, max_positions)]

@@ -69,12 +69,7 @@ def corpus_hashes(config: Config) -> dict[str, str]:
 
 
 def read_corpus(config: Config) -> Corpus:
-    """Read train and dev, check that test can be read, and drop blank and repeated pairs.
-
-    Raises:
-        DataError: a file is missing, sides have unequal numbers of lines, or no pair is left.
-        ConfigError: sizes chosen for the corpus do not fit those that are set.
-    """
+    """Read train and dev, check that test can be read, drop blank and repeated pairs, and choose unset sizes."""
     data = config.data
     hashes = corpus_hashes(config)
     corpora = {
@@ -103,10 +98,7 @@ def read_corpus(config: Config) -> Corpus:
 
 
 def _write_corpus(directory: Path, config: Config, corpora: dict[str, list[Pair]]) -> None:
-    """Write the text of train, the numbers of the lines that are kept, and a summary with dev and notes.
-
-    `corpora` are dev and test, if they are set.
-    """
+    """Write the text of train, the numbers of the lines that are kept, and a summary; `corpora` are dev and test."""
     data, notes = config.data, []
     disk.write_pairs(directory, iter_pairs(*corpus_paths(config, data.train), strict=not data.allow_bad_utf8))
     digest_files = {name: directory / f"{name}.digest" for name in (*SIDES, "pair")}
@@ -169,8 +161,8 @@ def check_order(name: str, pairs: list[Pair], train: Pairs) -> None:
     counts = [ngram_counts(getattr(pair, side) for pair in some) for some in samples for side in SIDES]
     source, target, own_source, own_target = counts
     if min(similarity(own_source, target, source), similarity(own_target, source, target)) > CLEAR_SIMILARITY:
-        reason = "by its characters, its source is in the language of data.train.target, and its target in that of"
-        message = f"data.{name} has its sides exchanged: {reason} data.train.source"
+        languages = "its source is in the language of data.train.target, and its target in that of data.train.source"
+        message = f"data.{name} has its sides exchanged: by its characters, {languages}"
         raise DataError(message, hint=f"exchange data.{name}.source and data.{name}.target")
 
 
@@ -193,12 +185,8 @@ def similarity(text: Counter[str], language: Counter[str], other: Counter[str]) 
 def hold_out(source: Digests, target: Digests, seed: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Choose pairs for dev at random, such that none of their sentences remains in train.
 
-    Prefers sentences that occur once, because holding them out removes no other pair from train.
-
-    Args:
-        source, target: digests of each pair's sides.
-    Returns:
-        sorted indices of the pairs for dev, and a mask of the pairs that remain in train.
+    Given the digests of each pair's sides, returns sorted indices of the pairs for dev, and a mask of the pairs that
+    remain in train. Prefers sentences that occur once, because holding them out removes no other pair from train.
     """
     n_pairs = len(source)
     n_alike = disk.n_occurrences(source) + disk.n_occurrences(target)
@@ -239,23 +227,17 @@ def train_tokenizers(corpus: Corpus) -> Tokenizers:
         log.info(f"the tokenizer learns from {len(pairs):,} pairs chosen at random of {len(corpus.train):,}")
     for one in trained:
         if one.vocab_size < settings.vocab_size:
-            size = settings.vocab_size
-            log.info("the text gives %d pieces at most: tokenizer.vocab_size=%d was cut", one.vocab_size, size)
+            cut = f"tokenizer.vocab_size={settings.vocab_size} was cut"
+            log.info("the text gives %d pieces at most: %s", one.vocab_size, cut)
     if lines := sorted({pairs[n % len(source)].line for one in trained for n in one.too_long}):
-        named = f"{', '.join(map(str, lines[:10]))}{f' and {len(lines) - 10} more' if len(lines) > 10 else ''}"
+        named = ", ".join(map(str, lines[:10])) + (f" and {len(lines) - 10} more" if len(lines) > 10 else "")
         too_long = f"over {MAX_TRAINER_BYTES:,} bytes: the pairs at line {named}"
         log.info("left out of the tokenizer's training, %s", too_long)
     return Tokenizers.from_models(trained[0].model, trained[-1].model, nfkc_source=data.nfkc_source)
 
 
 def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[RaggedArray, RaggedArray]]:
-    """Encode the training pairs, without those that are too long or have an unlikely length ratio.
-
-    Returns:
-        the pairs that are left, and the token ids of both sides.
-    Raises:
-        DataError: none is left.
-    """
+    """The training pairs without those that are too long or have an unlikely length ratio, and ids of both sides."""
     data, texts, n_pairs = corpus.config.data, corpus.train.directory, len(corpus.train)
     encode = partial(_encode, texts, tokenizers, data.max_length, data.max_ratio)
 
@@ -286,15 +268,13 @@ def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[R
 def _encode(
     texts: Path, tokenizers: Tokenizers, max_length: int, max_ratio: float, span: range
 ) -> tuple[NDArray[np.int64], list[RaggedArray], NDArray[np.int64]]:
-    """The line numbers and ids of both sides of a range of the pairs, and how many are too long or unlikely.
-
-    Runs in a child process.
-    """
+    """Lines and ids of a range of the pairs, and how many are too long or unlikely; runs in a child process."""
     pairs = Pairs(texts)
     chunk = [pairs[i] for i in span]
     source = tokenizers.source.encode_all([pair.source for pair in chunk])
     target = tokenizers.target.encode_all([pair.target for pair in chunk])
-    shorter, longer = np.sort(np.maximum([[*map(len, source)], [*map(len, target)]], 1), axis=0)
+    lengths = np.maximum([[*map(len, source)], [*map(len, target)]], 1)  # (2, n)
+    shorter, longer = np.sort(lengths, axis=0)
     too_long = longer > max_length
     unlikely = ~too_long & (longer > max_ratio * shorter)
     kept = np.flatnonzero(~(too_long | unlikely))
@@ -306,11 +286,7 @@ def _encode(
 
 
 def tokenize(config: Config) -> tuple[RunDirectory, Tokenizers, dict[str, Statistics]]:
-    """`nmt tokenize`: train the tokenizer and write it into the run's directory.
-
-    Returns:
-        the run directory, the tokenizers, and statistics of each side of dev.
-    """
+    """`nmt tokenize`: train the tokenizer, write it into the run's directory, and measure it on both sides of dev."""
     corpus = read_corpus(config)
     tokenizers = train_tokenizers(corpus)
     run = RunDirectory(config.run)

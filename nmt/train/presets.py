@@ -1,15 +1,12 @@
 """Presets: settings that the user does not give are chosen by the number of training pairs."""
 
-import logging
 import math
 from typing import Any
 
 from pydantic import ValidationError
 
-from nmt.config import FITTED, Config, values
+from nmt.config import Config, values
 from nmt.errors import ConfigError
-
-log = logging.getLogger("nmt")
 
 # (upper bound of training pairs, settings). The first two are our own recipes; the others are known to work on
 # Multi30k, IWSLT and WMT. Two micro-batches per step: the pairs of one have similar lengths, and a step learns more
@@ -38,11 +35,8 @@ def sizes_for(config: Config, n_pairs: int, n_characters: int = 0) -> dict[str, 
     preset = next(values for bound, values in PRESETS if n_pairs < bound)
     fitted: dict[str, dict[str, Any]] = {
         "tokenizer": {"vocab_size": max(preset["vocab_size"], n_characters + preset["vocab_size"] // 2)},
-        "model": {
-            "n_encoder_layers": preset["n_layers"],
-            "n_decoder_layers": preset["n_layers"],
-            **{key: preset[key] for key in ("d_model", "d_ff", "n_heads", "dropout")},
-        },
+        "model": {key: preset[key] for key in ("d_model", "d_ff", "n_heads", "dropout")}
+        | dict.fromkeys(("n_encoder_layers", "n_decoder_layers"), preset["n_layers"]),
         "train": {key: preset[key] for key in ("batch_tokens", "lr", "warmup")},
     }
     train = config.train
@@ -62,14 +56,6 @@ def open_sizes(config: Config) -> set[str]:
 def fit_validation(config: Config, steps_per_epoch: int) -> Config:
     """The config with one validation per epoch, at least every 4000 steps and at most every 100, unless set."""
     return with_unset(config, {"train": {"validate_every": min(max(steps_per_epoch, 100), 4000)}})
-
-
-def log_chosen(why: str, before: Config, after: Config) -> None:
-    """Log the fitted settings that `after` has and `before` has not, as command-line arguments."""
-    was_set = dict(values(before, only_set=True))
-    new = [f"{key}={value}" for key, value in values(after, only_set=True) if key in FITTED and key not in was_set]
-    if new:
-        log.info("%s: %s", why, " ".join(new))
 
 
 def with_unset(config: Config, values: dict[str, Any], *, what: str = "sizes chosen for this corpus") -> Config:

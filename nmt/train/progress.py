@@ -1,15 +1,11 @@
 """Where a training stands, as every checkpoint saves it, and the limits of its length."""
 
-import logging
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, NonNegativeInt
 
 from nmt.config import TrainSettings
-from nmt.text.batches import TrainingData
-
-log = logging.getLogger("nmt")
 
 
 def is_validation(line: dict[str, Any]) -> bool:
@@ -63,16 +59,15 @@ class Limit(NamedTuple):
 
 
 def limits(settings: TrainSettings, progress: Progress, n_batches: int) -> list[Limit]:
-    """The limits of steps, epochs and minutes that are set; patience is not one of them.
-
-    An epoch has about `n_batches`.
-    """
+    """The limits of steps, epochs (of about `n_batches`) and minutes that are set; patience is not one of them."""
     found = []
     if most := settings.max_steps:
         found.append(Limit("train.max_steps", most, progress.step / most, f"{progress.step:,} of {most:,} steps"))
     if most := settings.max_epochs:
         epochs = progress.epoch + min(progress.batch / n_batches, 1.0)
-        share = epochs / most if progress.epoch >= most else min(epochs / most, 1 - 1e-9)  # ends with its last batch
+        share = epochs / most
+        if progress.epoch < most:  # n_batches is an estimate; the epoch ends with its last batch
+            share = min(share, 1 - 1e-9)
         found.append(Limit("train.max_epochs", most, share, f"{epochs:.1f} of {most:,} epochs"))
     if minutes := settings.max_minutes:
         elapsed = progress.elapsed_s / 60
@@ -95,24 +90,4 @@ def ending(settings: TrainSettings, progress: Progress, n_batches: int) -> str:
     return (
         f"ended by {' and '.join(f'{key}={most}' for key, most in reached.items())}"
         f"{' at ' if others else ''}{others}: raise {' and '.join(reached)} to go on"
-    )
-
-
-def continue_epoch(progress: Progress, data: TrainingData, before: TrainSettings, now: TrainSettings) -> None:
-    """If batch sizes have changed within an epoch, convert the number of batches done to batches of the current size.
-
-    `before` are the settings of the checkpoint; `data` has batches of the current size.
-    """
-    unchanged = (before.batch_tokens, before.accumulate) == (now.batch_tokens, now.accumulate)
-    if unchanged or not progress.batch:
-        return
-    done = progress.batch / data.count_batches(progress.epoch, before.batch_tokens)  # 0-1
-    if done >= 1:
-        progress.epoch, progress.batch = progress.epoch + 1, 0
-        return
-    n_steps = done * data.count_batches(progress.epoch, now.batch_tokens) / now.accumulate
-    progress.batch = round(n_steps) * now.accumulate
-    log.warning(
-        f"train.batch_tokens or train.accumulate has changed within epoch {progress.epoch + 1}: it goes on at "
-        f"{100 * done:.0f} % with other batches, so some of its pairs are seen twice, some not at all"
     )

@@ -12,7 +12,7 @@ from shlex import quote
 
 import torch
 
-from nmt.config import Config, values
+from nmt.config import FITTED, Config, values
 from nmt.decode.engines.torch_engine import pick_device
 from nmt.distributed import launched, n_ranks, ranks_joined, restarted
 from nmt.errors import ConfigError, DataError, ModelError
@@ -24,7 +24,7 @@ from nmt.text.tokenizer import Tokenizers
 from nmt.train.loop import Session, Trainer
 from nmt.train.memory import check_disk, check_memory, n_fitting_threads
 from nmt.train.preparation import Corpus, drop_lengths, read_corpus, train_tokenizers
-from nmt.train.presets import fit_validation, log_chosen, open_sizes, with_unset
+from nmt.train.presets import fit_validation, open_sizes, with_unset
 from nmt.train.progress import Progress, ending
 from nmt.train.report import clock
 
@@ -32,20 +32,14 @@ log = logging.getLogger("nmt")
 
 # Settings that may change on resume. Paths may change, contents may not: hashes are compared.
 MAY_CHANGE = (
-    *("run", "decode.", "data.root", "data.train", "data.dev", "data.test", "train.max_", "train.patience"),
-    *("train.metric", "train.validate_every", "train.keep", "train.n_average", "train.init_from"),
-    "data.allow_bad_utf8",
+    *("run", "decode.", "data.root", "data.train", "data.dev", "data.test", "data.allow_bad_utf8", "train.max_"),
+    *("train.patience", "train.metric", "train.validate_every", "train.keep", "train.n_average", "train.init_from"),
 )
-MAY_CHANGE_WITH_WARNING = ("train.",)
 OR_ANEW = "choose another run=PATH, or begin anew with --fresh (the old run is kept)"
 
 
 def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Session:
-    """Read and check everything that a training needs.
-
-    Raises:
-        InputError: the config, the corpus, the tokenizer or the existing run do not fit.
-    """
+    """Read and check everything that a training needs; an InputError if something does not fit."""
     torch_device = pick_device(device)
     if config.train.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS is first used
@@ -75,9 +69,6 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> tuple[Confi
 
     Returns:
         the config; the run's newest checkpoint, the model of train.init_from, or None; whether it is the run's own.
-    Raises:
-        ModelError: the run's checkpoints were deleted, or a file is damaged.
-        ConfigError: inherited settings and the config's own do not fit together.
     """
     newest = None if fresh else read_newest(run, prefixes=())
     if newest is not None:
@@ -101,6 +92,14 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> tuple[Confi
         raise ConfigError(message, hint=hint)
     log_chosen(f"as in {name}", config, inherited)
     return inherited, checkpoint, newest is not None
+
+
+def log_chosen(why: str, before: Config, after: Config) -> None:
+    """Log the fitted settings that `after` has and `before` has not, as command-line arguments."""
+    was_set = dict(values(before, only_set=True))
+    new = [f"{key}={value}" for key, value in values(after, only_set=True) if key in FITTED and key not in was_set]
+    if new:
+        log.info("%s: %s", why, " ".join(new))
 
 
 def read_and_fit(config: Config) -> Corpus:
@@ -141,19 +140,14 @@ def encode(
 
 
 def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) -> None:
-    """Check that a resumed run has the same data, architecture and seed; `train` settings that differ are logged.
-
-    Raises:
-        ConfigError: settings changed; names each, old and new.
-        DataError: files changed.
-    """
+    """Check that a resumed run has the same data, architecture and seed; `train` settings that differ are logged."""
     before, now = dict(values(run.read_config())), dict(values(config))
     changes = {
         key: f"{key} was {before.get(key)}, is {now.get(key)}"
         for key in {**before, **now}
         if before.get(key) != now.get(key) and not key.startswith(MAY_CHANGE)
     }
-    if refused := [text for key, text in changes.items() if not key.startswith(MAY_CHANGE_WITH_WARNING)]:
+    if refused := [text for key, text in changes.items() if not key.startswith("train.")]:
         message = f"{run.path} was begun with other settings: {'; '.join(refused)}"
         raise ConfigError(message, hint=f"set them back, {OR_ANEW}")
     if changes:
@@ -191,11 +185,8 @@ def resolved(config: Config, keys: set[str]) -> Iterator[tuple[str, str]]:
 def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -> Progress:
     """Write the run's files and train to the end of its budget, as the first rank or the only one.
 
-    Args:
-        n_workers: threads that share each step on a CPU; None for as many as are fastest.
-    Raises:
-        OutputError, StoppedError, DivergedError: see `Trainer.train`.
-        LostRankError: another rank ended.
+    `n_workers` threads share each step on a CPU, or if None as many as are fastest. For errors see `Trainer.train`; a
+    LostRankError if another rank ended.
     """
     run, settings, n_batches = session.run, session.config.train, session.data.n_batches
     if session.fresh and (aside := run.move_aside()):

@@ -34,7 +34,7 @@ class StopRequest:
 
     @contextlib.contextmanager
     def interruptible(self) -> Iterator[None]:
-        """A block without side effects that a signal interrupts by `Interrupted`, such as a validation of minutes.
+        """A block without side effects in which a signal raises `Interrupted`: a validation, which may take minutes.
 
         Only on the first rank: the others end when it does. Another rank that ended alone would end the training
         before the first rank has saved.
