@@ -22,7 +22,7 @@ from nmt.text.tokenizer import Tokenizers
 
 log = logging.getLogger("nmt")
 
-Figures = TypeVar("Figures")
+Result = TypeVar("Result")
 
 # Positions per thread and step. At d_model 128, two threads with 384 each are as fast as two of torch's own threads
 # on free cores, and twice as fast if another program uses one of the cores.
@@ -76,8 +76,8 @@ def n_fitting_threads(model: Seq2Seq, n_vocab: int, settings: TrainSettings, n_b
 
 
 def split_on_out_of_memory(
-    step: Callable[[Sequence[Batch]], Figures], micro_batches: Sequence[Batch], max_positions: int
-) -> tuple[Figures, int]:
+    step: Callable[[Sequence[Batch]], Result], micro_batches: Sequence[Batch], max_positions: int
+) -> tuple[Result, int]:
     """Do a step; if it runs out of memory, repeat it with its largest micro-batches cut in two.
 
     No pair is left out: but for dropout, the gradient is the same. `step` changes no weight before its end. Takes the

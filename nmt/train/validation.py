@@ -96,7 +96,7 @@ def is_stuck(text: str) -> bool:
 def advice(history: Sequence[dict[str, Any]], latest: Validation, n_vocab: int) -> list[str]:
     """Warnings if the figures of all validations, the latest last, suggest that something is wrong.
 
-    A model that has learned nothing has a loss of log V, V being `n_vocab`.
+    A model that has learned nothing has a loss of log `n_vocab`.
     """
     messages = []
     text, share = latest.repeated
