@@ -24,7 +24,6 @@ from nmt.processes import child_variables, environment
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-    from torch.distributed import Work
 
 Item = TypeVar("Item")
 
@@ -47,7 +46,7 @@ ALONE = Launch(0, 1, 0)
 _joined = ALONE
 # Kept until the next collective: if gloo's thread dropped the last reference, it would wait for Python's lock, which
 # the main thread holds while it waits for gloo's thread in destroy_process_group.
-_last_work: "Work | None" = None
+_last_work: Any = None
 
 
 def launched() -> Launch:
@@ -112,13 +111,9 @@ def ranks_joined(check: Callable[[], None] = lambda: None) -> Iterator[None]:
     timer = _warn_of_a_long_wait(launch)
     try:
         store = _connect(check)
-        dist.init_process_group(
-            "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
-            store=PrefixStore(_meet(store, launch, check), store),
-            rank=launch.rank,
-            world_size=launch.n_ranks,
-            timeout=TIMEOUT,
-        )
+        store = PrefixStore(_meet(store, launch, check), store)
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        dist.init_process_group(backend, store=store, rank=launch.rank, world_size=launch.n_ranks, timeout=TIMEOUT)
         timer.cancel()
         _joined = launch
         yield
@@ -136,22 +131,18 @@ def ranks_joined(check: Callable[[], None] = lambda: None) -> Iterator[None]:
 
 def _warn_of_a_long_wait(launch: Launch) -> threading.Timer:
     """Start a timer that logs which ranks this one waits for: they may not have been started."""
-    others = f"the other {launch.n_ranks - 1}" if launch.n_ranks > 2 else "the other one"
+    address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
     message = (
-        f"rank {launch.rank} of {launch.n_ranks} waits for {others} at {os.environ['MASTER_ADDR']}:"
-        f"{os.environ['MASTER_PORT']}; if none was started, unset RANK and WORLD_SIZE, or use torchrun"
+        "rank %d of %d waits for the others at %s; if none was started, unset RANK and WORLD_SIZE, or use torchrun"
     )
-    timer = threading.Timer(WARN_AFTER_S, log.warning, [message])
+    timer = threading.Timer(WARN_AFTER_S, log.warning, [message, launch.rank, launch.n_ranks, address])
     timer.daemon = True
     timer.start()
     return timer
 
 
 def _connect(check: Callable[[], None]) -> Any:
-    """Connect to the store at MASTER_ADDR and MASTER_PORT.
-
-    In a thread: the C++ code retries until the store exists and handles no signals meanwhile.
-    """
+    """Connect to the store at MASTER_ADDR and MASTER_PORT."""
     from torch.distributed.rendezvous import rendezvous
 
     store: Future[Any] = Future()
@@ -162,6 +153,7 @@ def _connect(check: Callable[[], None]) -> Any:
         except Exception as error:  # `result` raises it in the main thread
             store.set_exception(error)
 
+    # The C++ code retries until the store exists, and handles no signals meanwhile.
     threading.Thread(target=connect, name="nmt-store", daemon=True).start()
     while not store.done():
         check()

@@ -85,7 +85,7 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
         if path.exists():
             temp.chmod(path.stat().st_mode & 0o7777)
         temp.replace(path)
-        sync_directory(path.parent)
+        sync(path.parent)
     except OSError as error:
         is_other_file = error.errno is None or error.filename not in (None, str(temp), str(path))
         if is_other_file or isinstance(error, BrokenPipeError):  # raised by the block, or by the reader of a pipe
@@ -121,14 +121,12 @@ def atomic_directory(path: Path) -> Iterator[Path]:
         shutil.rmtree(temp, ignore_errors=True)  # of a killed process with the same pid
         temp.mkdir(parents=True)
         yield temp
-        for file in temp.iterdir():
-            with file.open("rb+") as written:
-                os.fsync(written.fileno())
-        sync_directory(temp)
+        for written in (*temp.iterdir(), temp):
+            sync(written)
         if path.exists():
             path.rename(old)
         temp.rename(path)
-        sync_directory(path.parent)
+        sync(path.parent)
     except OSError as error:
         raise _cannot_write(path, error) from error
     finally:
@@ -138,14 +136,12 @@ def atomic_directory(path: Path) -> Iterator[Path]:
             shutil.rmtree(rest, ignore_errors=True)
 
 
-def sync_directory(path: Path) -> None:
-    """Make a rename in `path` survive a power cut, if the system can open directories."""
-    with contextlib.suppress(PermissionError, NotImplementedError):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+def sync(path: Path) -> None:
+    """Make a file, or the renames in a directory if the system can open directories, survive a power cut."""
+    with contextlib.suppress(PermissionError, NotImplementedError), contextlib.ExitStack() as stack:
+        handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+        stack.callback(os.close, handle)
+        os.fsync(handle)
 
 
 def sweep_temps(directory: Path, name: str = "*") -> None:
@@ -158,10 +154,7 @@ def sweep_temps(directory: Path, name: str = "*") -> None:
 
 
 def cache_directory() -> Path:
-    """The user's cache: NMT_CACHE, else `nmt` below XDG_CACHE_HOME or ~/.cache, else a temporary directory.
-
-    Its content is trusted: an InputError if other users can change it.
-    """
+    """The user's cache: NMT_CACHE, else `nmt` below XDG_CACHE_HOME or ~/.cache, else a temporary directory."""
     temporary = Path(tempfile.gettempdir()) / f"nmt-{getattr(os, 'getuid', int)()}"
     named = os.environ.get("NMT_CACHE")
     homes = (os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache"))  # noqa: PTH111 - never fails
@@ -180,23 +173,20 @@ def cache_directory() -> Path:
         raise OutputError(f"cannot write to {target}: {reason}", hint=hint)
     if path != temporary:
         path = Path(os.path.realpath(path))  # so that changing a link later has no effect
-    if hasattr(os, "getuid") and (reason := _why_unsafe(path, path.parent if path == temporary else None)):
-        hint = f"chmod go-w {shlex.quote(str(path))}, or set NMT_CACHE=PATH in the environment"
-        raise InputError(f"{path} is no safe cache: {reason}", hint=hint)
-    return path
-
-
-def _why_unsafe(path: Path, shared: Path | None) -> str:
-    """Why a directory, which may be in a folder shared by all users, cannot be trusted; empty if it can."""
+    if not hasattr(os, "getuid"):
+        return path
     status = path.lstat()
-    if stat.S_ISLNK(status.st_mode):
-        return "it is a link"
-    if status.st_mode & 0o022:
-        return "others may write there"
-    if status.st_uid != os.getuid():
-        return "it is not yours"
-    mode = shared.stat().st_mode if shared else 0
-    return "others may replace it" if mode & 0o022 and not mode & stat.S_ISVTX else ""
+    shared_mode = path.parent.stat().st_mode if path == temporary else 0  # of the folder of all users
+    risks = {  # of trusting the content
+        "it is a link": stat.S_ISLNK(status.st_mode),
+        "others may write there": status.st_mode & 0o022,
+        "it is not yours": status.st_uid != os.getuid(),
+        "others may replace it": shared_mode & 0o022 and not shared_mode & stat.S_ISVTX,
+    }
+    if found := [risk for risk, exists in risks.items() if exists]:
+        hint = f"chmod go-w {shlex.quote(str(path))}, or set NMT_CACHE=PATH in the environment"
+        raise InputError(f"{path} is no safe cache: {found[0]}", hint=hint)
+    return path
 
 
 def cached(kind: str, made_from: object, make: Callable[[Path], None]) -> Path:
