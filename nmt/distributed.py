@@ -54,17 +54,13 @@ def launched() -> Launch:
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT")
     if not all(name in os.environ for name in (*names, "MASTER_ADDR")):
         return ALONE
-    hint = "unset them, or use torchrun"
     try:
         rank, n_ranks, local_rank, port = (int(os.environ[name]) for name in names)
+        if not (0 <= rank < n_ranks and local_rank >= 0 and 0 <= port < 2**16):
+            raise ValueError("out of range")
     except ValueError as error:
-        raise ConfigError(f"{', '.join(names)}: {error}", hint=hint) from error
-    if not 0 <= rank < n_ranks:
-        raise ConfigError(f"RANK is {rank} of WORLD_SIZE {n_ranks}", hint=hint)
-    if local_rank < 0:
-        raise ConfigError(f"LOCAL_RANK is {local_rank}", hint=hint)
-    if not 0 <= port < 2**16:
-        raise ConfigError(f"MASTER_PORT is {port}, not 0 to 65535", hint=hint)
+        values = ", ".join(f"{name}={os.environ[name]}" for name in names)
+        raise ConfigError(f"{values}: {error}", hint="unset them, or use torchrun") from error
     return Launch(rank, n_ranks, local_rank)
 
 
@@ -108,7 +104,11 @@ def ranks_joined(check: Callable[[], None] = lambda: None) -> Iterator[None]:
     import torch.distributed as dist
     from torch.distributed.distributed_c10d import PrefixStore
 
-    timer = _warn_of_a_long_wait(launch)
+    address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+    text = "rank %d of %d waits for the others at %s; if none was started, unset RANK and WORLD_SIZE, or use torchrun"
+    timer = threading.Timer(WARN_AFTER_S, log.warning, [text, launch.rank, launch.n_ranks, address])
+    timer.daemon = True
+    timer.start()
     try:
         store = _connect(check)
         store = PrefixStore(_meet(store, launch, check), store)
@@ -127,18 +127,6 @@ def ranks_joined(check: Callable[[], None] = lambda: None) -> Iterator[None]:
         _joined = ALONE
         if dist.is_initialized():
             dist.destroy_process_group()
-
-
-def _warn_of_a_long_wait(launch: Launch) -> threading.Timer:
-    """Start a timer that logs which ranks this one waits for: they may not have been started."""
-    address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
-    message = (
-        "rank %d of %d waits for the others at %s; if none was started, unset RANK and WORLD_SIZE, or use torchrun"
-    )
-    timer = threading.Timer(WARN_AFTER_S, log.warning, [message, launch.rank, launch.n_ranks, address])
-    timer.daemon = True
-    timer.start()
-    return timer
 
 
 def _connect(check: Callable[[], None]) -> Any:
@@ -273,8 +261,7 @@ def start_workers(n_workers: int, arguments: Sequence[str], n_threads: int) -> I
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     variables = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(n_workers), "MASTER_ADDR": "127.0.0.1"}
     variables |= {"MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
-    if sys.platform == "linux":
-        variables["GLOO_SOCKET_IFNAME"] = "lo"
+    variables |= {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
     command = [sys.executable, "-m", "nmt", *arguments]
     workers: list[subprocess.Popen[bytes]] = []
 

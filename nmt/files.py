@@ -52,10 +52,7 @@ def is_special(path: Path) -> bool:
 
 
 def _descriptor(path: Path) -> int | None:
-    """The descriptor of this process that a path such as /dev/stdout or /dev/fd/3 stands for, else None.
-
-    On Linux, opening such a path creates a new file position, and fails for a socket.
-    """
+    """The descriptor of this process that a path such as /dev/stdout or /dev/fd/3 stands for, else None."""
     descriptors = os.path.realpath("/dev/fd")  # on Linux /proc/PID/fd
     for _ in range(40):  # as many links as Linux follows
         if path.name.isdecimal() and len(path.name) < 10 and os.path.realpath(path.parent) == descriptors:
@@ -74,7 +71,7 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
     temp = Path(f"{path}{TEMP_MARK}{os.getpid()}")
     try:
         if special:
-            descriptor = _descriptor(path)
+            descriptor = _descriptor(path)  # on Linux, its path opens at position 0, and fails for a socket
             with open(path if descriptor is None else os.dup(descriptor), "wb") as file:  # noqa: PTH123
                 yield file
             return
@@ -197,7 +194,11 @@ def cached(kind: str, made_from: object, make: Callable[[Path], None]) -> Path:
     path = cache_directory() / f"{kind}-{sha256(json.dumps(made_from).encode())[:20]}"
     lock = path.with_name(f"{path.name}.lock")
     with locked(lock, setting="NMT_CACHE=PATH in the environment", wait=True):
-        if not _is_whole(path):
+        is_complete = False
+        with contextlib.suppress(OSError, ValueError):  # a cleanup of the disk may have removed some files
+            sizes = json.loads((path / SIZES).read_text(encoding="utf-8"))
+            is_complete = all((path / name).stat().st_size == size for name, size in sizes.items())
+        if not is_complete:
             sweep_temps(path.parent, path.name)
             with atomic_directory(path) as temp:
                 make(temp)
@@ -212,21 +213,11 @@ def cached(kind: str, made_from: object, make: Callable[[Path], None]) -> Path:
     return path
 
 
-def _is_whole(path: Path) -> bool:
-    """Whether a cache entry has all its files, which a cleanup of the disk may have removed."""
-    try:
-        sizes = json.loads((path / SIZES).read_text(encoding="utf-8"))
-        return all((path / name).stat().st_size == size for name, size in sizes.items())
-    except (OSError, ValueError):
-        return False
-
-
 @contextlib.contextmanager
 def locked(path: Path, *, holder: str = "process", setting: str = "", wait: bool = False) -> Iterator[None]:
     """Hold the lock file `path`; the kernel releases it when the process ends.
 
-    If another process holds it, waits or raises an InputError; its message says who may (`holder`), its hint what
-    chooses the directory (`setting`). An OutputError if it cannot be locked.
+    If another process holds it, waits or raises an InputError that names its `holder` and the directory's `setting`.
     """
     other = f"another directory with {setting}" if setting else "another directory"
     try:

@@ -33,8 +33,7 @@ def stop_on_signals() -> None:
 def _stop(number: int, frame: FrameType | None) -> None:
     """Raise `Stopped`; during an import by one of `IMPORTERS`, exit at once.
 
-    Libraries catch exceptions from the imports of their own dependencies: torch then continues with a broken numpy,
-    and the signal is lost or causes an unrelated error.
+    Libraries catch exceptions from imports: torch then continues with a broken numpy, and the signal is lost.
     """
     while frame is not None:
         caller = frame.f_back
@@ -53,8 +52,7 @@ def prepare_torch(threads: int = 0) -> None:
     - OpenMP threads that wait spin briefly, then sleep. By default they spin for milliseconds: if another program uses
       a core, they take the time of the thread that they wait for (200 sentences take 6 times as long). If they slept
       at once, waking them would cost more than small operations (one sentence takes 2.5 times as long).
-    - oneDNN and torch cache 32 compiled bf16 matmuls, one per shape, instead of 1,024, which take a gigabyte. A step
-      needs fewer than 32.
+    - oneDNN and torch cache 32 compiled bf16 matmuls, more than a step needs, instead of 1,024 (a gigabyte).
     - `threads` CPU threads; 0 keeps torch's default. NMT_WORKER_THREADS, set for worker processes, overrides it.
     """
     if "OMP_WAIT_POLICY" not in os.environ:

@@ -145,17 +145,15 @@ class TrainingData:
             yield pairs, sides, cut_batches(np.stack([side.lengths for side in sides], axis=1), batch_tokens)
 
     def _encode(self, index: NDArray[np.int64], seed: int) -> list[RaggedArray]:
-        best = [ids.take(index) for ids in self.ids]
-        if not self.sampling_alpha:
-            return best
-        pairs = [self.pairs[i] for i in index]
-        texts = [pair.source for pair in pairs], [pair.target for pair in pairs]
-        sampled = []
-        for side, tokenizer in enumerate((self.tokenizers.source, self.tokenizers.target)):
-            found = tokenizer.sample_all(texts[side], alpha=self.sampling_alpha, seed=seed_of(seed, side))
-            fitting = [ids if len(ids) <= self.max_length else best[side][i] for i, ids in enumerate(found)]
-            sampled.append(RaggedArray.from_lists(fitting, self.ids[side].values.dtype))
-        return sampled
+        sides = [ids.take(index) for ids in self.ids]
+        if self.sampling_alpha:
+            pairs = [self.pairs[i] for i in index]
+            texts = [pair.source for pair in pairs], [pair.target for pair in pairs]
+            for n, (best, tokenizer) in enumerate(zip(sides, self.tokenizers, strict=True)):
+                sampled = tokenizer.sample_all(texts[n], alpha=self.sampling_alpha, seed=seed_of(seed, n))
+                fitting = [ids if len(ids) <= self.max_length else best[i] for i, ids in enumerate(sampled)]
+                sides[n] = RaggedArray.from_lists(fitting, best.values.dtype)
+        return sides
 
 
 def shuffle_batches(costs: NDArray[np.int64], accumulate: int, n_open: int, seed: int) -> list[int]:
@@ -175,8 +173,7 @@ def shuffle_batches(costs: NDArray[np.int64], accumulate: int, n_open: int, seed
         slots = torch.randperm(len(group), generator=generator) + torch.rand(len(group), generator=generator)
         when[group] = slots / len(group)
     steps = steps[when.argsort(stable=True)].flatten()
-    order: list[int] = torch.cat([by_cost[:n_open], steps, by_cost[n_open + len(steps) :]]).tolist()
-    return order
+    return list(torch.cat([by_cost[:n_open], steps, by_cost[n_open + len(steps) :]]).tolist())
 
 
 def non_padding_share(batches: Sequence[Batch]) -> float:

@@ -68,8 +68,7 @@ class RaggedArray:
         return len(self.ends)
 
     def __getitem__(self, i: int) -> list[int]:
-        row: list[int] = self.values[self.starts[i] : self.ends[i]].tolist()
-        return row
+        return list(self.values[self.starts[i] : self.ends[i]].tolist())
 
     def text(self, i: int) -> str:
         """A row of bytes, decoded."""
@@ -126,11 +125,7 @@ class Pairs:
 
 
 def write_pairs(directory: Path, pairs: Iterable[Pair]) -> None:
-    """Write the texts of pairs, and a digest of each text to find equal ones.
-
-    Files: source and target (see `append_rows`), lines; source.digest, target.digest and pair.digest (uint64); blank
-    (bool, whether a side is blank).
-    """
+    """Write source and target (see `append_rows`), lines, blank (bool) and, to find equal texts, *.digest (uint64)."""
     stream, n_lines = iter(pairs), 0
     chunks = iter(lambda: list(itertools.islice(stream, CHUNK)), [])
     texts_of_chunks = ([[pair.source for pair in chunk], [pair.target for pair in chunk]] for chunk in chunks)
@@ -145,7 +140,7 @@ def write_pairs(directory: Path, pairs: Iterable[Pair]) -> None:
 
 
 def _digested(sides: list[list[str]]) -> tuple[list[RaggedArray], list[NDArray[np.uint64]], NDArray[np.bool_]]:
-    """The texts of both sides, their digests, and which pairs are blank; runs in a child process."""
+    """The texts of both sides, their digests, and which pairs are blank on a side; runs in a child process."""
     encoded = [[text.encode() for text in side] for side in sides]
     blank = np.array([is_blank(source) or is_blank(target) for source, target in zip(*sides, strict=True)], bool)
     return [RaggedArray.from_lists(side, np.uint8) for side in encoded], [*map(digests_of, encoded)], blank
@@ -195,8 +190,7 @@ def shuffled(index: NDArray[np.int64], n: int, seed: int) -> NDArray[np.int64]:
     """The entries with these indices of a pseudo-random permutation of n numbers, computed, never stored.
 
     A Feistel network permutes all numbers of 2k bits. Results of n or more are permuted again until they are less
-    (cycle walking, Black & Rogaway 2002). numpy's permutation would do, but training order and held-out dev pairs
-    must stay the same for runs that are resumed.
+    (cycle walking, Black & Rogaway 2002). Not numpy's permutation: resumed runs must keep their order and dev pairs.
     """
     half = max((n - 1).bit_length() + 1, 2) // 2  # bits
     mask = (1 << half) - 1
@@ -222,9 +216,8 @@ def _mixed(x: Any) -> Any:
 def in_parallel(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
     """`map` in as many processes as there are cores; in this process if there are few items.
 
-    Not a `ProcessPoolExecutor`: it pickles `work`, which holds tokenizers, with each item, and its processes outlive
-    a parent that is killed. Here each process has a pipe, receives `work` once and one item at a time, which bounds
-    memory, and ends when the pipe is closed.
+    Each process receives `work`, which holds tokenizers, once, then one item at a time, and ends when its pipe closes.
+    A `ProcessPoolExecutor` pickles `work` with each item, and its processes outlive a parent that is killed.
     """
     stream = iter(items)
     head = list(itertools.islice(stream, MIN_ITEMS))

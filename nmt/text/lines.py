@@ -7,7 +7,6 @@ one warning per file. Everything else is kept as it is. Knows nothing of pieces 
 import codecs
 import contextlib
 import gzip
-import io
 import itertools
 import logging
 import os
@@ -29,7 +28,6 @@ BOM = b"\xef\xbb\xbf"
 MAX_BAD_SHARE = 0.01  # of the lines of a corpus
 N_EXAMPLES = 3  # bad lines named in the warning
 N_SAMPLE, MAX_SAMPLE_BYTES = 200, 1_000  # bad lines from which the encoding is guessed, and bytes of each
-ENCODINGS = ("utf-16", "latin1", "cp1252", "gb18030", "cp1251")  # that are guessed, by their names for iconv
 MAX_LINE_BYTES = 100_000_000  # longer lines are not text, but a decompression bomb
 
 
@@ -48,31 +46,27 @@ def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) ->
     `strict` is for corpora: a DataError if the stream is UTF-16 or over 1 % of its lines are bad.
     """
     n_lines, n_bad, n_good = 0, 0, 0  # n_good: valid lines with more than ASCII
-    examples: list[str] = []
-    sample: list[bytes] = []  # the beginnings of the first bad lines
+    sample: list[tuple[str, bytes]] = []  # of bad lines: where, and how each begins
     with reading(name):
         for n_lines, raw in enumerate(stream, 1):
-            line = raw.removesuffix(b"\n").removesuffix(b"\r")
-            if n_lines == 1:
-                line = line.removeprefix(BOM)
+            line = raw.removesuffix(b"\n").removesuffix(b"\r").removeprefix(BOM if n_lines == 1 else b"")
             try:
                 text = line.decode()
                 n_good += not text.isascii()
             except UnicodeDecodeError as error:
                 n_bad += 1
                 if n_bad <= N_SAMPLE:
-                    examples.append(f"line {n_lines} at byte {error.start + 1}")
-                    sample.append(line[:MAX_SAMPLE_BYTES])
+                    sample.append((f"line {n_lines} at byte {error.start + 1}", line[:MAX_SAMPLE_BYTES]))
                 text = line.decode(errors="replace")
             yield text
     if not n_bad:
         return
-    named = ", ".join(examples[:N_EXAMPLES] + ["…"] * (n_bad > N_EXAMPLES))
+    named = ", ".join([where for where, _ in sample[:N_EXAMPLES]] + ["…"] * (n_bad > N_EXAMPLES))
     message = f"{name} is not UTF-8 in {n_bad:,} of {n_lines:,} lines ({named})"
-    command = ""
-    encoding = guess_encoding(sample) if n_bad > n_good else ""  # otherwise another encoding would break more lines
-    if encoding:
-        message, command = f"{message}, perhaps {encoding}", f": iconv -f {encoding} -t utf-8 FILE > NEW"
+    # If fewer lines are bad than good, another encoding would break more of them.
+    encoding = guess_encoding([line for _, line in sample]) if n_bad > n_good else ""
+    message += f", perhaps {encoding}" if encoding else ""
+    command = f": iconv -f {encoding} -t utf-8 FILE > NEW" if encoding else ""
     if strict and (n_bad > MAX_BAD_SHARE * n_lines or encoding == "utf-16"):
         hint = f"convert it to UTF-8{command}; or set data.allow_bad_utf8=true to train with U+FFFD for bad bytes"
         raise DataError(message, hint=hint)
@@ -114,7 +108,7 @@ def reading(name: str, hint: str = "check the path, and that you may read it") -
         raise DataError(f"cannot read {name}: {reason}", hint=hint) from error
 
 
-def raw_lines(stream: BinaryIO | io.BufferedIOBase, name: str) -> Iterator[bytes]:
+def raw_lines(stream: BinaryIO | gzip.GzipFile, name: str) -> Iterator[bytes]:
     """The lines of a stream, as bytes; a DataError if one is too long, or the stream is a device without end."""
     with contextlib.suppress(OSError):  # a stream without a descriptor is not a device
         is_endless = stat.S_ISCHR(os.fstat(stream.fileno()).st_mode) and not stream.isatty()
@@ -142,9 +136,8 @@ def with_pauses(lines: Iterable[str], after_s: float) -> Iterator[str | Pause]:
 
     def read() -> None:
         try:
-            for line in lines:
+            for line in itertools.chain(lines, [None]):
                 arrived.put(line)
-            arrived.put(None)
         except Exception as error:  # raised below, in the caller's thread
             arrived.put(error)
 
@@ -161,7 +154,7 @@ def with_pauses(lines: Iterable[str], after_s: float) -> Iterator[str | Pause]:
         yield line
 
 
-def n_lines_left(stream: BinaryIO | io.BufferedIOBase) -> int:
+def n_lines_left(stream: BinaryIO | gzip.GzipFile) -> int:
     """Count the lines that are left in a seekable stream, without changing its position."""
     start, n_lines, last = stream.tell(), 0, b"\n"
     while part := stream.read(2**20):

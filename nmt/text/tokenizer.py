@@ -51,8 +51,7 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Token ids of the best segmentation, without special ids."""
-        ids: list[int] = self._processor.encode(self._prepared(text))
-        return ids
+        return list(self._processor.encode(self._prepared(text)))
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         return [self.encode(text) for text in texts]  # given a list, SentencePiece would start threads
@@ -87,8 +86,7 @@ class Tokenizer:
         return unicodedata.normalize("NFKC", text) if self.nfkc else text
 
 
-@dataclass(frozen=True)
-class Tokenizers:
+class Tokenizers(NamedTuple):
     """The tokenizers of source and target; the same model if joint."""
 
     source: Tokenizer
