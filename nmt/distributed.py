@@ -166,8 +166,9 @@ def _meet(store: Any, launch: Launch, check: Callable[[], None]) -> str:
     store.set(f"hello/{launch.rank}", own_id)
     while True:
         if launch.rank > 0:
-            attempt, *answered = json.loads(get("answer") or '[""]')
-            if own_id in answered:
+            answer: list[str] = json.loads(get("answer") or "[]")
+            if own_id in answer:
+                attempt = answer[0]
                 store.set(f"seen/{launch.rank}", attempt)
                 if store.check([f"begin/{attempt}"]):
                     return attempt
@@ -300,5 +301,5 @@ def _signals_held() -> Iterator[None]:
             before = signal.signal(number, lambda number, _: received.append(number))
             stack.callback(signal.signal, number, before)
         yield
-    for number in received:
-        signal.raise_signal(number)
+    for held in received:
+        signal.raise_signal(held)
