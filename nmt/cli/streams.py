@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from nmt.errors import OutputError
 from nmt.files import atomic_writer
-from nmt.text.lines import Pause, decode_lines, n_lines_left, open_bytes, open_lines, raw_lines, reading, with_pauses
+from nmt.text.lines import Pause, decode_lines, iter_lines, n_lines_left, open_bytes, raw_lines, reading, with_pauses
 
 PAUSE_S = 1.0  # after which the lines that have arrived on stdin are translated
 
@@ -39,8 +39,7 @@ def open_input(text: str | None, path: Path | None) -> Iterator[Iterator[str | P
     if text is not None:
         yield iter(text.split("\n"))
     elif file := named_file(path):
-        with open_lines(file) as lines:
-            yield lines
+        yield iter_lines([file])
     elif sys.stdin is None:
         yield iter(())
     elif sys.stdin.isatty():
