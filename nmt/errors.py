@@ -4,6 +4,9 @@ Raised where the facts are known (file, line, actual and allowed value), caught 
 raises the same classes.
 """
 
+import contextlib
+from collections.abc import Iterator
+
 
 class NmtError(Exception):
     """Base of all errors that a user can cause; `str()` is the one-line message."""
@@ -51,3 +54,12 @@ class DataError(InputError):
 
 class ModelError(InputError):
     """A model file, a run directory or a tokenizer is missing, damaged or of another kind."""
+
+
+@contextlib.contextmanager
+def os_errors_as(kind: type[NmtError], action: str, *, hint: str) -> Iterator[None]:
+    """Raise an OSError of the block as an error of this kind, `cannot ACTION: No space left on device`."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"cannot {action}: {error.strerror or error}", hint=hint) from error

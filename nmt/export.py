@@ -47,17 +47,15 @@ CHECKED_BEAMS = (1, 5)
 
 
 def to_ctranslate2(translator: Translator, path: Path, quantization: str = "float32") -> None:
-    """Write a directory that CTranslate2 loads, after checking that both engines give the same scores.
+    """Write a directory that CTranslate2 loads, or replace an earlier one, if both engines give the same scores.
 
     Args:
         translator: on the CPU.
-        path: the directory; an earlier export is replaced.
+        path: of the directory.
         quantization: one of `QUANTIZATIONS`.
     Raises:
-        InputError: the quantization is unknown, CTranslate2 is not installed or does not support the model, or
-            `path` is something else than an export.
+        InputError: CTranslate2 is not installed or does not support the model, or `path` is not an export.
         NmtError: the scores differ.
-        OutputError: the directory cannot be written.
     """
     if quantization not in QUANTIZATIONS:
         raise InputError(f"unknown quantization '{quantization}'", hint=f"choose one of {', '.join(QUANTIZATIONS)}")
@@ -85,12 +83,8 @@ def to_ctranslate2(translator: Translator, path: Path, quantization: str = "floa
                 message = f"CTranslate2's {kind} scores differ from the model's by {difference:.2g} nats per piece"
                 raise NmtError(message, hint="check that the model translates, or try another version of ctranslate2")
             differences.append(f"{difference:.1g} ({kind})")
-    log.info(
-        "checked %d sentences with beams of %s: scores differ from the model's by %s nats per piece",
-        len(CHECKED_LENGTHS),
-        " and ".join(map(str, CHECKED_BEAMS)),
-        ", ".join(differences),
-    )
+    checked = f"{len(CHECKED_LENGTHS)} sentences with beams of {' and '.join(map(str, CHECKED_BEAMS))}"
+    log.info("checked %s: scores differ from the model's by %s nats per piece", checked, ", ".join(differences))
 
 
 def _check_replaceable(path: Path) -> None:
@@ -128,12 +122,11 @@ def _model_spec(model: Transformer) -> Any:
     from ctranslate2 import specs
 
     settings = model.settings
-    activations = specs.common_spec.Activation
     spec = specs.TransformerSpec.from_config(
         (settings.n_encoder_layers, settings.n_decoder_layers),
         settings.n_heads,
         pre_norm=settings.norm == "pre",
-        activation=activations.RELU if settings.activation == "relu" else activations.GELU,
+        activation=specs.common_spec.Activation[settings.activation.upper()],
     )
     spec.config.add_source_eos = True
     spec.config.decoder_start_token = spec.config.bos_token
@@ -152,15 +145,8 @@ def _model_spec(model: Transformer) -> Any:
         stack.position_encodings.encodings = _array(positions)
         if isinstance(norm, nn.LayerNorm):
             _copy_norm(norm, stack.layer_norm)
-    for encoder_layer, into in zip(model.encoder, encoder.layer, strict=True):
-        _copy_layer(encoder_layer, into)
-    for decoder_layer, into in zip(model.decoder, decoder.layer, strict=True):
-        _copy_layer(decoder_layer, into)
-        cross = decoder_layer.cross_attention
-        _copy_linear(cross.query, into.attention.linear[0])
-        _copy_linear(cross.key_value, into.attention.linear[1])
-        _copy_linear(cross.output, into.attention.linear[2])
-        _copy_norm(decoder_layer.cross_attention_residual.norm, into.attention.layer_norm)
+    for layer, into in zip([*model.encoder, *model.decoder], [*encoder.layer, *decoder.layer], strict=True):
+        _copy_layer(layer, into)
     return spec
 
 
@@ -172,11 +158,14 @@ def _output_bias(model: Transformer) -> Tensor:
 
 
 def _copy_layer(layer: EncoderLayer | DecoderLayer, into: Any) -> None:
-    """Self-attention and feed-forward, which both kinds of layer have."""
-    attention = layer.self_attention
-    _copy_linear(attention.query_key_value, into.self_attention.linear[0])
-    _copy_linear(attention.output, into.self_attention.linear[1])
+    _copy_linear(layer.self_attention.query_key_value, into.self_attention.linear[0])
+    _copy_linear(layer.self_attention.output, into.self_attention.linear[1])
     _copy_norm(layer.self_attention_residual.norm, into.self_attention.layer_norm)
+    if isinstance(layer, DecoderLayer):
+        _copy_linear(layer.cross_attention.query, into.attention.linear[0])
+        _copy_linear(layer.cross_attention.key_value, into.attention.linear[1])
+        _copy_linear(layer.cross_attention.output, into.attention.linear[2])
+        _copy_norm(layer.cross_attention_residual.norm, into.attention.layer_norm)
     _copy_linear(layer.feed_forward.inner, into.ffn.linear_0)
     _copy_linear(layer.feed_forward.outer, into.ffn.linear_1)
     _copy_norm(layer.feed_forward_residual.norm, into.ffn.layer_norm)

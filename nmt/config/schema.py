@@ -1,19 +1,10 @@
 """Every setting of a run: type, default, range and one line of help. Imports no torch."""
 
 import re
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo
+from pydantic.functional_validators import AfterValidator, BeforeValidator, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 MAX_NAME_BYTES, MAX_PATH = 255, 3_000  # limits of file systems, less the suffixes that we add
@@ -130,17 +121,13 @@ class ModelSettings(Section):
             if (value := getattr(self, key)) not in supported:
                 values = " or ".join(map(plain, supported))
                 raise ValueError(f"architecture {self.architecture} supports {key} {values}, not {plain(value)}")
-        if self.architecture == "rnn":
-            if self.n_encoder_layers != self.n_decoder_layers:
-                got = f"{self.n_decoder_layers} and {self.n_encoder_layers}"
-                raise ValueError(f"architecture rnn needs n_decoder_layers = n_encoder_layers, got {got}")
-            if self.d_model % 2:
-                raise ValueError(f"architecture rnn needs an even d_model, got {self.d_model}")
-            return self
-        if self.d_model % self.n_heads:
+        if self.architecture == "rnn" and self.n_encoder_layers != self.n_decoder_layers:
+            got = f"{self.n_decoder_layers} and {self.n_encoder_layers}"
+            raise ValueError(f"architecture rnn needs n_decoder_layers = n_encoder_layers, got {got}")
+        if self.architecture == "transformer" and self.d_model % self.n_heads:
             raise ValueError(f"d_model ({self.d_model}) is not divisible by n_heads ({self.n_heads})")
-        if self.positions == "sinusoidal" and self.d_model % 2:
-            raise ValueError(f"sinusoidal positions need an even d_model, got {self.d_model}")
+        if self.positions == "sinusoidal" and self.d_model % 2:  # every rnn has the default, sinusoidal
+            raise ValueError(f"architecture rnn and sinusoidal positions need an even d_model, got {self.d_model}")
         if self.positions == "rotary" and (width := self.d_model // self.n_heads) % 2:
             raise ValueError(f"rotary positions need an even d_model / n_heads, got {width}")
         if self.attention_window and self.attention != "scaled_dot":
@@ -220,9 +207,7 @@ class Config(Section):
         if longest >= positions:
             raise ValueError(f"data.max_length ({longest}) must be less than model.max_positions ({positions})")
         if longest + 1 > tokens:
-            raise ValueError(
-                f"train.batch_tokens ({tokens}) cannot hold one pair of data.max_length ({longest}) pieces"
-            )
+            raise ValueError(f"train.batch_tokens ({tokens}) cannot hold a pair of data.max_length ({longest}) pieces")
         return self
 
 
@@ -231,20 +216,3 @@ def plain(value: object) -> str:
     if value is None or value == "":
         return "-"
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def language(data: Data, side: Literal["source", "target"]) -> str:
-    """A side's language code: as set, else from the name of its first training file, else empty."""
-    code, paths = (data.source_lang, data.train.source) if side == "source" else (data.target_lang, data.train.target)
-    return code or language_of(Path(paths[0]))
-
-
-def language_of(path: Path) -> str:
-    """The language code that a file name ends in (`test.zh-CN.gz`: zh-CN), else empty."""
-    suffix = Path(path.name.removesuffix(".gz")).suffix.lstrip(".")
-    return suffix if re.fullmatch(r"[a-z]{2,3}([-_]\w+)?", suffix) and suffix != "txt" else ""
-
-
-def base_language(code: str) -> str:
-    """A language code without region and script: zh of zh-CN, zho of zho_Hans."""
-    return re.split("[-_]", code.lower())[0]

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from nmt.config.listing import settings
 from nmt.config.schema import Config
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, os_errors_as
 
 MAX_CONFIG_BYTES = 1_000_000  # a larger config is a mistake or an attack
 MAX_CONFIG_NODES = 20_000  # keys and values; parsing takes about 1 kB for each
@@ -56,9 +56,7 @@ CoreLoader.add_constructor("tag:yaml.org,2002:float", lambda _, node: float(node
 CoreLoader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(node.value))
 CoreDumper.add_representer(
     str,
-    lambda dumper, text: dumper.represent_scalar(
-        "tag:yaml.org,2002:str", text, style=None if text.isprintable() else '"'
-    ),
+    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, None if text.isprintable() else '"'),
 )
 # Exceptions of PyYAML for invalid content. A value that does not fit its tag, as in `!!bool maybe`, raises one of the
 # last three.
@@ -68,11 +66,7 @@ SHORT.maxstring = SHORT.maxother = SHORT.maxlong = 200
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
-    """Read a config file, apply `key=value` overrides, and check everything.
-
-    Raises:
-        ConfigError: the file cannot be read or parsed, or settings are wrong; the message has a line for each fault.
-    """
+    """Read a config file, apply `key=value` overrides, and check everything; the ConfigError has a line per fault."""
     tree, origins = read_yaml(path)
     for override in overrides:
         key, separator, value = override.partition("=")
@@ -98,18 +92,14 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
     Raises:
         ConfigError: the file cannot be read, is over 1 MB, is not YAML or not a mapping, or repeats a key.
     """
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_CONFIG_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}", hint="give the path of a config file") from error
+    with os_errors_as(ConfigError, f"read {path}", hint="give the path of a config file"), path.open("rb") as file:
+        content = file.read(MAX_CONFIG_BYTES + 1)
     if len(content) > MAX_CONFIG_BYTES:
         raise ConfigError(f"{path} has over {MAX_CONFIG_BYTES:,} bytes, too many for a config", hint="check the path")
-    loader = CoreLoader("")
+    origins: Origins = {}
     try:
         loader = CoreLoader(content.decode("utf-8-sig"))
         node = loader.get_single_node()
-        origins: Origins = {}
         for key, line in keys_of(node, (), set()):
             if key in origins:
                 raise ConfigError(f"{path}:{line}: duplicate key '{'.'.join(key)}'", hint="delete one of them")
@@ -118,12 +108,8 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
     except YAML_ERRORS as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{path}:{mark.line + 1}" if mark else str(path)
-        problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        raise ConfigError(
-            f"{place}: not valid YAML: {problem[:200]}", hint="check indentation, colons and quotes"
-        ) from error
-    finally:
-        loader.dispose()
+        problem = (getattr(error, "problem", None) or str(error).partition("\n")[0])[:200]
+        raise ConfigError(f"{place}: not valid YAML: {problem}", hint="check indentation, colons and quotes") from error
     if not isinstance(tree, dict):
         raise ConfigError(f"{path}: a config must be a mapping of keys to values", hint="see `nmt config`")
     return tree, origins
@@ -142,12 +128,8 @@ def keys_of(node: yaml.Node | None, prefix: KeyPath, seen: set[int]) -> Iterator
 
 
 def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config:
-    """Validate a tree of plain values.
+    """Validate a tree of sections and their settings; `name` stands for the origin of keys that have none.
 
-    Args:
-        tree: sections and their settings.
-        origins: where keys are set.
-        name: of the file, for messages about keys without origin.
     Raises:
         ConfigError: the message has a line for each fault: where, which key, what is wrong, what is allowed.
     """
@@ -199,5 +181,4 @@ def described(fault: Mapping[str, Any]) -> str:
 
 def dump_config(config: Config) -> str:
     """The config as YAML with every key; reading it gives the same config."""
-    tree = config.model_dump(mode="json")
-    return yaml.dump(tree, Dumper=CoreDumper, sort_keys=False, allow_unicode=True)
+    return yaml.dump(config.model_dump(mode="json"), Dumper=CoreDumper, sort_keys=False, allow_unicode=True)

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import Config, dump_config, load_config
-from nmt.errors import ConfigError, ModelError, OutputError
+from nmt.errors import ConfigError, ModelError, OutputError, os_errors_as
 from nmt.files import atomic_write, hash_file, locked, read_capped, sha256, sweep_temps
 from nmt.text.lines import raw_lines, reading
 from nmt.text.tokenizer import MAX_MODEL_BYTES, Tokenizer, Tokenizers
@@ -46,19 +46,12 @@ class RunDirectory:
 
     def create(self) -> None:
         """Make the directory, or the directory that `path` links to."""
-        try:
+        with os_errors_as(OutputError, f"make the run's directory {self.path}", hint="choose another with run=PATH"):
             (self._real_path() / self.checkpoints.name).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            reason = f"cannot make the run's directory {self.path}: {error.strerror}"
-            raise OutputError(reason, hint="choose another with run=PATH") from error
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Lock the run for training, and remove unfinished writes of a killed one.
-
-        Raises:
-            InputError: it is in use.
-        """
+        """Lock the run for training, an InputError if it is in use, and remove unfinished writes of a killed one."""
         self.create()
         self._check_links()
         with locked(self.path / "lock", holder="training", setting="run=PATH"):
@@ -67,11 +60,7 @@ class RunDirectory:
             yield
 
     def check_movable(self) -> None:
-        """Refuse to move the working directory: this process would stay in it.
-
-        Raises:
-            ConfigError: the run is the working directory, or contains it.
-        """
+        """Refuse to move the working directory, or one that contains it: this process would stay in it."""
         if Path.cwd().resolve().is_relative_to(self._real_path()):
             reason = f"run={self.path} cannot be moved aside: it is the working directory or contains it"
             raise ConfigError(reason, hint="choose another with run=PATH, or start nmt from another directory")
@@ -96,12 +85,8 @@ class RunDirectory:
             n = 1
             while (aside := path.with_name(f"{path.name}.{n}")).exists():
                 n += 1
-            try:
-                path.rename(aside)
-            except OSError as error:
-                reason = f"cannot move {self.path} aside: {error.strerror}"
-                raise OutputError(reason, hint="choose another directory with run=PATH") from error
-        return aside
+            with os_errors_as(OutputError, f"move {self.path} aside", hint="choose another with run=PATH"):
+                return path.rename(aside)
 
     def _real_path(self) -> Path:
         return Path(os.path.realpath(self.path))  # unlike `resolve`, does not fail on a loop of links
@@ -119,11 +104,7 @@ class RunDirectory:
         atomic_write(self.config_file, dump_config(config))
 
     def read_config(self) -> Config:
-        """The resolved settings.
-
-        Raises:
-            ModelError: this is not a run.
-        """
+        """The resolved settings; a ModelError if this is not a run."""
         if not self.config_file.is_file():
             raise ModelError(f"{self.path} is not a run: it has no config.yaml", hint="train one with `nmt train`")
         return load_config(self.config_file)
@@ -152,11 +133,7 @@ class RunDirectory:
         atomic_write(self.manifest_file, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
 
     def read_manifest(self) -> dict[str, Any]:
-        """The manifest; empty if it is not written yet.
-
-        Raises:
-            ModelError: it is damaged.
-        """
+        """The manifest; empty if it is not written yet; a ModelError if it is damaged."""
         if not self.manifest_file.exists():
             return {}
         manifest: Any = None
@@ -176,11 +153,7 @@ class RunDirectory:
             atomic_write(file, side.model)
 
     def read_tokenizers(self, config: Config) -> Tokenizers | None:
-        """The run's tokenizers; None if they are not trained yet.
-
-        Raises:
-            ModelError: a file is not a tokenizer.
-        """
+        """The run's tokenizers; None if they are not trained yet; a ModelError if a file is not a tokenizer."""
         files = self.tokenizer_files(config.tokenizer.joint)
         if not all(file.is_file() for file in files):
             return None
@@ -194,11 +167,7 @@ class RunDirectory:
         return Tokenizers(*sides)
 
     def check_tokenizers(self, tokenizers: Tokenizers) -> None:
-        """Make sure that existing tokenizer files are those that the model was trained with.
-
-        Raises:
-            ModelError: one is not.
-        """
+        """Refuse, with a ModelError, tokenizer files that are not those that the model was trained with."""
         sides = (tokenizers.source, tokenizers.target)
         for file, side in zip(self.tokenizer_files(tokenizers.joint), sides, strict=True):
             same_size = file.is_file() and file.stat().st_size == len(side.model)
@@ -238,21 +207,14 @@ class RunDirectory:
             self.checkpoint_file(step).unlink(missing_ok=True)
 
     def append_metrics(self, *lines: dict[str, Any]) -> None:
-        """Append lines of figures, all or none.
-
-        Raises:
-            OutputError: they cannot be written.
-        """
+        """Append lines of figures, all or none."""
         content = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
-        try:
-            with self.metrics_file.open("ab", buffering=0) as file:
-                size = file.tell()
-                if file.write(content) < len(content):  # the disk is full
-                    file.truncate(size)
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except OSError as error:
-            reason = f"cannot write {self.metrics_file}: {error.strerror or error}"
-            raise OutputError(reason, hint="check the disk") from error
+        writing = os_errors_as(OutputError, f"write {self.metrics_file}", hint="check the disk")
+        with writing, self.metrics_file.open("ab", buffering=0) as file:
+            size = file.tell()
+            if file.write(content) < len(content):  # the disk is full
+                file.truncate(size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def cut_metrics(self, step: int) -> list[dict[str, Any]]:
         """Drop the lines of steps that a resumed run will repeat; returns the others."""
@@ -286,11 +248,7 @@ def newest_model(root: Path = Path("runs")) -> Path | None:
 
 
 def hash_files(paths: Sequence[Path], hint: str = "check the path") -> str:
-    """SHA-256 of the hashes of several files.
-
-    Raises:
-        DataError: a file cannot be read; with the given hint.
-    """
+    """SHA-256 of the hashes of several files; a DataError with the given hint if one cannot be read."""
     digests = []
     for path in paths:
         with reading(str(path), hint):
