@@ -1,8 +1,4 @@
-"""The errors that users see, each with a hint that says what to do and the exit code of the command.
-
-Raised where the facts are known (file, line, actual and allowed value), caught only in `cli/app.py`; the Python API
-raises the same classes.
-"""
+"""The errors that users see, each with a hint that says what to do and an exit code; caught only in `cli/app.py`."""
 
 import contextlib
 from collections.abc import Iterator

@@ -33,8 +33,7 @@ log = logging.getLogger("nmt")
 # Storage type -> the largest difference from our float32 scores that is accepted, nats per piece. A correct export
 # in float32 differs by a millionth; the other limits allow for rounding.
 QUANTIZATIONS = {"float32": 1e-3, "float16": 0.1, "bfloat16": 1.0, "int8": 1.0}
-# Settings of which CTranslate2 supports only some values.
-SUPPORTED: dict[str, tuple[object, ...]] = {
+SUPPORTED: dict[str, tuple[object, ...]] = {  # settings of which CTranslate2 supports only some values
     "architecture": ("transformer",),
     "attention": ("scaled_dot",),
     "attention_window": (0,),
@@ -49,13 +48,8 @@ CHECKED_BEAMS = (1, 5)
 def to_ctranslate2(translator: Translator, path: Path, quantization: str = "float32") -> None:
     """Write a directory that CTranslate2 loads, or replace an earlier one, if both engines give the same scores.
 
-    Args:
-        translator: on the CPU.
-        path: of the directory.
-        quantization: one of `QUANTIZATIONS`.
-    Raises:
-        InputError: CTranslate2 is not installed or does not support the model, or `path` is not an export.
-        NmtError: the scores differ.
+    The model is on the CPU. An InputError if CTranslate2 is not installed or does not support the model, or if `path`
+    is something else; an NmtError if the scores differ.
     """
     if quantization not in QUANTIZATIONS:
         raise InputError(f"unknown quantization '{quantization}'", hint=f"choose one of {', '.join(QUANTIZATIONS)}")
@@ -114,14 +108,9 @@ def _exportable_model(translator: Translator) -> Transformer:
     return model
 
 
-# --- weights ----------------------------------------------------------------------------------------------
-
-
 def _model_spec(model: Transformer) -> Any:
     """CTranslate2's description of the model, with a copy of the weights: it quantizes them in place."""
-    from ctranslate2 import specs
-
-    settings = model.settings
+    specs, settings = import_ctranslate2().specs, model.settings
     spec = specs.TransformerSpec.from_config(
         (settings.n_encoder_layers, settings.n_decoder_layers),
         settings.n_heads,
@@ -181,9 +170,6 @@ def _copy_norm(norm: nn.LayerNorm, into: Any) -> None:
 
 def _array(x: Tensor) -> Any:
     return x.detach().numpy().copy()
-
-
-# --- check ------------------------------------------------------------------------------------------------
 
 
 def _largest_score_difference(engine: Any, model: Transformer, translator: Translator, *, exact: bool) -> float:

@@ -27,15 +27,9 @@ SAMPLE = "Ein Hund läuft. 我 喜欢 茶  \t\u2028\x85 👩‍👩‍👧 \ufef
 
 
 def check_loadable(library: str, name: str, content: bytes, directory: str = "") -> None:
-    """Load a file in a child process, unless it has passed before.
+    """Load a file in a child process, unless it has passed before; a ModelError, with its name, if that fails.
 
-    Args:
-        library: `sentencepiece` loads `content`, `ctranslate2` loads `directory`.
-        name: of the file, for messages.
-        content: of the file; for a directory, bytes that identify what it holds.
-        directory: to load.
-    Raises:
-        ModelError: the library raises, crashes or takes too long.
+    `sentencepiece` loads `content`; `ctranslate2` loads `directory`, which `content` identifies.
     """
     mark = _mark(library, content)
     if mark is not None and mark.exists():
@@ -57,10 +51,8 @@ def check_loadable(library: str, name: str, content: bytes, directory: str = "")
     if code == REFUSED:
         raise ModelError(f"{name} is damaged or not in the format of {library}", hint="copy it or make it again")
     if code:
-        raise ModelError(
-            f"{name} crashes the process that loads it (exit code {code})",
-            hint="it is damaged or malicious: get it from another source, or make it again",
-        )
+        hint = "it is damaged or malicious: get it from another source, or make it again"
+        raise ModelError(f"{name} crashes the process that loads it (exit code {code})", hint=hint)
     _touch(mark)
 
 
@@ -78,11 +70,10 @@ def _touch(mark: Path | None) -> None:
 def _mark(library: str, content: bytes) -> Path | None:
     """The empty file that says that this version of the library can load the content; None without a safe cache."""
     try:
-        directory = cache_directory()
+        return cache_directory() / f"{library}-{metadata.version(library)}-{sha256(content)}"
     except NmtError as error:
         log.warning("%s; nothing is remembered", error)
         return None
-    return directory / f"{library}-{metadata.version(library)}-{sha256(content)}"
 
 
 def main(library: str, limit: str, directory: str) -> None:

@@ -49,15 +49,11 @@ Paths = Annotated[
 
 
 class Files(Section):
-    """The two sides of a corpus, each in one or more files."""
-
     source: Paths = Field(description="file or list of files, plain text or .gz, one sentence per line")
     target: Paths = Field(description="the same number of lines: line N translates line N of source")
 
 
 class Data(Section):
-    """The corpora, and which of their pairs to keep."""
-
     train: Files = Field(description="the training corpus")
     dev: Files | None = Field(None, description="for model selection; default: 2 % of train, at most 1,000 pairs")
     test: Files | None = Field(None, description="what `nmt eval` scores by default; not used in training")
@@ -73,8 +69,6 @@ class Data(Section):
 
 
 class TokenizerSettings(Section):
-    """SentencePiece."""
-
     type: Literal["unigram", "bpe", "char", "word"] = Field("unigram", description="kind of subword model")
     vocab_size: int = Field(8000, ge=8, le=1_000_000, description="pieces, including special and byte ones [fitted]")
     joint: bool = Field(True, description="one vocabulary for both sides, or one per side")
@@ -136,8 +130,6 @@ class ModelSettings(Section):
 
 
 class TrainSettings(Section):
-    """Optimization, when to stop, and which checkpoints to keep."""
-
     batch_tokens: int = Field(4096, ge=8, le=LARGEST, description="(longest side + 1) x pairs per micro-batch [fitted]")
     accumulate: int = Field(1, ge=1, le=10_000, description="micro-batches per optimizer step [fitted]")
     schedule: Literal["inverse_sqrt", "noam", "constant"] = Field("inverse_sqrt", description="learning rate schedule")
@@ -163,9 +155,7 @@ class TrainSettings(Section):
     metric: Literal["bleu", "loss"] = Field("bleu", description="on dev, for patience and for the best model")
     validate_every: int = Field(500, ge=1, le=LARGEST, description="steps between validations; each saves [fitted]")
     keep: int = Field(2, ge=2, le=1000, description="newest checkpoints to keep; two, because one may be damaged")
-    average: Literal["none", "ema", "best", "last"] = Field(
-        "ema", description="average of weights: moving, or of the best or last checkpoints at the end"
-    )
+    average: Literal["none", "ema", "best", "last"] = Field("ema", description="of weights: moving, or of checkpoints")
     ema_decay: float = Field(0.999, gt=0, lt=1, description="decay of the moving average per step")
     n_average: int = Field(5, ge=1, le=1000, description="checkpoints averaged by best or last")
     init_from: PathText = Field("", description="start from the weights of this run or model file (fine-tuning)")
@@ -183,14 +173,10 @@ class SearchSettings(Section):
 
 
 class DecodeSettings(SearchSettings):
-    """Search and its batches."""
-
     batch_size: int = Field(64, ge=1, le=100_000, description="sentences decoded together")
 
 
 class Config(Section):
-    """All settings of a run."""
-
     run: PathText = Field(min_length=1, description="directory of the run: checkpoints, metrics, the model")
     seed: int = Field(1, ge=0, lt=2**31, description="of all random choices")
     data: Data

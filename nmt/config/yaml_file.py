@@ -1,7 +1,4 @@
-"""Config files: YAML 1.2, `key=value` overrides, and all faults reported at once, each with its file and line.
-
-Imports no torch.
-"""
+"""Config files: YAML 1.2, `key=value` overrides, all faults at once with file and line. Imports no torch."""
 
 import difflib
 import re
@@ -58,8 +55,7 @@ CoreDumper.add_representer(
     str,
     lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, None if text.isprintable() else '"'),
 )
-# Exceptions of PyYAML for invalid content. A value that does not fit its tag, as in `!!bool maybe`, raises one of the
-# last three.
+# What PyYAML raises for invalid content; the last three if a value does not fit its tag, as in `!!bool maybe`.
 YAML_ERRORS = (yaml.YAMLError, ValueError, RecursionError, KeyError, AttributeError, TypeError)
 SHORT = reprlib.Repr()  # repr() of nested aliases uses exponential memory
 SHORT.maxstring = SHORT.maxother = SHORT.maxlong = 200
@@ -87,11 +83,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
 
 
 def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
-    """The mapping in a YAML file, and the line of every key.
-
-    Raises:
-        ConfigError: the file cannot be read, is over 1 MB, is not YAML or not a mapping, or repeats a key.
-    """
+    """The mapping in a YAML file, and the line of every key."""
     with os_errors_as(ConfigError, f"read {path}", hint="give the path of a config file"), path.open("rb") as file:
         content = file.read(MAX_CONFIG_BYTES + 1)
     if len(content) > MAX_CONFIG_BYTES:
@@ -128,11 +120,7 @@ def keys_of(node: yaml.Node | None, prefix: KeyPath, seen: set[int]) -> Iterator
 
 
 def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config:
-    """Validate a tree of sections and their settings; `name` stands for the origin of keys that have none.
-
-    Raises:
-        ConfigError: the message has a line for each fault: where, which key, what is wrong, what is allowed.
-    """
+    """Validate sections of settings; the ConfigError has a line per fault, with `name` for keys without origin."""
     try:
         return Config.model_validate(tree)
     except ValidationError as error:

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor
@@ -35,6 +34,7 @@ from nmt.text.tokenizer import Tokenizers
 
 FORMAT_VERSION = 2
 PARTS = ("model", "average", "optimizer")  # of the tensors, besides the tokenizers
+HINT = "give a run's directory or its model.safetensors"
 MAX_TENSORS = 25_000  # 100 layers per side have 4,200 weights, a checkpoint has five tensors for each
 MAX_HEADER_BYTES = 10_000_000
 Shapes = dict[str, tuple[int, ...]]  # by name of the tensor
@@ -42,8 +42,6 @@ Shapes = dict[str, tuple[int, ...]]  # by name of the tensor
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Content of a checkpoint file."""
-
     config: Config  # without paths, once read from a file
     tensors: dict[str, Tensor]  # all but the tokenizers, by full name
     tokenizers: Tokenizers
@@ -62,8 +60,6 @@ class Checkpoint:
 
 
 class Newest(NamedTuple):
-    """The newest readable checkpoint of a run."""
-
     step: int
     checkpoint: Checkpoint
     damaged: dict[int, ModelError]  # newer checkpoints that cannot be read, by step
@@ -121,11 +117,8 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     for side in ("source",) if tokenizers.joint else ("source", "target"):
         model = bytearray(getattr(tokenizers, side).model)
         tensors[f"tokenizer.{side}"] = torch.frombuffer(model, dtype=torch.uint8)
-    header: dict[str, Any] = {
-        "format_version": FORMAT_VERSION,
-        "config": without_paths(checkpoint.config),
-        "progress": checkpoint.progress,
-    }
+    header: dict[str, Any] = {"format_version": FORMAT_VERSION, "config": without_paths(checkpoint.config)}
+    header["progress"] = checkpoint.progress
     header["header_sha256"] = _hash_header(header)
     header["tensors_sha256"] = _hash_parts(tensors)
     atomic_write(path, safetensors.torch.save(tensors, {"nmt": json.dumps(header, ensure_ascii=False)}))
@@ -181,35 +174,40 @@ def read_newest(run: RunDirectory, *, prefixes: tuple[str, ...] = PARTS) -> Newe
 
 
 def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpoint:
-    """Read and check a checkpoint.
+    """Read and check a checkpoint; load only its tensors with these prefixes: translating needs only `model`.
 
-    Args:
-        path: of the file.
-        prefixes: of the tensors to load; translating needs only `model`.
     Raises:
         ModelError: the file is missing, damaged, not a checkpoint, or of another format version.
     """
-    hint = "give a run's directory or its model.safetensors"
     try:
         if not _is_safe_to_read(path):
-            raise ModelError(f"{path} is not a model file", hint=hint)
+            raise ModelError("not a model file", hint=HINT)
         with safetensors.safe_open(path, framework="pt") as file:
-            header = _parse_header(path, (file.metadata() or {}).get("nmt", ""))
+            header = _parse_header((file.metadata() or {}).get("nmt", ""))
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dict
             if others := {x.get_dtype() for x in slices.values()} - {"F32", "U8"}:
-                raise ModelError(f"{path} is not a model file: it has {', '.join(sorted(others))}", hint="give one that nmt wrote")
+                raise ModelError(f"not a model file: it has {', '.join(sorted(others))}", hint=HINT)
             models = {name: file.get_tensor(name) for name in slices if name.startswith("tokenizer.")}
-            _check_hashes(path, header, models)
-            config, tokenizers = _config_and_tokenizers(path, header, models)
-            _check_shapes(path, {name: tuple(x.get_shape()) for name, x in slices.items()}, config, tokenizers)
-            wanted = tuple(f"{prefix}." for prefix in prefixes)
-            tensors = {name: file.get_tensor(name) for name in slices if name.startswith(wanted)}
+            _check_hashes(header, models)
+            config = check_config(header["config"], {}, "its settings")
+            source = models["tokenizer.source"].numpy().tobytes()
+            target = models["tokenizer.target"].numpy().tobytes() if "tokenizer.target" in models else source
+            if config.tokenizer.joint and source != target:
+                raise ConfigError("tokenizer.joint=true, but there are two tokenizers")
+            tokenizers = Tokenizers.from_models(source, target, nfkc_source=config.data.nfkc_source)
+            _check_shapes({name: tuple(x.get_shape()) for name, x in slices.items()}, config, tokenizers)
+            tensors = {name: file.get_tensor(name) for name in slices if name.partition(".")[0] in prefixes}
+        _check_hashes(header, tensors)
+        return Checkpoint(config, tensors, tokenizers, header["progress"])
     except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror or error}", hint=hint) from error
+        raise ModelError(f"cannot read {path}: {error.strerror or error}", hint=HINT) from error
     except safetensors.SafetensorError as error:
-        raise ModelError(f"{path} is not a model file, or is damaged", hint="give a file that nmt wrote") from error
-    _check_hashes(path, header, tensors)
-    return Checkpoint(config, tensors, tokenizers, header["progress"])
+        raise ModelError(f"{path}: not a model file, or damaged", hint=HINT) from error
+    except (KeyError, ConfigError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ModelError(f"{path}: not a model file of this version: {reason}", hint="train it again") from error
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}", hint=error.hint) from error
 
 
 def _is_safe_to_read(path: Path) -> bool:
@@ -223,47 +221,29 @@ def _is_safe_to_read(path: Path) -> bool:
     return n_bytes <= MAX_HEADER_BYTES and n_braces <= MAX_TENSORS and n_commas <= 50 * n_braces + 10_000
 
 
-def _parse_header(path: Path, text: str) -> dict[str, Any]:
+def _parse_header(text: str) -> dict[str, Any]:
     header: Any = None
     with contextlib.suppress(ValueError, RecursionError):
         header = json.loads(text)
     keys = {"format_version", "config", "progress", "header_sha256", "tensors_sha256"}
     is_ours = isinstance(header, dict) and keys <= header.keys()
     if not is_ours or not isinstance(header["progress"], dict) or not isinstance(header["tensors_sha256"], dict):
-        raise ModelError(f"{path} was not written by nmt", hint="give a run's directory or its model.safetensors")
-    version = header["format_version"]
-    if version != FORMAT_VERSION:
-        raise ModelError(f"{path} has format version {version}, this nmt reads {FORMAT_VERSION}", hint="update nmt")
+        raise ModelError("not written by nmt", hint=HINT)
+    if (version := header["format_version"]) != FORMAT_VERSION:
+        raise ModelError(f"format version {version}, this nmt reads {FORMAT_VERSION}", hint="update nmt")
     if header["header_sha256"] != _hash_header(header):
-        raise ModelError(f"{path} is damaged: its settings are not those that were written", hint="use another")
+        raise ModelError("damaged: its settings are not those that were written", hint="use another")
     return dict(header)
 
 
-def _check_hashes(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+def _check_hashes(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
     if not _hash_parts(tensors).items() <= header["tensors_sha256"].items():
-        raise ModelError(f"{path} is damaged: its tensors are not those that were written", hint="use another")
+        raise ModelError("damaged: its tensors are not those that were written", hint="use another")
 
 
-def _config_and_tokenizers(
-    path: Path, header: Mapping[str, Any], models: Mapping[str, Tensor]
-) -> tuple[Config, Tokenizers]:
-    try:
-        config = check_config(header["config"], {}, str(path))
-        source = models["tokenizer.source"].numpy().tobytes()
-        target = models["tokenizer.target"].numpy().tobytes() if "tokenizer.target" in models else source
-        if config.tokenizer.joint and source != target:
-            raise ConfigError("tokenizer.joint=true, but there are two tokenizers")
-        return config, Tokenizers.from_models(source, target, nfkc_source=config.data.nfkc_source)
-    except ModelError as error:
-        raise ModelError(f"{path}: {error}", hint=error.hint) from error
-    except (KeyError, ConfigError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ModelError(f"{path} is not a model file of this version: {reason}", hint="train it again") from error
-
-
-def _check_shapes(path: Path, shapes: Shapes, config: Config, tokenizers: Tokenizers) -> None:
+def _check_shapes(shapes: Shapes, config: Config, tokenizers: Tokenizers) -> None:
     """Compare the tensors with a model of these settings; each part may be missing, but only as a whole."""
-    mismatch = ModelError(f"{path}: its weights are not those of its settings", hint="train it again")
+    mismatch = ModelError("its weights are not those of its settings", hint="train it again")
     if config.model.n_encoder_layers + config.model.n_decoder_layers > len(shapes):  # `shapes_of` would take long
         raise mismatch
     weights = shapes_of(config, tokenizers)
@@ -275,7 +255,7 @@ def _check_shapes(path: Path, shapes: Shapes, config: Config, tokenizers: Tokeni
     names = sorted(shapes.keys() - {"tokenizer.source", "tokenizer.target"})
     for name in names:
         if shapes[name] != expected.get(name):  # also of moments: the fused optimizer does not check them
-            reason = f"{path}: {name} is {shapes[name]}, in a model of its settings {expected.get(name, 'absent')}"
+            reason = f"{name} is {shapes[name]}, in a model of its settings {expected.get(name, 'absent')}"
             raise ModelError(reason, hint="train it again")
     for part in ("model.", "average."):
         if sum(name.startswith(part) for name in names) not in (0, len(weights)):

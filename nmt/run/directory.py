@@ -34,10 +34,9 @@ MAX_MANIFEST_BYTES = 10_000_000
 
 
 class RunDirectory:
-    """The files of one run."""
-
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
+        self.real_path = Path(os.path.realpath(path))  # unlike `resolve`, does not fail on a loop of links
         self.config_file = self.path / "config.yaml"
         self.manifest_file = self.path / "manifest.json"
         self.model_file = self.path / "model.safetensors"
@@ -47,7 +46,7 @@ class RunDirectory:
     def create(self) -> None:
         """Make the directory, or the directory that `path` links to."""
         with os_errors_as(OutputError, f"make the run's directory {self.path}", hint="choose another with run=PATH"):
-            (self._real_path() / self.checkpoints.name).mkdir(parents=True, exist_ok=True)
+            (self.real_path / self.checkpoints.name).mkdir(parents=True, exist_ok=True)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -61,41 +60,30 @@ class RunDirectory:
 
     def check_movable(self) -> None:
         """Refuse to move the working directory, or one that contains it: this process would stay in it."""
-        if Path.cwd().resolve().is_relative_to(self._real_path()):
+        if Path.cwd().resolve().is_relative_to(self.real_path):
             reason = f"run={self.path} cannot be moved aside: it is the working directory or contains it"
             raise ConfigError(reason, hint="choose another with run=PATH, or start nmt from another directory")
 
     def move_aside(self) -> Path | None:
-        """Rename an existing run to the first free of NAME.1, NAME.2, …
+        """Rename an existing run to the first free of NAME.1, NAME.2, …; returns its new absolute path, or None.
 
         If `path` is a link, its target is renamed and the link stays, so that the new run is on the same disk.
-
-        Returns:
-            the new absolute path of the old run; None if there is none.
-        Raises:
-            InputError: it is in use, or see `check_movable`.
-            OutputError: it cannot be renamed.
         """
         if not self.path.exists():
             return None
         self.check_movable()
-        path = self._real_path()
         self._check_links()
-        with locked(path / "lock", holder="training", setting="run=PATH"):
+        with locked(self.path / "lock", holder="training", setting="run=PATH"):
             n = 1
-            while (aside := path.with_name(f"{path.name}.{n}")).exists():
+            while (aside := self.real_path.with_name(f"{self.real_path.name}.{n}")).exists():
                 n += 1
             with os_errors_as(OutputError, f"move {self.path} aside", hint="choose another with run=PATH"):
-                return path.rename(aside)
-
-    def _real_path(self) -> Path:
-        return Path(os.path.realpath(self.path))  # unlike `resolve`, does not fail on a loop of links
+                return self.real_path.rename(aside)
 
     def _check_links(self) -> None:
         """Make sure that writing into the run, which may come from an untrusted source, changes no other files."""
-        top = self._real_path()
         for entry in (*self.path.glob("*"), *self.checkpoints.glob("*")):  # nothing is written deeper
-            if entry.is_symlink() and not entry.resolve().is_relative_to(top):
+            if entry.is_symlink() and not entry.resolve().is_relative_to(self.real_path):
                 raise ModelError(f"{entry} is a link that leads out of the run", hint="replace it by its target")
             if entry.exists() and not entry.is_file() and not entry.is_dir():
                 raise ModelError(f"{entry} is neither a file nor a directory", hint="remove it")
@@ -184,7 +172,6 @@ class RunDirectory:
         return sorted(int(stem) for stem in stems if stem.isdigit())
 
     def newest_step(self) -> int | None:
-        """The step of the newest checkpoint; None if there is none."""
         return max(self.checkpoint_steps(), default=None)
 
     def holds_training(self) -> bool:
@@ -193,16 +180,14 @@ class RunDirectory:
         A run that was killed before its first save does not count: it has metrics of steps but not of a validation,
         and starting over gives the same figures.
         """
-        if self.newest_step() is not None or self.model_file.exists():
-            return True
-        return any("dev_loss" in line for line in self.read_metrics())
+        has_weights = self.newest_step() is not None or self.model_file.exists()
+        return has_weights or any("dev_loss" in line for line in self.read_metrics())
 
     def set_aside(self, step: int) -> Path:
         """Rename a damaged checkpoint, so that it is no longer listed."""
         return self.checkpoint_file(step).rename(self.checkpoints / f"step-{step}.damaged")
 
     def prune_checkpoints(self, keep: Sequence[int]) -> None:
-        """Delete the checkpoints of all other steps."""
         for step in set(self.checkpoint_steps()) - set(keep):
             self.checkpoint_file(step).unlink(missing_ok=True)
 
@@ -237,8 +222,8 @@ class RunDirectory:
 
     def free_bytes(self) -> int:
         """Free bytes on the disk of the run, which need not exist yet."""
-        path = self._real_path()
-        return shutil.disk_usage(next(p for p in (path, *path.parents) if p.exists())).free
+        existing = next(p for p in (self.real_path, *self.real_path.parents) if p.exists())
+        return shutil.disk_usage(existing).free
 
 
 def newest_model(root: Path = Path("runs")) -> Path | None:
