@@ -4,8 +4,7 @@
     config.yaml, tokenizer.model (or tokenizer.src.model, .tgt.model)       as in a run: limits, languages, pieces
 
 CTranslate2's search differs from ours:
-- PAD, UNK and BOS, and EOS before the minimum length, are banned before the softmax: their probability, almost
-  none in a trained model, goes to other pieces.
+- It bans PAD, UNK, BOS, and EOS before the minimum length, before the softmax: other pieces get their probability.
 - It stops when K hypotheses have finished, whatever the score of the live ones.
 - It counts EOS in the length of a hypothesis, as we do, only with `return_end_token`.
 - At `max_decoding_length` it cuts a hypothesis, while we force EOS: our limit L is its L - 1.

@@ -41,11 +41,8 @@ def check_path(text: str) -> str:
 
 
 PathText = Annotated[str, AfterValidator(check_path)]
-Paths = Annotated[
-    tuple[PathText, ...],
-    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
-    Field(min_length=1),
-]
+AsTuple = BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
+Paths = Annotated[tuple[PathText, ...], AsTuple, Field(min_length=1)]
 
 
 class Files(Section):
@@ -161,9 +158,7 @@ class TrainSettings(Section):
     init_from: PathText = Field("", description="start from the weights of this run or model file (fine-tuning)")
 
 
-class SearchSettings(Section):
-    """Search settings that both a config and a single translation can set."""
-
+class SearchSettings(Section):  # what both a config and a single translation can set
     beam: int = Field(5, ge=1, le=1000, description="beam size; 1 is greedy search")
     length_penalty: Literal["average", "gnmt"] = Field("average", description="S / L^alpha, or S / ((5+L)/6)^alpha")
     alpha: float = Field(1.0, ge=0, le=10, description="strength of the length penalty; 0 is off")

@@ -130,8 +130,7 @@ def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config
         faults = [describe_with_origin(fault, origins, name) for fault in error.errors()[:MAX_FAULTS]]
         if n_faults > MAX_FAULTS:
             faults.append(f"{name}: and {n_faults - MAX_FAULTS:,} more")
-        hint = "`nmt config` lists every key with its default and range"
-        raise ConfigError("\n".join(dict.fromkeys(faults)), hint=hint) from error
+        raise ConfigError("\n".join(dict.fromkeys(faults)), hint="`nmt config` lists all keys and ranges") from error
 
 
 def describe_with_origin(fault: Mapping[str, Any], origins: Origins, name: str) -> str:
@@ -155,8 +154,8 @@ def suggestion(key: str) -> str:
     """The known key that was probably meant: one with the same last part, else the most similar one."""
     known = [name for name, *_ in settings()]
     same_leaf = [name for name in known if name.rsplit(".", 1)[-1] == key.rsplit(".", 1)[-1]]
-    sections = {name[:n] for name in known for n, letter in enumerate(name) if letter == "."}
-    found = same_leaf or difflib.get_close_matches(key, [*known, *sorted(sections)], n=1, cutoff=0.5)
+    sections = sorted({name.rpartition(".")[0] for name in known})
+    found = same_leaf or difflib.get_close_matches(key, [*known, *sections], n=1, cutoff=0.5)
     return f" (did you mean '{found[0]}'?)" if found else ""
 
 

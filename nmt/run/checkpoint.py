@@ -100,8 +100,7 @@ def load_weights(model: torch.nn.Module, weights: Mapping[str, Tensor]) -> None:
     for name, x in own.items():
         if x.shape != weights[name].shape:
             reason = f"{name} is {tuple(weights[name].shape)}, this model's is {tuple(x.shape)}"
-            hint = "architecture and vocabulary must be those that the weights were trained with"
-            raise ModelError(reason, hint=hint)
+            raise ModelError(reason, hint="architecture and vocabulary must be those of the trained model")
         x.copy_(weights[name])
 
 
@@ -113,9 +112,8 @@ def average(checkpoints: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint atomically; an OutputError if that fails."""
     tensors = {name: tensor.cpu().contiguous() for name, tensor in checkpoint.tensors.items()}
-    tokenizers = checkpoint.tokenizers
-    for side in ("source",) if tokenizers.joint else ("source", "target"):
-        model = bytearray(getattr(tokenizers, side).model)
+    for side in ("source",) if checkpoint.tokenizers.joint else ("source", "target"):
+        model = bytearray(getattr(checkpoint.tokenizers, side).model)
         tensors[f"tokenizer.{side}"] = torch.frombuffer(model, dtype=torch.uint8)
     header: dict[str, Any] = {"format_version": FORMAT_VERSION, "config": without_paths(checkpoint.config)}
     header["progress"] = checkpoint.progress
@@ -252,11 +250,10 @@ def _check_shapes(shapes: Shapes, config: Config, tokenizers: Tokenizers) -> Non
         expected |= dict.fromkeys((f"model.{name}", f"average.{name}"), shape)
         expected |= dict.fromkeys((f"optimizer.{name}.exp_avg", f"optimizer.{name}.exp_avg_sq"), shape)
         expected[f"optimizer.{name}.step"] = ()
-    names = sorted(shapes.keys() - {"tokenizer.source", "tokenizer.target"})
-    for name in names:
+    for name in sorted(shapes.keys() - {"tokenizer.source", "tokenizer.target"}):
         if shapes[name] != expected.get(name):  # also of moments: the fused optimizer does not check them
             reason = f"{name} is {shapes[name]}, in a model of its settings {expected.get(name, 'absent')}"
             raise ModelError(reason, hint="train it again")
     for part in ("model.", "average."):
-        if sum(name.startswith(part) for name in names) not in (0, len(weights)):
+        if sum(name.startswith(part) for name in shapes) not in (0, len(weights)):
             raise mismatch

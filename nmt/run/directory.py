@@ -97,34 +97,12 @@ class RunDirectory:
             raise ModelError(f"{self.path} is not a run: it has no config.yaml", hint="train one with `nmt train`")
         return load_config(self.config_file)
 
-    def write_manifest(self, data_hashes: dict[str, str], seed: int, *, reproducible: bool) -> None:
-        """Record data, versions and command, and whether the same command gives the same model."""
-        libraries = ("torch", "sentencepiece", "sacrebleu", "safetensors")
-        manifest = {
-            "command": sys.argv,
-            "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-            "seed": seed,
-            "reproducible": reproducible,
-            "data": data_hashes,
-            "git_commit": _git_commit(),
-            "python": platform.python_version(),
-            "machine": platform.platform(),
-            "versions": {"nmt": _version("nmt-trainer"), **{name: _version(name) for name in libraries}},
-        }
-        self._write_manifest(manifest)
-
-    def mark_irreproducible(self) -> None:
-        """Record that the time limit may end this run."""
-        self._write_manifest({**self.read_manifest(), "reproducible": False})
-
-    def _write_manifest(self, manifest: dict[str, Any]) -> None:
+    def write_manifest(self, manifest: dict[str, Any]) -> None:
         atomic_write(self.manifest_file, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
 
     def read_manifest(self) -> dict[str, Any]:
         """The manifest; empty if it is not written yet; a ModelError if it is damaged."""
-        if not self.manifest_file.exists():
-            return {}
-        manifest: Any = None
+        manifest: Any = None if self.manifest_file.exists() else {}
         with contextlib.suppress(OSError, ValueError, RecursionError):
             manifest = json.loads(read_capped(self.manifest_file, MAX_MANIFEST_BYTES))
         if not isinstance(manifest, dict) or not isinstance(manifest.get("data", {}), dict):
@@ -210,15 +188,14 @@ class RunDirectory:
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """All lines of figures, without invalid lines: a killed run may have written half of one."""
+        if not self.metrics_file.is_file():  # reading a pipe would block
+            return []
         lines = []
-        if self.metrics_file.is_file():  # reading a pipe would block
-            with self.metrics_file.open("rb") as file:
-                for text in raw_lines(file, str(self.metrics_file)):
-                    with contextlib.suppress(ValueError, RecursionError):
-                        line = json.loads(text)
-                        if isinstance(line, dict) and isinstance(line.get("step", 0), int):
-                            lines.append(line)
-        return lines
+        with self.metrics_file.open("rb") as file:
+            for text in raw_lines(file, str(self.metrics_file)):
+                with contextlib.suppress(ValueError, RecursionError):
+                    lines.append(json.loads(text))
+        return [line for line in lines if isinstance(line, dict) and isinstance(line.get("step", 0), int)]
 
     def free_bytes(self) -> int:
         """Free bytes on the disk of the run, which need not exist yet."""
@@ -232,6 +209,22 @@ def newest_model(root: Path = Path("runs")) -> Path | None:
     return max(files, key=lambda file: file.stat().st_mtime_ns, default=None)
 
 
+def new_manifest(data_hashes: dict[str, str], seed: int, *, reproducible: bool) -> dict[str, Any]:
+    """What made a run: data, versions and command, and whether the same command gives the same model."""
+    libraries = ("torch", "sentencepiece", "sacrebleu", "safetensors")
+    return {
+        "command": sys.argv,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "seed": seed,
+        "reproducible": reproducible,
+        "data": data_hashes,
+        "git_commit": _git_commit(),
+        "python": platform.python_version(),
+        "machine": platform.platform(),
+        "versions": {"nmt": _version("nmt-trainer"), **{name: _version(name) for name in libraries}},
+    }
+
+
 def hash_files(paths: Sequence[Path], hint: str = "check the path") -> str:
     """SHA-256 of the hashes of several files; a DataError with the given hint if one cannot be read."""
     digests = []
@@ -242,14 +235,12 @@ def hash_files(paths: Sequence[Path], hint: str = "check the path") -> str:
 
 
 def _version(package: str) -> str:
-    try:
+    with contextlib.suppress(metadata.PackageNotFoundError):
         return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"
+    return "not installed"
 
 
 def _git_commit() -> str:
-    with contextlib.suppress(OSError):
-        found = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-        return found.stdout.strip() if found.returncode == 0 else ""  # without a commit it prints HEAD
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):  # no git, or no commit
+        return subprocess.check_output(["git", "rev-parse", "HEAD"], stderr=subprocess.DEVNULL, text=True).strip()
     return ""
