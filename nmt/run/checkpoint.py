@@ -37,7 +37,6 @@ PARTS = ("model", "average", "optimizer")  # of the tensors, besides the tokeniz
 HINT = "give a run's directory or its model.safetensors"
 MAX_TENSORS = 25_000  # 100 layers per side have 4,200 weights, a checkpoint has five tensors for each
 MAX_HEADER_BYTES = 10_000_000
-Shapes = dict[str, tuple[int, ...]]  # by name of the tensor
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class _SkipNormal(TorchFunctionMode):
         return None if func is torch.nn.init.normal_ else func(*args, **(kwargs or {}))
 
 
-def shapes_of(config: Config, tokenizers: Tokenizers) -> Shapes:
+def shapes_of(config: Config, tokenizers: Tokenizers) -> dict[str, tuple[int, ...]]:
     """The shapes of the weights of a model, computed without allocating them."""
     if config.model.positions != "learned":  # others are not weights, and slow to compute on the meta device
         config = config.model_copy(update={"model": config.model.model_copy(update={"positions": "none"})})
@@ -188,6 +187,8 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpo
             models = {name: file.get_tensor(name) for name in slices if name.startswith("tokenizer.")}
             _check_hashes(header, models)
             config = check_config(header["config"], {}, "its settings")
+            if "tokenizer.source" not in models:
+                raise ConfigError("'tokenizer.source' is missing")
             source = models["tokenizer.source"].numpy().tobytes()
             target = models["tokenizer.target"].numpy().tobytes() if "tokenizer.target" in models else source
             if config.tokenizer.joint and source != target:
@@ -201,7 +202,7 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpo
         raise ModelError(f"cannot read {path}: {error.strerror or error}", hint=HINT) from error
     except safetensors.SafetensorError as error:
         raise ModelError(f"{path}: not a model file, or damaged", hint=HINT) from error
-    except (KeyError, ConfigError) as error:
+    except ConfigError as error:
         reason = str(error).partition("\n")[0]
         raise ModelError(f"{path}: not a model file of this version: {reason}", hint="train it again") from error
     except ModelError as error:
@@ -239,13 +240,13 @@ def _check_hashes(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> N
         raise ModelError("damaged: its tensors are not those that were written", hint="use another")
 
 
-def _check_shapes(shapes: Shapes, config: Config, tokenizers: Tokenizers) -> None:
+def _check_shapes(shapes: dict[str, tuple[int, ...]], config: Config, tokenizers: Tokenizers) -> None:
     """Compare the tensors with a model of these settings; each part may be missing, but only as a whole."""
     mismatch = ModelError("its weights are not those of its settings", hint="train it again")
     if config.model.n_encoder_layers + config.model.n_decoder_layers > len(shapes):  # `shapes_of` would take long
         raise mismatch
     weights = shapes_of(config, tokenizers)
-    expected: Shapes = {}
+    expected: dict[str, tuple[int, ...]] = {}
     for name, shape in weights.items():
         expected |= dict.fromkeys((f"model.{name}", f"average.{name}"), shape)
         expected |= dict.fromkeys((f"optimizer.{name}.exp_avg", f"optimizer.{name}.exp_avg_sq"), shape)

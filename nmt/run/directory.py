@@ -199,8 +199,7 @@ class RunDirectory:
 
     def free_bytes(self) -> int:
         """Free bytes on the disk of the run, which need not exist yet."""
-        existing = next(p for p in (self.real_path, *self.real_path.parents) if p.exists())
-        return shutil.disk_usage(existing).free
+        return shutil.disk_usage(next(p for p in (self.real_path, *self.real_path.parents) if p.exists())).free
 
 
 def newest_model(root: Path = Path("runs")) -> Path | None:
