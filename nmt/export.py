@@ -47,8 +47,7 @@ CHECKED_BEAMS = (1, 5)
 def to_ctranslate2(translator: Translator, path: Path, quantization: str = "float32") -> None:
     """Write a directory that CTranslate2 loads, or replace an earlier one, if both engines give the same scores.
 
-    The model is on the CPU. An InputError if CTranslate2 is not installed or does not support the model, or if `path`
-    is something else; an NmtError if the scores differ.
+    The model is on the CPU. InputError: no CTranslate2, an unsupported model or a foreign `path`; NmtError: scores differ.
     """
     if quantization not in QUANTIZATIONS:
         raise InputError(f"unknown quantization '{quantization}'", hint=f"choose one of {', '.join(QUANTIZATIONS)}")
@@ -133,7 +132,8 @@ def _model_spec(model: Transformer) -> Any:
         stack.position_encodings.encodings = _array(positions)
         if isinstance(norm, nn.LayerNorm):
             _copy_norm(norm, stack.layer_norm)
-    for layer, into in zip([*model.encoder, *model.decoder], [*encoder.layer, *decoder.layer], strict=True):
+    layers: list[EncoderLayer | DecoderLayer] = [*model.encoder, *model.decoder]
+    for layer, into in zip(layers, [*encoder.layer, *decoder.layer], strict=True):
         _copy_layer(layer, into)
     return spec
 

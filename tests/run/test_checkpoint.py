@@ -259,9 +259,9 @@ def test_a_flipped_bit_in_the_header_is_detected(written: Path, scratch: Path, d
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "not a model file, or is damaged"),
+        (b"", "not a model file, or damaged"),
         (b"short", "not a model file"),
-        (b"\0" * 100, "not a model file, or is damaged"),
+        (b"\0" * 100, "not a model file, or damaged"),
         (b"run: r\ndata: {}\n", "not a model file"),
         (pickle.dumps({"weights": [1.0]}), "not a model file"),
         ((MAX_HEADER_BYTES + 1).to_bytes(8, "little") + b"{", "not a model file"),
