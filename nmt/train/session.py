@@ -17,7 +17,7 @@ from nmt.decode.engines.torch_engine import pick_device
 from nmt.distributed import launched, n_ranks, ranks_joined, restarted
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.run.checkpoint import Checkpoint, load_weights, new_model, read_checkpoint, read_newest
-from nmt.run.directory import RunDirectory
+from nmt.run.directory import RunDirectory, new_manifest
 from nmt.seeds import seed_of
 from nmt.text.batches import TrainingData
 from nmt.text.tokenizer import Tokenizers
@@ -230,9 +230,9 @@ def write_settings(session: Session, *, resumed: bool) -> None:
     run.write_config(config)
     if not resumed:
         run.write_tokenizers(session.tokenizers, config.tokenizer.joint)
-        run.write_manifest(session.corpus.hashes, config.seed, reproducible=not by_clock)
-    elif by_clock and run.read_manifest().get("reproducible"):
-        run.mark_irreproducible()
+        run.write_manifest(new_manifest(session.corpus.hashes, config.seed, reproducible=not by_clock))
+    elif by_clock and (manifest := run.read_manifest()).get("reproducible"):
+        run.write_manifest({**manifest, "reproducible": False})
 
 
 def log_training(session: Session, progress: Progress, n_workers: int) -> None:

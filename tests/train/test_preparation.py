@@ -421,7 +421,7 @@ def test_sizes_that_do_not_go_with_those_set_are_refused(files: Files) -> None:
     with pytest.raises(ConfigError) as caught:
         read_corpus(files.config(data, model={"max_positions": 2048}))
     assert str(caught.value) == (
-        "sizes chosen for this corpus do not fit: train.batch_tokens (1024) cannot hold one pair of "
+        "sizes chosen for this corpus do not fit: train.batch_tokens (1024) cannot hold a pair of "
         "data.max_length (1100) pieces"
     )
     assert (caught.value.exit_code, caught.value.hint) == (2, "set them all")
