@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,8 +25,8 @@ class HeadSummary:
     """Statistics of one head, each a mean over all real query positions.
 
     Entropy is in bits (n equal weights have log2(n)), distance in pieces between query and key. Previous, same and
-    next are the weights on the piece before, at and after the query's position; in cross-attention, positions of
-    source and target are compared by their number. Boundary is the weight on EOS of the source, or on BOS in the
+    next are the weights, 0-1, on the piece before, at and after the query's position; in cross-attention, positions
+    of source and target are compared by their number. Boundary is the weight on EOS of the source, or on BOS in the
     decoder's self-attention. Divergence is the mean Jensen-Shannon divergence from the layer's other heads, 0 (equal)
     to 1 bit (disjoint; Clark et al. 2019, section 6); None in a layer with one head.
     """
@@ -75,15 +75,11 @@ def attention_summary(run: Path | str | Translator, corpus: Sequence[tuple[str, 
                 sums[part] = sums[part] + figures if part in sums else figures
                 n_queries[part] += int(queries.sum())
     return [
-        HeadSummary(part, layer, head, *map(_none_if_nan, means))
+        HeadSummary(part, layer, head, *means)
         for part, total in sums.items()
-        for layer, of_layer in enumerate((total / n_queries[part]).tolist(), 1)
+        for layer, of_layer in enumerate(np.where(total.isnan(), None, total / n_queries[part]).tolist(), 1)
         for head, means in enumerate(of_layer, 1)
     ]
-
-
-def _none_if_nan(value: float) -> Any:
-    return None if math.isnan(value) else value
 
 
 def parts_of(weights: AttentionWeights, batch: Batch) -> list[tuple[str, Tensor, Tensor, Tensor, Tensor]]:
@@ -100,11 +96,8 @@ def parts_of(weights: AttentionWeights, batch: Batch) -> list[tuple[str, Tensor,
 def head_figures(weights: Tensor, queries: Tensor, keys: Tensor, boundary: Tensor) -> Tensor:
     """`FIGURES` summed over real queries: (L, H, 7); the divergence is NaN if H is 1.
 
-    Args:
-        weights: (L, B, H, T, S); rows sum to 1.
-        queries: (B, T) bool, real queries.
-        keys: (B, S) bool, real keys; a model without a padding mask has weight on others, which is removed.
-        boundary: (B, S) bool.
+    Rows of `weights` (L, B, H, T, S) sum to 1. The masks `queries` (B, T), `keys` and `boundary` (B, S) are bool; a
+    model without a padding mask has weight on other keys, which is removed.
     """
     w = weights.to(torch.promote_types(weights.dtype, torch.float32)) * keys[:, None, None]
     w = w / w.sum(-1, keepdim=True)

@@ -70,10 +70,9 @@ def main() -> None:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
     if "NMT_WORKER_THREADS" in os.environ:  # set by start_workers
         end_with_parent()
-    group = typer.main.get_command(app)
     try:  # not app(), which handles closed pipes, usage errors and EOFError itself
-        with group.make_context("nmt", sys.argv[1:]) as context:
-            group.invoke(context)
+        with typer.main.get_command(app).make_context("nmt", sys.argv[1:]) as context:
+            context.command.invoke(context)
         if sys.stdout is not None:
             sys.stdout.flush()
     except typer.Exit as end:
@@ -99,10 +98,9 @@ def main() -> None:
 
 def fail(error: NmtError) -> NoReturn:
     """Print each line of the message, then the hint, and exit with the error's code."""
-    try:
+    rank = 0
+    with contextlib.suppress(ConfigError):  # perhaps the error to print
         rank = launched().rank
-    except ConfigError:  # perhaps the error to print
-        rank = 0
     if rank == 0 or not isinstance(error, (DivergedError, LostRankError, StoppedError)):  # raised by all ranks
         prefix = f"nmt: error: rank {rank}: " if rank else "nmt: error: "
         lines = [prefix + line for line in str(error).split("\n")] + [f"hint: {error.hint}"] * bool(error.hint)

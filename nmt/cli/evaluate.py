@@ -79,9 +79,8 @@ def evaluate(
             with streams.open_output(output) as (out, _):
                 out.writelines(line.encode() + b"\n" for line in hypotheses)
     tokenize = tokenize or evaluate.bleu_tokenizer(lang)
-    metrics = ("bleu", "chrf", "ter")
     scores = evaluate.score(
-        hypotheses, references, tokenize=tokenize, lowercase=lowercase, metrics=metrics, n_bootstrap=bootstrap
+        hypotheses, references, ("bleu", "chrf", "ter"), tokenize=tokenize, lowercase=lowercase, n_bootstrap=bootstrap
     )
     if json_lines:
         figures = {"n_lines": len(hypotheses), **figures, "scores": [vars(score) for score in scores]}
@@ -106,10 +105,9 @@ def read_given(src: Path | None, ref: list[Path] | None, needing_model: list[str
     if needing_model:
         raise InputError(f"--hyp uses no model, but {needing_model[0]} needs one", hint="leave out one of them")
     references = [read_lines([path]) for path in ref]
-    if src is None:
-        return [""] * len(references[0]), references, language_of(ref[0])
-    sources = read_lines([src])
-    check_references(references, sources, "source lines")
+    sources = read_lines([src]) if src is not None else [""] * len(references[0])
+    if src is not None:
+        check_references(references, sources, "source lines")
     return sources, references, language_of(ref[0])
 
 

@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="The run's YAML file.")]
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="For example train.lr=3e-4")]
 MODEL_HELP = "A run or model file. [default: $NMT_MODEL, else the newest under runs/]"
+PRECISION_HELP = "bf16 and, on a CPU, int8 are faster. [default: fp32, or that of an export]"
 Models = Annotated[list[Path] | None, typer.Option("--model", "-m", help=f"{MODEL_HELP} Several form an ensemble.")]
 Device = Annotated[str, typer.Option(help="auto (cuda, else mps, else cpu), cuda, cuda:1, mps or cpu.")]
 Threads = Annotated[int, typer.Option(min=0, max=1024, help="CPU threads; 0 keeps torch's default.")]
@@ -37,7 +38,7 @@ SAMPLING = ("temperature", "top_k", "top_p", "seed")  # fields of SearchOptions
 
 
 def check_search(given: Mapping[str, Any], needed: str) -> None:
-    """Refuse search options that contradict each other, or have no effect; those of sampling without `needed`."""
+    """Refuse search options that contradict each other or have no effect; those of sampling need `needed`."""
     from nmt.decode.options import SearchOptions
 
     if given["mbr"]:
@@ -52,22 +53,21 @@ def check_search(given: Mapping[str, Any], needed: str) -> None:
 
 
 def load_translator(
-    named: Sequence[Path] | None,
+    named: list[Path] | None,
     device: str = "cpu",
     threads: int = 0,
     precision: Precision | None = None,
     engine: EngineName | None = None,
     *,
     always_log: bool = False,
-) -> tuple[Sequence[Path], "Translator"]:
+) -> tuple[list[Path], "Translator"]:
     """Load the models named by -m, else $NMT_MODEL, else the newest under runs/ (logged); returns their paths too."""
     from nmt.run.directory import newest_model
 
     from_environment = os.environ.get("NMT_MODEL")
     paths = named or ([Path(from_environment)] if from_environment else [])
     if not paths:
-        newest = newest_model()
-        if newest is None:
+        if not (newest := newest_model()):
             raise ModelError("no model under runs/", hint="train one with `nmt train CONFIG`, or name one with -m")
         paths, always_log = [newest.parent], True
     names = " and ".join(map(str, paths))

@@ -15,9 +15,9 @@ from nmt.files import atomic_writer
 from nmt.text.lines import Pause, decode_lines, n_lines_left, open_bytes, open_lines, raw_lines, reading, with_pauses
 
 Item = TypeVar("Item")
-
 log = logging.getLogger("nmt")
 
+DASH = Path("-")  # stdin or stdout, as if no file was named
 PAUSE_S = 1.0  # after which the lines that have arrived on stdin are translated
 
 
@@ -55,16 +55,11 @@ def with_bar(items: Iterable[Item], n_lines: int | None, n_done: int = 0) -> Ite
     return tqdm(items, total=n_lines, initial=n_done, unit=" lines", smoothing=0, disable=None)
 
 
-def named_file(path: Path | None) -> Path | None:
-    """The path; None if it is missing or `-`, which mean stdin or stdout."""
-    return None if path == Path("-") else path
-
-
 @contextlib.contextmanager
 def open_output(path: Path | None) -> Iterator[tuple[BinaryIO, int]]:
     """Stdout, or a file that is written atomically; and the number of lines in it, 0, as `resumed_output` yields it."""
-    if file := named_file(path):
-        with atomic_writer(file) as out:
+    if path and path != DASH:
+        with atomic_writer(path) as out:
             yield out, 0
     elif sys.stdout is None:
         raise OutputError("stdout is closed", hint="write to a file with -o")
@@ -78,8 +73,8 @@ def open_input(text: str | None, path: Path | None) -> Iterator[tuple[Iterator[s
     """The lines of the TEXT argument, a file, stdin or a prompt; and whether they are typed at a prompt."""
     if text is not None:
         yield iter(text.split("\n")), False
-    elif file := named_file(path):
-        with open_lines(file) as lines:
+    elif path and path != DASH:
+        with open_lines(path) as lines:
             yield lines, False
     elif sys.stdin is None:
         yield iter(()), False
@@ -107,13 +102,12 @@ def prompt() -> Iterator[str]:
 
 def count_lines(path: Path | None, output: Path | None) -> int | None:
     """The number of lines to translate, for a progress bar; None if there is no bar or the input is not a file."""
-    to_terminal = named_file(output) is None and sys.stdout is not None and sys.stdout.isatty()
+    to_terminal = output in (None, DASH) and sys.stdout is not None and sys.stdout.isatty()
     if to_terminal or not sys.stderr.isatty():
         return None
-    file = named_file(path)
-    if file is None:
+    if path is None or path == DASH:
         return n_lines_left(sys.stdin.buffer) if is_file_on_stdin() else None
-    if not file.is_file():
+    if not path.is_file():
         return None
-    with open_bytes(file) as stream, reading(str(file)):
+    with open_bytes(path) as stream, reading(str(path)):
         return n_lines_left(stream)

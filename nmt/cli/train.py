@@ -30,6 +30,7 @@ def train(
 
     settings = load_config(config, overrides or [])
     prepare_torch(threads)
+    from nmt.train import dry_run as measurement
     from nmt.train import session
 
     if launched().rank > 0:
@@ -40,8 +41,6 @@ def train(
     if dry_run:
         for note in prepared.corpus.notes:
             streams.log.info("%s", note)
-        from nmt.train import dry_run as measurement
-
         print("\n".join(measurement.dry_run(prepared)))
     else:
         session.train(prepared, quiet=quiet, n_workers=workers or None)

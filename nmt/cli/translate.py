@@ -4,7 +4,6 @@ import json
 import os
 import sys
 from collections import deque
-from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from shlex import quote
@@ -47,10 +46,7 @@ def translate(
     json_lines: Annotated[bool, typer.Option("--json", help="JSON lines: hypotheses, scores, pieces.")] = False,
     stream: Annotated[bool | None, typer.Option(help="Answer line by line. [default: on a terminal]")] = None,
     batch_size: options.BatchSize = None,
-    precision: Annotated[
-        Precision | None,
-        typer.Option(help="bf16 and, on a CPU, int8 are faster. [default: fp32, or that of an export]"),
-    ] = None,
+    precision: Annotated[Precision | None, typer.Option(help=options.PRECISION_HELP)] = None,
     engine: Annotated[EngineName | None, typer.Option(help="Search engine. [default: torch, or an export's]")] = None,
     workers: Annotated[int, typer.Option(min=1, max=1024, help="Processes that share the CPU and the lines.")] = 1,
     device: options.Device = "auto",
@@ -67,19 +63,18 @@ def translate(
     text = checked_text(text, input_file)
     if n_best > 1 and not json_lines:
         raise InputError("several hypotheses do not fit on one line", hint="add --json")
-    if resume and any(path is None or is_special(path) for path in map(streams.named_file, (input_file, output))):
+    if resume and any(path is None or path == streams.DASH or is_special(path) for path in (input_file, output)):
         raise InputError("--resume needs input and output files", hint="nmt translate --resume -i FILE -o FILE")
     n_processes = max(workers, launched().n_ranks)
     if stream and n_processes > 1:
         raise InputError("--stream translates line by line, which processes cannot share", hint="leave it out")
     search: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     search |= {"mbr": mbr, "n_samples": samples, "beam": beam, "sample": sample, "n_best": n_best}
-    search |= {"length_penalty": length_penalty, "alpha": alpha, "min_length": min_length, "max_length_b": max_length}
+    search |= {"length_penalty": length_penalty, "alpha": alpha, "min_length": min_length}
+    search |= {"max_length_a": None if max_length is None else 0.0, "max_length_b": max_length}
     options.check_search(search, "--sample or --mbr chrf")
     if sample and beam is None:
         search["beam"] = n_best
-    if max_length is not None:
-        search["max_length_a"] = 0.0
     workers, threads = share_cores(workers, threads, device)
 
     paths, translator = options.load_translator(model, device, threads, precision, engine)
@@ -101,8 +96,7 @@ def translate(
             translations = translator.translate_lines(islice(lines, n_done, None), first=n_done + 1, **arguments)
             n_lines = None if quiet or text is not None else streams.count_lines(input_file, output)
             for translation in streams.with_bar(translations, n_lines, n_done):
-                line = formatted(translation, as_json=json_lines, with_score=scores)
-                out.write(line.encode() + b"\n")
+                out.write(formatted(translation, as_json=json_lines, with_score=scores).encode() + b"\n")
                 out.flush()  # for the reader of a pipe, and for --resume after a kill
 
 
@@ -129,7 +123,7 @@ def share_cores(workers: int, threads: int, device: str) -> tuple[int, int]:
     return (1 if launched().n_ranks > 1 else workers), threads
 
 
-def origin_of(input_file: Path, models: Sequence[Path], settings: dict[str, Any]) -> dict[str, str]:
+def origin_of(input_file: Path, models: list[Path], settings: dict[str, Any]) -> dict[str, str]:
     """What an output is made from; it can be resumed only with the same input, models and options."""
     from nmt.decode.translator import model_files
 
