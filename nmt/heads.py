@@ -74,10 +74,11 @@ def attention_summary(run: Path | str | Translator, corpus: Sequence[tuple[str, 
                 figures = head_figures(weights, queries, keys, boundary).cpu().double()
                 sums[part] = sums[part] + figures if part in sums else figures
                 n_queries[part] += int(queries.sum())
+    none = np.array(None)  # for NaN
     return [
         HeadSummary(part, layer, head, *means)
         for part, total in sums.items()
-        for layer, of_layer in enumerate(np.where(total.isnan(), None, total / n_queries[part]).tolist(), 1)
+        for layer, of_layer in enumerate(np.where(total.isnan(), none, total / n_queries[part]).tolist(), 1)
         for head, means in enumerate(of_layer, 1)
     ]
 
