@@ -28,25 +28,9 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "ConfigError",
-    "DataError",
-    "DivergedError",
-    "HeadSummary",
-    "InputError",
-    "LostRankError",
-    "ModelError",
-    "NmtError",
-    "OutputError",
-    "SearchOptions",
-    "StoppedError",
-    "Translation",
-    "Translator",
-    "__version__",
-    "attention_summary",
-    "load",
-]
-
+__all__ = ["HeadSummary", "SearchOptions", "Translation", "Translator", "__version__", "attention_summary", "load"]
+__all__ += ["ConfigError", "DataError", "DivergedError", "InputError", "LostRankError"]
+__all__ += ["ModelError", "NmtError", "OutputError", "StoppedError"]
 
 LAZY = {
     "nmt.decode.options": ("SearchOptions",),
