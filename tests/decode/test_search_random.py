@@ -15,7 +15,7 @@ from reference_search import reference_search, teacher_forced
 from reliability.conftest import soak
 from torch import nn
 
-from nmt.decode.ensemble import EnsembleDecoder
+from nmt.decode.engines.torch_engine import EnsembleDecoder
 from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.decode.search import IncrementalDecoder, search
 from nmt.model import tracing
