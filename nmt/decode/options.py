@@ -59,7 +59,7 @@ class SearchOptions(SearchSettings):
             raise ConfigError(message, hint="give a shorter prefix")
         return limit if model_limit is None else min(limit, model_limit)
 
-    def divisor(self, length: int) -> float:
+    def length_divisor(self, length: int) -> float:
         """Length penalty of `length` tokens, EOS counted: score = log-probability / divisor."""
         base = (5 + length) / 6 if self.length_penalty == "gnmt" else length
         return float(base**self.alpha)

@@ -92,7 +92,7 @@ def join(segments: Sequence[NBest], tokenizer: Tokenizer, options: SearchOptions
         if options.mbr or len(chosen) == 1:
             score = sum(h.score for h in chosen) / len(chosen)
         else:
-            score = sum(log_probs) / options.divisor(len(log_probs))
+            score = sum(log_probs) / options.length_divisor(len(log_probs))
         text = one_line(joiner.join(tokenizer.decode(h.tokens) for h in chosen))
         joined.append(TextHypothesis(tokens, log_probs, score, tokenizer.pieces(tokens), text))
     return joined

@@ -137,7 +137,7 @@ def assert_same(found: list[Hypothesis], expected: list[Hypothesis], options: Se
     assert len(found) == min(options.n_best, len(expected)), where
     assert len({tuple(h.tokens) for h in found}) == len(found), where
     for hypothesis, by_rank in zip(found, expected, strict=False):
-        rounding = 1e-9 / options.divisor(len(by_rank.tokens))
+        rounding = 1e-9 / options.length_divisor(len(by_rank.tokens))
         assert hypothesis.score == pytest.approx(by_rank.score, rel=1e-9, abs=rounding), where
         tied = [h for h in expected if h.score == pytest.approx(by_rank.score, rel=1e-9, abs=rounding)]
         same = [h for h in tied if h.tokens == hypothesis.tokens]

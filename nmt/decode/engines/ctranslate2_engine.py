@@ -64,7 +64,7 @@ class CTranslate2Engine:
         log_probs = self.score([segments[i].tokens for i, _ in found], [tokens for _, tokens in found])
         n_best: list[NBest] = [[] for _ in segments]
         for (i, tokens), row in zip(found, log_probs, strict=True):
-            n_best[i].append(Hypothesis([*tokens, EOS], row, sum(row) / options.divisor(len(row))))
+            n_best[i].append(Hypothesis([*tokens, EOS], row, sum(row) / options.length_divisor(len(row))))
         return [sorted(of_segment, key=lambda h: -h.score) for of_segment in n_best]
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
