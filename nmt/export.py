@@ -47,7 +47,7 @@ CHECKED_BEAMS = (1, 5)
 def to_ctranslate2(translator: Translator, path: Path, quantization: str = "float32") -> None:
     """Write a directory that CTranslate2 loads, or replace an earlier one, if both engines give the same scores.
 
-    The model is on the CPU. InputError: no CTranslate2, an unsupported model, a foreign `path`; NmtError: other scores.
+    The model is on the CPU. InputError: no CTranslate2, unsupported model or foreign `path`; NmtError: other scores.
     """
     if quantization not in QUANTIZATIONS:
         raise InputError(f"unknown quantization '{quantization}'", hint=f"choose one of {', '.join(QUANTIZATIONS)}")

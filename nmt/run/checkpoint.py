@@ -254,7 +254,7 @@ def _check_shapes(shapes: dict[str, tuple[int, ...]], config: Config, tokenizers
     for name in sorted(shapes.keys() - {"tokenizer.source", "tokenizer.target"}):
         if shapes[name] != expected.get(name):  # also of moments: the fused optimizer does not check them
             reason = f"{name} is {shapes[name]}, in a model of its settings {expected.get(name, 'absent')}"
-            raise ModelError(reason, hint="train it again")
+            raise ModelError(f"{reason:.300}", hint="train it again")  # names in a hostile file may be long
     for part in ("model.", "average."):
         if sum(name.startswith(part) for name in shapes) not in (0, len(weights)):
             raise mismatch

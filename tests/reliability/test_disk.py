@@ -200,7 +200,7 @@ def test_the_command_tells_of_damage_without_a_traceback(tmp_path: Path) -> None
     damage(run.checkpoint_file(10), random.Random(1), "cut")
     with training(config, run.path) as one:
         assert one.end() == 0, one.messages
-    assert f"nmt: warning: {run.checkpoint_file(10)} " in one.messages
+    assert f"nmt: warning: {run.checkpoint_file(10)}: " in one.messages
     for step in run.checkpoint_steps():
         run.checkpoint_file(step).write_bytes(b"")
     with training(config, run.path) as one:
