@@ -1,6 +1,6 @@
 """The translator: as many lines out as in, the same translation in any batch, scores that teacher forcing gives."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -136,7 +136,7 @@ def test_windows_are_shorter_on_a_slow_machine(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_pause_ends_a_window_and_is_not_a_line() -> None:
-    stream = iter([Pause(), "a", "b", Pause(), Pause(), "c"])
+    stream: Iterator[str | Pause] = iter([Pause(), "a", "b", Pause(), Pause(), "c"])
     assert read_window(stream, 4, 1000) == [Line(4, "a"), Line(5, "b")]
     assert read_window(stream, 6, 1000) == [Line(6, "c")]
     assert read_window(stream, 7, 1000) == []
