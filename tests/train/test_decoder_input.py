@@ -1,5 +1,6 @@
 """What the decoder reads in training, against greedy search and teacher forcing."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
