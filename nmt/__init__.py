@@ -29,27 +29,10 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "ConfigError",
-    "DataError",
-    "DivergedError",
-    "Explanation",
-    "HeadSummary",
-    "InputError",
-    "LostRankError",
-    "ModelError",
-    "NmtError",
-    "OutputError",
-    "SearchOptions",
-    "StoppedError",
-    "Translation",
-    "Translator",
-    "__version__",
-    "attention_summary",
-    "explain",
-    "load",
-]
-
+__all__ = ["Explanation", "HeadSummary", "SearchOptions", "Translation", "Translator", "__version__"]
+__all__ += ["attention_summary", "explain", "load"]
+__all__ += ["ConfigError", "DataError", "DivergedError", "InputError", "LostRankError"]
+__all__ += ["ModelError", "NmtError", "OutputError", "StoppedError"]
 
 LAZY = {
     "nmt.decode.options": ("SearchOptions",),

@@ -10,7 +10,6 @@ from nmt.processes import stop_on_signals
 
 
 def main() -> None:
-    """Run the command."""
     stop_on_signals()
     try:
         from nmt import cli

@@ -16,6 +16,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from nmt.errors import ConfigError, LostRankError
@@ -23,7 +24,6 @@ from nmt.processes import child_variables, environment
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-    from torch.distributed import Work
 
 Item = TypeVar("Item")
 
@@ -35,46 +35,32 @@ WARN_AFTER_S = 20.0  # waiting for other ranks
 
 
 class Launch(NamedTuple):
-    """This process among those that were launched together.
+    """This process among those that were launched together."""
 
-    Attributes:
-        rank: from 0; rank 0 writes the files.
-        n_ranks: number of processes.
-        local_rank: index among the processes on this machine.
-    """
-
-    rank: int
+    rank: int  # from 0; rank 0 writes the files
     n_ranks: int
-    local_rank: int
+    local_rank: int  # among the processes on this machine
 
 
 ALONE = Launch(0, 1, 0)
 _joined = ALONE
 # Kept until the next collective: if gloo's thread dropped the last reference, it would wait for Python's lock, which
 # the main thread holds while it waits for gloo's thread in destroy_process_group.
-_last_work: "Work | None" = None
+_last_work: Any = None
 
 
 def launched() -> Launch:
-    """Read the environment variables of torchrun and `start_workers`; `ALONE` if there are none.
-
-    Raises:
-        ConfigError: they are invalid.
-    """
+    """Read the environment variables of torchrun and `start_workers`; `ALONE` if there are none."""
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT")
     if not all(name in os.environ for name in (*names, "MASTER_ADDR")):
         return ALONE
-    hint = "unset them, or use torchrun"
     try:
         rank, n_ranks, local_rank, port = (int(os.environ[name]) for name in names)
+        if not (0 <= rank < n_ranks and local_rank >= 0 and 0 <= port < 2**16):
+            raise ValueError("out of range")
     except ValueError as error:
-        raise ConfigError(f"{', '.join(names)}: {error}", hint=hint) from error
-    if not 0 <= rank < n_ranks:
-        raise ConfigError(f"RANK is {rank} of WORLD_SIZE {n_ranks}", hint=hint)
-    if local_rank < 0:
-        raise ConfigError(f"LOCAL_RANK is {local_rank}", hint=hint)
-    if not 0 <= port < 2**16:
-        raise ConfigError(f"MASTER_PORT is {port}, not 0 to 65535", hint=hint)
+        values = ", ".join(f"{name}={os.environ[name]}" for name in names)
+        raise ConfigError(f"{values}: {error}", hint="unset them, or use torchrun") from error
     return Launch(rank, n_ranks, local_rank)
 
 
@@ -100,20 +86,14 @@ def mine(items: Sequence[Item]) -> Sequence[Item]:
 
 def merged(parts: Sequence[Sequence[Item]]) -> list[Item]:
     """The inverse of `mine`: all items in order, given the share of each rank."""
-    items: list[Item] = [None] * sum(map(len, parts))  # type: ignore[list-item]
-    for i, part in enumerate(parts):
-        items[i :: len(parts)] = part
-    return items
+    return [parts[i % len(parts)][i // len(parts)] for i in range(sum(map(len, parts)))]
 
 
 @contextlib.contextmanager
 def ranks_joined(check: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Wait until all ranks have entered this block, then work together in it.
+    """Wait until all ranks have entered this block, then work together in it; a LostRankError if one ends meanwhile.
 
-    Args:
-        check: called while waiting; raises if another rank has ended.
-    Raises:
-        LostRankError: another rank has ended.
+    `check` is called while waiting and raises if another rank has ended.
     """
     global _joined
     launch = launched()
@@ -124,74 +104,49 @@ def ranks_joined(check: Callable[[], None] = lambda: None) -> Iterator[None]:
     import torch.distributed as dist
     from torch.distributed.distributed_c10d import PrefixStore
 
+    address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+    text = "rank %d of %d waits for the others at %s; if none was started, unset RANK and WORLD_SIZE, or use torchrun"
+    timer = threading.Timer(WARN_AFTER_S, log.warning, [text, launch.rank, launch.n_ranks, address])
+    timer.daemon = True
+    timer.start()
     try:
-        with _warning_of_a_long_wait(launch):
-            store = _connect(check)
-            dist.init_process_group(
-                "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
-                store=PrefixStore(_meet(store, launch, check), store),
-                rank=launch.rank,
-                world_size=launch.n_ranks,
-                timeout=TIMEOUT,
-            )
+        store = _connect(check)
+        store = PrefixStore(_meet(store, launch, check), store)
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        dist.init_process_group(backend, store=store, rank=launch.rank, world_size=launch.n_ranks, timeout=TIMEOUT)
+        timer.cancel()
         _joined = launch
         yield
     except RuntimeError as error:
         if not isinstance(error, dist.DistError) and "gloo" not in str(error):
             raise
-        raise LostRankError(
-            f"another of the {launch.n_ranks} processes is gone",
-            hint="what it said, if anything, stands beside this; was there enough memory?",
-        ) from error
+        hint = "what it said, if anything, stands beside this; was there enough memory?"
+        raise LostRankError(f"another of the {launch.n_ranks} processes is gone", hint=hint) from error
     finally:
+        timer.cancel()
         _joined = ALONE
         if dist.is_initialized():
             dist.destroy_process_group()
 
 
-@contextlib.contextmanager
-def _warning_of_a_long_wait(launch: Launch) -> Iterator[None]:
-    """Log which ranks this one waits for if the block takes long: they may not have been started."""
-    others = f"the other {launch.n_ranks - 1}" if launch.n_ranks > 2 else "the other one"
-    address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
-    timer = threading.Timer(
-        WARN_AFTER_S,
-        log.warning,
-        [
-            "rank %d of %d waits for %s at %s; if none was started, unset RANK and WORLD_SIZE, or use torchrun",
-            *(launch.rank, launch.n_ranks, others, address),
-        ],
-    )
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
 def _connect(check: Callable[[], None]) -> Any:
-    """Connect to the store at MASTER_ADDR and MASTER_PORT.
-
-    In a thread: the C++ code retries until the store exists and handles no signals meanwhile.
-    """
+    """Connect to the store at MASTER_ADDR and MASTER_PORT."""
     from torch.distributed.rendezvous import rendezvous
 
-    result: list[Any] = []
+    store: Future[Any] = Future()
 
     def connect() -> None:
         try:
-            result.append(next(rendezvous("env://", timeout=TIMEOUT))[0])
-        except Exception as error:  # raised below, in the main thread
-            result.append(error)
+            store.set_result(next(rendezvous("env://", timeout=TIMEOUT))[0])
+        except Exception as error:  # `result` raises it in the main thread
+            store.set_exception(error)
 
+    # The C++ code retries until the store exists, and handles no signals meanwhile.
     threading.Thread(target=connect, name="nmt-store", daemon=True).start()
-    while not result:
+    while not store.done():
         check()
         time.sleep(POLL_S)
-    if isinstance(result[0], Exception):
-        raise result[0]
-    return result[0]
+    return store.result()
 
 
 def _meet(store: Any, launch: Launch, check: Callable[[], None]) -> str:
@@ -200,28 +155,29 @@ def _meet(store: Any, launch: Launch, check: Callable[[], None]) -> str:
     The store may hold entries of ranks that have died since. So each rank says hello with a new id, the first rank
     answers with all the ids that it has seen, and they begin when every rank has found its own id in the answer.
     """
-    own_id = uuid.uuid4().hex
-    if launch.rank > 0:
-        store.set(f"hello/{launch.rank}", own_id)
-        while True:
-            answer = json.loads(store.get("answer")) if store.check(["answer"]) else {}
-            if answer.get(str(launch.rank)) == own_id:
-                store.set(f"seen/{launch.rank}", answer["attempt"])
-                if store.check([f"begin/{answer['attempt']}"]):
-                    return str(answer["attempt"])
-            check()
-            time.sleep(POLL_S)
-    others = [str(i) for i in range(1, launch.n_ranks)]
-    answered: dict[str, str] = {}
-    attempt = ""
+
+    def get(key: str) -> str:
+        value: bytes = store.get(key) if store.check([key]) else b""
+        return value.decode()
+
+    own_id, attempt = uuid.uuid4().hex, ""
+    answered: list[str] = []
+    others = range(1, launch.n_ranks)
+    store.set(f"hello/{launch.rank}", own_id)
     while True:
-        ids = {i: store.get(f"hello/{i}").decode() for i in others if store.check([f"hello/{i}"])}
-        if len(ids) == len(others):
-            if ids != answered:
-                answered, attempt = ids, uuid.uuid4().hex
-                store.set("answer", json.dumps({**ids, "attempt": attempt}))
-            seen = [store.get(f"seen/{i}").decode() for i in others if store.check([f"seen/{i}"])]
-            if seen == [attempt] * len(others):
+        if launch.rank > 0:
+            answer: list[str] = json.loads(get("answer") or "[]")
+            if own_id in answer:
+                attempt = answer[0]
+                store.set(f"seen/{launch.rank}", attempt)
+                if store.check([f"begin/{attempt}"]):
+                    return attempt
+        else:
+            ids = [get(f"hello/{i}") for i in others]
+            if all(ids) and ids != answered:
+                attempt, answered = uuid.uuid4().hex, ids
+                store.set("answer", json.dumps([attempt, *ids]))
+            if attempt and all(get(f"seen/{i}") == attempt for i in others):
                 store.set(f"begin/{attempt}", "")
                 return attempt
         check()
@@ -235,14 +191,9 @@ def parallel(model: "nn.Module") -> "nn.Module":
     from torch.nn.parallel import DistributedDataParallel
 
     device = next(model.parameters()).device
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # broadcast_buffers has another name in newer torch
-        return DistributedDataParallel(
-            model,
-            [device] if device.type == "cuda" else None,
-            broadcast_buffers=False,
-            gradient_as_bucket_view=True,
-        )
+    gpus = [device] if device.type == "cuda" else None
+    with warnings.catch_warnings(action="ignore", category=FutureWarning):  # newer torch renames broadcast_buffers
+        return DistributedDataParallel(model, gpus, broadcast_buffers=False, gradient_as_bucket_view=True)
 
 
 def unwrapped(model: "nn.Module") -> Any:
@@ -287,11 +238,10 @@ def summed(*numbers: float) -> list[float]:
 
 
 def _all(x: "Tensor") -> "list[Tensor]":
-    import torch
     import torch.distributed as dist
 
     global _last_work
-    found = [torch.empty_like(x) for _ in range(n_ranks())]
+    found = [x.clone() for _ in range(n_ranks())]
     _last_work = dist.all_gather(found, x, async_op=True)
     _last_work.wait()
     return found
@@ -299,37 +249,28 @@ def _all(x: "Tensor") -> "list[Tensor]":
 
 @contextlib.contextmanager
 def start_workers(n_workers: int, arguments: Sequence[str], n_threads: int) -> Iterator[Callable[[], None]]:
-    """Run the same command in more processes on this machine, as further ranks.
+    """Run `nmt` with these arguments in more processes on this machine, so that there are `n_workers` ranks.
 
-    Args:
-        n_workers: number of ranks, this one included.
-        arguments: of the command, without `nmt`.
-        n_threads: torch threads per rank.
-    Yields:
-        a function for `ranks_joined` that raises LostRankError if a worker has ended.
+    Yields a function for `ranks_joined` that raises a LostRankError if a worker has ended.
     """
     if n_workers == 1:
         yield lambda: None
         return
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-    # This rank hosts the store. On the loopback, because gloo would otherwise resolve the host name, which may need
-    # the network.
+    # This rank hosts the store, on the loopback: gloo would resolve a host name, which may need the network.
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     variables = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(n_workers), "MASTER_ADDR": "127.0.0.1"}
     variables |= {"MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
-    if sys.platform == "linux":
-        variables["GLOO_SOCKET_IFNAME"] = "lo"
+    variables |= {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
     command = [sys.executable, "-m", "nmt", *arguments]
     workers: list[subprocess.Popen[bytes]] = []
 
     def check() -> None:
         for i, worker in enumerate(workers, 1):
             if (code := worker.poll()) is not None:
-                raise LostRankError(
-                    f"process {i} of {n_workers} ended by itself, with exit code {code}",
-                    hint="what it said, if anything, stands above; try fewer --workers",
-                )
+                reason = f"process {i} of {n_workers} ended by itself, with exit code {code}"
+                raise LostRankError(reason, hint="what it said, if anything, stands above; try fewer --workers")
 
     completed = False
     try:
@@ -337,40 +278,28 @@ def start_workers(n_workers: int, arguments: Sequence[str], n_threads: int) -> I
             with _signals_held():  # otherwise a signal could lose a process that was just started
                 for i in range(1, n_workers):
                     own = {"RANK": str(i), "LOCAL_RANK": str(i), "NMT_WORKER_THREADS": str(n_threads)}
-                    workers.append(
-                        subprocess.Popen(
-                            command,
-                            stdin=subprocess.PIPE,  # see end_with_parent
-                            stdout=subprocess.DEVNULL,
-                            env={**os.environ, **child_variables(), **own},
-                        )
-                    )
+                    env = {**os.environ, **child_variables(), **own}
+                    # stdin tells the worker that its parent has ended, see end_with_parent
+                    worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=env)
+                    workers.append(worker)
             yield check
             completed = True
     finally:
         for worker in workers:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                worker.wait(10 if completed else 2)  # it ends when its work is done
-            worker.kill()
-            worker.wait()
-            assert worker.stdin
-            worker.stdin.close()
+            with worker:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    worker.wait(10 if completed else 2)  # it ends when its work is done
+                worker.kill()
 
 
 @contextlib.contextmanager
 def _signals_held() -> Iterator[None]:
-    """Delay Ctrl-C and SIGTERM to the end of the block."""
+    """Delay Ctrl-C and SIGTERM to the end of the block, in the main thread."""
     received: list[int] = []
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    try:
-        before = {number: signal.signal(number, lambda n, _: received.append(n)) for number in numbers}
-    except ValueError:  # not the main thread, which alone receives signals
+    with contextlib.ExitStack() as stack:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before = signal.signal(number, lambda number, _: received.append(number))
+            stack.callback(signal.signal, number, before)
         yield
-        return
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    for signal_number in received:
-        signal.raise_signal(signal_number)
+    for held in received:
+        signal.raise_signal(held)

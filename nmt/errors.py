@@ -1,8 +1,7 @@
-"""The errors that users see, each with a hint that says what to do and the exit code of the command.
+"""The errors that users see, each with a hint that says what to do and an exit code; caught only in `cli/app.py`."""
 
-Raised where the facts are known (file, line, actual and allowed value), caught only in `cli/app.py`; the Python API
-raises the same classes.
-"""
+import contextlib
+from collections.abc import Iterator
 
 
 class NmtError(Exception):
@@ -51,3 +50,12 @@ class DataError(InputError):
 
 class ModelError(InputError):
     """A model file, a run directory or a tokenizer is missing, damaged or of another kind."""
+
+
+@contextlib.contextmanager
+def os_errors_as(kind: type[NmtError], action: str, *, hint: str) -> Iterator[None]:
+    """Raise an OSError of the block as an error of this kind, `cannot ACTION: No space left on device`."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"cannot {action}: {error.strerror or error}", hint=hint) from error

@@ -4,8 +4,7 @@
     config.yaml, tokenizer.model (or tokenizer.src.model, .tgt.model)       as in a run: limits, languages, pieces
 
 CTranslate2's search differs from ours:
-- PAD, UNK and BOS, and EOS before the minimum length, are banned before the softmax: their probability, almost
-  none in a trained model, goes to other pieces.
+- It bans PAD, UNK, BOS, and EOS before the minimum length, before the softmax: other pieces get their probability.
 - It stops when K hypotheses have finished, whatever the score of the live ones.
 - It counts EOS in the length of a hypothesis, as we do, only with `return_end_token`.
 - At `max_decoding_length` it cuts a hypothesis, while we force EOS: our limit L is its L - 1.
@@ -33,8 +32,7 @@ log = logging.getLogger("nmt")
 # Storage type -> the largest difference from our float32 scores that is accepted, nats per piece. A correct export
 # in float32 differs by a millionth; the other limits allow for rounding.
 QUANTIZATIONS = {"float32": 1e-3, "float16": 0.1, "bfloat16": 1.0, "int8": 1.0}
-# Settings of which CTranslate2 supports only some values.
-SUPPORTED: dict[str, tuple[object, ...]] = {
+SUPPORTED: dict[str, tuple[object, ...]] = {  # settings of which CTranslate2 supports only some values
     "architecture": ("transformer",),
     "attention": ("scaled_dot",),
     "attention_window": (0,),
@@ -47,17 +45,9 @@ CHECKED_BEAMS = (1, 5)
 
 
 def to_ctranslate2(translator: Translator, path: Path, quantization: str = "float32") -> None:
-    """Write a directory that CTranslate2 loads, after checking that both engines give the same scores.
+    """Write a directory that CTranslate2 loads, or replace an earlier one, if both engines give the same scores.
 
-    Args:
-        translator: on the CPU.
-        path: the directory; an earlier export is replaced.
-        quantization: one of `QUANTIZATIONS`.
-    Raises:
-        InputError: the quantization is unknown, CTranslate2 is not installed or does not support the model, or
-            `path` is something else than an export.
-        NmtError: the scores differ.
-        OutputError: the directory cannot be written.
+    The model is on the CPU. InputError: no CTranslate2, unsupported model or foreign `path`; NmtError: other scores.
     """
     if quantization not in QUANTIZATIONS:
         raise InputError(f"unknown quantization '{quantization}'", hint=f"choose one of {', '.join(QUANTIZATIONS)}")
@@ -85,12 +75,8 @@ def to_ctranslate2(translator: Translator, path: Path, quantization: str = "floa
                 message = f"CTranslate2's {kind} scores differ from the model's by {difference:.2g} nats per piece"
                 raise NmtError(message, hint="check that the model translates, or try another version of ctranslate2")
             differences.append(f"{difference:.1g} ({kind})")
-    log.info(
-        "checked %d sentences with beams of %s: scores differ from the model's by %s nats per piece",
-        len(CHECKED_LENGTHS),
-        " and ".join(map(str, CHECKED_BEAMS)),
-        ", ".join(differences),
-    )
+    checked = f"{len(CHECKED_LENGTHS)} sentences with beams of {' and '.join(map(str, CHECKED_BEAMS))}"
+    log.info("checked %s: scores differ from the model's by %s nats per piece", checked, ", ".join(differences))
 
 
 def _check_replaceable(path: Path) -> None:
@@ -120,20 +106,14 @@ def _exportable_model(translator: Translator) -> Transformer:
     return model
 
 
-# --- weights ----------------------------------------------------------------------------------------------
-
-
 def _model_spec(model: Transformer) -> Any:
     """CTranslate2's description of the model, with a copy of the weights: it quantizes them in place."""
-    from ctranslate2 import specs
-
-    settings = model.settings
-    activations = specs.common_spec.Activation
+    specs, settings = import_ctranslate2().specs, model.settings
     spec = specs.TransformerSpec.from_config(
         (settings.n_encoder_layers, settings.n_decoder_layers),
         settings.n_heads,
         pre_norm=settings.norm == "pre",
-        activation=activations.RELU if settings.activation == "relu" else activations.GELU,
+        activation=specs.common_spec.Activation[settings.activation.upper()],
     )
     spec.config.add_source_eos = True
     spec.config.decoder_start_token = spec.config.bos_token
@@ -152,15 +132,9 @@ def _model_spec(model: Transformer) -> Any:
         stack.position_encodings.encodings = _array(positions)
         if isinstance(norm, nn.LayerNorm):
             _copy_norm(norm, stack.layer_norm)
-    for encoder_layer, into in zip(model.encoder, encoder.layer, strict=True):
-        _copy_layer(encoder_layer, into)
-    for decoder_layer, into in zip(model.decoder, decoder.layer, strict=True):
-        _copy_layer(decoder_layer, into)
-        cross = decoder_layer.cross_attention
-        _copy_linear(cross.query, into.attention.linear[0])
-        _copy_linear(cross.key_value, into.attention.linear[1])
-        _copy_linear(cross.output, into.attention.linear[2])
-        _copy_norm(decoder_layer.cross_attention_residual.norm, into.attention.layer_norm)
+    layers: list[EncoderLayer | DecoderLayer] = [*model.encoder, *model.decoder]
+    for layer, into in zip(layers, [*encoder.layer, *decoder.layer], strict=True):
+        _copy_layer(layer, into)
     return spec
 
 
@@ -172,11 +146,14 @@ def _output_bias(model: Transformer) -> Tensor:
 
 
 def _copy_layer(layer: EncoderLayer | DecoderLayer, into: Any) -> None:
-    """Self-attention and feed-forward, which both kinds of layer have."""
-    attention = layer.self_attention
-    _copy_linear(attention.query_key_value, into.self_attention.linear[0])
-    _copy_linear(attention.output, into.self_attention.linear[1])
+    _copy_linear(layer.self_attention.query_key_value, into.self_attention.linear[0])
+    _copy_linear(layer.self_attention.output, into.self_attention.linear[1])
     _copy_norm(layer.self_attention_residual.norm, into.self_attention.layer_norm)
+    if isinstance(layer, DecoderLayer):
+        _copy_linear(layer.cross_attention.query, into.attention.linear[0])
+        _copy_linear(layer.cross_attention.key_value, into.attention.linear[1])
+        _copy_linear(layer.cross_attention.output, into.attention.linear[2])
+        _copy_norm(layer.cross_attention_residual.norm, into.attention.layer_norm)
     _copy_linear(layer.feed_forward.inner, into.ffn.linear_0)
     _copy_linear(layer.feed_forward.outer, into.ffn.linear_1)
     _copy_norm(layer.feed_forward_residual.norm, into.ffn.layer_norm)
@@ -192,9 +169,6 @@ def _copy_norm(norm: nn.LayerNorm, into: Any) -> None:
 
 def _array(x: Tensor) -> Any:
     return x.detach().numpy().copy()
-
-
-# --- check ------------------------------------------------------------------------------------------------
 
 
 def _largest_score_difference(engine: Any, model: Transformer, translator: Translator, *, exact: bool) -> float:

@@ -1,7 +1,7 @@
-"""Atomic writes, locks, hashes and a cache.
+"""Atomic writes, locks, hashes and a cache. Knows nothing of models or runs.
 
-Knows nothing of models or runs. A write goes to a temporary file in the same directory, is synced, and only then
-takes the final name, so readers see the old content or the new, never a part.
+A write goes to a temporary file in the same directory, is synced, and only then takes the final name, so readers see
+the old content or the new, never a part.
 """
 
 import contextlib
@@ -31,17 +31,13 @@ def sha256(content: bytes) -> str:
 
 
 def hash_file(path: Path) -> str:
-    """Hex digest of the content of a file, which may be larger than memory."""
+    """`sha256` of a file, which may be larger than memory."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_capped(path: Path, n_bytes: int) -> bytes:
-    """The content of a small file from an untrusted source.
-
-    Raises:
-        OSError: it cannot be read, is larger, or is not a file (reading a pipe would block).
-    """
+    """The content of an untrusted file; an OSError if it is larger, or not a file (reading a pipe would block)."""
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "not a file", str(path))
     with path.open("rb") as file:
@@ -56,10 +52,7 @@ def is_special(path: Path) -> bool:
 
 
 def _descriptor(path: Path) -> int | None:
-    """The descriptor of this process that a path such as /dev/stdout or /dev/fd/3 stands for, else None.
-
-    On Linux, opening such a path creates a new file position, and fails for a socket.
-    """
+    """The descriptor of this process that a path such as /dev/stdout or /dev/fd/3 stands for, else None."""
     descriptors = os.path.realpath("/dev/fd")  # on Linux /proc/PID/fd
     for _ in range(40):  # as many links as Linux follows
         if path.name.isdecimal() and len(path.name) < 10 and os.path.realpath(path.parent) == descriptors:
@@ -72,17 +65,13 @@ def _descriptor(path: Path) -> int | None:
 
 @contextlib.contextmanager
 def atomic_writer(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that replaces `path`, with its mode, if the block succeeds. A special file is written in place.
-
-    Raises:
-        OutputError: it cannot be written.
-    """
+    """Open a file that replaces `path`, with its mode, if the block succeeds. A special file is written in place."""
     special = is_special(path)
     path = path if special else Path(os.path.realpath(path))  # replace the target of a link, not the link
     temp = Path(f"{path}{TEMP_MARK}{os.getpid()}")
     try:
         if special:
-            descriptor = _descriptor(path)
+            descriptor = _descriptor(path)  # on Linux, its path opens at position 0, and fails for a socket
             with open(path if descriptor is None else os.dup(descriptor), "wb") as file:  # noqa: PTH123
                 yield file
             return
@@ -93,12 +82,11 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
         if path.exists():
             temp.chmod(path.stat().st_mode & 0o7777)
         temp.replace(path)
-        sync_directory(path.parent)
-    except BrokenPipeError:  # the reader of a pipe has closed it
-        raise
+        sync(path.parent)
     except OSError as error:
-        if error.errno is None or error.filename not in (None, str(temp), str(path)):
-            raise  # raised by the block, about another file
+        is_other_file = error.errno is None or error.filename not in (None, str(temp), str(path))
+        if is_other_file or isinstance(error, BrokenPipeError):  # raised by the block, or by the reader of a pipe
+            raise
         raise _cannot_write(path, error) from error
     finally:
         with contextlib.suppress(OSError):
@@ -122,11 +110,7 @@ def atomic_write(path: Path, content: bytes | str) -> None:
 
 @contextlib.contextmanager
 def atomic_directory(path: Path) -> Iterator[Path]:
-    """Make a directory that replaces `path` if the block succeeds.
-
-    Raises:
-        OutputError: it cannot be written.
-    """
+    """Make a directory that replaces `path` if the block succeeds."""
     path = Path(os.path.realpath(path))
     temp = path.with_name(f"{path.name}{TEMP_MARK}{os.getpid()}")
     old = path.with_name(f"{path.name}.old.{os.getpid()}")  # not swept: for a moment it is the only copy
@@ -134,14 +118,12 @@ def atomic_directory(path: Path) -> Iterator[Path]:
         shutil.rmtree(temp, ignore_errors=True)  # of a killed process with the same pid
         temp.mkdir(parents=True)
         yield temp
-        for file in temp.iterdir():
-            with file.open("rb+") as written:
-                os.fsync(written.fileno())
-        sync_directory(temp)
+        for written in (*temp.iterdir(), temp):
+            sync(written)
         if path.exists():
             path.rename(old)
         temp.rename(path)
-        sync_directory(path.parent)
+        sync(path.parent)
     except OSError as error:
         raise _cannot_write(path, error) from error
     finally:
@@ -151,14 +133,12 @@ def atomic_directory(path: Path) -> Iterator[Path]:
             shutil.rmtree(rest, ignore_errors=True)
 
 
-def sync_directory(path: Path) -> None:
-    """Make a rename in `path` survive a power cut, if the system can open directories."""
-    with contextlib.suppress(PermissionError, NotImplementedError):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+def sync(path: Path) -> None:
+    """Make a file, or the renames in a directory if the system can open directories, survive a power cut."""
+    with contextlib.suppress(PermissionError, NotImplementedError), contextlib.ExitStack() as stack:
+        handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+        stack.callback(os.close, handle)
+        os.fsync(handle)
 
 
 def sweep_temps(directory: Path, name: str = "*") -> None:
@@ -171,102 +151,73 @@ def sweep_temps(directory: Path, name: str = "*") -> None:
 
 
 def cache_directory() -> Path:
-    """The user's cache: NMT_CACHE, else `nmt` below XDG_CACHE_HOME or ~/.cache, else a temporary directory.
-
-    Raises:
-        InputError: other users can change its content, which is trusted.
-        OutputError: it cannot be written.
-    """
+    """The user's cache: NMT_CACHE, else `nmt` below XDG_CACHE_HOME or ~/.cache, else a temporary directory."""
     temporary = Path(tempfile.gettempdir()) / f"nmt-{getattr(os, 'getuid', int)()}"
     named = os.environ.get("NMT_CACHE")
     homes = (os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache"))  # noqa: PTH111 - never fails
     in_homes = (Path(home, "nmt") for home in homes if Path(home).is_absolute())
     for path in (Path(named),) if named else (next(in_homes, temporary), temporary):
-        reason = "it is not writable"
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if os.access(path, os.W_OK):
+                break
+            reason = "it is not writable"
         except OSError as error:
-            reason = error.strerror or reason
-        if path.is_dir() and os.access(path, os.W_OK):
-            break
+            reason = str(error.strerror)
     else:
         target = f"NMT_CACHE={named}" if named else f"a cache at {path}"
         hint = "set NMT_CACHE=PATH in the environment to a directory that you may write to"
         raise OutputError(f"cannot write to {target}: {reason}", hint=hint)
     if path != temporary:
         path = Path(os.path.realpath(path))  # so that changing a link later has no effect
-    if hasattr(os, "getuid") and (reason := _why_unsafe(path, path.parent if path == temporary else None)):
+    if not hasattr(os, "getuid"):
+        return path
+    status = path.lstat()
+    shared_mode = path.parent.stat().st_mode if path == temporary else 0  # of the folder of all users
+    risks = {  # of trusting the content
+        "it is a link": stat.S_ISLNK(status.st_mode),
+        "others may write there": status.st_mode & 0o022,
+        "it is not yours": status.st_uid != os.getuid(),
+        "others may replace it": shared_mode & 0o022 and not shared_mode & stat.S_ISVTX,
+    }
+    if found := [risk for risk, exists in risks.items() if exists]:
         hint = f"chmod go-w {shlex.quote(str(path))}, or set NMT_CACHE=PATH in the environment"
-        raise InputError(f"{path} is no safe cache: {reason}", hint=hint)
+        raise InputError(f"{path} is no safe cache: {found[0]}", hint=hint)
     return path
 
 
-def _why_unsafe(path: Path, shared: Path | None) -> str:
-    """Why a directory, which may be in a folder shared by all users, cannot be trusted; empty if it can."""
-    status = path.lstat()
-    if stat.S_ISLNK(status.st_mode):
-        return "it is a link"
-    if status.st_mode & 0o022:
-        return "others may write there"
-    if status.st_uid != os.getuid():
-        return "it is not yours"
-    mode = shared.stat().st_mode if shared else 0
-    return "others may replace it" if mode & 0o022 and not mode & stat.S_ISVTX else ""
-
-
 def cached(kind: str, made_from: object, make: Callable[[Path], None]) -> Path:
-    """A directory in the cache, filled on first use. Entries that have not been used for a month are removed.
+    """A directory in the cache for `made_from`, a JSON value. On first use `make` fills it; other processes wait.
 
-    Args:
-        kind: prefix of its name.
-        made_from: JSON value that determines its content; its hash is part of the name.
-        make: fills an empty directory; other processes wait for it.
+    Entries that have not been used for a month are removed, but not their lock files: a process may wait for one.
     """
     path = cache_directory() / f"{kind}-{sha256(json.dumps(made_from).encode())[:20]}"
     lock = path.with_name(f"{path.name}.lock")
     with locked(lock, setting="NMT_CACHE=PATH in the environment", wait=True):
-        if not _is_whole(path):
+        is_complete = False
+        with contextlib.suppress(OSError, ValueError):  # a cleanup of the disk may have removed some files
+            sizes = json.loads((path / SIZES).read_text(encoding="utf-8"))
+            is_complete = all((path / name).stat().st_size == size for name, size in sizes.items())
+        if not is_complete:
             sweep_temps(path.parent, path.name)
             with atomic_directory(path) as temp:
                 make(temp)
                 sizes = {file.name: file.stat().st_size for file in temp.iterdir()}
                 (temp / SIZES).write_text(json.dumps(sizes), encoding="utf-8")
         lock.touch()  # time of last use
-        _remove_unused(path.parent)
+        for other in path.parent.glob(f"*-{'[0-9a-f]' * 20}.lock"):
+            with contextlib.suppress(OSError, NmtError), locked(other):  # an error if in use, or another user's
+                if other.stat().st_mtime < time.time() - MAX_UNUSED_S:
+                    shutil.rmtree(other.with_suffix(""), ignore_errors=True)
+                    sweep_temps(path.parent, other.stem)
     return path
-
-
-def _remove_unused(directory: Path) -> None:
-    """Remove old cache entries, but not their lock files: a process may be waiting for one."""
-    limit = time.time() - MAX_UNUSED_S
-    for lock in directory.glob(f"*-{'[0-9a-f]' * 20}.lock"):
-        with contextlib.suppress(OSError, NmtError), locked(lock):  # an error if in use, or another user's
-            if lock.stat().st_mtime < limit:
-                shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
-                sweep_temps(directory, lock.stem)
-
-
-def _is_whole(path: Path) -> bool:
-    """Whether a cache entry has all its files, which a cleanup of the disk may have removed."""
-    try:
-        sizes = json.loads((path / SIZES).read_text(encoding="utf-8"))
-        return all((path / name).stat().st_size == size for name, size in sizes.items())
-    except (OSError, ValueError):
-        return False
 
 
 @contextlib.contextmanager
 def locked(path: Path, *, holder: str = "process", setting: str = "", wait: bool = False) -> Iterator[None]:
     """Hold the lock file `path`; the kernel releases it when the process ends.
 
-    Args:
-        path: created if it does not exist.
-        holder: what else may hold the lock, for messages.
-        setting: what chooses the directory, for hints.
-        wait: until the lock is free.
-    Raises:
-        InputError: another process holds it.
-        OutputError: it cannot be opened, or the file system has no locks.
+    If another process holds it, waits or raises an InputError that names its `holder` and the directory's `setting`.
     """
     other = f"another directory with {setting}" if setting else "another directory"
     try:
@@ -274,17 +225,14 @@ def locked(path: Path, *, holder: str = "process", setting: str = "", wait: bool
     except ImportError:  # Windows: no protection from a second process
         yield
         return
-    try:
-        file = path.open("a+")
-    except OSError as error:
-        raise OutputError(f"cannot open {path}: {error.strerror}", hint=f"choose {other}") from error
-    with file:
+    with contextlib.ExitStack() as stack:
         try:
+            file = stack.enter_context(path.open("a+"))
             fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError as error:
             hint = f"wait for it to end, or choose {other}"
             raise InputError(f"{path.parent} is in use by another {holder}", hint=hint) from error
         except OSError as error:
-            hint = f"choose {other}, on another disk"
+            hint = f"choose {other}, perhaps on another disk"
             raise OutputError(f"cannot lock {path}: {error.strerror}", hint=hint) from error
         yield

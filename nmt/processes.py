@@ -24,20 +24,16 @@ class Stopped(KeyboardInterrupt):
 
 
 def stop_on_signals() -> None:
-    """Raise `Stopped` on Ctrl-C and SIGTERM; a second SIGTERM kills the process.
-
-    Ignored signals stay ignored: shells ignore SIGINT for background commands.
-    """
+    """Raise `Stopped` on Ctrl-C and SIGTERM; a second SIGTERM kills the process."""
     for number, default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
-        if signal.getsignal(number) is default:
+        if signal.getsignal(number) is default:  # an ignored one stays so: shells ignore SIGINT in the background
             signal.signal(number, _stop)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
     """Raise `Stopped`; during an import by one of `IMPORTERS`, exit at once.
 
-    Libraries catch exceptions from the imports of their own dependencies: torch then continues with a broken numpy,
-    and the signal is lost or causes an unrelated error.
+    Libraries catch exceptions from imports: torch then continues with a broken numpy, and the signal is lost.
     """
     while frame is not None:
         caller = frame.f_back
@@ -53,15 +49,11 @@ def _stop(number: int, frame: FrameType | None) -> None:
 def prepare_torch(threads: int = 0) -> None:
     """Set environment variables that torch reads when it is imported, unless the user has set them.
 
-    - OpenMP threads that wait spin only briefly, then sleep. By default they spin for milliseconds: if another
-      program uses a core, they take the time of the thread that they wait for, and 200 sentences take 6 times as
-      long. If they slept at once, waking them would cost more than small operations: one sentence took 2.5 times as
-      long.
-    - oneDNN and torch cache 32 compiled bf16 matmuls instead of 1,024. They compile one per shape, shapes differ
-      between batches, and 1,024 of them take a gigabyte. A step needs fewer than 32.
-
-    Args:
-        threads: CPU threads; 0 keeps torch's default. NMT_WORKER_THREADS, set for worker processes, overrides it.
+    - OpenMP threads that wait spin briefly, then sleep. By default they spin for milliseconds: if another program uses
+      a core, they take the time of the thread that they wait for (200 sentences take 6 times as long). If they slept
+      at once, waking them would cost more than small operations (one sentence takes 2.5 times as long).
+    - oneDNN and torch cache 32 compiled bf16 matmuls, more than a step needs, instead of 1,024 (a gigabyte).
+    - `threads` CPU threads; 0 keeps torch's default. NMT_WORKER_THREADS, set for worker processes, overrides it.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "20000")
@@ -72,38 +64,29 @@ def prepare_torch(threads: int = 0) -> None:
 
 
 def child_variables() -> dict[str, str]:
-    """Environment variables with which a child Python process imports this nmt, and nothing from the working directory.
-
-    An empty entry of PYTHONPATH means the working directory.
-    """
-    inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    package = str(Path(__file__).parents[1])
-    return {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join([package, *filter(None, inherited)])}
+    """Environment variables for a child Python process: it imports this nmt and nothing from the working directory."""
+    inherited = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))  # "" means the working directory
+    return {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *inherited])}
 
 
 @contextlib.contextmanager
 def environment(variables: Mapping[str, str]) -> Iterator[None]:
     """Set environment variables for the duration of the block."""
-    before = {name: os.environ.get(name) for name in variables}
+    before = {name: os.environ[name] for name in variables if name in os.environ}
     os.environ.update(variables)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in variables:
+            os.environ.pop(name, None)
+        os.environ.update(before)
 
 
 def end_with_parent() -> None:
-    """Exit when the parent process ends for any reason.
-
-    The parent holds the write end of stdin and writes nothing, so the read returns when the parent has ended.
-    """
+    """Exit when the parent process ends for any reason."""
 
     def watch() -> None:
-        os.read(0, 1)
+        os.read(0, 1)  # the parent holds the write end of stdin and writes nothing: returns when it has ended
         os._exit(1)
 
     threading.Thread(target=watch, name="nmt-parent", daemon=True).start()

@@ -22,67 +22,50 @@ log = logging.getLogger("nmt")
 TIMEOUT_S = 60
 MAX_BYTES = 2_000_000_000  # address space of the child, in addition to what the file may need
 MAX_BYTES_PER_BYTE = 100  # of the file
-REFUSED = 1  # the child's exit code if the library raises
+REFUSED = 1  # Python's exit code if the library raises
 SAMPLE = "Ein Hund läuft. 我 喜欢 茶  \t\u2028\x85 👩‍👩‍👧 \ufeffא ﬁ <s> 0x00 \x01"
 
 
 def check_loadable(library: str, name: str, content: bytes, directory: str = "") -> None:
-    """Load a file in a child process, unless it has passed before.
+    """Load a file in a child process, unless it has passed before; a ModelError, with its name, if that fails.
 
-    Args:
-        library: `sentencepiece` loads `content`, `ctranslate2` loads `directory`.
-        name: of the file, for messages.
-        content: of the file; for a directory, bytes that identify what it holds.
-        directory: to load.
-    Raises:
-        ModelError: the library raises, crashes or takes too long.
+    `sentencepiece` loads `content`; `ctranslate2` loads `directory`, which `content` identifies.
     """
     mark = _mark(library, content)
-    if mark is not None and mark.exists():
+    if mark.exists():
         return
     size = sum(file.stat().st_size for file in Path(directory).iterdir()) if directory else len(content)
     limit = MAX_BYTES + MAX_BYTES_PER_BYTE * size
+    command = [sys.executable, "-m", "nmt.sandbox", library, str(limit), directory]
+    stdin = b"" if directory else content
+    env = {**os.environ, **child_variables()}
+    null = subprocess.DEVNULL
     try:
-        code = subprocess.run(
-            [sys.executable, "-m", "nmt.sandbox", library, str(limit), directory],
-            input=b"" if directory else content,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, **child_variables()},
-            timeout=TIMEOUT_S,
-            check=False,
-        ).returncode
+        code = subprocess.run(command, input=stdin, stdout=null, stderr=null, env=env, timeout=TIMEOUT_S).returncode
     except subprocess.TimeoutExpired as error:
         raise ModelError(f"{name} takes over {TIMEOUT_S} s to load", hint="check that it is the right file") from error
     if code == REFUSED:
         raise ModelError(f"{name} is damaged or not in the format of {library}", hint="copy it or make it again")
     if code:
-        raise ModelError(
-            f"{name} crashes the process that loads it (exit code {code})",
-            hint="it is damaged or malicious: get it from another source, or make it again",
-        )
-    _touch(mark)
+        hint = "it is damaged or malicious: get it from another source, or make it again"
+        raise ModelError(f"{name} crashes the process that loads it (exit code {code})", hint=hint)
+    with contextlib.suppress(OSError):  # on a full disk, the file is checked again next time
+        mark.touch()
 
 
 def mark_loadable(library: str, content: bytes) -> None:
     """Remember a file that was made here as loadable."""
-    _touch(_mark(library, content))
+    with contextlib.suppress(OSError):
+        _mark(library, content).touch()
 
 
-def _touch(mark: Path | None) -> None:
-    with contextlib.suppress(OSError):  # on a full disk, the file is checked again next time
-        if mark is not None:
-            mark.touch()
-
-
-def _mark(library: str, content: bytes) -> Path | None:
-    """The empty file that says that this version of the library can load the content; None without a safe cache."""
+def _mark(library: str, content: bytes) -> Path:
+    """The empty file that says that this version of the library can load the content."""
     try:
-        directory = cache_directory()
+        return cache_directory() / f"{library}-{metadata.version(library)}-{sha256(content)}"
     except NmtError as error:
         log.warning("%s; nothing is remembered", error)
-        return None
-    return directory / f"{library}-{metadata.version(library)}-{sha256(content)}"
+        return Path(os.devnull, "mark")  # never exists and cannot be made
 
 
 def main(library: str, limit: str, directory: str) -> None:
@@ -110,7 +93,4 @@ def main(library: str, limit: str, directory: str) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(*sys.argv[1:])
-    except Exception:  # any that a library raises
-        sys.exit(REFUSED)
+    main(*sys.argv[1:])

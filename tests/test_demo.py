@@ -13,7 +13,7 @@ import torch
 
 from nmt.config import load_config
 from nmt.train import session
-from nmt.train.replicas import n_fitting_threads
+from nmt.train.memory import n_fitting_threads
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "data"))  # the grammar is a program beside the data, not part of a package

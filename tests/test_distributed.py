@@ -130,7 +130,7 @@ def test_a_rank_without_peers_says_what_it_waits_for_and_hears_ctrl_c(five_run: 
         assert process.stderr
         told = process.stderr.readline().decode()
         address = f"127.0.0.1:{env['MASTER_PORT']}"
-        assert told.startswith(f"nmt: warning: rank {rank} of 2 waits for the other one at {address}")
+        assert told.startswith(f"nmt: warning: rank {rank} of 2 waits for the others at {address}")
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGINT

@@ -36,7 +36,7 @@ from nmt.files import (
     locked,
     sha256,
     sweep_temps,
-    sync_directory,
+    sync,
 )
 
 OLD, NEW = b"old content", b"new content, and longer"
@@ -152,7 +152,7 @@ def test_writing_works_on_systems_that_cannot_open_directories(file: Path, monke
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", refuse)
-        sync_directory(file.parent)
+        sync(file.parent)
     atomic_write(file, NEW)
     assert file.read_bytes() == NEW
 

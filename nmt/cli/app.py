@@ -8,7 +8,7 @@ import contextlib
 import io
 import os
 import sys
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -17,9 +17,8 @@ from nmt.cli.config import config
 from nmt.cli.evaluate import evaluate
 from nmt.cli.explain import explain
 from nmt.cli.export import export
-from nmt.cli.options import USAGE_ERROR, Command
 from nmt.cli.report import report
-from nmt.cli.stderr import print_error
+from nmt.cli.streams import printable
 from nmt.cli.tokenize import tokenize
 from nmt.cli.train import train
 from nmt.cli.translate import translate
@@ -27,13 +26,20 @@ from nmt.distributed import launched
 from nmt.errors import ConfigError, DivergedError, InputError, LostRankError, NmtError, OutputError, StoppedError
 from nmt.processes import end_with_parent
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-)
+USAGE_ERROR: Any = typer.BadParameter.__bases__[0]  # click's; typer may bundle click
+HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+class Command(typer.core.TyperCommand):
+    """A command that refuses repeated options; click would silently use the last one."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        *_, given = self.make_parser(ctx).parse_args(list(args))
+        for option in given:
+            is_repeated = option.param_type_name == "option" and given.count(option) > 1
+            if is_repeated and not option.multiple and not getattr(option, "is_flag", False):
+                raise USAGE_ERROR(f"{option.opts[0]} is given {given.count(option)} times", ctx)
+        return super().parse_args(ctx, args)
 
 
 def print_version(wanted: bool) -> None:
@@ -42,18 +48,8 @@ def print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def nmt(
-    version: Annotated[
-        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """Train translation models and translate with them.
-
-    A run: nmt train CONFIG, then nmt translate < in > out, then nmt eval. All settings of CONFIG: nmt config.
-    """
-
-
+Version = Annotated[bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version.")]
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, context_settings=HELP)
 app.command(cls=Command)(tokenize)
 app.command(cls=Command)(train)
 app.command(cls=Command)(translate)
@@ -64,17 +60,23 @@ app.command(cls=Command)(report)
 app.command(cls=Command)(config)
 
 
+@app.callback()
+def nmt(version: Version = False) -> None:
+    """Train translation models and translate with them.
+
+    A run: nmt train CONFIG, then nmt translate < in > out, then nmt eval. All settings of CONFIG: nmt config.
+    """
+
+
 def main() -> None:
-    """Run the command line, print errors, exit."""
     for stream in (sys.stdout, sys.stderr):  # UTF-8 and \n on every system
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
     if "NMT_WORKER_THREADS" in os.environ:  # set by start_workers
         end_with_parent()
-    group = typer.main.get_command(app)
     try:  # not app(), which handles closed pipes, usage errors and EOFError itself
-        with group.make_context("nmt", sys.argv[1:]) as context:
-            group.invoke(context)
+        with typer.main.get_command(app).make_context("nmt", sys.argv[1:]) as context:
+            context.command.invoke(context)
         if sys.stdout is not None:
             sys.stdout.flush()
     except typer.Exit as end:
@@ -87,8 +89,7 @@ def main() -> None:
         dash = "; put -- before a TEXT that begins with a dash" if path == "nmt translate" else ""
         fail(InputError(error.format_message(), hint=f"`{path} --help` lists what is allowed{dash}"))
     except BrokenPipeError:
-        discard_stdout()
-        sys.exit(0)
+        close_stdout()
     except NmtError as error:
         fail(error)
     except OSError as error:
@@ -100,20 +101,21 @@ def main() -> None:
 
 
 def fail(error: NmtError) -> NoReturn:
-    """Print an error and exit with its code."""
-    try:
+    """Print each line of the message, then the hint, and exit with the error's code."""
+    rank = 0
+    with contextlib.suppress(ConfigError):  # perhaps the error to print
         rank = launched().rank
-    except ConfigError:  # perhaps the error to print
-        rank = 0
     if rank == 0 or not isinstance(error, (DivergedError, LostRankError, StoppedError)):  # raised by all ranks
-        print_error(error, rank)
-        with contextlib.suppress(OSError, AttributeError):  # AttributeError: stdout is None, because it is closed
-            sys.stdout.flush()
-        discard_stdout()
+        prefix = f"nmt: error: rank {rank}: " if rank else "nmt: error: "
+        lines = [prefix + line for line in str(error).split("\n")] + [f"hint: {error.hint}"] * bool(error.hint)
+        print(*map(printable, lines), sep="\n", file=sys.stderr)
+        close_stdout()
     sys.exit(error.exit_code)
 
 
-def discard_stdout() -> None:
-    """Discard the rest of the output, or Python would try to flush it at exit and fail again."""
+def close_stdout() -> None:
+    """Flush stdout if it works, and discard the rest, or Python would try to flush it at exit and fail again."""
     if sys.stdout is not None:
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nmt.cli import options
-from nmt.cli.stderr import set_up_logging, with_bar
-from nmt.cli.streams import open_output
-from nmt.errors import DataError, InputError
+from nmt.cli import options, streams
+from nmt.errors import InputError
 from nmt.text.lines import read_lines
 
 if TYPE_CHECKING:
     from nmt.decode.translator import Translator
+
+TestSet = tuple[list[str], list[list[str]], str]  # source lines, references, target language
 
 
 def evaluate(
@@ -51,56 +51,47 @@ def evaluate(
 
     The newest run on its config's test set; or -m, --src and --ref; or --hyp against --ref without a model.
     """
-    set_up_logging(quiet, verbose)
+    streams.set_up_logging(quiet, verbose)
     from nmt import evaluate
 
     figures: dict[str, Any] = {}
+    tables: list[list[str]] = []
     if hyp is not None:
-        of_model = {
-            "-m": model,
-            "--beam": beam,
-            "--mbr": mbr,
-            "-o": output,
-            "--heads": heads,
-            "--ablate-each": ablate_each,
-        }
+        of_model = {"-m": model, "--beam": beam, "--mbr": mbr, "-o": output, "--heads": heads}
+        of_model["--ablate-each"] = ablate_each
         needing_model = [name for name, value in of_model.items() if value]
-        sources, references, hypotheses, lang = read_hypotheses(hyp, src, ref, needing_model)
+        sources, references, lang = read_given(src, ref, needing_model)
+        hypotheses = read_lines([hyp])
     else:
-        options.check_mbr(mbr, samples, beam)
         search: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-        if not mbr:
-            options.refuse_sampling(search, "--mbr chrf")
-        paths = options.find_models(model, always_log=True)
-        translator = options.load_translator(paths, device, threads)
+        search |= {"mbr": mbr, "n_samples": samples, "beam": beam}
+        options.check_search(search, "--mbr chrf")
+        paths, translator = options.load_translator(model, device, threads, always_log=True)
         sources, references, lang = read_test_set(translator, src, ref)
+        evaluate.check_references(references, sources, "source lines")
         figures["models"] = [str(path) for path in paths]
         if heads:
             from nmt.insight.heads import attention_summary, table
 
             summaries = attention_summary(translator, list(zip(sources, references[0], strict=True)))
             figures["heads"] = [vars(summary) for summary in summaries]
+            tables.append(table(summaries))
         if ablate_each:
-            from nmt.insight.ablation import bleu_without_each
+            from nmt.insight import ablation
 
-            whole, *without = bleu_without_each(translator, sources, references)
-            figures["ablation"] = {"bleu": whole[1], "without": dict(without)}
-        search |= {"mbr": mbr, "n_samples": samples or translator.options.n_samples}
-        search = search if mbr else {"beam": beam or translator.options.beam}
-        translations = translator.translate_lines(sources, translator.with_options(**search), batch_size=batch_size)
-        hypotheses = [found.text for found in with_bar(translations, None if quiet else len(sources))]
-        figures |= search
+            figures["bleu_without"] = ablation.bleu_without_each(translator, sources, references)
+            tables.append(ablation.table(figures["bleu_without"]))
+        chosen = translator.with_options(**{name: value for name, value in search.items() if value is not None})
+        translations = translator.translate_lines(sources, chosen, batch_size=batch_size)
+        hypotheses = [found.text for found in streams.with_bar(translations, None if quiet else len(sources))]
+        figures |= chosen.model_dump(include={*options.SAMPLING, "mbr", "n_samples"} if mbr else {"beam"})
         figures["perplexity"] = evaluate.perplexity(translator.reference_log_probs(sources, references[0]))
         if output is not None:
-            with open_output(output) as (out, _):
+            with streams.open_output(output) as (out, _):
                 out.writelines(line.encode() + b"\n" for line in hypotheses)
+    tokenize = tokenize or evaluate.bleu_tokenizer(lang)
     scores = evaluate.score(
-        hypotheses,
-        references,
-        tokenize=tokenize or evaluate.bleu_tokenizer(lang),
-        lowercase=lowercase,
-        metrics=("bleu", "chrf", "ter"),
-        n_bootstrap=bootstrap,
+        hypotheses, references, ("bleu", "chrf", "ter"), tokenize=tokenize, lowercase=lowercase, n_bootstrap=bootstrap
     )
     if json_lines:
         figures = {"n_lines": len(hypotheses), **figures, "scores": [vars(score) for score in scores]}
@@ -111,19 +102,14 @@ def evaluate(
     print(*scores, sep="\n")
     if "perplexity" in figures:
         print(f"perplexity of the references = {figures['perplexity']:.3f} per piece")
-    if heads:
-        print("", *table(summaries), sep="\n")
-    if ablate_each:
-        print(f"\nBLEU of greedy search {whole[1]:.2f}; without a head, the most important head first:")
-        for head, bleu in sorted(without, key=lambda found: found[1]):
-            print(f"{head:<14}{bleu:6.2f}  {bleu - whole[1]:+.2f}")
+    for lines in tables:
+        print("", *lines, sep="\n")
 
 
-def read_hypotheses(
-    hyp: Path, src: Path | None, ref: list[Path] | None, needing_model: list[str]
-) -> tuple[list[str], list[list[str]], list[str], str]:
-    """Source lines, references, translations to score, and the target language; options must not need a model."""
+def read_given(src: Path | None, ref: list[Path] | None, needing_model: list[str]) -> TestSet:
+    """The test set of given translations; refuses options that need a model."""
     from nmt.config import language_of
+    from nmt.evaluate import check_references
 
     if not ref:
         raise InputError("--hyp needs --ref", hint="nmt eval --hyp translations.en --ref test.en")
@@ -131,36 +117,23 @@ def read_hypotheses(
         raise InputError(f"--hyp uses no model, but {needing_model[0]} needs one", hint="leave out one of them")
     references = [read_lines([path]) for path in ref]
     sources = read_lines([src]) if src is not None else [""] * len(references[0])
-    hypotheses = read_lines([hyp])
-    if src is not None and len(sources) != len(hypotheses):
-        raise DataError(
-            f"{len(sources)} source lines but {len(hypotheses)} hypotheses",
-            hint="line N of --hyp must translate line N of --src",
-        )
-    return sources, references, hypotheses, language_of(ref[0])
+    if src is not None:
+        check_references(references, sources, "source lines")
+    return sources, references, language_of(ref[0])
 
 
-def read_test_set(
-    translator: "Translator", src: Path | None, ref: list[Path] | None
-) -> tuple[list[str], list[list[str]], str]:
-    """Source lines, references and target language: of the named files, else of the test set of the model's run."""
+def read_test_set(translator: "Translator", src: Path | None, ref: list[Path] | None) -> TestSet:
+    """The named files, else the test set of the model's run."""
     from nmt.config import language
     from nmt.train.preparation import corpus_paths
 
+    lang = language(translator.config.data, "target")
     if src is not None and ref:
-        sources, references = read_lines([src]), [read_lines([path]) for path in ref]
-    elif src is not None or ref:
+        return read_lines([src]), [read_lines([path]) for path in ref], lang
+    if src is not None or ref:
         raise InputError("--src and --ref go together", hint="give both, or neither for the config's data.test")
-    else:
-        config = translator.run.read_config() if translator.run is not None else None
-        if config is None or config.data.test is None:
-            raise InputError("the model's run names no data.test", hint="give --src and --ref")
-        source_files, target_files = corpus_paths(config, config.data.test)
-        sources, references = read_lines(source_files), [read_lines(target_files)]
-    for number, lines in enumerate(references, 1):
-        if len(lines) != len(sources):
-            raise DataError(
-                f"{len(sources)} source lines but {len(lines)} lines in reference {number}",
-                hint="line N of a reference must translate line N of the source",
-            )
-    return sources, references, language(translator.config.data, "target")
+    config = translator.run.read_config() if translator.run is not None else None
+    if config is None or config.data.test is None:
+        raise InputError("the model's run names no data.test", hint="give --src and --ref")
+    source_files, target_files = corpus_paths(config, config.data.test)
+    return read_lines(source_files), [read_lines(target_files)], lang

@@ -6,9 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nmt.cli import options
-from nmt.cli.stderr import log, set_up_logging
-from nmt.cli.streams import open_output
+from nmt.cli import options, streams
 from nmt.errors import InputError
 
 Ablate = Annotated[
@@ -40,14 +38,14 @@ def explain(
 
     Writes one HTML file that needs no network. --text prints the same for a terminal.
     """
-    set_up_logging(quiet, verbose)
+    streams.set_up_logging(quiet, verbose)
     if as_text and as_json:
         raise InputError("both --text and --json were given", hint="give one of them")
     if (as_text or as_json) and open_page:
         raise InputError("--open shows the page, which --text and --json do not write", hint="leave out one of them")
-    options.check_mbr(mbr, samples, beam)
-    (path,) = options.find_models([model] if model else None)
-    translator = options.load_translator([path], device, threads)
+    if mbr and beam is not None:
+        raise InputError("--mbr chooses among samples, not beams", hint="use --samples instead of --beam")
+    _, translator = options.load_translator([model] if model else None, device, threads)
     from nmt.insight import render
     from nmt.insight.explain import explain as explain_one
 
@@ -62,9 +60,9 @@ def explain(
     elif as_json:
         print(render.as_json(found))
     else:
-        with open_output(output) as (out, _):
+        with streams.open_output(output) as (out, _):
             out.write(render.as_page(found).encode())
-        log.info("written to %s", output)
+        streams.log.info("written to %s", output)
         if open_page:
             webbrowser.open(output.absolute().as_uri())
 

@@ -5,15 +5,14 @@ from typing import Annotated
 
 import typer
 
-from nmt.cli import options
-from nmt.cli.stderr import log, set_up_logging
+from nmt.cli import options, streams
 from nmt.errors import InputError
 
 
 def export(
     to: Annotated[str, typer.Option(help="The engine: ctranslate2.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory, written atomically; replaces an export.")],
-    model: options.Model = None,
+    model: Annotated[Path | None, typer.Option("--model", "-m", help=options.MODEL_HELP)] = None,
     quantization: Annotated[str, typer.Option(help="float32, float16, bfloat16 or int8 weights.")] = "float32",
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
@@ -23,11 +22,11 @@ def export(
     A directory from which CTranslate2 translates without torch, with the tokenizer and the settings. Both engines
     translate a few sentences first and must agree.
     """
-    set_up_logging(quiet, verbose)
+    streams.set_up_logging(quiet, verbose)
     if to != "ctranslate2":
         raise InputError(f"no engine '{to}'", hint="use ctranslate2")
-    translator = options.load_translator(options.find_models([model] if model else None))
+    _, translator = options.load_translator([model] if model else None)
     from nmt.export import to_ctranslate2
 
     to_ctranslate2(translator, output, quantization)
-    log.info("written to %s", output)
+    streams.log.info("written to %s", output)

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmt.cli import options
-from nmt.cli.stderr import log, set_up_logging, with_bar
-from nmt.cli.streams import open_output
+from nmt.cli import options, streams
 from nmt.errors import ModelError
 
 if TYPE_CHECKING:
@@ -30,7 +28,7 @@ def report(
 
     It is one HTML file that needs no network. Several runs share their curves.
     """
-    set_up_logging(quiet, verbose)
+    streams.set_up_logging(quiet, verbose)
     from nmt.insight.report import as_page, read_report
     from nmt.run.directory import newest_model
 
@@ -45,9 +43,9 @@ def report(
         evaluation = evaluation_of(run, beam, device, threads, quiet) if evaluate and has_model else None
         found.append(read_report(run, evaluation))
     file = output or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
-    with open_output(file) as (out, _):
+    with streams.open_output(file) as (out, _):
         out.write(as_page(found).encode())
-    log.info("written to %s", file)
+    streams.log.info("written to %s", file)
     if open_page:
         webbrowser.open(file.absolute().as_uri())
 
@@ -64,8 +62,8 @@ def evaluation_of(run: Path, beam: int | None, device: str, threads: int, quiet:
     if files is None:
         return None
     pairs = read_pairs(*corpus_paths(config, files))
-    translator = options.load_translator([run], device, threads)
+    _, translator = options.load_translator([run], device, threads)
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     search = translator.with_options(**({"beam": beam} if beam else {}))
-    translations = with_bar(translator.translate_lines(sources, search), None if quiet else len(sources))
+    translations = streams.with_bar(translator.translate_lines(sources, search), None if quiet else len(sources))
     return evaluated(name, sources, references, [found.text for found in translations], config)

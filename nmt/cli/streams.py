@@ -1,30 +1,65 @@
-"""Where lines come from and where translations go: files, pipes, a terminal."""
+"""Standard streams of the commands: lines in, data to stdout, everything else (log, progress bar) to stderr."""
 
 import contextlib
+import logging
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
+from nmt.distributed import launched
 from nmt.errors import OutputError
 from nmt.files import atomic_writer
-from nmt.text.lines import Pause, decode_lines, n_lines_left, open_bytes, open_lines, raw_lines, reading, with_pauses
+from nmt.text.lines import Pause, decode_lines, iter_lines, n_lines_left, open_bytes, raw_lines, reading, with_pauses
 
+Item = TypeVar("Item")
+log = logging.getLogger("nmt")
+
+DASH = Path("-")  # stdin or stdout, as if no file was named
 PAUSE_S = 1.0  # after which the lines that have arrived on stdin are translated
 
 
-def named_file(path: Path | None) -> Path | None:
-    """The path; None if it is missing or `-`, which mean stdin or stdout."""
-    return None if path == Path("-") else path
+class StderrHandler(logging.Handler):
+    """Prints log lines above the progress bar; warnings and errors with their level."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = "\n".join(map(printable, record.getMessage().split("\n")))
+        if record.levelno >= logging.WARNING:
+            message = f"nmt: {record.levelname.lower()}: {message}"
+        tqdm = sys.modules.get("tqdm")  # imported only to show a bar
+        write = tqdm.tqdm.write if tqdm else print
+        write(message, file=sys.stderr)
+
+
+def set_up_logging(quiet: bool = False, verbose: bool = False) -> None:
+    """Log to stderr; ranks other than the first log only warnings."""
+    log.handlers = [StderrHandler()]
+    log.propagate = False
+    log.setLevel(logging.WARNING if quiet or launched().rank else logging.DEBUG if verbose else logging.INFO)
+
+
+def printable(line: str) -> str:
+    """A line with control characters escaped: a file name from a stranger must not control the terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+
+
+def with_bar(items: Iterable[Item], n_lines: int | None, n_done: int = 0) -> Iterable[Item]:
+    """The items, with a progress bar if stderr is a terminal; no bar if `n_lines` is None."""
+    if n_lines is None:
+        return items
+    from tqdm import tqdm
+
+    # Lines come in windows: smoothing=0 shows the mean rate, not the latest. disable=None: if stderr is no terminal.
+    return tqdm(items, total=n_lines, initial=n_done, unit=" lines", smoothing=0, disable=None)
 
 
 @contextlib.contextmanager
 def open_output(path: Path | None) -> Iterator[tuple[BinaryIO, int]]:
     """Stdout, or a file that is written atomically; and the number of lines in it, 0, as `resumed_output` yields it."""
-    if file := named_file(path):
-        with atomic_writer(file) as out:
+    if path and path != DASH:
+        with atomic_writer(path) as out:
             yield out, 0
     elif sys.stdout is None:
         raise OutputError("stdout is closed", hint="write to a file with -o")
@@ -34,60 +69,44 @@ def open_output(path: Path | None) -> Iterator[tuple[BinaryIO, int]]:
 
 
 @contextlib.contextmanager
-def open_input(text: str | None, path: Path | None) -> Iterator[Iterator[str | Pause]]:
-    """The lines of the TEXT argument, a file, stdin or a prompt."""
+def open_input(text: str | None, path: Path | None) -> Iterator[tuple[Iterator[str | Pause], bool]]:
+    """The lines of the TEXT argument, a file, stdin or a prompt; and whether they are typed at a prompt."""
     if text is not None:
-        yield iter(text.split("\n"))
-    elif file := named_file(path):
-        with open_lines(file) as lines:
-            yield lines
+        yield iter(text.split("\n")), False
+    elif path and path != DASH:
+        yield iter_lines([path]), False
     elif sys.stdin is None:
-        yield iter(())
+        yield iter(()), False
     elif sys.stdin.isatty():
-        yield prompt()
+        yield prompt(), True
     elif is_file_on_stdin():
-        yield decode_lines(raw_lines(sys.stdin.buffer, "stdin"), "stdin")
+        yield decode_lines(raw_lines(sys.stdin.buffer, "stdin"), "stdin"), False
     else:
         # A separate descriptor, because Python locks sys.stdin at exit, when the thread may still be reading it.
         stream = open(os.dup(0), "rb")  # noqa: SIM115, PTH123 - the thread may read it until the process ends
-        yield with_pauses(decode_lines(raw_lines(stream, "stdin"), "stdin"), PAUSE_S)
-
-
-def is_prompt(text: str | None, path: Path | None) -> bool:
-    """Whether `open_input` reads from a terminal."""
-    return text is None and named_file(path) is None and sys.stdin is not None and sys.stdin.isatty()
-
-
-def is_terminal(path: Path | None) -> bool:
-    """Whether `open_output` writes to a terminal."""
-    return named_file(path) is None and sys.stdout is not None and sys.stdout.isatty()
+        yield with_pauses(decode_lines(raw_lines(stream, "stdin"), "stdin"), PAUSE_S), False
 
 
 def is_file_on_stdin() -> bool:
-    """Whether stdin is redirected from a regular file."""
     return sys.stdin is not None and stat.S_ISREG(os.fstat(0).st_mode)
 
 
 def prompt() -> Iterator[str]:
-    """Lines typed at a prompt until Ctrl-D."""
-    print("one sentence per line; Ctrl-D ends", file=sys.stderr)
-    while True:
-        print("> ", end="", file=sys.stderr, flush=True)
-        line = sys.stdin.buffer.readline()
-        if not line:
-            print(file=sys.stderr)
-            return
+    print("one sentence per line; Ctrl-D ends\n> ", end="", file=sys.stderr, flush=True)
+    for line in sys.stdin.buffer:
         yield line.decode(errors="replace").rstrip("\r\n")
+        print("> ", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
 
 
-def count_lines(path: Path | None) -> int | None:
+def count_lines(path: Path | None, output: Path | None) -> int | None:
     """The number of lines to translate, for a progress bar; None if there is no bar or the input is not a file."""
-    if not sys.stderr.isatty():
+    to_terminal = output in (None, DASH) and sys.stdout is not None and sys.stdout.isatty()
+    if to_terminal or not sys.stderr.isatty():
         return None
-    file = named_file(path)
-    if file is None:
+    if path is None or path == DASH:
         return n_lines_left(sys.stdin.buffer) if is_file_on_stdin() else None
-    if not file.is_file():
+    if not path.is_file():
         return None
-    with open_bytes(file) as stream, reading(str(file)):
+    with open_bytes(path) as stream, reading(str(path)):
         return n_lines_left(stream)

@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from nmt.cli import options
-from nmt.cli.stderr import log, set_up_logging
+from nmt.cli import options, streams
 
 
 def tokenize(
@@ -20,21 +19,14 @@ def tokenize(
     On the config's training text; `nmt train` does the same if there is no tokenizer yet. All settings:
     `nmt config tokenizer`.
     """
-    set_up_logging(quiet, verbose)
+    streams.set_up_logging(quiet, verbose)
     from nmt.config import load_config
     from nmt.train.preparation import tokenize
 
-    run, tokenizers, notes, figures = tokenize(load_config(config, overrides or []))
-    for note in notes:
-        log.info("%s", note)
-    for side, tokenizer in (("source", tokenizers.source), ("target", tokenizers.target)):
-        log.info(
-            "%s: %d pieces in the vocabulary; on dev %.2f pieces per word, %.2f %% byte pieces",
-            side,
-            len(tokenizer),
-            figures[side].pieces_per_word,
-            100 * figures[side].byte_share,
-        )
-    log.info("written to %s", run.path)
+    run, tokenizers, figures = tokenize(load_config(config, overrides or []))
+    for side, found in figures.items():
+        message = "%s: %d pieces in the vocabulary; on dev %.2f pieces per word, %.2f %% byte pieces"
+        streams.log.info(message, side, len(getattr(tokenizers, side)), found.pieces_per_word, 100 * found.byte_share)
+    streams.log.info("written to %s", run.path)
     for text in show or []:
         print(" ".join(tokenizers.source.pieces(tokenizers.source.encode(text))))

@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from nmt.cli import options
-from nmt.cli.stderr import log, set_up_logging
+from nmt.cli import options, streams
 from nmt.distributed import launched
 from nmt.processes import prepare_torch
 
@@ -26,11 +25,12 @@ def train(
     Repeat the command to resume. Stops at train.max_steps, max_epochs, max_minutes or patience. Several GPUs or
     machines: torchrun --nproc-per-node 2 -m nmt train CONFIG. All settings: `nmt config`.
     """
-    set_up_logging(quiet, verbose)
+    streams.set_up_logging(quiet, verbose)
     from nmt.config import load_config
 
     settings = load_config(config, overrides or [])
     prepare_torch(threads)
+    from nmt.train import dry_run as measurement
     from nmt.train import session
 
     if launched().rank > 0:
@@ -39,10 +39,6 @@ def train(
         return
     prepared = session.prepare(settings, device=device, fresh=fresh)
     if dry_run:
-        for note in prepared.corpus.notes:
-            log.info("%s", note)
-        from nmt.train import dry_run as measurement
-
         print("\n".join(measurement.dry_run(prepared)))
     else:
         session.train(prepared, quiet=quiet, n_workers=workers or None)

@@ -1,11 +1,9 @@
 """`nmt translate`."""
 
-import contextlib
 import json
 import os
 import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from shlex import quote
@@ -13,9 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nmt.cli import options
-from nmt.cli.stderr import set_up_logging, with_bar
-from nmt.cli.streams import count_lines, is_prompt, is_terminal, named_file, open_input, open_output
+from nmt.cli import options, streams
 from nmt.decode import EngineName, Precision
 from nmt.decode.resumable import hash_of, resumed_output
 from nmt.distributed import launched, rank, ranks_joined, start_workers
@@ -50,10 +46,7 @@ def translate(
     json_lines: Annotated[bool, typer.Option("--json", help="JSON lines: hypotheses, scores, pieces.")] = False,
     stream: Annotated[bool | None, typer.Option(help="Answer line by line. [default: on a terminal]")] = None,
     batch_size: options.BatchSize = None,
-    precision: Annotated[
-        Precision | None,
-        typer.Option(help="bf16 and, on a CPU, int8 are faster. [default: fp32, or that of an export]"),
-    ] = None,
+    precision: Annotated[Precision | None, typer.Option(help=options.PRECISION_HELP)] = None,
     engine: Annotated[EngineName | None, typer.Option(help="Search engine. [default: torch, or an export's]")] = None,
     workers: Annotated[int, typer.Option(min=1, max=1024, help="Processes that share the CPU and the lines.")] = 1,
     device: options.Device = "auto",
@@ -66,48 +59,44 @@ def translate(
     As many lines out as in, in order, blank ones blank: nmt translate < in > out; nmt translate "one
     sentence"; or at a prompt on a terminal.
     """
-    set_up_logging(quiet, verbose)
+    streams.set_up_logging(quiet, verbose)
     text = checked_text(text, input_file)
     if n_best > 1 and not json_lines:
         raise InputError("several hypotheses do not fit on one line", hint="add --json")
-    if resume and any(path is None or is_special(path) for path in map(named_file, (input_file, output))):
+    if resume and any(path is None or path == streams.DASH or is_special(path) for path in (input_file, output)):
         raise InputError("--resume needs input and output files", hint="nmt translate --resume -i FILE -o FILE")
     n_processes = max(workers, launched().n_ranks)
     if stream and n_processes > 1:
         raise InputError("--stream translates line by line, which processes cannot share", hint="leave it out")
-    options.check_mbr(mbr, samples, beam)
-    sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    if not (sample or mbr):
-        options.refuse_sampling(sampling, "--sample or --mbr chrf")
+    search: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    search |= {"mbr": mbr, "n_samples": samples, "beam": beam, "sample": sample, "n_best": n_best}
+    search |= {"length_penalty": length_penalty, "alpha": alpha, "min_length": min_length}
+    search |= {"max_length_a": None if max_length is None else 0.0, "max_length_b": max_length}
+    options.check_search(search, "--sample or --mbr chrf")
+    if sample and beam is None:
+        search["beam"] = n_best
     workers, threads = share_cores(workers, threads, device)
 
-    search: dict[str, Any] = {**sampling, "n_best": n_best, "sample": sample, "mbr": mbr, "n_samples": samples}
-    search |= {"beam": n_best if sample and beam is None else beam, "length_penalty": length_penalty, "alpha": alpha}
-    search |= {"min_length": min_length, "max_length_b": max_length}
-    if max_length is not None:
-        search["max_length_a"] = 0.0
-
-    paths = options.find_models(model)
-    translator = options.load_translator(paths, device, threads, precision, engine)
-    search_options = translator.with_options(**{key: value for key, value in search.items() if value is not None})
-    arguments: dict[str, Any] = {"options": search_options, "batch_size": batch_size, "prefix": prefix}
-    if stream or (stream is None and n_processes == 1 and is_prompt(text, input_file)):
-        arguments["window"] = 1
+    paths, translator = options.load_translator(model, device, threads, precision, engine)
+    chosen = translator.with_options(**{name: value for name, value in search.items() if value is not None})
     translator.encode_prefix(prefix)  # raises before there are processes or output
+    arguments: dict[str, Any] = {"options": chosen, "batch_size": batch_size, "prefix": prefix}
     with start_workers(workers, sys.argv[1:], threads) as check, ranks_joined(check):
         if rank() > 0:
             deque(translator.translate_lines([], **arguments), maxlen=0)  # its share of the first rank's lines
             return
-        destination = open_output(output)
+        destination = streams.open_output(output)
         if resume and input_file and output:
-            other = {"prefix": prefix, "json": json_lines, "scores": scores, "precision": precision, "engine": engine}
-            destination = resumed_output(output, origin_of(input_file, paths, {**search_options.model_dump(), **other}))
-        with destination as (out, n_done), open_input(text, input_file) as lines:
+            settings = chosen.model_dump() | {"prefix": prefix, "json": json_lines, "scores": scores}
+            settings |= {"precision": precision, "engine": engine}
+            destination = resumed_output(output, origin_of(input_file, paths, settings))
+        with destination as (out, n_done), streams.open_input(text, input_file) as (lines, is_prompt):
+            if stream or (stream is None and n_processes == 1 and is_prompt):
+                arguments["window"] = 1
             translations = translator.translate_lines(islice(lines, n_done, None), first=n_done + 1, **arguments)
-            n_lines = None if quiet or text is not None or is_terminal(output) else count_lines(input_file)
-            for translation in with_bar(translations, n_lines, n_done):
-                line = as_json(translation) if json_lines else as_text(translation, with_score=scores)
-                out.write(line.encode() + b"\n")
+            n_lines = None if quiet or text is not None else streams.count_lines(input_file, output)
+            for translation in streams.with_bar(translations, n_lines, n_done):
+                out.write(formatted(translation, as_json=json_lines, with_score=scores).encode() + b"\n")
                 out.flush()  # for the reader of a pipe, and for --resume after a kill
 
 
@@ -118,10 +107,9 @@ def checked_text(text: str | None, input_file: Path | None) -> str | None:
     if input_file is not None:
         raise InputError("both a TEXT and -i were given", hint="give one of them")
     text = text.encode(errors="surrogateescape").decode(errors="replace")
-    with contextlib.suppress(OSError, ValueError):  # OSError: too long for a file name; ValueError: NUL
-        if Path(text).is_file():
-            hint = f"nmt translate -i {quote(text)}; to translate the name itself, pipe it in"
-            raise InputError(f"'{text}' is a file, not a text", hint=hint)
+    if os.path.isfile(text):  # noqa: PTH113 - unlike Path.is_file, False if the text is too long for a file name
+        hint = f"nmt translate -i {quote(text)}; to translate the name itself, pipe it in"
+        raise InputError(f"'{text}' is a file, not a text", hint=hint)
     return text
 
 
@@ -135,7 +123,7 @@ def share_cores(workers: int, threads: int, device: str) -> tuple[int, int]:
     return (1 if launched().n_ranks > 1 else workers), threads
 
 
-def origin_of(input_file: Path, models: Sequence[Path], settings: Mapping[str, Any]) -> dict[str, str]:
+def origin_of(input_file: Path, models: list[Path], settings: dict[str, Any]) -> dict[str, str]:
     """What an output is made from; it can be resumed only with the same input, models and options."""
     from nmt.decode.translator import model_files
 
@@ -143,14 +131,11 @@ def origin_of(input_file: Path, models: Sequence[Path], settings: Mapping[str, A
     return {"input": hash_of([input_file]), "model": hash_of(files), "option": json.dumps(settings)}
 
 
-def as_text(translation: "Translation", *, with_score: bool) -> str:
-    """The best hypothesis, after its score and a tab."""
-    best = translation.hypotheses[0]
-    return f"{best.score:.4f}\t{best.text}" if with_score else best.text
-
-
-def as_json(translation: "Translation") -> str:
-    """The source and all hypotheses with scores and pieces."""
+def formatted(translation: "Translation", *, as_json: bool, with_score: bool) -> str:
+    """The best hypothesis, after its score and a tab; as JSON, all hypotheses with scores and pieces."""
+    if not as_json:
+        best = translation.hypotheses[0]
+        return f"{best.score:.4f}\t{best.text}" if with_score else best.text
     hypotheses = []
     for found in translation.hypotheses:
         pieces = [{"piece": p, "log_prob": log_prob} for p, log_prob in zip(found.pieces, found.log_probs, strict=True)]

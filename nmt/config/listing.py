@@ -1,5 +1,6 @@
-"""The settings as `nmt config` lists them: dotted keys, allowed values, defaults, help. Imports no torch."""
+"""What a config says: settings by dotted key, as `nmt config` lists them, and languages. Imports no torch."""
 
+import re
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 
-from nmt.config.schema import Config, plain
+from nmt.config.schema import Config, Data, plain
 
 
 def settings(section: type[BaseModel] = Config, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
@@ -17,9 +18,9 @@ def settings(section: type[BaseModel] = Config, prefix: str = "") -> Iterator[tu
         inner = next((a for a in (kind, *get_args(kind)) if isinstance(a, type) and issubclass(a, BaseModel)), None)
         if inner is not None:
             yield from settings(inner, f"{prefix}{name}.")
-            continue
-        default = "required" if field.is_required() else plain(field.default)
-        yield f"{prefix}{name}", allowed_values(kind, field.metadata), default, field.description or ""
+        else:
+            default = "required" if field.is_required() else plain(field.default)
+            yield f"{prefix}{name}", allowed_values(kind, field.metadata), default, field.description or ""
 
 
 def allowed_values(kind: Any, bounds: Sequence[Any]) -> str:
@@ -40,11 +41,7 @@ INHERITED = ("model.", "tokenizer.", "data.nfkc_source")  # prefixes of keys tak
 
 
 def values(config: Config, *, only_set: bool = False) -> Iterator[tuple[str, str]]:
-    """Every setting of a config as (dotted key, value); paths of corpora are resolved and separated by spaces.
-
-    Args:
-        only_set: leave out settings that have their default because nobody set them.
-    """
+    """Every setting, or those that the user set, as (dotted key, value); paths are resolved and separated by spaces."""
 
     def walk(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
         for name, value in tree.items():
@@ -55,10 +52,27 @@ def values(config: Config, *, only_set: bool = False) -> Iterator[tuple[str, str
             else:
                 yield f"{prefix}{name}", plain(value)
 
-    yield from walk(config.model_dump(exclude_unset=only_set), "")
+    return walk(config.model_dump(exclude_unset=only_set), "")
 
 
 def chosen_by_training(config: Config, keys: Iterable[str]) -> set[str]:
     """The keys that are not set, so that training inherits their values or fits them to the corpus."""
     was_set = dict(values(config, only_set=True))
     return {key for key in keys if key not in was_set and (key in FITTED or key.startswith(INHERITED))}
+
+
+def language(data: Data, side: Literal["source", "target"]) -> str:
+    """A side's language code: as set, else from the name of its first training file, else empty."""
+    code, paths = (data.source_lang, data.train.source) if side == "source" else (data.target_lang, data.train.target)
+    return code or language_of(Path(paths[0]))
+
+
+def language_of(path: Path) -> str:
+    """The language code that a file name ends in (`test.zh-CN.gz`: zh-CN), else empty."""
+    suffix = Path(path.name.removesuffix(".gz")).suffix.lstrip(".")
+    return suffix if re.fullmatch(r"[a-z]{2,3}([-_]\w+)?", suffix) and suffix != "txt" else ""
+
+
+def base_language(code: str) -> str:
+    """A language code without region and script: zh of zh-CN, zho of zho_Hans."""
+    return re.split("[-_]", code.lower())[0]

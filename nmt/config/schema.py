@@ -1,19 +1,10 @@
 """Every setting of a run: type, default, range and one line of help. Imports no torch."""
 
 import re
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo
+from pydantic.functional_validators import AfterValidator, BeforeValidator, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 MAX_NAME_BYTES, MAX_PATH = 255, 3_000  # limits of file systems, less the suffixes that we add
@@ -50,23 +41,16 @@ def check_path(text: str) -> str:
 
 
 PathText = Annotated[str, AfterValidator(check_path)]
-Paths = Annotated[
-    tuple[PathText, ...],
-    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
-    Field(min_length=1),
-]
+AsTuple = BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
+Paths = Annotated[tuple[PathText, ...], AsTuple, Field(min_length=1)]
 
 
 class Files(Section):
-    """The two sides of a corpus, each in one or more files."""
-
     source: Paths = Field(description="file or list of files, plain text or .gz, one sentence per line")
     target: Paths = Field(description="the same number of lines: line N translates line N of source")
 
 
 class Data(Section):
-    """The corpora, and which of their pairs to keep."""
-
     train: Files = Field(description="the training corpus")
     dev: Files | None = Field(None, description="for model selection; default: 2 % of train, at most 1,000 pairs")
     test: Files | None = Field(None, description="what `nmt eval` scores by default; not used in training")
@@ -82,8 +66,6 @@ class Data(Section):
 
 
 class TokenizerSettings(Section):
-    """SentencePiece."""
-
     type: Literal["unigram", "bpe", "char", "word"] = Field("unigram", description="kind of subword model")
     vocab_size: int = Field(8000, ge=8, le=1_000_000, description="pieces, including special and byte ones [fitted]")
     joint: bool = Field(True, description="one vocabulary for both sides, or one per side")
@@ -130,17 +112,13 @@ class ModelSettings(Section):
             if (value := getattr(self, key)) not in supported:
                 values = " or ".join(map(plain, supported))
                 raise ValueError(f"architecture {self.architecture} supports {key} {values}, not {plain(value)}")
-        if self.architecture == "rnn":
-            if self.n_encoder_layers != self.n_decoder_layers:
-                got = f"{self.n_decoder_layers} and {self.n_encoder_layers}"
-                raise ValueError(f"architecture rnn needs n_decoder_layers = n_encoder_layers, got {got}")
-            if self.d_model % 2:
-                raise ValueError(f"architecture rnn needs an even d_model, got {self.d_model}")
-            return self
-        if self.d_model % self.n_heads:
+        if self.architecture == "rnn" and self.n_encoder_layers != self.n_decoder_layers:
+            got = f"{self.n_decoder_layers} and {self.n_encoder_layers}"
+            raise ValueError(f"architecture rnn needs n_decoder_layers = n_encoder_layers, got {got}")
+        if self.architecture == "transformer" and self.d_model % self.n_heads:
             raise ValueError(f"d_model ({self.d_model}) is not divisible by n_heads ({self.n_heads})")
-        if self.positions == "sinusoidal" and self.d_model % 2:
-            raise ValueError(f"sinusoidal positions need an even d_model, got {self.d_model}")
+        if self.positions == "sinusoidal" and self.d_model % 2:  # every rnn has the default, sinusoidal
+            raise ValueError(f"architecture rnn and sinusoidal positions need an even d_model, got {self.d_model}")
         if self.positions == "rotary" and (width := self.d_model // self.n_heads) % 2:
             raise ValueError(f"rotary positions need an even d_model / n_heads, got {width}")
         if self.attention_window and self.attention != "scaled_dot":
@@ -149,8 +127,6 @@ class ModelSettings(Section):
 
 
 class TrainSettings(Section):
-    """Optimization, when to stop, and which checkpoints to keep."""
-
     batch_tokens: int = Field(4096, ge=8, le=LARGEST, description="(longest side + 1) x pairs per micro-batch [fitted]")
     accumulate: int = Field(1, ge=1, le=10_000, description="micro-batches per optimizer step [fitted]")
     schedule: Literal["inverse_sqrt", "noam", "constant"] = Field("inverse_sqrt", description="learning rate schedule")
@@ -176,17 +152,13 @@ class TrainSettings(Section):
     metric: Literal["bleu", "loss"] = Field("bleu", description="on dev, for patience and for the best model")
     validate_every: int = Field(500, ge=1, le=LARGEST, description="steps between validations; each saves [fitted]")
     keep: int = Field(2, ge=2, le=1000, description="newest checkpoints to keep; two, because one may be damaged")
-    average: Literal["none", "ema", "best", "last"] = Field(
-        "ema", description="average of weights: moving, or of the best or last checkpoints at the end"
-    )
+    average: Literal["none", "ema", "best", "last"] = Field("ema", description="of weights: moving, or of checkpoints")
     ema_decay: float = Field(0.999, gt=0, lt=1, description="decay of the moving average per step")
     n_average: int = Field(5, ge=1, le=1000, description="checkpoints averaged by best or last")
     init_from: PathText = Field("", description="start from the weights of this run or model file (fine-tuning)")
 
 
-class SearchSettings(Section):
-    """Search settings that both a config and a single translation can set."""
-
+class SearchSettings(Section):  # what both a config and a single translation can set
     beam: int = Field(5, ge=1, le=1000, description="beam size; 1 is greedy search")
     length_penalty: Literal["average", "gnmt"] = Field("average", description="S / L^alpha, or S / ((5+L)/6)^alpha")
     alpha: float = Field(1.0, ge=0, le=10, description="strength of the length penalty; 0 is off")
@@ -196,14 +168,10 @@ class SearchSettings(Section):
 
 
 class DecodeSettings(SearchSettings):
-    """Search and its batches."""
-
     batch_size: int = Field(64, ge=1, le=100_000, description="sentences decoded together")
 
 
 class Config(Section):
-    """All settings of a run."""
-
     run: PathText = Field(min_length=1, description="directory of the run: checkpoints, metrics, the model")
     seed: int = Field(1, ge=0, lt=2**31, description="of all random choices")
     data: Data
@@ -220,9 +188,7 @@ class Config(Section):
         if longest >= positions:
             raise ValueError(f"data.max_length ({longest}) must be less than model.max_positions ({positions})")
         if longest + 1 > tokens:
-            raise ValueError(
-                f"train.batch_tokens ({tokens}) cannot hold one pair of data.max_length ({longest}) pieces"
-            )
+            raise ValueError(f"train.batch_tokens ({tokens}) cannot hold a pair of data.max_length ({longest}) pieces")
         return self
 
 
@@ -231,20 +197,3 @@ def plain(value: object) -> str:
     if value is None or value == "":
         return "-"
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def language(data: Data, side: Literal["source", "target"]) -> str:
-    """A side's language code: as set, else from the name of its first training file, else empty."""
-    code, paths = (data.source_lang, data.train.source) if side == "source" else (data.target_lang, data.train.target)
-    return code or language_of(Path(paths[0]))
-
-
-def language_of(path: Path) -> str:
-    """The language code that a file name ends in (`test.zh-CN.gz`: zh-CN), else empty."""
-    suffix = Path(path.name.removesuffix(".gz")).suffix.lstrip(".")
-    return suffix if re.fullmatch(r"[a-z]{2,3}([-_]\w+)?", suffix) and suffix != "txt" else ""
-
-
-def base_language(code: str) -> str:
-    """A language code without region and script: zh of zh-CN, zho of zho_Hans."""
-    return re.split("[-_]", code.lower())[0]

@@ -1,7 +1,4 @@
-"""Config files: YAML 1.2, `key=value` overrides, and all faults reported at once, each with its file and line.
-
-Imports no torch.
-"""
+"""Config files: YAML 1.2, `key=value` overrides, all faults at once with file and line. Imports no torch."""
 
 import difflib
 import re
@@ -15,7 +12,7 @@ from pydantic import ValidationError
 
 from nmt.config.listing import settings
 from nmt.config.schema import Config
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, os_errors_as
 
 MAX_CONFIG_BYTES = 1_000_000  # a larger config is a mistake or an attack
 MAX_CONFIG_NODES = 20_000  # keys and values; parsing takes about 1 kB for each
@@ -56,23 +53,16 @@ CoreLoader.add_constructor("tag:yaml.org,2002:float", lambda _, node: float(node
 CoreLoader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(node.value))
 CoreDumper.add_representer(
     str,
-    lambda dumper, text: dumper.represent_scalar(
-        "tag:yaml.org,2002:str", text, style=None if text.isprintable() else '"'
-    ),
+    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, None if text.isprintable() else '"'),
 )
-# Exceptions of PyYAML for invalid content. A value that does not fit its tag, as in `!!bool maybe`, raises one of the
-# last three.
+# What PyYAML raises for invalid content; the last three if a value does not fit its tag, as in `!!bool maybe`.
 YAML_ERRORS = (yaml.YAMLError, ValueError, RecursionError, KeyError, AttributeError, TypeError)
 SHORT = reprlib.Repr()  # repr() of nested aliases uses exponential memory
 SHORT.maxstring = SHORT.maxother = SHORT.maxlong = 200
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
-    """Read a config file, apply `key=value` overrides, and check everything.
-
-    Raises:
-        ConfigError: the file cannot be read or parsed, or settings are wrong; the message has a line for each fault.
-    """
+    """Read a config file, apply `key=value` overrides, and check everything; the ConfigError has a line per fault."""
     tree, origins = read_yaml(path)
     for override in overrides:
         key, separator, value = override.partition("=")
@@ -93,23 +83,15 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
 
 
 def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
-    """The mapping in a YAML file, and the line of every key.
-
-    Raises:
-        ConfigError: the file cannot be read, is over 1 MB, is not YAML or not a mapping, or repeats a key.
-    """
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_CONFIG_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}", hint="give the path of a config file") from error
+    """The mapping in a YAML file, and the line of every key."""
+    with os_errors_as(ConfigError, f"read {path}", hint="give the path of a config file"), path.open("rb") as file:
+        content = file.read(MAX_CONFIG_BYTES + 1)
     if len(content) > MAX_CONFIG_BYTES:
         raise ConfigError(f"{path} has over {MAX_CONFIG_BYTES:,} bytes, too many for a config", hint="check the path")
-    loader = CoreLoader("")
+    origins: Origins = {}
     try:
         loader = CoreLoader(content.decode("utf-8-sig"))
         node = loader.get_single_node()
-        origins: Origins = {}
         for key, line in keys_of(node, (), set()):
             if key in origins:
                 raise ConfigError(f"{path}:{line}: duplicate key '{'.'.join(key)}'", hint="delete one of them")
@@ -118,12 +100,8 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
     except YAML_ERRORS as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{path}:{mark.line + 1}" if mark else str(path)
-        problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        raise ConfigError(
-            f"{place}: not valid YAML: {problem[:200]}", hint="check indentation, colons and quotes"
-        ) from error
-    finally:
-        loader.dispose()
+        problem = (getattr(error, "problem", None) or str(error).partition("\n")[0])[:200]
+        raise ConfigError(f"{place}: not valid YAML: {problem}", hint="check indentation, colons and quotes") from error
     if not isinstance(tree, dict):
         raise ConfigError(f"{path}: a config must be a mapping of keys to values", hint="see `nmt config`")
     return tree, origins
@@ -142,15 +120,7 @@ def keys_of(node: yaml.Node | None, prefix: KeyPath, seen: set[int]) -> Iterator
 
 
 def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config:
-    """Validate a tree of plain values.
-
-    Args:
-        tree: sections and their settings.
-        origins: where keys are set.
-        name: of the file, for messages about keys without origin.
-    Raises:
-        ConfigError: the message has a line for each fault: where, which key, what is wrong, what is allowed.
-    """
+    """Validate sections of settings; the ConfigError has a line per fault, with `name` for keys without origin."""
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
@@ -160,8 +130,7 @@ def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config
         faults = [describe_with_origin(fault, origins, name) for fault in error.errors()[:MAX_FAULTS]]
         if n_faults > MAX_FAULTS:
             faults.append(f"{name}: and {n_faults - MAX_FAULTS:,} more")
-        hint = "`nmt config` lists every key with its default and range"
-        raise ConfigError("\n".join(dict.fromkeys(faults)), hint=hint) from error
+        raise ConfigError("\n".join(dict.fromkeys(faults)), hint="`nmt config` lists all keys and ranges") from error
 
 
 def describe_with_origin(fault: Mapping[str, Any], origins: Origins, name: str) -> str:
@@ -185,8 +154,8 @@ def suggestion(key: str) -> str:
     """The known key that was probably meant: one with the same last part, else the most similar one."""
     known = [name for name, *_ in settings()]
     same_leaf = [name for name in known if name.rsplit(".", 1)[-1] == key.rsplit(".", 1)[-1]]
-    sections = {name[:n] for name in known for n, letter in enumerate(name) if letter == "."}
-    found = same_leaf or difflib.get_close_matches(key, [*known, *sorted(sections)], n=1, cutoff=0.5)
+    sections = sorted({name.rpartition(".")[0] for name in known})
+    found = same_leaf or difflib.get_close_matches(key, [*known, *sections], n=1, cutoff=0.5)
     return f" (did you mean '{found[0]}'?)" if found else ""
 
 
@@ -199,5 +168,4 @@ def described(fault: Mapping[str, Any]) -> str:
 
 def dump_config(config: Config) -> str:
     """The config as YAML with every key; reading it gives the same config."""
-    tree = config.model_dump(mode="json")
-    return yaml.dump(tree, Dumper=CoreDumper, sort_keys=False, allow_unicode=True)
+    return yaml.dump(config.model_dump(mode="json"), Dumper=CoreDumper, sort_keys=False, allow_unicode=True)

@@ -15,18 +15,12 @@ from nmt.decode.options import Hypothesis
 
 
 def by_expected_utility(
-    samples: Sequence[Hypothesis],
-    texts: Sequence[str],
-    utility: Callable[[Sequence[str]], NDArray[np.float64]],
+    samples: Sequence[Hypothesis], texts: Sequence[str], utility: Callable[[Sequence[str]], NDArray[np.float64]]
 ) -> list[Hypothesis]:
-    """Rank the samples of one segment by expected utility, ties by log-probability.
+    """Rank the samples of a segment by expected utility, which becomes their score; ties by log-probability.
 
-    Args:
-        samples: at least one. Of samples with the same text, the most probable one is returned.
-        texts: of the samples.
-        utility: scores N texts as hypotheses (rows) against each other as references (columns): (N, N).
-    Returns:
-        hypotheses with their expected utility as score, best first.
+    Of samples with the same text, the most probable one is returned. `utility` scores N texts as hypotheses (rows)
+    against each other as references (columns): (N, N).
     """
     most_probable: dict[str, Hypothesis] = {}
     for text, sample in zip(texts, samples, strict=True):
@@ -34,7 +28,6 @@ def by_expected_utility(
             most_probable[text] = sample
     scores, n_samples = utility(list(most_probable)), Counter(texts)
     counts = np.array([n_samples[text] for text in most_probable])
-    n_others = max(len(samples) - 1, 1)
-    expected = (scores @ counts - scores.diagonal()) / n_others  # a sample is not its own reference
+    expected = (scores @ counts - scores.diagonal()) / max(len(samples) - 1, 1)  # a sample is not its own reference
     ranked = [replace(h, score=float(u)) for h, u in zip(most_probable.values(), expected, strict=True)]
     return sorted(ranked, key=lambda h: (-round(h.score, 9), -h.log_prob))

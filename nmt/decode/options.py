@@ -13,11 +13,7 @@ from nmt.errors import ConfigError
 
 
 class SearchOptions(SearchSettings):
-    """How to search; `SearchSettings` and the fields describe each option.
-
-    Raises:
-        ConfigError: an option is unknown, of the wrong type or out of range.
-    """
+    """How to search; an option that is unknown, of the wrong type or out of range is a ConfigError."""
 
     model_config = ConfigDict(strict=True)  # beam=2.0 or beam=True in a program is a mistake
 
@@ -38,8 +34,8 @@ class SearchOptions(SearchSettings):
             raise ConfigError("; ".join(map(_message, error.errors())), hint=f"the options are {names}") from error
         limit, name = (self.n_samples, "samples") if self.mbr else (self.beam, "beam")
         if self.n_best > limit:
-            hint = f"add --{name} {self.n_best}"
-            raise ConfigError(f"n_best is {self.n_best}, but there are {limit} hypotheses", hint=hint)
+            message = f"n_best is {self.n_best}, but there are {limit} hypotheses"
+            raise ConfigError(message, hint=f"add --{name} {self.n_best}")
 
     def changed(self, **changes: Any) -> "SearchOptions":
         """These options with some changed; checked as a whole."""
@@ -56,76 +52,56 @@ class SearchOptions(SearchSettings):
         return math.ceil(self.max_length_a * source_length) + self.max_length_b
 
     def limit(self, source_length: int, prefix_length: int = 0, model_limit: int | None = None) -> int:
-        """`max_length`, raised to hold the prefix and EOS, then cut to what the model can hold.
-
-        Raises:
-            ConfigError: the model cannot hold the prefix and EOS.
-        """
+        """`max_length`, at least prefix and EOS, at most `model_limit`; a ConfigError if the prefix exceeds that."""
         limit = max(self.max_length(source_length), prefix_length + 1)
-        if model_limit is None:
-            return limit
-        if prefix_length >= model_limit:
+        if model_limit is not None and prefix_length >= model_limit:
             message = f"the prefix has {prefix_length} pieces, the model takes at most {model_limit - 1}"
             raise ConfigError(message, hint="give a shorter prefix")
-        return min(limit, model_limit)
+        return limit if model_limit is None else min(limit, model_limit)
 
-    def divisor(self, length: int) -> float:
+    def length_divisor(self, length: int) -> float:
         """Length penalty of `length` tokens, EOS counted: score = log-probability / divisor."""
-        if self.length_penalty == "gnmt":
-            return float(((5 + length) / 6) ** self.alpha)
-        return float(length**self.alpha)
+        base = (5 + length) / 6 if self.length_penalty == "gnmt" else length
+        return float(base**self.alpha)
 
 
 def _message(fault: Mapping[str, Any]) -> str:
-    name = ".".join(map(str, fault["loc"]))
+    (name,) = fault["loc"]
     return f"no search option '{name}'" if fault["type"] == "extra_forbidden" else f"{name}: {described(fault)}"
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A sequence to translate: a source line, or part of a long one.
+    """A sequence to translate: a source line, or part of a long one."""
 
-    Attributes:
-        tokens: source ids without EOS, not empty.
-        prefix: target ids that the translation begins with.
-        seed: separates its random draws from those of other segments.
-    """
-
-    tokens: list[int]
-    prefix: Sequence[int] = ()
-    seed: int = 0
+    tokens: list[int]  # source ids without EOS, not empty
+    prefix: Sequence[int] = ()  # target ids that the translation begins with
+    seed: int = 0  # separates its random draws from those of other segments
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A finished translation.
+    """A finished translation."""
 
-    Attributes:
-        tokens: target ids, EOS last, without BOS.
-        log_probs: of each token given the previous ones, nats.
-        score: their sum divided by the length penalty; with minimum Bayes risk, the expected utility, 0-100.
-    """
-
-    tokens: list[int]
-    log_probs: list[float]
-    score: float
+    tokens: list[int]  # target ids, EOS last, without BOS
+    log_probs: list[float]  # of each token given the previous ones, nats
+    score: float  # their sum divided by the length penalty; with minimum Bayes risk, the expected utility, 0-100
 
     @property
     def log_prob(self) -> float:
         return sum(self.log_probs, 0.0)
 
 
+NBest = list[Hypothesis]  # of one segment, best first
+
+
 class Engine(Protocol):
     """Translates and scores token ids."""
 
-    @property
-    def max_length(self) -> int:
-        """The longest sequence of either side that the model can hold, EOS counted."""
+    max_length: int  # the longest sequence of either side that the model can hold, EOS counted
 
-    def translate(
-        self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int
-    ) -> list[list[Hypothesis]]:
-        """The n-best hypotheses of each segment or fewer, best first; at most `batch_size` segments at a time."""
+    def translate(self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int) -> list[NBest]:
+        """The n-best hypotheses of each segment or fewer; at most `batch_size` segments at a time."""
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
         """Log-probabilities of target tokens, EOS last, nats; the ids come without EOS and fit the model."""

@@ -5,30 +5,27 @@ a part file of the same origin.
 """
 
 import contextlib
-import hashlib
 import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
 from nmt.errors import InputError, OutputError
-from nmt.files import atomic_writer, hash_file, locked
+from nmt.files import atomic_writer, hash_file, locked, sha256
+from nmt.text.lines import reading
 
 log = logging.getLogger("nmt")
 
 
 @contextlib.contextmanager
 def resumed_output(path: Path, origin: Mapping[str, str]) -> Iterator[tuple[BinaryIO, int]]:
-    """A file to append lines to; it becomes `path` if the block succeeds, else its part file stays.
+    """A file to append lines to, and the number of lines in it. It becomes `path` if the block succeeds.
 
-    Args:
-        path: the complete output.
-        origin: names and hashes or values of the inputs; an existing part file must have the same.
-    Yields:
-        the file, and how many lines it already has.
+    `origin` holds names and hashes or values of the inputs; an existing part file must have the same.
+
     Raises:
         InputError: the part file has another origin, or another process is writing it.
         OutputError: the part file cannot be written.
@@ -59,13 +56,11 @@ def resumed_output(path: Path, origin: Mapping[str, str]) -> Iterator[tuple[Bina
 
 def _seek_end(file: BinaryIO, part: Path, header: bytes, origin: Mapping[str, str]) -> int:
     """Truncate the file after its last complete line, or write its header; returns the number of lines after it."""
-    first, n_lines, end = b"", 0, 0
-    for line in file:
-        if line.endswith(b"\n"):
-            first = first or line
-            n_lines += 1
-            end += len(line)
-    if first not in (b"", header):
+    first, n_lines, end = file.readline(), 0, len(header)
+    if not first.endswith(b"\n"):
+        file.seek(0)
+        file.write(header)
+    elif first != header:
         try:
             before = json.loads(first)
             changed = " and ".join(name for name in origin if before[name] != origin[name]) or "version"
@@ -73,19 +68,19 @@ def _seek_end(file: BinaryIO, part: Path, header: bytes, origin: Mapping[str, st
             changed = "file"
         hint = "restore it, or delete the part file to start over"
         raise InputError(f"{part} was started with another {changed}", hint=hint)
+    for line in file:
+        if line.endswith(b"\n"):
+            n_lines += 1
+            end += len(line)
     file.seek(end)
     file.truncate()
-    if not first:
-        file.write(header)
-    return max(n_lines - 1, 0)
+    return n_lines
 
 
-def hash_of(paths: list[Path]) -> str:
-    """SHA-256 over the contents of files; an InputError if one cannot be read."""
-    digest = hashlib.sha256()
+def hash_of(paths: Iterable[Path]) -> str:
+    """SHA-256 over the hashes of files; a DataError if one cannot be read."""
+    digests = b""
     for path in paths:
-        try:
-            digest.update(bytes.fromhex(hash_file(path)))
-        except OSError as error:
-            raise InputError(f"cannot read {path}: {error.strerror}", hint="give the path of a file") from error
-    return digest.hexdigest()
+        with reading(str(path), "give the path of a file"):
+            digests += bytes.fromhex(hash_file(path))
+    return sha256(digests)

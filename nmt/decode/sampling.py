@@ -19,27 +19,17 @@ class Sampler:
     rest of the batch can change a draw only by the rounding of the logits, if the two largest sums are equal but for
     it: in fp32 about one draw in a million. If rounding moves a token across the threshold of top-k or top-p, only
     the draws that it wins change, because the others keep their noise.
-
-    Args:
-        options: temperature, top_k, top_p and seed.
-        seeds: per sentence a number that separates its draws from others'.
     """
 
     def __init__(self, options: SearchOptions, seeds: Sequence[int]) -> None:
         self.options = options
         self.generators = [torch.Generator().manual_seed(seed_of(options.seed, seed)) for seed in seeds]
 
-    def continuations(
-        self, log_probs: Tensor, live: Tensor, sentences: list[int]
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """One continuation of each beam; called once per step.
+    def continuations(self, log_probs: Tensor, live: Tensor, sentences: list[int]) -> tuple[Tensor, ...]:
+        """One continuation of each beam; called once per step with log_probs (B, K, V) and live hypotheses (B, K).
 
-        Args:
-            log_probs: (B, K, V).
-            live: (B, K), log-probabilities of the hypotheses.
-            sentences: indices into the seeds, one per row of the batch.
-        Returns:
-            log-probabilities of the hypotheses, parent beams, tokens and their log-probabilities, each (B, K).
+        `sentences` are the indices of the rows' seeds. Returns log-probabilities of the hypotheses, parent beams,
+        tokens and their log-probabilities, each (B, K).
         """
         groups = grouped(self._allowed_logits(log_probs))  # (B, K, G, 64)
         n_groups = groups.size(2)

@@ -204,7 +204,7 @@ def _ended(candidates: Candidates, live: Beams, options: SearchOptions, length: 
         candidates.log_prob[rows, ranks],
     )
     return [
-        (row, Hypothesis([*tokens, EOS], [*before, last], log_prob / options.divisor(length)))
+        (row, Hypothesis([*tokens, EOS], [*before, last], log_prob / options.length_divisor(length)))
         for row, tokens, before, last, log_prob in zip(*(x.tolist() for x in columns), strict=True)
     ]
 
@@ -242,7 +242,7 @@ def _is_done(options: SearchOptions, finished: list[Hypothesis], best_live: floa
     if len(finished) < options.beam:
         return False
     kth_best = sorted((h.score for h in finished), reverse=True)[options.beam - 1]
-    return best_live / options.divisor(length) <= kth_best
+    return best_live / options.length_divisor(length) <= kth_best
 
 
 def _without_gaps(searching: list[int]) -> list[int]:

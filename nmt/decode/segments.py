@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from nmt.decode.options import Hypothesis, SearchOptions, Segment
+from nmt.decode.options import Hypothesis, NBest, SearchOptions, Segment
 from nmt.seeds import seed_of
 from nmt.text.lines import is_blank, one_line
 from nmt.text.tokenizer import Tokenizer
@@ -77,9 +77,7 @@ def _split_sentence(sentence: str, tokenizer: Tokenizer, max_length: int) -> lis
     return parts
 
 
-def join(
-    segments: Sequence[Sequence[Hypothesis]], tokenizer: Tokenizer, options: SearchOptions, joiner: str
-) -> list[TextHypothesis]:
+def join(segments: Sequence[NBest], tokenizer: Tokenizer, options: SearchOptions, joiner: str) -> list[TextHypothesis]:
     """The n-best list of a line, from those of its segments: all best hypotheses, all second best, and so on.
 
     The length penalty applies to the log-probability of the whole line; expected utilities are averaged.
@@ -94,7 +92,7 @@ def join(
         if options.mbr or len(chosen) == 1:
             score = sum(h.score for h in chosen) / len(chosen)
         else:
-            score = sum(log_probs) / options.divisor(len(log_probs))
+            score = sum(log_probs) / options.length_divisor(len(log_probs))
         text = one_line(joiner.join(tokenizer.decode(h.tokens) for h in chosen))
         joined.append(TextHypothesis(tokens, log_probs, score, tokenizer.pieces(tokens), text))
     return joined

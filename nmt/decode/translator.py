@@ -2,21 +2,25 @@
 
     window of lines -> segments -> engine -> hypotheses of segments -> translations of lines
 
-Imports no torch: an engine may do without it.
+A window is translated as a whole before its first line is written, so that lines of similar length can share a
+batch. It bounds memory, too. Imports no torch: an engine may do without it.
 """
 
+import json
 import logging
+import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any, get_args
 
 from nmt.config import Config, base_language, language
-from nmt.decode import EngineName, Precision, windows
-from nmt.decode.options import Engine, Hypothesis, SearchOptions
-from nmt.decode.segments import UNSPACED, Line, Translation, join, split
-from nmt.distributed import n_ranks
+from nmt.decode import EngineName, Precision
+from nmt.decode.options import Engine, NBest, SearchOptions
+from nmt.decode.segments import UNSPACED, Line, TextHypothesis, Translation, join, split
+from nmt.distributed import gather, merged, mine, n_ranks, rank
 from nmt.errors import ConfigError, InputError, ModelError
 from nmt.processes import prepare_torch
 from nmt.run.directory import RunDirectory
@@ -25,36 +29,32 @@ from nmt.text.tokenizer import Tokenizers
 
 log = logging.getLogger("nmt")
 
+MAX_LINES, MAX_CHARACTERS = 2_000, 1_000_000  # of a window
+MAX_READ_S = 1.0  # after the first line of a window has come
+FIRST_LINES = 250  # of the first window
+TARGET_S = 5.0  # time to translate a window; on slow machines later windows are shorter
+
 
 class Translator:
-    """An engine with its tokenizers and settings.
-
-    Args:
-        run: the directory that the model was loaded from, if it is a run.
-    """
+    """An engine with its tokenizers and settings."""
 
     def __init__(self, engine: Engine, tokenizers: Tokenizers, config: Config, run: RunDirectory | None = None) -> None:
         self.engine = engine
         self.tokenizers = tokenizers
         self.config = config
-        self.run = run
+        self.run = run  # that the model was loaded from, if any
         self.options = SearchOptions(**config.decode.model_dump(exclude={"batch_size"}))
-        self.joiner = "" if base_language(language(config.data, "target")) in UNSPACED else " "
+        self.target_language = language(config.data, "target")
+        self.joiner = "" if base_language(self.target_language) in UNSPACED else " "
 
     def translate(self, texts: Sequence[str], **options: Any) -> list[str]:
-        """The best translation of each text.
-
-        Args:
-            options: fields of `SearchOptions` that differ from the model's defaults, `beam=1` for example.
-        Raises:
-            ConfigError: an option is unknown, of the wrong type or out of range.
-        """
+        """The best translation of each text; `options` change fields of `SearchOptions`, for example `beam=1`."""
         if isinstance(texts, str):
             raise InputError("translate takes a list of sentences, not one string", hint='translate(["…"])')
         return [found.text for found in self.translate_lines(texts, self.with_options(**options))]
 
     def with_options(self, **changes: Any) -> SearchOptions:
-        """The model's default options with some changed; see `translate` for errors."""
+        """The model's default options with some changed."""
         return self.options.changed(**changes)
 
     def encode_prefix(self, prefix: str) -> list[int]:
@@ -70,14 +70,14 @@ class Translator:
         *,
         batch_size: int | None = None,
         prefix: str = "",
-        window: int = windows.MAX_LINES,
+        window: int = MAX_LINES,
         first: int = 1,
     ) -> Iterator[Translation]:
         """Translate a stream of lines, in order; ranks share the lines of the first rank, and each yields all.
 
         Args:
             lines: read one window at a time; a `Pause` ends a window.
-            options: how to search; the model's defaults if None.
+            options: the model's defaults if None.
             batch_size: sentences decoded together; the config's if None.
             prefix: what every translation must begin with.
             window: maximum lines of a window; with 1, each line is translated as it comes.
@@ -93,24 +93,31 @@ class Translator:
             if type(value) is not int or value < 1:
                 raise ConfigError(f"{name} is {value!r}, not an integer of 1 or more", hint="leave it out")
 
-        def translate_share(share: Sequence[Line]) -> list[Translation]:
-            return self._translate_window(share, options, size, prefix_tokens)
-
-        stream = windows.numbered(lines, first)
-        n_lines = min(window, windows.FIRST_LINES)  # per rank
-        while chunk := windows.next_window(stream, n_lines):
+        stream, n_lines = iter(lines), min(window, FIRST_LINES)  # per rank
+        while chunk := next_window(stream, first, n_lines):
             log.debug("translating lines %d to %d", chunk[0].number, chunk[-1].number)
             started = time.monotonic()
-            translations = windows.translate_on_ranks(chunk, translate_share)
+            translations = self._translate_on_ranks(chunk, options, size, prefix_tokens)
             seconds = max(time.monotonic() - started, 1e-3)
-            n_lines = min(max(int(windows.TARGET_S / seconds * len(chunk) / n_ranks()), size), window)
+            n_lines = min(max(int(TARGET_S / seconds * len(chunk) / n_ranks()), size), window)
+            first += len(chunk)
             yield from translations
+
+    def _translate_on_ranks(self, window: Sequence[Line], *settings: Any) -> list[Translation]:
+        """Each rank translates a share of a window and returns all translations, in order."""
+        if n_ranks() == 1:
+            return self._translate_window(window, *settings)
+        by_length = sorted(window, key=lambda line: len(line.text))  # so that shares take equally long
+        shares = gather(json.dumps(self._translate_window(mine(by_length), *settings), default=vars).encode())
+        found = zip(by_length, merged([json.loads(share) for share in shares]), strict=True)
+        of_line = {line.number: [TextHypothesis(**h) for h in translation["hypotheses"]] for line, translation in found}
+        return [Translation(line.text, of_line[line.number]) for line in window]
 
     def _translate_window(
         self, lines: Sequence[Line], options: SearchOptions, batch_size: int, prefix: Sequence[int]
     ) -> list[Translation]:
-        tokenizers, max_length = self.tokenizers, self.config.data.max_length
-        segments_of_lines = [split(line, tokenizers.source, max_length, prefix) for line in lines]
+        max_length, target = self.config.data.max_length, self.tokenizers.target
+        segments_of_lines = [split(line, self.tokenizers.source, max_length, prefix) for line in lines]
         segments = [segment for of_line in segments_of_lines for segment in of_line]
         found = self.engine.translate(segments, options.for_engine(), batch_size=batch_size)
         if not all(found):
@@ -119,28 +126,19 @@ class Translator:
             found = [self.rank_by_utility(samples, options)[: options.n_best] for samples in found]
         n_best = iter(found)
         return [
-            Translation(line.text, join([next(n_best) for _ in of_line], tokenizers.target, options, self.joiner))
+            Translation(line.text, join([next(n_best) for _ in of_line], target, options, self.joiner))
             for line, of_line in zip(lines, segments_of_lines, strict=True)
         ]
 
-    @property
-    def bleu_tokenizer(self) -> str:
-        """sacreBLEU's tokenizer for the target language."""
-        from nmt.evaluate import bleu_tokenizer  # imports sacreBLEU, which nothing else here needs
-
-        return bleu_tokenizer(language(self.config.data, "target"))
-
-    def rank_by_utility(self, samples: list[Hypothesis], options: SearchOptions) -> list[Hypothesis]:
+    def rank_by_utility(self, samples: NBest, options: SearchOptions) -> NBest:
         """The samples of one segment by minimum Bayes risk, best first; see `by_expected_utility`."""
         from nmt.decode.mbr import by_expected_utility
-        from nmt.evaluate import pairwise_scores
+        from nmt.evaluate import bleu_tokenizer, pairwise_scores  # imports sacreBLEU, which nothing else needs
 
         assert options.mbr
-        metric, tokenize = options.mbr, self.bleu_tokenizer
+        utility = partial(pairwise_scores, metric=options.mbr, tokenize=bleu_tokenizer(self.target_language))
         texts = [one_line(self.tokenizers.target.decode(sample.tokens)) for sample in samples]
-        return by_expected_utility(
-            samples, texts, lambda distinct: pairwise_scores(distinct, metric, tokenize=tokenize)
-        )
+        return by_expected_utility(samples, texts, utility)
 
     def reference_log_probs(self, sources: Sequence[str], references: Sequence[str]) -> list[list[float]]:
         """Log-probabilities of the pieces of each reference, EOS last, nats; long texts are cut to fit the model."""
@@ -151,6 +149,33 @@ class Translator:
         limit = self.engine.max_length - 1
         src, tgt = self.tokenizers.source.encode_all(sources), self.tokenizers.target.encode_all(targets)
         return [tokens[:limit] for tokens in src], [tokens[:limit] for tokens in tgt]
+
+
+def next_window(stream: Iterator[str | Pause], first: int, n_lines: int) -> list[Line]:
+    """The next window of at most `n_lines` per rank: read by the first rank, sent to all; empty at the end."""
+    if n_ranks() == 1:
+        return read_window(stream, first, n_lines)
+    window = read_window(stream, first, n_lines * n_ranks()) if rank() == 0 else []
+    return [Line(*line) for line in json.loads(gather(json.dumps(window).encode())[0])]
+
+
+def read_window(stream: Iterator[str | Pause], first: int, n_lines: int) -> list[Line]:
+    """At most `n_lines`, numbered from `first`; fewer if lines are long or come slowly, or before a `Pause`."""
+    window: list[Line] = []
+    n_characters, deadline = 0, math.inf
+    for line in stream:
+        if isinstance(line, str):
+            window.append(Line(first + len(window), line))
+            n_characters += len(line)
+            deadline = min(deadline, time.monotonic() + MAX_READ_S)
+        elif not isinstance(line, Pause):
+            message = f"text {first + len(window)} is {line!r:.40}, not a string"
+            raise InputError(message, hint="decode bytes; leave out None")
+        elif window:
+            break
+        if len(window) >= n_lines or n_characters > MAX_CHARACTERS or time.monotonic() > deadline:
+            break
+    return window
 
 
 def is_export(path: Path) -> bool:
@@ -176,8 +201,7 @@ def load(
     Args:
         path: one of these; several runs or model files form an ensemble.
         device: auto is cuda, else mps, else cpu.
-        precision: None is fp32, or how an export is stored. bf16 is faster if the hardware supports it, int8 on
-            CPUs; both change a few words.
+        precision: None is fp32, or an export's own. bf16 (on some hardware) and int8 (on CPUs) are faster, less exact.
         engine: None is CTranslate2 for its exports, else torch.
     Raises:
         ModelError: the model is missing, damaged, of another engine, or has another tokenizer than its run or ensemble.

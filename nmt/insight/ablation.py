@@ -1,14 +1,14 @@
 """What a head is for: translate without it (Michel et al. 2019, "Are sixteen heads really better than one?")."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from torch import Tensor, nn
 
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.errors import InputError
-from nmt.evaluate import score
+from nmt.evaluate import bleu_tokenizer, score
 from nmt.insight.heads import single_model
 from nmt.model.base import Seq2Seq
 from nmt.model.recurrent import RecurrentModel
@@ -50,9 +50,9 @@ def ablated(model: Seq2Seq, heads: Sequence[str]) -> Iterator[None]:
 
 
 def bleu_without_each(
-    translator: Translator, sources: Sequence[str], references: Sequence[Sequence[str]], *, beam: int = 1
-) -> Iterator[tuple[str, float]]:
-    """BLEU of a test set, 0-100: first with all heads, under the name "", then without each head in turn.
+    translator: Translator, sources: Sequence[str], references: Sequence[Sequence[str]], beam: int = 1
+) -> dict[str, float]:
+    """BLEU of a test set without each head, 0-100; "none" is with all heads.
 
     Args:
         translator: of one run.
@@ -62,11 +62,21 @@ def bleu_without_each(
     """
     model = single_model(translator)
     untraced = Translator(TorchEngine(model), translator.tokenizers, translator.config)
-    for head in ["", *head_names(model)]:
-        with ablated(model, [head] if head else []):
+    found = {}
+    for head in ["none", *head_names(model)]:
+        with ablated(model, [head] if head != "none" else []):
             hypotheses = untraced.translate(sources, beam=beam)
-        (bleu,) = score(hypotheses, references, tokenize=translator.bleu_tokenizer, metrics=("bleu",))
-        yield head, bleu.value
+        (bleu,) = score(hypotheses, references, ("bleu",), tokenize=bleu_tokenizer(translator.target_language))
+        found[head] = bleu.value
+    return found
+
+
+def table(bleu: Mapping[str, float]) -> list[str]:
+    """What `bleu_without_each` returns as lines of text, the most important head first."""
+    whole = bleu["none"]
+    ranked = sorted((value, head) for head, value in bleu.items() if head != "none")
+    lines = [f"{head:<14}{value:6.2f}  {value - whole:+.2f}" for value, head in ranked]
+    return [f"BLEU of greedy search {whole:.2f}; without a head, the most important one first:", *lines]
 
 
 def _outputs(model: Seq2Seq) -> dict[str, tuple[nn.Module, slice]]:

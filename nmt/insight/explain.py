@@ -19,6 +19,7 @@ from nmt.decode.search import TraceStep, search
 from nmt.decode.segments import Line, split
 from nmt.decode.translator import Translator, load
 from nmt.errors import InputError
+from nmt.evaluate import bleu_tokenizer, pairwise_scores
 from nmt.insight.ablation import ablated
 from nmt.insight.heads import HeadSummary, attention_summary, single_model
 from nmt.insight.search_tree import Node, search_tree, with_paths
@@ -313,24 +314,20 @@ def _compare(
 
 
 def _bleu(translator: Translator, hypothesis: str, reference: str) -> float:
-    from nmt.evaluate import pairwise_scores
-
-    tokenize = translator.bleu_tokenizer
-    return float(pairwise_scores([hypothesis, reference], "bleu", tokenize=tokenize)[0, 1])
+    tokenize = bleu_tokenizer(translator.target_language)
+    return float(pairwise_scores([hypothesis, reference], metric="bleu", tokenize=tokenize)[0, 1])
 
 
 def _rank_samples(
     translator: Translator, found: list[Hypothesis], options: SearchOptions
 ) -> tuple[list[Hypothesis], Samples]:
     """Rank samples by expected utility; the utility of each pair."""
-    from nmt.evaluate import pairwise_scores
-
     assert options.mbr
     ranked = translator.rank_by_utility(found, options)
     decode = translator.tokenizers.target.decode
     texts = [one_line(decode(sample.tokens)) for sample in ranked]
     drawn = [one_line(decode(sample.tokens)) for sample in found]
-    utility = pairwise_scores(texts, options.mbr, tokenize=translator.bleu_tokenizer)
+    utility = pairwise_scores(texts, metric=options.mbr, tokenize=bleu_tokenizer(translator.target_language))
     return ranked[: options.n_best], Samples(
         texts,
         [drawn.count(text) for text in texts],

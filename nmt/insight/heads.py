@@ -1,16 +1,12 @@
-"""Statistics of attention heads: how far and how widely each one looks, and how much heads differ.
-
-Computed from the weights of a teacher-forced pass over a corpus, without padding. Works with every model that
-returns attention weights.
-"""
+"""Statistics of attention heads over a corpus: how far and how widely each one looks, and how much heads differ."""
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,22 +24,16 @@ MAX_POSITIONS = 1024  # per side of a batch: bounds the memory of the weights
 class HeadSummary:
     """Statistics of one head, each a mean over all real query positions.
 
-    Positions count pieces; in cross-attention, those of source and target are compared by their number.
-
-    Attributes:
-        part: encoder, decoder or cross.
-        layer, head: from 1.
-        entropy: of the weights, bits; n equal weights have log2(n).
-        distance: mean distance between query and key, pieces.
-        previous, same, next: weight on the piece before, at and after the query's position, 0-1.
-        boundary: weight on EOS of the source; in the decoder's self-attention, on BOS. 0-1.
-        divergence: mean Jensen-Shannon divergence from the layer's other heads, bits, 0 (equal) to 1 (disjoint;
-            Clark et al. 2019, section 6); None in a layer with one head.
+    Entropy is in bits (n equal weights have log2(n)), distance in pieces between query and key. Previous, same and
+    next are the weights, 0-1, on the piece before, at and after the query's position; in cross-attention, positions
+    of source and target are compared by their number. Boundary is the weight on EOS of the source, or on BOS in the
+    decoder's self-attention. Divergence is the mean Jensen-Shannon divergence from the layer's other heads, 0 (equal)
+    to 1 bit (disjoint; Clark et al. 2019, section 6); None in a layer with one head.
     """
 
-    part: str
-    layer: int
-    head: int
+    part: str  # encoder, decoder or cross
+    layer: int  # from 1
+    head: int  # from 1
     entropy: float
     distance: float
     previous: float
@@ -81,10 +71,11 @@ def attention_summary(run: Path | str | Translator, corpus: Sequence[tuple[str, 
                 figures = head_figures(weights, queries, keys, boundary).cpu().double()
                 sums[part] = sums[part] + figures if part in sums else figures
                 n_queries[part] += int(queries.sum())
+    none = np.array(None)  # for NaN
     return [
-        HeadSummary(part, layer, head, *map(_none_if_nan, means))
+        HeadSummary(part, layer, head, *means)
         for part, total in sums.items()
-        for layer, of_layer in enumerate((total / n_queries[part]).tolist(), 1)
+        for layer, of_layer in enumerate(np.where(total.isnan(), none, total / n_queries[part]).tolist(), 1)
         for head, means in enumerate(of_layer, 1)
     ]
 
@@ -98,32 +89,22 @@ def single_model(translator: Translator) -> Seq2Seq:
     return engine.models[0]
 
 
-def _none_if_nan(value: float) -> Any:
-    return None if math.isnan(value) else value
-
-
-def parts_of(weights: AttentionWeights, batch: Batch) -> Iterator[tuple[str, Tensor, Tensor, Tensor, Tensor]]:
+def parts_of(weights: AttentionWeights, batch: Batch) -> list[tuple[str, Tensor, Tensor, Tensor, Tensor]]:
     """Per part with attention: name, weights, and bool masks of real queries, real keys and boundary keys."""
-    src, tgt = batch.src != PAD, batch.tgt_in != PAD
-    for name, w, queries, keys, boundary in (
-        ("encoder", weights.encoder, src, src, batch.src == EOS),
+    src, tgt, end_of_src = batch.src != PAD, batch.tgt_in != PAD, batch.src == EOS
+    parts = [
+        ("encoder", weights.encoder, src, src, end_of_src),
         ("decoder", weights.decoder, tgt, tgt, batch.tgt_in == BOS),
-        ("cross", weights.cross, tgt, src, batch.src == EOS),
-    ):
-        if len(w):
-            yield name, w, queries, keys, boundary
+        ("cross", weights.cross, tgt, src, end_of_src),
+    ]
+    return [part for part in parts if len(part[1])]
 
 
 def head_figures(weights: Tensor, queries: Tensor, keys: Tensor, boundary: Tensor) -> Tensor:
-    """The figures of `HeadSummary`, summed over real queries.
+    """`FIGURES` summed over real queries: (L, H, 7); the divergence is NaN if H is 1.
 
-    Args:
-        weights: (L, B, H, T, S); rows sum to 1.
-        queries: (B, T) bool, real queries.
-        keys: (B, S) bool, real keys; a model without a padding mask has weight on others, which is removed.
-        boundary: (B, S) bool.
-    Returns:
-        (L, H, 7) in the order of `FIGURES`; the divergence is NaN if H is 1.
+    Rows of `weights` (L, B, H, T, S) sum to 1. The masks `queries` (B, T), `keys` and `boundary` (B, S) are bool; a
+    model without a padding mask has weight on other keys, which is removed.
     """
     w = weights.to(torch.promote_types(weights.dtype, torch.float32)) * keys[:, None, None]
     w = w / w.sum(-1, keepdim=True)

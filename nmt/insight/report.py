@@ -150,14 +150,14 @@ def evaluated(
 
     def bleu(group: Sequence[Translated]) -> float:
         hypotheses, own = [line.translation for line in group], [line.reference for line in group]
-        return score(hypotheses, [own], tokenize=tokenize, metrics=("bleu",))[0].value
+        return score(hypotheses, [own], ("bleu",), tokenize=tokenize)[0].value
 
     bounds = ["1", *(str(bound + 1) for bound in LENGTHS)]
     names = [f"{low} to {high}" for low, high in zip(bounds, LENGTHS, strict=False)] + [f"{bounds[-1]} or more"]
     return Evaluation(
         corpus=corpus,
         n_lines=len(lines),
-        scores=score(translations, [references], tokenize=tokenize, metrics=("bleu", "chrf", "ter"), n_bootstrap=1000),
+        scores=score(translations, [references], ("bleu", "chrf", "ter"), tokenize=tokenize, n_bootstrap=1000),
         best=by_score[::-1][:N_EXAMPLES],
         worst=by_score[:N_EXAMPLES],
         lengths=[LengthGroup(names[i], len(group), bleu(group)) for i, group in sorted(groups.items())],

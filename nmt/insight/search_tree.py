@@ -46,7 +46,7 @@ def search_tree(steps: Sequence[TraceStep], options: SearchOptions, tokenizer: T
                 status = "kept" if (parent, token) in kept else "pruned"
             kept_nodes[parent, token] = len(nodes)
             (piece,) = tokenizer.pieces([token])
-            score = log_prob / options.divisor(step.position)
+            score = log_prob / options.length_divisor(step.position)
             nodes.append(
                 Node(
                     len(nodes),

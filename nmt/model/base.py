@@ -1,8 +1,6 @@
 """The interface of all models, and the embeddings and projection that they share.
 
-training            forward(src, tgt_in, is_token) -> logits
-search              incremental_decoder(model), in incremental.py
-attention weights   attention(src, tgt_in)
+Training calls `forward`; search calls the model's decoder, see `incremental.py`.
 """
 
 import abc
@@ -41,10 +39,7 @@ class Seq2Seq(nn.Module, abc.ABC):
     """A model of the next target token, given the source and the target so far.
 
     Masks are made inside, from `src != PAD`. Target padding is at the end, where no real position attends to it.
-
-    Args:
-        settings: sizes and variants.
-        n_source_vocab, n_target_vocab: equal if the embeddings of both sides are tied.
+    Both vocabularies have the same size if the embeddings of both sides are tied.
     """
 
     def __init__(self, settings: ModelSettings, n_source_vocab: int, n_target_vocab: int) -> None:
@@ -86,15 +81,9 @@ class Seq2Seq(nn.Module, abc.ABC):
         return out
 
     def forward(self, src: Tensor, tgt_in: Tensor, is_token: Tensor | None = None) -> Tensor:
-        """Logits of the next token at every target position.
+        """Logits (B, T, V) of the next token at every target position, given src (B, S) and tgt_in (B, T), BOS first.
 
-        Args:
-            src: (B, S) ids.
-            tgt_in: (B, T) ids, BOS first.
-            is_token: (B, T) bool; if given, only these N positions are projected, because the projection is the
-                largest matmul.
-        Returns:
-            (B, T, V), or (N, V) with `is_token`.
+        With `is_token`, (B, T) bool, they are (N, V), only for these N positions: the projection is the largest matmul.
         """
         hidden = self.hidden(src, tgt_in)
         logits: Tensor = self.projection(hidden if is_token is None else hidden[is_token])

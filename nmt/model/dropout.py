@@ -42,8 +42,7 @@ class Dropout(nn.Module):
         words = torch.empty(-(-x.numel() // 8), dtype=torch.int64)
         words.random_(-(2**63), None, generator=getattr(_of_thread, "generator", None))  # all 64 bits random
         keep = words.view(torch.uint8)[: x.numel()].view(x.shape)
-        # 0 or 1; a comparison takes ten times as long
-        keep = keep.clamp_(n_dropped - 1, n_dropped).sub_(n_dropped - 1)
+        keep = keep.clamp_(n_dropped - 1, n_dropped).sub_(n_dropped - 1)  # 0 or 1; comparing takes ten times as long
         return x * keep.to(x.dtype).mul_(256 / (256 - n_dropped))
 
     def extra_repr(self) -> str:

@@ -4,6 +4,7 @@
 model; nothing outside this package knows which one it has.
 """
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -16,25 +17,16 @@ from torch import Tensor
 from nmt.model import kernels
 from nmt.model.attention import additive_mask
 from nmt.model.base import Seq2Seq
-from nmt.model.recurrent import RecurrentDecoder, RecurrentModel
-from nmt.model.tracing import Traced
+from nmt.model.recurrent import RecurrentModel
 from nmt.model.transformer import DecoderLayer, Transformer
 
 
 class IncrementalDecoder(Protocol):
-    """What search uses; a state is good for one call, which may overwrite it."""
+    """What search uses, see `nmt.decode.search`; here the type of the state is left open."""
 
-    def start(self, src: Tensor, /) -> Any:
-        """Encode src (B, S): the state of one beam per sentence, before the first target token."""
-
-    def step(self, tokens: Tensor, state: Any, /) -> tuple[Tensor, Any]:
-        """Read one more token per beam, (B, K): logits (B, K, V) of the next one, which the caller may overwrite."""
-
-    def select(self, state: Any, beam_indices: Tensor, /) -> Any:
-        """Keep the beams (B', K'), indices into the B*K beams; the beams of a row come from one sentence.
-
-        If B' < B, gaps are filled from the end of the batch: row i is sentence i, or one from beyond row B'.
-        """
+    def start(self, src: Tensor, /) -> Any: ...
+    def step(self, tokens: Tensor, state: Any, /) -> tuple[Tensor, Any]: ...
+    def select(self, state: Any, beam_indices: Tensor, /) -> Any: ...
 
 
 def incremental_decoder(
@@ -44,7 +36,7 @@ def incremental_decoder(
     if isinstance(model, Transformer):
         return TransformerDecoder(model, cache_dtype=cache_dtype, trace=trace)
     assert isinstance(model, RecurrentModel)
-    return RecurrentDecoder(model)
+    return model
 
 
 @dataclass(frozen=True)
@@ -53,44 +45,33 @@ class KVCache:
 
     Self-attention has one cache per sentence, with R slots. Beams share slots; reordering beams updates `ancestry`
     instead of copying the cache. A slot that no beam descends from is used again. In cross-attention, too, the
-    beams are query positions of one sentence.
-
-    Attributes:
-        self_kv: per layer (2, N, H, R, D/H), keys and values; N >= B, because rows of finished sentences stay
-            allocated.
-        ancestry: (B, K, R) bool, whether the beam descends from the token in the slot. None while there is one
-            beam per sentence: then slot t holds position t.
-        n_read: tokens read by each beam.
-        cross_kv: per layer, keys and values of the encoder output, each (B, H, S, D/H).
-        cross_mask: (B, 1, 1, S), additive; None if there is no padding.
-        batched: whether the search began with several sentences; then R is rounded up to `kernels.CACHE_SLOTS`.
-        slot_positions: (B, R), the position last written to each slot; only for a local window.
+    beams are query positions of one sentence. While there is one beam per sentence, `ancestry` is None, and slot t
+    holds position t.
     """
 
-    self_kv: list[Tensor]
-    ancestry: Tensor | None
-    n_read: int
-    cross_kv: list[tuple[Tensor, ...]]
-    cross_mask: Tensor | None
-    batched: bool
-    slot_positions: Tensor | None
+    self_kv: list[Tensor]  # per layer (2, N, H, R, D/H), keys and values; N >= B: finished sentences stay allocated
+    ancestry: Tensor | None  # (B, K, R) bool, whether the beam descends from the token in the slot
+    n_read: int  # tokens read by each beam
+    cross_kv: list[tuple[Tensor, ...]]  # per layer, keys and values of the encoder output, each (B, H, S, D/H)
+    cross_mask: Tensor | None  # (B, 1, 1, S), additive; None if there is no padding
+    batched: bool  # whether the search began with several sentences; then R is rounded up to `kernels.CACHE_SLOTS`
+    slot_positions: Tensor | None  # (B, R), the position last written to each slot; only for a local window
 
 
 class TransformerDecoder:
-    """See `IncrementalDecoder`.
+    """The `IncrementalDecoder` of a Transformer in eval mode.
 
     Args:
-        model: in eval mode.
         cache_dtype: of keys and values where several sentences are decoded: that is memory-bound, and a bf16 cache
             halves the traffic. None: that of the activations.
-        trace: whether to trace the layers; see `Traced`.
+        trace: whether to trace the layers; see `kernels.Traced`.
     """
 
     def __init__(self, model: Transformer, *, cache_dtype: torch.dtype | None = None, trace: bool = False) -> None:
         self.model = model
         self.cache_dtype = cache_dtype
         layers = [*model.decoder, model.decoder_norm, model.projection]
-        self.traced = Traced(self.step_layers, layers) if trace else None
+        self.traced = kernels.Traced(self.step_layers, layers) if trace else None
 
     def start(self, src: Tensor) -> KVCache:
         """See `IncrementalDecoder`."""
@@ -116,7 +97,7 @@ class TransformerDecoder:
     def step(self, tokens: Tensor, cache: KVCache) -> tuple[Tensor, KVCache]:
         """See `IncrementalDecoder`."""
         model, n_beams = self.model, tokens.size(1)
-        cache, slots, bool_mask = reserve_slots(cache, tokens, model.settings.attention_window)
+        cache, vectors, bool_mask = reserve_slots(cache, tokens, model.settings.attention_window)
         now = slice(cache.n_read, cache.n_read + 1)
         x, rotation = model.embed(tokens, model.target_embedding, model.target_positions, now)  # (B, K, D)
         n_slots = cache.n_read + 1 if bool_mask is None else bool_mask.size(-1)
@@ -129,25 +110,20 @@ class TransformerDecoder:
                 (*cross_kv, self_kv, self_kv[:, : len(tokens), :, :n_slots])
                 for cross_kv, self_kv in zip(cache.cross_kv, cache.self_kv, strict=True)
             ],
-            vectors=cache_vectors(cache.self_kv[0], slots, len(tokens)),
+            vectors=vectors,
             cross_mask=cache.cross_mask,
             self_mask=None if bool_mask is None else additive_mask(bool_mask, x.dtype),
             rotation=rotation,
         )
         return logits, replace(cache, n_read=cache.n_read + 1)
 
-    def step_layers(
-        self,
-        x: Tensor,
-        kv: Sequence[tuple[Tensor, ...]],
-        vectors: Tensor,
-        cross_mask: Tensor | None = None,
-        self_mask: Tensor | None = None,
-        rotation: Tensor | None = None,
-    ) -> Tensor:
-        """All decoder layers for one position of each beam: x (B, K, D) to logits (B, K, V); see `step_layer`."""
+    def step_layers(self, x: Tensor, kv: Sequence[tuple[Tensor, ...]], **shared: Any) -> Tensor:
+        """All decoder layers for one position of each beam: x (B, K, D) to logits (B, K, V).
+
+        See `step_layer`: `kv` has an element for each layer, and `shared` is the same for all.
+        """
         for layer, of_layer in zip(self.model.decoder, kv, strict=True):
-            x = step_layer(layer, x, of_layer, vectors, cross_mask, self_mask, rotation)
+            x = step_layer(layer, x, of_layer, **shared)
         logits: Tensor = self.model.projection(self.model.decoder_norm(x))
         return logits
 
@@ -182,23 +158,23 @@ def step_layer(
     x: Tensor,
     kv: tuple[Tensor, ...],
     vectors: Tensor,
-    cross_mask: Tensor | None,
-    self_mask: Tensor | None,
-    rotation: Tensor | None,
+    cross_mask: Tensor | None = None,
+    self_mask: Tensor | None = None,
+    rotation: Tensor | None = None,
 ) -> Tensor:
     """`DecoderLayer.forward` for one position of each beam, whose keys and values are written to the cache.
 
     Args:
-        layer: in eval mode.
         x: (B, K, D).
         kv: cross-attention's keys and values, each (B, H, S, D/H), self-attention's cache (2, N, H, R, D/H), and the
             part of it to attend to, (2, B, H, R', D/H).
-        vectors: (2*B*K*H,), see `cache_vectors`.
+        vectors: (2*B*K*H,), where to write, see `reserve_slots`.
         cross_mask: see `KVCache`.
         self_mask: additive, broadcastable to (B, H, K, R'); None to attend to all R' slots.
         rotation: rotary position that all beams have, see `SelfAttention.project`.
     """
-    cross_key, cross_value, self_kv, used_kv = kv
+    self_kv, used_kv = kv[2:]
+    attend_memory = functools.partial(layer.cross_attention, cross_kv=kv[:2], mask=cross_mask)
 
     def attend_self(y: Tensor) -> Tensor:
         new = layer.self_attention.project(y, rotation).to(self_kv.dtype)  # (B, K, 3, H, D/H)
@@ -207,10 +183,6 @@ def step_layer(
         key, value = used_kv.unbind()
         return layer.self_attention.attend(new[:, :, 0].transpose(1, 2), key, value, mask=self_mask)
 
-    def attend_memory(y: Tensor) -> Tensor:
-        out: Tensor = layer.cross_attention(y, (cross_key, cross_value), cross_mask)
-        return out
-
     x = layer.self_attention_residual(x, attend_self)
     x = layer.cross_attention_residual(x, attend_memory)
     x = layer.feed_forward_residual(x, layer.feed_forward)
@@ -218,59 +190,41 @@ def step_layer(
 
 
 def reserve_slots(cache: KVCache, tokens: Tensor, window: int) -> tuple[KVCache, Tensor, Tensor | None]:
-    """Find a slot for the next token of each beam, and make room for it.
+    """Find a slot for the next token of each beam, the lowest that no beam descends from, and make room for it.
 
     Args:
         cache: as before this token.
         tokens: (B, K).
         window: of self-attention, 0 for none.
     Returns:
-        the cache, the slots, (B, K) or (1, 1) where all are the same, and the mask of slots to attend to, (B, 1, K, R)
-        or (1, R) bool, None for all.
+        the cache; where keys and values go, (2*B*K*H,) indices into the 2*N*H*R vectors of a layer's `self_kv`; and
+        the mask of slots to attend to, (B, 1, K, R) or (1, R) bool, None for all.
     """
-    if cache.ancestry is None:  # one beam per sentence
-        n_slots, slots, bool_mask = cache.n_read + 1, tokens.new_full((1, 1), cache.n_read), None
+    n_sentences, n_beams = tokens.shape
+    self_kv, ancestry, positions = cache.self_kv, cache.ancestry, cache.slot_positions
+    bool_mask: Tensor | None = None
+    if ancestry is None:  # one beam per sentence
+        n_slots = cache.n_read + 1
+        slots = tokens.new_full((1, 1), cache.n_read)
         if cache.batched:  # rounded up, so that matmul shapes rarely change
             n_slots = kernels.round_up(n_slots, kernels.CACHE_SLOTS)
             bool_mask = torch.arange(n_slots, device=tokens.device)[None] <= cache.n_read  # (1, R)
-        return replace(cache, self_kv=with_slots(cache.self_kv, len(tokens), n_slots)), slots, bool_mask
-    slots, n_slots = free_slots(cache.ancestry, tokens.size(1))
-    ancestry = F.pad(cache.ancestry, (0, n_slots - cache.ancestry.size(2))).scatter(2, slots[..., None], True)
-    positions = cache.slot_positions
-    if positions is not None:  # tokens that have left the window free their slots
-        positions = F.pad(positions, (0, n_slots - positions.size(1))).scatter(1, slots, cache.n_read)
-        ancestry = ancestry & (positions >= cache.n_read - window)[:, None]
-    self_kv = with_slots(cache.self_kv, len(tokens), n_slots)
-    cache = replace(cache, self_kv=self_kv, ancestry=ancestry, slot_positions=positions)
-    return cache, slots, ancestry[:, None]
-
-
-def free_slots(ancestry: Tensor, n_beams: int) -> tuple[Tensor, int]:
-    """The lowest slots that no beam descends from, (B, K), and the number of slots that the cache then needs.
-
-    Args:
-        ancestry: (B, K', R), see `KVCache`.
-        n_beams: K.
-    """
-    used = ancestry.any(1)  # (B, R)
-    n_slots = ancestry.size(2)
-    if int(used.sum(1).max()) + n_beams > n_slots:
-        n_slots += kernels.round_up(n_beams, kernels.CACHE_SLOTS)
-        used = F.pad(used, (0, n_slots - used.size(1)))
-    return used.byte().argsort(dim=1, stable=True)[:, :n_beams], n_slots
-
-
-def with_slots(self_kv: list[Tensor], n_sentences: int, n_slots: int) -> list[Tensor]:
-    """The cache with at least so many slots; a copy, of the first sentences alone, if it has to grow."""
+    else:
+        used = ancestry.any(1)  # (B, R)
+        if int(used.sum(1).max()) + n_beams > used.size(1):  # a sync point
+            used = F.pad(used, (0, kernels.round_up(n_beams, kernels.CACHE_SLOTS)))
+        n_slots = used.size(1)
+        slots = used.byte().argsort(dim=1, stable=True)[:, :n_beams]  # (B, K)
+        ancestry = F.pad(ancestry, (0, n_slots - ancestry.size(2))).scatter(2, slots[..., None], True)
+        if positions is not None:  # tokens that have left the window free their slots
+            positions = F.pad(positions, (0, n_slots - positions.size(1))).scatter(1, slots, cache.n_read)
+            ancestry = ancestry & (positions >= cache.n_read - window)[:, None]
+        bool_mask = ancestry[:, None]
     missing = n_slots - self_kv[0].size(3)
-    if missing <= 0:
-        return self_kv
-    padding = kernels.round_up(missing, kernels.CACHE_SLOTS)
-    return [F.pad(x[:, :n_sentences], (0, 0, 0, padding)) for x in self_kv]
-
-
-def cache_vectors(self_kv: Tensor, slots: Tensor, n_sentences: int) -> Tensor:
-    """Where the keys and values of one token per beam go: (2*B*K*H,) indices into the cache's 2*N*H*R vectors."""
-    _, n, n_heads, n_slots, _ = self_kv.shape
-    first = torch.arange(0, 2 * n * n_heads * n_slots, n_slots, device=slots.device).view(2, n, 1, n_heads)
-    return (first[:, :n_sentences] + slots[..., None]).flatten()  # (2, B, K, H)
+    if missing > 0:  # copied, without the rows of finished sentences
+        padding = kernels.round_up(missing, kernels.CACHE_SLOTS)
+        self_kv = [F.pad(x[:, :n_sentences], (0, 0, 0, padding)) for x in self_kv]
+    _, n, n_heads, n_rows, _ = self_kv[0].shape
+    first = torch.arange(0, 2 * n * n_heads * n_rows, n_rows, device=tokens.device).view(2, n, 1, n_heads)
+    vectors = (first[:, :n_sentences] + slots[..., None]).flatten()  # (2, B, K, H)
+    return replace(cache, self_kv=self_kv, ancestry=ancestry, slot_positions=positions), vectors, bool_mask

@@ -4,13 +4,17 @@ Measured with torch 2.13 on two x86-64 cores.
 """
 
 import contextlib
+import functools
 import math
-import time
-from collections.abc import Callable, Iterator, Sequence
+import timeit
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 SIMD_KEYS = 16  # the CPU's softmax over 15 keys takes ten times as long as over 16
 CACHE_SLOTS = 16  # KV caches grow by this many slots: products over 15 keys take twice as long as over 16
@@ -18,15 +22,13 @@ FEW_QUERIES = 32  # below this number the fused kernel's bf16 products take twic
 # Neighboring tokens. With V = 8,000, 64 sentences and 5 beams, top-k over groups of 64 takes a quarter of the time of
 # top-k over all tokens (1.7 against 6.9 ms); with V = 32,000 a tenth.
 GROUP = 64
+CALLS_BEFORE_TRACING = 64  # tracing costs what some 200 traced calls save
 
 
 def prefers_fused(query: Tensor) -> bool:
-    """Whether torch's fused attention is faster than equation 1 written out.
+    """Whether torch's fused attention is faster than equation 1 written out, for query (B, H, T, d).
 
     On a CPU its backward pass takes 2 (fp32) to 9 times (bf16) as long.
-
-    Args:
-        query: (B, H, T, d).
     """
     if query.device.type != "cpu":
         return True
@@ -40,39 +42,23 @@ def bf16_is_faster(device: torch.device) -> bool:
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device.type != "cpu":
         return False
-
-    def matmul(dtype: torch.dtype) -> Callable[[], Tensor]:
-        a, b = torch.ones(2048, 512, dtype=dtype), torch.ones(512, 512, dtype=dtype)  # as large as in training
-        return lambda: a @ b
-
-    fp32_s, bf16_s = interleaved_seconds([matmul(torch.float32), matmul(torch.bfloat16)], n_rounds=20)
+    a, b = torch.ones(2048, 512), torch.ones(512, 512)  # as large as in training
+    matmuls = [functools.partial(torch.matmul, a.to(dtype), b.to(dtype)) for dtype in (torch.float32, torch.bfloat16)]
+    fp32_s, bf16_s = interleaved_seconds(matmuls, n_rounds=20)
     return min(fp32_s) > 1.5 * min(bf16_s)
 
 
 def parallel_is_faster(n_threads: int) -> bool:
     """Whether so many threads are faster than one now, with matmuls that take 80 ms in all."""
-    a, b = torch.ones(256, 512), torch.ones(512, 512)
-
-    def matmul(n: int) -> Callable[[], Tensor]:
-        def run() -> Tensor:
-            with torch_threads(n):
-                return a @ b
-
-        return run
-
-    one_s, all_s = interleaved_seconds([matmul(1), matmul(n_threads)], n_rounds=24)
+    matmul = functools.partial(torch.matmul, torch.ones(256, 512), torch.ones(512, 512))
+    one_s, all_s = interleaved_seconds([torch_threads(n)(matmul) for n in (1, n_threads)], n_rounds=24)
     return sum(all_s[12:]) < 0.9 * sum(one_s[12:])  # in the first rounds, threads start
 
 
-def interleaved_seconds(calls: Sequence[Callable[[], object]], n_rounds: int) -> list[list[float]]:
+def interleaved_seconds(calls: Sequence[Callable[[], object]], n_rounds: int) -> list[tuple[float, ...]]:
     """The durations of several calls, each called once per round, because the load of the machine changes."""
-    seconds: list[list[float]] = [[] for _ in calls]
-    for _ in range(n_rounds):
-        for call, of_call in zip(calls, seconds, strict=True):
-            start = time.perf_counter()
-            call()
-            of_call.append(time.perf_counter() - start)
-    return seconds
+    rounds = [[timeit.timeit(call, number=1) for call in calls] for _ in range(n_rounds)]
+    return list(zip(*rounds, strict=True))
 
 
 @contextlib.contextmanager
@@ -87,13 +73,9 @@ def torch_threads(n: int) -> Iterator[None]:
 
 
 def pad_keys(scores: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """Pad scores with -inf and values with 0 to `SIMD_KEYS` keys, which changes no weight.
+    """Pad scores (..., T, S) with -inf and value (..., S, d) with 0 to `SIMD_KEYS` keys, which changes no weight.
 
     Only in training: one query gains nothing, and tracing (without autograd) would freeze the number of keys.
-
-    Args:
-        scores: (..., T, S).
-        value: (..., S, d).
     """
     n_queries, n_keys = scores.shape[-2:]
     if n_keys >= SIMD_KEYS or n_queries == 1 or not torch.is_grad_enabled() or scores.device.type != "cpu":
@@ -118,13 +100,8 @@ def top_continuations(log_probs: Tensor, live: Tensor, n: int) -> tuple[Tensor, 
     """The n largest of `log_probs + live[..., None]` over the beams and tokens of each sentence, best first.
 
     Two-level top-k: the n groups with the largest maxima contain the n largest, so only these are searched.
-
-    Args:
-        log_probs: (B, K, V).
-        live: (B, K).
-        n: wanted; at most K*V are returned.
-    Returns:
-        sums, beam indices, tokens and the tokens' log_probs, each (B, n).
+    log_probs is (B, K, V) and live (B, K). Returns sums, beam indices, tokens and the tokens' log_probs, each (B, n);
+    n becomes K*V if that is smaller.
     """
     n_beams, n_vocab = log_probs.shape[1:]
     n = min(n, n_beams * n_vocab)
@@ -139,3 +116,61 @@ def top_continuations(log_probs: Tensor, live: Tensor, n: int) -> tuple[Tensor, 
     beams = flat // (n_groups * GROUP)
     tokens = (flat % (n_groups * GROUP)).clamp(max=n_vocab - 1)  # the fill ranks last, behind -inf in the vocabulary
     return best, beams, tokens, candidates.flatten(1).gather(1, index)
+
+
+class Traced:
+    """A method that is traced (`torch.jit.trace`) after `CALLS_BEFORE_TRACING` calls, to run without Python.
+
+    At batch size 1 Python overhead is more than half of a step of search. Sizes may change from call to call;
+    control flow may depend only on which arguments are None and on their dtypes: each such signature has its trace.
+
+    Args:
+        method: takes tensors and nested sequences of tensors, by keyword.
+        layers: the modules it uses; no two of them share weights.
+    """
+
+    def __init__(self, method: Callable[..., Tensor], layers: Iterable[nn.Module]) -> None:
+        self.method = method
+        self.layers = layers
+        self.n_calls: Counter[tuple[Any, ...]] = Counter()  # by signature
+        self.traces: dict[tuple[Any, ...], Callable[..., Tensor] | None] = {}  # None: this torch cannot trace it
+
+    def __call__(self, **arguments: Any) -> Tensor:
+        """The method's result; arguments that are None are left out."""
+        given = {name: value for name, value in arguments.items() if value is not None}
+        values = tuple(given.values())
+        signature = tuple((name, dtype_of(value)) for name, value in given.items())
+        self.n_calls[signature] += 1
+        if self.n_calls[signature] > CALLS_BEFORE_TRACING and signature not in self.traces:
+            self.traces[signature] = trace(_Method(self.method, self.layers, tuple(given)), values)
+        run = self.traces.get(signature)
+        return run(*values) if run else self.method(**given)
+
+
+def dtype_of(value: Any) -> torch.dtype:
+    """The dtype of a tensor, or of the first in nested sequences of tensors."""
+    while not isinstance(value, Tensor):
+        value = value[0]
+    return value.dtype
+
+
+class _Method(nn.Module):
+    """The method as a module: `torch.jit.trace` takes weights of any kind only from modules."""
+
+    def __init__(self, method: Callable[..., Tensor], layers: Iterable[nn.Module], names: Sequence[str]) -> None:
+        super().__init__()
+        self.method = method
+        self.layers = nn.ModuleList(layers)
+        self.names = names
+
+    def forward(self, *values: Any) -> Tensor:
+        return self.method(**dict(zip(self.names, values, strict=True)))
+
+
+def trace(module: nn.Module, arguments: tuple[Any, ...]) -> Callable[..., Tensor] | None:
+    """The traced module, or None if this torch cannot trace it."""
+    with contextlib.suppress(AttributeError, RuntimeError, ValueError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.jit.trace is deprecated
+        traced: Callable[..., Tensor] = torch.jit.trace(module, arguments, check_trace=False)  # type: ignore[no-untyped-call]
+        return traced
+    return None

@@ -26,13 +26,10 @@ def _angles(n_positions: int, d: int) -> Tensor:
 
 
 def rotate(x: Tensor, rotation: Tensor) -> Tensor:
-    """Rotate each pair of neighboring elements, read as a complex number, by the angle of its position.
+    """Multiply pairs of neighboring elements of x (..., d), as complex numbers, by `rotation`.
 
-    The dot product of a rotated query and a rotated key depends on the distance between their positions alone.
-
-    Args:
-        x: (..., d).
-        rotation: complex, broadcastable to (..., d/2), from `rotary_positions`.
+    `rotation` is broadcastable to (..., d/2), from `rotary_positions`. The dot product of a rotated query and a
+    rotated key depends on the distance between their positions alone.
     """
     pairs = x.reshape(*x.shape[:-1], -1, 2).to(torch.promote_types(x.dtype, torch.float32))
     rotated = torch.view_as_complex(pairs) * rotation  # (..., d/2)
@@ -42,9 +39,7 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
 class PositionTable(nn.Module):
     """Rows of a fixed encoding, computed when a sequence first needs them: `max_positions` may be much larger.
 
-    Args:
-        encoding: maps a number of positions P to its table (P, ...).
-        max_positions: the largest P.
+    `encoding` maps a number of positions P, at most `max_positions`, to its table (P, ...).
     """
 
     table: Tensor

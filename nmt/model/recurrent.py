@@ -1,17 +1,13 @@
-"""The recurrent encoder-decoder that preceded the Transformer.
+"""The recurrent encoder-decoder that preceded the Transformer: LSTM or GRU layers.
 
-An LSTM or GRU encodes the source; another one, initialized with the first one's final state, decodes the target
-(Sutskever et al. 2014). With `attention` none that state is all the decoder knows of the source. Bahdanau et al.
-2015 add a bidirectional encoder and attention to all its outputs.
-
-Attention follows the decoder's recurrent layers (Luong et al. 2015, section 3), so training runs each layer over all
-target positions in one fused call. Luong's input feeding and Bahdanau's attention inside the recurrence would need
-one call per position.
+The encoder is bidirectional (Bahdanau et al. 2015). Its final state initializes the decoder (Sutskever et al. 2014);
+with `attention` none, that state is all the decoder knows of the source. Attention follows the decoder's recurrent
+layers (Luong et al. 2015, section 3), so training runs each layer over all target positions in one fused call. Luong's
+input feeding and Bahdanau's attention inside the recurrence would need one call per position.
 """
 
 import math
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -31,19 +27,12 @@ Sequence = TypeVar("Sequence", Tensor, PackedSequence)
 
 @dataclass(frozen=True)
 class RecurrentState:
-    """The state of a search over B sentences with K beams each.
+    """The state of a search over B sentences with K beams each."""
 
-    Attributes:
-        layers: (L, G, B*K, D), the recurrent state of each layer; G is 2 for an LSTM, 1 for a GRU.
-        memory: (B, S, D), the encoder output.
-        keys: (B, S, D), `GlobalAttention.key` of the memory.
-        mask: (B, 1, S) bool.
-    """
-
-    layers: Tensor
-    memory: Tensor
-    keys: Tensor
-    mask: Tensor
+    layers: Tensor  # (L, G, B*K, D), the recurrent state of each layer; G is 2 for an LSTM, 1 for a GRU
+    memory: Tensor  # (B, S, D), the encoder output
+    keys: Tensor  # (B, S, D), `GlobalAttention.key` of the memory
+    mask: Tensor  # (B, 1, S) bool
 
 
 class RecurrentLayer(nn.Module):
@@ -66,23 +55,17 @@ class RecurrentLayer(nn.Module):
                     forget.fill_(1.0)
 
     def forward(self, x: Sequence, state: Tensor | None = None) -> tuple[Sequence, Tensor]:
-        """Run the layer over a sequence.
+        """Run the layer over x, (B, T, D) or packed, from an initial state (G, B, D), or from zeros.
 
-        Args:
-            x: (B, T, D), or packed.
-            state: (G, B, D), the initial state; None for zeros.
-        Returns:
-            the output, shaped like x, and the final state (G, B, D), both directions concatenated.
+        Returns the output, shaped like x, and the final state (G, B, D), both directions concatenated.
         """
-        precision: AbstractContextManager[None] = nullcontext()
         if torch.is_autocast_enabled("cpu") and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
             # Without a gradient, torch takes oneDNN's LSTM, which has no bf16 on CPUs without AVX-512.
-            precision = torch.autocast("cpu", enabled=False)
             dtype = next(self.parameters()).dtype
-            x, state = x.to(dtype), None if state is None else state.to(dtype)
+            with torch.autocast("cpu", enabled=False):
+                return self.forward(x.to(dtype), None if state is None else state.to(dtype))
         first: Any = None if state is None else state[:, None].unbind() if len(state) > 1 else state
-        with precision:
-            out, last = self.cell(x, first)
+        out, last = self.cell(x, first)
         parts = last if isinstance(last, tuple) else (last,)
         return out, torch.stack([part.transpose(0, 1).flatten(1) for part in parts])
 
@@ -106,15 +89,9 @@ class GlobalAttention(nn.Module):
         self.output = nn.Linear(2 * d_model, d_model, bias=False)
 
     def forward(self, hidden: Tensor, keys: Tensor, memory: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Equation 5 of Luong et al.: tanh(W [context; hidden]).
+        """Equation 5 of Luong et al., tanh(W [context; hidden]): (B, T, D), and the weights (B, T, S).
 
-        Args:
-            hidden: (B, T, D), decoder states.
-            keys: (B, S, D), `self.key` of the memory.
-            memory: (B, S, D).
-            mask: (B, 1, S) bool.
-        Returns:
-            (B, T, D) and the weights (B, T, S).
+        hidden (B, T, D) are decoder states, keys (B, S, D) is `self.key` of memory (B, S, D), mask is (B, 1, S) bool.
         """
         query = self.query(hidden)
         additive = self.scoring == "additive"
@@ -126,7 +103,7 @@ class GlobalAttention(nn.Module):
 
 
 class RecurrentModel(Seq2Seq):
-    """Encoder, decoder and the attention between them.
+    """Encoder, decoder and the attention between them; in eval mode it is its own `IncrementalDecoder`.
 
     Dropout applies to the inputs of layers and of the projection, not to recurrent connections (Zaremba et al. 2014).
     """
@@ -137,12 +114,11 @@ class RecurrentModel(Seq2Seq):
         decoder = (RecurrentLayer(settings) for _ in range(settings.n_decoder_layers))
         self.encoder = cast(Iterable[RecurrentLayer], nn.ModuleList(encoder))
         self.decoder = cast(Iterable[RecurrentLayer], nn.ModuleList(decoder))
-        # "look" is its name in model files
-        self.look = None if settings.attention == "none" else GlobalAttention(settings)
+        self.look = None if settings.attention == "none" else GlobalAttention(settings)  # named so in model files
         self.reset_parameters()
 
-    def encode(self, src: Tensor) -> RecurrentState:
-        """Encode src, (B, S) ids: the state of one beam per sentence."""
+    def start(self, src: Tensor) -> RecurrentState:
+        """Encode src (B, S): the state of one beam per sentence, before the first target token."""
         mask = src != PAD
         x = self.scaled_embedding(src, self.source_embedding)
         lengths = mask.sum(1).cpu()  # a sync point
@@ -156,13 +132,9 @@ class RecurrentModel(Seq2Seq):
         return RecurrentState(torch.stack(states), memory, keys, mask[:, None])
 
     def decode(self, tgt: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Run the decoder's recurrent layers.
+        """Run the decoder's recurrent layers over tgt (N, T) from their initial states (L, G, N, D).
 
-        Args:
-            tgt: (N, T) ids.
-            states: (L, G, N, D), the layers' initial states.
-        Returns:
-            the last layer's output (N, T, D), and the layers' final states.
+        Returns the last layer's output (N, T, D) and the final states.
         """
         x = self.scaled_embedding(tgt, self.target_embedding)
         after = []
@@ -171,49 +143,33 @@ class RecurrentModel(Seq2Seq):
             after.append(state)
         return x, torch.stack(after)
 
-    def attend(self, hidden: Tensor, state: RecurrentState, weights: list[Tensor] | None = None) -> Tensor:
-        """What the projection reads, given the layers' output, (B, T, D) to (B, T, D); `weights` as in `hidden`."""
+    def attend(self, hidden: Tensor, state: RecurrentState) -> tuple[Tensor, Tensor | None]:
+        """What the projection reads (B, T, D), given the layers' output (B, T, D), and attention weights (B, T, S)."""
+        weights = None
         if self.look is not None:
-            hidden, found = self.look(hidden, state.keys, state.memory, state.mask)
-            if weights is not None:
-                weights.append(found)
-        out: Tensor = self.dropout(hidden)
-        return out
+            hidden, weights = self.look(hidden, state.keys, state.memory, state.mask)
+        return self.dropout(hidden), weights
 
-    def hidden(self, src: Tensor, tgt_in: Tensor, weights: list[Tensor] | None = None) -> Tensor:
-        """See `Seq2Seq`; if `weights` is given, attention weights (B, T, S) are appended."""
-        state = self.encode(src)
+    def hidden(self, src: Tensor, tgt_in: Tensor) -> Tensor:
+        """See `Seq2Seq`."""
+        state = self.start(src)
         x, _ = self.decode(tgt_in, state.layers)
-        return self.attend(x, state, weights)
+        return self.attend(x, state)[0]
 
     def attention(self, src: Tensor, tgt_in: Tensor) -> AttentionWeights:
         """See `Seq2Seq`: only cross-attention, one layer and one head."""
-        found: list[Tensor] = []
-        hidden = self.hidden(src, tgt_in, found)
+        state = self.start(src)
+        hidden, _ = self.decode(tgt_in, state.layers)
+        _, weights = self.attend(hidden, state)
         (n, s), t = src.shape, tgt_in.size(1)
         encoder, decoder, cross = (hidden.new_empty(0, n, 1, *size) for size in ((s, s), (t, t), (t, s)))
-        return AttentionWeights(encoder, decoder, found[0][None, :, None] if found else cross)
-
-
-class RecurrentDecoder:
-    """Decodes one token at a time, for search; see `incremental.IncrementalDecoder`.
-
-    Args:
-        model: in eval mode.
-    """
-
-    def __init__(self, model: RecurrentModel) -> None:
-        self.model = model
-
-    def start(self, src: Tensor) -> RecurrentState:
-        """See `IncrementalDecoder`."""
-        return self.model.encode(src)
+        return AttentionWeights(encoder, decoder, cross if weights is None else weights[None, :, None])
 
     def step(self, tokens: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         """See `IncrementalDecoder`; to attention the beams are target positions of one sentence."""
-        x, layers = self.model.decode(tokens.reshape(-1, 1), state.layers)  # (B*K, 1, D)
-        logits: Tensor = self.model.projection(self.model.attend(x.view(*tokens.shape, -1), state))
-        return logits, replace(state, layers=layers)
+        x, layers = self.decode(tokens.reshape(-1, 1), state.layers)  # (B*K, 1, D)
+        hidden, _ = self.attend(x.view(*tokens.shape, -1), state)  # (B, K, D)
+        return self.projection(hidden), replace(state, layers=layers)
 
     def select(self, state: RecurrentState, beam_indices: Tensor) -> RecurrentState:
         """See `IncrementalDecoder`."""

@@ -10,30 +10,18 @@ MIN_BLOCK = 32  # queries per block of local attention, at least
 
 
 def additive_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
-    """v tanh(q + k) for each query and key (Bahdanau et al. 2015, section A.1.2), both already projected.
+    """v tanh(q + k) for each projected query and key (Bahdanau et al. 2015, section A.1.2): (..., T, S).
 
-    Args:
-        query: (..., T, d).
-        key: (..., S, d).
-        v: (d,), or broadcastable to (..., T, d).
-    Returns:
-        (..., T, S), by way of a tensor (..., T, S, d).
+    query is (..., T, d), key (..., S, d), v (d,) or broadcastable to (..., T, d); their sum is (..., T, S, d).
     """
     return (torch.tanh(query[..., :, None, :] + key[..., None, :, :]) @ v[..., None])[..., 0]
 
 
 def local_mask(length: int, window: int, causal: bool, is_token: Tensor) -> Tensor:
-    """Each position may attend to itself and to the tokens at most `window` positions away.
+    """Each position may attend to itself and to tokens at most `window` away, if `causal` only to earlier ones.
 
-    Padding attends to itself, because a softmax over no key is NaN.
-
-    Args:
-        length: T.
-        window: w.
-        causal: only earlier positions.
-        is_token: (..., 1, T) bool, False at padding.
-    Returns:
-        (..., T, T) bool
+    is_token is (..., 1, T) bool, False at padding; the mask is (..., T, T) bool. Padding attends to itself, because a
+    softmax over no key is NaN.
     """
     ones = torch.ones(length, length, dtype=torch.bool, device=is_token.device)
     near = ones.tril(0 if causal else window).triu(-window)
@@ -53,13 +41,10 @@ def local_attention(
     """Attention under `local_mask` in time and memory linear in T: blocks of queries, each with the keys in reach.
 
     Args:
-        query, key, value: (B, H, T, d).
-        window: positions on either side, w.
-        causal: only earlier positions.
+        query, key, value: (B, H, T, d), like the result.
+        window, causal: see `local_mask`.
         is_token: (B, 1, 1, T) or (1, 1, 1, T) bool.
         attention: equation 1, of query, key, value and a bool mask.
-    Returns:
-        (B, H, T, d)
     """
     length, block, right = query.size(2), max(window, MIN_BLOCK), 0 if causal else window
     beyond = -length % block  # padding of the last block

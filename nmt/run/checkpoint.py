@@ -10,6 +10,7 @@ A model file needs no other file to translate, and contains no path of the machi
 model is built, names and shapes of the tensors are checked against the settings.
 """
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor
@@ -33,21 +33,21 @@ from nmt.run.directory import RunDirectory
 from nmt.text.tokenizer import Tokenizers
 
 FORMAT_VERSION = 2
+PARTS = ("model", "average", "optimizer")  # of the tensors, besides the tokenizers
+HINT = "give a run's directory or its model.safetensors"
 MAX_TENSORS = 25_000  # 100 layers per side have 4,200 weights, a checkpoint has five tensors for each
 MAX_HEADER_BYTES = 10_000_000
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Content of a checkpoint file."""
-
     config: Config  # without paths, once read from a file
     tensors: dict[str, Tensor]  # all but the tokenizers, by full name
     tokenizers: Tokenizers
     progress: dict[str, Any] = field(default_factory=dict)  # JSON values: steps, scores, times
 
     def part(self, prefix: str) -> dict[str, Tensor]:
-        """The tensors with a prefix (`model`, `average`, `optimizer`), by the rest of their names."""
+        """The tensors of one of `PARTS`, by the rest of their names."""
         start = prefix + "."
         return {name.removeprefix(start): x for name, x in self.tensors.items() if name.startswith(start)}
 
@@ -59,8 +59,6 @@ class Checkpoint:
 
 
 class Newest(NamedTuple):
-    """The newest readable checkpoint of a run."""
-
     step: int
     checkpoint: Checkpoint
     damaged: dict[int, ModelError]  # newer checkpoints that cannot be read, by step
@@ -80,7 +78,7 @@ class _SkipNormal(TorchFunctionMode):
 
 
 def shapes_of(config: Config, tokenizers: Tokenizers) -> dict[str, tuple[int, ...]]:
-    """The names and shapes of the weights of a model, computed without allocating them."""
+    """The shapes of the weights of a model, computed without allocating them."""
     if config.model.positions != "learned":  # others are not weights, and slow to compute on the meta device
         config = config.model_copy(update={"model": config.model.model_copy(update={"positions": "none"})})
     with torch.device("meta"), _SkipNormal():
@@ -94,21 +92,15 @@ def weights_of(model: torch.nn.Module) -> dict[str, Tensor]:
 
 
 def load_weights(model: torch.nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Copy weights into a model; tied weights stay tied.
-
-    Raises:
-        ModelError: names or shapes differ.
-    """
+    """Copy weights into a model; tied weights stay tied; a ModelError if names or shapes differ."""
     own = weights_of(model)
     if own.keys() != weights.keys():
         raise ModelError("the weights are not those of this model", hint="were architecture settings changed?")
-    with torch.no_grad():
-        for name, parameter in own.items():
-            if parameter.shape != weights[name].shape:
-                reason = f"{name} is {tuple(weights[name].shape)}, this model's is {tuple(parameter.shape)}"
-                hint = "architecture and vocabulary must be those that the weights were trained with"
-                raise ModelError(reason, hint=hint)
-            parameter.copy_(weights[name])
+    for name, x in own.items():
+        if x.shape != weights[name].shape:
+            reason = f"{name} is {tuple(weights[name].shape)}, this model's is {tuple(x.shape)}"
+            raise ModelError(reason, hint="architecture and vocabulary must be those of the trained model")
+        x.copy_(weights[name])
 
 
 def average(checkpoints: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
@@ -117,38 +109,25 @@ def average(checkpoints: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint atomically.
-
-    Raises:
-        OutputError: it cannot be written.
-    """
-    tokenizers = checkpoint.tokenizers
+    """Write a checkpoint atomically; an OutputError if that fails."""
     tensors = {name: tensor.cpu().contiguous() for name, tensor in checkpoint.tensors.items()}
-    tensors["tokenizer.source"] = _as_tensor(tokenizers.source.model)
-    if not tokenizers.joint:
-        tensors["tokenizer.target"] = _as_tensor(tokenizers.target.model)
-    header: dict[str, Any] = {
-        "format_version": FORMAT_VERSION,
-        "config": without_paths(checkpoint.config),
-        "progress": checkpoint.progress,
-    }
+    for side in ("source",) if checkpoint.tokenizers.joint else ("source", "target"):
+        model = bytearray(getattr(checkpoint.tokenizers, side).model)
+        tensors[f"tokenizer.{side}"] = torch.frombuffer(model, dtype=torch.uint8)
+    header: dict[str, Any] = {"format_version": FORMAT_VERSION, "config": without_paths(checkpoint.config)}
+    header["progress"] = checkpoint.progress
     header["header_sha256"] = _hash_header(header)
-    header["tensors_sha256"] = {part: hash_tensors(x) for part, x in _by_part(tensors).items()}
+    header["tensors_sha256"] = _hash_parts(tensors)
     atomic_write(path, safetensors.torch.save(tensors, {"nmt": json.dumps(header, ensure_ascii=False)}))
 
 
 def without_paths(config: Config) -> dict[str, Any]:
     """The config with file names in place of paths, so that a shared model reveals nothing of its author's disk."""
-
-    def file_names(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: file_names(inner) for key, inner in value.items()}
-        if isinstance(value, list):
-            return [file_names(inner) for inner in value]
-        return Path(value).name if isinstance(value, str) else value
-
     tree = config.model_dump(mode="json")
-    tree["data"] = {**file_names(tree["data"]), "root": ""}
+    for corpus in ("train", "dev", "test"):
+        for side, paths in (tree["data"][corpus] or {}).items():
+            tree["data"][corpus][side] = [Path(path).name for path in paths]
+    tree["data"]["root"] = ""
     tree["run"] = Path(tree["run"]).name or "run"
     tree["train"]["init_from"] = Path(tree["train"]["init_from"]).name
     return tree
@@ -169,45 +148,65 @@ def _hash_header(header: Mapping[str, Any]) -> str:
     return sha256(json.dumps(covered, sort_keys=True).encode())
 
 
-def _by_part(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+def _hash_parts(tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    """`hash_tensors` of each part, so that a part can be checked without reading the others."""
     parts: dict[str, dict[str, Tensor]] = {}
     for name, x in tensors.items():
         parts.setdefault(name.partition(".")[0], {})[name] = x
-    return parts
+    return {part: hash_tensors(x) for part, x in parts.items()}
 
 
-def _as_tensor(content: bytes) -> Tensor:
-    return torch.frombuffer(bytearray(content), dtype=torch.uint8)
+def read_newest(run: RunDirectory, *, prefixes: tuple[str, ...] = PARTS) -> Newest | None:
+    """Read the newest checkpoint that is not damaged, a ModelError if all are; None if there are no checkpoints."""
+    damaged: dict[int, ModelError] = {}
+    for step in reversed(run.checkpoint_steps()):
+        try:
+            return Newest(step, read_checkpoint(run.checkpoint_file(step), prefixes=prefixes), damaged)
+        except ModelError as error:
+            damaged[step] = error
+    if damaged:
+        reason = f"no checkpoint of {run.path} can be read: {'; '.join(map(str, damaged.values()))}"
+        raise ModelError(reason, hint="begin anew with --fresh (the old run is kept)")
+    return None
 
 
-def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = ("model", "average", "optimizer")) -> Checkpoint:
-    """Read and check a checkpoint.
+def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpoint:
+    """Read and check a checkpoint; load only its tensors with these prefixes: translating needs only `model`.
 
-    Args:
-        path: of the file.
-        prefixes: of the tensors to load; translating needs only `model`.
     Raises:
         ModelError: the file is missing, damaged, not a checkpoint, or of another format version.
     """
-    hint = "give a run's directory or its model.safetensors"
     try:
         if not _is_safe_to_read(path):
-            raise ModelError(f"{path} is not a model file", hint=hint)
+            raise ModelError("not a model file", hint=HINT)
         with safetensors.safe_open(path, framework="pt") as file:
-            header = _parse_header(path, (file.metadata() or {}).get("nmt", ""))
-            shapes = {name: _shape(path, file.get_slice(name)) for name in file.keys()}  # noqa: SIM118 - not a dict
-            models = {name: file.get_tensor(name) for name in shapes if name.startswith("tokenizer.")}
-            _check_hashes(path, header, models)
-            config, tokenizers = _config_and_tokenizers(path, header, models)
-            _check_shapes(path, shapes, config, tokenizers)
-            wanted = tuple(f"{prefix}." for prefix in prefixes)
-            tensors = {name: file.get_tensor(name) for name in shapes if name.startswith(wanted)}
+            header = _parse_header((file.metadata() or {}).get("nmt", ""))
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+            if others := {x.get_dtype() for x in slices.values()} - {"F32", "U8"}:
+                raise ModelError(f"not a model file: it has {', '.join(sorted(others))}", hint=HINT)
+            models = {name: file.get_tensor(name) for name in slices if name.startswith("tokenizer.")}
+            _check_hashes(header, models)
+            config = check_config(header["config"], {}, "its settings")
+            if "tokenizer.source" not in models:
+                raise ConfigError("'tokenizer.source' is missing")
+            source = models["tokenizer.source"].numpy().tobytes()
+            target = models["tokenizer.target"].numpy().tobytes() if "tokenizer.target" in models else source
+            if config.tokenizer.joint and source != target:
+                raise ConfigError("tokenizer.joint=true, but there are two tokenizers")
+            tokenizers = Tokenizers.from_models(source, target, nfkc_source=config.data.nfkc_source)
+            _check_shapes({name: tuple(x.get_shape()) for name, x in slices.items()}, config, tokenizers)
+            tensors = {name: file.get_tensor(name) for name in slices if name.partition(".")[0] in prefixes}
+        _check_hashes(header, tensors)
+        return Checkpoint(config, tensors, tokenizers, header["progress"])
     except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror or error}", hint=hint) from error
+        raise ModelError(f"cannot read {path}: {error.strerror or error}", hint=HINT) from error
     except safetensors.SafetensorError as error:
-        raise ModelError(f"{path} is not a model file, or is damaged", hint="give a file that nmt wrote") from error
-    _check_hashes(path, header, tensors)
-    return Checkpoint(config, tensors, tokenizers, header["progress"])
+        raise ModelError(f"{path}: not a model file, or damaged", hint=HINT) from error
+    except ConfigError as error:
+        reason = str(error).partition("\n")[0]
+        raise ModelError(f"{path}: not a model file of this version: {reason}", hint="train it again") from error
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}", hint=error.hint) from error
 
 
 def _is_safe_to_read(path: Path) -> bool:
@@ -221,76 +220,29 @@ def _is_safe_to_read(path: Path) -> bool:
     return n_bytes <= MAX_HEADER_BYTES and n_braces <= MAX_TENSORS and n_commas <= 50 * n_braces + 10_000
 
 
-def read_newest(run: RunDirectory, *, prefixes: tuple[str, ...] = ("model", "average", "optimizer")) -> Newest | None:
-    """Read the newest checkpoint that is not damaged; None if there are no checkpoints.
-
-    Raises:
-        ModelError: all are damaged.
-    """
-    damaged: dict[int, ModelError] = {}
-    for step in reversed(run.checkpoint_steps()):
-        try:
-            return Newest(step, read_checkpoint(run.checkpoint_file(step), prefixes=prefixes), damaged)
-        except ModelError as error:
-            damaged[step] = error
-    if damaged:
-        reason = f"no checkpoint of {run.path} can be read: {'; '.join(map(str, damaged.values()))}"
-        raise ModelError(reason, hint="begin anew with --fresh (the old run is kept)")
-    return None
-
-
-def _parse_header(path: Path, text: str) -> dict[str, Any]:
-    try:
+def _parse_header(text: str) -> dict[str, Any]:
+    header: Any = None
+    with contextlib.suppress(ValueError, RecursionError):
         header = json.loads(text)
-    except (ValueError, RecursionError):
-        header = None
     keys = {"format_version", "config", "progress", "header_sha256", "tensors_sha256"}
     is_ours = isinstance(header, dict) and keys <= header.keys()
     if not is_ours or not isinstance(header["progress"], dict) or not isinstance(header["tensors_sha256"], dict):
-        raise ModelError(f"{path} was not written by nmt", hint="give a run's directory or its model.safetensors")
-    version = header["format_version"]
-    if version != FORMAT_VERSION:
-        raise ModelError(f"{path} has format version {version}, this nmt reads {FORMAT_VERSION}", hint="update nmt")
+        raise ModelError("not written by nmt", hint=HINT)
+    if (version := header["format_version"]) != FORMAT_VERSION:
+        raise ModelError(f"format version {version}, this nmt reads {FORMAT_VERSION}", hint="update nmt")
     if header["header_sha256"] != _hash_header(header):
-        raise ModelError(f"{path} is damaged: its settings are not those that were written", hint="use another")
+        raise ModelError("damaged: its settings are not those that were written", hint="use another")
     return dict(header)
 
 
-def _shape(path: Path, tensor: Any) -> tuple[int, ...]:
-    """The shape of a tensor in the file, read from the header alone."""
-    if tensor.get_dtype() not in ("F32", "U8"):
-        raise ModelError(f"{path} is not a model file: it has {tensor.get_dtype()}", hint="give one that nmt wrote")
-    return tuple(tensor.get_shape())
+def _check_hashes(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    if not _hash_parts(tensors).items() <= header["tensors_sha256"].items():
+        raise ModelError("damaged: its tensors are not those that were written", hint="use another")
 
 
-def _check_hashes(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-    if any(hash_tensors(x) != header["tensors_sha256"].get(part) for part, x in _by_part(tensors).items()):
-        raise ModelError(f"{path} is damaged: its tensors are not those that were written", hint="use another")
-
-
-def _config_and_tokenizers(
-    path: Path, header: Mapping[str, Any], models: Mapping[str, Tensor]
-) -> tuple[Config, Tokenizers]:
-    for name, tensor in models.items():
-        if tensor.dtype != torch.uint8 or tensor.dim() != 1:
-            raise ModelError(f"{path} is not a model file: {name} is not bytes", hint="train it again")
-    try:
-        config = check_config(header["config"], {}, str(path))
-        source = models["tokenizer.source"].numpy().tobytes()
-        target = models["tokenizer.target"].numpy().tobytes() if "tokenizer.target" in models else source
-        if config.tokenizer.joint and source != target:
-            raise ConfigError("tokenizer.joint=true, but there are two tokenizers")
-        return config, Tokenizers.from_models(source, target, nfkc_source=config.data.nfkc_source)
-    except ModelError as error:
-        raise ModelError(f"{path}: {error}", hint=error.hint) from error
-    except (KeyError, ConfigError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ModelError(f"{path} is not a model file of this version: {reason}", hint="train it again") from error
-
-
-def _check_shapes(path: Path, shapes: Mapping[str, tuple[int, ...]], config: Config, tokenizers: Tokenizers) -> None:
+def _check_shapes(shapes: dict[str, tuple[int, ...]], config: Config, tokenizers: Tokenizers) -> None:
     """Compare the tensors with a model of these settings; each part may be missing, but only as a whole."""
-    mismatch = ModelError(f"{path}: its weights are not those of its settings", hint="train it again")
+    mismatch = ModelError("its weights are not those of its settings", hint="train it again")
     if config.model.n_encoder_layers + config.model.n_decoder_layers > len(shapes):  # `shapes_of` would take long
         raise mismatch
     weights = shapes_of(config, tokenizers)
@@ -299,13 +251,10 @@ def _check_shapes(path: Path, shapes: Mapping[str, tuple[int, ...]], config: Con
         expected |= dict.fromkeys((f"model.{name}", f"average.{name}"), shape)
         expected |= dict.fromkeys((f"optimizer.{name}.exp_avg", f"optimizer.{name}.exp_avg_sq"), shape)
         expected[f"optimizer.{name}.step"] = ()
-    names = shapes.keys() - {"tokenizer.source", "tokenizer.target"}
-    if not names <= expected.keys():
-        raise mismatch
-    for name in sorted(names):
-        if shapes[name] != expected[name]:  # also of moments: the fused optimizer does not check them
-            reason = f"{path}: {name} is {shapes[name]}, in a model of its settings {expected[name]}"
-            raise ModelError(reason, hint="train it again")
+    for name in sorted(shapes.keys() - {"tokenizer.source", "tokenizer.target"}):
+        if shapes[name] != expected.get(name):  # also of moments: the fused optimizer does not check them
+            reason = f"{name} is {shapes[name]}, in a model of its settings {expected.get(name, 'absent')}"
+            raise ModelError(f"{reason:.300}", hint="train it again")  # names in a hostile file may be long
     for part in ("model.", "average."):
-        if sum(name.startswith(part) for name in names) not in (0, len(weights)):
+        if sum(name.startswith(part) for name in shapes) not in (0, len(weights)):
             raise mismatch

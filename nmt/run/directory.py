@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import Config, dump_config, load_config
-from nmt.errors import ConfigError, ModelError, OutputError
+from nmt.errors import ConfigError, ModelError, OutputError, os_errors_as
 from nmt.files import atomic_write, hash_file, locked, read_capped, sha256, sweep_temps
 from nmt.text.lines import raw_lines, reading
 from nmt.text.tokenizer import MAX_MODEL_BYTES, Tokenizer, Tokenizers
@@ -34,10 +34,9 @@ MAX_MANIFEST_BYTES = 10_000_000
 
 
 class RunDirectory:
-    """The files of one run."""
-
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
+        self.real_path = Path(os.path.realpath(path))  # unlike `resolve`, does not fail on a loop of links
         self.config_file = self.path / "config.yaml"
         self.manifest_file = self.path / "manifest.json"
         self.model_file = self.path / "model.safetensors"
@@ -46,19 +45,12 @@ class RunDirectory:
 
     def create(self) -> None:
         """Make the directory, or the directory that `path` links to."""
-        try:
-            (self._real_path() / self.checkpoints.name).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            reason = f"cannot make the run's directory {self.path}: {error.strerror}"
-            raise OutputError(reason, hint="choose another with run=PATH") from error
+        with os_errors_as(OutputError, f"make the run's directory {self.path}", hint="choose another with run=PATH"):
+            (self.real_path / self.checkpoints.name).mkdir(parents=True, exist_ok=True)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Lock the run for training, and remove unfinished writes of a killed one.
-
-        Raises:
-            InputError: it is in use.
-        """
+        """Lock the run for training, an InputError if it is in use, and remove unfinished writes of a killed one."""
         self.create()
         self._check_links()
         with locked(self.path / "lock", holder="training", setting="run=PATH"):
@@ -67,50 +59,31 @@ class RunDirectory:
             yield
 
     def check_movable(self) -> None:
-        """Refuse to move the working directory: this process would stay in it.
-
-        Raises:
-            ConfigError: the run is the working directory, or contains it.
-        """
-        if Path.cwd().resolve().is_relative_to(self._real_path()):
+        """Refuse to move the working directory, or one that contains it: this process would stay in it."""
+        if Path.cwd().resolve().is_relative_to(self.real_path):
             reason = f"run={self.path} cannot be moved aside: it is the working directory or contains it"
             raise ConfigError(reason, hint="choose another with run=PATH, or start nmt from another directory")
 
     def move_aside(self) -> Path | None:
-        """Rename an existing run to the first free of NAME.1, NAME.2, …
+        """Rename an existing run to the first free of NAME.1, NAME.2, …; returns its new absolute path, or None.
 
         If `path` is a link, its target is renamed and the link stays, so that the new run is on the same disk.
-
-        Returns:
-            the new absolute path of the old run; None if there is none.
-        Raises:
-            InputError: it is in use, or see `check_movable`.
-            OutputError: it cannot be renamed.
         """
         if not self.path.exists():
             return None
         self.check_movable()
-        path = self._real_path()
         self._check_links()
-        with locked(path / "lock", holder="training", setting="run=PATH"):
+        with locked(self.path / "lock", holder="training", setting="run=PATH"):
             n = 1
-            while (aside := path.with_name(f"{path.name}.{n}")).exists():
+            while (aside := self.real_path.with_name(f"{self.real_path.name}.{n}")).exists():
                 n += 1
-            try:
-                path.rename(aside)
-            except OSError as error:
-                reason = f"cannot move {self.path} aside: {error.strerror}"
-                raise OutputError(reason, hint="choose another directory with run=PATH") from error
-        return aside
-
-    def _real_path(self) -> Path:
-        return Path(os.path.realpath(self.path))  # unlike `resolve`, does not fail on a loop of links
+            with os_errors_as(OutputError, f"move {self.path} aside", hint="choose another with run=PATH"):
+                return self.real_path.rename(aside)
 
     def _check_links(self) -> None:
         """Make sure that writing into the run, which may come from an untrusted source, changes no other files."""
-        top = self._real_path()
         for entry in (*self.path.glob("*"), *self.checkpoints.glob("*")):  # nothing is written deeper
-            if entry.is_symlink() and not entry.resolve().is_relative_to(top):
+            if entry.is_symlink() and not entry.resolve().is_relative_to(self.real_path):
                 raise ModelError(f"{entry} is a link that leads out of the run", hint="replace it by its target")
             if entry.exists() and not entry.is_file() and not entry.is_dir():
                 raise ModelError(f"{entry} is neither a file nor a directory", hint="remove it")
@@ -119,47 +92,17 @@ class RunDirectory:
         atomic_write(self.config_file, dump_config(config))
 
     def read_config(self) -> Config:
-        """The resolved settings.
-
-        Raises:
-            ModelError: this is not a run.
-        """
+        """The resolved settings; a ModelError if this is not a run."""
         if not self.config_file.is_file():
             raise ModelError(f"{self.path} is not a run: it has no config.yaml", hint="train one with `nmt train`")
         return load_config(self.config_file)
 
-    def write_manifest(self, data_hashes: dict[str, str], seed: int, *, reproducible: bool) -> None:
-        """Record data, versions and command, and whether the same command gives the same model."""
-        libraries = ("torch", "sentencepiece", "sacrebleu", "safetensors")
-        manifest = {
-            "command": sys.argv,
-            "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-            "seed": seed,
-            "reproducible": reproducible,
-            "data": data_hashes,
-            "git_commit": _git_commit(),
-            "python": platform.python_version(),
-            "machine": platform.platform(),
-            "versions": {"nmt": _version("nmt-trainer"), **{name: _version(name) for name in libraries}},
-        }
-        self._write_manifest(manifest)
-
-    def mark_irreproducible(self) -> None:
-        """Record that the time limit may end this run."""
-        self._write_manifest({**self.read_manifest(), "reproducible": False})
-
-    def _write_manifest(self, manifest: dict[str, Any]) -> None:
+    def write_manifest(self, manifest: dict[str, Any]) -> None:
         atomic_write(self.manifest_file, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
 
     def read_manifest(self) -> dict[str, Any]:
-        """The manifest; empty if it is not written yet.
-
-        Raises:
-            ModelError: it is damaged.
-        """
-        if not self.manifest_file.exists():
-            return {}
-        manifest: Any = None
+        """The manifest; empty if it is not written yet; a ModelError if it is damaged."""
+        manifest: Any = None if self.manifest_file.exists() else {}
         with contextlib.suppress(OSError, ValueError, RecursionError):
             manifest = json.loads(read_capped(self.manifest_file, MAX_MANIFEST_BYTES))
         if not isinstance(manifest, dict) or not isinstance(manifest.get("data", {}), dict):
@@ -176,11 +119,7 @@ class RunDirectory:
             atomic_write(file, side.model)
 
     def read_tokenizers(self, config: Config) -> Tokenizers | None:
-        """The run's tokenizers; None if they are not trained yet.
-
-        Raises:
-            ModelError: a file is not a tokenizer.
-        """
+        """The run's tokenizers; None if they are not trained yet; a ModelError if a file is not a tokenizer."""
         files = self.tokenizer_files(config.tokenizer.joint)
         if not all(file.is_file() for file in files):
             return None
@@ -194,11 +133,7 @@ class RunDirectory:
         return Tokenizers(*sides)
 
     def check_tokenizers(self, tokenizers: Tokenizers) -> None:
-        """Make sure that existing tokenizer files are those that the model was trained with.
-
-        Raises:
-            ModelError: one is not.
-        """
+        """Refuse, with a ModelError, tokenizer files that are not those that the model was trained with."""
         sides = (tokenizers.source, tokenizers.target)
         for file, side in zip(self.tokenizer_files(tokenizers.joint), sides, strict=True):
             same_size = file.is_file() and file.stat().st_size == len(side.model)
@@ -215,7 +150,6 @@ class RunDirectory:
         return sorted(int(stem) for stem in stems if stem.isdigit())
 
     def newest_step(self) -> int | None:
-        """The step of the newest checkpoint; None if there is none."""
         return max(self.checkpoint_steps(), default=None)
 
     def holds_training(self) -> bool:
@@ -224,35 +158,26 @@ class RunDirectory:
         A run that was killed before its first save does not count: it has metrics of steps but not of a validation,
         and starting over gives the same figures.
         """
-        if self.newest_step() is not None or self.model_file.exists():
-            return True
-        return any("dev_loss" in line for line in self.read_metrics())
+        has_weights = self.newest_step() is not None or self.model_file.exists()
+        return has_weights or any("dev_loss" in line for line in self.read_metrics())
 
     def set_aside(self, step: int) -> Path:
         """Rename a damaged checkpoint, so that it is no longer listed."""
         return self.checkpoint_file(step).rename(self.checkpoints / f"step-{step}.damaged")
 
     def prune_checkpoints(self, keep: Sequence[int]) -> None:
-        """Delete the checkpoints of all other steps."""
         for step in set(self.checkpoint_steps()) - set(keep):
             self.checkpoint_file(step).unlink(missing_ok=True)
 
     def append_metrics(self, *lines: dict[str, Any]) -> None:
-        """Append lines of figures, all or none.
-
-        Raises:
-            OutputError: they cannot be written.
-        """
+        """Append lines of figures, all or none."""
         content = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
-        try:
-            with self.metrics_file.open("ab", buffering=0) as file:
-                size = file.tell()
-                if file.write(content) < len(content):  # the disk is full
-                    file.truncate(size)
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except OSError as error:
-            reason = f"cannot write {self.metrics_file}: {error.strerror or error}"
-            raise OutputError(reason, hint="check the disk") from error
+        writing = os_errors_as(OutputError, f"write {self.metrics_file}", hint="check the disk")
+        with writing, self.metrics_file.open("ab", buffering=0) as file:
+            size = file.tell()
+            if file.write(content) < len(content):  # the disk is full
+                file.truncate(size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def cut_metrics(self, step: int) -> list[dict[str, Any]]:
         """Drop the lines of steps that a resumed run will repeat; returns the others."""
@@ -263,20 +188,18 @@ class RunDirectory:
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """All lines of figures, without invalid lines: a killed run may have written half of one."""
+        if not self.metrics_file.is_file():  # reading a pipe would block
+            return []
         lines = []
-        if self.metrics_file.is_file():  # reading a pipe would block
-            with self.metrics_file.open("rb") as file:
-                for text in raw_lines(file, str(self.metrics_file)):
-                    with contextlib.suppress(ValueError, RecursionError):
-                        line = json.loads(text)
-                        if isinstance(line, dict) and isinstance(line.get("step", 0), int):
-                            lines.append(line)
-        return lines
+        with self.metrics_file.open("rb") as file:
+            for text in raw_lines(file, str(self.metrics_file)):
+                with contextlib.suppress(ValueError, RecursionError):
+                    lines.append(json.loads(text))
+        return [line for line in lines if isinstance(line, dict) and isinstance(line.get("step", 0), int)]
 
     def free_bytes(self) -> int:
         """Free bytes on the disk of the run, which need not exist yet."""
-        path = self._real_path()
-        return shutil.disk_usage(next(p for p in (path, *path.parents) if p.exists())).free
+        return shutil.disk_usage(next(p for p in (self.real_path, *self.real_path.parents) if p.exists())).free
 
 
 def newest_model(root: Path = Path("runs")) -> Path | None:
@@ -285,12 +208,24 @@ def newest_model(root: Path = Path("runs")) -> Path | None:
     return max(files, key=lambda file: file.stat().st_mtime_ns, default=None)
 
 
-def hash_files(paths: Sequence[Path], hint: str = "check the path") -> str:
-    """SHA-256 of the hashes of several files.
+def new_manifest(data_hashes: dict[str, str], seed: int, *, reproducible: bool) -> dict[str, Any]:
+    """What made a run: data, versions and command, and whether the same command gives the same model."""
+    libraries = ("torch", "sentencepiece", "sacrebleu", "safetensors")
+    return {
+        "command": sys.argv,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "seed": seed,
+        "reproducible": reproducible,
+        "data": data_hashes,
+        "git_commit": _git_commit(),
+        "python": platform.python_version(),
+        "machine": platform.platform(),
+        "versions": {"nmt": _version("nmt-trainer"), **{name: _version(name) for name in libraries}},
+    }
 
-    Raises:
-        DataError: a file cannot be read; with the given hint.
-    """
+
+def hash_files(paths: Sequence[Path], hint: str = "check the path") -> str:
+    """SHA-256 of the hashes of several files; a DataError with the given hint if one cannot be read."""
     digests = []
     for path in paths:
         with reading(str(path), hint):
@@ -299,14 +234,12 @@ def hash_files(paths: Sequence[Path], hint: str = "check the path") -> str:
 
 
 def _version(package: str) -> str:
-    try:
+    with contextlib.suppress(metadata.PackageNotFoundError):
         return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"
+    return "not installed"
 
 
 def _git_commit() -> str:
-    with contextlib.suppress(OSError):
-        found = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-        return found.stdout.strip() if found.returncode == 0 else ""  # without a commit it prints HEAD
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):  # no git, or no commit
+        return subprocess.check_output(["git", "rev-parse", "HEAD"], stderr=subprocess.DEVNULL, text=True).strip()
     return ""

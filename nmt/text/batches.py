@@ -1,14 +1,12 @@
-"""From pairs of token ids to padded batches: order of an epoch, subword sampling, and special ids.
+"""From pairs of token ids to padded batches: order of an epoch, subword sampling, special ids. Knows no models.
 
-An epoch is split into pools. Each pool is encoded, sorted by length and cut into batches, which are shuffled. Order
-and sampling are functions of (seed, epoch, pool), so that training resumes within an epoch without saved state. The
-corpus stays on disk; memory holds the order of one pool and, with sampling, its token ids. Knows nothing of models.
+An epoch is split into pools, of which memory holds one. Each is sorted by length and cut into batches, which are
+shuffled. Order and sampling are functions of (seed, epoch, pool), so that training resumes without saved state.
 """
 
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,6 +20,9 @@ from nmt.text.tokenizer import Tokenizers
 
 POOL_PAIRS = 100_000
 N_COST_GROUPS = 12  # of steps
+
+# Indices of a pool's pairs in the corpus, their token ids on both sides, and the batches, as indices into these.
+Pool = tuple[NDArray[np.int64], list[RaggedArray], list[list[int]]]
 
 
 @dataclass(frozen=True)
@@ -70,37 +71,25 @@ def pad_source(sequences: Sequence[Sequence[int]]) -> Tensor:
 
 def collate(source: Sequence[list[int]], target: Sequence[list[int]], lines: Sequence[int]) -> Batch:
     """Pad pairs and add special ids; no other code adds them to training pairs."""
-    return Batch(
-        src=pad_source(source),
-        tgt_in=pad([[BOS, *ids] for ids in target]),
-        tgt_out=pad([[*ids, EOS] for ids in target]),
-        lines=list(lines),
-    )
+    tgt_in, tgt_out = pad([[BOS, *ids] for ids in target]), pad([[*ids, EOS] for ids in target])
+    return Batch(pad_source(source), tgt_in, tgt_out, list(lines))
 
 
 def cut_batches(lengths: Sequence[tuple[int, int]] | NDArray[np.int64], batch_tokens: int) -> list[list[int]]:
-    """Cut pairs into batches with (longest side + 1) * pairs <= `batch_tokens` and little padding.
+    """Cut pairs of these lengths, (n, 2), into batches of (longest side + 1) * pairs <= `batch_tokens`: their indices.
 
     Sorted by the longer side, then by source minus target, ascending and descending in turn, so that neighbors have
-    similar lengths on both sides even where the longer side changes.
-
-    Args:
-        lengths: (n, 2), of each pair's source and target, without special ids.
-        batch_tokens: a pair that exceeds it gets its own batch.
-    Returns:
-        the indices of the pairs of each batch.
+    similar lengths on both sides even where the longer side changes. A pair over the budget gets its own batch.
     """
     source, target = np.reshape(lengths, (-1, 2)).T
     longest, difference = np.maximum(source, target), source - target
     order = np.lexsort((np.where(longest % 2, difference, -difference), longest))
     batches: list[list[int]] = []
-    current: list[int] = []
     for i, length in zip(order.tolist(), longest[order].tolist(), strict=True):
-        if current and (length + 1) * (len(current) + 1) > batch_tokens:
-            batches.append(current)
-            current = []
-        current.append(i)
-    return [*batches, current] if current else batches
+        if not batches or (length + 1) * (len(batches[-1]) + 1) > batch_tokens:
+            batches.append([])
+        batches[-1].append(i)
+    return batches
 
 
 def pair_batches(source: Sequence[list[int]], target: Sequence[list[int]], batch_tokens: int) -> Iterator[Batch]:
@@ -108,15 +97,6 @@ def pair_batches(source: Sequence[list[int]], target: Sequence[list[int]], batch
     lengths = [(len(s), len(t)) for s, t in zip(source, target, strict=True)]
     for indices in cut_batches(lengths, batch_tokens):
         yield collate([source[i] for i in indices], [target[i] for i in indices], indices)
-
-
-class Pool(NamedTuple):
-    """Part of an epoch."""
-
-    pairs: NDArray[np.int64]  # indices into the corpus
-    source: RaggedArray  # token ids of these pairs
-    target: RaggedArray
-    batches: list[list[int]]  # indices into the three above
 
 
 @dataclass(eq=False)
@@ -140,59 +120,48 @@ class TrainingData:
 
     def count_batches(self, epoch: int, batch_tokens: int) -> int:
         """The number of batches of an epoch with this budget, estimated from its first pool."""
-        pool = next(self._pools(epoch, batch_tokens))
-        return round(len(pool.batches) * len(self.pairs) / len(pool.pairs))
+        pairs, _, batches = next(self._pools(epoch, batch_tokens))
+        return round(len(batches) * len(self.pairs) / len(pairs))
 
     def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
         """The batches of an epoch, without the first ones."""
         n_before = 0
-        for number, pool in enumerate(self._pools(epoch, self.batch_tokens)):
-            lengths = pool.target.lengths
-            costs = np.array([lengths[batch].sum() for batch in pool.batches])
+        for number, (pairs, (source, target), batches) in enumerate(self._pools(epoch, self.batch_tokens)):
+            lengths = target.lengths
+            costs = np.array([lengths[batch].sum() for batch in batches])
             n_open = -n_before % self.accumulate
             for i in shuffle_batches(costs, self.accumulate, n_open, seed_of(self.seed, epoch, number))[first:]:
-                batch = pool.batches[i]
-                yield collate(
-                    [pool.source[j] for j in batch],
-                    [pool.target[j] for j in batch],
-                    self.pairs.lines[pool.pairs[batch]].tolist(),
-                )
-            first = max(first - len(pool.batches), 0)
-            n_before += len(pool.batches)
+                batch = batches[i]
+                lines = self.pairs.lines[pairs[batch]].tolist()
+                yield collate([source[j] for j in batch], [target[j] for j in batch], lines)
+            first = max(first - len(batches), 0)
+            n_before += len(batches)
 
     def _pools(self, epoch: int, batch_tokens: int) -> Iterator[Pool]:
         n = len(self.pairs)
         for number, start in enumerate(range(0, n, POOL_PAIRS)):
             pairs = shuffled(np.arange(start, min(start + POOL_PAIRS, n)), n, seed_of(self.seed, epoch))
-            source, target = self._encode(pairs, seed_of(self.seed, epoch, number))
-            lengths = np.stack([source.lengths, target.lengths], axis=1)
-            yield Pool(pairs, source, target, cut_batches(lengths, batch_tokens))
+            sides = self._encode(pairs, seed_of(self.seed, epoch, number))
+            yield pairs, sides, cut_batches(np.stack([side.lengths for side in sides], axis=1), batch_tokens)
 
     def _encode(self, index: NDArray[np.int64], seed: int) -> list[RaggedArray]:
-        best = [ids.take(index) for ids in self.ids]
-        if not self.sampling_alpha:
-            return best
-        pairs = [self.pairs[i] for i in index]
-        texts = [pair.source for pair in pairs], [pair.target for pair in pairs]
-        sampled = []
-        for side, tokenizer in enumerate((self.tokenizers.source, self.tokenizers.target)):
-            found = tokenizer.sample_all(texts[side], alpha=self.sampling_alpha, seed=seed_of(seed, side))
-            fitting = [ids if len(ids) <= self.max_length else best[side][i] for i, ids in enumerate(found)]
-            sampled.append(RaggedArray.from_lists(fitting, self.ids[side].values.dtype))
-        return sampled
+        sides = [ids.take(index) for ids in self.ids]
+        if self.sampling_alpha:
+            pairs = [self.pairs[i] for i in index]
+            texts = [pair.source for pair in pairs], [pair.target for pair in pairs]
+            for n, (best, tokenizer) in enumerate(zip(sides, self.tokenizers, strict=True)):
+                sampled = tokenizer.sample_all(texts[n], alpha=self.sampling_alpha, seed=seed_of(seed, n))
+                fitting = [ids if len(ids) <= self.max_length else best[i] for i, ids in enumerate(sampled)]
+                sides[n] = RaggedArray.from_lists(fitting, best.values.dtype)
+        return sides
 
 
 def shuffle_batches(costs: NDArray[np.int64], accumulate: int, n_open: int, seed: int) -> list[int]:
     """Shuffle so that the micro-batches of a step cost alike, and every part of the epoch has steps of all costs.
 
     Ranks wait for the one with the most expensive micro-batch. Short and long sentences have different gradients:
-    each of `N_COST_GROUPS` groups of steps is spread evenly over the epoch.
-
-    Args:
-        costs: target tokens of each batch.
-        accumulate: batches per step.
-        n_open: batches that the last step of the pool before still needs.
-        seed: of the order.
+    each of `N_COST_GROUPS` groups of steps is spread evenly over the epoch. A cost is a batch's target tokens. The
+    last step of the pool before still needs `n_open` batches.
     """
     generator = torch.Generator().manual_seed(seed)
     rank = torch.from_numpy(costs.argsort(kind="stable").argsort())
@@ -204,8 +173,7 @@ def shuffle_batches(costs: NDArray[np.int64], accumulate: int, n_open: int, seed
         slots = torch.randperm(len(group), generator=generator) + torch.rand(len(group), generator=generator)
         when[group] = slots / len(group)
     steps = steps[when.argsort(stable=True)].flatten()
-    order: list[int] = torch.cat([by_cost[:n_open], steps, by_cost[n_open + len(steps) :]]).tolist()
-    return order
+    return list(torch.cat([by_cost[:n_open], steps, by_cost[n_open + len(steps) :]]).tolist())
 
 
 def non_padding_share(batches: Sequence[Batch]) -> float:

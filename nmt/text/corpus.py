@@ -1,9 +1,10 @@
 """The training corpus on disk: written once, then memory-mapped by every process that trains on it.
 
-Everything is read, written and sorted in parts, so that memory does not grow with the corpus. Where the files are,
-and which pairs are kept, is decided elsewhere. Imports no torch.
+Everything is read, written and sorted in parts, so that memory does not grow with the corpus. Does not know where the
+files are or which pairs are kept. Imports no torch.
 """
 
+import contextlib
 import hashlib
 import itertools
 import multiprocessing
@@ -45,7 +46,7 @@ class RaggedArray:
 
     @classmethod
     def map(cls, file: Path, dtype: Any) -> "RaggedArray":
-        """Memory-map what `append_rows` wrote."""
+        """Map what `append_rows` wrote into memory."""
         ends = mapped(file.with_suffix(".ends"), np.int64)
         return cls(mapped(file, dtype), ends[:-1], ends[1:])
 
@@ -67,8 +68,7 @@ class RaggedArray:
         return len(self.ends)
 
     def __getitem__(self, i: int) -> list[int]:
-        row: list[int] = self.values[self.starts[i] : self.ends[i]].tolist()
-        return row
+        return list(self.values[self.starts[i] : self.ends[i]].tolist())
 
     def text(self, i: int) -> str:
         """A row of bytes, decoded."""
@@ -106,18 +106,12 @@ def keep(files: Iterable[Path], kept: NDArray[np.bool_]) -> None:
 
 
 class Pairs:
-    """Pairs that `write_pairs` wrote, or some of them.
-
-    Attributes:
-        directory: of the texts.
-        lines: (n,) int64, ascending line numbers of these pairs, from 1.
-        source, target: the texts of all lines.
-    """
+    """Pairs that `write_pairs` wrote into a directory: all, or those whose line numbers are in the file `lines`."""
 
     def __init__(self, directory: Path, lines: Path | None = None) -> None:
         self.directory = directory
-        self.lines = mapped(lines or directory / "lines", np.int64)
-        self.source, self.target = (RaggedArray.map(directory / side, np.uint8) for side in SIDES)
+        self.lines = mapped(lines or directory / "lines", np.int64)  # (n,), ascending, from 1
+        self.source, self.target = (RaggedArray.map(directory / side, np.uint8) for side in SIDES)  # of all lines
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -131,14 +125,10 @@ class Pairs:
 
 
 def write_pairs(directory: Path, pairs: Iterable[Pair]) -> None:
-    """Write the texts of pairs, and a digest of each text to find equal ones.
-
-    Files: source and target (see `append_rows`), lines; source.digest, target.digest and pair.digest (uint64); blank
-    (bool, whether a side is blank).
-    """
+    """Write source and target (see `append_rows`), lines, blank (bool) and, to find equal texts, *.digest (uint64)."""
     stream, n_lines = iter(pairs), 0
     chunks = iter(lambda: list(itertools.islice(stream, CHUNK)), [])
-    texts_of_chunks = (([pair.source for pair in chunk], [pair.target for pair in chunk]) for chunk in chunks)
+    texts_of_chunks = ([[pair.source for pair in chunk], [pair.target for pair in chunk]] for chunk in chunks)
     for texts, digests, blank in in_parallel(_digested, texts_of_chunks):
         for side, rows, of_side in zip(SIDES, texts, digests, strict=True):
             append_rows(directory / side, rows)
@@ -149,10 +139,8 @@ def write_pairs(directory: Path, pairs: Iterable[Pair]) -> None:
         n_lines += len(blank)
 
 
-Digested = tuple[list[RaggedArray], list[NDArray[np.uint64]], NDArray[np.bool_]]  # texts, digests, which are blank
-
-
-def _digested(sides: tuple[list[str], list[str]]) -> Digested:
+def _digested(sides: list[list[str]]) -> tuple[list[RaggedArray], list[NDArray[np.uint64]], NDArray[np.bool_]]:
+    """The texts of both sides, their digests, and which pairs are blank on a side; runs in a child process."""
     encoded = [[text.encode() for text in side] for side in sides]
     blank = np.array([is_blank(source) or is_blank(target) for source, target in zip(*sides, strict=True)], bool)
     return [RaggedArray.from_lists(side, np.uint8) for side in encoded], [*map(digests_of, encoded)], blank
@@ -161,9 +149,6 @@ def _digested(sides: tuple[list[str], list[str]]) -> Digested:
 def digests_of(texts: Iterable[bytes]) -> NDArray[np.uint64]:
     """A 64-bit digest of each text. Among 100M texts, two collide with probability 0.0003."""
     return np.frombuffer(b"".join(hashlib.blake2b(text, digest_size=8).digest() for text in texts), np.uint64)
-
-
-# --- equal digests, in bounded memory ---------------------------------------------------------------------
 
 
 def parts(values: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
@@ -201,15 +186,11 @@ def is_among(digests: NDArray[np.uint64], few: NDArray[np.uint64]) -> NDArray[np
     return np.concatenate([np.isin(part, few) for _, part in parts(digests)])
 
 
-# --- random order -----------------------------------------------------------------------------------------
-
-
 def shuffled(index: NDArray[np.int64], n: int, seed: int) -> NDArray[np.int64]:
     """The entries with these indices of a pseudo-random permutation of n numbers, computed, never stored.
 
     A Feistel network permutes all numbers of 2k bits. Results of n or more are permuted again until they are less
-    (cycle walking, Black & Rogaway 2002). numpy's permutation would do, but training order and held-out dev pairs
-    must stay the same for runs that are resumed.
+    (cycle walking, Black & Rogaway 2002). Not numpy's permutation: resumed runs must keep their order and dev pairs.
     """
     half = max((n - 1).bit_length() + 1, 2) // 2  # bits
     mask = (1 << half) - 1
@@ -232,30 +213,28 @@ def _mixed(x: Any) -> Any:
     return x ^ (x >> 31)
 
 
-# --- several processes ------------------------------------------------------------------------------------
-
-
 def in_parallel(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
     """`map` in as many processes as there are cores; in this process if there are few items.
 
-    Not a `ProcessPoolExecutor`: it pickles `work`, which holds tokenizers, with each item, and its processes outlive
-    a parent that is killed. Here each process has a pipe, receives `work` once and one item at a time, which bounds
-    memory, and ends when the pipe is closed.
-
-    Raises:
-        LostRankError: one of the processes was killed.
+    Each process receives `work`, which holds tokenizers, once, then one item at a time, and ends when its pipe closes.
+    A `ProcessPoolExecutor` pickles `work` with each item, and its processes outlive a parent that is killed.
     """
     stream = iter(items)
     head = list(itertools.islice(stream, MIN_ITEMS))
     if len(head) < MIN_ITEMS:
         yield from map(work, head)
         return
+    context = multiprocessing.get_context("spawn")  # forking a process with threads may deadlock
     n_processes = min(os.cpu_count() or 1, MAX_PROCESSES)
     pipes: deque[Connection] = deque()  # one per process, that of the oldest item first
     try:
         for item in itertools.chain(head, stream):
             if len(pipes) < n_processes:
-                pipes.append(_start_process(work))
+                pipe, child_pipe = context.Pipe()
+                with environment(child_variables()):
+                    context.Process(target=_serve, args=(work, child_pipe), daemon=True).start()
+                child_pipe.close()
+                pipes.append(pipe)
             else:
                 yield pipes[0].recv()
                 pipes.rotate(-1)
@@ -269,19 +248,8 @@ def in_parallel(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterat
             pipe.close()
 
 
-def _start_process(work: Callable[[Any], Any]) -> Connection:
-    context = multiprocessing.get_context("spawn")  # forking a process with threads may deadlock
-    pipe, child_pipe = context.Pipe()
-    with environment(child_variables()):
-        context.Process(target=_serve, args=(work, child_pipe), daemon=True).start()
-    child_pipe.close()
-    return pipe
-
-
 def _serve(work: Callable[[Any], Any], pipe: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent handles it
-    while True:
-        try:
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
             pipe.send(work(pipe.recv()))
-        except (EOFError, ConnectionError):
-            return

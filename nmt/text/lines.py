@@ -7,7 +7,6 @@ one warning per file. Everything else is kept as it is. Knows nothing of pieces 
 import codecs
 import contextlib
 import gzip
-import io
 import itertools
 import logging
 import os
@@ -29,13 +28,6 @@ BOM = b"\xef\xbb\xbf"
 MAX_BAD_SHARE = 0.01  # of the lines of a corpus
 N_EXAMPLES = 3  # bad lines named in the warning
 N_SAMPLE, MAX_SAMPLE_BYTES = 200, 1_000  # bad lines from which the encoding is guessed, and bytes of each
-ENCODINGS = {  # that are guessed: name for iconv -> usual name
-    "utf-16": "UTF-16",
-    "latin1": "Latin-1",
-    "cp1252": "Windows-1252",
-    "gb18030": "GB18030 or GBK",
-    "cp1251": "Windows-1251",
-}
 MAX_LINE_BYTES = 100_000_000  # longer lines are not text, but a decompression bomb
 
 
@@ -49,45 +41,36 @@ class Pair:
 
 
 def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) -> Iterator[str]:
-    """Decode the lines of a binary stream; warns of bad UTF-8 after the last line.
+    """Decode lines that end in `\\n`, the last perhaps without; warns of bad UTF-8 after the last line.
 
-    Args:
-        stream: lines as bytes, each but the last ending in `\\n`.
-        name: for messages.
-        strict: for corpora: refuse UTF-16, and streams with over 1 % bad lines.
-    Raises:
-        DataError: the stream cannot be read to its end, or is refused.
+    `strict` is for corpora: a DataError if the stream is UTF-16 or over 1 % of its lines are bad.
     """
     n_lines, n_bad, n_good = 0, 0, 0  # n_good: valid lines with more than ASCII
-    examples: list[str] = []
-    sample: list[bytes] = []  # the beginnings of the first bad lines
+    sample: list[tuple[str, bytes]] = []  # of bad lines: where, and how each begins
     with reading(name):
         for n_lines, raw in enumerate(stream, 1):
-            line = raw.removesuffix(b"\n").removesuffix(b"\r")
-            if n_lines == 1:
-                line = line.removeprefix(BOM)
+            line = raw.removesuffix(b"\n").removesuffix(b"\r").removeprefix(BOM if n_lines == 1 else b"")
             try:
                 text = line.decode()
                 n_good += not text.isascii()
             except UnicodeDecodeError as error:
                 n_bad += 1
                 if n_bad <= N_SAMPLE:
-                    examples.append(f"line {n_lines} at byte {error.start + 1}")
-                    sample.append(line[:MAX_SAMPLE_BYTES])
+                    sample.append((f"line {n_lines} at byte {error.start + 1}", line[:MAX_SAMPLE_BYTES]))
                 text = line.decode(errors="replace")
             yield text
     if not n_bad:
         return
-    named = ", ".join(examples[:N_EXAMPLES] + ["…"] * (n_bad > N_EXAMPLES))
+    named = ", ".join([where for where, _ in sample[:N_EXAMPLES]] + ["…"] * (n_bad > N_EXAMPLES))
     message = f"{name} is not UTF-8 in {n_bad:,} of {n_lines:,} lines ({named})"
-    encoding = guess_encoding(sample) if n_bad > n_good else ""  # otherwise another encoding would break more lines
-    if encoding:
-        message += f", perhaps {ENCODINGS[encoding]}"
-    command = f"iconv -f {encoding} -t utf-8 FILE > NEW" if encoding else ""
+    # If fewer lines are bad than good, another encoding would break more of them.
+    encoding = guess_encoding([line for _, line in sample]) if n_bad > n_good else ""
+    message += f", perhaps {encoding}" if encoding else ""
+    command = f": iconv -f {encoding} -t utf-8 FILE > NEW" if encoding else ""
     if strict and (n_bad > MAX_BAD_SHARE * n_lines or encoding == "utf-16"):
-        hint = f"convert it to UTF-8{f', for example by {command}' if encoding else ''}"
-        raise DataError(message, hint=f"{hint}; or set data.allow_bad_utf8=true to train with U+FFFD for bad bytes")
-    log.warning("%s; bad bytes are replaced by U+FFFD%s", message, f"; to convert: {command}" if encoding else "")
+        hint = f"convert it to UTF-8{command}; or set data.allow_bad_utf8=true to train with U+FFFD for bad bytes"
+        raise DataError(message, hint=hint)
+    log.warning("%s; bad bytes are replaced by U+FFFD%s", message, f"; to convert{command}" if command else "")
 
 
 def guess_encoding(lines: Sequence[bytes]) -> str:
@@ -125,20 +108,13 @@ def reading(name: str, hint: str = "check the path, and that you may read it") -
         raise DataError(f"cannot read {name}: {reason}", hint=hint) from error
 
 
-def raw_lines(stream: BinaryIO | io.BufferedIOBase, name: str) -> Iterator[bytes]:
-    """The lines of a stream, as bytes.
-
-    Raises:
-        DataError: a line is too long, or the stream is a device without end.
-    """
+def raw_lines(stream: BinaryIO | gzip.GzipFile, name: str) -> Iterator[bytes]:
+    """The lines of a stream, as bytes; a DataError if one is too long, or the stream is a device without end."""
     with contextlib.suppress(OSError):  # a stream without a descriptor is not a device
         is_endless = stat.S_ISCHR(os.fstat(stream.fileno()).st_mode) and not stream.isatty()
         if is_endless and name not in ("stdin", os.devnull):
             raise DataError(f"{name} is a device, not a file", hint="give a file of text")
-    for number in itertools.count(1):
-        line = stream.readline(MAX_LINE_BYTES + 1)
-        if not line:
-            return
+    for number, line in enumerate(iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b""), 1):
         if len(line) > MAX_LINE_BYTES:
             raise DataError(f"{name}, line {number}: over {MAX_LINE_BYTES:,} bytes", hint="give a file of text")
         yield line
@@ -150,30 +126,19 @@ def open_bytes(path: Path) -> BinaryIO | gzip.GzipFile:
         return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
 
 
-@contextlib.contextmanager
-def open_lines(path: Path, *, strict: bool = False) -> Iterator[Iterator[str]]:
-    """Open the lines of a file with `open_bytes` and `decode_lines`."""
-    with open_bytes(path) as stream:
-        yield decode_lines(raw_lines(stream, str(path)), str(path), strict=strict)
-
-
 class Pause:
-    """Marks a place in a stream of lines where the next line was not there yet."""
+    """Marks a place in a stream where the next line was not there yet, so that those before it can be processed."""
 
 
 def with_pauses(lines: Iterable[str], after_s: float) -> Iterator[str | Pause]:
-    """The lines of a slow stream, with a `Pause` after every `after_s` seconds without a line.
-
-    The caller can then process the lines that it has. A thread reads; its errors are raised here.
-    """
-    arrived: queue.Queue[str | Exception | None] = queue.Queue(maxsize=64)
+    """The lines of a slow stream, with a `Pause` for every `after_s` seconds without one."""
+    arrived: queue.Queue[str | Pause | Exception | None] = queue.Queue(maxsize=64)
 
     def read() -> None:
         try:
-            for line in lines:
+            for line in itertools.chain(lines, [None]):
                 arrived.put(line)
-            arrived.put(None)
-        except Exception as error:
+        except Exception as error:  # raised below, in the caller's thread
             arrived.put(error)
 
     threading.Thread(target=read, name="nmt-lines", daemon=True).start()
@@ -181,8 +146,7 @@ def with_pauses(lines: Iterable[str], after_s: float) -> Iterator[str | Pause]:
         try:
             line = arrived.get(timeout=after_s)
         except queue.Empty:
-            yield Pause()
-            continue
+            line = Pause()
         if line is None:
             return
         if isinstance(line, Exception):
@@ -190,7 +154,7 @@ def with_pauses(lines: Iterable[str], after_s: float) -> Iterator[str | Pause]:
         yield line
 
 
-def n_lines_left(stream: BinaryIO | io.BufferedIOBase) -> int:
+def n_lines_left(stream: BinaryIO | gzip.GzipFile) -> int:
     """Count the lines that are left in a seekable stream, without changing its position."""
     start, n_lines, last = stream.tell(), 0, b"\n"
     while part := stream.read(2**20):
@@ -203,8 +167,8 @@ def n_lines_left(stream: BinaryIO | io.BufferedIOBase) -> int:
 def iter_lines(paths: Iterable[Path], *, strict: bool = False) -> Iterator[str]:
     """The lines of several files, one after the other; see `decode_lines`."""
     for path in paths:
-        with open_lines(path, strict=strict) as lines:
-            yield from lines
+        with open_bytes(path) as stream:
+            yield from decode_lines(raw_lines(stream, str(path)), str(path), strict=strict)
 
 
 def read_lines(paths: Sequence[Path]) -> list[str]:
@@ -213,21 +177,15 @@ def read_lines(paths: Sequence[Path]) -> list[str]:
 
 
 def iter_pairs(source: Sequence[Path], target: Sequence[Path], *, strict: bool = False) -> Iterator[Pair]:
-    """The pairs of a corpus; for `strict` see `decode_lines`.
-
-    Raises:
-        DataError: a file cannot be read or is refused, the sides have different numbers of lines, or none.
-    """
+    """The pairs of a corpus; a DataError if one side has more lines or both have none. `strict`: see `decode_lines`."""
     sides = iter_lines(source, strict=strict), iter_lines(target, strict=strict)
     names = " + ".join(map(str, source)), " + ".join(map(str, target))
     n_pairs = 0
-    for pair in itertools.zip_longest(*sides):
+    for n_pairs, pair in enumerate(itertools.zip_longest(*sides), 1):
         if None in pair:
-            n_lines = [n_pairs + sum(1 for _ in side) for side in sides]
-            n_lines = [n + (line is not None) for n, line in zip(n_lines, pair, strict=True)]
+            n_lines = [n_pairs - (line is None) + sum(1 for _ in side) for line, side in zip(pair, sides, strict=True)]
             reason = f"{names[0]} has {n_lines[0]} lines but {names[1]} has {n_lines[1]}"
             raise DataError(reason, hint="line N of one side must translate line N of the other; find where they part")
-        n_pairs += 1
         yield Pair(n_pairs, *pair)
     if not n_pairs:
         raise DataError(f"{names[0]} is empty", hint="give a corpus with at least one pair")

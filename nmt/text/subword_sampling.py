@@ -1,8 +1,7 @@
 """Random segmentations: subword regularization (Kudo 2018) and BPE-dropout (Provilkov et al. 2020).
 
-SentencePiece can sample too, but its generator cannot be seeded, so a resumed run would not equal an uninterrupted
-one. Here the result is a function of the seed. Pieces do not cross spaces, so each word is segmented by itself, and
-what was computed for a word is cached.
+Resumed runs must draw the same, but SentencePiece's own sampling cannot be seeded. Pieces do not cross spaces, so each
+word is segmented by itself, and what was computed for a word is cached.
 """
 
 import math
@@ -11,7 +10,6 @@ from array import array
 from bisect import bisect
 from itertools import accumulate, pairwise
 from random import Random
-from typing import NamedTuple
 
 import sentencepiece
 
@@ -23,13 +21,9 @@ MAX_CACHED = 2_000_000  # characters of cached words: about 80 MB
 ENTRY = 10  # overhead of a cached word, in characters
 UNKNOWN_PENALTY = 10.0  # below the lowest score, as in SentencePiece
 
-
-class Options(NamedTuple):
-    """All pieces of a word, grouped by where they end; arrays need a sixth of the memory of lists."""
-
-    first: "array[int]"  # the pieces that end after character i are first[i] to first[i + 1]
-    starts: "array[int]"  # where each piece starts
-    cumulative: "array[float]"  # weights, cumulative within each group
+# All pieces of a word: those that end after character i are first[i] to first[i + 1]; where each piece starts; weights,
+# cumulative over the pieces with the same end. Arrays need a sixth of the memory of lists.
+Options = tuple["array[int]", "array[int]", "array[float]"]
 
 
 class SubwordSampler:
@@ -48,21 +42,16 @@ class SubwordSampler:
         self.n_cached = 0  # of `MAX_CACHED`
 
     def sample(self, text: str, alpha: float, random: Random) -> list[int]:
-        """Token ids of a random segmentation.
+        """Token ids of a random segmentation of normalized text, which has U+2581 for spaces.
 
-        Args:
-            text: normalized, with U+2581 for spaces.
-            alpha: unigram: factor of the log-probabilities; BPE: probability that a merge is skipped.
-            random: generator.
+        Unigram: alpha is a factor of the log-probabilities. BPE: alpha is the probability that a merge is skipped.
         """
         segment = self._segment_bpe if self.is_bpe else self._segment_unigram
         pieces = [piece for word in WORD.findall(text) for piece in segment(word, alpha, random)]
-        ids = [i for piece in pieces for i in self._piece_ids(piece)]
+        ids: list[int] = []
+        for piece in pieces:
+            ids += [self.ids[piece]] if piece in self.ids else [self.byte_ids[byte] for byte in piece.encode()]
         return [i for n, i in enumerate(ids) if i != UNK or n == 0 or ids[n - 1] != UNK]  # merge consecutive unknowns
-
-    def _piece_ids(self, piece: str) -> list[int]:
-        known = self.ids.get(piece)
-        return [known] if known is not None else [self.byte_ids[byte] for byte in piece.encode()]
 
     def _segment_unigram(self, word: str, alpha: float, random: Random) -> list[str]:
         """Backward sampling: from the last piece to the first, each weighted by all segmentations before it."""
@@ -77,32 +66,28 @@ class SubwordSampler:
         return pieces[::-1]
 
     def _options(self, word: str, alpha: float) -> Options:
-        """Cached; a full cache is cleared. Its size counts characters, because a line without spaces is one word."""
-        found = self.cache.get((word, alpha))
-        if found is None:
-            self.n_cached += len(word) + ENTRY
-            if self.n_cached > MAX_CACHED:
-                self.cache.clear()
-                self.n_cached = len(word) + ENTRY
-            found = self.cache[word, alpha] = self._compute_options(word, alpha)
-        return found
-
-    def _compute_options(self, word: str, alpha: float) -> Options:
         """Forward pass: `log_sums[i]` is the log of the total weight of all segmentations of word[:i]."""
-        log_sums, options = [0.0], Options(array("I", [0]), array("I"), array("d"))
+        if (word, alpha) in self.cache:
+            return self.cache[word, alpha]
+        log_sums, first, starts, cumulative = [0.0], array("I", [0]), array("I"), array("d")
         for end in range(1, len(word) + 1):
-            starts, weights = [], []
+            weights = []
             for start in range(max(0, end - self.max_piece_length), end):
                 score = self.scores.get(word[start:end], self.unknown_score if start == end - 1 else None)
                 if score is not None:
                     starts.append(start)
                     weights.append(log_sums[start] + alpha * score)
             largest = max(weights)
-            options.cumulative.extend(accumulate(math.exp(weight - largest) for weight in weights))
-            options.starts.extend(starts)
-            options.first.append(len(options.starts))
-            log_sums.append(largest + math.log(options.cumulative[-1]))
-        return options
+            cumulative.extend(accumulate(math.exp(weight - largest) for weight in weights))
+            first.append(len(starts))
+            log_sums.append(largest + math.log(cumulative[-1]))
+        size = len(word) + ENTRY  # not a number of words: a line without spaces is one
+        if self.n_cached + size > MAX_CACHED:
+            self.cache.clear()
+            self.n_cached = 0
+        self.n_cached += size
+        self.cache[word, alpha] = first, starts, cumulative
+        return first, starts, cumulative
 
     def _segment_bpe(self, word: str, alpha: float, random: Random) -> list[str]:
         """Merge the best pair (the first of equals) until none is left; each pair is skipped with probability alpha."""

@@ -9,8 +9,9 @@ import io
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from random import Random
+from typing import NamedTuple
 
 import sentencepiece
 
@@ -21,55 +22,42 @@ from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.subword_sampling import SPACE, SubwordSampler
 
 MAX_TRAINER_BYTES = 16_384  # per line; SentencePiece's default is 4,192
-N_BYTE_PIECES = 256
+SPECIAL_IDS = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
+UNCHANGED_TEXT = {"normalization_rule_name": "identity", "remove_extra_whitespaces": False}
 MAX_MODEL_BYTES = 100_000_000  # five times the size of a model with a million pieces, our maximum
 
 
+@dataclass
 class Tokenizer:
-    """Tokenizer of one side. A model that is new on this machine is first loaded in a child process.
+    """Tokenizer of one side; a ModelError if the model is damaged or of another kind."""
 
-    Args:
-        model: serialized SentencePiece model with PAD 0, UNK 1, BOS 2, EOS 3.
-        nfkc: apply NFKC before encoding; for the source side only.
-    Raises:
-        ModelError: the bytes are not such a model.
-    """
+    model: bytes = field(repr=False)  # serialized, of SentencePiece, with PAD 0, UNK 1, BOS 2, EOS 3
+    _: KW_ONLY
+    nfkc: bool = False  # apply NFKC before encoding; for the source side only
 
-    def __init__(self, model: bytes, *, nfkc: bool = False) -> None:
-        self.model = model
-        self.nfkc = nfkc
-        if len(model) > MAX_MODEL_BYTES:
-            reason = f"the tokenizer has {len(model):,} bytes, the limit is {MAX_MODEL_BYTES:,}"
+    def __post_init__(self) -> None:
+        if len(self.model) > MAX_MODEL_BYTES:
+            reason = f"the tokenizer has {len(self.model):,} bytes, the limit is {MAX_MODEL_BYTES:,}"
             raise ModelError(reason, hint="train it again")
-        check_loadable("sentencepiece", "the tokenizer", model)
-        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        ids = tuple(getattr(self._processor, f"{name}_id")() for name in ("pad", "unk", "bos", "eos"))
+        check_loadable("sentencepiece", "the tokenizer", self.model)
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=self.model)
+        ids = tuple(getattr(self._processor, name)() for name in SPECIAL_IDS)
         if ids != (PAD, UNK, BOS, EOS):
             reason = f"the tokenizer has PAD, UNK, BOS, EOS at {ids}, not at {(PAD, UNK, BOS, EOS)}"
             raise ModelError(reason, hint="train it with `nmt tokenize`")
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Tokenizer) and (self.model, self.nfkc) == (other.model, other.nfkc)
-
-    def __hash__(self) -> int:
-        return hash(self.model)
 
     def __len__(self) -> int:
         return int(self._processor.get_piece_size())
 
     def encode(self, text: str) -> list[int]:
         """Token ids of the best segmentation, without special ids."""
-        ids: list[int] = self._processor.encode(self._prepared(text))
-        return ids
+        return list(self._processor.encode(self._prepared(text)))
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         return [self.encode(text) for text in texts]  # given a list, SentencePiece would start threads
 
     def sample_all(self, texts: Sequence[str], *, alpha: float, seed: int) -> list[list[int]]:
-        """Token ids of a random segmentation of each text; see `SubwordSampler.sample` for alpha.
-
-        The same texts and seed give the same ids in every process.
-        """
+        """Token ids of a random segmentation of each text, a function of the seed; alpha: see `SubwordSampler`."""
         random = Random(seed)
         normalized = [str(self._processor.normalize(self._prepared(text))) for text in texts]
         return [self._sampler.sample(text, alpha, random) for text in normalized]
@@ -98,8 +86,7 @@ class Tokenizer:
         return unicodedata.normalize("NFKC", text) if self.nfkc else text
 
 
-@dataclass(frozen=True)
-class Tokenizers:
+class Tokenizers(NamedTuple):
     """The tokenizers of source and target; the same model if joint."""
 
     source: Tokenizer
@@ -114,8 +101,7 @@ class Tokenizers:
         return cls(Tokenizer(source, nfkc=nfkc_source), Tokenizer(target))
 
 
-@dataclass(frozen=True)
-class Trained:
+class Trained(NamedTuple):
     """A new tokenizer."""
 
     model: bytes  # serialized
@@ -124,76 +110,49 @@ class Trained:
 
 
 def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings) -> Trained:
-    """Train SentencePiece; a vocabulary larger than the text supports is reduced to the largest possible.
-
-    Raises:
-        ConfigError: the vocabulary is smaller than the alphabet; the message names the minimum.
-        DataError: there is no text to train on.
-    """
+    """Train SentencePiece; a vocabulary larger than the text supports is reduced to the largest possible."""
     # The trainer rejects pieces with NUL; a lone surrogate cannot be encoded in UTF-8.
     texts = [line.replace("\0", " ").encode(errors="replace").decode() for line in lines]
     too_long = [n for n, text in enumerate(texts) if len(text.encode()) > MAX_TRAINER_BYTES]
     usable = [text for text in texts if text.strip() and len(text.encode()) <= MAX_TRAINER_BYTES]
     if not usable:
         raise DataError("no text to train a tokenizer on", hint="check that data.train is not blank")
+    options = settings.model_dump(include={"byte_fallback", "character_coverage"}) | SPECIAL_IDS | UNCHANGED_TEXT
+    options |= {
+        "model_type": settings.type,
+        "max_sentence_length": MAX_TRAINER_BYTES,
+        "num_threads": 1,
+        "minloglevel": 2,
+    }
     size = settings.vocab_size
     while True:
+        model = io.BytesIO()
         try:
-            model = _run_trainer(usable, settings, size)
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(usable), model_writer=model, vocab_size=size, **options
+            )
             break
         except RuntimeError as error:
-            largest, smallest = _largest_size(str(error)), _smallest_size(str(error), settings)
-            if smallest is not None and settings.vocab_size == size:
+            largest = re.search(
+                r"value <= (\d+)", str(error)
+            )  # each trainer says differently that the size is too high
+            required = re.search(r"smaller than required_chars.*?\d+ vs (\d+)", str(error), re.DOTALL)
+            is_too_few = "(vocab_size) >= (0)" in str(error)  # from the char and word trainers
+            if (required or is_too_few) and size == settings.vocab_size:
+                smallest = int(required[1]) if required else EOS + 1 + 256 * settings.byte_fallback
                 reason = f"tokenizer.vocab_size={size} is smaller than the text's alphabet needs: at least {smallest}"
                 hint = f"set tokenizer.vocab_size={smallest} or more, or tokenizer.character_coverage below 1"
                 raise ConfigError(reason, hint=hint) from error
-            if largest is None or largest >= size:
+            if largest is None or int(largest[1]) >= size:
                 reason = str(error).strip().splitlines()[-1]
                 raise DataError(f"SentencePiece cannot train on this text: {reason}", hint="give more text") from error
-            size = largest
-    mark_loadable("sentencepiece", model)
-    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-    return Trained(model, int(processor.get_piece_size()), too_long)
+            size = int(largest[1])
+    mark_loadable("sentencepiece", model.getvalue())
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    return Trained(model.getvalue(), int(processor.get_piece_size()), too_long)
 
 
-def _run_trainer(texts: list[str], settings: TokenizerSettings, size: int) -> bytes:
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(texts),
-        model_writer=model,
-        model_type=settings.type,
-        vocab_size=size,
-        byte_fallback=settings.byte_fallback,
-        character_coverage=settings.character_coverage,
-        pad_id=PAD,
-        unk_id=UNK,
-        bos_id=BOS,
-        eos_id=EOS,
-        normalization_rule_name="identity",
-        remove_extra_whitespaces=False,
-        max_sentence_length=MAX_TRAINER_BYTES,
-        num_threads=1,
-        minloglevel=2,
-    )
-    return model.getvalue()
-
-
-def _largest_size(message: str) -> int | None:
-    """The limit in "Vocabulary size too high", which each trainer words differently."""
-    found = re.search(r"value <= (\d+)", message)
-    return int(found[1]) if found else None
-
-
-def _smallest_size(message: str, settings: TokenizerSettings) -> int | None:
-    """The limit in "Vocabulary size is smaller than required_chars"."""
-    if found := re.search(r"smaller than required_chars.*?\d+ vs (\d+)", message, re.DOTALL):
-        return int(found[1])
-    too_few = "(vocab_size) >= (0)" in message  # from the char and word trainers
-    return EOS + 1 + N_BYTE_PIECES * settings.byte_fallback if too_few else None
-
-
-@dataclass(frozen=True)
-class Statistics:
+class Statistics(NamedTuple):
     """Pieces per white-space separated word, and the fraction of byte pieces (0-1)."""
 
     pieces_per_word: float
@@ -201,7 +160,6 @@ class Statistics:
 
 
 def statistics(tokenizer: Tokenizer, lines: Sequence[str]) -> Statistics:
-    """Statistics of a tokenizer on lines of text."""
     ids = tokenizer.encode_all(lines)
     n_pieces = sum(map(len, ids))
     n_words = sum(len(line.split()) for line in lines)

@@ -4,31 +4,23 @@ import copy
 import logging
 import math
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
-from nmt.config import Config
+from nmt.config import Config, TrainSettings
 from nmt.distributed import rank
 from nmt.errors import ModelError, OutputError
 from nmt.model.base import Seq2Seq
-from nmt.run.checkpoint import (
-    Checkpoint,
-    average,
-    load_weights,
-    read_checkpoint,
-    read_newest,
-    save_checkpoint,
-    weights_of,
-)
+from nmt.run import checkpoint as checkpoint_files
+from nmt.run.checkpoint import Checkpoint, load_weights, save_checkpoint, weights_of
 from nmt.run.directory import RunDirectory
 from nmt.text.batches import TrainingData
 from nmt.text.tokenizer import Tokenizers
-from nmt.train.progress import Progress, continue_epoch, missing_figures
+from nmt.train.progress import Progress, is_validation
 from nmt.train.validation import Validation, ranking
 
 log = logging.getLogger("nmt")
@@ -39,18 +31,11 @@ RETRY_PAUSES_S = (1, 2, 4)  # before the retries of the last save
 
 @dataclass
 class TrainingState:
-    """What a checkpoint saves and a resumed run restores.
+    """What a checkpoint saves and a resumed run restores."""
 
-    Attributes:
-        model: the weights that the optimizer updates.
-        averaged: their exponential moving average, or None.
-        optimizer: AdamW, whose moments are saved.
-        progress: counts and the history of validations.
-    """
-
-    model: Seq2Seq
-    averaged: Seq2Seq | None
-    optimizer: torch.optim.Optimizer
+    model: Seq2Seq  # the weights that the optimizer updates
+    averaged: Seq2Seq | None  # their exponential moving average
+    optimizer: torch.optim.Optimizer  # AdamW, whose moments are saved
     progress: Progress
 
     def update_average(self, max_decay: float) -> None:
@@ -62,24 +47,17 @@ class TrainingState:
                 torch._foreach_lerp_(list(averaged), list(weights), 1 - decay)
 
 
+@dataclass(eq=False)
 class Checkpointer:
-    """Saves and restores a `TrainingState`. With several ranks, each has one, and the first writes the files.
+    """Saves and restores a `TrainingState`. With several ranks, each has one, and the first writes the files."""
 
-    Args:
-        config: fully resolved.
-        tokenizers: of both sides.
-        run: where everything is written; the caller holds its lock.
-        state: saved as it is at the time of the call.
-    """
-
-    def __init__(self, config: Config, tokenizers: Tokenizers, run: RunDirectory, state: TrainingState) -> None:
-        self.config = config
-        self.tokenizers = tokenizers
-        self.run = run
-        self.state = state
-        self.best_model: Checkpoint | None = None  # a new best model that is not in the model file yet
-        self.retry_at = math.inf  # monotonic time of the next attempt after a failed save
-        self.unwritten_metrics: list[dict[str, Any]] = []
+    config: Config  # fully resolved
+    tokenizers: Tokenizers
+    run: RunDirectory  # the caller holds its lock
+    state: TrainingState  # saved as it is at the time of the call
+    best_model: Checkpoint | None = None  # a new best model that is not in the model file yet
+    retry_at: float = math.inf  # monotonic time of the next attempt after a failed save
+    unwritten_metrics: list[dict[str, Any]] = field(default_factory=list)
 
     # --- save ---------------------------------------------------------------------------------------------
 
@@ -124,11 +102,7 @@ class Checkpointer:
             self.save()
 
     def save_at_end(self) -> None:
-        """Write the model file and a checkpoint, with a few retries.
-
-        Raises:
-            OutputError: they cannot be written.
-        """
+        """Write the model file and a checkpoint, with a few retries; an OutputError if all fail."""
         for pause_s in RETRY_PAUSES_S:
             try:
                 return self.write()
@@ -142,10 +116,7 @@ class Checkpointer:
 
         In this order a checkpoint never refers to a best model that is not there. Only the first checkpoint comes
         before the model file: so a model file without checkpoints means that they were deleted, not that the first
-        save was interrupted, from which `resume` recovers.
-
-        Raises:
-            OutputError: the disk is full, or fails.
+        save was interrupted, from which `resume` recovers. Raises an OutputError if the disk is full, or fails.
         """
         if rank() > 0:
             return
@@ -159,9 +130,8 @@ class Checkpointer:
             if not is_first:
                 self.write_checkpoint()
         except OSError as error:
-            raise OutputError(
-                f"cannot write into {self.run.path}: {error.strerror or error}", hint="check the disk"
-            ) from error
+            message = f"cannot write into {self.run.path}: {error.strerror or error}"
+            raise OutputError(message, hint="check the disk") from error
         self.retry_at = math.inf
 
     def write_checkpoint(self) -> None:
@@ -181,16 +151,11 @@ class Checkpointer:
     # --- resume -------------------------------------------------------------------------------------------
 
     def resume(self, data: TrainingData) -> bool:
-        """Restore the newest checkpoint.
+        """Restore the newest checkpoint, and return whether there is one; the batches of `data` may have other sizes.
 
-        Args:
-            data: of this training; its batches may have other sizes than those of the checkpoint.
-        Returns:
-            whether there is a checkpoint.
-        Raises:
-            ModelError: it does not belong to this model, or all are damaged.
+        Raises a ModelError if it does not belong to this model, or all are damaged.
         """
-        newest = read_newest(self.run)
+        newest = checkpoint_files.read_newest(self.run)
         if newest is None:
             if rank() == 0:
                 self.run.cut_metrics(0)  # of a run killed before its first checkpoint
@@ -200,46 +165,41 @@ class Checkpointer:
         load_weights(state.model, checkpoint.part("model"))
         if state.averaged is not None:
             load_weights(state.averaged, checkpoint.part("average") or checkpoint.part("model"))
+        hint = "begin anew with --fresh (the old run is kept)"
         try:
-            state.progress = TypeAdapter(Progress).validate_python(checkpoint.progress)
+            state.progress = progress = TypeAdapter(Progress).validate_python(checkpoint.progress)
         except ValidationError as error:
-            raise ModelError(
-                f"{file} does not say where training stands", hint="begin anew with --fresh (the old run is kept)"
-            ) from error
-        self._restore_moments(checkpoint.part("optimizer"), str(file))
+            raise ModelError(f"{file} does not say where training stands", hint=hint) from error
+        try:
+            self._restore_moments(checkpoint.part("optimizer"))
+        except KeyError as error:
+            raise ModelError(f"{file} lacks {error.args[0]}", hint=hint) from error
         self.best_model = None  # of a later step, if training was rolled back
-        self.unwritten_metrics = [line for line in self.unwritten_metrics if line["step"] <= state.progress.step]
+        self.unwritten_metrics = [line for line in self.unwritten_metrics if line["step"] <= progress.step]
         self._restore_best(checkpoint.config.train.metric)
-        continue_epoch(state.progress, data, checkpoint.config.train, self.config.train)
+        self._continue_epoch(data, checkpoint.config.train)
         if self.config.train.precision != "auto":
-            state.progress.bf16 = self.config.train.precision == "bf16"
+            progress.bf16 = self.config.train.precision == "bf16"
         if rank() == 0:
             for step, damage in newest.damaged.items():
                 aside = self.run.set_aside(step)
                 log.warning("%s; kept as %s, going on from step %d", damage, aside.name, newest.step)
-            metrics = self.run.cut_metrics(state.progress.step)
-            if state.progress.is_validated() and state.progress.history[-1] not in metrics:
-                self.append_metrics(state.progress.history[-1])  # the run was killed right after this checkpoint
+            metrics = self.run.cut_metrics(progress.step)
+            if progress.is_validated() and progress.history[-1] not in metrics:
+                self.append_metrics(progress.history[-1])  # the run was killed right after this checkpoint
         return True
 
-    def _restore_moments(self, moments: dict[str, Tensor], file: str) -> None:
+    def _restore_moments(self, moments: dict[str, Tensor]) -> None:
         """Restore AdamW's state; a checkpoint of step 0 has none, so the current state is cleared first."""
         optimizer = self.state.optimizer
         optimizer.state.clear()
         for name, parameter in self.state.model.named_parameters() if self.state.progress.n_tokens else ():
-            of_parameter: dict[str, Tensor] = {}
-            for moment in ("step", "exp_avg", "exp_avg_sq"):
-                if (key := f"{name}.{moment}") not in moments:
-                    raise ModelError(f"{file} lacks {key}", hint="begin anew with --fresh")
-                of_parameter[moment] = moments[key].to(parameter.device)
-            optimizer.state[parameter] = of_parameter
+            optimizer.state[parameter] = {
+                moment: moments[f"{name}.{moment}"].to(parameter.device) for moment in ("step", "exp_avg", "exp_avg_sq")
+            }
 
     def _restore_best(self, metric_before: str) -> None:
-        """Compare the next models with the one in the model file, by the current metric.
-
-        Args:
-            metric_before: the metric by which that model was chosen.
-        """
+        """Compare the next models by the metric with that of the model file, which was chosen by `metric_before`."""
         progress, metric = self.state.progress, self.config.train.metric
         if progress.best is not None and not self.run.model_file.exists():
             log.warning("%s is missing: the next validation writes it again", self.run.model_file)
@@ -248,13 +208,30 @@ class Checkpointer:
                 progress.history.pop()
         if progress.best is not None and progress.best_figures is None:  # a checkpoint of an older version
             lines = [*self.run.read_metrics(), *progress.history]  # the metrics also have averages of checkpoints
-            of_step = [line for line in lines if not missing_figures(line) and line["step"] == progress.best_step]
+            of_step = [line for line in lines if is_validation(line) and line["step"] == progress.best_step]
             of_step.sort(key=lambda line: ranking(line, metric_before)[0] == progress.best)
             progress.best_figures = of_step[-1] if of_step else None
         if metric != metric_before and progress.best_figures and progress.history:
             progress.best = ranking(progress.best_figures, metric)[0]
             rankings = [ranking(line, metric) for line in progress.history]
             progress.n_worse = len(rankings) - 1 - rankings.index(max(rankings))
+
+    def _continue_epoch(self, data: TrainingData, before: TrainSettings) -> None:
+        """If batch sizes have changed within an epoch, convert the number of batches done to batches of `data`."""
+        progress, now = self.state.progress, self.config.train
+        unchanged = (before.batch_tokens, before.accumulate) == (now.batch_tokens, now.accumulate)
+        if unchanged or not progress.batch:
+            return
+        done = progress.batch / data.count_batches(progress.epoch, before.batch_tokens)  # 0-1
+        if done >= 1:
+            progress.epoch, progress.batch = progress.epoch + 1, 0
+            return
+        n_steps = done * data.count_batches(progress.epoch, now.batch_tokens) / now.accumulate
+        progress.batch = round(n_steps) * now.accumulate
+        log.warning(
+            f"train.batch_tokens or train.accumulate has changed within epoch {progress.epoch + 1}: it goes on at "
+            f"{100 * done:.0f} % with other batches, so some of its pairs are seen twice, some not at all"
+        )
 
     # --- average of checkpoints ---------------------------------------------------------------------------
 
@@ -270,16 +247,16 @@ class Checkpointer:
 
     def averaged_model(self) -> tuple[Seq2Seq, int] | None:
         """A model with the mean weights of these checkpoints, and their number; None if fewer than two are readable."""
-        weights = list(self._weights_to_average())
+        weights = []
+        for step in self.steps_to_average():
+            try:
+                found = checkpoint_files.read_checkpoint(self.run.checkpoint_file(step), prefixes=("model",))
+            except ModelError as error:  # not written because the disk was full, or damaged
+                log.warning("%s; the average does without it", error)
+            else:
+                weights.append(found.part("model"))
         if len(weights) < 2:
             return None
         model = copy.deepcopy(self.state.model).eval()
-        load_weights(model, average(weights))
+        load_weights(model, checkpoint_files.average(weights))
         return model, len(weights)
-
-    def _weights_to_average(self) -> Iterator[dict[str, Tensor]]:
-        for step in self.steps_to_average():
-            try:
-                yield read_checkpoint(self.run.checkpoint_file(step), prefixes=("model",)).part("model")
-            except ModelError as error:  # not written because the disk was full, or damaged
-                log.warning("%s; the average does without it", error)

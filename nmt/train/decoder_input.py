@@ -1,16 +1,12 @@
 """The decoder's input in training: the true tokens (teacher forcing), some predictions, or only predictions.
 
-In translation a model reads its own predictions, mistakes included, which teacher forcing never shows it. Scheduled
-sampling (Bengio et al. 2015) replaces some true tokens, here in two parallel passes (Mihaylova and Martins 2019): the
-predictions of a first pass over the true tokens are inputs of the second, which is trained. Free running replaces
-them by what the model decodes greedily, up to the length of the reference.
+Teacher forcing never shows the model its own mistakes, which it reads in translation. Scheduled sampling (Bengio et
+al. 2015) replaces some true tokens by the predictions of a first pass over them (Mihaylova and Martins 2019); free
+running replaces them by what the model decodes greedily, up to the length of the reference.
 """
 
-import contextlib
-from collections.abc import Iterator
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from nmt.model.base import Seq2Seq
 from nmt.model.incremental import incremental_decoder
@@ -27,8 +23,7 @@ def decoder_input(model: Seq2Seq, batch: Batch, *, prediction_rate: float, free:
     tokens are replaced, drawn per sentence: it does not depend on ranks or micro-batches.
 
     Args:
-        model: in any mode.
-        batch: on the model's device.
+        model: in any mode, which is restored.
         prediction_rate: probability that a token is replaced, 0-1.
         free: whether a prediction follows earlier predictions (free running); else the true tokens.
         seed: a function of the run's seed and the step.
@@ -37,13 +32,17 @@ def decoder_input(model: Seq2Seq, batch: Batch, *, prediction_rate: float, free:
     """
     if prediction_rate == 0 or not batch.lines:  # a share without sentences contributes no loss
         return batch.tgt_in
-    n_positions = batch.tgt_in.size(1)
-    draws = [torch.rand(n_positions, generator=_generator(seed_of(seed, line))) for line in batch.lines]
+    generators = [torch.Generator().manual_seed(seed_of(seed, line)) for line in batch.lines]
+    draws = [torch.rand(batch.tgt_in.size(1), generator=generator) for generator in generators]
     replaced = torch.stack(draws).to(batch.tgt_in.device) < prediction_rate
     replaced &= batch.tgt_in != PAD
     replaced[:, 0] = False  # BOS
-    with _evaluating(model):
+    was_training = model.training
+    model.eval()
+    try:
         predicted = _decoded(model, batch) if free else _predicted(model, batch)
+    finally:  # also if it runs out of memory
+        model.train(was_training)
     return torch.where(replaced, predicted, batch.tgt_in)
 
 
@@ -70,18 +69,3 @@ def _decoded(model: Seq2Seq, batch: Batch) -> Tensor:
 def _most_probable(logits: Tensor) -> Tensor:
     """(..., V) to (...): the most probable token that is not special, because decoding never reads special ones."""
     return logits[..., EOS + 1 :].argmax(-1) + EOS + 1
-
-
-def _generator(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-@contextlib.contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode; restored afterwards, also if the pass runs out of memory."""
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(training)

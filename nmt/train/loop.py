@@ -180,8 +180,11 @@ class Trainer:
         progress, settings = self.progress, self.config.train
         self.validate_if_due(report)  # a resumed run repeats the validation during which it was stopped
         for micro_batches in self.micro_batches():
-            of_ranks = gather_numbers(time.monotonic() - started, self.stop.number)  # so that all ranks end together
-            progress.elapsed_s, stopped_by = of_ranks[0][0], int(max(signal for _, signal in of_ranks))
+            times_and_signals = gather_numbers(
+                time.monotonic() - started, self.stop.number
+            )  # so all ranks end together
+            progress.elapsed_s = times_and_signals[0][0]
+            stopped_by = int(max(signal for _, signal in times_and_signals))
             if self.over() or stopped_by:
                 return stopped_by
             options = self.step_options()
@@ -330,8 +333,8 @@ class Trainer:
 
     def spent(self) -> float:
         """The spent fraction of the budget, 0-1: the largest of the fractions of steps, epochs and minutes."""
-        found = limits(self.config.train, self.progress, self.data.n_batches)
-        return min(max((limit.share for limit in found), default=0.0), 1.0)
+        shares = [limit.share for limit in limits(self.config.train, self.progress, self.data.n_batches)]
+        return min(max(shares, default=0.0), 1.0)
 
     def over(self) -> bool:
         """Whether a limit is reached."""

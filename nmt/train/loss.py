@@ -11,17 +11,11 @@ CHUNK = 2**19  # logits per chunk: in float32 they fit into a CPU's cache
 
 @dataclass(frozen=True)
 class LossSum:
-    """Sums over tokens, in nats, so that micro-batches add up.
+    """Sums over tokens, in nats, so that micro-batches add up."""
 
-    Attributes:
-        loss: with label smoothing, differentiable.
-        nll: without; exp(nll / n_tokens) is the perplexity.
-        n_tokens: target tokens, EOS counted.
-    """
-
-    loss: Tensor
-    nll: Tensor
-    n_tokens: int
+    loss: Tensor  # with label smoothing, differentiable
+    nll: Tensor  # without; exp(nll / n_tokens) is the perplexity
+    n_tokens: int  # target tokens, EOS counted
 
 
 def smoothed_cross_entropy(logits: Tensor, targets: Tensor, *, smoothing: float) -> LossSum:
@@ -33,8 +27,6 @@ def smoothed_cross_entropy(logits: Tensor, targets: Tensor, *, smoothing: float)
         logits: (N, V), any float dtype; reduced in float32 at least.
         targets: (N,) int64, target tokens without padding, EOS included.
         smoothing: ε in [0, 1).
-    Raises:
-        ValueError: the shapes disagree.
     """
     if logits.shape[:1] != targets.shape:
         raise ValueError(f"{tuple(logits.shape)} logits for {tuple(targets.shape)} targets")
@@ -82,8 +74,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
 def symmetric_divergence(logits: Tensor) -> Tensor:
     """R-Drop's regularizer (Liang et al. 2021, equation 2): (KL(p‖q) + KL(q‖p)) / 2, summed over positions.
 
-    Args:
-        logits: (2N, V): rows i and N + i are one position under two dropout masks.
+    In the logits, (2N, V), rows i and N + i are one position under two dropout masks.
     """
     p, q = logits.float().log_softmax(-1).chunk(2)
     return ((p.exp() - q.exp()) * (p - q)).sum() / 2

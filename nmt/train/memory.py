@@ -1,34 +1,88 @@
-"""Training steps that do not fit into memory."""
+"""What fits into memory and onto the disk: the model, its checkpoints, threads that share a step, and batches."""
 
 import logging
 import math
+import os
+import re
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
 
 import torch
 
+from nmt.config import Config, TrainSettings
 from nmt.distributed import n_ranks
-from nmt.errors import NmtError
+from nmt.errors import ConfigError, NmtError, OutputError
+from nmt.model.base import Seq2Seq
+from nmt.run.checkpoint import shapes_of
+from nmt.run.directory import RunDirectory
 from nmt.text.batches import Batch
-from nmt.train.step import StepFigures
+from nmt.text.tokenizer import Tokenizers
 
 log = logging.getLogger("nmt")
 
+Result = TypeVar("Result")
+
+# Positions per thread and step. At d_model 128, two threads with 384 each are as fast as two of torch's own threads
+# on free cores, and twice as fast if another program uses one of the cores.
+MIN_THREAD_TOKENS = 384
+MEMORY_FILE = Path("/proc/meminfo")  # on Linux
+
+
+def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -> None:
+    """Check that the device can hold the weights, their gradient and the optimizer's moments; else a ConfigError."""
+    n_parameters = sum(map(math.prod, shapes_of(config, tokenizers).values()))
+    needed = 4 * n_parameters * (5 if config.train.average == "ema" else 4)  # bytes
+    if device.type == "cuda":
+        available = torch.cuda.get_device_properties(device).total_memory
+    elif hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    else:  # Windows
+        return
+    if needed > available:
+        sizes = f"{n_parameters / 1e6:,.0f}M parameters need {needed / 1e9:.1f} GB to train"
+        hint = "lower model.d_model, model.d_ff, the number of layers or tokenizer.vocab_size"
+        raise ConfigError(f"{sizes}, {device} has {available / 1e9:.1f} GB", hint=hint)
+
+
+def check_disk(run: RunDirectory, model: Seq2Seq, config: Config) -> None:
+    """Check that the checkpoints will fit on the disk; else an OutputError."""
+    size = 4 * sum(p.numel() for p in model.parameters())  # bytes
+    n_copies = 4 if config.train.average == "ema" else 3  # weights, two moments, moving average
+    n_files = config.train.keep + 1 + (config.train.n_average if config.train.average in ("best", "last") else 0)
+    needed, free = size * (n_copies * n_files + 1), run.free_bytes()
+    if free < needed:
+        room = f"the disk of {run.path} has {free / 1e9:.1f} GB free"
+        hint = "lower train.keep or train.n_average, or choose another place with run=PATH"
+        raise OutputError(f"the checkpoints need {needed / 1e9:.1f} GB, {room}", hint=hint)
+
+
+def n_fitting_threads(model: Seq2Seq, n_vocab: int, settings: TrainSettings, n_before: int | None = None) -> int:
+    """The number of replicas that trains fastest: on a CPU one per core, if memory and the batch suffice.
+
+    A resumed run keeps its number, `n_before`, because each thread has its own dropout.
+    """
+    if model.device.type != "cpu":
+        return 1
+    n_threads = n_before or settings.batch_tokens * settings.accumulate // MIN_THREAD_TOKENS
+    text = MEMORY_FILE.read_text(encoding="utf-8") if MEMORY_FILE.exists() else ""
+    available = re.search(r"MemAvailable: *(\d+) kB", text)
+    n_bytes = 1024 * int(available[1]) if available else 2**60  # more than any machine has
+    n_parameters = sum(p.numel() for p in model.parameters())
+    free = n_bytes - 12 * n_parameters  # all threads share the moments and one gradient
+    each = 4 * n_parameters + 12 * settings.batch_tokens * n_vocab  # a gradient, and three times the logits
+    return max(1, min(n_threads, torch.get_num_threads(), 1 + free // each))
+
 
 def split_on_out_of_memory(
-    step: Callable[[Sequence[Batch]], StepFigures], micro_batches: Sequence[Batch], max_positions: int
-) -> tuple[StepFigures, int]:
+    step: Callable[[Sequence[Batch]], Result], micro_batches: Sequence[Batch], max_positions: int
+) -> tuple[Result, int]:
     """Do a step; if it runs out of memory, repeat it with its largest micro-batches cut in two.
 
-    No pair is left out: but for dropout, the gradient is the same.
-
-    Args:
-        step: `train_step` of the micro-batches; it changes no weight before its end.
-        micro_batches: the same on all ranks.
-        max_positions: limit of a micro-batch found by earlier steps; 0 for none.
-    Returns:
-        the step's figures, and the limit from now on.
-    Raises:
-        NmtError: one pair alone does not fit, or there are several ranks, which would wait for each other.
+    No pair is left out: but for dropout, the gradient is the same. `step` changes no weight before its end. Takes the
+    limit of a micro-batch that earlier steps have found, 0 for none, and returns the limit from now on. An NmtError if
+    one pair alone does not fit, or there are several ranks, which would wait for each other.
     """
     while True:
         parts = [part for batch in micro_batches for part in _cut(batch, max_positions)]
@@ -37,18 +91,15 @@ def split_on_out_of_memory(
         except torch.OutOfMemoryError as error:
             largest = max(parts, key=lambda part: part.n_positions)
             if n_ranks() > 1 or len(largest.src) == 1:
-                raise NmtError(
-                    f"out of memory with {len(largest.src)} pairs of {largest.n_positions} positions",
-                    hint="lower train.batch_tokens, data.max_length or the model's sizes; the checkpoint is kept",
-                ) from error
+                message = f"out of memory with {len(largest.src)} pairs of {largest.n_positions} positions"
+                hint = "lower train.batch_tokens, data.max_length or the model's sizes; the checkpoint is kept"
+                raise NmtError(message, hint=hint) from error
         max_positions = largest.part(0, 2).n_positions  # outside the except block, which keeps tensors alive
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         log.warning(
-            "out of memory with a batch of %d positions: from now on in parts of %d at most, gradients added; "
-            "a lower train.batch_tokens is quicker",
-            largest.n_positions,
-            max_positions,
+            f"out of memory with a batch of {largest.n_positions} positions: from now on in parts of {max_positions} "
+            "at most, gradients added; a lower train.batch_tokens is quicker"
         )
 
 
@@ -57,3 +108,14 @@ def _cut(batch: Batch, max_positions: int) -> list[Batch]:
     n_fitting = max(max_positions * n_rows // batch.n_positions, 1) if max_positions else n_rows
     n_parts = math.ceil(n_rows / n_fitting)
     return [batch.part(i, n_parts) for i in range(n_parts)] if n_parts > 1 else [batch]
+
+
+def peak_memory(device: torch.device) -> int:
+    """The most memory used so far, in bytes: the GPU's, else the process'; 0 if the system does not tell."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

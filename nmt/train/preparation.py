@@ -8,11 +8,10 @@ import json
 import logging
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,29 +20,15 @@ from nmt.config import Config, Files
 from nmt.errors import DataError, ModelError
 from nmt.files import cached, sha256
 from nmt.run.directory import RunDirectory, hash_files
-from nmt.text.corpus import (
-    CHUNK,
-    PART,
-    SIDES,
-    Pairs,
-    RaggedArray,
-    append,
-    append_rows,
-    digests_of,
-    first_occurrences,
-    in_parallel,
-    is_among,
-    keep,
-    mapped,
-    n_occurrences,
-    shuffled,
-    write_pairs,
-)
+from nmt.text import corpus as disk
+from nmt.text.corpus import SIDES, Pairs, RaggedArray
 from nmt.text.lines import Pair, is_blank, iter_pairs, read_pairs
-from nmt.text.tokenizer import MAX_TRAINER_BYTES, Statistics, Tokenizer, Tokenizers, statistics, train_tokenizer
+from nmt.text.tokenizer import MAX_TRAINER_BYTES, Statistics, Tokenizers, statistics, train_tokenizer
 from nmt.train.presets import fit_config
 
 log = logging.getLogger("nmt")
+
+Digests = NDArray[np.uint64]
 
 MAX_DEV_PAIRS = 1_000
 DEV_SHARE = 0.02
@@ -57,21 +42,12 @@ FORMAT = 1  # of the files in the cache
 
 @dataclass
 class Corpus:
-    """The pairs of a run.
+    """The pairs of a run."""
 
-    Attributes:
-        config: with all sizes.
-        train: training pairs, on disk.
-        dev: in memory.
-        hashes: SHA-256 of each side of each corpus.
-        notes: messages to the user.
-    """
-
-    config: Config
-    train: Pairs
-    dev: list[Pair]
-    hashes: dict[str, str]
-    notes: list[str] = field(default_factory=list)
+    config: Config  # with all sizes
+    train: Pairs  # on disk
+    dev: list[Pair]  # in memory
+    hashes: dict[str, str]  # SHA-256 of each side of each corpus
 
 
 def corpus_paths(config: Config, files: Files) -> tuple[list[Path], list[Path]]:
@@ -81,11 +57,7 @@ def corpus_paths(config: Config, files: Files) -> tuple[list[Path], list[Path]]:
 
 
 def corpus_hashes(config: Config) -> dict[str, str]:
-    """SHA-256 of each side of train, dev and test.
-
-    Raises:
-        DataError: a file cannot be read.
-    """
+    """SHA-256 of each side of train, dev and test; a DataError if a file cannot be read."""
     data = config.data
     base = f"data.root, {data.root}" if data.root else "the working directory"
     return {
@@ -97,12 +69,7 @@ def corpus_hashes(config: Config) -> dict[str, str]:
 
 
 def read_corpus(config: Config) -> Corpus:
-    """Read train and dev, check that test can be read, and drop blank and repeated pairs.
-
-    Raises:
-        DataError: a file is missing, sides have unequal numbers of lines, or no pair is left.
-        ConfigError: sizes chosen for the corpus do not fit those that are set.
-    """
+    """Read train and dev, check that test can be read, drop blank and repeated pairs, and choose unset sizes."""
     data = config.data
     hashes = corpus_hashes(config)
     corpora = {
@@ -110,55 +77,45 @@ def read_corpus(config: Config) -> Corpus:
         for name, files in (("dev", data.dev), ("test", data.test))
         if files is not None
     }
-    seed = None if "dev" in corpora else config.seed
-    settings = [data.drop_blank, data.drop_duplicates, data.allow_bad_utf8, seed]
 
     def write(directory: Path) -> None:
         _write_corpus(directory, config, corpora)
         now = corpus_hashes(config)
-        if changed := [name for name in hashes if now[name] != hashes[name]]:
-            raise DataError(
-                f"the files of {', '.join(changed)} have changed while they were read",
-                hint="start again when nothing writes to them",
-            )
+        if changed := ", ".join(name for name in hashes if now[name] != hashes[name]):
+            message = f"the files of {changed} have changed while they were read"
+            raise DataError(message, hint="start again when nothing writes to them")
 
+    settings = [data.drop_blank, data.drop_duplicates, data.allow_bad_utf8, None if data.dev else config.seed]
     directory = cached("pairs", [FORMAT, hashes, settings], write)
     summary = json.loads((directory / "corpus.json").read_text(encoding="utf-8"))
+    for note in summary["notes"]:
+        log.info("%s", note)
     train, dev = Pairs(directory), [Pair(*pair) for pair in summary["dev"]]
     if data.dev is None and len(dev) < FEW_DEV_PAIRS:
-        log.warning(
-            "dev has only %d pairs, held out of train: scores on fewer than %d are mostly chance; set data.dev",
-            len(dev),
-            FEW_DEV_PAIRS,
-        )
-    config = fit_config(config, len(train), summary["n_characters"])
-    return Corpus(config, train, dev, hashes, summary["notes"])
+        warning = "dev has only %d pairs, held out of train: scores on fewer than %d are mostly chance; set data.dev"
+        log.warning(warning, len(dev), FEW_DEV_PAIRS)
+    return Corpus(fit_config(config, len(train), summary["n_characters"]), train, dev, hashes)
 
 
 def _write_corpus(directory: Path, config: Config, corpora: dict[str, list[Pair]]) -> None:
-    """Write the text of train, the numbers of the lines that are kept, and a summary with dev and notes.
-
-    Args:
-        directory: in the cache.
-        config: data and seed.
-        corpora: dev and test, if they are set.
-    """
+    """Write the text of train, the numbers of the lines that are kept, and a summary; `corpora` are dev and test."""
     data, notes = config.data, []
-    write_pairs(directory, iter_pairs(*corpus_paths(config, data.train), strict=not data.allow_bad_utf8))
-    files = {name: directory / name for name in ("lines", *(f"{one}.digest" for one in (*SIDES, "pair")))}
+    disk.write_pairs(directory, iter_pairs(*corpus_paths(config, data.train), strict=not data.allow_bad_utf8))
+    digest_files = {name: directory / f"{name}.digest" for name in (*SIDES, "pair")}
+    files = [directory / "lines", *digest_files.values()]  # one number for each pair that is kept
 
-    def digests(name: str) -> NDArray[np.uint64]:
-        return mapped(files[f"{name}.digest"], np.uint64)
+    def digests(name: str) -> Digests:
+        return disk.mapped(digest_files[name], np.uint64)
 
-    blank = mapped(directory / "blank", np.bool_)
+    blank = disk.mapped(directory / "blank", np.bool_)
     if data.drop_blank and (n := int(blank.sum())):
         notes.append(f"{n} pairs blank on a side dropped (data.drop_blank)")
-        keep(files.values(), ~blank)
+        disk.keep(files, ~blank)
     if data.drop_duplicates:
-        first = first_occurrences(digests("pair"))
+        first = disk.first_occurrences(digests("pair"))
         if n := int((~first).sum()):
             notes.append(f"{n} repeated pairs dropped (data.drop_duplicates)")
-            keep(files.values(), first)
+            disk.keep(files, first)
     if "dev" in corpora:
         dev = [pair for pair in corpora["dev"] if not (is_blank(pair.source) or is_blank(pair.target))]
         if n := len(corpora["dev"]) - len(dev):
@@ -167,7 +124,7 @@ def _write_corpus(directory: Path, config: Config, corpora: dict[str, list[Pair]
         held_out, remaining = hold_out(digests("source"), digests("target"), config.seed)
         pairs = Pairs(directory)
         dev = [pairs[i] for i in held_out]
-        keep(files.values(), remaining)
+        disk.keep(files, remaining)
         notes.append(f"no data.dev: {len(dev)} pairs of train set aside for it, none of their sentences left in train")
     train = Pairs(directory)
     if not len(train) or not dev:
@@ -177,55 +134,36 @@ def _write_corpus(directory: Path, config: Config, corpora: dict[str, list[Pair]
     for name, corpus in corpora.items():
         check_sides(name, corpus)
         check_order(name, corpus, train)
-    notes += [
-        f"{n} of {len(pairs)} pairs of {name} have a side that is also in train: scores on it will be too high"
-        for name, pairs in corpora.items()
-        if (n := n_shared(pairs, digests("source"), digests("target")))
-    ]
-    characters = {character for pair in sample(train) for character in pair.source + pair.target}
-    summary = {
-        "dev": [[pair.line, pair.source, pair.target] for pair in dev],
-        "notes": notes,
-        "n_characters": len(characters),
-    }
+        if n := n_shared(corpus, digests("source"), digests("target")):
+            shared = f"{n} of {len(corpus)} pairs of {name} have a side that is also in train"
+            notes.append(f"{shared}: scores on it will be too high")
+    n_characters = len({character for pair in sample(train) for character in pair.source + pair.target})
+    summary = {"dev": [*map(astuple, dev)], "notes": notes, "n_characters": n_characters}
     (directory / "corpus.json").write_text(json.dumps(summary), encoding="utf-8")
-    for file in (*files.values(), directory / "blank"):
-        if file.name != "lines":
-            file.unlink()
+    for file in (*digest_files.values(), directory / "blank"):
+        file.unlink()
 
 
 def check_sides(name: str, pairs: Iterable[Pair]) -> None:
-    """Check that the two sides of a corpus are not the same text.
-
-    Raises:
-        DataError: they are.
-    """
+    """Check that the two sides of a corpus are not the same text; else a DataError."""
     if all(pair.source == pair.target for pair in pairs):  # usually False at the first pair
-        raise DataError(
-            f"data.{name}: source and target are the same text",
-            hint=f"name the files of the two languages in data.{name}.source and data.{name}.target",
-        )
+        hint = f"name the files of the two languages in data.{name}.source and data.{name}.target"
+        raise DataError(f"data.{name}: source and target are the same text", hint=hint)
 
 
 def check_order(name: str, pairs: list[Pair], train: Pairs) -> None:
-    """Check that the sides of dev or test are not exchanged.
+    """Check that the sides of dev or test are not exchanged; else a DataError.
 
     Each side must be clearly more similar to the wrong side of train. Exchanged German and English score 0.35 each;
     if both sides of train are in one language, the score is near 0.
-
-    Raises:
-        DataError: they are exchanged.
     """
-    train_pairs = sample(train, PROFILE_PAIRS)
-    source, target = (ngram_counts(getattr(pair, side) for pair in train_pairs) for side in SIDES)
-    own_source, own_target = (ngram_counts(getattr(pair, side) for pair in pairs[:PROFILE_PAIRS]) for side in SIDES)
-    scores = similarity(own_source, target, source), similarity(own_target, source, target)
-    if min(scores) > CLEAR_SIMILARITY:
-        raise DataError(
-            f"data.{name} has its sides exchanged: by its characters, its source is in the language of "
-            "data.train.target, and its target in that of data.train.source",
-            hint=f"exchange data.{name}.source and data.{name}.target",
-        )
+    samples = sample(train, PROFILE_PAIRS), pairs[:PROFILE_PAIRS]
+    counts = [ngram_counts(getattr(pair, side) for pair in some) for some in samples for side in SIDES]
+    source, target, own_source, own_target = counts
+    if min(similarity(own_source, target, source), similarity(own_target, source, target)) > CLEAR_SIMILARITY:
+        languages = "its source is in the language of data.train.target, and its target in that of data.train.source"
+        message = f"data.{name} has its sides exchanged: by its characters, {languages}"
+        raise DataError(message, hint=f"exchange data.{name}.source and data.{name}.target")
 
 
 def ngram_counts(texts: Iterable[str]) -> Counter[str]:
@@ -244,157 +182,119 @@ def similarity(text: Counter[str], language: Counter[str], other: Counter[str]) 
     return sum(count * (p - q) / (p + q) for count, p, q in known) / n_known if n_known >= MIN_NGRAMS else 0.0
 
 
-def hold_out(
-    source: NDArray[np.uint64], target: NDArray[np.uint64], seed: int
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def hold_out(source: Digests, target: Digests, seed: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Choose pairs for dev at random, such that none of their sentences remains in train.
 
-    Prefers sentences that occur once, because holding them out removes no other pair from train.
-
-    Args:
-        source, target: digests of each pair's sides.
-        seed: of the choice.
-    Returns:
-        sorted indices of the pairs for dev, and a mask of the pairs that remain in train.
+    Given the digests of each pair's sides, returns sorted indices of the pairs for dev, and a mask of the pairs that
+    remain in train. Prefers sentences that occur once, because holding them out removes no other pair from train.
     """
     n_pairs = len(source)
-    n_alike = n_occurrences(source) + n_occurrences(target)
+    n_alike = disk.n_occurrences(source) + disk.n_occurrences(target)
     n_dev = max(1, min(MAX_DEV_PAIRS, int(n_pairs * DEV_SHARE)))
     dev = np.zeros(0, np.int64)
-    for start in range(0, n_pairs, PART):  # the best so far and another part: bounds memory
-        candidates = np.concatenate([dev, np.arange(start, min(start + PART, n_pairs))])
-        dev = candidates[np.lexsort((shuffled(candidates, n_pairs, seed), n_alike[candidates]))[:n_dev]]
-    removed = is_among(source, source[dev]) | is_among(target, target[dev])
+    for start, part in disk.parts(source):  # the best so far and another part: bounds memory
+        candidates = np.concatenate([dev, start + np.arange(len(part))])
+        dev = candidates[np.lexsort((disk.shuffled(candidates, n_pairs, seed), n_alike[candidates]))[:n_dev]]
+    removed = disk.is_among(source, source[dev]) | disk.is_among(target, target[dev])
     return np.sort(dev), ~removed
 
 
-def n_shared(pairs: Iterable[Pair], source: NDArray[np.uint64], target: NDArray[np.uint64]) -> int:
+def n_shared(pairs: list[Pair], source: Digests, target: Digests) -> int:
     """The number of pairs with a side that is also in train, given the digests of train's sides."""
-    pairs = list(pairs)
-    sources, targets = (digests_of(getattr(pair, side).encode() for pair in pairs) for side in SIDES)
-    in_source = np.isin(sources, source[is_among(source, sources)])
-    in_target = np.isin(targets, target[is_among(target, targets)])
-    return int((in_source | in_target).sum())
+    is_shared = np.zeros(len(pairs), bool)
+    for side, in_train in zip(SIDES, (source, target), strict=True):
+        own = disk.digests_of(getattr(pair, side).encode() for pair in pairs)
+        is_shared |= np.isin(own, in_train[disk.is_among(in_train, own)])
+    return int(is_shared.sum())
 
 
 def sample(pairs: Pairs, n_max: int = 0) -> list[Pair]:
     """At most `n_max` pairs at random (0: `SAMPLE_PAIRS`), in their order."""
     n, n_max = len(pairs), n_max or SAMPLE_PAIRS
-    chosen = np.arange(n) if n <= n_max else np.sort(shuffled(np.arange(n_max), n, seed=0))
+    chosen = np.arange(n) if n <= n_max else np.sort(disk.shuffled(np.arange(n_max), n, seed=0))
     return [pairs[i] for i in chosen]
 
 
-def train_tokenizers(corpus: Corpus) -> tuple[Tokenizers, list[str]]:
-    """Train the tokenizer on the training pairs, one for both sides or one per side; with notes."""
+def train_tokenizers(corpus: Corpus) -> Tokenizers:
+    """Train the tokenizer on the training pairs, one for both sides or one per side."""
     settings, data = corpus.config.tokenizer, corpus.config.data
     pairs = sample(corpus.train)
     source, target = [pair.source for pair in pairs], [pair.target for pair in pairs]
     if data.nfkc_source:  # only the source is normalized
         source = [unicodedata.normalize("NFKC", text) for text in source]
     trained = [train_tokenizer(side, settings) for side in ([source + target] if settings.joint else [source, target])]
-    notes = []
     if len(pairs) < len(corpus.train):
-        notes.append(f"the tokenizer learns from {len(pairs):,} pairs chosen at random of {len(corpus.train):,}")
-    notes += [
-        f"the text gives {one.vocab_size} pieces at most: tokenizer.vocab_size={settings.vocab_size} was cut"
-        for one in trained
-        if one.vocab_size < settings.vocab_size
-    ]
+        log.info(f"the tokenizer learns from {len(pairs):,} pairs chosen at random of {len(corpus.train):,}")
+    for one in trained:
+        if one.vocab_size < settings.vocab_size:
+            cut = f"tokenizer.vocab_size={settings.vocab_size} was cut"
+            log.info("the text gives %d pieces at most: %s", one.vocab_size, cut)
     if lines := sorted({pairs[n % len(source)].line for one in trained for n in one.too_long}):
-        notes.append(
-            f"left out of the tokenizer's training, over {MAX_TRAINER_BYTES:,} bytes: the pairs at "
-            f"line {', '.join(map(str, lines[:10]))}{f' and {len(lines) - 10} more' if len(lines) > 10 else ''}"
-        )
-    models = [one.model for one in trained]
-    return Tokenizers.from_models(models[0], models[-1], nfkc_source=data.nfkc_source), notes
+        named = ", ".join(map(str, lines[:10])) + (f" and {len(lines) - 10} more" if len(lines) > 10 else "")
+        too_long = f"over {MAX_TRAINER_BYTES:,} bytes: the pairs at line {named}"
+        log.info("left out of the tokenizer's training, %s", too_long)
+    return Tokenizers.from_models(trained[0].model, trained[-1].model, nfkc_source=data.nfkc_source)
 
 
-def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[RaggedArray, RaggedArray], list[str]]:
-    """Encode the training pairs, without those that are too long or have an unlikely length ratio.
+def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[RaggedArray, RaggedArray]]:
+    """The training pairs without those that are too long or have an unlikely length ratio, and ids of both sides."""
+    data, texts, n_pairs = corpus.config.data, corpus.train.directory, len(corpus.train)
+    encode = partial(_encode, texts, tokenizers, data.max_length, data.max_ratio)
 
-    Returns:
-        the pairs, the token ids of both sides, and notes on what was dropped.
-    Raises:
-        DataError: all were.
-    """
-    data = corpus.config.data
-    sides = [[sha256(side.model), side.nfkc] for side in (tokenizers.source, tokenizers.target)]
-    made_from = [FORMAT, corpus.train.directory.name, sides, data.max_length, data.max_ratio]
-    encode = partial(_encode, corpus.train.directory, tokenizers, max_length=data.max_length, max_ratio=data.max_ratio)
-    directory = cached("ids", made_from, partial(_write_ids, encode=encode, n_pairs=len(corpus.train)))
-    source, target = (RaggedArray.map(directory / side, id_type(getattr(tokenizers, side))) for side in SIDES)
-    n_long, n_ratio = json.loads((directory / "dropped.json").read_text())
-    notes = []
+    def write(directory: Path) -> None:
+        n_dropped = np.zeros(2, int)
+        spans = (range(start, min(start + disk.CHUNK, n_pairs)) for start in range(0, n_pairs, disk.CHUNK))
+        for lines, sides, dropped in disk.in_parallel(encode, spans):
+            disk.append(directory / "lines", lines)
+            for side, rows in zip(SIDES, sides, strict=True):
+                disk.append_rows(directory / side, rows)
+            n_dropped += dropped
+        if n_dropped.sum() == n_pairs:
+            raise DataError("no training pair is left", hint="raise data.max_length or data.max_ratio")
+        (directory / "dropped.json").write_text(json.dumps(n_dropped.tolist()))
+
+    models = [[sha256(side.model), side.nfkc] for side in (tokenizers.source, tokenizers.target)]
+    directory = cached("ids", [FORMAT, texts.name, models, data.max_length, data.max_ratio], write)
+    n_long, n_unlikely = json.loads((directory / "dropped.json").read_text())
     if n_long:
-        notes.append(f"{n_long} pairs over {data.max_length} pieces dropped (data.max_length)")
-    if n_ratio:
-        notes.append(f"{n_ratio} pairs of unlikely lengths dropped (data.max_ratio={data.max_ratio:g})")
-    return Pairs(corpus.train.directory, directory / "lines"), (source, target), notes
+        log.info("%d pairs over %d pieces dropped (data.max_length)", n_long, data.max_length)
+    if n_unlikely:
+        log.info("%d pairs of unlikely lengths dropped (data.max_ratio=%g)", n_unlikely, data.max_ratio)
+    source = RaggedArray.map(directory / "source", np.min_scalar_type(len(tokenizers.source)))
+    target = RaggedArray.map(directory / "target", np.min_scalar_type(len(tokenizers.target)))
+    return Pairs(texts, directory / "lines"), (source, target)
 
 
-Encoded = tuple[
-    NDArray[np.int64], list[RaggedArray], int, int
-]  # line numbers, ids of both sides, n too long, n unlikely
-
-
-def _write_ids(directory: Path, encode: Callable[[range], Encoded], n_pairs: int) -> None:
-    n_long = n_ratio = 0
-    spans = (range(start, min(start + CHUNK, n_pairs)) for start in range(0, n_pairs, CHUNK))
-    for lines, sides, long, unlikely in in_parallel(encode, spans):
-        append(directory / "lines", lines)
-        for side, rows in zip(SIDES, sides, strict=True):
-            append_rows(directory / side, rows)
-        n_long, n_ratio = n_long + long, n_ratio + unlikely
-    if n_long + n_ratio == n_pairs:
-        raise DataError("no training pair is left", hint="raise data.max_length or data.max_ratio")
-    (directory / "dropped.json").write_text(json.dumps([n_long, n_ratio]))
-
-
-def _encode(directory: Path, tokenizers: Tokenizers, span: range, *, max_length: int, max_ratio: float) -> Encoded:
-    """Encode a range of the pairs; runs in a child process."""
-    pairs = Pairs(directory)
-    texts = [pairs[i] for i in span]
-    source = tokenizers.source.encode_all([pair.source for pair in texts])
-    target = tokenizers.target.encode_all([pair.target for pair in texts])
-    kept, n_long, n_ratio = [], 0, 0
-    for i, (s, t) in enumerate(zip(source, target, strict=True)):
-        shorter, longer = sorted((max(len(s), 1), max(len(t), 1)))
-        if longer > max_length:
-            n_long += 1
-        elif longer > max_ratio * shorter:
-            n_ratio += 1
-        else:
-            kept.append(i)
+def _encode(
+    texts: Path, tokenizers: Tokenizers, max_length: int, max_ratio: float, span: range
+) -> tuple[NDArray[np.int64], list[RaggedArray], NDArray[np.int64]]:
+    """Lines and ids of a range of the pairs, and how many are too long or unlikely; runs in a child process."""
+    pairs = Pairs(texts)
+    chunk = [pairs[i] for i in span]
+    source = tokenizers.source.encode_all([pair.source for pair in chunk])
+    target = tokenizers.target.encode_all([pair.target for pair in chunk])
+    lengths = np.maximum([[*map(len, source)], [*map(len, target)]], 1)  # (2, n)
+    shorter, longer = np.sort(lengths, axis=0)
+    too_long = longer > max_length
+    unlikely = ~too_long & (longer > max_ratio * shorter)
+    kept = np.flatnonzero(~(too_long | unlikely))
     rows = [
-        RaggedArray.from_lists([side[i] for i in kept], id_type(tokenizer))
-        for side, tokenizer in ((source, tokenizers.source), (target, tokenizers.target))
+        RaggedArray.from_lists([ids[i] for i in kept], np.min_scalar_type(len(tokenizer)))
+        for ids, tokenizer in ((source, tokenizers.source), (target, tokenizers.target))
     ]
-    return pairs.lines[span.start : span.stop][kept], rows, n_long, n_ratio
+    return pairs.lines[span.start : span.stop][kept], rows, np.array([too_long.sum(), unlikely.sum()])
 
 
-def id_type(tokenizer: Tokenizer) -> np.dtype[Any]:
-    """The smallest integer type for its ids."""
-    return np.min_scalar_type(len(tokenizer))
-
-
-def tokenize(config: Config) -> tuple[RunDirectory, Tokenizers, list[str], dict[str, Statistics]]:
-    """`nmt tokenize`: train the tokenizer and write it into the run's directory.
-
-    Returns:
-        the run directory, the tokenizers, notes, and statistics of each side of dev.
-    """
+def tokenize(config: Config) -> tuple[RunDirectory, Tokenizers, dict[str, Statistics]]:
+    """`nmt tokenize`: train the tokenizer, write it into the run's directory, and measure it on both sides of dev."""
     corpus = read_corpus(config)
-    tokenizers, notes = train_tokenizers(corpus)
+    tokenizers = train_tokenizers(corpus)
     run = RunDirectory(config.run)
     with run.lock():
         if run.holds_training() and run.read_tokenizers(config) != tokenizers:
-            raise ModelError(
-                f"{run.path} holds a training that uses its tokenizer",
-                hint="choose another run=PATH, or move the run away first",
-            )
+            message = f"{run.path} holds a training that uses its tokenizer"
+            raise ModelError(message, hint="choose another run=PATH, or move the run away first")
         run.write_tokenizers(tokenizers, config.tokenizer.joint)
-    figures = {
-        "source": statistics(tokenizers.source, [pair.source for pair in corpus.dev]),
-        "target": statistics(tokenizers.target, [pair.target for pair in corpus.dev]),
-    }
-    return run, tokenizers, [*corpus.notes, *notes], figures
+    source = statistics(tokenizers.source, [pair.source for pair in corpus.dev])
+    target = statistics(tokenizers.target, [pair.target for pair in corpus.dev])
+    return run, tokenizers, {"source": source, "target": target}

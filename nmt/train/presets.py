@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from nmt.config import FITTED, Config, values
+from nmt.config import Config, values
 from nmt.errors import ConfigError
 
 # (upper bound of training pairs, settings). The first two are our own recipes; the others are known to work on
@@ -35,11 +35,8 @@ def sizes_for(config: Config, n_pairs: int, n_characters: int = 0) -> dict[str, 
     preset = next(values for bound, values in PRESETS if n_pairs < bound)
     fitted: dict[str, dict[str, Any]] = {
         "tokenizer": {"vocab_size": max(preset["vocab_size"], n_characters + preset["vocab_size"] // 2)},
-        "model": {
-            "n_encoder_layers": preset["n_layers"],
-            "n_decoder_layers": preset["n_layers"],
-            **{key: preset[key] for key in ("d_model", "d_ff", "n_heads", "dropout")},
-        },
+        "model": {key: preset[key] for key in ("d_model", "d_ff", "n_heads", "dropout")}
+        | dict.fromkeys(("n_encoder_layers", "n_decoder_layers"), preset["n_layers"]),
         "train": {key: preset[key] for key in ("batch_tokens", "lr", "warmup")},
     }
     train = config.train
@@ -61,21 +58,8 @@ def fit_validation(config: Config, steps_per_epoch: int) -> Config:
     return with_unset(config, {"train": {"validate_every": min(max(steps_per_epoch, 100), 4000)}})
 
 
-def chosen(why: str, before: Config, after: Config) -> list[str]:
-    """A note with the fitted settings that `after` has and `before` has not, as command-line arguments; or none."""
-    was_set = dict(values(before, only_set=True))
-    new = [f"{key}={value}" for key, value in values(after, only_set=True) if key in FITTED and key not in was_set]
-    return [f"{why}: {' '.join(new)}"] if new else []
-
-
-def with_unset(
-    config: Config, values: dict[str, dict[str, Any]], *, what: str = "sizes chosen for this corpus"
-) -> Config:
-    """Set what the user did not set, and check the result as a whole.
-
-    Raises:
-        ConfigError: `what`, the values, do not fit the user's settings.
-    """
+def with_unset(config: Config, values: dict[str, Any], *, what: str = "sizes chosen for this corpus") -> Config:
+    """Set what the user did not set, and check the result; a ConfigError says that `what`, the values, do not fit."""
     tree = config.model_dump(exclude_unset=True)
     for section, settings in values.items():
         tree[section] = {**settings, **tree.get(section, {})}

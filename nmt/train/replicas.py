@@ -8,35 +8,24 @@ no communication: one set of weights, one update.
 import copy
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
-from pathlib import Path
 from typing import TypeVar
 
 import torch
 from torch import nn
 
-from nmt.config import TrainSettings
-from nmt.model.base import Seq2Seq
-
 Result = TypeVar("Result")
-
-# Positions per thread and step. At d_model 128, two threads with 384 each are as fast as two of torch's own threads
-# on free cores, and twice as fast if another program uses one of the cores.
-MIN_THREAD_TOKENS = 384
 
 
 class Replicas:
-    """A model and its replicas.
-
-    Args:
-        model: the first replica; with several ranks, from `distributed.parallel`.
-        n: number of replicas, one per thread.
-
-    Attributes:
-        models: the replicas, the given model first.
-    """
+    """A model, which with several ranks is from `distributed.parallel`, and its replicas, one per thread."""
 
     def __init__(self, model: nn.Module, n: int = 1) -> None:
-        self.models = [model, *(_with_weights_of(model) for _ in range(n - 1))]
+        self.models = [model]
+        for _ in range(n - 1):
+            replica = copy.deepcopy(model)
+            for own, shared in zip(replica.parameters(), model.parameters(), strict=True):
+                own.data = shared.data
+            self.models.append(replica)
         self.n_torch_threads = torch.get_num_threads()
         self.n_torch_threads_each = max(self.n_torch_threads // n, 1)
         self.pool = ThreadPoolExecutor(n, "nmt-replica", self._start_thread)
@@ -69,7 +58,6 @@ class Replicas:
             model.train()
 
     def zero_grad(self) -> None:
-        """Drop all gradients."""
         for model in self.models:
             model.zero_grad(set_to_none=True)
 
@@ -83,37 +71,3 @@ class Replicas:
         """End the threads, and restore torch's number of threads."""
         self.pool.shutdown()
         torch.set_num_threads(self.n_torch_threads)
-
-
-def _with_weights_of(model: nn.Module) -> nn.Module:
-    replica = copy.deepcopy(model)
-    for own, shared in zip(replica.parameters(), model.parameters(), strict=True):
-        own.data = shared.data
-    return replica
-
-
-def n_fitting_threads(model: Seq2Seq, n_vocab: int, settings: TrainSettings, n_before: int | None = None) -> int:
-    """The number of replicas that trains fastest: on a CPU one per core, if memory and the batch suffice.
-
-    Args:
-        model: on its device.
-        n_vocab: target pieces.
-        settings: batch_tokens, accumulate.
-        n_before: of a resumed run, which keeps it because each thread has its own dropout.
-    """
-    if model.device.type != "cpu":
-        return 1
-    n_threads = n_before or settings.batch_tokens * settings.accumulate // MIN_THREAD_TOKENS
-    n_parameters = sum(p.numel() for p in model.parameters())
-    free = free_memory() - 12 * n_parameters  # bytes; all threads share the moments and one gradient
-    each = 4 * n_parameters + 12 * settings.batch_tokens * n_vocab  # a gradient, and three times the logits
-    return max(1, min(n_threads, torch.get_num_threads(), 1 + free // each))
-
-
-def free_memory() -> int:
-    """Available memory in bytes; more than any machine has if the system does not tell."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return 2**60
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))

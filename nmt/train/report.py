@@ -17,12 +17,7 @@ LINE_EVERY_S = 30.0
 
 
 class Report:
-    """Shows steps and validations.
-
-    Args:
-        progress: share of the budget already spent, 0-1.
-        quiet: show no progress.
-    """
+    """Shows steps and validations; `progress` is the share of the budget already spent, 0-1."""
 
     def __init__(self, progress: float, *, quiet: bool) -> None:
         self.bar: tqdm[Never] = tqdm(
@@ -34,30 +29,21 @@ class Report:
         )
         self.lines = self.bar.disable and not quiet
         self.progress = progress
-        self._reset(time.monotonic())
-        self.last_line = self.since
-
-    def _reset(self, now: float) -> None:
-        self.since = now
-        self.n_tokens = self.n_real = self.n_positions = 0
-        self.loss = self.nll = 0.0
+        self.last_line = self.since = time.monotonic()
+        self.recent: list[StepFigures] = []  # not shown yet
 
     def step(self, step: int, epoch: int, lr: float, figures: StepFigures, progress: float) -> None:
         """Add a step's figures; show their means once a second in the bar, or every 30 s as a line."""
-        self.n_tokens += figures.n_tokens
-        self.n_real += figures.n_real
-        self.n_positions += figures.n_positions
-        self.loss += figures.loss * figures.n_tokens
-        self.nll += figures.nll * figures.n_tokens
+        self.recent.append(figures)
         now = time.monotonic()
-        due = LINE_EVERY_S if self.lines else 1.0
-        if now - self.since < due:
+        if now - self.since < (LINE_EVERY_S if self.lines else 1.0):
             return
-        rate = self.n_tokens / (now - self.since)
+        n_tokens = sum(x.n_tokens for x in self.recent)
+        loss, nll = (sum(getattr(x, name) * x.n_tokens for x in self.recent) / n_tokens for name in ("loss", "nll"))
+        useful = sum(x.n_real for x in self.recent) / sum(x.n_positions for x in self.recent)
         text = (
-            f"step {step} epoch {epoch + 1} loss {self.loss / self.n_tokens:.3f} "
-            f"ppl {math.exp(min(self.nll / self.n_tokens, 100)):.2f} {rate:,.0f} tok/s "
-            f"useful {self.n_real / self.n_positions:.0%} lr {lr:.2e}"
+            f"step {step} epoch {epoch + 1} loss {loss:.3f} ppl {math.exp(min(nll, 100)):.2f} "
+            f"{n_tokens / (now - self.since):,.0f} tok/s useful {useful:.0%} lr {lr:.2e}"
         )
         if self.lines:
             done = progress - self.progress
@@ -66,22 +52,17 @@ class Report:
             self.progress, self.last_line = progress, now
         self.bar.set_postfix_str(text, refresh=False)
         self.bar.update(max(0.0, progress - self.bar.n))
-        self._reset(now)
+        self.since, self.recent = now, []
 
     def validation(self, step: int, found: Validation, *, best: bool) -> None:
         """Show a validation with its samples."""
         log.info(
-            "step %d: dev loss %.3f ppl %.2f BLEU %.2f chrF %.2f%s",
-            step,
-            found.loss,
-            found.perplexity,
-            found.bleu.value,
-            found.chrf.value,
-            " (best so far)" if best else "",
+            f"step {step}: dev loss {found.loss:.3f} ppl {found.perplexity:.2f} BLEU {found.bleu.value:.2f} "
+            f"chrF {found.chrf.value:.2f}{' (best so far)' if best else ''}"
         )
         for source, reference, translation in found.samples:
             log.info("    source       %s\n    reference    %s\n    translation  %s", source, reference, translation)
-        self._reset(time.monotonic())
+        self.since, self.recent = time.monotonic(), []
 
     def close(self) -> None:
         self.bar.close()

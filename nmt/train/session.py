@@ -9,52 +9,37 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
-from typing import NamedTuple
 
 import torch
 
-from nmt.config import Config, values
+from nmt.config import FITTED, Config, values
 from nmt.decode.engines.torch_engine import pick_device
 from nmt.distributed import launched, n_ranks, ranks_joined, restarted
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.run.checkpoint import Checkpoint, load_weights, new_model, read_checkpoint, read_newest
-from nmt.run.directory import RunDirectory
+from nmt.run.directory import RunDirectory, new_manifest
 from nmt.seeds import seed_of
 from nmt.text.batches import TrainingData
 from nmt.text.tokenizer import Tokenizers
-from nmt.train.checks import check_disk, check_memory, check_same_run, check_threads
 from nmt.train.loop import Session, Trainer
+from nmt.train.memory import check_disk, check_memory, n_fitting_threads
 from nmt.train.preparation import Corpus, drop_lengths, read_corpus, train_tokenizers
-from nmt.train.presets import chosen, fit_validation, open_sizes, with_unset
+from nmt.train.presets import fit_validation, open_sizes, with_unset
 from nmt.train.progress import Progress, ending
-from nmt.train.replicas import n_fitting_threads
 from nmt.train.report import clock
 
 log = logging.getLogger("nmt")
 
-
-class Start(NamedTuple):
-    """What a training starts from.
-
-    Attributes:
-        config: with model and tokenizer settings inherited if they are not set.
-        checkpoint: the run's newest one, or the model of train.init_from; None for initial weights.
-        resumes: whether the checkpoint is the run's own.
-        notes: messages on what was inherited.
-    """
-
-    config: Config
-    checkpoint: Checkpoint | None
-    resumes: bool
-    notes: list[str]
+# Settings that may change on resume. Paths may change, contents may not: hashes are compared.
+MAY_CHANGE = (
+    *("run", "decode.", "data.root", "data.train", "data.dev", "data.test", "data.allow_bad_utf8", "train.max_"),
+    *("train.patience", "train.metric", "train.validate_every", "train.keep", "train.n_average", "train.init_from"),
+)
+OR_ANEW = "choose another run=PATH, or begin anew with --fresh (the old run is kept)"
 
 
 def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Session:
-    """Read and check everything that a training needs.
-
-    Raises:
-        InputError: the config, the corpus, the tokenizer or the existing run do not fit.
-    """
+    """Read and check everything that a training needs; an InputError if something does not fit."""
     torch_device = pick_device(device)
     if config.train.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS is first used
@@ -63,90 +48,81 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     run = RunDirectory(config.run)
     if fresh:
         run.check_movable()
-    start = find_start(config, run, fresh=fresh)
-    corpus = read_and_fit(start)
-    tokenizers, data = encode(start, corpus, run, fresh=fresh)
+    config, checkpoint, resumes = find_start(config, run, fresh=fresh)
+    corpus = read_and_fit(config)
+    tokenizers, data = encode(corpus, checkpoint, run, fresh=fresh)
     config = corpus.config
     check_memory(config, tokenizers, torch_device)
     torch.manual_seed(seed_of(config.seed))
     model = new_model(config, tokenizers).to(torch_device)
     check_disk(run, model, config)
-    if start.resumes:
+    if resumes:
         check_same_run(run, config, corpus.hashes)
         run.check_tokenizers(tokenizers)
-    elif start.checkpoint is not None:
-        load_weights(model, start.checkpoint.part("model"))
+    elif checkpoint is not None:
+        load_weights(model, checkpoint.part("model"))
     return Session(config, corpus, tokenizers, data, model, run, fresh)
 
 
-def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> Start:
-    """Find the checkpoint that a training starts from, and inherit its settings.
+def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> tuple[Config, Checkpoint | None, bool]:
+    """Find the checkpoint that a training starts from, and inherit the model and tokenizer settings that are not set.
 
-    Raises:
-        ModelError: the run's checkpoints were deleted, or a file is damaged.
-        ConfigError: inherited settings and the config's own do not fit together.
+    Returns:
+        the config; the run's newest checkpoint, the model of train.init_from, or None; whether it is the run's own.
     """
     newest = None if fresh else read_newest(run, prefixes=())
     if newest is not None:
         checkpoint, before, name = newest.checkpoint, run.read_config(), config.run
     elif not fresh and run.holds_training():
         others = f"{quote(f'train.init_from={config.run}')} run=OTHER starts another run from its weights; "
-        raise ModelError(
-            f"{run.path} holds a training but no checkpoint from which it can go on",
-            hint=f"{others if run.model_file.exists() else ''}--fresh begins anew (the old run is kept)",
-        )
-    elif config.train.init_from:
-        checkpoint, name = read_parent(config.train.init_from), config.train.init_from
+        hint = f"{others if run.model_file.exists() else ''}--fresh begins anew (the old run is kept)"
+        raise ModelError(f"{run.path} holds a training but no checkpoint from which it can go on", hint=hint)
+    elif name := config.train.init_from:
+        file = RunDirectory(name).model_file if Path(name).is_dir() else Path(name)
+        checkpoint = read_checkpoint(file, prefixes=("model",))
         before = checkpoint.config
     else:
-        return Start(config, None, False, [])
+        return config, None, False
     known = before.model_dump(include={"model": True, "tokenizer": True, "data": {"nfkc_source"}})
     inherited = with_unset(config, known, what=f"the settings of {name} and those changed")
-    if newest is None and tokenizer_settings(before) != tokenizer_settings(inherited):
-        raise ConfigError(
-            f"train.init_from={name} brings a tokenizer that is not the one asked for",
-            hint="leave out the tokenizer section: settings that are not set come from that model",
-        )
-    return Start(inherited, checkpoint, newest is not None, chosen(f"as in {name}", config, inherited))
+    tokenizers = [one.tokenizer.model_dump(exclude={"sampling_alpha"}) for one in (before, inherited)]
+    if newest is None and tokenizers[0] != tokenizers[1]:
+        message = f"train.init_from={name} brings a tokenizer that is not the one asked for"
+        hint = "leave out the tokenizer section: settings that are not set come from that model"
+        raise ConfigError(message, hint=hint)
+    log_chosen(f"as in {name}", config, inherited)
+    return inherited, checkpoint, newest is not None
 
 
-def read_parent(path: str) -> Checkpoint:
-    """The model that fine-tuning starts from, a run directory or a model file.
-
-    Raises:
-        ModelError: there is no such model.
-    """
-    file = RunDirectory(path).model_file if Path(path).is_dir() else Path(path)
-    return read_checkpoint(file, prefixes=("model",))
+def log_chosen(why: str, before: Config, after: Config) -> None:
+    """Log the fitted settings that `after` has and `before` has not, as command-line arguments."""
+    was_set = dict(values(before, only_set=True))
+    new = [f"{key}={value}" for key, value in values(after, only_set=True) if key in FITTED and key not in was_set]
+    if new:
+        log.info("%s: %s", why, " ".join(new))
 
 
-def tokenizer_settings(config: Config) -> dict[str, object]:
-    """The settings that define a tokenizer, without those of sampling from it."""
-    return config.tokenizer.model_dump(exclude={"sampling_alpha"})
-
-
-def read_and_fit(start: Start) -> Corpus:
-    """The corpus, with the sizes that fit it and notes on what was chosen."""
-    corpus = read_corpus(start.config)
-    corpus.notes += start.notes
-    corpus.notes += chosen(f"chosen for {len(corpus.train):,} pairs", start.config, corpus.config)
+def read_and_fit(config: Config) -> Corpus:
+    """The corpus, with the sizes that fit it."""
+    corpus = read_corpus(config)
+    log_chosen(f"chosen for {len(corpus.train):,} pairs", config, corpus.config)
     return corpus
 
 
-def encode(start: Start, corpus: Corpus, run: RunDirectory, *, fresh: bool) -> tuple[Tokenizers, TrainingData]:
+def encode(
+    corpus: Corpus, checkpoint: Checkpoint | None, run: RunDirectory, *, fresh: bool
+) -> tuple[Tokenizers, TrainingData]:
     """The tokenizers and the encoded corpus; sets the settings that depend on the number of batches."""
     config = corpus.config
-    if start.checkpoint is not None:  # its pieces, normalized as this config says
-        models = [side.model for side in (start.checkpoint.tokenizers.source, start.checkpoint.tokenizers.target)]
-        tokenizers = Tokenizers.from_models(models[0], models[1], nfkc_source=config.data.nfkc_source)
+    if checkpoint is not None:  # its pieces, normalized as this config says
+        models = checkpoint.tokenizers.source.model, checkpoint.tokenizers.target.model
+        tokenizers = Tokenizers.from_models(*models, nfkc_source=config.data.nfkc_source)
     elif not fresh and (found := run.read_tokenizers(config)) is not None:
         tokenizers = found
-        corpus.notes.append(f"using the tokenizer that is in {run.path}; --fresh trains a new one")
+        log.info("using the tokenizer that is in %s; --fresh trains a new one", run.path)
     else:
-        tokenizers, notes = train_tokenizers(corpus)
-        corpus.notes += notes
-    pairs, ids, dropped = drop_lengths(corpus, tokenizers)
-    corpus.notes += dropped
+        tokenizers = train_tokenizers(corpus)
+    pairs, ids = drop_lengths(corpus, tokenizers)
     data = TrainingData(
         pairs,
         ids,
@@ -159,90 +135,89 @@ def encode(start: Start, corpus: Corpus, run: RunDirectory, *, fresh: bool) -> t
     )
     n_steps = math.ceil(data.n_batches / config.train.accumulate)
     corpus.config = fit_validation(config, n_steps)
-    corpus.notes += chosen(f"chosen for {n_steps:,} steps an epoch", config, corpus.config)
+    log_chosen(f"chosen for {n_steps:,} steps an epoch", config, corpus.config)
     return tokenizers, data
+
+
+def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) -> None:
+    """Check that a resumed run has the same data, architecture and seed; `train` settings that differ are logged."""
+    before, now = dict(values(run.read_config())), dict(values(config))
+    changes = {
+        key: f"{key} was {before.get(key)}, is {now.get(key)}"
+        for key in {**before, **now}
+        if before.get(key) != now.get(key) and not key.startswith(MAY_CHANGE)
+    }
+    if refused := [text for key, text in changes.items() if not key.startswith("train.")]:
+        message = f"{run.path} was begun with other settings: {'; '.join(refused)}"
+        raise ConfigError(message, hint=f"set them back, {OR_ANEW}")
+    if changes:
+        log.warning("%s goes on otherwise than it was begun: %s", run.path, "; ".join(changes.values()))
+    known = run.read_manifest().get("data", hashes)  # the user may have deleted a damaged manifest
+    if ("dev.source" in known) != ("dev.source" in hashes):
+        message = f"{run.path} was begun {'with' if 'dev.source' in known else 'without'} data.dev"
+        raise DataError(message, hint=f"without data.dev, pairs of train are held out: set it back, {OR_ANEW}")
+    if other := [name for name in hashes if not name.startswith("test.") and known.get(name) != hashes[name]]:
+        message = f"the files of {', '.join(other)} are not those that {run.path} was begun with"
+        raise DataError(message, hint=f"bring the old files back, {OR_ANEW}")
 
 
 def resolved(config: Config, keys: set[str]) -> Iterator[tuple[str, str]]:
     """The settings that a training would use, as (dotted key, value); logs why.
 
-    If the corpus, or the model to start from, cannot be read, fitted values are "[fitted]".
-
-    Args:
-        keys: those that must be right; the corpus is read only if one of them is fitted to it.
-    Raises:
-        ConfigError: settings do not fit together.
+    The corpus is read only if one of `keys` is fitted to it; the others may be wrong. If the corpus, or the model to
+    start from, cannot be read, fitted values are "[fitted]". A ConfigError says that settings do not fit together.
     """
     run = RunDirectory(config.run)
-    notes: list[str] = []
     unknown: set[str] = set()
     try:
-        start = find_start(config, run, fresh=False)
-        config, notes = start.config, start.notes
+        config, checkpoint, _ = find_start(config, run, fresh=False)
         if missing := keys & open_sizes(config):
-            corpus = read_and_fit(start)
+            corpus = read_and_fit(config)
             if "train.validate_every" in missing:
-                encode(start, corpus, run, fresh=False)
-            config, notes = corpus.config, corpus.notes
+                encode(corpus, checkpoint, run, fresh=False)
+            config = corpus.config
     except (DataError, ModelError) as error:
         log.warning("%s: [fitted] stands for what a training would choose", error)
         unknown = open_sizes(config)
-    for note in notes:
-        log.info("%s", note)
     yield from ((key, "[fitted]" if key in unknown else value) for key, value in values(config))
 
 
 def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -> Progress:
     """Write the run's files and train to the end of its budget, as the first rank or the only one.
 
-    Args:
-        session: prepared.
-        quiet: no progress on stderr.
-        n_workers: threads that share each step on a CPU; None for as many as are fastest.
-    Raises:
-        OutputError, StoppedError, DivergedError: see `Trainer.train`.
-        LostRankError: another rank ended.
+    `n_workers` threads share each step on a CPU, or if None as many as are fastest. For errors see `Trainer.train`; a
+    LostRankError if another rank ended.
     """
-    run, config = session.run, session.config
+    run, settings, n_batches = session.run, session.config.train, session.data.n_batches
     if session.fresh and (aside := run.move_aside()):
         log.info("the old run is kept in %s", aside)
-    for note in session.corpus.notes:
-        log.info("%s", note)
     with run.lock():
         trainer = Trainer(session, quiet=quiet)
         resumed = trainer.resume()
+        progress = trainer.progress
         write_settings(session, resumed=resumed)
         if trainer.finished() or launched().n_ranks > 1:
             n_workers = 1
         elif n_workers is None:
-            n_before = trainer.progress.n_ranks if resumed else None
-            n_workers = n_fitting_threads(session.model, len(session.tokenizers.target), config.train, n_before)
-        else:
-            check_threads(n_workers, session.model.device)
+            n_before = progress.n_ranks if resumed else None
+            n_workers = n_fitting_threads(session.model, len(session.tokenizers.target), settings, n_before)
+        elif n_workers > 1 and session.model.device.type != "cpu":
+            raise ConfigError("--workers share a CPU", hint="for several GPUs: torchrun -m nmt train …")
+        elif n_workers > (n_torch := torch.get_num_threads()):
+            raise ConfigError(f"--workers {n_workers} on {n_torch} threads", hint="fewer, or more --threads")
         with ranks_joined():
             if trainer.finished():
-                log.info(
-                    "%s is finished: %d steps in %s, %s",
-                    run.path,
-                    trainer.progress.step,
-                    clock(trainer.progress.elapsed_s),
-                    ending(config.train, trainer.progress, session.data.n_batches),
-                )
-                return trainer.progress
+                finished = f"{run.path} is finished: {progress.step} steps in {clock(progress.elapsed_s)}"
+                log.info("%s, %s", finished, ending(settings, progress, n_batches))
+                return progress
             if resumed:
-                log.info("going on from step %d of %s", trainer.progress.step, run.path)
-            log_training(session, trainer.progress, n_workers)
+                log.info("going on from step %d of %s", progress.step, run.path)
+            log_training(session, progress, n_workers)
             progress = trainer.train(n_workers)
-    log.info("%s", ending(config.train, progress, session.data.n_batches))
-    log.info(
-        "done: %d steps in %s, best dev %s %.2f at step %d; the model is %s",
-        progress.step,
-        clock(progress.elapsed_s),
-        config.train.metric.upper(),
-        abs(progress.best or 0.0),
-        progress.best_step,
-        run.model_file,
-    )
+    log.info("%s", ending(settings, progress, n_batches))
+    best = f"best dev {settings.metric.upper()} {abs(progress.best or 0.0):.2f} at step {progress.best_step}"
+    done = f"done: {progress.step} steps in {clock(progress.elapsed_s)}"
+    log.info("%s, %s; the model is %s", done, best, run.model_file)
     return progress
 
 
@@ -255,23 +230,20 @@ def write_settings(session: Session, *, resumed: bool) -> None:
     run.write_config(config)
     if not resumed:
         run.write_tokenizers(session.tokenizers, config.tokenizer.joint)
-        run.write_manifest(session.corpus.hashes, config.seed, reproducible=not by_clock)
-    elif by_clock and run.read_manifest().get("reproducible"):
-        run.mark_irreproducible()
+        run.write_manifest(new_manifest(session.corpus.hashes, config.seed, reproducible=not by_clock))
+    elif by_clock and (manifest := run.read_manifest()).get("reproducible"):
+        run.write_manifest({**manifest, "reproducible": False})
 
 
 def log_training(session: Session, progress: Progress, n_workers: int) -> None:
-    """Say what is trained, and on what."""
+    """Log what is trained, and on what."""
+    data, model = session.data, session.model
+    n_steps = math.ceil(data.n_batches / session.config.train.accumulate)
+    n_parameters = sum(p.numel() for p in model.parameters())
     log.info(
-        "%s: %d pairs, %d steps an epoch, %.2fM parameters, %s on %s with %d workers of %d threads",
-        session.run.path,
-        len(session.data.pairs),
-        math.ceil(session.data.n_batches / session.config.train.accumulate),
-        sum(p.numel() for p in session.model.parameters()) / 1e6,
-        "bf16" if progress.bf16 else "fp32",
-        session.model.device,
-        n_ranks() * n_workers,
-        torch.get_num_threads() // n_workers,
+        f"{session.run.path}: {len(data.pairs)} pairs, {n_steps} steps an epoch, {n_parameters / 1e6:.2f}M parameters, "
+        f"{'bf16' if progress.bf16 else 'fp32'} on {model.device} "
+        f"with {n_ranks() * n_workers} workers of {torch.get_num_threads() // n_workers} threads"
     )
 
 

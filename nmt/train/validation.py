@@ -24,24 +24,15 @@ N_SAMPLES = 3
 
 @dataclass(frozen=True)
 class Validation:
-    """Figures of one validation.
+    """Figures of one validation."""
 
-    Attributes:
-        loss: as in training, smoothed, nats per token.
-        nll: without smoothing; its exponential is the perplexity.
-        bleu, chrf: of greedy decoding.
-        samples: (source, reference, translation) of a few lines.
-        repeated: the most frequent translation and its share of the lines, 0-1.
-        stuck: the share of translations that repeat one word or character, 0-1.
-    """
-
-    loss: float
-    nll: float
-    bleu: Score
+    loss: float  # as in training, smoothed, nats per token
+    nll: float  # without smoothing; its exponential is the perplexity
+    bleu: Score  # of greedy decoding, like chrf
     chrf: Score
-    samples: list[tuple[str, str, str]]
-    repeated: tuple[str, float]
-    stuck: float
+    samples: list[tuple[str, str, str]]  # (source, reference, translation) of a few lines
+    repeated: tuple[str, float]  # the most frequent translation and its share of the lines, 0-1
+    stuck: float  # the share of translations that repeat one word or character, 0-1
 
     @property
     def perplexity(self) -> float:
@@ -103,35 +94,26 @@ def is_stuck(text: str) -> bool:
 
 
 def advice(history: Sequence[dict[str, Any]], latest: Validation, n_vocab: int) -> list[str]:
-    """Return warnings if the figures suggest that something is wrong.
+    """Warnings if the figures of all validations, the latest last, suggest that something is wrong.
 
-    Args:
-        history: the metrics lines of all validations, the latest last.
-        latest: the latest validation.
-        n_vocab: V; a model that has learned nothing has a loss of log V.
+    A model that has learned nothing has a loss of log `n_vocab`.
     """
     messages = []
     text, share = latest.repeated
     if share > 0.5 and len(history) > 1:
-        messages.append(
-            f"{share:.0%} of the dev lines are translated alike ('{text:.40}'): the model ignores its source; "
-            "train longer, or lower train.lr"
-        )
+        alike = f"{share:.0%} of the dev lines are translated alike ('{text:.40}')"
+        messages.append(f"{alike}: the model ignores its source; train longer, or lower train.lr")
     if latest.stuck > 0.2 and len(history) > 1:
         messages.append(f"{latest.stuck:.0%} of the dev translations repeat one word: train longer, or lower train.lr")
     losses = [line["dev_nll"] for line in history]
     if len(losses) >= 4 and losses[-1] > losses[-2] > losses[-3] > losses[-4]:
-        messages.append(
-            "dev loss has risen three times running: the model learns train by heart; "
-            "raise model.dropout or end earlier (train.patience)"
-        )
+        cure = "raise model.dropout or end earlier (train.patience)"
+        messages.append(f"dev loss has risen three times running: the model learns train by heart; {cure}")
     elif len(losses) >= 6 and min(losses[-3:]) >= min(losses[:-3]):
-        messages.append(
-            f"dev loss has not fallen in three validations (best {min(losses):.2f}): more steps will bring little"
-        )
-    if len(losses) >= 3 and min(losses) > 0.8 * math.log(n_vocab):
-        messages.append(
-            f"dev loss is {losses[-1]:.2f} after {history[-1]['step']} steps, hardly below chance "
-            f"({math.log(n_vocab):.2f}): check that the two sides belong together, or change train.lr"
-        )
+        stalled = f"dev loss has not fallen in three validations (best {min(losses):.2f})"
+        messages.append(f"{stalled}: more steps will bring little")
+    chance = math.log(n_vocab)
+    if len(losses) >= 3 and min(losses) > 0.8 * chance:
+        high = f"dev loss is {losses[-1]:.2f} after {history[-1]['step']} steps, hardly below chance ({chance:.2f})"
+        messages.append(f"{high}: check that the two sides belong together, or change train.lr")
     return messages

@@ -112,8 +112,8 @@ from nmt.train import preparation
 corpus.os.cpu_count = lambda: 1  # of the processes that help, each has the same memory
 preparation.SAMPLE_PAIRS = 1000  # no more of the tokenizer's trainer's than is needed
 train = preparation.read_corpus(load_config(Path(sys.argv[1]), ["tokenizer.vocab_size=400", "tokenizer.type=bpe"]))
-tokenizers, _ = preparation.train_tokenizers(train)
-pairs, ids, _ = preparation.drop_lengths(train, tokenizers)
+tokenizers = preparation.train_tokenizers(train)
+pairs, ids = preparation.drop_lengths(train, tokenizers)
 data = TrainingData(pairs, ids, tokenizers, batch_tokens=4096, seed=1)
 assert sum(len(batch.lines) for batch in itertools.islice(data.batches(0), 200)) > 1000
 """

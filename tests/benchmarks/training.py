@@ -91,7 +91,7 @@ def prepare(options: Options) -> Task:
     config = corpus.config
     shutil.rmtree(home, ignore_errors=True)
     run.create()
-    tokenizers, _ = train_tokenizers(corpus)
+    tokenizers = train_tokenizers(corpus)
     run.write_tokenizers(tokenizers, config.tokenizer.joint)
     train, *_ = drop_lengths(corpus, tokenizers)
     sizes = {**config.model.model_dump(), "vocab_size": len(tokenizers.target)}

@@ -1,13 +1,13 @@
-"""The settings as `nmt config` lists them."""
+"""The settings as `nmt config` lists them, and languages."""
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from configs import MINIMAL, load
-from nmt.config import settings, values
+from nmt.config import check_config, language, settings, values
 
 
 def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[str]:
@@ -60,3 +60,24 @@ def test_values_resolves_the_paths_of_corpora(folder: Path) -> None:
     assert dict(values(load(folder, MINIMAL)))["data.train.source"] == "a.de"
     assert (found["data.dev"], found["train.max_steps"]) == ("-", "-")
     assert (found["run"], found["data.drop_blank"], found["train.lr"]) == ("r", "true", "0.001")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "given_lang", "expected"),
+    [
+        ("train.zh", "train.en", "", ("zh", "en")),
+        ("train.cmn.gz", "train.eng.gz", "", ("cmn", "eng")),
+        ("x/train.zh", "train.en", "de", ("de", "en")),
+        ("train.txt", "train", "", ("", "")),
+        ("train.source", "train.e", "", ("", "")),
+        ("zh", "train.zh.txt", "", ("", "")),
+    ],
+)
+def test_a_language_is_as_set_or_the_suffix_of_the_file(
+    source: str, target: str, given_lang: str, expected: tuple[str, str]
+) -> None:
+    files = {"source": [source, "other.xx"], "target": target}
+    tree = {"run": "r", "data": {"train": files, "source_lang": given_lang}}
+    data = check_config(tree, {}, "test").data
+    sides: tuple[Literal["source", "target"], ...] = ("source", "target")
+    assert tuple(language(data, side) for side in sides) == expected

@@ -1,13 +1,11 @@
-"""Settings: ranges, choices, settings that contradict each other, language codes."""
+"""Settings: ranges, choices, settings that contradict each other."""
 
 from pathlib import Path
-from typing import Literal
 
 import pytest
 from pydantic import ValidationError
 
 from configs import MINIMAL, fault, load
-from nmt.config import check_config, language
 
 
 @pytest.mark.parametrize(
@@ -60,7 +58,10 @@ def test_true_is_not_a_number(folder: Path, key: str) -> None:
     ("text", "message"),
     [
         ("model: {d_model: 65, n_heads: 4}", "demo.yaml:3: d_model (65) is not divisible by n_heads (4)"),
-        ("model: {d_model: 63, n_heads: 3}", "demo.yaml:3: sinusoidal positions need an even d_model, got 63"),
+        (
+            "model: {d_model: 63, n_heads: 3}",
+            "demo.yaml:3: architecture rnn and sinusoidal positions need an even d_model, got 63",
+        ),
         (
             "model: {d_model: 60, n_heads: 4, positions: rotary}",
             "demo.yaml:3: rotary positions need an even d_model / n_heads, got 15",
@@ -90,7 +91,7 @@ def test_true_is_not_a_number(folder: Path, key: str) -> None:
         ),
         (
             "model: {architecture: rnn, d_model: 63}",
-            "demo.yaml:3: architecture rnn needs an even d_model, got 63",
+            "demo.yaml:3: architecture rnn and sinusoidal positions need an even d_model, got 63",
         ),
         (
             "tokenizer: {type: char, sampling_alpha: 0.1}",
@@ -106,7 +107,7 @@ def test_true_is_not_a_number(folder: Path, key: str) -> None:
         ),
         (
             "train: {batch_tokens: 200}",
-            "demo.yaml: train.batch_tokens (200) cannot hold one pair of data.max_length (200) pieces",
+            "demo.yaml: train.batch_tokens (200) cannot hold a pair of data.max_length (200) pieces",
         ),
     ],
 )
@@ -126,27 +127,6 @@ def test_settings_at_the_limits_of_agreement_are_accepted(folder: Path) -> None:
 def test_a_batch_that_holds_one_longest_pair_is_large_enough(folder: Path) -> None:
     """(max(S, T) + 1)·n <= batch_tokens: 201 tokens hold one pair of 200 pieces."""
     assert load(folder, MINIMAL, "train.batch_tokens=201").train.batch_tokens == 201
-
-
-@pytest.mark.parametrize(
-    ("source", "target", "given_lang", "expected"),
-    [
-        ("train.zh", "train.en", "", ("zh", "en")),
-        ("train.cmn.gz", "train.eng.gz", "", ("cmn", "eng")),
-        ("x/train.zh", "train.en", "de", ("de", "en")),
-        ("train.txt", "train", "", ("", "")),
-        ("train.source", "train.e", "", ("", "")),
-        ("zh", "train.zh.txt", "", ("", "")),
-    ],
-)
-def test_a_language_is_as_set_or_the_suffix_of_the_file(
-    source: str, target: str, given_lang: str, expected: tuple[str, str]
-) -> None:
-    files = {"source": [source, "other.xx"], "target": target}
-    tree = {"run": "r", "data": {"train": files, "source_lang": given_lang}}
-    data = check_config(tree, {}, "test").data
-    sides: tuple[Literal["source", "target"], ...] = ("source", "target")
-    assert tuple(language(data, side) for side in sides) == expected
 
 
 def test_a_config_is_frozen(folder: Path) -> None:

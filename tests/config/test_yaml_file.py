@@ -254,7 +254,7 @@ def test_faults_of_overrides_name_the_command_line(folder: Path) -> None:
     assert fault(folder, MINIMAL, "train.lrr=1") == message
     message = "command line: d_model (256) is not divisible by n_heads (5)"
     assert fault(folder, MINIMAL, "model.n_heads=5") == message
-    message = "command line: train.batch_tokens (100) cannot hold one pair of data.max_length (200) pieces"
+    message = "command line: train.batch_tokens (100) cannot hold a pair of data.max_length (200) pieces"
     assert fault(folder, MINIMAL, "train.batch_tokens=100") == message
 
 

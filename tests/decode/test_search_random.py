@@ -15,10 +15,10 @@ from reference_search import reference_search, teacher_forced
 from reliability.conftest import soak
 from torch import nn
 
-from nmt.decode.ensemble import EnsembleDecoder
+from nmt.decode.engines.torch_engine import EnsembleDecoder
 from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.decode.search import IncrementalDecoder, search
-from nmt.model import tracing
+from nmt.model import kernels
 from nmt.model.base import Seq2Seq
 from nmt.model.incremental import incremental_decoder
 from nmt.model.kernels import GROUP
@@ -100,7 +100,7 @@ def random_options(rng: random.Random, n_sentences: int) -> SearchOptions:
 @pytest.mark.parametrize("seed", range(N_MODELS))
 def test_search_finds_what_the_reference_finds(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
-    monkeypatch.setattr(tracing, "CALLS_BEFORE_TRACING", rng.choice([0, 0, 3, 64]))
+    monkeypatch.setattr(kernels, "CALLS_BEFORE_TRACING", rng.choice([0, 0, 3, 64]))
     models = random_models(seed, rng)
     decoder, model_length = random_decoder(models, rng), min(model.max_length for model in models)
     masked = all(one.settings.padding_mask for one in models)
@@ -137,7 +137,7 @@ def assert_same(found: list[Hypothesis], expected: list[Hypothesis], options: Se
     assert len(found) == min(options.n_best, len(expected)), where
     assert len({tuple(h.tokens) for h in found}) == len(found), where
     for hypothesis, by_rank in zip(found, expected, strict=False):
-        rounding = 1e-9 / options.divisor(len(by_rank.tokens))
+        rounding = 1e-9 / options.length_divisor(len(by_rank.tokens))
         assert hypothesis.score == pytest.approx(by_rank.score, rel=1e-9, abs=rounding), where
         tied = [h for h in expected if h.score == pytest.approx(by_rank.score, rel=1e-9, abs=rounding)]
         same = [h for h in tied if h.tokens == hypothesis.tokens]

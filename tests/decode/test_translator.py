@@ -1,6 +1,6 @@
 """The translator: as many lines out as in, the same translation in any batch, scores that teacher forcing gives."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from models import LINES, small_translator, write_run
 
 from nmt.decode import translator as module
-from nmt.decode import windows
 from nmt.decode.options import SearchOptions
 from nmt.decode.segments import Line, Translation
-from nmt.decode.translator import load
+from nmt.decode.translator import TARGET_S, load, read_window
 from nmt.errors import ConfigError, InputError, ModelError
-from nmt.text.lines import is_blank
+from nmt.text.lines import Pause, is_blank
 from nmt.text.tokenizer import train_tokenizer
 
 TRANSLATOR = small_translator()
@@ -129,12 +128,24 @@ def test_windows_are_shorter_on_a_slow_machine(monkeypatch: pytest.MonkeyPatch) 
 
     clock = SimpleNamespace(monotonic=lambda: now[0])
     monkeypatch.setattr(translator, "_translate_window", slow)
-    monkeypatch.setattr(windows, "FIRST_LINES", 30)
+    monkeypatch.setattr(module, "FIRST_LINES", 30)
     monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(windows, "time", clock)
     texts = [found.source for found in translator.translate_lines([str(n) for n in range(45)], batch_size=2)]
     assert texts == [str(n) for n in range(45)]
-    assert sizes == [30, windows.TARGET_S, windows.TARGET_S, windows.TARGET_S]
+    assert sizes == [30, TARGET_S, TARGET_S, TARGET_S]
+
+
+def test_pause_ends_a_window_and_is_not_a_line() -> None:
+    stream: Iterator[str | Pause] = iter([Pause(), "a", "b", Pause(), Pause(), "c"])
+    assert read_window(stream, 4, 1000) == [Line(4, "a"), Line(5, "b")]
+    assert read_window(stream, 6, 1000) == [Line(6, "c")]
+    assert read_window(stream, 7, 1000) == []
+
+
+def test_window_of_long_lines_is_short() -> None:
+    stream = iter(["x" * 700_000] * 5)
+    assert len(read_window(stream, 1, 1000)) == 2
+    assert len(read_window(stream, 3, 1)) == 1
 
 
 def test_model_whose_output_is_nan_is_refused() -> None:

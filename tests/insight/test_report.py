@@ -73,7 +73,7 @@ def test_an_evaluation_has_scores_extremes_and_groups(five_run: FiveRun) -> None
     translations = [TARGET[0], "something else .", *TARGET[2:]]
     found = evaluated("test", SOURCE, TARGET, translations, config)
     assert [one.name for one in found.scores] == ["BLEU", "chrF2", "TER"]
-    assert found.scores[0].value == score(translations, [TARGET], metrics=("bleu",))[0].value
+    assert found.scores[0].value == score(translations, [TARGET], ("bleu",))[0].value
     assert found.scores[0].low is not None
     assert found.worst[0].source == SOURCE[1]
     assert found.best[0].chrf == pytest.approx(100)

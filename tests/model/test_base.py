@@ -8,7 +8,7 @@ import torch
 from models import FAMILY, RNNS, RUNGS, TRANSFORMERS, V, batch, fresh, logits_of_steps, make, name
 
 from nmt.decode.search import IncrementalDecoder
-from nmt.model import attention, tracing, variants
+from nmt.model import attention, kernels, variants
 from nmt.model.base import Seq2Seq
 from nmt.model.incremental import TransformerDecoder, incremental_decoder
 from nmt.model.kernels import CACHE_SLOTS
@@ -30,7 +30,7 @@ def decoder_of(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[Seq2Seq], IncrementalDecoder[Any]]]:
     """Makes the incremental decoder of a model; the second time one that is traced from the first step on."""
-    monkeypatch.setattr(tracing, "CALLS_BEFORE_TRACING", 0)
+    monkeypatch.setattr(kernels, "CALLS_BEFORE_TRACING", 0)
     decoders: list[IncrementalDecoder[Any]] = []
 
     def make_decoder(model: Seq2Seq) -> IncrementalDecoder[Any]:
@@ -64,7 +64,7 @@ def test_a_cached_step_equals_the_full_forward_pass(
 def test_steps_traced_with_a_short_source_hold_for_a_long_one(
     choices: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tracing, "CALLS_BEFORE_TRACING", 0)
+    monkeypatch.setattr(kernels, "CALLS_BEFORE_TRACING", 0)
     found = []
     for trace in (False, True):
         decoder = incremental_decoder(make(**choices), trace=trace)

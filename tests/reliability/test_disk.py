@@ -200,7 +200,7 @@ def test_the_command_tells_of_damage_without_a_traceback(tmp_path: Path) -> None
     damage(run.checkpoint_file(10), random.Random(1), "cut")
     with training(config, run.path) as one:
         assert one.end() == 0, one.messages
-    assert f"nmt: warning: {run.checkpoint_file(10)} " in one.messages
+    assert f"nmt: warning: {run.checkpoint_file(10)}: " in one.messages
     for step in run.checkpoint_steps():
         run.checkpoint_file(step).write_bytes(b"")
     with training(config, run.path) as one:
@@ -217,6 +217,6 @@ def test_an_average_does_without_a_damaged_checkpoint(tmp_path: Path, told: pyte
     damage(run.checkpoint_file(5), random.Random(1), "flipped")
     told.clear()
     train(config_of(tmp_path, "run", max_steps=21, average="last", n_average=5))
-    assert f"{run.checkpoint_file(5)} is damaged" in told.text
+    assert f"{run.checkpoint_file(5)}: damaged" in told.text
     assert "the average does without it" in told.text
     assert run.read_metrics()[-1]["n_averaged"] == 4

@@ -187,5 +187,5 @@ def test_batch_size_and_order_change_no_text(five_run: FiveRun) -> None:
     for i in different:
         texts = sorted({of_size[i] for of_size in found.values()})
         log_probs = translator.reference_log_probs([lines[i]] * len(texts), texts)
-        scores = [sum(row) / translator.options.divisor(len(row)) for row in log_probs]
+        scores = [sum(row) / translator.options.length_divisor(len(row)) for row in log_probs]
         assert max(scores) - min(scores) <= 1e-5, (texts, scores)

@@ -1,5 +1,6 @@
 """What the decoder reads in training, against greedy search and teacher forcing."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -16,7 +17,7 @@ from nmt.text.batches import Batch, collate
 from nmt.train.decoder_input import decoder_input
 from nmt.train.memory import split_on_out_of_memory
 from nmt.train.replicas import Replicas
-from nmt.train.step import StepOptions, batch_loss, make_optimizer, train_step
+from nmt.train.step import StepFigures, StepOptions, batch_loss, make_optimizer, train_step
 
 PAIRS = [([5, 6, 7], [8, 9, 10]), ([10], [11, 12, 13, 14, 15]), ([5, 9, 5, 9, 5], [6]), ([], [7, 7, 7, 7])]
 SCHEDULED = TrainSettings(decoder_input="scheduled_sampling", clip_norm=0)
@@ -167,16 +168,16 @@ def test_out_of_memory_in_the_first_pass_begins_the_step_again(monkeypatch: pyte
 
     monkeypatch.setattr(TransformerDecoder, "start", start)
 
-    def step(parts: object) -> object:
+    def step(parts: Sequence[Batch]) -> StepFigures:
         assert model.training
         return train_step(
             Replicas(model),
             make_optimizer(model, FREE),
-            parts,  # type: ignore[arg-type]
+            parts,
             StepOptions(FREE, lr=0.0, seed=1, bf16=False, prediction_rate=1.0),
         )
 
-    figures, _ = split_on_out_of_memory(step, [ALL], 0)  # type: ignore[arg-type]
+    figures, _ = split_on_out_of_memory(step, [ALL], 0)
     assert calls == [4, 2, 2]
     assert figures.n_tokens == ALL.n_target_tokens
 

@@ -57,9 +57,18 @@ class Files:
         return check_config(tree, {}, "test")
 
 
+@pytest.fixture(autouse=True)
+def log_to_caplog(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
+    caplog.set_level(logging.INFO, "nmt")
+
+
+def notes_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "INFO"]
+
+
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
-    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)  # to caplog
     monkeypatch.setenv("NMT_CACHE", str(tmp_path / "cache"))
     return Files(tmp_path)
 
@@ -79,7 +88,7 @@ def digests(pairs: list[Pair]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
 # --- reading ----------------------------------------------------------------------------------------------
 
 
-def test_a_corpus_is_read_with_dev_and_hashes(files: Files) -> None:
+def test_a_corpus_is_read_with_dev_and_hashes(files: Files, caplog: pytest.LogCaptureFixture) -> None:
     train = files.write("train", SOURCES, TARGETS)
     dev = files.write("dev", ["eins", "drei"], ["one", "three"])
     test = files.write("test", ["x"], ["y"])
@@ -92,7 +101,7 @@ def test_a_corpus_is_read_with_dev_and_hashes(files: Files) -> None:
     assert list(corpus.hashes) == names
     assert corpus.hashes["dev.target"] == hash_files([files.path / "dev.en"])
     assert len(set(corpus.hashes.values())) == 6
-    assert corpus.notes == []
+    assert notes_of(caplog) == []
     assert list(files.path.glob("run*")) == []  # nothing is written
 
 
@@ -101,51 +110,52 @@ def test_paths_are_below_the_root(files: Files) -> None:
     assert corpus_paths(config, config.data.train) == ([files.path / "a", Path("/b")], [files.path / "c"])
 
 
-def test_what_lines_drop_is_counted_and_told(files: Files) -> None:
+def test_what_lines_drop_is_counted_and_told(files: Files, caplog: pytest.LogCaptureFixture) -> None:
     extra = [("", "blank"), ("leer", " \t"), ("\u3000", ""), (SOURCES[0], TARGETS[0]), (SOURCES[0], "another")]
     train = files.write("train", [*SOURCES, *(s for s, _ in extra)], [*TARGETS, *(t for _, t in extra)])
     dev = files.write("dev", ["d"], ["e"])
     corpus = read_corpus(files.config({"train": train, "dev": dev}))
     assert [pair.line for pair in corpus.train] == [*range(1, 61), 65]  # the first of equals stays
-    assert corpus.notes == [
+    assert notes_of(caplog) == [
         "3 pairs blank on a side dropped (data.drop_blank)",
         "1 repeated pairs dropped (data.drop_duplicates)",
     ]
 
 
-def test_blank_pairs_of_dev_are_left_out_and_told(files: Files) -> None:
+def test_blank_pairs_of_dev_are_left_out_and_told(files: Files, caplog: pytest.LogCaptureFixture) -> None:
     train = files.write("train", SOURCES, TARGETS)
     dev = files.write("dev", ["eins", "", "drei", "vier"], ["one", "two", " ", "four"])
     corpus = read_corpus(files.config({"train": train, "dev": dev}))
     assert corpus.dev == [Pair(1, "eins", "one"), Pair(4, "vier", "four")]
-    assert len(corpus.notes) == 1
-    assert corpus.notes[0].startswith("2 pairs of dev")
+    assert len(notes_of(caplog)) == 1
+    assert notes_of(caplog)[0].startswith("2 pairs of dev")
 
 
-def test_nothing_is_dropped_where_it_is_not_asked_for(files: Files) -> None:
+def test_nothing_is_dropped_where_it_is_not_asked_for(files: Files, caplog: pytest.LogCaptureFixture) -> None:
     train = files.write("train", ["", "a", "a"], ["x", "b", "b"])
     dev = files.write("dev", ["d"], ["e"])
     corpus = read_corpus(files.config({"train": train, "dev": dev, "drop_blank": False, "drop_duplicates": False}))
     assert [pair.line for pair in corpus.train] == [1, 2, 3]
-    assert corpus.notes == []
+    assert notes_of(caplog) == []
 
 
-def test_without_dev_some_of_train_is_set_aside_and_told(files: Files) -> None:
+def test_without_dev_some_of_train_is_set_aside_and_told(files: Files, caplog: pytest.LogCaptureFixture) -> None:
     config = files.config({"train": files.write("train", SOURCES, TARGETS)})
     corpus = read_corpus(config)
     assert len(corpus.dev) == 1
     assert len(corpus.train) == 59
-    assert corpus.notes == ["no data.dev: 1 pairs of train set aside for it, none of their sentences left in train"]
+    assert notes_of(caplog) == ["no data.dev: 1 pairs of train set aside for it, none of their sentences left in train"]
+    notes = notes_of(caplog)
     again = read_corpus(config)
-    assert (list(again.train), again.dev, again.notes) == (list(corpus.train), corpus.dev, corpus.notes)
+    assert (list(again.train), again.dev, notes_of(caplog)) == (list(corpus.train), corpus.dev, notes * 2)
 
 
-def test_pairs_that_are_also_in_train_are_counted_and_told(files: Files) -> None:
+def test_pairs_that_are_also_in_train_are_counted_and_told(files: Files, caplog: pytest.LogCaptureFixture) -> None:
     train = files.write("train", SOURCES, TARGETS)
     dev = files.write("dev", [SOURCES[3], "neu", "ganz neu"], ["new", TARGETS[5], "quite new"])
     test = files.write("test", [SOURCES[0]], [TARGETS[0]])
     corpus = read_corpus(files.config({"train": train, "dev": dev, "test": test}))
-    assert corpus.notes == [
+    assert notes_of(caplog) == [
         "2 of 3 pairs of dev have a side that is also in train: scores on it will be too high",
         "1 of 1 pairs of test have a side that is also in train: scores on it will be too high",
     ]
@@ -225,10 +235,10 @@ def test_a_corpus_in_another_encoding_is_refused_unless_that_is_allowed(
         error = refused(files.config(data))
         assert str(error) == (
             f"{file} is not UTF-8 in 60 of 60 lines (line 1 at byte 12, line 2 at byte 14, line 3 at byte 12, …), "
-            "perhaps Latin-1"
+            "perhaps latin1"
         )
         assert error.hint == (
-            "convert it to UTF-8, for example by iconv -f latin1 -t utf-8 FILE > NEW; or set "
+            "convert it to UTF-8: iconv -f latin1 -t utf-8 FILE > NEW; or set "
             "data.allow_bad_utf8=true to train with U+FFFD for bad bytes"
         )
     assert warnings_of(caplog) == []
@@ -293,40 +303,44 @@ def test_similarity_of_a_text_to_two_languages() -> None:
 # --- the cache --------------------------------------------------------------------------------------------
 
 
-def prepared(config: Config) -> tuple[list[Pair], list[list[int]], list[str]]:
-    """What comes of a config; the tokenizer is always the same."""
-    corpus = read_corpus(config)
-    tokenizers, _ = train_tokenizers(corpus_of([("die Katze läuft", "the cat runs")] * 9, tokenizer={"type": "char"}))
-    pairs, ids, notes = drop_lengths(corpus, tokenizers)
-    return list(pairs), [rows[i] for rows in ids for i in range(len(rows))], [*corpus.notes, *notes]
+def prepared(config: Config, caplog: pytest.LogCaptureFixture) -> tuple[list[Pair], list[list[int]], list[str]]:
+    """What comes of a config, with what is logged; the tokenizer is always the same."""
+    tokenizers = train_tokenizers(corpus_of([("die Katze läuft", "the cat runs")] * 9, tokenizer={"type": "char"}))
+    caplog.clear()
+    pairs, ids = drop_lengths(read_corpus(config), tokenizers)
+    return list(pairs), [rows[i] for rows in ids for i in range(len(rows))], notes_of(caplog)
 
 
-def test_a_corpus_is_prepared_once(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_corpus_is_prepared_once(
+    files: Files, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     config = files.config({"train": files.write("train", SOURCES, TARGETS)})
-    first = prepared(config)
-    for step in ("write_pairs", "in_parallel"):
-        monkeypatch.setattr(preparation, step, None)
-    assert prepared(config) == first
+    first = prepared(config, caplog)
+    for step in ("_write_corpus", "_encode"):
+        monkeypatch.setattr(preparation, step, lambda *_: 1 / 0)
+    assert prepared(config, caplog) == first
 
 
 @pytest.mark.parametrize(
     "change", [{"drop_blank": False}, {"drop_duplicates": False}, {"max_length": 19}, {"max_ratio": 1.22}, "seed"]
 )
-def test_what_was_prepared_otherwise_is_not_taken(files: Files, change: dict[str, Any] | str) -> None:
+def test_what_was_prepared_otherwise_is_not_taken(
+    files: Files, change: dict[str, Any] | str, caplog: pytest.LogCaptureFixture
+) -> None:
     train = files.write("train", [*SOURCES, "", SOURCES[0]], [*TARGETS, "", TARGETS[0]])
     config = files.config({"train": train})
-    before = prepared(config)
+    before = prepared(config, caplog)
     if change == "seed":
         other = config.model_copy(update={"seed": 2})
     else:
         other = files.config({"train": train, **dict(change)})  # type: ignore[arg-type]
-    assert prepared(other) != before
-    assert prepared(config) == before
+    assert prepared(other, caplog) != before
+    assert prepared(config, caplog) == before
 
 
-def test_a_changed_file_is_read_again(files: Files) -> None:
+def test_a_changed_file_is_read_again(files: Files, caplog: pytest.LogCaptureFixture) -> None:
     config = files.config({"train": files.write("train", SOURCES, TARGETS)})
-    before = prepared(config)
+    before = prepared(config, caplog)
     files.write("train", [*SOURCES, "neu"], [*TARGETS, "new"])
     assert len(list(read_corpus(config).train)) == len(before[0]) + 1
 
@@ -361,21 +375,22 @@ def test_a_preparation_that_failed_is_not_taken_for_one(files: Files, monkeypatc
     assert len(read_corpus(config).train) == 59
 
 
-def test_many_parts_and_several_processes_give_the_same_as_one(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_parts_and_several_processes_give_the_same_as_one(
+    files: Files, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """What is dropped, what is kept, and its ids."""
     repeated = [*range(60), 3, 5, 3, *range(60)]
     train = files.write("train", [SOURCES[i] for i in repeated], [TARGETS[i] for i in repeated])
     config = files.config({"train": train})
-    expected = prepared(config)
+    expected = prepared(config, caplog)
     monkeypatch.setenv("NMT_CACHE", str(files.path / "another"))
-    for module in (preparation, corpus_module):
-        monkeypatch.setattr(module, "PART", 10)
-        monkeypatch.setattr(module, "CHUNK", 9)
-    assert prepared(config) == expected
+    monkeypatch.setattr(corpus_module, "PART", 10)
+    monkeypatch.setattr(corpus_module, "CHUNK", 9)
+    assert prepared(config, caplog) == expected
 
 
 def test_of_a_large_corpus_the_tokenizer_learns_from_a_sample_and_that_is_told(
-    files: Files, monkeypatch: pytest.MonkeyPatch
+    files: Files, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(preparation, "SAMPLE_PAIRS", 20)
     corpus = corpus_of([*zip(SOURCES, TARGETS, strict=True)], tokenizer={"vocab_size": 300})
@@ -383,8 +398,8 @@ def test_of_a_large_corpus_the_tokenizer_learns_from_a_sample_and_that_is_told(
     assert len(set(lines)) == 20
     assert lines == sorted(lines)
     assert max(lines) > 40
-    _, notes = train_tokenizers(corpus)
-    assert notes[0] == "the tokenizer learns from 20 pairs chosen at random of 60"
+    train_tokenizers(corpus)
+    assert notes_of(caplog)[0] == "the tokenizer learns from 20 pairs chosen at random of 60"
 
 
 # --- sizes ------------------------------------------------------------------------------------------------
@@ -406,7 +421,7 @@ def test_sizes_that_do_not_go_with_those_set_are_refused(files: Files) -> None:
     with pytest.raises(ConfigError) as caught:
         read_corpus(files.config(data, model={"max_positions": 2048}))
     assert str(caught.value) == (
-        "sizes chosen for this corpus do not fit: train.batch_tokens (1024) cannot hold one pair of "
+        "sizes chosen for this corpus do not fit: train.batch_tokens (1024) cannot hold a pair of "
         "data.max_length (1100) pieces"
     )
     assert (caught.value.exit_code, caught.value.hint) == (2, "set them all")
@@ -418,7 +433,7 @@ def test_a_vocabulary_that_nobody_set_holds_the_alphabet(files: Files) -> None:
     target = [f"line {n}" for n in range(250)]
     data = {"train": files.write("train", source, target), "dev": files.write("dev", ["d"], ["e"])}
     corpus = read_corpus(files.config(data))
-    tokenizers, _ = train_tokenizers(corpus)
+    tokenizers = train_tokenizers(corpus)
     assert len(tokenizers.source) > 500
 
 
@@ -442,8 +457,7 @@ def test_what_is_held_out_does_not_depend_on_how_much_is_sorted_at_once(
     monkeypatch: pytest.MonkeyPatch, part: int
 ) -> None:
     expected = split(SOME, 1)
-    for module in (preparation, corpus_module):
-        monkeypatch.setattr(module, "PART", part)
+    monkeypatch.setattr(corpus_module, "PART", part)
     assert split(SOME, 1) == expected
 
 
@@ -494,37 +508,37 @@ def corpus_of(pairs: list[tuple[str, str]], **sections: dict[str, Any]) -> Corpu
     return Corpus(config, Pairs(place), [Pair(1, *pairs[0])], {})
 
 
-def test_a_joint_tokenizer_is_one_of_both_sides() -> None:
+def test_a_joint_tokenizer_is_one_of_both_sides(caplog: pytest.LogCaptureFixture) -> None:
     corpus = corpus_of([("abab", "xyxy"), ("ab", "xy")] * 5, tokenizer={"vocab_size": 300})
-    tokenizers, notes = train_tokenizers(corpus)
+    tokenizers = train_tokenizers(corpus)
     assert tokenizers.joint
     assert tokenizers.source.n_bytes(tokenizers.source.encode("abxy")) == 0
-    assert len(notes) == 1
-    assert "tokenizer.vocab_size=300 was cut" in notes[0]
+    (note,) = notes_of(caplog)
+    assert "tokenizer.vocab_size=300 was cut" in note
 
 
-def test_lines_too_long_for_the_tokenizers_trainer_are_named() -> None:
+def test_lines_too_long_for_the_tokenizers_trainer_are_named(caplog: pytest.LogCaptureFixture) -> None:
     long = "é cat " * 3000
     pairs = [("abab", "xyxy"), (long, "xy"), ("ab", long)] + [(long, long)] * 10
-    _, notes = train_tokenizers(corpus_of(pairs, tokenizer={"vocab_size": 265}))
-    assert notes == [
+    train_tokenizers(corpus_of(pairs, tokenizer={"vocab_size": 265}))
+    assert notes_of(caplog) == [
         "left out of the tokenizer's training, over 16,384 bytes: the pairs at "
         "line 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 2 more"
     ]
 
 
-def test_separate_tokenizers_are_of_one_side_each() -> None:
+def test_separate_tokenizers_are_of_one_side_each(caplog: pytest.LogCaptureFixture) -> None:
     corpus = corpus_of(
         [("abab", "xyxy"), ("ab", "xy")] * 5,
         tokenizer={"vocab_size": 300, "joint": False},
         model={"tied_embeddings": "decoder"},
     )
-    tokenizers, notes = train_tokenizers(corpus)
+    tokenizers = train_tokenizers(corpus)
     assert not tokenizers.joint
     for side, own, other in ((tokenizers.source, "ab", "xy"), (tokenizers.target, "xy", "ab")):
         assert side.n_bytes(side.encode(own)) == 0
         assert side.n_bytes(side.encode(other)) == 2
-    assert len(notes) == 2
+    assert len(notes_of(caplog)) == 2
 
 
 @pytest.mark.parametrize("joint", [True, False])
@@ -535,7 +549,7 @@ def test_with_nfkc_the_tokenizer_learns_the_source_as_it_will_see_it(joint: bool
         tokenizer={"vocab_size": 300, "joint": joint},
         model={"tied_embeddings": "decoder"},
     )
-    tokenizers, _ = train_tokenizers(corpus)
+    tokenizers = train_tokenizers(corpus)
     assert tokenizers.source.nfkc
     assert not tokenizers.target.nfkc
     ids = tokenizers.source.encode("ａｂ")
@@ -555,32 +569,34 @@ def characters() -> Tokenizers:
     return Tokenizers.from_models(model, model, nfkc_source=False)
 
 
-def test_pairs_too_long_or_of_unlikely_lengths_are_dropped_counted_and_told(characters: Tokenizers) -> None:
+def test_pairs_too_long_or_of_unlikely_lengths_are_dropped_counted_and_told(
+    characters: Tokenizers, caplog: pytest.LogCaptureFixture
+) -> None:
     lengths = [(9, 9), (10, 1), (1, 10), (9, 2), (9, 1), (1, 9), (5, 1), (4, 1), (1, 1)]  # pieces: one more each
     corpus = corpus_of([("a" * s, "b" * t) for s, t in lengths], data={"max_length": 10, "max_ratio": 2.5})
-    kept, ids, notes = drop_lengths(corpus, characters)
+    kept, ids = drop_lengths(corpus, characters)
     assert [(len(pair.source), len(pair.target)) for pair in kept] == [(9, 9), (4, 1), (1, 1)]
     assert [*zip(*(rows.lengths.tolist() for rows in ids), strict=True)] == [(10, 10), (5, 2), (2, 2)]
     for side, rows in zip(SIDES, ids, strict=True):
         texts = [characters.target.decode(rows[i]) for i in range(len(rows))]
         assert texts == [getattr(pair, side) for pair in kept]
-    assert notes == [
+    assert notes_of(caplog) == [
         "2 pairs over 10 pieces dropped (data.max_length)",
         "4 pairs of unlikely lengths dropped (data.max_ratio=2.5)",
     ]
 
 
-def test_a_blank_side_counts_as_one_piece(characters: Tokenizers) -> None:
+def test_a_blank_side_counts_as_one_piece(characters: Tokenizers, caplog: pytest.LogCaptureFixture) -> None:
     corpus = corpus_of([("", ""), ("", "aa"), ("aaaaaaa", "")], data={"max_ratio": 3})
-    kept, _, notes = drop_lengths(corpus, characters)
+    kept, _ = drop_lengths(corpus, characters)
     assert [pair.line for pair in kept] == [1, 2]
-    assert notes == ["1 pairs of unlikely lengths dropped (data.max_ratio=3)"]
+    assert notes_of(caplog) == ["1 pairs of unlikely lengths dropped (data.max_ratio=3)"]
 
 
-def test_where_nothing_is_dropped_nothing_is_told(characters: Tokenizers) -> None:
+def test_where_nothing_is_dropped_nothing_is_told(characters: Tokenizers, caplog: pytest.LogCaptureFixture) -> None:
     corpus = corpus_of([("a", "b"), ("ab", "bc")])
-    kept, _, notes = drop_lengths(corpus, characters)
-    assert (list(kept), notes) == (list(corpus.train), [])
+    kept, _ = drop_lengths(corpus, characters)
+    assert (list(kept), notes_of(caplog)) == (list(corpus.train), [])
 
 
 def test_where_lengths_leave_no_pair_it_is_refused(characters: Tokenizers) -> None:
@@ -594,13 +610,15 @@ def test_where_lengths_leave_no_pair_it_is_refused(characters: Tokenizers) -> No
 
 
 @pytest.mark.parametrize("joint", [True, False])
-def test_tokenize_writes_the_tokenizer_and_measures_it_on_dev(files: Files, joint: bool) -> None:
+def test_tokenize_writes_the_tokenizer_and_measures_it_on_dev(
+    files: Files, joint: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     data = {
         "train": files.write("train", SOURCES, TARGETS),
         "dev": files.write("dev", ["die Katze 龘"], ["the cat"]),
     }
     config = files.config(data, tokenizer={"joint": joint}, model={"tied_embeddings": "decoder"})
-    run, tokenizers, notes, figures = tokenize(config)
+    run, tokenizers, figures = tokenize(config)
     assert run.path == files.path / "run"
     found = RunDirectory(run.path).read_tokenizers(config)
     assert found is not None
@@ -610,4 +628,4 @@ def test_tokenize_writes_the_tokenizer_and_measures_it_on_dev(files: Files, join
     assert figures["source"].pieces_per_word == pytest.approx(n_pieces / 3)
     assert figures["source"].byte_share == pytest.approx(3 / n_pieces)
     assert figures["target"].byte_share == 0
-    assert any("pieces at most" in note for note in notes)
+    assert any("pieces at most" in note for note in notes_of(caplog))

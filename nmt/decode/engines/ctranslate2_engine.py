@@ -11,7 +11,7 @@ from typing import Any
 
 from nmt.config import Config
 from nmt.decode import Precision
-from nmt.decode.options import Hypothesis, SearchOptions, Segment
+from nmt.decode.options import Hypothesis, NBest, SearchOptions, Segment
 from nmt.distributed import launched
 from nmt.errors import ConfigError, InputError, ModelError
 from nmt.files import hash_file
@@ -24,23 +24,15 @@ COMPUTE_TYPES = {None: "default", "fp32": "float32", "bf16": "bfloat16", "int8":
 
 
 class CTranslate2Engine:
-    """See `Engine`.
-
-    Args:
-        engine: a `ctranslate2.Translator`.
-        tokenizers: convert between ids and pieces, which CTranslate2 reads and writes.
-        max_length: the longest sequence that the model can hold.
-    """
+    """An `Engine` around a `ctranslate2.Translator`, which reads and writes pieces."""
 
     def __init__(self, engine: Any, tokenizers: Tokenizers, max_length: int) -> None:
         self.engine = engine
         self.tokenizers = tokenizers
         self.max_length = max_length
 
-    def translate(
-        self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int
-    ) -> list[list[Hypothesis]]:
-        """See `Engine`; an option that CTranslate2 does not have is a ConfigError."""
+    def translate(self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int) -> list[NBest]:
+        """An option that CTranslate2 does not have is a ConfigError."""
         if options.sample or options.length_penalty == "gnmt":
             option = "sampling with per-line seeds" if options.sample else "length penalty gnmt"
             raise ConfigError(f"CTranslate2 has no {option}", hint="use the run itself, with --engine torch")
@@ -66,18 +58,16 @@ class CTranslate2Engine:
                 return_end_token=True,
             )
             for i, result in zip(indices, results, strict=True):
-                for pieces in result.hypotheses:
-                    tokens = self.tokenizers.target.ids(pieces)
-                    found.append((i, tokens[:-1] if tokens and tokens[-1] == EOS else tokens))
+                hypotheses = map(self.tokenizers.target.ids, result.hypotheses)
+                found += [(i, [token for token in tokens if token != EOS]) for tokens in hypotheses]
         # CTranslate2 gives no scores per token, and none for the EOS that we force at the limit.
         log_probs = self.score([segments[i].tokens for i, _ in found], [tokens for _, tokens in found])
-        hypotheses: list[list[Hypothesis]] = [[] for _ in segments]
+        n_best: list[NBest] = [[] for _ in segments]
         for (i, tokens), row in zip(found, log_probs, strict=True):
-            hypotheses[i].append(Hypothesis([*tokens, EOS], row, sum(row) / options.divisor(len(row))))
-        return [sorted(n_best, key=lambda h: -h.score) for n_best in hypotheses]
+            n_best[i].append(Hypothesis([*tokens, EOS], row, sum(row) / options.length_divisor(len(row))))
+        return [sorted(of_segment, key=lambda h: -h.score) for of_segment in n_best]
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
-        """See `Engine`."""
         results = self.engine.score_batch(
             [self.tokenizers.source.pieces(tokens) for tokens in source],
             [self.tokenizers.target.pieces(tokens) for tokens in target],
@@ -104,7 +94,12 @@ def load_export(path: Path, device: str, precision: Precision | None) -> tuple[C
     tokenizers = run.read_tokenizers(config)
     if tokenizers is None:
         raise ModelError(f"{path} has no tokenizer", hint="export the model again")
-    _try_out(path)
+    files = [file for file in sorted(path.iterdir()) if not file.is_dir()]
+    for file in files:
+        if not file.is_file():
+            raise ModelError(f"{file} is not a file", hint="export the model again")
+    content = "".join(f"{file.name} {hash_file(file)}\n" for file in files)
+    check_loadable("ctranslate2", f"the export {path}", content.encode(), str(path))  # it may crash the process
     kind, _, index = device.partition(":")
     try:
         engine = ctranslate2.Translator(
@@ -120,13 +115,3 @@ def load_export(path: Path, device: str, precision: Precision | None) -> tuple[C
         reason, hint = str(error).splitlines()[0], "export it again, or change --device or --precision"
         raise ModelError(f"CTranslate2 cannot load {path}: {reason}", hint=hint) from error
     return CTranslate2Engine(engine, tokenizers, config.model.max_positions), tokenizers, config
-
-
-def _try_out(path: Path) -> None:
-    """Load an export that this machine has not loaded before in a child process first: it may be damaged."""
-    files = [file for file in sorted(path.iterdir()) if not file.is_dir()]
-    for file in files:
-        if not file.is_file():
-            raise ModelError(f"{file} is not a file", hint="export the model again")
-    content = "".join(f"{file.name} {hash_file(file)}\n" for file in files)
-    check_loadable("ctranslate2", f"the export {path}", content.encode(), str(path))

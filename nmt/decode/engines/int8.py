@@ -1,7 +1,4 @@
-"""Linear layers with int8 weights and matmuls for CPUs.
-
-Weights have one scale per output, inputs one scale per call (dynamic quantization).
-"""
+"""Linear layers with int8 matmuls for CPUs. Weights have one scale per output, inputs one per call (dynamic)."""
 
 import warnings
 
@@ -19,7 +16,6 @@ class Int8Linear(nn.Module):
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
-        self.out_features = linear.out_features
         activation = linear.activation if isinstance(linear, ActivatedLinear) else None
         fuses_relu, quantized = activation is torch.relu, torch.ops.quantized
         self.matmul = quantized.linear_relu_dynamic if fuses_relu else quantized.linear_dynamic
@@ -27,8 +23,7 @@ class Int8Linear(nn.Module):
         weight = linear.weight.detach().float()
         bias = None if linear.bias is None else linear.bias.detach().float()
         scale = (weight.abs().amax(1) / 127).clamp(min=torch.finfo(torch.float32).tiny).double()  # (out,)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch moves quantize_per_channel to another package
+        with warnings.catch_warnings(action="ignore"):  # torch moves quantize_per_channel to another package
             rounded = torch.quantize_per_channel(weight, scale, torch.zeros_like(scale).long(), 0, torch.qint8)
         backend = torch.backends.quantized
         default = backend.engine  # process-wide; linear_prepack has no argument for it
@@ -48,11 +43,10 @@ class Int8Linear(nn.Module):
 
 def to_int8(model: nn.Module) -> None:
     """Replace all linear layers of a model, in place; a ConfigError if torch does not support int8 here."""
-    for module in list(model.modules()):
-        for name, child in module.named_children():
-            if isinstance(child, nn.Linear):
-                try:
-                    setattr(module, name, Int8Linear(child))
-                except (AttributeError, RuntimeError) as error:
-                    hint = "use fp32 or bf16, or an export to CTranslate2"
-                    raise ConfigError("torch does not support int8 on this machine", hint=hint) from error
+    linears = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    try:
+        for name, linear in linears:
+            model.set_submodule(name, Int8Linear(linear))
+    except (AttributeError, RuntimeError) as error:
+        hint = "use fp32 or bf16, or an export to CTranslate2"
+        raise ConfigError("torch does not support int8 on this machine", hint=hint) from error

@@ -21,27 +21,18 @@ class ThreadTuner:
 
     torch's threads wait for each other at every operation. So one thread is faster if the work is small, and if
     another program uses a core: then one of the threads waits for that core, and the others for it.
-
-    Args:
-        n_parameters: of the models that search.
-        n_threads: torch's number of threads; nothing is tuned if it is 1.
     """
 
     def __init__(self, n_parameters: int, n_threads: int) -> None:
-        self.n_parameters = n_parameters
-        self.n_threads = n_threads
+        self.n_parameters = n_parameters  # of the models that search
+        self.n_threads = n_threads  # torch's; nothing is tuned if it is 1
         self.choices = sorted({1, math.isqrt(n_threads), n_threads})
         self.seconds: defaultdict[int, dict[int, float]] = defaultdict(dict)  # per token, by size class and threads
         self.n_batches: defaultdict[int, int] = defaultdict(int)  # by size class
 
     @contextlib.contextmanager
     def batch(self, n_hypotheses: int, n_tokens: int) -> Iterator[None]:
-        """Set torch's number of threads for a batch, and time it.
-
-        Args:
-            n_hypotheses: sentences times beams.
-            n_tokens: what the time is proportional to within a size class.
-        """
+        """Set torch's number of threads for a batch, whose time is proportional to `n_tokens`, and time it."""
         if self.n_threads == 1:
             yield
             return

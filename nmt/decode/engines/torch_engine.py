@@ -1,18 +1,20 @@
 """The torch engine: searches batches of segments of similar length with a model or an ensemble."""
 
+import contextlib
 import logging
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from nmt.config import Config
 from nmt.decode import Precision
 from nmt.decode.engines.int8 import to_int8
 from nmt.decode.engines.threads import ThreadTuner
-from nmt.decode.ensemble import EnsembleDecoder, log_mean_probs
-from nmt.decode.options import Hypothesis, SearchOptions, Segment
+from nmt.decode.options import NBest, SearchOptions, Segment
 from nmt.decode.search import IncrementalDecoder, search
 from nmt.distributed import launched
 from nmt.errors import ConfigError, ModelError, NmtError
@@ -30,41 +32,19 @@ SCORED_TOKENS = 4096  # target positions per batch in scoring, each with V log-p
 
 
 class TorchEngine:
-    """See `Engine`.
+    """An `Engine` around models in eval mode on one device. For `cache_dtype` and `trace` see `TransformerDecoder`."""
 
-    Args:
-        models: in eval mode, on one device; several form an ensemble.
-        cache_dtype, trace: see `TransformerDecoder`.
-        tuner: chooses the number of CPU threads, which may change last digits; None for torch's number.
-    """
-
-    def __init__(
-        self,
-        *models: Seq2Seq,
-        cache_dtype: torch.dtype | None = None,
-        trace: bool = False,
-        tuner: ThreadTuner | None = None,
-    ) -> None:
+    def __init__(self, *models: Seq2Seq, cache_dtype: torch.dtype | None = None, trace: bool = False) -> None:
         self.models = models
-        self.tuner = tuner or ThreadTuner(0, n_threads=1)
+        self.device = models[0].device
+        self.max_length = min(model.max_length for model in models)
+        self.tuner = ThreadTuner(0, n_threads=1)  # keeps torch's threads; others may change last digits
         decoders = [incremental_decoder(model, cache_dtype=cache_dtype, trace=trace) for model in models]
         self.decoder: IncrementalDecoder[Any] = decoders[0] if len(decoders) == 1 else EnsembleDecoder(decoders)
         self.max_positions = MAX_BATCH_POSITIONS  # reduced after running out of memory
 
-    @property
-    def device(self) -> torch.device:
-        return self.models[0].device
-
-    @property
-    def max_length(self) -> int:
-        """See `Engine`."""
-        return min(model.max_length for model in self.models)
-
-    def translate(
-        self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int
-    ) -> list[list[Hypothesis]]:
-        """See `Engine`."""
-        found: list[list[Hypothesis]] = [[] for _ in segments]
+    def translate(self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int) -> list[NBest]:
+        found: list[NBest] = [[] for _ in segments]
 
         def search_batch(batch: list[int]) -> None:
             n_tokens = sum(len(segments[i].tokens) + 1 for i in batch)
@@ -92,7 +72,6 @@ class TorchEngine:
         return found
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
-        """See `Engine`."""
         found: list[list[float]] = [[] for _ in source]
 
         def score_batch(pairs: list[int]) -> None:
@@ -106,6 +85,33 @@ class TorchEngine:
         for pairs in cut_batches([(len(s), len(t)) for s, t in zip(source, target, strict=True)], SCORED_TOKENS):
             halve_on_out_of_memory(score_batch, pairs)
         return found
+
+
+class EnsembleDecoder:
+    """The decoders of models of any kind with one vocabulary, as one `IncrementalDecoder`.
+
+    Its state is the list of their states, its logits are log-probabilities.
+    """
+
+    def __init__(self, decoders: Sequence[IncrementalDecoder[Any]]) -> None:
+        self.decoders = decoders
+
+    def start(self, src: Tensor) -> list[Any]:
+        return [decoder.start(src) for decoder in self.decoders]
+
+    def step(self, tokens: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
+        steps = [decoder.step(tokens, state) for decoder, state in zip(self.decoders, states, strict=True)]
+        return log_mean_probs([logits for logits, _ in steps]), [state for _, state in steps]
+
+    def select(self, states: list[Any], beam_indices: Tensor) -> list[Any]:
+        return [decoder.select(state, beam_indices) for decoder, state in zip(self.decoders, states, strict=True)]
+
+
+def log_mean_probs(logits: Sequence[Tensor]) -> Tensor:
+    """The logarithm of the mean probability: M times (..., V) logits to (..., V), in float32 at least."""
+    dtype = torch.promote_types(logits[0].dtype, torch.float32)
+    log_probs = torch.stack([x.log_softmax(-1, dtype=dtype) for x in logits])  # (M, ..., V)
+    return log_probs.logsumexp(0) - math.log(len(logits))
 
 
 def halve_on_out_of_memory(process: Callable[[list[int]], None], batch: list[int]) -> int:
@@ -155,10 +161,10 @@ def load_models(
     data = configs[0].data.model_copy(update={"max_length": min(config.data.max_length for config in configs)})
     on_cpu = models[0].device.type == "cpu"
     # Batched decoding reads the KV cache from memory at every step. Without bf16 kernels, converting costs more.
-    has_bf16 = on_cpu and torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    cache_dtype = torch.bfloat16 if precision == "int8" and has_bf16 else None
-    tuner = ThreadTuner(n_parameters, torch.get_num_threads()) if on_cpu else None
-    engine = TorchEngine(*models, cache_dtype=cache_dtype, trace=on_cpu, tuner=tuner)
+    bf16_cache = precision == "int8" and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    engine = TorchEngine(*models, cache_dtype=torch.bfloat16 if bf16_cache else None, trace=on_cpu)
+    if on_cpu:
+        engine.tuner = ThreadTuner(n_parameters, torch.get_num_threads())
     return engine, tokenizers, configs[0].model_copy(update={"data": data}), runs[0]
 
 
@@ -180,11 +186,8 @@ def pick_device(name: str) -> torch.device:
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     names = [kind for kind, is_available in available.items() if is_available]
     name = names[0] if name == "auto" else name
-    try:
+    with contextlib.suppress(RuntimeError):  # torch knows no such name
         device = torch.device(f"cuda:{launched().local_rank}" if name == "cuda" else name)  # one GPU per rank
-        found = device.type in names and (device.type != "cuda" or (device.index or 0) < torch.cuda.device_count())
-    except RuntimeError:
-        found = False
-    if not found:
-        raise ConfigError(f"no device '{name}' on this machine", hint=f"choose auto, {', '.join(names)}")
-    return device
+        if device.type in names and (device.type != "cuda" or (device.index or 0) < torch.cuda.device_count()):
+            return device
+    raise ConfigError(f"no device '{name}' on this machine", hint=f"choose auto, {', '.join(names)}")

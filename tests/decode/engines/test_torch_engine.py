@@ -12,7 +12,7 @@ from nmt.decode.engines.torch_engine import in_precision, pick_device
 from nmt.decode.translator import load
 from nmt.distributed import Launch
 from nmt.errors import ConfigError
-from nmt.model import kernels, tracing
+from nmt.model import kernels
 from nmt.model.incremental import TransformerDecoder, incremental_decoder
 
 
@@ -50,7 +50,7 @@ def test_bf16_cache_of_a_batch_changes_int8_logits_little() -> None:
 
 @torch.no_grad()
 def test_each_cache_dtype_has_its_own_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracing, "CALLS_BEFORE_TRACING", 0)
+    monkeypatch.setattr(kernels, "CALLS_BEFORE_TRACING", 0)
     model = in_precision(make().float(), "int8")
     several, tgt = batch((16, 3), (16, 3))
     padded, _ = batch((9, 3), (16, 3))
@@ -70,7 +70,7 @@ def test_each_cache_dtype_has_its_own_trace(monkeypatch: pytest.MonkeyPatch) -> 
 
 @torch.no_grad()
 def test_trace_of_few_beams_is_not_used_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracing, "CALLS_BEFORE_TRACING", 0)
+    monkeypatch.setattr(kernels, "CALLS_BEFORE_TRACING", 0)
     model = make().bfloat16()
     src, tgt = batch((16, 3), (9, 3))
     found: list[list[torch.Tensor]] = []

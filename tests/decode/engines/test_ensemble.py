@@ -7,8 +7,7 @@ import pytest
 import torch
 from models import LINES, make, small_translator, sources, write_run
 
-from nmt.decode.engines.torch_engine import TorchEngine
-from nmt.decode.ensemble import EnsembleDecoder, log_mean_probs
+from nmt.decode.engines.torch_engine import EnsembleDecoder, TorchEngine, log_mean_probs
 from nmt.decode.options import SearchOptions
 from nmt.decode.search import search
 from nmt.decode.translator import load
