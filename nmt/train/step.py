@@ -174,8 +174,8 @@ def batch_loss(model: nn.Module, batch: Batch, settings: TrainSettings) -> LossS
 def share_of(micro_batches: Sequence[Batch], thread: int, n_threads: int) -> list[Batch]:
     """One thread's share of the micro-batches: as much work as the other threads'.
 
-    The threads form gcd(number of micro-batches, number of threads) groups. For example, with 6 micro-batches, 4 threads
-    form 2 groups of 2. Each group gets 3 micro-batches, and each of its threads gets half of their sentences.
+    The threads form gcd(number of micro-batches, number of threads) groups. For example, with 6 micro-batches, 4
+    threads form 2 groups of 2. Each group gets 3 micro-batches, and each of its threads half of their sentences.
     """
     n_groups = math.gcd(len(micro_batches), n_threads)
     own = micro_batches[thread % n_groups :: n_groups]
