@@ -6,7 +6,7 @@ each comes from its own source, and each leaves the batch when its search ends (
     live        K unfinished hypotheses per sentence
     candidates  continuations of live hypotheses by one token. Beam search takes the best 2K: at most K of them end in
                 EOS (one per beam), so at least K do not. Sampling draws one per hypothesis.
-    finished    hypotheses that end in EOS
+    finished    hypotheses that end in EOS and rank among the best K candidates of their step
 """
 
 import math
@@ -41,9 +41,9 @@ class IncrementalDecoder(Protocol[State]):
     def select(self, state: State, beam_indices: Tensor, /) -> State:
         """Keep the beams with the given indices, (B', K').
 
-        Index i is beam i % K of batch row i // K. The beams of a new row all come from one old row. If B' < B, the
-        caller fills gaps with the last old rows, so that little of the cache is copied. For example, if row 1 of 4 is
-        finished, the new rows are the old rows 0, 3, 2.
+        Index i is beam i % K of batch row i // K, where K is the number of beams before the call. All beams of a new
+        row come from the same old row. Rows of unfinished sentences keep their place, except that the last ones fill
+        gaps: if of rows 0 to 3 row 1 is finished, the new rows are the old rows 0, 3, 2; only one row of the cache moves.
         """
 
 
@@ -156,7 +156,7 @@ def _begin(decoder: IncrementalDecoder[State], src: Tensor, options: SearchOptio
 
 
 def _log_softmax_(logits: Tensor) -> Tensor:
-    """Log-softmax over (B, K, V), in float32 at least. It works in place because that is 1.5 times as fast."""
+    """Log-softmax over (B, K, V), in float32 or wider. It works in place because that is 1.5 times as fast."""
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     return torch.log_softmax(logits, -1, out=logits)
 
@@ -189,7 +189,7 @@ def _ban(log_probs: Tensor, required: list[int | None]) -> None:
 
 
 def _ended(candidates: Candidates, live: Beams, options: SearchOptions, length: int) -> list[tuple[int, Hypothesis]]:
-    """The candidates that end in EOS and rank among the best K: batch rows and hypotheses."""
+    """The candidates that end in EOS and rank among the best K, as (batch row, hypothesis)."""
     best = slice(options.beam)
     accepted = (candidates.tokens[:, best] == EOS) & (candidates.log_prob[:, best] > -math.inf)
     if not accepted.any():
@@ -210,7 +210,7 @@ def _ended(candidates: Candidates, live: Beams, options: SearchOptions, length: 
 
 
 def _continue(candidates: Candidates, live: Beams, n_beams: int) -> tuple[Beams, Tensor]:
-    """The best K candidates that do not end, and their parent beams (B, K)."""
+    """The best K candidates that do not end in EOS, and their parent beams (B, K)."""
     unfinished = candidates.log_prob.masked_fill(candidates.tokens == EOS, -math.inf)
     log_prob, index = unfinished.topk(min(n_beams, unfinished.size(1)))  # (B, K), sorted
     parent_beams = candidates.parent_beams.gather(1, index)
@@ -220,9 +220,9 @@ def _continue(candidates: Candidates, live: Beams, n_beams: int) -> tuple[Beams,
 
 
 def _appended(x: Tensor, parent_beams: Tensor, new: Tensor) -> Tensor:
-    """Select the parents' rows of x (B, K, t) and append one element of new (B, K') to each: (B, K', t + 1)."""
-    rows = x.gather(1, parent_beams[..., None].expand(-1, -1, x.size(-1)))
-    return torch.cat([rows.to(new.dtype), new[..., None]], -1)
+    """Append one element of new (B, K') to the sequence of its parent beam in x (B, K, t): (B, K', t + 1)."""
+    parents = x.gather(1, parent_beams[..., None].expand(-1, -1, x.size(-1)))
+    return torch.cat([parents.to(new.dtype), new[..., None]], -1)
 
 
 def _unfinished(options: SearchOptions, finished: list[list[Hypothesis]], live: Beams, length: int) -> list[int]:
@@ -234,8 +234,8 @@ def _unfinished(options: SearchOptions, finished: list[list[Hypothesis]], live: 
 def _is_done(options: SearchOptions, finished: list[Hypothesis], best_live: float, length: int) -> bool:
     """Whether the search of a sentence ends.
 
-    It ends if no hypothesis is live, or if K have finished and the score of the best live hypothesis at its current
-    length is not higher than the K-th best finished score.
+    It ends if no hypothesis is live, which is so at the length limit, where EOS is forced. It also ends if K have
+    finished and the score of the best live hypothesis at its current length is not higher than the K-th best of them.
     """
     if best_live == -math.inf:
         return True

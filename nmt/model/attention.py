@@ -145,8 +145,8 @@ class SelfAttention(MultiHeadAttention):
         Args:
             x: (B, T, D).
             rotation: rotary positions of the T tokens, complex (T, D/H/2), applied to queries and keys; None for no
-                rotary positions. Incremental decoding puts the K beams of a sentence on axis T. They are all at one
-                position, so it passes (1, D/H/2).
+                rotary positions. It is (1, D/H/2) in incremental decoding, where axis T holds the K beams of a
+                sentence, all at one position.
         """
         heads = self.split_heads(self.query_key_value(x), 3)
         if rotation is None:

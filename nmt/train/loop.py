@@ -1,7 +1,8 @@
-"""The training loop: steps, validations and checkpoints, up to the limits of steps, epochs or minutes (the budget).
+"""The training loop: steps, validations and checkpoints, until the budget (steps, epochs or minutes) is spent.
 
-Random numbers are a function of the seed, the step and the thread. The order of the data is a function of the seed and
-the epoch. So a run that is resumed with the same number of threads equals a run that was never stopped, bit for bit.
+Random numbers are a function of the seed, the step, the micro-batch and the thread. The order of the data is a function
+of the seed and the epoch. A run that is resumed with the same number of threads therefore equals a run that was never
+stopped, bit for bit, unless its budget is in minutes.
 """
 
 import contextlib
@@ -34,7 +35,7 @@ from nmt.train.report import Report
 from nmt.train.schedule import learning_rate, prediction_rate
 from nmt.train.signals import Interrupted, StopRequest, stop_signals
 from nmt.train.step import StepFigures, StepOptions, make_optimizer, train_step
-from nmt.train.validation import Validation, advice, validate
+from nmt.train.validation import Validation, validate, warnings_about
 
 log = logging.getLogger("nmt")
 
@@ -70,7 +71,7 @@ def count_skipped(progress: Progress, figures: StepFigures, micro_batches: list[
 
 @dataclass
 class Session:
-    """What a command has prepared for a training.
+    """What a command has prepared for a training run.
 
     Attributes:
         config: all settings.
@@ -79,7 +80,7 @@ class Session:
         data: training batches.
         model: with initial weights, on its device.
         run: the directory that everything is written to.
-        fresh: whether to start a new run and rename an existing directory.
+        fresh: whether an existing run is renamed, and a new one begun; `session.train` does that.
     """
 
     config: Config
@@ -92,7 +93,7 @@ class Session:
 
 
 class Trainer:
-    """One run from its first step, or its last checkpoint, to the end of its budget.
+    """One training run to the end of its budget: from its first step, or after `resume` from its last checkpoint.
 
     With several ranks, each has a trainer, all in the same state; the first one writes the files.
 
@@ -113,7 +114,7 @@ class Trainer:
         )
         self.checkpointer = Checkpointer(self.config, self.tokenizers, session.run, self.state)
         self.stop = StopRequest()
-        self.n_torch_threads = torch.get_num_threads()  # of validation; replicas share them
+        self.n_torch_threads = torch.get_num_threads()  # for validation; a replica has its share of them
 
     @property
     def progress(self) -> Progress:
@@ -170,7 +171,7 @@ class Trainer:
         Args:
             replicas: the model's replicas, one per thread.
             report: shows each step.
-            started: `time.monotonic()` at the start of the process' training, minus the seconds trained before it.
+            started: `time.monotonic()` at the start of training, minus the seconds that earlier processes have trained.
         Returns:
             the number of the signal that was received; 0 at the end of the budget.
         Raises:
@@ -208,12 +209,12 @@ class Trainer:
         raise AssertionError("epochs have no end")
 
     def micro_batches(self) -> Iterator[list[Batch]]:
-        """Yield the micro-batches of each step, starting at the current epoch and batch, endlessly."""
+        """Yield the micro-batches of each step, starting at the current epoch and batch, without end."""
         progress = self.progress
         while True:
             batches = self.data.batches(progress.epoch, progress.batch)
-            while of_step := list(islice(batches, self.config.train.accumulate)):
-                yield of_step
+            while micro_batches := list(islice(batches, self.config.train.accumulate)):
+                yield micro_batches
             progress.epoch, progress.batch = progress.epoch + 1, 0
 
     def step_options(self) -> StepOptions:
@@ -247,13 +248,12 @@ class Trainer:
         is_best = self.checkpointer.keep_if_best(model, validation)
         if not is_best:
             progress.n_worse += 1
-        elif had_best:
+        elif had_best:  # False after the user has deleted the model file; n_worse then keeps its value
             progress.n_worse = 0
-        # else it is the first validation, or the user deleted the model file: patience (n_worse) goes on as before
         self.checkpointer.save()
         self.checkpointer.append_metrics(figures)
         report.validation(progress.step, validation, best=is_best)
-        for message in advice(progress.history, validation, len(self.tokenizers.target)):
+        for message in warnings_about(progress.history, validation, len(self.tokenizers.target)):
             log.warning("%s", message)
 
     def validate(self, model: Seq2Seq) -> Validation:
@@ -276,7 +276,7 @@ class Trainer:
     # --- the end of training, and rollbacks ---------------------------------------------------------------
 
     def finish(self, report: Report, started: float) -> None:
-        """Validate and average checkpoints at the end of the training."""
+        """Validate and average checkpoints at the end of training."""
         progress = self.progress
         if not progress.is_validated():
             self.validate_and_save(report)
@@ -327,19 +327,19 @@ class Trainer:
         """Restore the newest checkpoint; False if there is none.
 
         Raises:
-            ModelError: it does not belong to this model, or all are damaged.
+            ModelError: the checkpoint does not belong to this model, or all checkpoints are damaged.
         """
         return self.checkpointer.resume(self.data)
 
     def spent(self) -> float:
-        """The spent fraction of the budget, 0-1: the largest of the fractions of steps, epochs and minutes."""
+        """The fraction of the budget that is spent, 0-1: the largest of the fractions of steps, epochs and minutes."""
         shares = [limit.share for limit in limits(self.config.train, self.progress, self.data.n_batches)]
         return min(max(shares, default=0.0), 1.0)
 
     def over(self) -> bool:
-        """Whether a limit is reached."""
+        """Whether the budget is spent, or `patience` validations in a row were not the best."""
         return self.spent() >= 1 or out_of_patience(self.config.train, self.progress)
 
     def finished(self) -> bool:
-        """Whether a limit is reached and `finish` has been called at this step."""
+        """Whether training is over and `finish` has been called at this step."""
         return self.over() and self.progress.finished_at == self.progress.step

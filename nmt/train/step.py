@@ -70,7 +70,7 @@ def train_step(
 ) -> StepFigures:
     """One update from several micro-batches, with the gradient of one large batch.
 
-    Every micro-batch is divided among the ranks, or, if there is one rank, among its threads.
+    The micro-batches are divided among the ranks, or, with one rank, among its threads (`share_of`).
 
     Args:
         replicas: the model's replicas, in training mode, one per thread; they share their weights.
@@ -124,7 +124,7 @@ def forward_backward(
         micro_batches: this thread's share.
         options: see `StepOptions`.
         scale: the summed loss is multiplied by it.
-        thread_index: index of this thread among the threads of all ranks; it seeds dropout.
+        thread_index: of this rank or thread among all; it seeds dropout.
     Returns:
         (2,): loss and nll, summed over target tokens.
     """
@@ -133,8 +133,8 @@ def forward_backward(
     total = torch.zeros(2, device=device)
     for i, micro_batch in enumerate(micro_batches):
         batch = micro_batch.to(device)
-        # Without a cache, because `decoder_input` runs under no_grad: cached bf16 weights would have no gradient, and
-        # the forward pass below would use them. (`Replicas` keeps an outer autocast open, which keeps the cache.)
+        # Autocast would cache the weights that `decoder_input` casts under no_grad. The forward pass below would reuse
+        # these copies, which have no gradient.
         with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16, cache_enabled=False):
             tgt_in = decoder_input(
                 unwrapped(model), batch, prediction_rate=options.prediction_rate, free=free, seed=options.seed
@@ -172,10 +172,10 @@ def batch_loss(model: nn.Module, batch: Batch, settings: TrainSettings) -> LossS
 
 
 def share_of(micro_batches: Sequence[Batch], thread: int, n_threads: int) -> list[Batch]:
-    """One thread's share of the micro-batches.
+    """One thread's share of the micro-batches: as much work as the other threads'.
 
-    All threads get the same amount of work. Example with 6 micro-batches and 4 threads: gcd(6, 4) = 2 groups of threads
-    get 3 micro-batches each, and each of the 2 threads of a group gets half of the sentences of these 3.
+    The threads form gcd(number of micro-batches, number of threads) groups. For example, with 6 micro-batches, 4
+    threads form 2 groups of 2. Each group gets 3 micro-batches, and each of its threads half of their sentences.
     """
     n_groups = math.gcd(len(micro_batches), n_threads)
     own = micro_batches[thread % n_groups :: n_groups]

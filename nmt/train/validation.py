@@ -93,7 +93,7 @@ def is_stuck(text: str) -> bool:
     return len(units) >= 8 and 2 * Counter(units).most_common(1)[0][1] > len(units)
 
 
-def advice(history: Sequence[dict[str, Any]], latest: Validation, n_vocab: int) -> list[str]:
+def warnings_about(history: Sequence[dict[str, Any]], latest: Validation, n_vocab: int) -> list[str]:
     """Warnings if the figures of all validations, the latest last, suggest that something is wrong.
 
     A model that has learned nothing has a loss of log `n_vocab`.

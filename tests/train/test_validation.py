@@ -6,7 +6,7 @@ import pytest
 
 from nmt.evaluate import Score
 from nmt.train.report import clock
-from nmt.train.validation import Validation, advice, is_stuck, ranking
+from nmt.train.validation import Validation, is_stuck, ranking, warnings_about
 
 SCORE = Score("BLEU", 10.0, None, None, "signature")
 
@@ -33,13 +33,16 @@ def history(*losses: float) -> list[dict[str, Any]]:
     ],
 )
 def test_advice(losses: list[float], repeated: float, expected: str) -> None:
-    words = "\n".join(advice(history(*losses), validation(("the the the", repeated)), 8000))
+    words = "\n".join(warnings_about(history(*losses), validation(("the the the", repeated)), 8000))
     assert expected in words
     assert bool(words) == bool(expected)
 
 
 def test_one_word_repeated_is_told() -> None:
-    assert "30% of the dev translations repeat one word" in advice(history(3.0, 2.9), validation(stuck=0.3), 8000)[0]
+    assert (
+        "30% of the dev translations repeat one word"
+        in warnings_about(history(3.0, 2.9), validation(stuck=0.3), 8000)[0]
+    )
     for text, stuck in (
         ("the the the the a the the the", True),
         ("one two three four five six seven eight", False),
