@@ -70,17 +70,8 @@ def evaluate(
         sources, references, lang = read_test_set(translator, src, ref)
         evaluate.check_references(references, sources, "source lines")
         figures["models"] = [str(path) for path in paths]
-        if heads:
-            from nmt.insight.heads import attention_summary, table
-
-            summaries = attention_summary(translator, list(zip(sources, references[0], strict=True)))
-            figures["heads"] = [vars(summary) for summary in summaries]
-            tables.append(table(summaries))
-        if ablate_each:
-            from nmt.insight import ablation
-
-            figures["bleu_without"] = ablation.bleu_without_each(translator, sources, references)
-            tables.append(ablation.table(figures["bleu_without"]))
+        of_heads, tables = figures_of_heads(translator, sources, references, heads, ablate_each)
+        figures |= of_heads
         chosen = translator.with_options(**{name: value for name, value in search.items() if value is not None})
         translations = translator.translate_lines(sources, chosen, batch_size=batch_size)
         hypotheses = [found.text for found in streams.with_bar(translations, None if quiet else len(sources))]
@@ -104,6 +95,26 @@ def evaluate(
         print(f"perplexity of the references = {figures['perplexity']:.3f} per piece")
     for lines in tables:
         print("", *lines, sep="\n")
+
+
+def figures_of_heads(
+    translator: "Translator", sources: list[str], references: list[list[str]], heads: bool, ablate_each: bool
+) -> tuple[dict[str, Any], list[list[str]]]:
+    """What --heads and --ablate-each ask for, as JSON and as tables."""
+    figures: dict[str, Any] = {}
+    tables: list[list[str]] = []
+    if heads:
+        from nmt.insight.heads import attention_summary, table
+
+        summaries = attention_summary(translator, list(zip(sources, references[0], strict=True)))
+        figures["heads"] = [vars(summary) for summary in summaries]
+        tables.append(table(summaries))
+    if ablate_each:
+        from nmt.insight import ablation
+
+        figures["bleu_without"] = ablation.bleu_without_each(translator, sources, references)
+        tables.append(ablation.table(figures["bleu_without"]))
+    return figures, tables
 
 
 def read_given(src: Path | None, ref: list[Path] | None, needing_model: list[str]) -> TestSet:

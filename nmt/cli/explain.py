@@ -23,7 +23,7 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     ablate: Ablate = None,
-    model: options.Model = None,
+    model: Annotated[Path | None, typer.Option("--model", "-m", help=options.MODEL_HELP)] = None,
     beam: options.Beam = None,
     sample: Annotated[bool, typer.Option("--sample", help="Draw translations at random.")] = False,
     mbr: options.Mbr = None,

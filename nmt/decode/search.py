@@ -43,7 +43,7 @@ class IncrementalDecoder(Protocol[State]):
 
         Index i is beam i % K of batch row i // K, where K is the number of beams before the call. All beams of a new
         row come from the same old row. Rows of unfinished sentences keep their place, except that the last ones fill
-        gaps: if of rows 0 to 3 row 1 is finished, the new rows are the old rows 0, 3, 2; only one row of the cache moves.
+        gaps: if row 1 of rows 0 to 3 is finished, the new rows are the old rows 0, 3, 2; one row of the cache moves.
         """
 
 

@@ -10,6 +10,7 @@ from nmt.decode.translator import Translator
 from nmt.errors import InputError
 from nmt.evaluate import bleu_tokenizer, score
 from nmt.insight.heads import single_model
+from nmt.model.attention import MultiHeadAttention
 from nmt.model.base import Seq2Seq
 from nmt.model.recurrent import RecurrentModel
 from nmt.model.transformer import Transformer
@@ -84,7 +85,7 @@ def _outputs(model: Seq2Seq) -> dict[str, tuple[nn.Module, slice]]:
     if isinstance(model, RecurrentModel):
         return {"cross.1.1": (model.look.output, slice(model.settings.d_model))} if model.look is not None else {}
     assert isinstance(model, Transformer)
-    layers = {
+    layers: dict[str, list[MultiHeadAttention]] = {
         "encoder": [layer.self_attention for layer in model.encoder],
         "decoder": [layer.self_attention for layer in model.decoder],
         "cross": [layer.cross_attention for layer in model.decoder],

@@ -253,7 +253,8 @@ class _Sentence:
 
     def log_probs(self, tgt_in: Tensor) -> Tensor:
         """Log-probabilities of the next token after each position of tgt_in (1, T): (T, V)."""
-        return self.model(self.src, tgt_in)[0].float().log_softmax(-1)
+        logits: Tensor = self.model(self.src, tgt_in)  # (1, T, V)
+        return logits[0].float().log_softmax(-1)
 
     def text_of(self, tokens: Sequence[int]) -> str:
         return one_line(self.tokenizer.decode(tokens))

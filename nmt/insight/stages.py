@@ -68,11 +68,11 @@ class Recorder(TorchFunctionMode):
             self.outputs[module].append(output)
 
         self.hooks = [module.register_forward_hook(record) for module in self.model.modules()]
-        super().__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
         for hook in self.hooks:
             hook.remove()
 

@@ -29,7 +29,7 @@ def test_explain_writes_a_page_and_prints_text_or_json(five_run: FiveRun, tmp_pa
 
 def test_explain_refuses_what_it_cannot_do(five_run: FiveRun, tmp_path: Path) -> None:
     model = ("-m", five_run.run)
-    commands = {
+    commands: dict[str, list[object]] = {
         "both --text and --json": ["--text", "--json"],
         "--open shows the page": ["--text", "--open"],
         "no attention head 'cross.7.1'": ["--ablate", "cross.7.1"],

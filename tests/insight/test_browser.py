@@ -49,13 +49,13 @@ class closed_page:  # noqa: N801 - used like a function
     """Opens a file, and checks at the end that it needed no network and logged no error."""
 
     def __init__(self, browser: Any, file: Path, **options: Any) -> None:
+        self.url = file.as_uri()
         self.context = browser.new_context(**options)
         self.page = self.context.new_page()
         self.problems: list[str] = []
         self.page.on("console", lambda message: self.problems.append(message.text) if message.type == "error" else None)
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
         self.page.on("request", lambda request: self.problems.append(request.url) if request.url != self.url else None)
-        self.url = file.as_uri()
 
     def __enter__(self) -> Any:
         self.page.goto(self.url)

@@ -70,7 +70,8 @@ def test_stages_are_what_the_formulas_give() -> None:
     with torch.no_grad():
         embedded = model.source_embedding(src)
         x, _ = model.embed(src, model.source_embedding, None, slice(S))
-        query, key, value = (q[:, 0] for q in model.encoder[0].self_attention.project(x)[0].unbind(1))  # type: ignore[index]
+        layer = next(iter(model.encoder))
+        query, key, value = (q[:, 0] for q in layer.self_attention.project(x)[0].unbind(1))
         memory, _ = model.encode(src)
         out = model.decode(tgt, *model.encode(src))
     by_name = {(stage.part, stage.name): stage.values for stage in reversed(stages)}
