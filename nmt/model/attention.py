@@ -144,9 +144,8 @@ class SelfAttention(MultiHeadAttention):
 
         Args:
             x: (B, T, D).
-            rotation: rotary positions of the T tokens, complex (T, D/H/2), applied to queries and keys; None for no
-                rotary positions. It is (1, D/H/2) in incremental decoding, where axis T holds the K beams of a
-                sentence, all at one position.
+            rotation: rotary positions, applied to queries and keys: complex (T, D/H/2), or (1, D/H/2) if all T tokens
+                are at one position; None if the model has no rotary positions.
         """
         heads = self.split_heads(self.query_key_value(x), 3)
         if rotation is None:

@@ -80,7 +80,7 @@ class Session:
         data: training batches.
         model: with initial weights, on its device.
         run: the directory that everything is written to.
-        fresh: whether an existing run is renamed, and a new one begun; `session.train` does that.
+        fresh: whether to begin anew; an existing run directory is renamed first.
     """
 
     config: Config
@@ -114,7 +114,7 @@ class Trainer:
         )
         self.checkpointer = Checkpointer(self.config, self.tokenizers, session.run, self.state)
         self.stop = StopRequest()
-        self.n_torch_threads = torch.get_num_threads()  # for validation; a replica has its share of them
+        self.n_validation_threads = torch.get_num_threads()  # of torch
 
     @property
     def progress(self) -> Progress:
@@ -248,7 +248,7 @@ class Trainer:
         is_best = self.checkpointer.keep_if_best(model, validation)
         if not is_best:
             progress.n_worse += 1
-        elif had_best:  # False after the user has deleted the model file; n_worse then keeps its value
+        elif had_best:  # else there was no model to compare with, and n_worse keeps its value
             progress.n_worse = 0
         self.checkpointer.save()
         self.checkpointer.append_metrics(figures)
@@ -264,7 +264,7 @@ class Trainer:
             Interrupted: a signal was received.
         """
         hint = "lower train.lr; the last checkpoint is kept"
-        with self.stop.interruptible(), torch_threads(self.n_torch_threads):
+        with self.stop.interruptible(), torch_threads(self.n_validation_threads):
             try:
                 validation = validate(model, self.tokenizers, self.dev, self.config, bf16=self.progress.bf16)
             except ModelError as error:  # the logits are NaN
@@ -306,7 +306,7 @@ class Trainer:
             DivergedError: there is no checkpoint, or there were `MAX_ROLLBACKS` rollbacks.
         """
         n_rollbacks, max_positions = self.progress.n_rollbacks, self.progress.max_positions
-        # `broadcast` waits for all ranks. So all of them have stopped training before any of them changes its weights.
+        # `broadcast` waits for all ranks, so that none resumes while another one is still in a step.
         has_checkpoint = broadcast(self.checkpointer.run.newest_step() is not None)
         if not has_checkpoint or n_rollbacks == MAX_ROLLBACKS:
             raise error

@@ -124,7 +124,7 @@ def forward_backward(
         micro_batches: this thread's share.
         options: see `StepOptions`.
         scale: the summed loss is multiplied by it.
-        thread_index: of this rank or thread among all; it seeds dropout.
+        thread_index: rank * number of threads + thread; it seeds dropout.
     Returns:
         (2,): loss and nll, summed over target tokens.
     """
