@@ -51,7 +51,7 @@ def weighted_sum(
     n_keys = scores.size(-1)
     if mask is not None:
         scores = scores.masked_fill_(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
-    scores, value = kernels.pad_keys(scores, value)
+    scores, value = kernels.pad_keys(scores, value)  # for a faster softmax; removed from the weights below
     weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
     dropped = dropout(weights) if dropout else weights
     return dropped.to(value.dtype) @ value, weights[..., :n_keys]

@@ -32,7 +32,7 @@ class Residual(nn.Module):
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """x (B, T, D) to (B, T, D); `sublayer` is a function with the same shapes."""
         y: Tensor = self.dropout(sublayer(self.norm(x) if self.pre_norm else x))
-        x = x + y.to(x.dtype)  # under autocast y is bf16; adding it to fp32 is faster after a cast
+        x = x + y.to(x.dtype)  # y may be bf16: a cast and a sum in fp32 are faster than a mixed sum
         return x if self.pre_norm else self.norm(x)
 
 

@@ -1,8 +1,8 @@
 """The training loop: steps, validations and checkpoints, until the budget (steps, epochs or minutes) is spent.
 
 Random numbers are a function of the seed, the step, the micro-batch and the thread. The order of the data is a function
-of the seed and the epoch. A run that is resumed with the same number of threads therefore equals a run that was never
-stopped, bit for bit, unless its budget is in minutes.
+of the seed and the epoch. A run that is resumed with as many ranks and threads as before therefore equals a run that
+was never stopped, bit for bit, unless its budget is in minutes.
 """
 
 import contextlib
@@ -93,7 +93,7 @@ class Session:
 
 
 class Trainer:
-    """One training run to the end of its budget: from its first step, or after `resume` from its last checkpoint.
+    """One training run to the end of its budget. It starts at step 0, or after `resume` at the last checkpoint.
 
     With several ranks, each has a trainer, all in the same state; the first one writes the files.
 

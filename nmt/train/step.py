@@ -133,8 +133,8 @@ def forward_backward(
     total = torch.zeros(2, device=device)
     for i, micro_batch in enumerate(micro_batches):
         batch = micro_batch.to(device)
-        # Autocast would cache the weights that `decoder_input` casts under no_grad. The forward pass below would reuse
-        # these copies, which have no gradient.
+        # Autocast caches cast weights until its outermost block ends, which is in `Replicas`. Weights that
+        # `decoder_input` casts under no_grad must not be cached: the forward pass below would get no gradient for them.
         with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16, cache_enabled=False):
             tgt_in = decoder_input(
                 unwrapped(model), batch, prediction_rate=options.prediction_rate, free=free, seed=options.seed
