@@ -42,8 +42,8 @@ class IncrementalDecoder(Protocol[State]):
         """Keep the beams with the given indices, (B', K').
 
         Index i is beam i % K of batch row i // K, where K is the number of beams before the call. All beams of a new
-        row come from the same old row. The caller replaces finished rows by the last rows: if row 1 of the rows 0, 1, 2,
-        3 is finished, the new rows are the old rows 0, 3, 2.
+        row come from the same old row. The caller replaces finished rows by the last rows: of the rows 0, 1, 2, 3, if
+        row 1 is finished, it keeps 0, 3, 2.
         """
 
 
