@@ -42,8 +42,8 @@ class IncrementalDecoder(Protocol[State]):
         """Keep the beams with the given indices, (B', K').
 
         Index i is beam i % K of batch row i // K, where K is the number of beams before the call. All beams of a new
-        row come from the same old row. The caller replaces finished rows by the last rows: of the rows 0, 1, 2, 3, if
-        row 1 is finished, it keeps 0, 3, 2.
+        row come from the same old row. Callers replace finished rows with the last rows, so that few rows of a cache
+        move: if row 1 of 4 rows (0 to 3) is finished, they keep the rows 0, 3, 2.
         """
 
 
@@ -233,8 +233,8 @@ def _unfinished(options: SearchOptions, finished: list[list[Hypothesis]], live: 
 def _is_done(options: SearchOptions, finished: list[Hypothesis], best_live: float, length: int) -> bool:
     """Whether the search of a sentence ends.
 
-    It ends if no hypothesis is live; this includes the length limit, where EOS is forced. It also ends if K hypotheses
-    have finished and the best live one, scored at its current length, is not better than the K-th best finished one.
+    It ends if no hypothesis is live (at the length limit EOS is forced, so none is), or if K hypotheses have finished
+    and the best live one, scored at its current length, is not better than the K-th best finished one.
     """
     if best_live == -math.inf:
         return True

@@ -93,7 +93,7 @@ class Session:
 
 
 class Trainer:
-    """One training run to the end of its budget. It starts at step 0, or after `resume` at the last checkpoint.
+    """One training run, from step 0 to the end of its budget. `resume` moves it to its last checkpoint first.
 
     With several ranks, each has a trainer, all in the same state; the first one writes the files.
 
@@ -114,7 +114,7 @@ class Trainer:
         )
         self.checkpointer = Checkpointer(self.config, self.tokenizers, session.run, self.state)
         self.stop = StopRequest()
-        self.n_validation_threads = torch.get_num_threads()  # of torch
+        self.n_validation_threads = torch.get_num_threads()  # replicas use fewer during a step
 
     @property
     def progress(self) -> Progress:
@@ -248,7 +248,7 @@ class Trainer:
         is_best = self.checkpointer.keep_if_best(model, validation)
         if not is_best:
             progress.n_worse += 1
-        elif had_best:  # else there was no model to compare with, and n_worse keeps its value
+        elif had_best:  # if the user has deleted the model file, any model is the best; patience then does not restart
             progress.n_worse = 0
         self.checkpointer.save()
         self.checkpointer.append_metrics(figures)
@@ -337,7 +337,7 @@ class Trainer:
         return min(max(shares, default=0.0), 1.0)
 
     def over(self) -> bool:
-        """Whether the budget is spent, or `patience` validations in a row were not the best."""
+        """Whether the budget is spent, or the last `patience` validations brought no better model."""
         return self.spent() >= 1 or out_of_patience(self.config.train, self.progress)
 
     def finished(self) -> bool:
