@@ -123,7 +123,8 @@ def test_a_port_that_is_none_is_one_clear_error(five_corpus: FiveCorpus) -> None
 def test_a_rank_without_peers_says_what_it_waits_for_and_hears_ctrl_c(five_run: FiveRun, rank: int) -> None:
     """It says so after `distributed.WARN_AFTER_S`, which is less than 30 s, and here none at all."""
     assert distributed.WARN_AFTER_S < 30
-    program = "from nmt import __main__, distributed; distributed.WARN_AFTER_S = 0; __main__.main()"
+    hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # also if the tests ignore it
+    program = f"{hears}; from nmt import __main__, distributed; distributed.WARN_AFTER_S = 0; __main__.main()"
     command = [sys.executable, "-c", program, "translate", "-m", five_run.run, "--", SOURCE[0]]
     env = torchruns(rank)
     with subprocess.Popen([*map(str, command)], env=environment(env), stderr=subprocess.PIPE) as process:

@@ -1,11 +1,15 @@
 """`nmt train`."""
 
+from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from nmt.cli import options, streams
 from nmt.distributed import launched
+from nmt.errors import NmtError
+from nmt.files import atomic_write
 from nmt.processes import prepare_torch
 
 
@@ -41,4 +45,15 @@ def train(
     if dry_run:
         print("\n".join(measurement.dry_run(prepared)))
     else:
-        session.train(prepared, quiet=quiet, n_workers=workers or None)
+        on_validation = partial(write_report, settings.run) if settings.train.report else lambda: None
+        session.train(prepared, quiet=quiet, n_workers=workers or None, on_validation=on_validation)
+
+
+def write_report(run: str) -> None:
+    """Write the run's report.html; training goes on if that fails."""
+    from nmt.insight.report import as_page, read_report
+
+    try:
+        atomic_write(Path(run, "report.html"), as_page([read_report(Path(run))]))
+    except (NmtError, OSError) as error:
+        streams.log.warning("no report: %s; training goes on", error)

@@ -42,8 +42,8 @@ class IncrementalDecoder(Protocol[State]):
         """Keep the beams with the given indices, (B', K').
 
         Index i is beam i % K of batch row i // K, where K is the number of beams before the call. All beams of a new
-        row come from the same old row. Rows of unfinished sentences keep their place, except that the last ones fill
-        gaps: if row 1 of rows 0 to 3 is finished, the new rows are the old rows 0, 3, 2; one row of the cache moves.
+        row come from the same old row. Callers replace finished rows with the last rows, so that few rows of a cache
+        move: if row 1 of 4 rows (0 to 3) is finished, they keep the rows 0, 3, 2.
         """
 
 
@@ -220,7 +220,7 @@ def _continue(candidates: Candidates, live: Beams, n_beams: int) -> tuple[Beams,
 
 
 def _appended(x: Tensor, parent_beams: Tensor, new: Tensor) -> Tensor:
-    """Append one element of new (B, K') to the sequence of its parent beam in x (B, K, t): (B, K', t + 1)."""
+    """The parents' sequences from x (B, K, t), each with one more element from new (B, K'): (B, K', t + 1)."""
     parents = x.gather(1, parent_beams[..., None].expand(-1, -1, x.size(-1)))
     return torch.cat([parents.to(new.dtype), new[..., None]], -1)
 
@@ -234,8 +234,8 @@ def _unfinished(options: SearchOptions, finished: list[list[Hypothesis]], live: 
 def _is_done(options: SearchOptions, finished: list[Hypothesis], best_live: float, length: int) -> bool:
     """Whether the search of a sentence ends.
 
-    It ends if no hypothesis is live, which is so at the length limit, where EOS is forced. It also ends if K have
-    finished and the score of the best live hypothesis at its current length is not higher than the K-th best of them.
+    It ends if no hypothesis is live (at the length limit EOS is forced, so none is), or if K hypotheses have finished
+    and the best live one, scored at its current length, is not better than the K-th best finished one.
     """
     if best_live == -math.inf:
         return True

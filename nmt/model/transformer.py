@@ -30,9 +30,9 @@ class Residual(nn.Module):
         self.pre_norm = settings.norm == "pre"
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """x (B, T, D) to (B, T, D), as `sublayer` does."""
+        """x (B, T, D) to (B, T, D); `sublayer` is a function with the same shapes."""
         y: Tensor = self.dropout(sublayer(self.norm(x) if self.pre_norm else x))
-        x = x + y.to(x.dtype)  # under autocast y is bf16; adding it to fp32 is faster after a cast
+        x = x + y.to(x.dtype)  # y may be bf16: a cast and a sum in fp32 are faster than a mixed sum
         return x if self.pre_norm else self.norm(x)
 
 
@@ -152,8 +152,7 @@ class Transformer(Seq2Seq):
             tokens: (B, T) ids of source or target tokens.
             embedding: the source or the target embedding.
             learned: learned source or target positions, (P, D), or None.
-            positions: the slice of the T positions of the tokens. It has length 1 in incremental decoding, where axis
-                T holds the K beams of a sentence, all at one position.
+            positions: a slice of T positions, or of one in `incremental.py`, where tokens are beams at one position.
         Returns:
             the embeddings (B, T, D), and rotary positions for self-attention, (T, D/H/2) or None.
         """

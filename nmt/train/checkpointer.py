@@ -185,7 +185,8 @@ class Checkpointer:
                 aside = self.run.set_aside(step)
                 log.warning("%s; kept as %s, going on from step %d", damage, aside.name, newest.step)
             metrics = self.run.cut_metrics(progress.step)
-            if progress.is_validated() and progress.history[-1] not in metrics:
+            validated = {line["step"] for line in metrics if is_validation(line)}
+            if progress.is_validated() and progress.step not in validated:
                 self.append_metrics(progress.history[-1])  # the run was killed right after this checkpoint
         return True
 

@@ -1,8 +1,8 @@
 """The training loop: steps, validations and checkpoints, until the budget (steps, epochs or minutes) is spent.
 
 Random numbers are a function of the seed, the step, the micro-batch and the thread. The order of the data is a function
-of the seed and the epoch. A run that is resumed with the same number of threads therefore equals a run that was never
-stopped, bit for bit, unless its budget is in minutes.
+of the seed and the epoch. A run that is resumed with as many ranks and threads as before therefore equals a run that
+was never stopped, bit for bit, unless its budget is in minutes.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import functools
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 
@@ -80,7 +80,7 @@ class Session:
         data: training batches.
         model: with initial weights, on its device.
         run: the directory that everything is written to.
-        fresh: whether an existing run is renamed, and a new one begun; `session.train` does that.
+        fresh: whether to begin anew; an existing run directory is renamed first.
     """
 
     config: Config
@@ -93,16 +93,20 @@ class Session:
 
 
 class Trainer:
-    """One training run to the end of its budget: from its first step, or after `resume` from its last checkpoint.
+    """One training run, from step 0 to the end of its budget. `resume` moves it to its last checkpoint first.
 
     With several ranks, each has a trainer, all in the same state; the first one writes the files.
 
     Args:
         session: everything that the training needs. The caller has locked the run directory.
         quiet: suppress progress on stderr.
+        on_validation: called after every validation, and at the end.
     """
 
-    def __init__(self, session: Session, *, quiet: bool = False) -> None:
+    def __init__(
+        self, session: Session, *, quiet: bool = False, on_validation: Callable[[], None] = lambda: None
+    ) -> None:
+        self.on_validation = on_validation
         self.config, self.data, self.quiet = session.config, session.data, quiet
         self.dev, self.tokenizers = session.corpus.dev, session.tokenizers
         model, settings = session.model, session.config.train
@@ -114,7 +118,7 @@ class Trainer:
         )
         self.checkpointer = Checkpointer(self.config, self.tokenizers, session.run, self.state)
         self.stop = StopRequest()
-        self.n_torch_threads = torch.get_num_threads()  # for validation; a replica has its share of them
+        self.n_validation_threads = torch.get_num_threads()  # replicas use fewer during a step
 
     @property
     def progress(self) -> Progress:
@@ -149,6 +153,7 @@ class Trainer:
                     stopped_by = self.stop.number
                     break
             self.checkpointer.save_at_end()
+            self.on_validation()
         if stopped_by:
             raise StoppedError(
                 f"stopped at step {self.progress.step}, all saved",
@@ -203,7 +208,8 @@ class Trainer:
             progress.n_tokens += figures.n_tokens
             self.state.update_average(settings.ema_decay)
             report.step(progress.step, progress.epoch, options.lr, figures, self.spent())
-            self.checkpointer.append_metrics({"step": progress.step, "lr": options.lr, **asdict(figures)})
+            line = {"step": progress.step, "elapsed_s": progress.elapsed_s, "lr": options.lr, **asdict(figures)}
+            self.checkpointer.append_metrics(line)
             self.validate_if_due(report)
             self.checkpointer.save_if_due()
         raise AssertionError("epochs have no end")
@@ -248,13 +254,16 @@ class Trainer:
         is_best = self.checkpointer.keep_if_best(model, validation)
         if not is_best:
             progress.n_worse += 1
-        elif had_best:  # False after the user has deleted the model file; n_worse then keeps its value
+        elif had_best:  # if the user has deleted the model file, any model is the best; patience then does not restart
             progress.n_worse = 0
         self.checkpointer.save()
-        self.checkpointer.append_metrics(figures)
+        warnings = warnings_about(progress.history, validation, len(self.tokenizers.target))
+        shown = {"elapsed_s": progress.elapsed_s, "samples": validation.samples, "warnings": warnings}
+        self.checkpointer.append_metrics({**figures, **shown})
         report.validation(progress.step, validation, best=is_best)
-        for message in warnings_about(progress.history, validation, len(self.tokenizers.target)):
+        for message in warnings:
             log.warning("%s", message)
+        self.on_validation()
 
     def validate(self, model: Seq2Seq) -> Validation:
         """Compute the figures of a model on the dev pairs.
@@ -264,7 +273,7 @@ class Trainer:
             Interrupted: a signal was received.
         """
         hint = "lower train.lr; the last checkpoint is kept"
-        with self.stop.interruptible(), torch_threads(self.n_torch_threads):
+        with self.stop.interruptible(), torch_threads(self.n_validation_threads):
             try:
                 validation = validate(model, self.tokenizers, self.dev, self.config, bf16=self.progress.bf16)
             except ModelError as error:  # the logits are NaN
@@ -306,7 +315,7 @@ class Trainer:
             DivergedError: there is no checkpoint, or there were `MAX_ROLLBACKS` rollbacks.
         """
         n_rollbacks, max_positions = self.progress.n_rollbacks, self.progress.max_positions
-        # `broadcast` waits for all ranks. So all of them have stopped training before any of them changes its weights.
+        # `broadcast` waits for all ranks, so that none resumes while another one is still in a step.
         has_checkpoint = broadcast(self.checkpointer.run.newest_step() is not None)
         if not has_checkpoint or n_rollbacks == MAX_ROLLBACKS:
             raise error
@@ -337,7 +346,7 @@ class Trainer:
         return min(max(shares, default=0.0), 1.0)
 
     def over(self) -> bool:
-        """Whether the budget is spent, or `patience` validations in a row were not the best."""
+        """Whether the budget is spent, or the last `patience` validations brought no better model."""
         return self.spent() >= 1 or out_of_patience(self.config.train, self.progress)
 
     def finished(self) -> bool:

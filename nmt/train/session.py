@@ -6,7 +6,7 @@ The first call starts the run; the same call again resumes it.
 import logging
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from shlex import quote
 
@@ -33,7 +33,15 @@ log = logging.getLogger("nmt")
 # Settings that may change on resume. Paths may change, contents may not: hashes are compared.
 MAY_CHANGE = (
     *("run", "decode.", "data.root", "data.train", "data.dev", "data.test", "data.allow_bad_utf8", "train.max_"),
-    *("train.patience", "train.metric", "train.validate_every", "train.keep", "train.n_average", "train.init_from"),
+    *(
+        "train.patience",
+        "train.metric",
+        "train.validate_every",
+        "train.keep",
+        "train.report",
+        "train.n_average",
+        "train.init_from",
+    ),
 )
 OR_ANEW = "choose another run=PATH, or begin anew with --fresh (the old run is kept)"
 
@@ -182,17 +190,23 @@ def resolved(config: Config, keys: set[str]) -> Iterator[tuple[str, str]]:
     yield from ((key, "[fitted]" if key in unknown else value) for key, value in values(config))
 
 
-def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -> Progress:
+def train(
+    session: Session,
+    *,
+    quiet: bool = False,
+    n_workers: int | None = 1,
+    on_validation: Callable[[], None] = lambda: None,
+) -> Progress:
     """Write the run's files and train to the end of its budget, as the first rank or the only one.
 
-    `n_workers` threads share each step on a CPU, or if None as many as are fastest. For errors see `Trainer.train`; a
-    LostRankError if another rank ended.
+    `n_workers` threads share each step on a CPU, or if None as many as are fastest. `on_validation` is called after
+    every validation. For errors see `Trainer.train`; a LostRankError if another rank ended.
     """
     run, settings, n_batches = session.run, session.config.train, session.data.n_batches
     if session.fresh and (aside := run.move_aside()):
         log.info("the old run is kept in %s", aside)
     with run.lock():
-        trainer = Trainer(session, quiet=quiet)
+        trainer = Trainer(session, quiet=quiet, on_validation=on_validation)
         resumed = trainer.resume()
         progress = trainer.progress
         write_settings(session, resumed=resumed)

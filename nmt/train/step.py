@@ -70,7 +70,7 @@ def train_step(
 ) -> StepFigures:
     """One update from several micro-batches, with the gradient of one large batch.
 
-    The micro-batches are divided among the ranks, or, with one rank, among its threads (`share_of`).
+    Each micro-batch is split among the ranks. If there is one rank, its threads share the micro-batches (`share_of`).
 
     Args:
         replicas: the model's replicas, in training mode, one per thread; they share their weights.
@@ -124,7 +124,7 @@ def forward_backward(
         micro_batches: this thread's share.
         options: see `StepOptions`.
         scale: the summed loss is multiplied by it.
-        thread_index: of this rank or thread among all; it seeds dropout.
+        thread_index: rank * number of threads + thread; it seeds dropout.
     Returns:
         (2,): loss and nll, summed over target tokens.
     """
@@ -133,8 +133,8 @@ def forward_backward(
     total = torch.zeros(2, device=device)
     for i, micro_batch in enumerate(micro_batches):
         batch = micro_batch.to(device)
-        # Autocast would cache the weights that `decoder_input` casts under no_grad. The forward pass below would reuse
-        # these copies, which have no gradient.
+        # `Replicas` opens an outer autocast block, so autocast's cache of cast weights would outlive this block. Casts
+        # made under no_grad must not enter it: the forward pass below would reuse them and get no gradient.
         with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16, cache_enabled=False):
             tgt_in = decoder_input(
                 unwrapped(model), batch, prediction_rate=options.prediction_rate, free=free, seed=options.seed
@@ -175,7 +175,8 @@ def share_of(micro_batches: Sequence[Batch], thread: int, n_threads: int) -> lis
     """One thread's share of the micro-batches: as much work as the other threads'.
 
     The threads form gcd(number of micro-batches, number of threads) groups. For example, with 6 micro-batches, 4
-    threads form 2 groups of 2. Each group gets 3 micro-batches, and each of its threads half of their sentences.
+    threads form 2 groups of 2. Each group gets 3 micro-batches. Each of its 2 threads gets half of the sentences of
+    every one of them.
     """
     n_groups = math.gcd(len(micro_batches), n_threads)
     own = micro_batches[thread % n_groups :: n_groups]
