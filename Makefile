@@ -11,7 +11,7 @@ AUDIT := build/audit
 PYTEST := -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo pipeline test soak oldest audit lint format coverage bench bench-peers ladder clean
+.PHONY: help install demo pipeline test browser test-browser soak oldest audit lint format coverage bench bench-peers ladder clean
 
 help:  ## list all targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,7 +36,9 @@ demo: $(INSTALLED)  ## train Chinese to English on data/zh-en, translate and sco
 	found=$$($(BIN)/nmt translate -q -m "$$run" "$(DEMO_SENTENCE)"); \
 	echo; echo '$(BIN)/nmt translate "$(DEMO_SENTENCE)"'; echo "$$found"; \
 	test "$$found" = "$(DEMO_TRANSLATION)" || { \
-	echo "make demo: error: the translation should be: $(DEMO_TRANSLATION)" >&2; exit 1; }
+	echo "make demo: error: the translation should be: $(DEMO_TRANSLATION)" >&2; exit 1; }; echo; \
+	$(BIN)/nmt explain "$(DEMO_SENTENCE)" --reference "$(DEMO_TRANSLATION)" -m "$$run" -o "$$run/explanation.html"; \
+	$(BIN)/nmt report "$$run"
 
 pipeline: $(INSTALLED)  ## tokenize, train, translate and score CONFIG; fail if BLEU is below MIN_BLEU
 	$(BIN)/nmt tokenize $(CONFIG)
@@ -53,6 +55,13 @@ pipeline: $(INSTALLED)  ## tokenize, train, translate and score CONFIG; fail if 
 
 test: $(INSTALLED)  ## run the tests
 	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST)
+
+browser: $(INSTALLED)  ## install Chromium and what drives it, for the tests of the pages
+	$(BIN)/pip install -q --disable-pip-version-check -c .constraints.txt -e '.[browser]'
+	command -v chromium || command -v google-chrome || apt-get install -y -q chromium fonts-noto-cjk
+
+test-browser: browser  ## run the tests of the pages in Chromium
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/insight/test_browser.py
 
 soak: $(INSTALLED)  ## run the fault injection and the comparison of search with its reference in full
 	NMT_SOAK=1 OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) tests/reliability tests/decode/test_search_random.py

@@ -96,7 +96,7 @@ def test_recurrent_stages_are_the_layers_in_order() -> None:
         *("Scores", "Attention weights, head 1", "tanh(W [context; state])", "Logits", "Probabilities"),
     ]
     with torch.no_grad():
-        torch.testing.assert_close(stages[2].values, model.encode(src).memory[0])
+        torch.testing.assert_close(stages[2].values, model.start(src).memory[0])
 
 
 def test_a_recorder_leaves_no_hook_behind() -> None:
