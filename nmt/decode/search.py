@@ -233,8 +233,8 @@ def _unfinished(options: SearchOptions, finished: list[list[Hypothesis]], live: 
 def _is_done(options: SearchOptions, finished: list[Hypothesis], best_live: float, length: int) -> bool:
     """Whether the search of a sentence ends.
 
-    It ends if no hypothesis is live (at the length limit EOS is forced, so none stays live), or if K hypotheses have finished
-    and the best live one, scored at its current length, is not better than the K-th best finished one.
+    It ends if no hypothesis is live (at the length limit EOS is forced, so none stays live), or if K hypotheses have
+    finished and the best live one, scored at its current length, is not better than the K-th best finished one.
     """
     if best_live == -math.inf:
         return True
