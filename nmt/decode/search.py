@@ -43,7 +43,7 @@ class IncrementalDecoder(Protocol[State]):
 
         Index i is beam i % K of batch row i // K, where K is the number of beams before the call. All beams of a new
         row come from the same old row. Callers replace finished rows with the last rows, so that few rows of a cache
-        move: if row 1 of 4 rows (0 to 3) is finished, they keep the rows 0, 3, 2.
+        move. For example, with 4 rows of K = 2 beams, row 1 finished: [[0, 1], [6, 7], [4, 5]].
         """
 
 
@@ -109,7 +109,7 @@ def search(
 
     sentences = list(range(len(max_lengths)))  # batch row -> sentence; sentences leave the batch when they are done
     live, state = _begin(decoder, src, options)
-    tokens = torch.full(live.log_prob.shape, BOS, device=src.device)  # (B, K), read by the next step
+    tokens = torch.full(live.log_prob.shape, BOS, device=src.device)  # (B, K), the next step's input
 
     for length in range(1, max(max_lengths) + 1):
         logits, state = decoder.step(tokens, state)
@@ -234,8 +234,8 @@ def _unfinished(options: SearchOptions, finished: list[list[Hypothesis]], live: 
 def _is_done(options: SearchOptions, finished: list[Hypothesis], best_live: float, length: int) -> bool:
     """Whether the search of a sentence ends.
 
-    It ends if no hypothesis is live (at the length limit EOS is forced, so none is), or if K hypotheses have finished
-    and the best live one, scored at its current length, is not better than the K-th best finished one.
+    It ends if no hypothesis is live (at the length limit EOS is forced, so none stays live), or if K hypotheses have
+    finished and the best live one, scored at its current length, is not better than the K-th best finished one.
     """
     if best_live == -math.inf:
         return True

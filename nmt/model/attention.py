@@ -1,6 +1,6 @@
 """Attention (Vaswani et al. 2017, section 3.2): equation 1 and multi-head attention.
 
-Masks are bool, True = may be attended to, or additive (`additive_mask`).
+A mask is either bool (True: may be attended to) or additive (`additive_mask`).
 """
 
 import math
@@ -51,7 +51,7 @@ def weighted_sum(
     n_keys = scores.size(-1)
     if mask is not None:
         scores = scores.masked_fill_(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
-    scores, value = kernels.pad_keys(scores, value)  # adds keys of weight 0, for a faster softmax
+    scores, value = kernels.pad_keys(scores, value)  # the added keys have weight 0
     weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
     dropped = dropout(weights) if dropout else weights
     return dropped.to(value.dtype) @ value, weights[..., :n_keys]
@@ -144,8 +144,8 @@ class SelfAttention(MultiHeadAttention):
 
         Args:
             x: (B, T, D).
-            rotation: rotary positions of the T tokens, applied to queries and keys: complex (T, D/H/2), or (1, D/H/2)
-                in `incremental.py`, where the tokens are beams at one position. None without rotary positions.
+            rotation: rotary positions, applied to queries and keys: complex (T, D/H/2). In `incremental.py` x is
+                (B, K, D), K beams at one position, and `rotation` is (1, D/H/2). None without rotary positions.
         """
         heads = self.split_heads(self.query_key_value(x), 3)
         if rotation is None:
@@ -161,7 +161,7 @@ class SelfAttention(MultiHeadAttention):
         rotation: Tensor | None = None,
         weights: list[Tensor] | None = None,
     ) -> Tensor:
-        """(B, T, D) to (B, T, D). `mask` hides padding in the encoder, (B, 1, 1, T) bool; the decoder passes none."""
+        """(B, T, D) to (B, T, D). `mask` hides padding in the encoder, (B, 1, 1, T) bool; the decoder passes None."""
         query, key, value = heads_first(self.project(x, rotation))
         if self.window:
             length = x.size(1)

@@ -152,7 +152,7 @@ class Transformer(Seq2Seq):
             tokens: (B, T) ids of source or target tokens.
             embedding: the source or the target embedding.
             learned: learned source or target positions, (P, D), or None.
-            positions: a slice of T positions, or of one in `incremental.py`, where tokens are beams at one position.
+            positions: a slice of T positions; of one position in `incremental.py`, where tokens is (B, K), K beams.
         Returns:
             the embeddings (B, T, D), and rotary positions for self-attention, (T, D/H/2) or None.
         """

@@ -2,7 +2,7 @@
 
 Random numbers are a function of the seed, the step, the micro-batch and the thread. The order of the data is a function
 of the seed and the epoch. A run that is resumed with as many ranks and threads as before therefore equals a run that
-was never stopped, bit for bit, unless its budget is in minutes.
+was never stopped, bit for bit. It does not if the budget is in minutes: then the learning rate depends on the clock.
 """
 
 import contextlib
@@ -80,7 +80,7 @@ class Session:
         data: training batches.
         model: with initial weights, on its device.
         run: the directory that everything is written to.
-        fresh: whether to begin anew; an existing run directory is renamed first.
+        fresh: whether to start over; an existing run directory is renamed first.
     """
 
     config: Config
@@ -93,7 +93,7 @@ class Session:
 
 
 class Trainer:
-    """One training run, from step 0 to the end of its budget. `resume` moves it to its last checkpoint first.
+    """One training run, from step 0 to the end of its budget. Call `resume` first to continue from the last checkpoint.
 
     With several ranks, each has a trainer, all in the same state; the first one writes the files.
 
@@ -118,7 +118,7 @@ class Trainer:
         )
         self.checkpointer = Checkpointer(self.config, self.tokenizers, session.run, self.state)
         self.stop = StopRequest()
-        self.n_validation_threads = torch.get_num_threads()  # replicas use fewer during a step
+        self.n_validation_threads = torch.get_num_threads()  # a replica runs with fewer
 
     @property
     def progress(self) -> Progress:
@@ -186,9 +186,8 @@ class Trainer:
         progress, settings = self.progress, self.config.train
         self.validate_if_due(report)  # a resumed run repeats the validation during which it was stopped
         for micro_batches in self.micro_batches():
-            times_and_signals = gather_numbers(
-                time.monotonic() - started, self.stop.number
-            )  # so all ranks end together
+            # All ranks use the first one's clock, and stop if one of them has received a signal.
+            times_and_signals = gather_numbers(time.monotonic() - started, self.stop.number)
             progress.elapsed_s = times_and_signals[0][0]
             stopped_by = int(max(signal for _, signal in times_and_signals))
             if self.over() or stopped_by:
@@ -254,7 +253,7 @@ class Trainer:
         is_best = self.checkpointer.keep_if_best(model, validation)
         if not is_best:
             progress.n_worse += 1
-        elif had_best:  # if the user has deleted the model file, any model is the best; patience then does not restart
+        elif had_best:  # not at the first validation, nor after the user has deleted the model file: n_worse stays
             progress.n_worse = 0
         self.checkpointer.save()
         warnings = warnings_about(progress.history, validation, len(self.tokenizers.target))
@@ -315,7 +314,7 @@ class Trainer:
             DivergedError: there is no checkpoint, or there were `MAX_ROLLBACKS` rollbacks.
         """
         n_rollbacks, max_positions = self.progress.n_rollbacks, self.progress.max_positions
-        # `broadcast` waits for all ranks, so that none resumes while another one is still in a step.
+        # `broadcast` also waits for all ranks: none changes files or weights while another one still trains.
         has_checkpoint = broadcast(self.checkpointer.run.newest_step() is not None)
         if not has_checkpoint or n_rollbacks == MAX_ROLLBACKS:
             raise error

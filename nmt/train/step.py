@@ -1,4 +1,4 @@
-"""One optimizer step: zero_grad, forward and backward of each micro-batch, sum gradients, clip, update."""
+"""One optimizer step: compute, sum and clip the gradient of several micro-batches, then update the weights."""
 
 import math
 from collections.abc import Sequence
@@ -133,8 +133,8 @@ def forward_backward(
     total = torch.zeros(2, device=device)
     for i, micro_batch in enumerate(micro_batches):
         batch = micro_batch.to(device)
-        # `Replicas` opens an outer autocast block, so autocast's cache of cast weights would outlive this block. Casts
-        # made under no_grad must not enter it: the forward pass below would reuse them and get no gradient.
+        # `decoder_input` runs under no_grad. Weights that it casts must not enter autocast's cache, which lives until the
+        # outer autocast block of `Replicas` ends: the forward pass below would reuse them and get no gradient.
         with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16, cache_enabled=False):
             tgt_in = decoder_input(
                 unwrapped(model), batch, prediction_rate=options.prediction_rate, free=free, seed=options.seed
@@ -172,11 +172,10 @@ def batch_loss(model: nn.Module, batch: Batch, settings: TrainSettings) -> LossS
 
 
 def share_of(micro_batches: Sequence[Batch], thread: int, n_threads: int) -> list[Batch]:
-    """One thread's share of the micro-batches: as much work as the other threads'.
+    """One thread's share of the micro-batches; all threads get equal work.
 
     The threads form gcd(number of micro-batches, number of threads) groups. For example, with 6 micro-batches, 4
-    threads form 2 groups of 2. Each group gets 3 micro-batches. Each of its 2 threads gets half of the sentences of
-    every one of them.
+    threads form 2 groups of 2. Each group gets 3 micro-batches. The 2 threads of a group split each of them in half.
     """
     n_groups = math.gcd(len(micro_batches), n_threads)
     own = micro_batches[thread % n_groups :: n_groups]
