@@ -51,7 +51,7 @@ def weighted_sum(
     n_keys = scores.size(-1)
     if mask is not None:
         scores = scores.masked_fill_(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
-    scores, value = kernels.pad_keys(scores, value)  # the added keys have weight 0
+    scores, value = kernels.pad_keys(scores, value)  # keys of weight 0 make the softmax faster
     weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
     dropped = dropout(weights) if dropout else weights
     return dropped.to(value.dtype) @ value, weights[..., :n_keys]
@@ -144,8 +144,8 @@ class SelfAttention(MultiHeadAttention):
 
         Args:
             x: (B, T, D).
-            rotation: rotary positions, applied to queries and keys: complex (T, D/H/2). In `incremental.py` x is
-                (B, K, D), K beams at one position, and `rotation` is (1, D/H/2). None without rotary positions.
+            rotation: rotary positions of the tokens, complex, broadcastable to (T, D/H/2), applied to queries and keys;
+                None if the model has none.
         """
         heads = self.split_heads(self.query_key_value(x), 3)
         if rotation is None:

@@ -32,7 +32,7 @@ class Residual(nn.Module):
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """x (B, T, D) to (B, T, D); `sublayer` is a function with the same shapes."""
         y: Tensor = self.dropout(sublayer(self.norm(x) if self.pre_norm else x))
-        x = x + y.to(x.dtype)  # y may be bf16: a cast and a sum in fp32 are faster than a mixed sum
+        x = x + y.to(x.dtype)  # casting y first is faster than adding bf16 to fp32
         return x if self.pre_norm else self.norm(x)
 
 
@@ -152,7 +152,7 @@ class Transformer(Seq2Seq):
             tokens: (B, T) ids of source or target tokens.
             embedding: the source or the target embedding.
             learned: learned source or target positions, (P, D), or None.
-            positions: a slice of T positions; of one position in `incremental.py`, where tokens is (B, K), K beams.
+            positions: the slice of their positions; of length 1 if all are at the same position.
         Returns:
             the embeddings (B, T, D), and rotary positions for self-attention, (T, D/H/2) or None.
         """

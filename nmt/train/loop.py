@@ -2,7 +2,7 @@
 
 Random numbers are a function of the seed, the step, the micro-batch and the thread. The order of the data is a function
 of the seed and the epoch. A run that is resumed with as many ranks and threads as before therefore equals a run that
-was never stopped, bit for bit. It does not if the budget is in minutes: then the learning rate depends on the clock.
+was never stopped, bit for bit. With a budget in minutes the two differ, because the learning rate depends on the clock.
 """
 
 import contextlib
@@ -118,7 +118,7 @@ class Trainer:
         )
         self.checkpointer = Checkpointer(self.config, self.tokenizers, session.run, self.state)
         self.stop = StopRequest()
-        self.n_validation_threads = torch.get_num_threads()  # a replica runs with fewer
+        self.n_validation_threads = torch.get_num_threads()
 
     @property
     def progress(self) -> Progress:
@@ -253,7 +253,7 @@ class Trainer:
         is_best = self.checkpointer.keep_if_best(model, validation)
         if not is_best:
             progress.n_worse += 1
-        elif had_best:  # not at the first validation, nor after the user has deleted the model file: n_worse stays
+        elif had_best:  # False at first, and if the user has deleted the model file: then n_worse stays as it was
             progress.n_worse = 0
         self.checkpointer.save()
         warnings = warnings_about(progress.history, validation, len(self.tokenizers.target))
