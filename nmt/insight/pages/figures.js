@@ -158,8 +158,8 @@ function heatMap(matrix, { rows = null, columns = null, cell = 20, cellHeight = 
 
 // Cells are text or nodes; numbers are aligned at the end.
 function table(header, rows, caption = null) {
-  const cell = (tag) => (value) => html(tag, { class: typeof value === "number" ? "number" : null, dir: "auto",
-    scope: tag === "th" ? "col" : null }, typeof value === "number" ? String(value) : value);
+  const cell = (tag) => (value) => html(value === "" ? "td" : tag, { class: typeof value === "number" ? "number" : null,
+    dir: "auto", scope: tag === "th" && value !== "" ? "col" : null }, typeof value === "number" ? String(value) : value);
   return html("table", {}, caption ? html("caption", {}, caption) : null,
     html("thead", {}, html("tr", {}, header.map(cell("th")))),
     html("tbody", {}, rows.map((row) => html("tr", {}, row.map(cell("td"))))));
