@@ -45,8 +45,9 @@ byId("model").textContent = `${data.model}. Log-probability ${best.log_prob.toFi
 function words() {
   const least = best.tokens.reduce((a, b) => (b.log_prob < a.log_prob ? b : a));
   const other = least.alternatives.find((choice) => choice.token !== least.token);
+  const before = piecesToText(targetPieces.slice(0, best.tokens.indexOf(least)));
   const sentences = [html("p", {}, "The model was least sure when it wrote ", html("b", {}, bdi(least.piece)),
-    `: it gave it ${percent(probability(least))}.`,
+    before ? [" after “", bdi(before), "”"] : [], `: it gave this piece ${percent(probability(least))}.`,
     other ? [` The next best was `, html("b", {}, bdi(other.piece)), ` with ${percent(Math.exp(other.log_prob))}.`] : [])];
   sentences.push(html("p", {}, data.greedy.text === best.text
     ? "Greedy search, which always takes the most probable piece, would have written the same."

@@ -114,7 +114,8 @@ function heatMap(matrix, { rows = null, columns = null, cell = 20, cellHeight = 
   const nRows = matrix.length, nColumns = matrix[0].length;
   const left = rows ? Math.min(150, 12 + Math.max(...rows.map(textWidth))) : 0;
   const top = columns ? Math.min(150, 14 + 0.85 * Math.max(...columns.map(textWidth))) : 0;
-  const right = columns ? 0.6 * textWidth(columns.at(-1)) + 8 : 1;
+  const overhang = (text, c) => 0.6 * textWidth(text) + 10 - (nColumns - c - 0.5) * cell; // of a slanted label
+  const right = columns ? Math.max(1, ...columns.map(overhang)) : 1;
   const width = left + nColumns * cell, height = top + nRows * cellHeight;
   const cursor = svg("rect", { width: cell, height: cellHeight, fill: "none", stroke: "var(--text)", "stroke-width": 2,
     visibility: "hidden" });
