@@ -133,8 +133,8 @@ def forward_backward(
     total = torch.zeros(2, device=device)
     for i, micro_batch in enumerate(micro_batches):
         batch = micro_batch.to(device)
-        # Without autocast's cache, because `decoder_input` runs under no_grad: the forward pass below would find weights
-        # in the cache that have no gradient. (`Replicas` opens an outer autocast block, which keeps the cache.)
+        # Without autocast's cache, because `decoder_input` runs under no_grad: the forward pass below would find
+        # weights in the cache that have no gradient. (An outer autocast block in `Replicas` keeps the cache.)
         with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16, cache_enabled=False):
             tgt_in = decoder_input(
                 unwrapped(model), batch, prediction_rate=options.prediction_rate, free=free, seed=options.seed
