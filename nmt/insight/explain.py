@@ -63,6 +63,7 @@ class Translated:
     tokens: list[Token]  # EOS last
     log_prob: float  # sum over tokens
     score: float  # after the length penalty, or with minimum Bayes risk the expected utility
+    is_cut: bool  # whether its end was forced at the length limit
 
 
 @dataclass(frozen=True)
@@ -285,7 +286,8 @@ class _Sentence:
 
     def translated(self, hypothesis: Hypothesis) -> Translated:
         tokens = self.tokens(hypothesis.tokens, self.log_probs(self.tgt_in(hypothesis.tokens)))
-        return Translated(self.text_of(hypothesis.tokens), tokens, hypothesis.log_prob, hypothesis.score)
+        is_cut = len(tokens) == self.options.limit(self.src.size(1), 0, self.model.max_length)
+        return Translated(self.text_of(hypothesis.tokens), tokens, hypothesis.log_prob, hypothesis.score, is_cut)
 
     def one_pass(self, length: int) -> OnePass:
         """One pass over BOS and padding, for so many tokens."""

@@ -49,9 +49,14 @@ function words() {
   const sentences = [html("p", {}, "The model was least sure when it wrote ", html("b", {}, bdi(least.piece)),
     before ? [" after “", bdi(before), "”"] : [], `: it gave this piece ${percent(probability(least))}.`,
     other ? [` The next best was `, html("b", {}, bdi(other.piece)), ` with ${percent(Math.exp(other.log_prob))}.`] : [])];
+  const passedOver = best.tokens.filter((token) => token.rank > 1);
+  if (passedOver.length) sentences.push(html("p", {}, "It did not always write the most probable piece, because the search looks for the best sentence: ",
+    passedOver.map((token, i) => [i ? ", " : "", html("b", {}, bdi(token.piece)), ` (${percent(probability(token))}) instead of `,
+      html("b", {}, bdi(token.alternatives[0].piece)), ` (${percent(Math.exp(token.alternatives[0].log_prob))})`]), "."));
   sentences.push(html("p", {}, data.greedy.text === best.text
     ? "Greedy search, which always takes the most probable piece, would have written the same."
-    : ["Greedy search, which always takes the most probable piece, would have written: ", html("b", { dir: "auto" }, data.greedy.text)]));
+    : ["Greedy search, which always takes the most probable piece, would have written: ", html("b", { dir: "auto" }, data.greedy.text),
+      data.greedy.is_cut ? " … (stopped at the length limit)" : ""]));
   put("summary", ...sentences);
   const buttons = best.tokens.map((token, t) => {
     const p = probability(token);
@@ -69,7 +74,7 @@ function words() {
         bar(Math.exp(choice.log_prob), 110)])));
   };
   choose(best.tokens.indexOf(least));
-  put("word-table", asTable("As a table", () => table(["", "piece", "probability", "attended to most", "considered instead"],
+  put("word-table", asTable("All pieces as a table", () => table(["", "piece", "probability", "attended to most", "considered instead"],
     best.tokens.map((token, t) => [t + 1, bdi(token.piece), percent(probability(token)),
       meanCross ? bdi(sourcePieces[mostAttended(t)]) : "–",
       token.alternatives.filter((choice) => choice.token !== token.token).slice(0, 3)
@@ -150,7 +155,7 @@ function figuresOf(part, layer, head) {
   const pairs = data.n_corpus > 1 ? `means over ${data.n_corpus} sentence pairs` : "means over this sentence";
   return html("div", {}, html("h3", {}, `This head, ${pairs}`), html("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Figures of the head" },
     table(["", "", ""], Object.entries(FIGURES).map(([name, [title, meaning]]) =>
-      [title, found[name] === null ? "–" : Number(found[name].toFixed(2)), html("span", { class: "muted" }, meaning)]))));
+      [title, found[name] === null ? "–" : found[name].toFixed(2), html("span", { class: "muted" }, meaning)]))));
 }
 
 function attentionLines(matrix, rowNames, columnNames, label) {
@@ -241,6 +246,7 @@ function searchSection() {
     "aria-label": "Tree of hypotheses; the table below says the same for one step" },
   edges, svg("text", { x: 2, y: 18, "dominant-baseline": "central" }, "<s>"), marks);
   put("tree", tree);
+  byId("tree-hint").textContent = last > 8 ? "The tree is wide: scroll it, or move the slider." : "";
   const kinds = [["best", "path of the translation"], ["kept", "kept"], ["finished", "finished"], ["pruned", "dropped"]];
   if (data.greedy.text !== best.text) kinds.push(["greedy", "path of greedy search"]);
   put("tree-legend", ...kinds.map(([kind, name]) => html("span", {}, html("i", { class: `dot ${kind}` }), name)));
@@ -249,8 +255,8 @@ function searchSection() {
     byId("step-name").textContent = `${step} of ${last}`;
     for (const mark of tree.querySelectorAll("[data-step]")) mark.setAttribute("opacity", Number(mark.dataset.step) <= step ? 1 : 0.15);
     put("step-table", table(["rank", "hypothesis", "log-probability", "score", "piece's probability", "outcome"],
-      (perStep[step] ?? []).map((node, i) => [i + 1, html("span", { dir: "auto" }, piecesToText(pathOf(node)) || node.piece), Number(node.log_prob.toFixed(3)),
-        Number(node.score.toFixed(3)), percent(Math.exp(node.token_log_prob)), STATUS[node.status] + (node.is_best ? ", on the way to the translation" : "")])));
+      (perStep[step] ?? []).map((node, i) => [i + 1, html("span", { dir: "auto" }, piecesToText(pathOf(node)) || node.piece), node.log_prob.toFixed(3),
+        node.score.toFixed(3), percent(Math.exp(node.token_log_prob)), STATUS[node.status] + (node.is_best ? ", on the way to the translation" : "")])));
     const scroller = byId("tree");
     const at = 20 + step * columnWidth;
     if (at > scroller.scrollLeft + scroller.clientWidth - columnWidth || at < scroller.scrollLeft) scroller.scrollLeft = at - scroller.clientWidth / 2;
@@ -261,7 +267,7 @@ function searchSection() {
   show();
   tree.querySelectorAll("[data-step]").forEach((mark) => mark.setAttribute("opacity", 1));
   put("hypotheses", table(["", "translation", "score", "log-probability", "pieces"], data.hypotheses.map((one, i) => [
-    i + 1, html("span", { dir: "auto" }, one.text), Number(one.score.toFixed(3)), Number(one.log_prob.toFixed(3)), one.tokens.length])));
+    i + 1, html("span", { dir: "auto" }, one.text), one.score.toFixed(3), one.log_prob.toFixed(3), one.tokens.length])));
 }
 
 // --- samples, reference, one pass, ablation -----------------------------------------------------------------
@@ -270,7 +276,7 @@ function samplesSection() {
   const found = data.samples;
   if (!found) return drop("samples");
   put("samples-table", table(["", "sample", "drawn", `mean ${found.metric} with the others`, "log-probability"],
-    found.texts.map((text, i) => [i + 1, html("span", { dir: "auto" }, text), found.counts[i], Number(found.expected[i].toFixed(1)), Number(found.log_probs[i].toFixed(2))])));
+    found.texts.map((text, i) => [i + 1, html("span", { dir: "auto" }, text), found.counts[i], found.expected[i].toFixed(1), found.log_probs[i].toFixed(2)])));
   const names = found.texts.map((_, i) => String(i + 1));
   const matrix = found.utility.map((row) => row.map((value) => value / 100));
   const describe = (r, c, value) => `sample ${r + 1} with sample ${c + 1} as the reference: ${(100 * value).toFixed(1)}`;
@@ -301,10 +307,10 @@ function ablationSection() {
   const found = data.ablation;
   if (!found) return drop("ablation");
   byId("ablation-text").textContent = `The output of ${found.heads.length > 1 ? "these heads" : "this head"} was set to 0: ${found.heads.join(", ")}.`;
-  const bleu = (value) => (value === null || value === undefined ? "–" : Number(value.toFixed(1)));
+  const bleu = (value) => (value === null || value === undefined ? "–" : value.toFixed(1));
   put("ablation-table", table(["", "translation", "log-probability", "sentence BLEU"], [
-    ["with all heads", html("span", { dir: "auto" }, best.text), Number(best.log_prob.toFixed(3)), bleu(data.reference?.bleu)],
-    ["without", html("span", { dir: "auto" }, found.translation.text), Number(found.translation.log_prob.toFixed(3)), bleu(found.bleu)]]));
+    ["with all heads", html("span", { dir: "auto" }, best.text), best.log_prob.toFixed(3), bleu(data.reference?.bleu)],
+    ["without", html("span", { dir: "auto" }, found.translation.text), found.translation.log_prob.toFixed(3), bleu(found.bleu)]]));
 }
 
 // --- masks and stages ---------------------------------------------------------------------------------------
@@ -342,12 +348,15 @@ function stagesSection() {
   let part = null;
   const nodes = [];
   for (const stage of data.stages) {
-    if (stage.part !== part) nodes.push(html("h3", {}, { encoder: "Encoder", decoder: "Decoder", output: "Output" }[stage.part]));
+    if (stage.part !== part) nodes.push(html("h3", {}, { encoder: "Encoder", decoder: "Decoder", output: "Output" }[stage.part]),
+      html("p", { class: "muted" }, stage.part === "encoder" ? "A row is a piece of the source."
+        : "A row is a piece that the decoder reads, from <s> on. From this row it predicts the next piece."));
     part = stage.part;
     const matrix = new PackedTensor(stage.values).matrix();
     const [rowAxis, columnAxis] = stage.axes.slice(-2);
     const rows = rowNamesOf(rowAxis), columns = stage.columns ?? rowNamesOf(columnAxis);
-    const cut = columns ? "" : stage.shape.at(-1) > matrix[0].length ? `, the first ${matrix[0].length} columns shown` : "";
+    const isCut = stage.shape.at(-1) > matrix[0].length;
+    const cut = isCut ? `, ${stage.columns ? "the most probable" : "the first"} ${matrix[0].length} of ${stage.shape.at(-1)} columns shown` : "";
     const cell = Math.max(6, Math.min(columns ? 16 : 10, 600 / matrix[0].length));
     const isMask = stage.name === "Mask";
     const symbols = [...stage.axes].join(", ");

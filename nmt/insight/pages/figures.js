@@ -158,10 +158,11 @@ function heatMap(matrix, { rows = null, columns = null, cell = 20, cellHeight = 
 // --- tables -------------------------------------------------------------------------------------------------
 
 // Cells are text or nodes; numbers are aligned at the end.
-function table(header, rows, caption = null) {
-  const cell = (tag) => (value) => html(value === "" ? "td" : tag, { class: typeof value === "number" ? "number" : null,
+function table(header, rows) {
+  const isNumber = (value) => typeof value === "number" || (typeof value === "string" && /^-?\d[\d.]*( %)?$/.test(value));
+  const cell = (tag) => (value) => html(value === "" ? "td" : tag, { class: isNumber(value) ? "number" : null,
     dir: "auto", scope: tag === "th" && value !== "" ? "col" : null }, typeof value === "number" ? String(value) : value);
-  return html("table", {}, caption ? html("caption", {}, caption) : null,
+  return html("table", {},
     html("thead", {}, html("tr", {}, header.map(cell("th")))),
     html("tbody", {}, rows.map((row) => html("tr", {}, row.map(cell("td"))))));
 }
@@ -177,6 +178,6 @@ function asTable(title, build) {
 }
 
 function matrixTable(matrix, rows, columns) {
-  const digits = (value) => (Number.isNaN(value) ? "–" : Number(value.toFixed(2)));
+  const digits = (value) => (Number.isNaN(value) ? "–" : value.toFixed(2));
   return table(["", ...columns], matrix.map((row, r) => [rows[r], ...row.map(digits)]));
 }
