@@ -1,5 +1,7 @@
 """`nmt report`."""
 
+import json
+import re
 from pathlib import Path
 
 from conftest import FiveRun, err_lines, one_clear_error, out_lines, run_nmt, run_together
@@ -16,6 +18,23 @@ def test_report_is_written_into_the_run_or_a_file(five_run: FiveRun, tmp_path: P
     assert '"corpus":"test"' in page
     assert "BLEU" in page
     assert '"evaluation":null' in (tmp_path / "two.html").read_text()
+
+
+def test_training_keeps_the_report_up_to_date(five_run: FiveRun, tmp_path: Path) -> None:
+    page = (five_run.run / "report.html").read_text()
+    (block,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    (report,) = json.loads(block)["runs"]
+    assert [line["step"] for line in report["validations"]] == [100, 200]
+    assert len(report["validations"][-1]["samples"]) == 3
+    assert report["curves"]["elapsed_s"] == sorted(report["curves"]["elapsed_s"])
+    args = ["train", five_run.config, "train.max_steps=1", "train.validate_every=1", f"run={tmp_path}/none"]
+    done = run_nmt(*args, "train.report=false", cwd=tmp_path)
+    assert done.returncode == 0
+    assert not (tmp_path / "none" / "report.html").exists()
+    (tmp_path / "blocked" / "report.html").mkdir(parents=True)
+    blocked = run_nmt(*args[:-1], f"run={tmp_path}/blocked", cwd=tmp_path)
+    assert blocked.returncode == 0
+    assert b"no report: " in blocked.stderr
 
 
 def test_report_refuses_what_is_no_run(tmp_path: Path) -> None:

@@ -57,6 +57,7 @@ def test_train_writes_the_files_of_a_run(five_run: FiveRun) -> None:
         "checkpoints/step-100.safetensors",
         "checkpoints/step-200.safetensors",
         "metrics.jsonl",
+        "report.html",
         "lock",
     }
     resolved = load_config(run / "config.yaml")
