@@ -18,7 +18,7 @@ from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.decode.search import TraceStep, search
 from nmt.decode.segments import Line, split
 from nmt.decode.translator import Translator, load
-from nmt.errors import InputError
+from nmt.errors import InputError, ModelError
 from nmt.evaluate import bleu_tokenizer, pairwise_scores
 from nmt.insight.ablation import ablated
 from nmt.insight.heads import HeadSummary, attention_summary, single_model
@@ -29,6 +29,7 @@ from nmt.model.incremental import incremental_decoder
 from nmt.model.transformer import Transformer
 from nmt.text import BOS, EOS, PAD
 from nmt.text.lines import one_line
+from nmt.text.tokenizer import Tokenizer
 
 N_ALTERNATIVES = 5
 N_COLUMNS = 48  # tokens of the vocabulary in the stages that have a column for each
@@ -167,21 +168,17 @@ def explain(
         greedy = sentence.greedy()
         best = found[0].tokens
         stages, attention, log_probs = record_stages(model, sentence.src, sentence.tgt_in(best))
-        likely = log_probs.amax(0).topk(min(N_COLUMNS, log_probs.size(1))).indices
-        stages = [
-            replace(stage, values=stage.values[:, likely], columns=sentence.tokenizer.pieces(likely.tolist()))
-            if stage.axes.endswith("V")
-            else stage
-            for stage in stages
-        ]
         nodes = with_paths(search_tree(steps, sentence.options.for_engine(), sentence.tokenizer), best, greedy.tokens)
         translations = [sentence.translated(hypothesis) for hypothesis in found]
         ablation = None
         if ablate:
             with ablated(model, ablate):
-                (without, *_), _ = sentence.search(sentence.options)
-                bleu = None if reference is None else _bleu(translator, sentence.text_of(without.tokens), reference)
-                ablation = Ablation(list(ablate), sentence.translated(without), bleu)
+                without, _ = sentence.search(sentence.options)
+                if sentence.options.mbr:
+                    without, _ = _rank_samples(translator, without, sentence.options)
+                translated = sentence.translated(without[0])
+                bleu = None if reference is None else _bleu(translator, translated.text, reference)
+                ablation = Ablation(list(ablate), translated, bleu)
         return Explanation(
             model=described(model),
             source=text,
@@ -191,7 +188,7 @@ def explain(
             options=sentence.options,
             hypotheses=translations,
             greedy=sentence.translated(greedy),
-            stages=stages,
+            stages=_with_likely_columns(stages, log_probs, sentence.tokenizer),
             attention=attention,
             heads=attention_summary(translator, corpus or [(text, translations[0].text)]),
             n_corpus=len(corpus or [text]),
@@ -202,6 +199,17 @@ def explain(
             ablation=ablation,
             samples=samples,
         )
+
+
+def _with_likely_columns(stages: Sequence[Stage], log_probs: Tensor, tokenizer: Tokenizer) -> list[Stage]:
+    """The stages; of those with a column per token of the vocabulary, only the columns most probable by `log_probs`."""
+    likely = log_probs.amax(0).topk(min(N_COLUMNS, log_probs.size(1))).indices
+    return [
+        replace(stage, values=stage.values[:, likely], columns=tokenizer.pieces(likely.tolist()))
+        if stage.axes.endswith("V")
+        else stage
+        for stage in stages
+    ]
 
 
 def described(model: Seq2Seq) -> str:
@@ -241,6 +249,8 @@ class _Sentence:
             sentence_seeds=[self.seed],
             trace=steps.append,
         )
+        if not found:
+            raise ModelError("the model's output is not a number", hint="check the loss of its training")
         return found, steps
 
     def greedy(self) -> Hypothesis:
