@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from torch import Tensor
@@ -35,52 +35,45 @@ def as_json(explanation: Explanation) -> str:
 
 def as_text(explanation: Explanation) -> list[str]:
     """The whole explanation, as lines."""
-    e = explanation
-    best = e.translation
+    best, greedy = explanation.translation, explanation.greedy
     lines = [
-        e.source,
+        explanation.source,
         f"→ {best.text}",
         "",
-        f"The model: {e.model}.",
+        f"The model: {explanation.model}.",
         f"The translation has log-probability {best.log_prob:.3f} and score {best.score:.3f}.",
         _doubt(best.tokens),
-        "Greedy search writes the same." if e.greedy.text == best.text else f"Greedy search writes: {e.greedy.text}",
+        "Greedy search writes the same." if greedy.text == best.text else f"Greedy search writes: {greedy.text}",
     ]
-    lines += ["", "SOURCE", *_columns(["piece", "id"], zip(e.source_pieces, e.source_tokens, strict=True))]
-    lines += ["", "EACH TOKEN, its probability, what it attends to most, and what else could have come", *_tokens(e)]
-    lines += ["", "CROSS-ATTENTION, mean of all heads of all layers (a row per target token)", *_heat_map(e)]
-    lines += ["", f"ATTENTION HEADS, means over {e.n_corpus} pair{'s' if e.n_corpus > 1 else ''}", *table(e.heads)]
-    lines += ["", "THE SEARCH: best candidates of each step (+ kept, . finished, - pruned)", *_search(e)]
-    lines += [
-        "",
-        "HYPOTHESES",
-        *_columns(
-            ["score", "log-prob", "text"], [(f"{h.score:.3f}", f"{h.log_prob:.3f}", h.text) for h in e.hypotheses]
-        ),
-    ]
+    for heading, body in _sections(explanation):
+        lines += ["", heading, *body]
+    return lines
+
+
+def _sections(e: Explanation) -> Iterator[tuple[str, Iterable[str]]]:
+    yield "SOURCE", _columns(["piece", "id"], zip(e.source_pieces, e.source_tokens, strict=True))
+    yield "EACH TOKEN, its probability, what it attends to most, and what else could have come", _tokens(e)
+    yield "CROSS-ATTENTION, mean of all heads of all layers (a row per target token)", _heat_map(e)
+    yield f"ATTENTION HEADS, means over {e.n_corpus} pair{'s' if e.n_corpus > 1 else ''}", table(e.heads)
+    yield "THE SEARCH: best candidates of each step (+ kept, . finished, - pruned)", _search(e)
+    hypotheses = ((f"{h.score:.3f}", f"{h.log_prob:.3f}", h.text) for h in e.hypotheses)
+    yield "HYPOTHESES", _columns(["score", "log-prob", "text"], hypotheses)
     if e.samples:
-        rows = [
-            (f"{u:.2f}", n, text)
-            for u, n, text in zip(e.samples.expected, e.samples.counts, e.samples.texts, strict=True)
-        ]
-        lines += [
-            "",
-            f"SAMPLES by expected utility ({e.samples.metric})",
-            *_columns(["utility", "drawn", "text"], rows),
-        ]
+        drawn = zip(e.samples.expected, e.samples.counts, e.samples.texts, strict=True)
+        rows = ((f"{utility:.2f}", n, text) for utility, n, text in drawn)
+        yield f"SAMPLES by expected utility ({e.samples.metric})", _columns(["utility", "drawn", "text"], rows)
     if e.reference:
-        lines += ["", "THE REFERENCE by teacher forcing: each token, given the true ones before it", *_reference(e)]
+        yield "THE REFERENCE by teacher forcing: each token, given the true ones before it", _reference(e)
     if e.ablation:
-        lines += ["", f"WITHOUT {', '.join(e.ablation.heads)}", f"→ {e.ablation.translation.text}"]
+        lines = [f"→ {e.ablation.translation.text}"]
         if e.ablation.bleu is not None and e.reference:
             lines.append(f"sentence BLEU {e.ablation.bleu:.1f} instead of {e.reference.bleu:.1f}")
-    lines += [
-        "",
-        "ONE PASS over <s> and padding, without its own tokens to go by (a common mistake)",
-        f"→ {e.one_pass.text}",
-    ]
-    lines += ["", "THE WAY THROUGH THE MODEL", *_stages(e)]
-    return lines
+        yield f"WITHOUT {', '.join(e.ablation.heads)}", lines
+    yield (
+        "ONE PASS over <s> and padding, which shows it no previous tokens (a common mistake)",
+        [f"→ {e.one_pass.text}"],
+    )
+    yield "THE WAY THROUGH THE MODEL", _stages(e)
 
 
 def probability(log_prob: float) -> str:
@@ -92,9 +85,9 @@ def _doubt(tokens: Sequence[Token]) -> str:
     return f"It was least sure at {least.piece}: {probability(least.log_prob)}."
 
 
-def _columns(names: Sequence[str], rows: object) -> list[str]:
+def _columns(names: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
     """A table, columns aligned."""
-    cells = [list(names), *([str(cell) for cell in row] for row in rows)]  # type: ignore[attr-defined]
+    cells = [list(names), *([str(cell) for cell in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(names))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
 
