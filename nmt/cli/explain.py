@@ -52,7 +52,7 @@ def explain(
     search: dict[str, Any] = {"mbr": mbr, "seed": seed, "sample": sample}
     search |= {"n_samples": samples} if samples else {}
     n_beams = beam or (1 if mbr else translator.options.beam)
-    search |= {"beam": n_beams, "n_best": n_beams if not mbr else 5}
+    search |= {"beam": n_beams, "n_best": min(5, samples or 5) if mbr else n_beams}
     pairs = dev_pairs(translator) if corpus else None
     found = explain_one(translator, text, reference=reference, ablate=ablate or (), corpus=pairs, **search)
     if as_text:

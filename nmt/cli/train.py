@@ -45,8 +45,9 @@ def train(
     if dry_run:
         print("\n".join(measurement.dry_run(prepared)))
     else:
-        on_validation = partial(write_report, settings.run) if settings.train.report else lambda: None
-        session.train(prepared, quiet=quiet, n_workers=workers or None, on_validation=on_validation)
+        if settings.train.report:
+            prepared.on_validation = partial(write_report, settings.run)
+        session.train(prepared, quiet=quiet, n_workers=workers or None)
 
 
 def write_report(run: str) -> None:

@@ -170,15 +170,6 @@ def explain(
         stages, attention, log_probs = record_stages(model, sentence.src, sentence.tgt_in(best))
         nodes = with_paths(search_tree(steps, sentence.options.for_engine(), sentence.tokenizer), best, greedy.tokens)
         translations = [sentence.translated(hypothesis) for hypothesis in found]
-        ablation = None
-        if ablate:
-            with ablated(model, ablate):
-                without, _ = sentence.search(sentence.options)
-                if sentence.options.mbr:
-                    without, _ = _rank_samples(translator, without, sentence.options)
-                translated = sentence.translated(without[0])
-                bleu = None if reference is None else _bleu(translator, translated.text, reference)
-                ablation = Ablation(list(ablate), translated, bleu)
         return Explanation(
             model=described(model),
             source=text,
@@ -196,7 +187,7 @@ def explain(
             tree=nodes,
             one_pass=sentence.one_pass(len(best)),
             reference=None if reference is None else _compare(translator, sentence, reference, translations[0], greedy),
-            ablation=ablation,
+            ablation=_ablate(translator, sentence, ablate, reference) if ablate else None,
             samples=samples,
         )
 
@@ -311,6 +302,17 @@ class _Sentence:
             return []
         _, mask = self.model.encode(F.pad(self.src, (0, N_PADDING), value=PAD))
         return mask.flatten().tolist()
+
+
+def _ablate(translator: Translator, sentence: _Sentence, heads: Sequence[str], reference: str | None) -> Ablation:
+    with ablated(sentence.model, heads):
+        found, _ = sentence.search(sentence.options)
+        if sentence.options.mbr:
+            found, _ = _rank_samples(translator, found, sentence.options)
+        translated = sentence.translated(found[0])
+    return Ablation(
+        list(heads), translated, None if reference is None else _bleu(translator, translated.text, reference)
+    )
 
 
 def _compare(

@@ -69,6 +69,19 @@ def count_skipped(progress: Progress, figures: StepFigures, micro_batches: list[
         )
 
 
+def step_options(config: Config, progress: Progress, spent: float) -> StepOptions:
+    """The options of the next step, given the fraction of the budget that is spent."""
+    settings = config.train
+    lr = learning_rate(settings, config.model.d_model, progress.step + 1, spent)
+    return StepOptions(
+        settings,
+        lr=lr * ROLLBACK_LR**progress.n_rollbacks,
+        seed=seed_of(config.seed, progress.step),
+        bf16=progress.bf16,
+        prediction_rate=prediction_rate(settings, spent),
+    )
+
+
 @dataclass
 class Session:
     """What a command has prepared for a training run.
@@ -81,6 +94,7 @@ class Session:
         model: with initial weights, on its device.
         run: the directory that everything is written to.
         fresh: whether to start over; an existing run directory is renamed first.
+        on_validation: called after every validation, and at the end.
     """
 
     config: Config
@@ -90,6 +104,7 @@ class Session:
     model: Seq2Seq
     run: RunDirectory
     fresh: bool
+    on_validation: Callable[[], None] = lambda: None
 
 
 class Trainer:
@@ -100,13 +115,10 @@ class Trainer:
     Args:
         session: everything that the training needs. The caller has locked the run directory.
         quiet: suppress progress on stderr.
-        on_validation: called after every validation, and at the end.
     """
 
-    def __init__(
-        self, session: Session, *, quiet: bool = False, on_validation: Callable[[], None] = lambda: None
-    ) -> None:
-        self.on_validation = on_validation
+    def __init__(self, session: Session, *, quiet: bool = False) -> None:
+        self.on_validation = session.on_validation
         self.config, self.data, self.quiet = session.config, session.data, quiet
         self.dev, self.tokenizers = session.corpus.dev, session.tokenizers
         model, settings = session.model, session.config.train
@@ -192,7 +204,7 @@ class Trainer:
             stopped_by = int(max(signal for _, signal in times_and_signals))
             if self.over() or stopped_by:
                 return stopped_by
-            options = self.step_options()
+            options = step_options(self.config, progress, self.spent())
             replicas.train()  # validation sets eval mode
             step = functools.partial(train_step, replicas, self.state.optimizer, options=options)
             figures, progress.max_positions = split_on_out_of_memory(step, micro_batches, progress.max_positions)
@@ -221,18 +233,6 @@ class Trainer:
             while micro_batches := list(islice(batches, self.config.train.accumulate)):
                 yield micro_batches
             progress.epoch, progress.batch = progress.epoch + 1, 0
-
-    def step_options(self) -> StepOptions:
-        """The options of the next step."""
-        settings, progress, spent = self.config.train, self.progress, self.spent()
-        lr = learning_rate(settings, self.config.model.d_model, progress.step + 1, spent)
-        return StepOptions(
-            settings,
-            lr=lr * ROLLBACK_LR**progress.n_rollbacks,
-            seed=seed_of(self.config.seed, progress.step),
-            bf16=progress.bf16,
-            prediction_rate=prediction_rate(settings, spent),
-        )
 
     # --- validation ---------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ The first call starts the run; the same call again resumes it.
 import logging
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
 
@@ -190,23 +190,17 @@ def resolved(config: Config, keys: set[str]) -> Iterator[tuple[str, str]]:
     yield from ((key, "[fitted]" if key in unknown else value) for key, value in values(config))
 
 
-def train(
-    session: Session,
-    *,
-    quiet: bool = False,
-    n_workers: int | None = 1,
-    on_validation: Callable[[], None] = lambda: None,
-) -> Progress:
+def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -> Progress:
     """Write the run's files and train to the end of its budget, as the first rank or the only one.
 
-    `n_workers` threads share each step on a CPU, or if None as many as are fastest. `on_validation` is called after
-    every validation. For errors see `Trainer.train`; a LostRankError if another rank ended.
+    `n_workers` threads share each step on a CPU, or if None as many as are fastest. For errors see `Trainer.train`; a
+    LostRankError if another rank ended.
     """
     run, settings, n_batches = session.run, session.config.train, session.data.n_batches
     if session.fresh and (aside := run.move_aside()):
         log.info("the old run is kept in %s", aside)
     with run.lock():
-        trainer = Trainer(session, quiet=quiet, on_validation=on_validation)
+        trainer = Trainer(session, quiet=quiet)
         resumed = trainer.resume()
         progress = trainer.progress
         write_settings(session, resumed=resumed)
