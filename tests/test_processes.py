@@ -11,6 +11,7 @@ import pytest
 from conftest import SOURCE, TARGET, FiveRun, environment, out_lines, run_nmt, started_nmt
 from test_distributed import ONE_THREAD, TORCHRUN, command_of, run, workers_of
 
+import nmt
 from nmt.processes import child_variables
 from nmt.processes import environment as set_environment
 
@@ -34,7 +35,7 @@ def test_pythonpath_has_no_empty_entry(inherited: str | None, monkeypatch: pytes
     if inherited is not None:
         monkeypatch.setenv("PYTHONPATH", inherited)
     package, *rest = child_variables()["PYTHONPATH"].split(os.pathsep)
-    assert package == str(Path(__file__).parents[1])
+    assert package == str(Path(nmt.__file__).parents[1]), "also if it is installed"
     assert rest == (["/opt/lib"] if inherited and "/opt/lib" in inherited else [])
 
 
