@@ -121,7 +121,9 @@ def top_continuations(log_probs: Tensor, live: Tensor, n: int) -> tuple[Tensor, 
 class Traced:
     """A method that is traced (`torch.jit.trace`) after `CALLS_BEFORE_TRACING` calls, to run without Python.
 
-    At batch size 1 Python overhead is more than half of a step of search. Sizes may change from call to call;
+    At batch size 1 Python overhead is more than half of a step of search: traced layers take 0.6 of the time. In torch
+    2.13 torch.export is no replacement: exporting takes more than 10 s, the exported layers take 1.4 times as long as
+    the eager ones, and AOTInductor cannot compile the write into the cache. Sizes may change from call to call;
     control flow may depend only on which arguments are None and on their dtypes: each such signature has its trace.
 
     Args:
