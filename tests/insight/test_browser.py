@@ -11,10 +11,14 @@ from models import make, small_translator
 
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.translator import Translator, load
+from nmt.insight import report
 from nmt.insight.explain import explain
 from nmt.insight.render import as_page
+from nmt.insight.report import evaluated, read_report
+from nmt.run.directory import RunDirectory
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: make browser")
+REPORT_SECTIONS = ["samples", "scores", "settings"]
 SECTIONS = ["words", "attention", "search", "reference", "one-pass", "ablation", "masks", "stages"]
 
 
@@ -64,6 +68,31 @@ class closed_page:  # noqa: N801 - used like a function
     def __exit__(self, *error: Any) -> None:
         self.context.close()
         assert self.problems == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_report_is_drawn_and_accessible(
+    browser: Any, five_run: FiveRun, tmp_path: Path, width: int, scheme: str
+) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe-core: make browser")
+    config = RunDirectory(five_run.run).read_config()
+    evaluation = evaluated("test", SOURCE, TARGET, [TARGET[0], "a b a b a b", *TARGET[2:]], config)
+    file = tmp_path / "report.html"
+    file.write_text(report.as_page([read_report(five_run.run, evaluation), read_report(five_run.run)]))
+    options = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+    with closed_page(browser, file, **options) as page:
+        sections = [section.get_attribute("id") for section in page.locator("main section").all()]
+        assert sections == ["curves", *(["warnings"] if page.locator("#warnings").count() else []), *REPORT_SECTIONS]
+        assert page.locator("#charts svg").count() == 9
+        page.get_by_role("button", name="By minutes").click()
+        page.locator("#charts svg").first.focus()
+        page.keyboard.press("ArrowRight")
+        assert page.locator("#charts output").first.inner_text().startswith("minute ")
+        assert "repetition" in page.locator("#faults").inner_text()
+        found = axe.Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
 def test_every_section_is_there(opened: Any) -> None:

@@ -145,7 +145,7 @@ function samplesSection() {
 // --- scores -------------------------------------------------------------------------------------------------
 
 function lineTable(lines) {
-  return table(["chrF", "source", "reference", "translation"], lines.map((line) => [Number(line.chrf.toFixed(1)),
+  return table(["chrF", "source", "reference", "translation"], lines.map((line) => [line.chrf.toFixed(1),
     ...[line.source, line.reference, line.translation].map((text) => html("span", { dir: "auto" }, text))]));
 }
 
@@ -165,7 +165,7 @@ function lengthFigure(found) {
     svg("line", { x1: 36, x2: width, y1: low, y2: low, stroke: "var(--line)" }), bars, labels);
   return html("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "BLEU by the length of the source" }, figure,
     asTable("As a table", () => table(["run", "words of the source", "lines", "BLEU"],
-      found.flatMap((run) => run.evaluation.lengths.map((group) => [run.name, group.name, group.n_lines, Number(group.bleu.toFixed(1))])))));
+      found.flatMap((run) => run.evaluation.lengths.map((group) => [run.name, group.name, group.n_lines, group.bleu.toFixed(1)])))));
 }
 
 function scoresSection() {
@@ -173,7 +173,7 @@ function scoresSection() {
   if (!found.length) return drop("scores");
   byId("scores-text").textContent = found.map((run) => `${run.name}: ${run.evaluation.n_lines} lines of ${run.evaluation.corpus}.`).join(" ");
   put("score-table", table(["run", "score", "", "95 % interval", "signature"], found.flatMap((run) => run.evaluation.scores.map((score) => [
-    run.name, score.name, Number(score.value.toFixed(2)), score.low === null ? "–" : `${score.low.toFixed(1)} to ${score.high.toFixed(1)}`, html("code", {}, score.signature)]))));
+    run.name, score.name, score.value.toFixed(2), score.low === null ? "–" : `${score.low.toFixed(1)} to ${score.high.toFixed(1)}`, html("code", {}, score.signature)]))));
   put("length-figure", lengthFigure(found));
   const faults = found.flatMap((run) => run.evaluation.faults.map((fault) => html("details", {},
     html("summary", {}, `${runs.length > 1 ? `${run.name}: ` : ""}${fault.name}: ${fault.n_lines} of ${run.evaluation.n_lines} lines (${percent(fault.share)})`),
