@@ -3,6 +3,7 @@
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Page, sync_playwright
 
@@ -28,7 +29,7 @@ def picture(page: Page, section: str, name: str, height: int) -> None:
     box = page.locator(section).bounding_box()
     assert box
     y = box["y"] + page.evaluate("window.scrollY")
-    clip = {"x": 0, "y": y, "width": WIDTH, "height": min(height, box["height"])}
+    clip: Any = {"x": 0, "y": y, "width": WIDTH, "height": min(height, box["height"])}
     page.screenshot(path=FOLDER / name, full_page=True, clip=clip)
 
 
