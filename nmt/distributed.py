@@ -91,7 +91,7 @@ def merged(parts: Sequence[Sequence[Item]]) -> list[Item]:
 
 @contextlib.contextmanager
 def ranks_joined(check: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Wait until all ranks have entered this block, then work together in it; a LostRankError if one ends meanwhile.
+    """Wait until all ranks have entered this block, then work together in it. Raises LostRankError if one ends.
 
     `check` is called while waiting and raises if another rank has ended.
     """

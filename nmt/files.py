@@ -37,7 +37,7 @@ def hash_file(path: Path) -> str:
 
 
 def read_capped(path: Path, n_bytes: int) -> bytes:
-    """The content of an untrusted file; an OSError if it is larger, or not a file (reading a pipe would block)."""
+    """The content of an untrusted file. Raises OSError if it is larger, or not a file: reading a pipe would block."""
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "not a file", str(path))
     with path.open("rb") as file:

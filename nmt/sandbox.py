@@ -27,7 +27,7 @@ SAMPLE = "Ein Hund läuft. 我 喜欢 茶  \t\u2028\x85 👩‍👩‍👧 \ufef
 
 
 def check_loadable(library: str, name: str, content: bytes, directory: str = "") -> None:
-    """Load a file in a child process, unless it has passed before; a ModelError, with its name, if that fails.
+    """Load a file in a child process, unless it was loaded before. Raises ModelError, with its name, on failure.
 
     `sentencepiece` loads `content`; `ctranslate2` loads `directory`, which `content` identifies.
     """
@@ -60,12 +60,12 @@ def mark_loadable(library: str, content: bytes) -> None:
 
 
 def _mark(library: str, content: bytes) -> Path:
-    """The empty file that says that this version of the library can load the content."""
+    """The empty file whose existence records that this version of the library can load the content."""
     try:
         return cache_directory() / f"{library}-{metadata.version(library)}-{sha256(content)}"
     except NmtError as error:
         log.warning("%s; nothing is remembered", error)
-        return Path(os.devnull, "mark")  # never exists and cannot be made
+        return Path(os.devnull, "mark")  # a path that can never be created
 
 
 def main(library: str, limit: str, directory: str) -> None:

@@ -43,13 +43,12 @@ def explain(
         raise InputError("both --text and --json were given", hint="give one of them")
     if (as_text or as_json) and open_page:
         raise InputError("--open shows the page, which --text and --json do not write", hint="leave out one of them")
-    if mbr and beam is not None:
-        raise InputError("--mbr chooses among samples, not beams", hint="use --samples instead of --beam")
+    search: dict[str, Any] = {"mbr": mbr, "seed": seed, "sample": sample}
+    options.check_search({**search, "n_samples": samples, "beam": beam}, "--sample or --mbr chrf")
     _, translator = options.load_translator([model] if model else None, device, threads)
     from nmt.insight import render
     from nmt.insight.explain import explain as explain_one
 
-    search: dict[str, Any] = {"mbr": mbr, "seed": seed, "sample": sample}
     search |= {"n_samples": samples} if samples else {}
     n_beams = beam or (1 if mbr else translator.options.beam)
     search |= {"beam": n_beams, "n_best": min(5, samples or 5) if mbr else n_beams}

@@ -48,8 +48,18 @@ def check_search(given: Mapping[str, Any], needed: str) -> None:
     if given["n_samples"] is not None:
         raise InputError("--samples needs --mbr", hint="add --mbr chrf; with --sample, use --beam")
     for name in SAMPLING:
-        if not given.get("sample") and given[name] != SearchOptions.model_fields[name].default:
+        default = SearchOptions.model_fields[name].default
+        if not given.get("sample") and given.get(name, default) != default:
             raise InputError(f"--{name.replace('_', '-')} applies only to sampling", hint=f"add {needed}")
+
+
+def newest_run() -> Path:
+    """The run under runs/ whose model was written last."""
+    from nmt.run.directory import newest_model
+
+    if not (newest := newest_model()):
+        raise ModelError("no model under runs/", hint="train one with `nmt train CONFIG`, or name one")
+    return newest.parent
 
 
 def load_translator(
@@ -62,14 +72,10 @@ def load_translator(
     always_log: bool = False,
 ) -> tuple[list[Path], "Translator"]:
     """Load the models named by -m, else $NMT_MODEL, else the newest under runs/ (logged); returns their paths too."""
-    from nmt.run.directory import newest_model
-
     from_environment = os.environ.get("NMT_MODEL")
     paths = named or ([Path(from_environment)] if from_environment else [])
     if not paths:
-        if not (newest := newest_model()):
-            raise ModelError("no model under runs/", hint="train one with `nmt train CONFIG`, or name one with -m")
-        paths, always_log = [newest.parent], True
+        paths, always_log = [newest_run()], True
     names = " and ".join(map(str, paths))
     if always_log:
         log.info("%s: %s", "model" if len(paths) == 1 else "ensemble", names)

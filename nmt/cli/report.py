@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli import options, streams
-from nmt.errors import ModelError
 
 if TYPE_CHECKING:
     from nmt.insight.report import Evaluation
@@ -30,16 +29,12 @@ def report(
     """
     streams.set_up_logging(quiet, verbose)
     from nmt.insight.report import as_page, read_report
-    from nmt.run.directory import newest_model
+    from nmt.run.directory import RunDirectory
 
-    if not runs:
-        newest = newest_model()
-        if newest is None:
-            raise ModelError("no model under runs/", hint="train one with `nmt train CONFIG`, or name a run")
-        runs = [newest.parent]
+    runs = runs or [options.newest_run()]
     found = []
     for run in runs:
-        has_model = (run / "model.safetensors").is_file()
+        has_model = RunDirectory(run).model_file.is_file()
         evaluation = evaluation_of(run, beam, device, threads, quiet) if evaluate and has_model else None
         found.append(read_report(run, evaluation))
     file = output or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))

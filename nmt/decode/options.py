@@ -52,7 +52,7 @@ class SearchOptions(SearchSettings):
         return math.ceil(self.max_length_a * source_length) + self.max_length_b
 
     def limit(self, source_length: int, prefix_length: int = 0, model_limit: int | None = None) -> int:
-        """`max_length`, at least prefix and EOS, at most `model_limit`; a ConfigError if the prefix exceeds that."""
+        """`max_length`, at least prefix and EOS, at most `model_limit`. Raises ConfigError if that cuts the prefix."""
         limit = max(self.max_length(source_length), prefix_length + 1)
         if model_limit is not None and prefix_length >= model_limit:
             message = f"the prefix has {prefix_length} pieces, the model takes at most {model_limit - 1}"
@@ -92,7 +92,7 @@ class Hypothesis:
         return sum(self.log_probs, 0.0)
 
 
-NBest = list[Hypothesis]  # of one segment, best first
+NBest = list[Hypothesis]  # the hypotheses of one segment, best first
 
 
 class Engine(Protocol):

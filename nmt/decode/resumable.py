@@ -78,7 +78,7 @@ def _seek_end(file: BinaryIO, part: Path, header: bytes, origin: Mapping[str, st
 
 
 def hash_of(paths: Iterable[Path]) -> str:
-    """SHA-256 over the hashes of files; a DataError if one cannot be read."""
+    """SHA-256 over the hashes of files. Raises DataError if a file cannot be read."""
     digests = b""
     for path in paths:
         with reading(str(path), "give the path of a file"):

@@ -58,7 +58,7 @@ class Translator:
         return self.options.changed(**changes)
 
     def encode_prefix(self, prefix: str) -> list[int]:
-        """Target tokens of a prefix; a ConfigError if the model cannot hold them."""
+        """Target tokens of a prefix. Raises ConfigError if the model cannot hold them."""
         tokens = self.tokenizers.target.encode(prefix) if prefix else []
         self.options.limit(1, len(tokens), self.engine.max_length)
         return tokens

@@ -47,7 +47,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Token:
-    """A target token in its place, given the true or generated tokens before it."""
+    """A target token at its position; log_prob and rank are conditional on the tokens before it."""
 
     piece: str
     token: int
@@ -205,14 +205,14 @@ def _with_likely_columns(stages: Sequence[Stage], log_probs: Tensor, tokenizer: 
 
 def described(model: Seq2Seq) -> str:
     """A model in one line: its kind, sizes and number of parameters."""
-    s, n_parameters = model.settings, sum(p.numel() for p in model.parameters())
+    s = model.settings
     kind = (
         f"Transformer, {s.n_heads} heads"
         if isinstance(model, Transformer)
         else f"{s.cell.upper()} with attention {s.attention}"
     )
     layers = f"{s.n_encoder_layers} encoder and {s.n_decoder_layers} decoder layers"
-    return f"{kind}, {layers}, width {s.d_model}, {n_parameters / 1e6:.2f}M parameters"
+    return f"{kind}, {layers}, width {s.d_model}, {model.n_parameters / 1e6:.2f}M parameters"
 
 
 class _Sentence:

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -71,17 +71,20 @@ def attention_summary(run: Path | str | Translator, corpus: Sequence[tuple[str, 
                 figures = head_figures(weights, queries, keys, boundary).cpu().double()
                 sums[part] = sums[part] + figures if part in sums else figures
                 n_queries[part] += int(queries.sum())
-    none = np.array(None)  # for NaN
     return [
-        HeadSummary(part, layer, head, *means)
+        HeadSummary(part, layer, head, *map(none_if_nan, means))
         for part, total in sums.items()
-        for layer, of_layer in enumerate(np.where(total.isnan(), none, total / n_queries[part]).tolist(), 1)
+        for layer, of_layer in enumerate((total / n_queries[part]).tolist(), 1)
         for head, means in enumerate(of_layer, 1)
     ]
 
 
+def none_if_nan(value: float) -> Any:
+    return None if math.isnan(value) else value
+
+
 def single_model(translator: Translator) -> Seq2Seq:
-    """The model of a translator; an InputError if it is an export or an ensemble."""
+    """The model of a translator. Raises InputError if it is an export or an ensemble."""
     engine = translator.engine
     if not isinstance(engine, TorchEngine) or len(engine.models) > 1:
         what = "an ensemble" if isinstance(engine, TorchEngine) else "an export"

@@ -21,8 +21,8 @@ MEANS = ("loss", "nll", "lr", "grad_norm")  # per step, weighted by its tokens
 
 
 @dataclass(frozen=True)
-class Translated:
-    """A line of a test set."""
+class Example:
+    """A line of a test set and its translation."""
 
     source: str
     reference: str
@@ -46,7 +46,7 @@ class Fault:
     name: str
     n_lines: int
     share: float  # of all lines, 0-1
-    examples: list[Translated]
+    examples: list[Example]
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class Evaluation:
     corpus: str  # test or dev
     n_lines: int
     scores: list[Score]
-    best: list[Translated]
-    worst: list[Translated]
+    best: list[Example]
+    worst: list[Example]
     lengths: list[LengthGroup]
     faults: list[Fault]
 
@@ -70,10 +70,9 @@ class RunReport:
     curves: dict[str, list[float | None]]  # by name, one value per point; "step" is the x axis
     validations: list[dict[str, Any]]  # lines of metrics.jsonl
     warnings: list[tuple[int, str]]  # step and text
-    is_finished: bool
+    is_finished: bool  # known only of runs that average checkpoints at their end
     settings: dict[str, Any]
     manifest: dict[str, Any]
-    n_parameters: int | None
     evaluation: Evaluation | None
 
 
@@ -91,10 +90,9 @@ def read_report(path: Path, evaluation: Evaluation | None = None) -> RunReport:
         curves=curves([line for line in lines if "grad_norm" in line]),
         validations=[{key: value for key, value in line.items() if key != "warnings"} for line in validations],
         warnings=[(line["step"], text) for line in validations for text in line.get("warnings", [])],
-        is_finished=any("n_averaged" in line or line.get("finished") for line in lines),
+        is_finished=any("n_averaged" in line for line in lines),
         settings=config.model_dump(),
         manifest=run.read_manifest(),
-        n_parameters=None,
         evaluation=evaluation,
     )
 
@@ -140,15 +138,15 @@ def evaluated(
     tokenize = bleu_tokenizer(language(config.data, "target"))
     chrf = sacrebleu.CHRF()
     lines = [
-        Translated(source, reference, translation, chrf.sentence_score(translation, [reference]).score)
+        Example(source, reference, translation, chrf.sentence_score(translation, [reference]).score)
         for source, reference, translation in zip(sources, references, translations, strict=True)
     ]
     by_score = sorted(lines, key=lambda line: line.chrf)
-    groups: dict[int, list[Translated]] = {}
+    groups: dict[int, list[Example]] = {}
     for line in lines:
         groups.setdefault(sum(n_words(line.source) > bound for bound in LENGTHS), []).append(line)
 
-    def bleu(group: Sequence[Translated]) -> float:
+    def bleu(group: Sequence[Example]) -> float:
         hypotheses, own = [line.translation for line in group], [line.reference for line in group]
         return score(hypotheses, [own], ("bleu",), tokenize=tokenize)[0].value
 
@@ -165,10 +163,10 @@ def evaluated(
     )
 
 
-def find_faults(lines: Sequence[Translated]) -> list[Fault]:
+def find_faults(lines: Sequence[Example]) -> list[Fault]:
     """Translations that repeat themselves, copy the source, have an odd length or other numbers, or are empty."""
     ratio = sorted((n_words(line.reference) + 1) / (n_words(line.source) + 1) for line in lines)[len(lines) // 2]
-    tests: dict[str, Callable[[Translated], bool]] = {
+    tests: dict[str, Callable[[Example], bool]] = {
         "empty": lambda line: bool(line.source.strip()) and not line.translation.strip(),
         "repetition": lambda line: repeats(line.translation) and not repeats(line.reference),
         "source copied": lambda line: is_copy(line) and line.reference != line.source,
@@ -203,7 +201,7 @@ def repeats(text: str) -> bool:
     )
 
 
-def is_copy(line: Translated) -> bool:
+def is_copy(line: Example) -> bool:
     """Whether most words of a translation of three or more are those of the source."""
     own = Counter(words(line.translation))
     return own.total() >= 3 and (own & Counter(words(line.source))).total() > 0.8 * own.total()

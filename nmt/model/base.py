@@ -75,6 +75,11 @@ class Seq2Seq(nn.Module, abc.ABC):
         """The device of the weights."""
         return next(self.parameters()).device
 
+    @property
+    def n_parameters(self) -> int:
+        """The number of weights; tied weights count once."""
+        return sum(p.numel() for p in self.parameters())
+
     def scaled_embedding(self, tokens: Tensor, embedding: nn.Module) -> Tensor:
         """(B, T) ids to (B, T, D), times sqrt(D) (Vaswani et al. 2017, section 3.4)."""
         out: Tensor = embedding(tokens) * math.sqrt(self.settings.d_model)

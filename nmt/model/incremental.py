@@ -190,7 +190,7 @@ def step_layer(
 
 
 def reserve_slots(cache: KVCache, tokens: Tensor, window: int) -> tuple[KVCache, Tensor, Tensor | None]:
-    """Find a slot for the next token of each beam, the lowest that no beam descends from, and make room for it.
+    """Assign each beam the lowest free slot of the cache for its next token; grow the cache if it is full.
 
     Args:
         cache: as before this token.

@@ -92,7 +92,7 @@ def weights_of(model: torch.nn.Module) -> dict[str, Tensor]:
 
 
 def load_weights(model: torch.nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Copy weights into a model; tied weights stay tied; a ModelError if names or shapes differ."""
+    """Copy weights into a model; tied weights stay tied. Raises ModelError if names or shapes differ."""
     own = weights_of(model)
     if own.keys() != weights.keys():
         raise ModelError("the weights are not those of this model", hint="were architecture settings changed?")
@@ -109,7 +109,7 @@ def average(checkpoints: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint atomically; an OutputError if that fails."""
+    """Write a checkpoint atomically. Raises OutputError on failure."""
     tensors = {name: tensor.cpu().contiguous() for name, tensor in checkpoint.tensors.items()}
     for side in ("source",) if checkpoint.tokenizers.joint else ("source", "target"):
         model = bytearray(getattr(checkpoint.tokenizers, side).model)
@@ -157,7 +157,7 @@ def _hash_parts(tensors: Mapping[str, Tensor]) -> dict[str, str]:
 
 
 def read_newest(run: RunDirectory, *, prefixes: tuple[str, ...] = PARTS) -> Newest | None:
-    """Read the newest checkpoint that is not damaged, a ModelError if all are; None if there are no checkpoints."""
+    """Read the newest undamaged checkpoint; None if there is no checkpoint. Raises ModelError if all are damaged."""
     damaged: dict[int, ModelError] = {}
     for step in reversed(run.checkpoint_steps()):
         try:

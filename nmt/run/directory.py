@@ -50,7 +50,7 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Lock the run for training, an InputError if it is in use, and remove unfinished writes of a killed one."""
+        """Lock the run for training and remove unfinished writes of a killed one. Raises InputError if it is in use."""
         self.create()
         self._check_links()
         with locked(self.path / "lock", holder="training", setting="run=PATH"):
@@ -92,7 +92,7 @@ class RunDirectory:
         atomic_write(self.config_file, dump_config(config))
 
     def read_config(self) -> Config:
-        """The resolved settings; a ModelError if this is not a run."""
+        """The resolved settings. Raises ModelError if this is not a run."""
         if not self.config_file.is_file():
             raise ModelError(f"{self.path} is not a run: it has no config.yaml", hint="train one with `nmt train`")
         return load_config(self.config_file)
@@ -101,7 +101,7 @@ class RunDirectory:
         atomic_write(self.manifest_file, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
 
     def read_manifest(self) -> dict[str, Any]:
-        """The manifest; empty if it is not written yet; a ModelError if it is damaged."""
+        """The manifest; empty if it is not written yet. Raises ModelError if it is damaged."""
         manifest: Any = None if self.manifest_file.exists() else {}
         with contextlib.suppress(OSError, ValueError, RecursionError):
             manifest = json.loads(read_capped(self.manifest_file, MAX_MANIFEST_BYTES))
@@ -119,7 +119,7 @@ class RunDirectory:
             atomic_write(file, side.model)
 
     def read_tokenizers(self, config: Config) -> Tokenizers | None:
-        """The run's tokenizers; None if they are not trained yet; a ModelError if a file is not a tokenizer."""
+        """The run's tokenizers; None if they are not trained yet. Raises ModelError if a file is not a tokenizer."""
         files = self.tokenizer_files(config.tokenizer.joint)
         if not all(file.is_file() for file in files):
             return None
@@ -225,7 +225,7 @@ def new_manifest(data_hashes: dict[str, str], seed: int, *, reproducible: bool) 
 
 
 def hash_files(paths: Sequence[Path], hint: str = "check the path") -> str:
-    """SHA-256 of the hashes of several files; a DataError with the given hint if one cannot be read."""
+    """SHA-256 of the hashes of several files. Raises DataError, with the given hint, if a file cannot be read."""
     digests = []
     for path in paths:
         with reading(str(path), hint):

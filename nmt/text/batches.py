@@ -93,7 +93,7 @@ def cut_batches(lengths: Sequence[tuple[int, int]] | NDArray[np.int64], batch_to
 
 
 def pair_batches(source: Sequence[list[int]], target: Sequence[list[int]], batch_tokens: int) -> Iterator[Batch]:
-    """All pairs in batches, see `cut_batches`; `lines` are their indices."""
+    """Yield all pairs in batches, cut by `cut_batches`; `Batch.lines` holds the pairs' indices."""
     lengths = [(len(s), len(t)) for s, t in zip(source, target, strict=True)]
     for indices in cut_batches(lengths, batch_tokens):
         yield collate([source[i] for i in indices], [target[i] for i in indices], indices)

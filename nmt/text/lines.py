@@ -43,7 +43,7 @@ class Pair:
 def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) -> Iterator[str]:
     """Decode lines that end in `\\n`, the last perhaps without; warns of bad UTF-8 after the last line.
 
-    `strict` is for corpora: a DataError if the stream is UTF-16 or over 1 % of its lines are bad.
+    `strict`, for corpora, raises DataError if the stream is UTF-16 or over 1 % of its lines are bad.
     """
     n_lines, n_bad, n_good = 0, 0, 0  # n_good: valid lines with more than ASCII
     sample: list[tuple[str, bytes]] = []  # of bad lines: where, and how each begins
@@ -109,7 +109,7 @@ def reading(name: str, hint: str = "check the path, and that you may read it") -
 
 
 def raw_lines(stream: BinaryIO | gzip.GzipFile, name: str) -> Iterator[bytes]:
-    """The lines of a stream, as bytes; a DataError if one is too long, or the stream is a device without end."""
+    """The lines of a stream, as bytes. Raises DataError if a line is too long, or the stream is an endless device."""
     with contextlib.suppress(OSError):  # a stream without a descriptor is not a device
         is_endless = stat.S_ISCHR(os.fstat(stream.fileno()).st_mode) and not stream.isatty()
         if is_endless and name not in ("stdin", os.devnull):
@@ -177,7 +177,7 @@ def read_lines(paths: Sequence[Path]) -> list[str]:
 
 
 def iter_pairs(source: Sequence[Path], target: Sequence[Path], *, strict: bool = False) -> Iterator[Pair]:
-    """The pairs of a corpus; a DataError if one side has more lines or both have none. `strict`: see `decode_lines`."""
+    """The pairs of a corpus. Raises DataError if one side has more lines, or both have none; see `decode_lines`."""
     sides = iter_lines(source, strict=strict), iter_lines(target, strict=strict)
     names = " + ".join(map(str, source)), " + ".join(map(str, target))
     n_pairs = 0

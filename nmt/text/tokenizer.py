@@ -29,7 +29,7 @@ MAX_MODEL_BYTES = 100_000_000  # five times the size of a model with a million p
 
 @dataclass
 class Tokenizer:
-    """Tokenizer of one side; a ModelError if the model is damaged or of another kind."""
+    """Tokenizer of one side. Raises ModelError if the model is damaged or of another kind."""
 
     model: bytes = field(repr=False)  # serialized, of SentencePiece, with PAD 0, UNK 1, BOS 2, EOS 3
     _: KW_ONLY

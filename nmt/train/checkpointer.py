@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nmt.config import Config, TrainSettings
 from nmt.distributed import rank
-from nmt.errors import ModelError, OutputError
+from nmt.errors import ModelError, OutputError, os_errors_as
 from nmt.model.base import Seq2Seq
 from nmt.run import checkpoint as checkpoint_files
 from nmt.run.checkpoint import Checkpoint, load_weights, save_checkpoint, weights_of
@@ -102,7 +102,7 @@ class Checkpointer:
             self.save()
 
     def save_at_end(self) -> None:
-        """Write the model file and a checkpoint, with a few retries; an OutputError if all fail."""
+        """Write the model file and a checkpoint, with a few retries. Raises OutputError if all fail."""
         for pause_s in RETRY_PAUSES_S:
             try:
                 return self.write()
@@ -116,11 +116,11 @@ class Checkpointer:
 
         In this order a checkpoint never refers to a best model that is not there. Only the first checkpoint comes
         before the model file: so a model file without checkpoints means that they were deleted, not that the first
-        save was interrupted, from which `resume` recovers. Raises an OutputError if the disk is full, or fails.
+        save was interrupted, from which `resume` recovers. Raises OutputError if the disk is full, or fails.
         """
         if rank() > 0:
             return
-        try:
+        with os_errors_as(OutputError, f"write into {self.run.path}", hint="check the disk"):
             is_first = self.run.newest_step() is None
             if is_first:
                 self.write_checkpoint()
@@ -129,9 +129,6 @@ class Checkpointer:
                 self.best_model = None
             if not is_first:
                 self.write_checkpoint()
-        except OSError as error:
-            message = f"cannot write into {self.run.path}: {error.strerror or error}"
-            raise OutputError(message, hint="check the disk") from error
         self.retry_at = math.inf
 
     def write_checkpoint(self) -> None:
@@ -153,7 +150,7 @@ class Checkpointer:
     def resume(self, data: TrainingData) -> bool:
         """Restore the newest checkpoint, and return whether there is one; the batches of `data` may have other sizes.
 
-        Raises a ModelError if it does not belong to this model, or all are damaged.
+        Raises ModelError if the checkpoint does not belong to this model, or all checkpoints are damaged.
         """
         newest = checkpoint_files.read_newest(self.run)
         if newest is None:

@@ -30,7 +30,7 @@ def decoder_input(model: Seq2Seq, batch: Batch, *, prediction_rate: float, free:
     Returns:
         (B, T) int64: BOS first, PAD where `tgt_in` has it.
     """
-    if prediction_rate == 0 or not batch.lines:  # a share without sentences contributes no loss
+    if prediction_rate == 0 or not batch.lines:  # a rank or thread without sentences contributes no loss
         return batch.tgt_in
     generators = [torch.Generator().manual_seed(seed_of(seed, line)) for line in batch.lines]
     draws = [torch.rand(batch.tgt_in.size(1), generator=generator) for generator in generators]

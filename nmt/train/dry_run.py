@@ -19,7 +19,7 @@ MAX_BATCHES = 1_000  # that are measured; their order is random
 def dry_run(session: Session) -> list[str]:
     """Do two steps with the largest batch, and return lines for the user; the run is not touched."""
     settings, model, data = session.config.train, session.model, session.data
-    lines = [f"parameters  {sum(p.numel() for p in model.parameters()):,}"]
+    lines = [f"parameters  {model.n_parameters:,}"]
     seen: set[int] = set()
     for name, block in model.named_children():
         own = {id(p): p.numel() for p in block.parameters() if id(p) not in seen}

@@ -88,7 +88,7 @@ class Session:
 
     Attributes:
         config: all settings.
-        corpus: the dev pairs, hashes of the corpus files, and notes for the user on how the corpus was prepared.
+        corpus: the dev pairs, and hashes of the corpus files.
         tokenizers: the source and the target tokenizer.
         data: training batches.
         model: with initial weights, on its device.

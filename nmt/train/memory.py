@@ -31,7 +31,7 @@ MEMORY_FILE = Path("/proc/meminfo")  # on Linux
 
 
 def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -> None:
-    """Check that the device can hold the weights, their gradient and the optimizer's moments; else a ConfigError."""
+    """Raise ConfigError if the device cannot hold the weights, their gradient and the optimizer's moments."""
     n_parameters = sum(map(math.prod, shapes_of(config, tokenizers).values()))
     needed = 4 * n_parameters * (5 if config.train.average == "ema" else 4)  # bytes
     if device.type == "cuda":
@@ -47,8 +47,8 @@ def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -
 
 
 def check_disk(run: RunDirectory, model: Seq2Seq, config: Config) -> None:
-    """Check that the checkpoints will fit on the disk; else an OutputError."""
-    size = 4 * sum(p.numel() for p in model.parameters())  # bytes
+    """Raise OutputError if the checkpoints will not fit on the disk."""
+    size = 4 * model.n_parameters  # bytes
     n_copies = 4 if config.train.average == "ema" else 3  # weights, two moments, moving average
     n_files = config.train.keep + 1 + (config.train.n_average if config.train.average in ("best", "last") else 0)
     needed, free = size * (n_copies * n_files + 1), run.free_bytes()
@@ -68,10 +68,9 @@ def n_fitting_threads(model: Seq2Seq, n_vocab: int, settings: TrainSettings, n_b
     n_threads = n_before or settings.batch_tokens * settings.accumulate // MIN_THREAD_TOKENS
     text = MEMORY_FILE.read_text(encoding="utf-8") if MEMORY_FILE.exists() else ""
     available = re.search(r"MemAvailable: *(\d+) kB", text)
-    n_bytes = 1024 * int(available[1]) if available else 2**60  # more than any machine has
-    n_parameters = sum(p.numel() for p in model.parameters())
-    free = n_bytes - 12 * n_parameters  # all threads share the moments and one gradient
-    each = 4 * n_parameters + 12 * settings.batch_tokens * n_vocab  # a gradient, and three times the logits
+    n_bytes = 1024 * int(available[1]) if available else 2**60  # unknown: no limit
+    free = n_bytes - 12 * model.n_parameters  # all threads share the moments and one gradient
+    each = 4 * model.n_parameters + 12 * settings.batch_tokens * n_vocab  # a gradient, and three times the logits
     return max(1, min(n_threads, torch.get_num_threads(), 1 + free // each))
 
 

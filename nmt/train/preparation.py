@@ -57,7 +57,7 @@ def corpus_paths(config: Config, files: Files) -> tuple[list[Path], list[Path]]:
 
 
 def corpus_hashes(config: Config) -> dict[str, str]:
-    """SHA-256 of each side of train, dev and test; a DataError if a file cannot be read."""
+    """SHA-256 of each side of train, dev and test. Raises DataError if a file cannot be read."""
     data = config.data
     base = f"data.root, {data.root}" if data.root else "the working directory"
     return {
@@ -145,14 +145,14 @@ def _write_corpus(directory: Path, config: Config, corpora: dict[str, list[Pair]
 
 
 def check_sides(name: str, pairs: Iterable[Pair]) -> None:
-    """Check that the two sides of a corpus are not the same text; else a DataError."""
+    """Raise DataError if the two sides of a corpus are the same text."""
     if all(pair.source == pair.target for pair in pairs):  # usually False at the first pair
         hint = f"name the files of the two languages in data.{name}.source and data.{name}.target"
         raise DataError(f"data.{name}: source and target are the same text", hint=hint)
 
 
 def check_order(name: str, pairs: list[Pair], train: Pairs) -> None:
-    """Check that the sides of dev or test are not exchanged; else a DataError.
+    """Raise DataError if the sides of dev or test are exchanged.
 
     Each side must be clearly more similar to the wrong side of train. Exchanged German and English score 0.35 each;
     if both sides of train are in one language, the score is near 0.
@@ -237,7 +237,7 @@ def train_tokenizers(corpus: Corpus) -> Tokenizers:
 
 
 def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[RaggedArray, RaggedArray]]:
-    """The training pairs without those that are too long or have an unlikely length ratio, and ids of both sides."""
+    """Drop training pairs that are too long or whose lengths differ too much; return the others and their token ids."""
     data, texts, n_pairs = corpus.config.data, corpus.train.directory, len(corpus.train)
     encode = partial(_encode, texts, tokenizers, data.max_length, data.max_ratio)
 

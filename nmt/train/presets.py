@@ -59,7 +59,7 @@ def fit_validation(config: Config, steps_per_epoch: int) -> Config:
 
 
 def with_unset(config: Config, values: dict[str, Any], *, what: str = "sizes chosen for this corpus") -> Config:
-    """Set what the user did not set, and check the result; a ConfigError says that `what`, the values, do not fit."""
+    """Set what the user did not set. Raises ConfigError, which names the values by `what`, if the result is invalid."""
     tree = config.model_dump(exclude_unset=True)
     for section, settings in values.items():
         tree[section] = {**settings, **tree.get(section, {})}

@@ -14,7 +14,7 @@ def is_validation(line: dict[str, Any]) -> bool:
 
 
 def checked(line: dict[str, Any]) -> dict[str, Any]:
-    """The line itself; a ValueError if it is not that of a validation."""
+    """The line itself. Raises ValueError if it is not the line of a validation."""
     if not is_validation(line):
         raise ValueError("a validation without its figures")
     return line

@@ -47,7 +47,7 @@ OR_ANEW = "choose another run=PATH, or begin anew with --fresh (the old run is k
 
 
 def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Session:
-    """Read and check everything that a training needs; an InputError if something does not fit."""
+    """Read and check everything that a training run needs. Raises InputError if something does not fit."""
     torch_device = pick_device(device)
     if config.train.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS is first used
@@ -73,7 +73,7 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
 
 
 def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> tuple[Config, Checkpoint | None, bool]:
-    """Find the checkpoint that a training starts from, and inherit the model and tokenizer settings that are not set.
+    """Find the checkpoint to start from; model and tokenizer settings that are not set are taken from it.
 
     Returns:
         the config; the run's newest checkpoint, the model of train.init_from, or None; whether it is the run's own.
@@ -173,7 +173,7 @@ def resolved(config: Config, keys: set[str]) -> Iterator[tuple[str, str]]:
     """The settings that a training would use, as (dotted key, value); logs why.
 
     The corpus is read only if one of `keys` is fitted to it; the others may be wrong. If the corpus, or the model to
-    start from, cannot be read, fitted values are "[fitted]". A ConfigError says that settings do not fit together.
+    start from, cannot be read, fitted values are "[fitted]". Raises ConfigError if settings do not fit together.
     """
     run = RunDirectory(config.run)
     unknown: set[str] = set()
@@ -247,10 +247,9 @@ def log_training(session: Session, progress: Progress, n_workers: int) -> None:
     """Log what is trained, and on what."""
     data, model = session.data, session.model
     n_steps = math.ceil(data.n_batches / session.config.train.accumulate)
-    n_parameters = sum(p.numel() for p in model.parameters())
     log.info(
-        f"{session.run.path}: {len(data.pairs)} pairs, {n_steps} steps an epoch, {n_parameters / 1e6:.2f}M parameters, "
-        f"{'bf16' if progress.bf16 else 'fp32'} on {model.device} "
+        f"{session.run.path}: {len(data.pairs)} pairs, {n_steps} steps an epoch, "
+        f"{model.n_parameters / 1e6:.2f}M parameters, {'bf16' if progress.bf16 else 'fp32'} on {model.device} "
         f"with {n_ranks() * n_workers} workers of {torch.get_num_threads() // n_workers} threads"
     )
 

@@ -11,7 +11,7 @@ from conftest import SOURCE, TARGET, FiveRun
 from nmt.errors import ModelError
 from nmt.evaluate import score
 from nmt.insight import report
-from nmt.insight.report import Translated, as_page, curves, evaluated, find_faults, read_report
+from nmt.insight.report import Example, as_page, curves, evaluated, find_faults, read_report
 from nmt.run.directory import RunDirectory
 
 
@@ -36,8 +36,8 @@ def test_curves_are_means_weighted_by_tokens(monkeypatch: pytest.MonkeyPatch) ->
     assert curves([])["loss"] == []
 
 
-def line(source: str, reference: str, translation: str) -> Translated:
-    return Translated(source, reference, translation, 50.0)
+def line(source: str, reference: str, translation: str) -> Example:
+    return Example(source, reference, translation, 50.0)
 
 
 USUAL = [line("ein kleiner Satz mit Wörtern", "a small sentence with words", "a short sentence with words")] * 20
@@ -54,7 +54,7 @@ USUAL = [line("ein kleiner Satz mit Wörtern", "a small sentence with words", "a
         ("other numbers", line("er hat 1.234 Euro", "he has 1,234 euros", "he has 1,235 euros")),
     ],
 )
-def test_each_fault_is_found_and_usual_lines_are_not_accused(name: str, odd: Translated) -> None:
+def test_each_fault_is_found_and_usual_lines_are_not_accused(name: str, odd: Example) -> None:
     assert find_faults(USUAL) == []
     found = {fault.name: fault for fault in find_faults([*USUAL, odd])}
     assert found[name].n_lines == 1

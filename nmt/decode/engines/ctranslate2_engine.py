@@ -78,7 +78,7 @@ class CTranslate2Engine:
 
 
 def import_ctranslate2() -> Any:
-    """The ctranslate2 package; an InputError if it is not installed."""
+    """The ctranslate2 package. Raises InputError if it is not installed."""
     try:
         import ctranslate2
     except ImportError as error:

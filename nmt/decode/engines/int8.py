@@ -42,7 +42,7 @@ class Int8Linear(nn.Module):
 
 
 def to_int8(model: nn.Module) -> None:
-    """Replace all linear layers of a model, in place; a ConfigError if torch does not support int8 here."""
+    """Replace all linear layers of a model, in place. Raises ConfigError if torch has no int8 on this machine."""
     linears = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear)]
     try:
         for name, linear in linears:

@@ -154,7 +154,7 @@ def load_models(
             hint = "runs with the same data.train and tokenizer settings have the same tokenizer, whatever the seed"
             raise ModelError(f"{paths[0]} and {path} have different tokenizers: they form no ensemble", hint=hint)
         model = checkpoint.model().to(pick_device(device))
-        n_parameters += sum(p.numel() for p in model.parameters())
+        n_parameters += model.n_parameters
         models.append(in_precision(model, precision).requires_grad_(False))
         configs.append(checkpoint.config)
     assert tokenizers
@@ -182,7 +182,7 @@ def in_precision(model: Seq2Seq, precision: Precision) -> Seq2Seq:
 
 
 def pick_device(name: str) -> torch.device:
-    """The device with this name, a ConfigError if it is missing; `auto` is the first of cuda, mps and cpu."""
+    """The device with this name; `auto` is the first of cuda, mps and cpu. Raises ConfigError if it is missing."""
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     names = [kind for kind, is_available in available.items() if is_available]
     name = names[0] if name == "auto" else name

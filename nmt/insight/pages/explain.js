@@ -1,9 +1,6 @@
 // The explanation of one translation; `data` has the fields of nmt.Explanation.
 
 const best = data.hypotheses[0];
-const byId = (id) => document.getElementById(id);
-const put = (id, ...nodes) => byId(id).replaceChildren(...nodes);
-const drop = (id) => byId(id).remove();
 const attention = Object.fromEntries(Object.entries(data.attention).map(([part, packed]) => [part, new PackedTensor(packed)]));
 const sourcePieces = data.source_pieces;
 const targetPieces = data.target_pieces; // read from left to right: piece t is predicted in row t
@@ -377,5 +374,4 @@ onePassSection();
 ablationSection();
 masksSection();
 stagesSection();
-put("contents", ...[...document.querySelectorAll("main section")].map((section) =>
-  html("li", {}, html("a", { href: `#${section.id}` }, section.querySelector("h2").textContent))));
+listSections();

@@ -23,6 +23,16 @@ function svg(tag, attributes = {}, ...children) {
   return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 }
 
+const byId = (id) => document.getElementById(id);
+const put = (id, ...nodes) => byId(id).replaceChildren(...nodes);
+const drop = (id) => byId(id).remove();
+
+// The table of contents: a link to each section that is left.
+function listSections() {
+  put("contents", ...[...document.querySelectorAll("main section")].map((section) =>
+    html("li", {}, html("a", { href: `#${section.id}` }, section.querySelector("h2").textContent))));
+}
+
 function percent(probability) {
   const value = 100 * probability;
   return `${value >= 99.95 || value === 0 ? value.toFixed(0) : value.toFixed(1)} %`;

@@ -1,9 +1,6 @@
 // The report of one or several runs; `data.runs` are nmt's RunReports.
 
 const runs = data.runs;
-const byId = (id) => document.getElementById(id);
-const put = (id, ...nodes) => byId(id).replaceChildren(...nodes);
-const drop = (id) => byId(id).remove();
 const colorOf = (i) => `var(--run-${i % 6})`;
 const round = (value, digits = 3) => (value === null || value === undefined ? "–" : Number(value.toPrecision(digits)));
 
@@ -200,5 +197,4 @@ warningsSection();
 samplesSection();
 scoresSection();
 settingsSection();
-put("contents", ...[...document.querySelectorAll("main section")].map((section) =>
-  html("li", {}, html("a", { href: `#${section.id}` }, section.querySelector("h2").textContent))));
+listSections();
