@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
@@ -227,6 +227,19 @@ def model_of(translator: "Translator") -> "Seq2Seq":
     assert isinstance(translator.engine, TorchEngine)
     (model,) = translator.engine.models
     return model
+
+
+@pytest.fixture(scope="module")  # not for the session: its event loop would stop other tests from running one
+def browser() -> Iterator[Any]:
+    """Chromium, driven by playwright."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: make browser")
+    path = shutil.which("chromium") or shutil.which("google-chrome")
+    if path is None:
+        pytest.skip("no Chromium: make browser")
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
 
 
 # --- data and a run ---------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from nmt.cli.evaluate import evaluate
 from nmt.cli.explain import explain
 from nmt.cli.export import export
 from nmt.cli.report import report
+from nmt.cli.serve import serve
 from nmt.cli.streams import printable
 from nmt.cli.tokenize import tokenize
 from nmt.cli.train import train
@@ -57,6 +58,7 @@ app.command("eval", cls=Command)(evaluate)
 app.command(cls=Command)(explain)
 app.command(cls=Command)(export)
 app.command(cls=Command)(report)
+app.command(cls=Command)(serve)
 app.command(cls=Command)(config)
 
 

@@ -1,7 +1,7 @@
 """Search options, search results, and the protocol of an engine. Imports no torch."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -93,6 +93,7 @@ class Hypothesis:
 
 
 NBest = list[Hypothesis]  # the hypotheses of one segment, best first
+WatchStep = Callable[[dict[int, list[int]]], None]  # takes the best hypothesis so far by index of its segment
 
 
 class Engine(Protocol):
@@ -100,8 +101,13 @@ class Engine(Protocol):
 
     max_length: int  # the longest sequence of either side that the model can hold, EOS counted
 
-    def translate(self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int) -> list[NBest]:
-        """The n-best hypotheses of each segment or fewer; at most `batch_size` segments at a time."""
+    def translate(
+        self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int, watch: WatchStep | None = None
+    ) -> list[NBest]:
+        """The n-best hypotheses of each segment or fewer; at most `batch_size` segments at a time.
+
+        `watch` is called after every step of a search; an engine that cannot be watched does not call it.
+        """
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
         """Log-probabilities of target tokens, EOS last, nats; the ids come without EOS and fit the model."""

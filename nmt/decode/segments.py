@@ -22,6 +22,7 @@ class Line(NamedTuple):
 
     number: int
     text: str
+    prefix: Sequence[int] = ()  # target tokens that its translation begins with
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,10 @@ class Translation:
         return self.hypotheses[0].text
 
 
-def split(line: Line, tokenizer: Tokenizer, max_length: int, prefix: Sequence[int] = ()) -> list[Segment]:
+def split(line: Line, tokenizer: Tokenizer, max_length: int) -> list[Segment]:
     """Cut a line into segments of at most `max_length` tokens, without EOS: sentences, else words, else pieces.
 
-    The translation of the first segment begins with `prefix`. A blank line has no segments.
+    The translation of the first segment begins with the line's prefix. A blank line has no segments.
     """
     if is_blank(line.text):
         return []
@@ -60,7 +61,7 @@ def split(line: Line, tokenizer: Tokenizer, max_length: int, prefix: Sequence[in
     if len(parts) > 1:
         message = "line %d has %d pieces, the model takes %d: translated in %d parts"
         log.warning(message, line.number, len(tokens), max_length, len(parts))
-    return [Segment(part, () if i else prefix, seed_of(line.number, i)) for i, part in enumerate(parts)]
+    return [Segment(part, () if i else line.prefix, seed_of(line.number, i)) for i, part in enumerate(parts)]
 
 
 def _split_sentence(sentence: str, tokenizer: Tokenizer, max_length: int) -> list[list[int]]:

@@ -10,8 +10,9 @@ import json
 import logging
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from shlex import quote
 from typing import Any, get_args
@@ -24,6 +25,7 @@ from nmt.distributed import gather, merged, mine, n_ranks, rank
 from nmt.errors import ConfigError, InputError, ModelError
 from nmt.processes import prepare_torch
 from nmt.run.directory import RunDirectory
+from nmt.text import EOS
 from nmt.text.lines import Pause, one_line
 from nmt.text.tokenizer import Tokenizers
 
@@ -33,6 +35,9 @@ MAX_LINES, MAX_CHARACTERS = 2_000, 1_000_000  # of a window
 MAX_READ_S = 1.0  # after the first line of a window has come
 FIRST_LINES = 250  # of the first window
 TARGET_S = 5.0  # time to translate a window; on slow machines later windows are shorter
+
+
+Watch = Callable[[Callable[[int], str]], None]
 
 
 class Translator:
@@ -57,9 +62,14 @@ class Translator:
         """The model's default options with some changed."""
         return self.options.changed(**changes)
 
-    def encode_prefix(self, prefix: str) -> list[int]:
-        """Target tokens of a prefix. Raises ConfigError if the model cannot hold them."""
-        tokens = self.tokenizers.target.encode(prefix) if prefix else []
+    def encode_prefix(self, prefix: str | Sequence[int]) -> list[int]:
+        """Target tokens of a prefix, which may be given as tokens. Raises ConfigError if the model cannot hold them."""
+        target = self.tokenizers.target
+        tokens = (target.encode(prefix) if prefix else []) if isinstance(prefix, str) else list(prefix)
+        for token in tokens:
+            if not EOS < token < len(target):
+                message = f"the prefix has the token {token}, but tokens of words are {EOS + 1} to {len(target) - 1}"
+                raise ConfigError(message, hint="give the prefix as text")
         self.options.limit(1, len(tokens), self.engine.max_length)
         return tokens
 
@@ -87,7 +97,7 @@ class Translator:
             InputError: a line is not a string.
         """
         options = options or self.options
-        prefix_tokens = self.encode_prefix(prefix)
+        tokens = self.encode_prefix(prefix)
         size = self.config.decode.batch_size if batch_size is None else batch_size
         for name, value in (("batch_size", size), ("window", window), ("first", first)):
             if type(value) is not int or value < 1:
@@ -97,7 +107,8 @@ class Translator:
         while chunk := next_window(stream, first, n_lines):
             log.debug("translating lines %d to %d", chunk[0].number, chunk[-1].number)
             started = time.monotonic()
-            translations = self._translate_on_ranks(chunk, options, size, prefix_tokens)
+            lines_with_prefix = [line._replace(prefix=tokens) for line in chunk]
+            translations = self._translate_on_ranks(lines_with_prefix, options, size)
             seconds = max(time.monotonic() - started, 1e-3)
             n_lines = min(max(int(TARGET_S / seconds * len(chunk) / n_ranks()), size), window)
             first += len(chunk)
@@ -106,20 +117,39 @@ class Translator:
     def _translate_on_ranks(self, window: Sequence[Line], *settings: Any) -> list[Translation]:
         """Each rank translates a share of a window and returns all translations, in order."""
         if n_ranks() == 1:
-            return self._translate_window(window, *settings)
+            return self.translate_together(window, *settings)
         by_length = sorted(window, key=lambda line: len(line.text))  # so that shares take equally long
-        shares = gather(json.dumps(self._translate_window(mine(by_length), *settings), default=vars).encode())
+        shares = gather(json.dumps(self.translate_together(mine(by_length), *settings), default=vars).encode())
         found = zip(by_length, merged([json.loads(share) for share in shares]), strict=True)
         of_line = {line.number: [TextHypothesis(**h) for h in translation["hypotheses"]] for line, translation in found}
         return [Translation(line.text, of_line[line.number]) for line in window]
 
-    def _translate_window(
-        self, lines: Sequence[Line], options: SearchOptions, batch_size: int, prefix: Sequence[int]
+    def translate_together(
+        self, lines: Sequence[Line], options: SearchOptions, batch_size: int, watch: Watch | None = None
     ) -> list[Translation]:
+        """Translate lines, all before the first is returned.
+
+        `watch` is called after every step of the search, with a function from the index of a line to the text of its
+        best hypothesis so far. What it raises ends the translation.
+        """
         max_length, target = self.config.data.max_length, self.tokenizers.target
-        segments_of_lines = [split(line, self.tokenizers.source, max_length, prefix) for line in lines]
+        segments_of_lines = [split(line, self.tokenizers.source, max_length) for line in lines]
         segments = [segment for of_line in segments_of_lines for segment in of_line]
-        found = self.engine.translate(segments, options.for_engine(), batch_size=batch_size)
+        begun: dict[int, list[int]] = {}  # tokens of a segment so far
+        ends = list(accumulate(map(len, segments_of_lines), initial=0))
+
+        def text_of(line: int) -> str:
+            return one_line(
+                self.joiner.join(target.decode(begun.get(i, [])) for i in range(ends[line], ends[line + 1]))
+            )
+
+        def after_step(tokens: dict[int, list[int]]) -> None:
+            assert watch
+            begun.update(tokens)
+            watch(text_of)
+
+        watch_step = after_step if watch else None
+        found = self.engine.translate(segments, options.for_engine(), batch_size=batch_size, watch=watch_step)
         if not all(found):
             raise ModelError("the model's output is not a number", hint="check the loss of its training")
         if options.mbr:

@@ -135,11 +135,37 @@ class Explanation:
         return self.hypotheses[0]
 
 
+@dataclass(frozen=True)
+class Outline:
+    """The part of an explanation that is computed as fast as the translation; see `outline`."""
+
+    source_pieces: list[str]  # EOS last
+    hypotheses: list[Translated]  # best first
+    cross: list[list[float]] | None  # (T, S) cross-attention of the best one, mean of all heads; None without attention
+    tree: list[Node]
+
+
+def outline(translator: Translator, text: str, *, prefix: str | Sequence[int] = (), **options: Any) -> Outline:
+    """The hypotheses, attention and search of one sentence; arguments and errors are those of `explain`."""
+    sentence = _Sentence(translator, text, translator.with_options(**options), translator.encode_prefix(prefix))
+    with torch.inference_mode():
+        found, steps = sentence.search(sentence.options)
+        tokens = found[0].tokens
+        cross = sentence.model.attention(sentence.src, sentence.tgt_in(tokens)).cross  # (L, 1, H, T, S)
+        return Outline(
+            source_pieces=translator.tokenizers.source.pieces(sentence.src[0].tolist()),
+            hypotheses=[sentence.translated(hypothesis) for hypothesis in found],
+            cross=cross.mean((0, 2))[0].tolist() if len(cross) else None,
+            tree=with_paths(search_tree(steps, sentence.options, sentence.tokenizer), tokens, ()),
+        )
+
+
 def explain(
     run: Path | str | Translator,
     text: str,
     *,
     reference: str | None = None,
+    prefix: str | Sequence[int] = (),
     ablate: Sequence[str] = (),
     corpus: Sequence[tuple[str, str]] | None = None,
     **options: Any,
@@ -150,6 +176,7 @@ def explain(
         run: a run directory or model file, or what `load` returns for it.
         text: one sentence that the model can hold.
         reference: a correct translation, to compare with.
+        prefix: what the translation must begin with, as text or target tokens.
         ablate: heads to translate without, as "encoder.1.3" (part, layer, head, from 1).
         corpus: pairs that the statistics of heads are computed on; by default the sentence and its translation.
         options: fields of `SearchOptions`, `beam=1` for example.
@@ -158,7 +185,7 @@ def explain(
         ConfigError: an option is unknown or out of range.
     """
     translator = run if isinstance(run, Translator) else load(run)
-    sentence = _Sentence(translator, text, translator.with_options(**options))
+    sentence = _Sentence(translator, text, translator.with_options(**options), translator.encode_prefix(prefix))
     model = sentence.model
     with torch.inference_mode():
         found, steps = sentence.search(sentence.options)
@@ -218,8 +245,8 @@ def described(model: Seq2Seq) -> str:
 class _Sentence:
     """One sentence, its model, and the ways to translate it."""
 
-    def __init__(self, translator: Translator, text: str, options: SearchOptions) -> None:
-        self.model, self.options = single_model(translator), options
+    def __init__(self, translator: Translator, text: str, options: SearchOptions, prefix: Sequence[int]) -> None:
+        self.model, self.options, self.prefix = single_model(translator), options, prefix
         self.tokenizer = translator.tokenizers.target
         longest = translator.config.data.max_length
         segments = split(Line(1, text), translator.tokenizers.source, longest)
@@ -236,6 +263,7 @@ class _Sentence:
             incremental_decoder(self.model),
             self.src,
             options.for_engine(),
+            prefixes=[self.prefix],
             max_length=self.model.max_length,
             sentence_seeds=[self.seed],
             trace=steps.append,
@@ -287,7 +315,7 @@ class _Sentence:
 
     def translated(self, hypothesis: Hypothesis) -> Translated:
         tokens = self.tokens(hypothesis.tokens, self.log_probs(self.tgt_in(hypothesis.tokens)))
-        is_cut = len(tokens) == self.options.limit(self.src.size(1), 0, self.model.max_length)
+        is_cut = len(tokens) == self.options.limit(self.src.size(1), len(self.prefix), self.model.max_length)
         return Translated(self.text_of(hypothesis.tokens), tokens, hypothesis.log_prob, hypothesis.score, is_cut)
 
     def one_pass(self, length: int) -> OnePass:

@@ -119,7 +119,7 @@ def test_unknown_precision_or_engine_is_refused(tmp_path: Path) -> None:
 def test_windows_are_shorter_on_a_slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a clock that advances by one second per line translated."""
     translator, now, sizes = small_translator(), [0.0], []
-    translate_window = translator._translate_window
+    translate_window = translator.translate_together
 
     def slow(lines: Sequence[Line], *args: Any) -> list[Translation]:
         now[0] += len(lines)
@@ -127,7 +127,7 @@ def test_windows_are_shorter_on_a_slow_machine(monkeypatch: pytest.MonkeyPatch) 
         return translate_window(lines, *args)
 
     clock = SimpleNamespace(monotonic=lambda: now[0])
-    monkeypatch.setattr(translator, "_translate_window", slow)
+    monkeypatch.setattr(translator, "translate_together", slow)
     monkeypatch.setattr(module, "FIRST_LINES", 30)
     monkeypatch.setattr(module, "time", clock)
     texts = [found.source for found in translator.translate_lines([str(n) for n in range(45)], batch_size=2)]

@@ -1,6 +1,5 @@
 """The pages in a browser: nothing from outside, no error, every part, keyboard, and accessibility."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,20 +16,8 @@ from nmt.insight.render import as_page
 from nmt.insight.report import evaluated, read_report
 from nmt.run.directory import RunDirectory
 
-playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: make browser")
 REPORT_SECTIONS = ["samples", "scores", "settings"]
 SECTIONS = ["words", "attention", "search", "reference", "one-pass", "ablation", "masks", "stages"]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    path = shutil.which("chromium") or shutil.which("google-chrome")
-    if path is None:
-        pytest.skip("no Chromium: make browser")
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from typing import Any
 
 from nmt.config import Config
 from nmt.decode import Precision
-from nmt.decode.options import Hypothesis, NBest, SearchOptions, Segment
+from nmt.decode.options import Hypothesis, NBest, SearchOptions, Segment, WatchStep
 from nmt.distributed import launched
 from nmt.errors import ConfigError, InputError, ModelError
 from nmt.files import hash_file
@@ -31,8 +31,15 @@ class CTranslate2Engine:
         self.tokenizers = tokenizers
         self.max_length = max_length
 
-    def translate(self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int) -> list[NBest]:
-        """An option that CTranslate2 does not have is a ConfigError."""
+    def translate(
+        self,
+        segments: Sequence[Segment],
+        options: SearchOptions,
+        *,
+        batch_size: int,
+        watch: WatchStep | None = None,  # noqa: ARG002 - CTranslate2 shows no steps of a beam search
+    ) -> list[NBest]:
+        """Raises ConfigError for an option that CTranslate2 does not have."""
         if options.sample or options.length_penalty == "gnmt":
             option = "sampling with per-line seeds" if options.sample else "length penalty gnmt"
             raise ConfigError(f"CTranslate2 has no {option}", hint="use the run itself, with --engine torch")

@@ -14,14 +14,15 @@ from nmt.config import Config
 from nmt.decode import Precision
 from nmt.decode.engines.int8 import to_int8
 from nmt.decode.engines.threads import ThreadTuner
-from nmt.decode.options import NBest, SearchOptions, Segment
-from nmt.decode.search import IncrementalDecoder, search
+from nmt.decode.options import NBest, SearchOptions, Segment, WatchStep
+from nmt.decode.search import IncrementalDecoder, TraceStep, search
 from nmt.distributed import launched
 from nmt.errors import ConfigError, ModelError, NmtError
 from nmt.model.base import Seq2Seq
 from nmt.model.incremental import incremental_decoder
 from nmt.run.checkpoint import read_checkpoint
 from nmt.run.directory import RunDirectory
+from nmt.text import EOS
 from nmt.text.batches import collate, cut_batches, pad_source
 from nmt.text.tokenizer import Tokenizers
 
@@ -43,10 +44,22 @@ class TorchEngine:
         self.decoder: IncrementalDecoder[Any] = decoders[0] if len(decoders) == 1 else EnsembleDecoder(decoders)
         self.max_positions = MAX_BATCH_POSITIONS  # reduced after running out of memory
 
-    def translate(self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int) -> list[NBest]:
+    def translate(
+        self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int, watch: WatchStep | None = None
+    ) -> list[NBest]:
         found: list[NBest] = [[] for _ in segments]
 
         def search_batch(batch: list[int]) -> None:
+            def show(step: TraceStep) -> None:
+                assert watch
+                ended.update(
+                    s for s, token in zip(step.sentences, step.candidates.tokens[:, 0], strict=True) if token == EOS
+                )
+                best = zip(step.sentences, step.live.tokens[:, 0].tolist(), strict=True)
+                watch({batch[sentence]: tokens for sentence, tokens in best if sentence not in ended})
+
+            ended: set[int] = set()  # sentences whose best hypothesis has ended; the search may go on
+
             n_tokens = sum(len(segments[i].tokens) + 1 for i in batch)
             with torch.inference_mode(), self.tuner.batch(len(batch) * options.beam, n_tokens):
                 results = search(
@@ -56,6 +69,7 @@ class TorchEngine:
                     prefixes=[segments[i].prefix for i in batch],
                     max_length=self.max_length,
                     sentence_seeds=[segments[i].seed for i in batch],
+                    trace=show if watch else None,
                 )
             for i, hypotheses in zip(batch, results, strict=True):
                 found[i] = hypotheses

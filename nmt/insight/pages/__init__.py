@@ -4,9 +4,11 @@ The figures are drawn on the page from the JSON. Nothing is loaded from outside,
 """
 
 import base64
+import hashlib
 import html
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from importlib.resources import files
@@ -15,6 +17,7 @@ from typing import Any
 from pydantic import BaseModel
 from torch import Tensor
 
+SCRIPTS = {"explain": ["figures.js", "search_tree.js", "explain.js"], "report": ["figures.js", "report.js"]}
 LEVELS = 254  # of a value in a picture; 255 stands for -inf and NaN
 
 
@@ -34,12 +37,16 @@ def page(name: str, title: str, data: Any) -> str:
     block = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     # Inside a script element only "</script" and "<!--" could end or change it.
     block = block.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    styles = read("base.css") + read(f"{name}.css")
+    scripts = "".join(read(file) for file in SCRIPTS[name])
     parts = {
+        "STYLES_HASH": hash_source(styles),
+        "SCRIPTS_HASH": hash_source(scripts),
         "TITLE": html.escape(title),
-        "STYLES": read("base.css") + read(f"{name}.css"),
+        "STYLES": styles,
         "BODY": read(f"{name}.html"),
         "DATA": block,
-        "SCRIPTS": read("figures.js") + read(f"{name}.js"),
+        "SCRIPTS": scripts,
     }
     frame = read("frame.html")
     for key, part in parts.items():
@@ -47,6 +54,18 @@ def page(name: str, title: str, data: Any) -> str:
         assert found
         frame = before + part + after
     return frame
+
+
+def hash_source(text: str) -> str:
+    """A source of a content security policy that allows just this inline script or style."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def content_security_policy(page: str) -> str:
+    """The policy that a page declares, for a server to send as a header."""
+    found = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    assert found
+    return found[1]
 
 
 def plain(value: Any, tensor: Callable[[Tensor], Any]) -> Any:

@@ -1,11 +1,11 @@
 // The explanation of one translation; `data` has the fields of nmt.Explanation.
 
+const data = JSON.parse(byId("data").textContent);
 const best = data.hypotheses[0];
 const attention = Object.fromEntries(Object.entries(data.attention).map(([part, packed]) => [part, new PackedTensor(packed)]));
 const sourcePieces = data.source_pieces;
 const targetPieces = data.target_pieces; // read from left to right: piece t is predicted in row t
 const inputPieces = ["<s>", ...targetPieces.slice(0, -1)]; // what the decoder reads
-const bdi = (text) => html("bdi", {}, text);
 const probability = (token) => Math.exp(token.log_prob);
 
 function bar(share, width = 90) {
@@ -155,114 +155,17 @@ function figuresOf(part, layer, head) {
       [title, found[name] === null ? "–" : found[name].toFixed(2), html("span", { class: "muted" }, meaning)]))));
 }
 
-function attentionLines(matrix, rowNames, columnNames, label) {
-  const height = 26, middle = 190;
-  const left = 10 + Math.max(...rowNames.map(textWidth)), right = 10 + Math.max(...columnNames.map(textWidth));
-  const out = html("output", { class: "muted" }, "Point at a piece on the left, or use the arrow keys.");
-  const lines = matrix.map((row, r) => svg("g", {}, row.map((weight, c) => weight < 0.03 ? null : svg("line", {
-    x1: left, x2: left + middle, y1: (r + 0.5) * height, y2: (c + 0.5) * height, stroke: "var(--accent)",
-    "stroke-width": 1 + 3 * weight, "stroke-opacity": weight }))));
-  const names = rowNames.map((name, r) => svg("text", { x: left - 6, y: (r + 0.5) * height, "text-anchor": "end",
-    "dominant-baseline": "central" }, name));
-  const total = height * Math.max(rowNames.length, columnNames.length);
-  const figure = svg("svg", { width: left + middle + right + 10, height: total, role: "img", "aria-label": label, tabindex: 0 },
-    lines, names, columnNames.map((name, c) => svg("text", { x: left + middle + 6, y: (c + 0.5) * height,
-      "dominant-baseline": "central" }, name)));
-  let chosen = 0;
-  const show = () => {
-    lines.forEach((group, r) => group.setAttribute("opacity", r === chosen ? 1 : 0.08));
-    names.forEach((name, r) => name.setAttribute("font-weight", r === chosen ? "bold" : "normal"));
-    const order = matrix[chosen].map((weight, c) => [weight, c]).sort((a, b) => b[0] - a[0]).slice(0, 4);
-    out.textContent = `${rowNames[chosen]} looks at ${order.map(([w, c]) => `${columnNames[c]} ${w.toFixed(2)}`).join(", ")}`;
-  };
-  figure.addEventListener("pointermove", (event) => {
-    const r = Math.floor((event.clientY - figure.getBoundingClientRect().top) / height);
-    if (r >= 0 && r < rowNames.length) { chosen = r; show(); }
-  });
-  figure.addEventListener("keydown", (event) => {
-    const move = { ArrowUp: -1, ArrowDown: 1 }[event.key];
-    if (!move) return;
-    event.preventDefault();
-    chosen = Math.min(rowNames.length - 1, Math.max(0, chosen + move));
-    show();
-  });
-  return html("div", { class: "figure" }, html("div", { class: "scroll" }, figure), out);
-}
-
 // --- search -------------------------------------------------------------------------------------------------
-
-const STATUS = { kept: "kept", finished: "finished", pruned: "dropped" };
-
-function pathOf(node) {
-  const pieces = [];
-  for (let one = node; one; one = one.parent === null ? null : data.tree[one.parent]) pieces.unshift(one.piece);
-  return pieces;
-}
 
 function searchSection() {
   const { beam, sample, mbr } = data.options;
-  const last = Math.max(0, ...data.tree.map((node) => node.position));
   const base = data.options.length_penalty === "gnmt" ? "(5 + length) / 6" : "its length";
   const scored = data.options.alpha === 1 ? base : `the power ${data.options.alpha} of ${base}`;
   byId("search-text").textContent = sample || mbr
     ? "The translations were drawn at random: at each step every hypothesis is continued by one piece, drawn by its probability."
     : beam === 1 ? "Greedy search: at each step only the most probable piece is kept."
       : `Beam search keeps the ${beam} best hypotheses (beginnings of a translation) at every step. It continues each of them by every piece of the vocabulary, keeps the ${beam} best that are not at their end, and drops the rest. A hypothesis that ends among the best ${beam} is finished. Its score is its log-probability divided by ${scored}, so that long translations are not at a disadvantage; the best score wins.`;
-  const range = byId("step");
-  range.max = last;
-  const columnWidth = Math.max(82, 44 + Math.max(...data.tree.map((node) => textWidth(node.piece))));
-  const rank = new Map(), perStep = [];
-  for (const node of data.tree) {
-    const found = (perStep[node.position] ??= []);
-    rank.set(node.index, found.length);
-    found.push(node);
-  }
-  const most = Math.max(1, ...perStep.filter(Boolean).map((found) => found.length));
-  const x = (node) => 20 + node.position * columnWidth, y = (node) => 18 + rank.get(node.index) * 24;
-  const start = [22, 18];
-  const edges = [], marks = [];
-  for (const node of data.tree) {
-    const [fromX, fromY] = node.parent === null ? start : [x(data.tree[node.parent]), y(data.tree[node.parent])];
-    const labelEnd = node.parent === null ? 14 : 14 + textWidth(data.tree[node.parent].piece);
-    const sx = Math.min(fromX + labelEnd, x(node) - 14);
-    const bend = (x(node) - 8 - sx) / 2;
-    const color = node.is_best ? "var(--text)" : node.is_greedy ? "var(--negative)" : node.status === "pruned" ? "var(--line)" : "var(--accent)";
-    edges.push(svg("path", { class: "edge", "data-step": node.position, fill: "none", stroke: color,
-      "stroke-width": node.is_best ? 3 : 1.4, "stroke-dasharray": node.is_greedy && !node.is_best ? "4 3" : null,
-      d: `M${sx} ${fromY}c${bend} 0 ${bend} ${y(node) - fromY} ${2 * bend} ${y(node) - fromY}` }));
-    const dotFill = node.status === "finished" ? "var(--good)" : node.status === "kept" ? "var(--accent)" : "var(--background)";
-    const outline = node.status === "finished" ? "var(--good)" : node.status === "kept" ? "var(--accent)" : "var(--muted)";
-    const dot = node.status === "finished"
-      ? svg("rect", { x: x(node) - 5, y: y(node) - 5, width: 10, height: 10, fill: dotFill })
-      : svg("circle", { cx: x(node), cy: y(node), r: 4.5, fill: dotFill, stroke: outline, "stroke-width": 1.5 });
-    marks.push(svg("g", { class: "node", "data-step": node.position }, dot, svg("text", { x: x(node) + 9, y: y(node),
-      "dominant-baseline": "central", class: node.status === "pruned" ? "muted" : null, "font-weight": node.is_best ? "bold" : null }, node.piece),
-    svg("title", {}, `${piecesToText(pathOf(node))}: log-probability ${node.log_prob.toFixed(3)}, score ${node.score.toFixed(3)}, ${STATUS[node.status]}`)));
-  }
-  const tree = svg("svg", { width: 40 + (last + 1) * columnWidth, height: 20 + most * 24, role: "img",
-    "aria-label": "Tree of hypotheses; the table below says the same for one step" },
-  edges, svg("text", { x: 2, y: 18, "dominant-baseline": "central" }, "<s>"), marks);
-  put("tree", tree);
-  byId("tree-hint").textContent = last > 8 ? "The tree is wide: scroll it, or move the slider." : "";
-  const kinds = [["best", "path of the translation"], ["kept", "kept"], ["finished", "finished"], ["pruned", "dropped"]];
-  if (data.greedy.text !== best.text) kinds.push(["greedy", "path of greedy search"]);
-  put("tree-legend", ...kinds.map(([kind, name]) => html("span", {}, html("i", { class: `dot ${kind}` }), name)));
-  const show = () => {
-    const step = Number(range.value);
-    byId("step-name").textContent = `${step} of ${last}`;
-    for (const mark of tree.querySelectorAll("[data-step]")) mark.setAttribute("opacity", Number(mark.dataset.step) <= step ? 1 : 0.15);
-    put("step-table", table(["rank", "hypothesis", "log-probability", "score", "piece's probability", "outcome"],
-      (perStep[step] ?? []).map((node, i) => [i + 1, html("span", { dir: "auto" }, piecesToText(pathOf(node)) || node.piece), node.log_prob.toFixed(3),
-        node.score.toFixed(3), percent(Math.exp(node.token_log_prob)), STATUS[node.status] + (node.is_best ? ", on the way to the translation" : "")])));
-    const scroller = byId("tree");
-    const at = 20 + step * columnWidth;
-    if (at > scroller.scrollLeft + scroller.clientWidth - columnWidth || at < scroller.scrollLeft) scroller.scrollLeft = at - scroller.clientWidth / 2;
-  };
-  range.setAttribute("aria-label", "Step of the search");
-  range.value = 1;
-  range.addEventListener("input", show);
-  show();
-  tree.querySelectorAll("[data-step]").forEach((mark) => mark.setAttribute("opacity", 1));
+  put("search-figure", ...searchTree(data.tree, data.greedy.text !== best.text));
   put("hypotheses", table(["", "translation", "score", "log-probability", "pieces"], data.hypotheses.map((one, i) => [
     i + 1, html("span", { dir: "auto" }, one.text), one.score.toFixed(3), one.log_prob.toFixed(3), one.tokens.length])));
 }

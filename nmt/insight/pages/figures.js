@@ -1,13 +1,13 @@
 "use strict";
 // What the pages are built from: elements, packed tensors, heat maps, tables. No library, nothing from outside.
 
-const data = JSON.parse(document.getElementById("data").textContent);
 const LEVELS = 254; // of a byte in a packed tensor; 255 stands for -inf and NaN
 const SHADES = 10; // of a heat map
 
 function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (name === "style") node.style.cssText = value; // a content security policy forbids the attribute
     else if (value === true) node.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, value);
   }
@@ -23,6 +23,7 @@ function svg(tag, attributes = {}, ...children) {
   return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 }
 
+const bdi = (text) => html("bdi", {}, text);
 const byId = (id) => document.getElementById(id);
 const put = (id, ...nodes) => byId(id).replaceChildren(...nodes);
 const drop = (id) => byId(id).remove();
@@ -163,6 +164,40 @@ function heatMap(matrix, { rows = null, columns = null, cell = 20, cellHeight = 
   }
   return html("div", { class: "figure" },
     html("div", { class: "scroll", tabindex: describe ? null : 0, role: "group", "aria-label": label }, figure), out);
+}
+
+function attentionLines(matrix, rowNames, columnNames, label) {
+  const height = 26, middle = 190;
+  const left = 10 + Math.max(...rowNames.map(textWidth)), right = 10 + Math.max(...columnNames.map(textWidth));
+  const out = html("output", { class: "muted" }, "Point at a piece on the left, or use the arrow keys.");
+  const lines = matrix.map((row, r) => svg("g", {}, row.map((weight, c) => weight < 0.03 ? null : svg("line", {
+    x1: left, x2: left + middle, y1: (r + 0.5) * height, y2: (c + 0.5) * height, stroke: "var(--accent)",
+    "stroke-width": 1 + 3 * weight, "stroke-opacity": weight }))));
+  const names = rowNames.map((name, r) => svg("text", { x: left - 6, y: (r + 0.5) * height, "text-anchor": "end",
+    "dominant-baseline": "central" }, name));
+  const total = height * Math.max(rowNames.length, columnNames.length);
+  const figure = svg("svg", { width: left + middle + right + 10, height: total, role: "img", "aria-label": label, tabindex: 0 },
+    lines, names, columnNames.map((name, c) => svg("text", { x: left + middle + 6, y: (c + 0.5) * height,
+      "dominant-baseline": "central" }, name)));
+  let chosen = 0;
+  const show = () => {
+    lines.forEach((group, r) => group.setAttribute("opacity", r === chosen ? 1 : 0.08));
+    names.forEach((name, r) => name.setAttribute("font-weight", r === chosen ? "bold" : "normal"));
+    const order = matrix[chosen].map((weight, c) => [weight, c]).sort((a, b) => b[0] - a[0]).slice(0, 4);
+    out.textContent = `${rowNames[chosen]} looks at ${order.map(([w, c]) => `${columnNames[c]} ${w.toFixed(2)}`).join(", ")}`;
+  };
+  figure.addEventListener("pointermove", (event) => {
+    const r = Math.floor((event.clientY - figure.getBoundingClientRect().top) / height);
+    if (r >= 0 && r < rowNames.length) { chosen = r; show(); }
+  });
+  figure.addEventListener("keydown", (event) => {
+    const move = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+    if (!move) return;
+    event.preventDefault();
+    chosen = Math.min(rowNames.length - 1, Math.max(0, chosen + move));
+    show();
+  });
+  return html("div", { class: "figure" }, html("div", { class: "scroll" }, figure), out);
 }
 
 // --- tables -------------------------------------------------------------------------------------------------

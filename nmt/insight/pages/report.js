@@ -1,5 +1,6 @@
 // The report of one or several runs; `data.runs` are nmt's RunReports.
 
+const data = JSON.parse(byId("data").textContent);
 const runs = data.runs;
 const colorOf = (i) => `var(--run-${i % 6})`;
 const round = (value, digits = 3) => (value === null || value === undefined ? "–" : Number(value.toPrecision(digits)));

@@ -1,0 +1,59 @@
+"""`nmt serve`."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nmt.cli import options, streams
+from nmt.decode import EngineName, Precision
+from nmt.errors import InputError
+from nmt.text.lines import iter_lines
+
+PACKAGES = ("fastapi", "langcodes", "language_data", "prometheus_client", "uvicorn")  # of the extra `serve`
+Models = Annotated[
+    list[Path] | None, typer.Option("--model", "-m", help=f"{options.MODEL_HELP} Several: one per pair of languages.")
+]
+Hosts = Annotated[
+    list[str] | None, typer.Option(metavar="NAME", help="A name that clients call this server by, besides localhost.")
+]
+
+
+def serve(
+    model: Models = None,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is every network.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 is any free one.")] = 5000,
+    allow_host: Hosts = None,
+    api_keys: Annotated[
+        Path | None, typer.Option(help="File of API keys, one a line; clients need one of them.")
+    ] = None,
+    max_waiting: Annotated[int, typer.Option(min=1, help="Waiting requests; further ones get status 429.")] = 256,
+    precision: Annotated[Precision | None, typer.Option(help=options.PRECISION_HELP)] = None,
+    engine: Annotated[EngineName | None, typer.Option(help="Search engine. [default: torch, or an export's]")] = None,
+    device: options.Device = "auto",
+    threads: options.Threads = 0,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Serve a page to translate on, and LibreTranslate's HTTP API.
+
+    Needs the extra: pip install 'nmt-trainer[serve]'. /docs lists the API.
+    """
+    streams.set_up_logging(quiet, verbose)
+    missing = [name for name in PACKAGES if find_spec(name) is None]
+    if missing:
+        raise InputError(f"nmt serve needs {', '.join(missing)}", hint="pip install 'nmt-trainer[serve]'")
+    keys = [key for line in iter_lines([api_keys]) if (key := line.strip())] if api_keys else []
+    if api_keys and not keys:
+        raise InputError(f"{api_keys} has no keys", hint="write one key per line, or leave out --api-keys")
+    named = [[path] for path in model] if model else [None]
+    translators = [options.load_translator(one, device, threads, precision, engine)[1] for one in named]
+    from nmt.serve.app import bind, create_app, new_server
+    from nmt.serve.guard import Limits
+
+    app = create_app(translators, Limits(n_waiting=max_waiting), hosts=allow_host or (), keys=keys)
+    with bind(host, port) as listening:
+        name = f"[{host}]" if ":" in host else host
+        streams.log.info("serving on http://%s:%d", name, listening.getsockname()[1])
+        new_server(app).run(sockets=[listening])

@@ -1,0 +1,68 @@
+"use strict";
+// The tree of hypotheses that a search has built: a figure with a slider over its steps, and a table of each step.
+
+const STATUS = { kept: "kept", finished: "finished", pruned: "dropped" };
+
+// `nodes` are nmt.insight.search_tree.Node. Returns elements.
+function searchTree(nodes, showGreedy = false) {
+  const pathOf = (node) => {
+    const pieces = [];
+    for (let one = node; one; one = one.parent === null ? null : nodes[one.parent]) pieces.unshift(one.piece);
+    return pieces;
+  };
+  const last = Math.max(0, ...nodes.map((node) => node.position));
+  const columnWidth = Math.max(82, 44 + Math.max(...nodes.map((node) => textWidth(node.piece))));
+  const rank = new Map(), perStep = [];
+  for (const node of nodes) {
+    const found = (perStep[node.position] ??= []);
+    rank.set(node.index, found.length);
+    found.push(node);
+  }
+  const most = Math.max(1, ...perStep.filter(Boolean).map((found) => found.length));
+  const x = (node) => 20 + node.position * columnWidth, y = (node) => 18 + rank.get(node.index) * 24;
+  const start = [22, 18];
+  const edges = [], marks = [];
+  for (const node of nodes) {
+    const [fromX, fromY] = node.parent === null ? start : [x(nodes[node.parent]), y(nodes[node.parent])];
+    const labelEnd = node.parent === null ? 14 : 14 + textWidth(nodes[node.parent].piece);
+    const sx = Math.min(fromX + labelEnd, x(node) - 14);
+    const bend = (x(node) - 8 - sx) / 2;
+    const color = node.is_best ? "var(--text)" : node.is_greedy ? "var(--negative)" : node.status === "pruned" ? "var(--line)" : "var(--accent)";
+    edges.push(svg("path", { class: "edge", "data-step": node.position, fill: "none", stroke: color,
+      "stroke-width": node.is_best ? 3 : 1.4, "stroke-dasharray": node.is_greedy && !node.is_best ? "4 3" : null,
+      d: `M${sx} ${fromY}c${bend} 0 ${bend} ${y(node) - fromY} ${2 * bend} ${y(node) - fromY}` }));
+    const dotFill = node.status === "finished" ? "var(--good)" : node.status === "kept" ? "var(--accent)" : "var(--background)";
+    const outline = node.status === "finished" ? "var(--good)" : node.status === "kept" ? "var(--accent)" : "var(--muted)";
+    const dot = node.status === "finished"
+      ? svg("rect", { x: x(node) - 5, y: y(node) - 5, width: 10, height: 10, fill: dotFill })
+      : svg("circle", { cx: x(node), cy: y(node), r: 4.5, fill: dotFill, stroke: outline, "stroke-width": 1.5 });
+    marks.push(svg("g", { class: "node", "data-step": node.position }, dot, svg("text", { x: x(node) + 9, y: y(node),
+      "dominant-baseline": "central", class: node.status === "pruned" ? "muted" : null, "font-weight": node.is_best ? "bold" : null }, node.piece),
+    svg("title", {}, `${piecesToText(pathOf(node))}: log-probability ${node.log_prob.toFixed(3)}, score ${node.score.toFixed(3)}, ${STATUS[node.status]}`)));
+  }
+  const tree = svg("svg", { width: 40 + (last + 1) * columnWidth, height: 20 + most * 24, role: "img",
+    "aria-label": "Tree of hypotheses; the table below says the same for one step" },
+  edges, svg("text", { x: 2, y: 18, "dominant-baseline": "central" }, "<s>"), marks);
+  const scroller = html("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Tree of hypotheses" }, tree);
+  const hint = html("p", { class: "muted hint" }, last > 8 ? "The tree is wide: scroll it, or move the slider." : "");
+  const kinds = [["best", "path of the translation"], ["kept", "kept"], ["finished", "finished"], ["pruned", "dropped"]];
+  if (showGreedy) kinds.push(["greedy", "path of greedy search"]);
+  const legend = html("p", { class: "legend" }, kinds.map(([kind, name]) => html("span", {}, html("i", { class: `dot ${kind}` }), name)));
+  const range = html("input", { type: "range", min: 1, max: last, step: 1, value: 1, "aria-label": "Step of the search" });
+  const stepName = html("span", { id: "step-name" });
+  const stepTable = html("div", { id: "step-table", class: "scroll", tabindex: 0, role: "group", "aria-label": "Candidates of the step" });
+  const show = () => {
+    const step = Number(range.value);
+    stepName.textContent = `${step} of ${last}`;
+    for (const mark of tree.querySelectorAll("[data-step]")) mark.setAttribute("opacity", Number(mark.dataset.step) <= step ? 1 : 0.15);
+    stepTable.replaceChildren(table(["rank", "hypothesis", "log-probability", "score", "piece's probability", "outcome"],
+      (perStep[step] ?? []).map((node, i) => [i + 1, html("span", { dir: "auto" }, piecesToText(pathOf(node)) || node.piece), node.log_prob.toFixed(3),
+        node.score.toFixed(3), percent(Math.exp(node.token_log_prob)), STATUS[node.status] + (node.is_best ? ", on the way to the translation" : "")])));
+    const at = 20 + step * columnWidth;
+    if (at > scroller.scrollLeft + scroller.clientWidth - columnWidth || at < scroller.scrollLeft) scroller.scrollLeft = at - scroller.clientWidth / 2;
+  };
+  range.addEventListener("input", show);
+  show();
+  tree.querySelectorAll("[data-step]").forEach((mark) => mark.setAttribute("opacity", 1));
+  return [html("div", { class: "controls" }, html("label", {}, "Step ", range), stepName), scroller, hint, legend, stepTable];
+}

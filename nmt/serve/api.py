@@ -1,0 +1,311 @@
+"""The endpoints: LibreTranslate's and our own."""
+
+import asyncio
+import hmac
+import json
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from typing import Any, TypeVar
+
+import langcodes
+from fastapi import Request
+from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from starlette.exceptions import HTTPException
+
+from nmt.config import base_language, language
+from nmt.decode.options import SearchOptions
+from nmt.decode.segments import Line, Translation
+from nmt.decode.translator import Translator
+from nmt.errors import InputError, NmtError
+from nmt.insight.explain import explain, outline
+from nmt.insight.heads import single_model
+from nmt.insight.pages import content_security_policy, plain
+from nmt.insight.render import as_page
+from nmt.serve import schema
+from nmt.serve.batcher import Batcher
+from nmt.serve.guard import Limits
+
+Result = TypeVar("Result")
+
+UNKNOWN_LANGUAGE = "und"  # BCP 47's code for undetermined
+SEARCH = {"beam", "length_penalty", "alpha", "sample", "temperature", "top_k", "top_p", "seed", "n_best"}
+
+
+class ServedModel:
+    """A translator, its languages and its thread."""
+
+    def __init__(self, translator: Translator, max_waiting: int, metrics: "Metrics") -> None:
+        self.translator = translator
+        self.source = language(translator.config.data, "source") or UNKNOWN_LANGUAGE
+        self.target = language(translator.config.data, "target") or UNKNOWN_LANGUAGE
+        self.batcher = Batcher(translator, max_waiting, metrics.batch_lines.observe)
+
+    def options(self, given: schema.Search) -> SearchOptions:
+        """Search options for a request. Raises ConfigError if they do not fit together."""
+        values = given.model_dump(include=SEARCH, exclude_none=True)
+        if values.get("sample") and "beam" not in values:
+            values["beam"] = values.get("n_best", 1)
+        return self.translator.with_options(**values)
+
+    def explains(self) -> bool:
+        try:
+            single_model(self.translator)
+        except InputError:
+            return False
+        return True
+
+    def described(self) -> schema.ModelAnswer:
+        defaults = self.translator.options
+        return schema.ModelAnswer(
+            source=self.source,
+            target=self.target,
+            source_name=name_of(self.source),
+            target_name=name_of(self.target),
+            explains=self.explains(),
+            beam=defaults.beam,
+            length_penalty=defaults.length_penalty,
+            alpha=defaults.alpha,
+        )
+
+
+class Metrics:
+    """What /metrics shows."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        labels = ["path", "status"]
+        self.seconds = Histogram("nmt_request_seconds", "Time to answer a request", labels, registry=self.registry)
+        self.batch_lines = Histogram(
+            "nmt_batch_lines", "Lines of a search", buckets=[2**i for i in range(8)], registry=self.registry
+        )
+        self.pieces = Counter("nmt_pieces", "Pieces translated to", registry=self.registry)
+        self.waiting = Gauge("nmt_requests_waiting", "Requests that wait for a model", registry=self.registry)
+
+
+class Api:
+    """The endpoints over some models."""
+
+    def __init__(self, translators: Sequence[Translator], limits: Limits, keys: Collection[str]) -> None:
+        self.limits = limits
+        self.keys = [key.encode() for key in keys]
+        self.metrics = Metrics()
+        self.models: list[ServedModel] = []
+        for translator in translators:
+            model = ServedModel(translator, limits.n_waiting, self.metrics)
+            if any(is_pair(other, model.source, model.target) for other in self.models):
+                raise InputError(f"two models translate {model.source} to {model.target}", hint="serve one of them")
+            self.models.append(model)
+        self.metrics.waiting.set_function(lambda: sum(len(model.batcher.waiting) for model in self.models))
+
+    def pick(self, source: str, target: str | None) -> ServedModel:
+        """The model for a language pair."""
+        found = [
+            model
+            for model in self.models
+            if source == "auto" or base_language(model.source) == base_language(source)
+            if target is None or base_language(model.target) == base_language(target)
+        ]
+        if len(found) == 1:
+            return found[0]
+        pairs = ", ".join(f"{model.source} to {model.target}" for model in self.models)
+        problem = "several models fit" if found else f"no model translates {source:.20} to {target or 'any'}"
+        raise HTTPException(400, f"{problem}; this server translates {pairs}")
+
+    def check_key(self, request: Request, key: str) -> None:
+        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+        given = (bearer if scheme.lower() == "bearer" else key).encode(errors="replace")
+        matches = [hmac.compare_digest(given, known) for known in self.keys]  # all, so that the time tells nothing
+        if self.keys and not any(matches):
+            raise HTTPException(403, "the API key is missing or wrong")
+
+    def lines_of(self, texts: Sequence[str], prefix: Sequence[int] = ()) -> list[list[Line]]:
+        """The lines of each text, numbered through."""
+        n_characters = sum(map(len, texts))
+        split_texts = [text.replace("\r\n", "\n").split("\n") for text in texts]
+        n_lines = sum(map(len, split_texts))
+        counts = (n_characters, self.limits.n_characters, "characters"), (n_lines, self.limits.n_lines, "lines")
+        for n, limit, what in counts:
+            if n > limit:
+                raise HTTPException(413, f"the text has {n:,} {what}, a request may have {limit:,}")
+        if prefix and n_lines != 1:
+            raise HTTPException(400, "prefix: is for a single line")
+        numbers = iter(range(1, n_lines + 1))
+        return [[Line(next(numbers), line, prefix) for line in lines] for lines in split_texts]
+
+    async def answer(self, future: asyncio.Future[Result]) -> Result:
+        """Wait for a model."""
+        try:
+            async with asyncio.timeout(self.limits.answer_s):
+                return await future
+        except TimeoutError:
+            raise HTTPException(504, f"no translation within {self.limits.answer_s:g} s") from None
+
+    async def translated(
+        self, model: ServedModel, texts: Sequence[str], options: SearchOptions
+    ) -> list[list[Translation]]:
+        """The translations of the lines of each text."""
+        lines_of_texts = self.lines_of(texts)
+        lines = [line for of_text in lines_of_texts for line in of_text]
+        answered = await self.answer(model.batcher.translate(lines, options))
+        found = iter(answered)
+        translations = [[next(found) for _ in of_text] for of_text in lines_of_texts]
+        self.count(translation for of_text in translations for translation in of_text)
+        return translations
+
+    def count(self, translations: Iterable[Translation]) -> None:
+        self.metrics.pieces.inc(sum(len(translation.hypotheses[0].pieces) for translation in translations))
+
+    # --- LibreTranslate's ---------------------------------------------------------------------------------
+
+    async def libre_translate(self, request: Request, body: schema.LibreRequest) -> schema.LibreAnswer:
+        """Translate, as LibreTranslate does; takes forms too."""
+        self.check_key(request, body.api_key)
+        model = self.pick(body.source, body.target)
+        n_best = 1 + body.alternatives
+        options = model.translator.with_options(n_best=n_best, beam=max(n_best, model.translator.options.beam))
+        is_list = isinstance(body.q, list)
+        translations = await self.translated(model, body.q if isinstance(body.q, list) else [body.q], options)
+        texts = [variants(of_text, n_best) for of_text in translations]
+        alternatives = [of_text[1:] for of_text in texts]
+        return schema.LibreAnswer(
+            translatedText=[of_text[0] for of_text in texts] if is_list else texts[0][0],
+            alternatives=(alternatives if is_list else alternatives[0]) if body.alternatives else None,
+            detectedLanguage=schema.DetectedLanguage(language=model.source) if body.source == "auto" else None,
+        )
+
+    async def languages(self) -> list[schema.Language]:
+        """The languages, and what each is translated to."""
+        pairs = [(base_language(model.source), base_language(model.target)) for model in self.models]
+        codes = dict.fromkeys(code for pair in pairs for code in pair)
+        return [
+            schema.Language(
+                code=code, name=name_of(code), targets=[target for source, target in pairs if source == code]
+            )
+            for code in codes
+        ]
+
+    async def health(self) -> dict[str, str]:
+        """Whether the server runs."""
+        return {"status": "ok"}
+
+    # --- ours ---------------------------------------------------------------------------------------------
+
+    async def list_models(self) -> schema.ModelsAnswer:
+        """The models, and the limits of a request."""
+        return schema.ModelsAnswer(
+            models=[model.described() for model in self.models],
+            max_characters=self.limits.n_characters,
+            max_lines=self.limits.n_lines,
+            needs_key=bool(self.keys),
+        )
+
+    async def translate(self, request: Request, body: schema.TranslateRequest) -> Any:
+        """Translate with n-best lists, scores and pieces; with `stream`, show the translation as it grows."""
+        self.check_key(request, body.api_key)
+        model = self.pick(body.source, body.target)
+        options = model.options(body)
+        texts = [body.q] if isinstance(body.q, str) else body.q
+        lines = [line for of in self.lines_of(texts, model.translator.encode_prefix(body.prefix)) for line in of]
+        if body.stream:
+            return StreamingResponse(await self.stream(model, lines, options), media_type="text/event-stream")
+        found = await self.answer(model.batcher.translate(lines, options))
+        return self.as_answer(model, found)
+
+    def as_answer(self, model: ServedModel, translations: Sequence[Translation]) -> schema.TranslateAnswer:
+        self.count(translations)
+        return schema.TranslateAnswer(
+            source=model.source,
+            target=model.target,
+            translations=[
+                schema.LineAnswer(
+                    source=translation.source,
+                    hypotheses=[
+                        schema.HypothesisAnswer(
+                            text=found.text,
+                            score=found.score,
+                            log_prob=found.log_prob,
+                            pieces=found.pieces,
+                            tokens=found.tokens,
+                            log_probs=found.log_probs,
+                        )
+                        for found in translation.hypotheses
+                    ],
+                )
+                for translation in translations
+            ],
+        )
+
+    async def stream(self, model: ServedModel, lines: list[Line], options: SearchOptions) -> AsyncIterator[str]:
+        """Server-sent events; the request is queued before the first is awaited, so that a full queue is refused."""
+        shown: asyncio.Queue[tuple[int, str] | None] = asyncio.Queue()
+
+        def show(line: int, text: str) -> None:
+            shown.put_nowait((line, text))
+
+        future = model.batcher.translate(lines, options, show)
+        future.add_done_callback(lambda _: shown.put_nowait(None))
+
+        async def events() -> AsyncIterator[str]:
+            texts = [""] * len(lines)
+            try:
+                async with asyncio.timeout(self.limits.answer_s):
+                    while (item := await shown.get()) is not None:
+                        line, text = item
+                        if text != texts[line]:
+                            texts[line] = text
+                            yield event("partial", {"line": line, "text": text})
+                    yield event("done", self.as_answer(model, await future).model_dump())
+            except TimeoutError:
+                yield event("error", {"error": f"no translation within {self.limits.answer_s:g} s"})
+            except NmtError as error:
+                yield event("error", {"error": str(error)})
+            finally:
+                future.cancel()
+
+        return events()
+
+    async def explain(self, request: Request, body: schema.ExplainRequest) -> Response:
+        """Look into the translation of one sentence: alternatives of each piece, attention, the tree of the search."""
+        self.check_key(request, body.api_key)
+        model = self.pick(body.source, body.target)
+        options = model.options(body)
+        self.lines_of([body.q])
+        changes = options.changed(n_best=options.beam).model_dump()
+        found = await self.answer(
+            model.batcher.call(lambda: outline(model.translator, body.q, prefix=body.prefix, **changes))
+        )
+        return JSONResponse(plain(found, list))
+
+    async def explain_page(self, request: Request, body: schema.ExplainRequest) -> Response:
+        """The page that `nmt explain` writes; takes forms too."""
+        self.check_key(request, body.api_key)
+        model = self.pick(body.source, body.target)
+        options = model.options(body)
+        self.lines_of([body.q])
+        changes = options.changed(n_best=options.beam).model_dump()
+
+        def page() -> str:
+            return as_page(explain(model.translator, body.q, prefix=body.prefix, **changes))
+
+        text = await self.answer(model.batcher.call(page))
+        return HTMLResponse(text, headers={"Content-Security-Policy": content_security_policy(text)})
+
+
+def is_pair(model: ServedModel, source: str, target: str) -> bool:
+    return (base_language(model.source), base_language(model.target)) == (base_language(source), base_language(target))
+
+
+def name_of(code: str) -> str:
+    """The English name of a language."""
+    return langcodes.Language.get(code).display_name() if langcodes.tag_is_valid(code) else code
+
+
+def variants(lines: Sequence[Translation], n: int) -> list[str]:
+    """The n best translations of a text of several lines, or fewer: all best ones, all second best, and so on."""
+    n_found = min(n, max(len(line.hypotheses) for line in lines))
+    return ["\n".join(line.hypotheses[min(i, len(line.hypotheses) - 1)].text for line in lines) for i in range(n_found)]
+
+
+def event(kind: str, data: Any) -> str:
+    """A server-sent event."""
+    return f"event: {kind}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"

@@ -1,0 +1,163 @@
+"""Translates the requests of several clients together.
+
+A model has one thread, because one search uses all cores. While it searches, requests wait; the next search takes all
+that wait and have the same search options. It does not know HTTP.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, TypeVar
+
+from nmt.decode.options import SearchOptions
+from nmt.decode.segments import Line, Translation
+from nmt.decode.translator import Translator
+from nmt.errors import NmtError
+
+log = logging.getLogger("nmt")
+
+MAX_LINES = 128  # of a search: later requests wait no longer than these take
+
+Result = TypeVar("Result")
+ShowLine = Callable[[int, str], None]  # index of a line, its translation so far
+
+
+class QueueFullError(NmtError):
+    """Too many requests wait."""
+
+
+class AbandonedError(Exception):
+    """No client waits for this search any more."""
+
+
+@dataclass(eq=False)
+class Job:
+    """Lines to translate with those of other jobs, or a function to call alone."""
+
+    done: asyncio.Future[Any]
+    lines: Sequence[Line] = ()
+    options: SearchOptions | None = None
+    show: ShowLine | None = None
+    function: Callable[[], Any] | None = None
+
+    def goes_with(self, other: "Job") -> bool:
+        return self.function is None and other.function is None and self.options == other.options
+
+    def finish(self, result: Any = None, error: Exception | None = None) -> None:
+        """Called on the model's thread; the future belongs to the event loop's."""
+
+        def set_outcome() -> None:
+            if self.done.done():
+                return
+            if error is not None:
+                self.done.set_exception(error)
+            else:
+                self.done.set_result(result)
+
+        self.call_soon(set_outcome)
+
+    def call_soon(self, function: Callable[..., None], *args: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the server ends
+            self.done.get_loop().call_soon_threadsafe(function, *args)
+
+
+class Batcher:
+    """The thread of one translator, and the requests that wait for it."""
+
+    def __init__(self, translator: Translator, max_waiting: int, on_batch: Callable[[int], None]) -> None:
+        """Start the thread. `on_batch` is called with the number of lines of each search."""
+        self.translator = translator
+        self.max_waiting = max_waiting
+        self.on_batch = on_batch
+        self.waiting: deque[Job] = deque()
+        self.changed = threading.Condition()
+        threading.Thread(target=self._run, name="nmt model", daemon=True).start()
+
+    def translate(
+        self, lines: Sequence[Line], options: SearchOptions, show: ShowLine | None = None
+    ) -> asyncio.Future[list[Translation]]:
+        """Queue lines; canceling the future abandons them.
+
+        `show` is called in the event loop, for every line after every step of the search.
+
+        Raises:
+            QueueFullError: `max_waiting` requests wait already.
+        """
+        done = asyncio.get_running_loop().create_future()
+        self._queue(Job(done, lines=lines, options=options, show=show))
+        return done
+
+    def call(self, function: Callable[[], Result]) -> asyncio.Future[Result]:
+        """Queue a function that uses the model."""
+        done = asyncio.get_running_loop().create_future()
+        self._queue(Job(done, function=function))
+        return done
+
+    def _queue(self, job: Job) -> None:
+        with self.changed:
+            if len(self.waiting) >= self.max_waiting:
+                self.waiting = deque(job for job in self.waiting if not job.done.cancelled())
+            if len(self.waiting) >= self.max_waiting:
+                raise QueueFullError(f"{len(self.waiting)} requests wait already", hint="try again later")
+            self.waiting.append(job)
+            self.changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            jobs = self._next()
+            if jobs:
+                self._process(jobs)
+
+    def _next(self) -> list[Job]:
+        """The job that has waited longest, and those that can be translated with it."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.waiting)
+            first = self.waiting.popleft()
+            jobs, n_lines = [first], len(first.lines)
+            for job in list(self.waiting):
+                if job.goes_with(first) and n_lines + len(job.lines) <= MAX_LINES:
+                    self.waiting.remove(job)
+                    jobs.append(job)
+                    n_lines += len(job.lines)
+        return [job for job in jobs if not job.done.cancelled()]
+
+    def _process(self, jobs: Sequence[Job]) -> None:
+        """Process jobs together; if that fails, each alone, so that none fails because of another."""
+        try:
+            results = [job.function() for job in jobs if job.function] or self._translate(jobs)
+        except AbandonedError:
+            return
+        except Exception as error:
+            if len(jobs) == 1:
+                if not isinstance(error, NmtError):
+                    log.exception("a request failed")
+                jobs[0].finish(error=error)
+                return
+            for job in jobs:
+                self._process([job])
+            return
+        for job, result in zip(jobs, results, strict=True):
+            job.finish(result)
+
+    def _translate(self, jobs: Sequence[Job]) -> list[list[Translation]]:
+        options = jobs[0].options
+        assert options
+        lines = [line for job in jobs for line in job.lines]
+        starts = list(accumulate((len(job.lines) for job in jobs), initial=0))
+
+        def watch(text_of: Callable[[int], str]) -> None:
+            if all(job.done.cancelled() for job in jobs):
+                raise AbandonedError
+            for job, start in zip(jobs, starts, strict=False):
+                for i in range(len(job.lines) if job.show else 0):
+                    job.call_soon(job.show, i, text_of(start + i))  # type: ignore[arg-type]
+
+        self.on_batch(len(lines))
+        batch_size = self.translator.config.decode.batch_size
+        found = self.translator.translate_together(lines, options, batch_size, watch)
+        return [found[start : start + len(job.lines)] for job, start in zip(jobs, starts, strict=False)]

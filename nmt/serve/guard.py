@@ -1,0 +1,164 @@
+"""What stands between the network and the API: it refuses hostile requests and adds security headers.
+
+Every body is read here, whole and within a time limit, before a handler sees the request.
+"""
+
+import asyncio
+import ipaddress
+import json
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+JSON, FORM = "application/json", "application/x-www-form-urlencoded"
+FORM_PATHS = {"/translate", "/explain"}  # LibreTranslate's clients, and the form of our page
+MAX_FIELDS = 32  # of a form
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",  # with no-referrer, forms of our own page would have the origin null
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a client may ask for."""
+
+    n_bytes: int = 65_536  # of a body
+    n_characters: int = 5_000  # of the text of a request
+    n_lines: int = 64
+    n_waiting: int = 256  # requests that wait for a model
+    read_s: float = 10.0  # to receive a request
+    answer_s: float = 30.0  # to answer it
+
+
+class Guard:
+    """ASGI middleware.
+
+    Status: 400 not a form, 403 from a page of another origin, 408 too slow, 413 too large, 415 another media type,
+    421 another host.
+    """
+
+    def __init__(
+        self, app: ASGIApp, limits: Limits, hosts: Collection[str], on_answer: Callable[[str, int, float], None]
+    ) -> None:
+        """`hosts` may be asked for by name. `on_answer` is called with the path, the status and the seconds taken."""
+        self.app = app
+        self.limits = limits
+        self.hosts = {"localhost", *hosts}
+        self.on_answer = on_answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started, status = time.monotonic(), 0
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            body = await self._checked_body(scope, receive)
+        except HTTPException as error:
+            # The rest of the body is not read, so no other request can follow on this connection.
+            response = JSONResponse({"error": error.detail}, error.status_code, {"Connection": "close"})
+            await response(scope, receive, send_with_headers)
+        else:
+            if body is not None:
+                await self._answer(scope, receive, send_with_headers, body)
+        self.on_answer(scope["path"], status, time.monotonic() - started)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
+        """Call the API; stop it if the client disconnects."""
+        messages = [{"type": "http.request", "body": body, "more_body": False}]
+        gone = asyncio.ensure_future(receive())
+
+        async def replay() -> Message:
+            return messages.pop() if messages else await asyncio.shield(gone)
+
+        answer = asyncio.ensure_future(self.app(scope, replay, send))
+        try:
+            await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if answer.done():
+                await answer
+        finally:
+            answer.cancel()
+            gone.cancel()
+
+    async def _checked_body(self, scope: Scope, receive: Receive) -> bytes | None:
+        """The body of an acceptable request, as JSON; None if the client has disconnected."""
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if not self._is_ours(host):
+            raise HTTPException(421, f"this server does not answer for the host {host!r:.80}")
+        media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if scope["method"] not in ("GET", "HEAD", "OPTIONS"):
+            origin = headers.get("origin")
+            if origin is not None and urlsplit(origin).netloc != host:
+                raise HTTPException(403, "pages of other origins may not send requests")
+            is_form = media_type == FORM and scope["path"] in FORM_PATHS
+            if not (media_type == JSON or is_form) or headers.get("content-encoding", "identity") != "identity":
+                raise HTTPException(415, f"send the request as {JSON}, without Content-Encoding")
+        if int(headers.get("content-length", 0)) > self.limits.n_bytes:
+            raise self._too_large()
+        try:
+            async with asyncio.timeout(self.limits.read_s):
+                body = await self._read(receive)
+        except TimeoutError:
+            raise HTTPException(408, f"the request did not arrive within {self.limits.read_s:g} s") from None
+        if body is None or media_type != FORM:
+            return body
+        scope["headers"] = [(name, value) for name, value in scope["headers"] if name != b"content-type"]
+        scope["headers"].append((b"content-type", JSON.encode()))
+        return json.dumps(form_fields(body)).encode()
+
+    async def _read(self, receive: Receive) -> bytes | None:
+        body: bytes = b""
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            body += message.get("body", b"")
+            if len(body) > self.limits.n_bytes:
+                raise self._too_large()
+            if not message.get("more_body", False):
+                return body
+
+    def _too_large(self) -> HTTPException:
+        return HTTPException(413, f"a request may have {self.limits.n_bytes:,} bytes")
+
+    def _is_ours(self, host: str) -> bool:
+        """Whether the Host header has an allowed name, or an address: a foreign page needs a name to reach us by."""
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+            if name in self.hosts:
+                return True
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+
+def form_fields(body: bytes) -> dict[str, Any]:
+    """The fields of a form."""
+    try:
+        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS)
+    except ValueError as error:
+        raise HTTPException(400, "the body is not a form in UTF-8") from error
+    return dict(pairs)

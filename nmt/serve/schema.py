@@ -1,0 +1,130 @@
+"""The bodies of requests and answers. Descriptions are shown at /docs."""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+MAX_BEAM = 16  # a wider beam would let one client take a model for long
+
+# JSON can hold a lone surrogate, UTF-8 cannot: no answer could repeat it.
+Encodable = Annotated[str, AfterValidator(lambda text: text.encode(errors="replace").decode())]
+Text = Annotated[Encodable, Field(description="Text; each of its lines is translated by itself.")]
+Texts = Text | Annotated[list[Text], Field(description="Several texts.")]
+Source = Annotated[
+    Encodable, Field(max_length=20, description="Language code, or auto: of the only model for the target.")
+]
+Key = Annotated[str, Field(max_length=200, description="If the server needs one; or as Authorization: Bearer KEY.")]
+
+
+class LibreRequest(BaseModel):
+    """A request of LibreTranslate's API; unknown fields are ignored."""
+
+    q: Texts
+    source: Source
+    target: Annotated[Encodable, Field(max_length=20)]
+    format: Literal["text"] = "text"
+    alternatives: Annotated[int, Field(ge=0, lt=MAX_BEAM, description="Further translations, best first.")] = 0
+    api_key: Key = ""
+
+
+class DetectedLanguage(BaseModel):
+    language: str
+    confidence: Annotated[float, Field(description="0: nothing is detected, only one model fits.")] = 0.0
+
+
+class LibreAnswer(BaseModel):
+    translatedText: str | list[str]  # noqa: N815 - LibreTranslate's name
+    alternatives: list[str] | list[list[str]] | None = None
+    detectedLanguage: DetectedLanguage | None = None  # noqa: N815
+
+
+class Search(BaseModel):
+    """What to translate, and how; fields that are left out have the model's own defaults."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    source: Source = "auto"
+    target: Annotated[Encodable | None, Field(max_length=20, description="Needed if several models are served.")] = None
+    api_key: Key = ""
+    prefix: Annotated[
+        Encodable | list[int],
+        Field(max_length=5_000, description="What the translation begins with, as text or tokens; for one line only."),
+    ] = ""
+    beam: Annotated[int | None, Field(ge=1, le=MAX_BEAM, description="Beam size; samples if `sample` is true.")] = None
+    length_penalty: Annotated[
+        Literal["average", "gnmt"] | None, Field(description="S / L^alpha, or S / ((5+L)/6)^alpha.")
+    ] = None
+    alpha: Annotated[float | None, Field(description="Strength of the length penalty.")] = None
+    sample: Annotated[bool | None, Field(description="Draw translations at random.")] = None
+    temperature: Annotated[float | None, Field(description="Divides the logits in sampling.")] = None
+    top_k: Annotated[int | None, Field(description="Draw from the k most probable tokens only; 0 is all.")] = None
+    top_p: Annotated[float | None, Field(description="Draw from the most probable tokens that reach p.")] = None
+    seed: Annotated[int | None, Field(description="Of random draws.")] = None
+
+
+class TranslateRequest(Search):
+    """A request of our own API."""
+
+    q: Texts
+    n_best: Annotated[int, Field(ge=1, le=MAX_BEAM, description="Hypotheses per line, at most `beam`.")] = 1
+    stream: Annotated[
+        bool, Field(description="Answer with server-sent events: `partial` while the search runs, then `done`.")
+    ] = False
+
+
+class ExplainRequest(Search):
+    """One sentence to explain."""
+
+    q: Annotated[Encodable, Field(description="One sentence.")]
+
+
+class HypothesisAnswer(BaseModel):
+    text: str
+    score: Annotated[float, Field(description="Log-probability over the length penalty.")]
+    log_prob: float
+    pieces: list[str]
+    tokens: Annotated[list[int], Field(description="Token ids; a beginning of them can be a `prefix`.")]
+    log_probs: Annotated[list[float], Field(description="Of each token, given those before it.")]
+
+
+class LineAnswer(BaseModel):
+    source: str
+    hypotheses: Annotated[list[HypothesisAnswer], Field(description="Best first.")]
+
+
+class TranslateAnswer(BaseModel):
+    """The translations of all lines of all texts, in order."""
+
+    source: str
+    target: str
+    translations: list[LineAnswer]
+
+
+class Language(BaseModel):
+    code: str
+    name: str
+    targets: Annotated[list[str], Field(description="Codes of the languages that it is translated to.")]
+
+
+class ModelAnswer(BaseModel):
+    """A served model."""
+
+    source: str
+    target: str
+    source_name: str
+    target_name: str
+    explains: Annotated[bool, Field(description="Whether /v1/explain can look into it.")]
+    beam: int
+    length_penalty: str
+    alpha: float
+
+
+class ModelsAnswer(BaseModel):
+    models: list[ModelAnswer]
+    max_characters: int
+    max_lines: int
+    needs_key: bool
+
+
+class ErrorAnswer(BaseModel):
+    error: str

@@ -1,0 +1,75 @@
+"""`nmt serve` as a process: address, keys, signals, and what stops it at the start."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from conftest import SOURCE, TARGET, FiveRun, one_clear_error, run_nmt, started_nmt
+
+HEADERS = {"Content-Type": "application/json"}
+
+
+def address_of(process: subprocess.Popen[bytes]) -> tuple[str, int]:
+    """The address that the server logs when it is ready."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith(b"serving on http://"):
+            host, _, port = line.decode().split("//")[1].strip().rpartition(":")
+            return host, int(port)
+    raise AssertionError("the server ended")
+
+
+def test_it_serves_and_answers_what_it_has_before_it_ends(five_run: FiveRun, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("first\n\nsecond\n")
+    command = ["serve", "-m", five_run.run, "--port", "0", "--device", "cpu", "--api-keys", keys]
+    with started_nmt(*command, cwd=tmp_path) as process:
+        host, port = address_of(process)
+        assert host == "127.0.0.1"
+        connection = http.client.HTTPConnection(host, port, timeout=60)
+        body = {"q": SOURCE[:1] * 64, "source": "zh", "target": "en", "api_key": "second"}
+        connection.request("POST", "/translate", json.dumps(body), HEADERS)
+        time.sleep(0.05)  # the request has arrived, or waits to be accepted: neither may be lost
+        process.send_signal(signal.SIGTERM)
+        answer = connection.getresponse()
+        assert answer.status == 200
+        assert json.load(answer)["translatedText"] == TARGET[:1] * 64
+        connection.close()
+        assert process.wait(60) == 143
+        assert process.stdout is not None
+        assert process.stdout.read() == b""
+
+
+def test_what_is_wrong_is_said_at_the_start(five_run: FiveRun, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.write_text("\n")
+    one_clear_error(run_nmt("serve", "-m", five_run.run, "--api-keys", empty), 2, f"{empty} has no keys")
+    one_clear_error(run_nmt("serve", "-m", tmp_path / "none"), 2, "no model at")
+    twice = run_nmt("serve", "-m", five_run.run, "-m", five_run.run)
+    one_clear_error(twice, 2, "two models translate zh to en")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run_nmt("serve", "-m", five_run.run, "--port", port)
+        one_clear_error(done, 2, f"cannot listen on 127.0.0.1 port {port}: Address already in use")
+
+
+def test_missing_packages_are_named(tmp_path: Path) -> None:
+    program = """
+import sys, importlib.util
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "uvicorn" else find(name, *rest)
+sys.argv = ["nmt", "serve"]
+from nmt.__main__ import main
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, cwd=tmp_path, env=os.environ, check=False
+    )
+    stderr = one_clear_error(done, 2, "nmt serve needs uvicorn")
+    assert "pip install 'nmt-trainer[serve]'" in stderr

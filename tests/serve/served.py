@@ -1,0 +1,83 @@
+"""A running server for the tests, and a client."""
+
+import contextlib
+import http.client
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nmt.decode.translator import Translator
+from nmt.serve.app import bind, create_app, new_server
+from nmt.serve.guard import Limits
+
+JSON = {"Content-Type": "application/json"}
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def error(self) -> str:
+        assert self.status >= 400, self.body
+        assert list(self.json) == ["error"]
+        return str(self.json["error"])
+
+
+@dataclass(frozen=True)
+class Client:
+    """Sends requests, each on a connection of its own."""
+
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def send(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        with contextlib.closing(connection):
+            connection.request(method, path, body, dict(headers or {}))
+            response = connection.getresponse()
+            return Answer(response.status, dict(response.getheaders()), response.read())
+
+    def get(self, path: str, **headers: str) -> Answer:
+        return self.send("GET", path, headers=headers)
+
+    def post(self, path: str, body: Any, **headers: str) -> Answer:
+        return self.send("POST", path, json.dumps(body), {**JSON, **headers})
+
+
+@contextlib.contextmanager
+def served(*translators: Translator, limits: Limits | None = None, **options: Any) -> Iterator[Client]:
+    """A server on a free port, in a thread."""
+    app = create_app(translators, limits, **options)
+    with bind("127.0.0.1", 0) as listening:
+        server = new_server(app)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield Client(listening.getsockname()[1])
+        finally:
+            server.should_exit = True
+            thread.join(60)
+            assert not thread.is_alive()
+
+
+def events_of(answer: Answer) -> list[tuple[str, Any]]:
+    """The server-sent events of an answer."""
+    blocks = answer.body.decode().split("\n\n")
+    assert blocks.pop() == ""
+    found = []
+    for block in blocks:
+        kind, data = block.split("\n")
+        found.append((kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    return found

@@ -1,0 +1,301 @@
+"""The endpoints of a served model: LibreTranslate's, our own, and what is refused."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from conftest import SOURCE, TARGET, FiveRun
+from libretranslatepy import LibreTranslateAPI  # type: ignore[import-untyped]
+from models import small_translator
+from served import Answer, Client, events_of, served
+
+from nmt.decode.translator import Translator, load
+from nmt.errors import InputError, ModelError
+from nmt.insight.pages import content_security_policy, hash_source
+from nmt.serve.app import create_app
+from nmt.serve.guard import Limits
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+@pytest.fixture(scope="module")
+def translator(five_run: FiveRun) -> Translator:
+    return load(five_run.run, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def client(translator: Translator) -> Iterator[Client]:
+    with served(translator) as client:
+        yield client
+
+
+# --- LibreTranslate's ---------------------------------------------------------------------------------------
+
+
+def test_libretranslates_client_works(client: Client) -> None:
+    libre = LibreTranslateAPI(client.url)
+    assert [libre.translate(text, "zh", "en") for text in SOURCE] == TARGET
+    assert libre.languages() == [
+        {"code": "zh", "name": "Chinese", "targets": ["en"]},
+        {"code": "en", "name": "English", "targets": []},
+    ]
+
+
+def test_a_list_gives_a_list_and_alternatives_are_others(client: Client) -> None:
+    body = {"q": SOURCE, "source": "zh", "target": "en", "format": "text", "alternatives": 2}
+    found = client.post("/translate", body).json
+    assert found["translatedText"] == TARGET
+    assert [len(of_text) for of_text in found["alternatives"]] == [2] * len(SOURCE)
+    assert all(TARGET[i] not in of_text for i, of_text in enumerate(found["alternatives"]))
+    one = client.post("/translate", {**body, "q": SOURCE[0]}).json
+    assert one == {"translatedText": TARGET[0], "alternatives": found["alternatives"][0]}
+
+
+def test_lines_stay_lines(client: Client) -> None:
+    body = {"q": f"{SOURCE[0]}\n\n{SOURCE[1]}\r\n", "source": "zh-CN", "target": "en"}
+    assert client.post("/translate", body).json == {"translatedText": f"{TARGET[0]}\n\n{TARGET[1]}\n"}
+
+
+def test_auto_is_the_only_language_that_fits(client: Client) -> None:
+    found = client.post("/translate", {"q": SOURCE[0], "source": "auto", "target": "en"}).json
+    assert found["detectedLanguage"] == {"language": "zh", "confidence": 0}
+
+
+def test_a_lone_surrogate_is_replaced(client: Client) -> None:
+    found = client.send("POST", "/v1/translate", b'{"q": "\\ud800"}', {"Content-Type": "application/json"}).json
+    assert found["translations"][0]["source"] == "?"
+    body = {"q": "a", "source": "\ud800", "target": "en"}
+    assert client.post("/translate", body).error.startswith("no model translates ? to en")
+
+
+def test_an_empty_text_has_an_empty_translation(client: Client) -> None:
+    assert client.post("/translate", {"q": "", "source": "zh", "target": "en"}).json == {"translatedText": ""}
+    assert client.post("/translate", {"q": [], "source": "zh", "target": "en"}).json == {"translatedText": []}
+
+
+# --- ours ---------------------------------------------------------------------------------------------------
+
+
+def test_the_answer_has_what_the_translator_finds(client: Client, translator: Translator) -> None:
+    found = client.post("/v1/translate", {"q": SOURCE, "beam": 4, "n_best": 3}).json
+    expected = list(translator.translate_lines(SOURCE, translator.with_options(beam=4, n_best=3)))
+    assert (found["source"], found["target"]) == ("zh", "en")
+    assert [line["source"] for line in found["translations"]] == SOURCE
+    for line, translation in zip(found["translations"], expected, strict=True):
+        for got, hypothesis in zip(line["hypotheses"], translation.hypotheses, strict=True):
+            assert (got["text"], got["pieces"], got["tokens"]) == (
+                hypothesis.text,
+                hypothesis.pieces,
+                hypothesis.tokens,
+            )
+            assert got["score"] == pytest.approx(hypothesis.score, abs=1e-5)
+            assert sum(got["log_probs"]) == pytest.approx(got["log_prob"], abs=1e-5)
+
+
+def test_a_stream_grows_to_the_translation(client: Client) -> None:
+    answer = client.post("/v1/translate", {"q": SOURCE[:2], "stream": True})
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    *partial, (kind, last) = events_of(answer)
+    assert {kind for kind, _ in partial} == {"partial"}
+    for line in (0, 1):
+        texts = [data["text"] for _, data in partial if data["line"] == line]
+        assert texts[0] == TARGET[line].split()[0]
+        assert texts[-1] == TARGET[line]
+        assert texts == sorted(texts, key=len)
+    assert kind == "done"
+    assert [line["hypotheses"][0]["text"] for line in last["translations"]] == TARGET[:2]
+
+
+def test_a_prefix_is_text_or_tokens(client: Client, translator: Translator) -> None:
+    for prefix in ("They", translator.encode_prefix("They")):
+        found = client.post("/v1/translate", {"q": SOURCE[0], "prefix": prefix}).json
+        assert found["translations"][0]["hypotheses"][0]["text"].startswith("They")
+
+
+def test_samples_are_drawn_by_the_seed(client: Client) -> None:
+    body = {"q": SOURCE[0], "sample": True, "temperature": 3.0, "n_best": 4}
+    texts = [
+        [
+            found["text"]
+            for found in client.post("/v1/translate", {**body, "seed": seed}).json["translations"][0]["hypotheses"]
+        ]
+        for seed in (1, 1, 2)
+    ]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_explain_gives_alternatives_attention_and_the_tree(client: Client) -> None:
+    found = client.post("/v1/explain", {"q": SOURCE[0], "beam": 3}).json
+    best = found["hypotheses"][0]
+    assert best["text"] == TARGET[0]
+    assert len(found["hypotheses"]) == 3
+    assert len(found["cross"]) == len(best["tokens"])
+    for row in found["cross"]:
+        assert len(row) == len(found["source_pieces"])
+        assert sum(row) == pytest.approx(1, abs=1e-4)
+    path = [node["token"] for node in found["tree"] if node["is_best"]]
+    assert path == [token["token"] for token in best["tokens"]]
+    prefixed = client.post(
+        "/v1/explain", {"q": SOURCE[0], "prefix": [best["tokens"][0]["alternatives"][1]["token"]]}
+    ).json
+    assert prefixed["hypotheses"][0]["tokens"][0] == {
+        **best["tokens"][0]["alternatives"][1],
+        "rank": 2,
+        "alternatives": best["tokens"][0]["alternatives"],
+    }
+
+
+def test_the_page_of_an_explanation_allows_only_its_own_script(client: Client) -> None:
+    answer = client.send("POST", "/explain", "q=" + "%E6%88%91&beam=2", FORM)
+    page = answer.body.decode()
+    assert answer.status == 200
+    assert answer.headers["content-security-policy"] == content_security_policy(page)
+    script = page.partition("<script>")[2].partition("</script>")[0]
+    assert hash_source(script) in answer.headers["content-security-policy"]
+    assert "unsafe-inline" not in page
+
+
+def test_metrics_count_requests_and_batches(client: Client) -> None:
+    client.post("/v1/translate", {"q": SOURCE})
+    client.get("/no/such/page")
+    text = client.get("/metrics").body.decode()
+    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    assert float(values['nmt_request_seconds_count{path="/v1/translate",status="200"}']) >= 1
+    assert float(values['nmt_request_seconds_count{path="other",status="404"}']) >= 1
+    assert float(values["nmt_batch_lines_sum"]) >= len(SOURCE)
+    assert float(values["nmt_pieces_total"]) > 20
+    assert values["nmt_requests_waiting"] == "0.0"
+
+
+def test_pages_and_what_they_load(client: Client) -> None:
+    assert client.get("/health").json == {"status": "ok"}
+    for path, media_type in {
+        "/": "text/html",
+        "/docs": "text/html",
+        "/static/serve.js": "text/javascript",
+        "/static/base.css": "text/css",
+    }.items():
+        answer = client.get(path)
+        assert answer.status == 200
+        assert answer.headers["content-type"].startswith(media_type)
+        assert "unsafe-inline" not in answer.headers["content-security-policy"]
+        assert b"http" not in answer.body.replace(b"http://www.w3.org/2000/svg", b""), "nothing from outside"
+    assert client.get("/static/../api.py").error == "Not Found"
+    described = client.get("/openapi.json").json
+    assert set(described["paths"]) == {
+        "/health", "/languages", "/metrics", "/translate", "/v1/explain", "/v1/models", "/v1/translate"
+    }  # fmt: skip
+
+
+# --- refused ------------------------------------------------------------------------------------------------
+
+REFUSED: list[tuple[str, Any, int, str]] = [
+    ("/translate", {"source": "zh", "target": "en"}, 400, "q: Field required"),
+    ("/translate", {"q": "a", "source": "fr", "target": "en"}, 400, "no model translates fr to en; this server transl"),
+    ("/translate", {"q": "a", "source": "zh", "target": "en", "format": "html"}, 400, "format: Input should be 'text'"),
+    ("/translate", {"q": {"a": 1}, "source": "zh", "target": "en"}, 400, "q"),
+    ("/translate", {"q": "a", "source": "zh", "target": "en", "alternatives": 1000}, 400, "alternatives"),
+    ("/translate", {"q": "a" * 5001, "source": "zh", "target": "en"}, 413, "the text has 5,001 characters"),
+    ("/translate", {"q": ["a"] * 65, "source": "zh", "target": "en"}, 413, "the text has 65 lines, a request may have"),
+    ("/translate", {"q": "a\n" * 64, "source": "zh", "target": "en"}, 413, "65 lines"),
+    ("/v1/translate", {"q": "a", "beem": 3}, 400, "beem: Extra inputs are not permitted"),
+    ("/v1/translate", {"q": "a", "beam": 10**9}, 400, "beam: Input should be less than or equal to 16"),
+    ("/v1/translate", {"q": "a", "n_best": 9}, 400, "n_best is 9, but there are 5 hypotheses"),
+    ("/v1/translate", {"q": "a", "alpha": -1}, 400, "alpha: "),
+    ("/v1/translate", {"q": "a", "prefix": [10**6]}, 400, "the prefix has the token 1000000"),
+    ("/v1/translate", {"q": "a", "prefix": [2]}, 400, "the prefix has the token 2"),
+    ("/v1/translate", {"q": "a", "prefix": "word " * 900}, 400, "the model takes at most"),
+    ("/v1/translate", {"q": ["a", "b"], "prefix": "I"}, 400, "prefix: is for a single line"),
+    ("/v1/explain", {"q": " "}, 400, "the sentence is blank"),
+    ("/v1/explain", {"q": "我 " * 400}, 400, "the sentence is too long"),
+    ("/v1/explain", {"q": ["a"]}, 400, "q: Input should be a valid string"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "body", "status", "message"), REFUSED, ids=[message for *_, message in REFUSED])
+def test_a_wrong_request_is_refused_with_the_reason(
+    client: Client, path: str, body: Any, status: int, message: str
+) -> None:
+    answer = client.post(path, body)
+    assert answer.status == status
+    assert message in answer.error
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b'"\xff"', b"[]", b"[" * 30_000, b'{"q": ' + b"9" * 10_000 + b"}", b"NaN"])
+def test_what_is_not_json_is_refused(client: Client, body: bytes) -> None:
+    answer = client.send("POST", "/v1/translate", body, {"Content-Type": "application/json"})
+    assert answer.status == 400
+    assert answer.error
+
+
+def test_keys(translator: Translator) -> None:
+    body = {"q": SOURCE[0], "source": "zh", "target": "en"}
+    with served(translator, keys=["secret", "ключ"]) as client:
+        for given in ({}, {"api_key": "wrong"}, {"api_key": "\u0000"}):
+            assert client.post("/translate", {**body, **given}).status == 403
+            assert client.post("/v1/translate", {**body, **given}).error == "the API key is missing or wrong"
+            assert client.post("/v1/explain", {**body, **given}).status == 403
+        assert client.post("/translate", {**body, "api_key": "ключ"}).json == {"translatedText": TARGET[0]}
+        assert client.post("/v1/translate", body, Authorization="Bearer secret").status == 200
+        assert LibreTranslateAPI(client.url, "secret").translate(SOURCE[0], "zh", "en") == TARGET[0]
+        assert client.get("/v1/models").json["needs_key"] is True
+
+
+# --- other models -------------------------------------------------------------------------------------------
+
+
+def test_the_model_is_chosen_by_its_languages(translator: Translator) -> None:
+    with served(translator, small_translator()) as client:  # zh-en and de-en
+        assert {one["source"] for one in client.get("/v1/models").json["models"]} == {"zh", "de"}
+        assert client.post("/v1/translate", {"q": SOURCE[0], "source": "zh"}).json["source"] == "zh"
+        assert client.post("/v1/translate", {"q": "ein Hund", "source": "de", "target": "en"}).json["source"] == "de"
+        answer = client.post("/v1/translate", {"q": "ein Hund"})
+        assert answer.error == "several models fit; this server translates zh to en, de to en"
+
+
+def test_two_models_for_one_pair_are_refused(translator: Translator) -> None:
+    with pytest.raises(InputError, match="two models translate zh to en"):
+        create_app([translator, translator])
+
+
+class NoSteps:
+    """An engine that shows no steps, as CTranslate2's."""
+
+    def __init__(self, translator: Translator) -> None:
+        self.engine = translator.engine
+        self.max_length = self.engine.max_length
+
+    def translate(self, segments: Any, options: Any, *, batch_size: int, watch: Any = None) -> Any:  # noqa: ARG002
+        if options.sample:
+            raise ModelError("the model's output is not a number")
+        return self.engine.translate(segments, options, batch_size=batch_size)
+
+    def score(self, source: Any, target: Any) -> Any:
+        return self.engine.score(source, target)
+
+
+def test_a_model_of_another_engine(translator: Translator) -> None:
+    with served(Translator(NoSteps(translator), translator.tokenizers, translator.config)) as client:
+        assert client.get("/v1/models").json["models"][0]["explains"] is False
+        assert client.post("/v1/explain", {"q": SOURCE[0]}).error == "an export gives no attention weights"
+        assert [kind for kind, _ in events_of(client.post("/v1/translate", {"q": SOURCE[0], "stream": True}))] == [
+            "done"
+        ]
+        assert client.post("/v1/translate", {"q": "a", "sample": True}).status == 400
+        streamed = events_of(client.post("/v1/translate", {"q": "a", "sample": True, "stream": True}))
+        assert streamed == [("error", {"error": "the model's output is not a number"})]
+
+
+def test_a_model_that_names_no_languages() -> None:
+    small = small_translator(train={"source": "a", "target": "b"})
+    with served(small) as client:
+        answer: Answer = client.get("/languages")
+        assert answer.json == [{"code": "und", "name": "Unknown language", "targets": ["und"]}]
+        assert client.post("/v1/translate", {"q": "a cat"}).status == 200
+
+
+def test_limits_are_told(translator: Translator) -> None:
+    with served(translator, limits=Limits(n_characters=10, n_lines=2)) as client:
+        found = client.get("/v1/models").json
+        assert (found["max_characters"], found["max_lines"]) == (10, 2)
+        assert client.post("/v1/translate", {"q": "a" * 11}).status == 413

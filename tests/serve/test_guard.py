@@ -1,0 +1,181 @@
+"""Hostile requests: none gets through, none stops the server."""
+
+import json
+import random
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+from conftest import SOURCE, TARGET, FiveRun
+from served import JSON, Client, served
+
+from nmt.decode.translator import Translator, load
+from nmt.serve import app
+from nmt.serve.guard import Limits
+
+GOOD = {"q": SOURCE[0], "source": "zh", "target": "en"}
+N_HOSTILE = 1000
+
+
+@pytest.fixture(scope="module")
+def translator(five_run: FiveRun) -> Translator:
+    return load(five_run.run, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def client(translator: Translator) -> Iterator[Client]:
+    with served(translator, hosts=["translate.example"]) as client:
+        yield client
+
+
+def raw(client: Client, data: bytes, *, wait_s: float = 30) -> bytes:
+    """Send bytes as they are; returns all that comes back until the server closes the connection."""
+    with socket.create_connection(("127.0.0.1", client.port), timeout=wait_s) as connection:
+        received = b""
+        try:
+            connection.sendall(data)
+            while part := connection.recv(65_536):
+                received += part
+        except OSError:
+            pass
+        return received
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:80", 200), ("127.0.0.1", 200), ("[::1]:5000", 200), ("192.168.1.7:5000", 200),
+        ("translate.example", 200), ("evil.example", 421), ("localhost.evil.example", 421),
+        ("", 421), ("[", 421), ("a b", 421),
+    ],
+)  # fmt: skip
+def test_only_known_hosts_are_answered(client: Client, host: str, status: int) -> None:
+    assert client.get("/health", Host=host).status == status
+
+
+def test_pages_of_other_origins_are_refused(client: Client) -> None:
+    here = f"127.0.0.1:{client.port}"
+    assert client.post("/translate", GOOD, Origin=f"http://{here}").status == 200
+    for origin in ("http://evil.example", "null", f"http://{here}.evil.example"):
+        assert client.post("/translate", GOOD, Origin=origin).status == 403
+
+
+@pytest.mark.parametrize("media_type", ["text/plain", "", "application/xml", "multipart/form-data; boundary=x"])
+def test_other_media_types_are_refused(client: Client, media_type: str) -> None:
+    answer = client.send("POST", "/translate", json.dumps(GOOD), {"Content-Type": media_type})
+    assert answer.status == 415
+    assert answer.error == "send the request as application/json, without Content-Encoding"
+    assert client.send("POST", "/translate", b"x", {**JSON, "Content-Encoding": "gzip"}).status == 415
+
+
+def test_forms_are_for_libretranslates_clients(client: Client) -> None:
+    form = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
+    assert client.send("POST", "/v1/translate", b"q=a", form).status == 415
+    assert client.send("POST", "/translate", b"q=%ff&source=zh&target=en", form).status == 400
+    assert client.send("POST", "/translate", "q=ä".encode(), form).status == 400
+    assert client.send("POST", "/translate", b"a=1&" * 40, form).status == 400
+    assert client.send("POST", "/translate", b"q=&source=zh&target=en&extra=1", form).json == {"translatedText": ""}
+
+
+def test_large_bodies_are_refused(client: Client) -> None:
+    answer = client.send("POST", "/translate", b" " * 65_537, JSON)
+    assert (answer.status, answer.error) == (413, "a request may have 65,536 bytes")
+    head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    for length in (b"1" * 20, b"-1", b"x", b"1\r\nContent-Length: 2"):
+        assert raw(client, head + b"Content-Length: " + length + b"\r\n\r\n{}")[9:12] in (b"400", b"413")
+    chunk = b"8000\r\n" + b" " * 0x8000 + b"\r\n"
+    assert raw(client, head + b"Transfer-Encoding: chunked\r\n\r\n" + 3 * chunk)[9:12] == b"413"
+
+
+def test_slow_bodies_and_slow_models_end(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = Limits(read_s=0.3, answer_s=0.3)
+    head = (
+        b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
+    )
+    with served(translator, limits=limits) as client:
+        with socket.create_connection(("127.0.0.1", client.port), timeout=30) as connection:
+            connection.sendall(head + b'{"q": ')
+            assert connection.recv(1000)[9:12] == b"408"
+        monkeypatch.setattr(translator, "translate_together", lambda *_: time.sleep(1))
+        answer = client.post("/v1/translate", {"q": "a"})
+        assert (answer.status, answer.error) == (504, "no translation within 0.3 s")
+        streamed = client.post("/v1/translate", {"q": "a", "stream": True}).body.decode()
+        assert streamed == 'event: error\ndata: {"error": "no translation within 0.3 s"}\n\n'
+        assert client.get("/health").status == 200
+
+
+def test_silent_connections_are_closed_and_block_nobody(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "IDLE_S", 2.0)
+    with served(translator) as client:
+        silent = [socket.create_connection(("127.0.0.1", client.port), timeout=30) for _ in range(100)]
+        assert client.post("/translate", GOOD).json == {"translatedText": TARGET[0]}
+        for connection in silent:
+            assert connection.recv(1) == b"", "closed by the server"
+            connection.close()
+        assert client.get("/health").status == 200
+
+
+def test_markup_stays_text(client: Client) -> None:
+    text = "<script>alert(1)</script>"
+    answer = client.post("/v1/translate", {"q": text})
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.json["translations"][0]["source"] == text
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    page = client.send("POST", "/explain", f"q={text}&beam=1", form)
+    assert page.status == 200
+    assert b"alert(1)" in page.body
+    assert text.encode() not in page.body
+
+
+def hostile_requests(n: int) -> Iterator[bytes]:
+    """Requests that are malformed in every way that came to mind; some are valid."""
+    draw = random.Random(1)
+    values = ["1", "null", "[]", "{}", '"\\ud800"', '"\\u0000"', "1e999", "NaN", "-1", "true", '"<script>"', "[" * 500]
+    values += [
+        '"' + "a" * 6000 + '"',
+        '["a"]',
+        "[1]",
+        '"\ufeff\u202e\u2028"',
+        '"' + "\\n" * 70 + '"',
+        '"./../"',
+        "1" * 5000,
+    ]
+    names = ["q", "source", "target", "beam", "n_best", "prefix", "alpha", "sample", "seed", "stream", "alternatives"]
+    names += ["format", "api_key", "temperature", "top_k", "top_p", "__proto__"]
+    for _ in range(n):
+        path = draw.choice(
+            ["/translate", "/v1/translate", "/v1/explain", "/explain", "/languages", "/%00", "//", "/../etc"]
+        )
+        method = draw.choice(["POST"] * 8 + ["GET", "PUT", "BREW", "HEAD", "OPTIONS", "TRACE"])
+        fields = [f'"{name}": {draw.choice(values)}' for name in draw.sample(names, draw.randrange(6))]
+        fields += ['"q": "a"', '"target": "en"'] * draw.randrange(2)
+        body = ("{" + ", ".join(fields) + "}").encode(errors="surrogatepass")
+        if draw.random() < 0.2:
+            body = bytes(draw.randrange(256) for _ in range(draw.randrange(300)))
+        if draw.random() < 0.1:
+            body = body[: len(body) // 2]
+        media_type = draw.choice(["application/json"] * 6 + ["application/x-www-form-urlencoded", "text/html", "\x7f"])
+        host = draw.choice(["localhost"] * 9 + ["evil.example", "\xff"])
+        length = draw.choice([len(body)] * 8 + [0, 10**9, -1])
+        head = f"{method} {path} HTTP/1.{draw.randrange(2)}\r\nHost: {host}\r\nContent-Type: {media_type}\r\n"
+        head += f"Content-Length: {length}\r\nConnection: close\r\n"
+        if draw.random() < 0.05:
+            head += f"X: {'y' * 70_000}\r\n"
+        yield f"{head}\r\n".encode("latin-1") + body
+
+
+def test_a_thousand_hostile_requests_cause_no_fault(translator: Translator) -> None:
+    statuses = set()
+    with served(translator, limits=Limits(read_s=0.5)) as client:
+        for request in hostile_requests(N_HOSTILE):
+            answer = raw(client, request)
+            if answer:  # nothing if the request was cut off
+                assert answer.startswith(b"HTTP/1."), answer
+                statuses.add(int(answer[9:12]))
+        assert client.post("/translate", GOOD).json == {"translatedText": TARGET[0]}
+    assert not [status for status in statuses if status >= 500 and status not in (503, 504)]
+    assert {200, 400, 404, 405, 413, 415, 421} <= statuses

@@ -1,0 +1,224 @@
+"""The page to translate on, in a browser: by mouse, by keyboard alone, wide and narrow, light and dark."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import SOURCE, TARGET, FiveRun
+from models import small_translator
+from served import Client, served
+
+from nmt.decode.translator import load
+from nmt.serve.guard import Limits
+
+FAST = 30_000  # ms; playwright waits no longer than it has to
+
+
+@pytest.fixture(scope="module")
+def client(browser: Any, five_run: FiveRun) -> Iterator[Client]:
+    with served(load(five_run.run, device="cpu"), limits=Limits(n_lines=3)) as client:
+        yield client
+
+
+class opened:  # noqa: N801 - used like a function
+    """A page of the server; checks at the end that nothing came from elsewhere and that no error was logged."""
+
+    def __init__(self, browser: Any, client: Client, path: str = "/", **options: Any) -> None:
+        self.context = browser.new_context(**options)
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(FAST)
+        self.problems: list[str] = []
+        self.page.on("console", lambda message: self.problems.append(message.text) if message.type == "error" else None)
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.context.on("request", lambda request: self.check(request.url, client.url))
+        self.page.goto(client.url + path)
+
+    def check(self, url: str, home: str) -> None:
+        if not url.startswith((home, "data:", f"blob:{home}")):
+            self.problems.append(url)
+
+    def __enter__(self) -> Any:
+        return self.page
+
+    def __exit__(self, *error: Any) -> None:
+        self.context.close()
+        assert self.problems == []
+
+
+def expect(locator: Any) -> Any:
+    """Playwright's waiting assertions; unlike `wait_for_function`, they work under the page's security policy."""
+    from playwright.sync_api import expect as expect_that
+
+    return expect_that(locator)
+
+
+def wait_for(page: Any, selector: str, text: str) -> None:
+    expect(page.locator(selector)).to_have_text(text, timeout=FAST)
+
+
+def test_typing_translates_and_a_word_can_be_changed_by_mouse(browser: Any, client: Client) -> None:
+    with opened(browser, client) as page:
+        page.locator("#text").fill(SOURCE[0])
+        wait_for(page, "#result", TARGET[0])
+        words = page.locator("#words button")
+        words.first.wait_for()
+        assert [word.inner_text() for word in words.all()] == TARGET[0].split()
+        words.nth(1).click()
+        alternative = page.locator("#alternatives li button").first
+        alternative.wait_for()
+        sentence = alternative.locator("span").first.inner_text()
+        assert sentence != TARGET[0]
+        assert sentence.startswith(TARGET[0].split()[0])
+        alternative.click()
+        wait_for(page, "#result", sentence)
+        beginning = page.locator("#beginning").inner_text()
+        assert sentence.startswith(beginning)
+        assert beginning != ""
+        page.locator("#release").click()
+        wait_for(page, "#result", TARGET[0])
+        assert page.locator("#begins").is_hidden()
+
+
+def test_the_same_by_keyboard_alone(browser: Any, client: Client) -> None:
+    with opened(browser, client) as page:
+        page.locator("#pair option").first.wait_for(state="attached")
+        expect(page.locator("#text")).to_be_focused()
+        page.keyboard.insert_text(SOURCE[1])
+        page.keyboard.press("Control+Enter")
+        wait_for(page, "#result", TARGET[1])
+        page.locator("#words button").first.wait_for()
+        for _ in range(60):
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement.parentElement.id") == "words":
+                break
+        page.keyboard.press("Enter")
+        expect(page.locator("#alternatives button:focus")).to_have_count(1)
+        sentence = page.evaluate("document.activeElement.firstChild.textContent")
+        page.keyboard.press("Enter")
+        wait_for(page, "#result", sentence)
+        expect(page.locator("#result")).to_be_focused()
+
+
+def test_attention_and_the_tree_are_drawn(browser: Any, client: Client) -> None:
+    with opened(browser, client) as page:
+        page.locator("#text").fill(SOURCE[0])
+        figure = page.locator("#attention-figure svg")
+        figure.wait_for()
+        figure.focus()
+        page.keyboard.press("ArrowDown")
+        assert "looks at" in page.locator("#attention-figure output").inner_text()
+        page.locator("#tree summary").click()
+        assert page.locator("#tree-figure .node").count() > 10
+        assert TARGET[0] in page.locator("#hypotheses tbody tr").first.inner_text()
+
+
+def test_the_search_is_controlled(browser: Any, client: Client) -> None:
+    with opened(browser, client) as page:
+        page.locator("#text").fill(SOURCE[0])
+        wait_for(page, "#result", TARGET[0])
+        page.locator("summary", has_text="How to search").click()
+        page.locator("#beam").fill("2")
+        page.locator("#beam").press("Tab")
+        expect(page.locator("#hypotheses tbody tr")).to_have_count(2, timeout=FAST)
+        page.locator("#sample").check()
+        page.locator("#temperature").fill("10")
+        page.locator("#temperature").press("Tab")
+        expect(page.locator("#result")).not_to_have_text(TARGET[0], timeout=FAST)
+
+
+def test_a_document_comes_back_line_for_line(browser: Any, client: Client, tmp_path: Path) -> None:
+    lines = [SOURCE[i % 5] for i in range(7)] + [""] + [SOURCE[0]]
+    expected = [TARGET[i % 5] for i in range(7)] + [""] + [TARGET[0]]
+    file = tmp_path / "letter.txt"
+    file.write_text("\r\n".join(lines), encoding="utf-8")
+    with opened(browser, client, accept_downloads=True) as page:
+        page.locator("#pair option").first.wait_for(state="attached")
+        page.locator("#file").set_input_files(file)
+        wait_for(page, "#status", "9 lines translated")
+        assert page.locator("#result").inner_text() == "\n".join(expected)
+        assert page.locator("#inside").is_hidden()
+        with page.expect_download() as download:
+            page.locator("#download").click()
+        assert download.value.suggested_filename == "letter.en.txt"
+        assert Path(download.value.path()).read_text(encoding="utf-8").split("\n") == [*expected, ""]
+
+
+def test_lines_longer_than_a_request_are_cut(browser: Any, five_run: FiveRun) -> None:
+    limits = Limits(n_characters=40)
+    with served(load(five_run.run, device="cpu"), limits=limits) as client, opened(browser, client) as page:
+        page.locator("#pair option").first.wait_for(state="attached")
+        page.locator("#text").fill(f"{SOURCE[0]} {SOURCE[0]} {SOURCE[0]}\n{SOURCE[1]}")
+        wait_for(page, "#status", "2 lines translated")
+        first, second = page.locator("#result").inner_text().split("\n")
+        assert first.startswith(TARGET[0])
+        assert second == TARGET[1]
+
+
+def test_the_full_explanation_opens(browser: Any, client: Client) -> None:
+    with opened(browser, client) as page:
+        page.locator("#text").fill(SOURCE[0])
+        page.locator("#explain button").wait_for()
+        with page.context.expect_page() as popup:
+            page.locator("#explain button").click()
+        problems: list[str] = []
+        explanation = popup.value
+        explanation.on("console", lambda message: problems.append(message.text))
+        explanation.wait_for_load_state()
+        assert explanation.locator("#translation").inner_text() == TARGET[0]
+        assert explanation.locator(".stage svg").count() > 30
+        assert problems == []
+
+
+def test_errors_are_told(browser: Any, five_run: FiveRun) -> None:
+    with served(load(five_run.run, device="cpu"), keys=["secret"]) as client:
+        page_and_checks = opened(browser, client)
+        page = page_and_checks.page
+        page.locator("#text").fill(SOURCE[0])
+        wait_for(page, "#status", "the API key is missing or wrong")
+        page.locator("#key").fill("secret")
+        page.locator("#go").click()
+        wait_for(page, "#result", TARGET[0])
+        page_and_checks.context.close()
+        assert all("403" in problem for problem in page_and_checks.problems), "Chromium logs refused requests"
+
+
+def test_text_is_never_markup(browser: Any, client: Client) -> None:
+    with opened(browser, client) as page:
+        page.locator("#text").fill("<img src=x onerror=alert(1)>")
+        page.locator("#words button").first.wait_for()
+        assert page.locator("img").count() == 0
+
+
+def test_languages_are_chosen(browser: Any, five_run: FiveRun) -> None:
+    with served(load(five_run.run, device="cpu"), small_translator()) as client, opened(browser, client) as page:
+        page.locator("#pair option").first.wait_for(state="attached")
+        assert page.locator("#pair option").all_inner_texts() == ["Chinese → English", "German → English"]
+        page.locator("#pair").select_option("1")
+        page.locator("#text").fill("a cat sleeps")
+        page.locator("#words button").first.wait_for()
+        assert page.locator("#text").get_attribute("lang") == "de"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_accessibility_and_width(browser: Any, client: Client, width: int, scheme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe-core: make browser")
+    options = {
+        "viewport": {"width": width, "height": 900},
+        "color_scheme": scheme,
+        "bypass_csp": True,
+    }  # axe is a script
+    for path in ("/", "/docs"):
+        with opened(browser, client, path, **options) as page:
+            if path == "/":
+                page.locator("#text").fill(SOURCE[0])
+                page.locator("#words button").nth(1).click()
+                page.locator("#alternatives li button").first.wait_for()
+                page.locator("#tree summary").click()
+                page.locator("summary", has_text="How to search").click()
+            else:
+                page.locator("#endpoints section").first.wait_for()
+            found = axe.Axe().run(page)
+            assert found.violations_count == 0, found.generate_report()
+            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
