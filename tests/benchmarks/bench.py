@@ -14,6 +14,7 @@ from typing import Any
 
 import decoding
 import growth
+import serving
 import training
 from measure import ROOT, Options, Table, say
 
@@ -23,6 +24,7 @@ BENCHMARKS: dict[str, Callable[[Options], list[Table]]] = {
     "training": training.throughput,
     "decoding": decoding.throughput,
     "latency": decoding.latency,
+    "serving": serving.throughput,
     "start": decoding.start,
     "scaling": training.scaling,
     "learning": training.learning,

@@ -7,6 +7,7 @@ import decoding
 import growth
 import measure
 import pytest
+import serving
 import torch
 import training
 from conftest import FiveCorpus, FiveRun
@@ -100,6 +101,14 @@ def test_decoding(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyP
     sample = decoding.translated([*ctranslate2, "--beam", 5], contest, chosen)
     assert sample["BLEU"] == pytest.approx(100)
     assert len(read_lines([contest.many])) == 5 * decoding.COPIES
+
+
+def test_serving(five_run: FiveRun, tmp_path: Path) -> None:
+    with serving.server(five_run.run, tmp_path) as port:
+        sample = serving.asked(port, ["a"], n_clients=2, seconds=0.2, n_silent=3)
+        assert 0 < sample["p50_ms"] <= sample["p99_ms"]
+        with pytest.raises(RuntimeError, match="6,000 characters"):
+            serving.asked(port, ["a" * 6_000], n_clients=1, seconds=0.1)
 
 
 PREPARE = """

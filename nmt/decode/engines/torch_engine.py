@@ -52,9 +52,8 @@ class TorchEngine:
         def search_batch(batch: list[int]) -> None:
             def show(step: TraceStep) -> None:
                 assert watch
-                ended.update(
-                    s for s, token in zip(step.sentences, step.candidates.tokens[:, 0], strict=True) if token == EOS
-                )
+                first = step.candidates.tokens[:, 0].tolist()
+                ended.update(s for s, token in zip(step.sentences, first, strict=True) if token == EOS)
                 best = zip(step.sentences, step.live.tokens[:, 0].tolist(), strict=True)
                 watch({batch[sentence]: tokens for sentence, tokens in best if sentence not in ended})
 

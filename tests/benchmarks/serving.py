@@ -1,0 +1,89 @@
+"""Serving: requests of one sentence each to `nmt serve`, from one client and from many at once."""
+
+import contextlib
+import http.client
+import itertools
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from decoding import prepare
+from measure import NMT, Options, Sample, Table, interleaved, started, told
+
+CLIENTS = (1, 10, 50)
+N_SILENT = 100  # connections that send nothing
+HEADERS = {"Content-Type": "application/json"}
+
+
+@contextlib.contextmanager
+def silent(port: int, n: int) -> Iterator[None]:
+    """Connections that send nothing."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(n):
+            stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+        yield
+
+
+def asked(port: int, sources: list[str], n_clients: int, seconds: float, n_silent: int = 0) -> Sample:
+    """Requests a second, and milliseconds from request to answer.
+
+    Raises:
+        RuntimeError: a request was not answered with 200.
+    """
+    texts = itertools.cycle(sources)
+    times: list[float] = []
+    problems: list[str] = []
+    end = time.monotonic() + seconds
+
+    def be_client() -> None:
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+            while time.monotonic() < end:
+                start = time.perf_counter()
+                connection.request("POST", "/v1/translate", json.dumps({"q": next(texts)}), HEADERS)
+                answer = connection.getresponse()
+                body = answer.read()
+                times.append(1000 * (time.perf_counter() - start))
+                if answer.status != 200:
+                    problems.append(body.decode())
+
+    with silent(port, n_silent):
+        threads = [threading.Thread(target=be_client) for _ in range(n_clients)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    if problems:
+        raise RuntimeError(f"{len(problems)} requests failed: {problems[0]}")
+    times.sort()
+    taken = seconds + times[-1] / 1000  # the last requests end after the window
+    return {"requests_s": len(times) / taken, "p50_ms": times[len(times) // 2], "p99_ms": times[int(len(times) * 0.99)]}
+
+
+@contextlib.contextmanager
+def server(run: Path, scratch: Path) -> Iterator[int]:
+    """`nmt serve` with a run's model; yields its port."""
+    with started([*NMT, "serve", "-m", run, "--port", "0"], scratch) as process:
+        while "serving on" not in (said := (scratch / "stderr.log").read_text()):
+            if process.process.poll() is not None:
+                process.fail()
+            time.sleep(0.1)
+        yield int(said.rpartition(":")[2])
+
+
+def throughput(options: Options) -> list[Table]:
+    """Requests a second to one server."""
+    contest = prepare(options)
+    with server(contest.run, options.scratch) as port:
+        ask = partial(asked, port, contest.sources, seconds=options.seconds)
+        measures = {f"{n} client{'s' * (n > 1)}": partial(ask, n_clients=n) for n in CLIENTS}
+        measures[f"1 client, {N_SILENT} silent connections"] = partial(ask, n_clients=1, n_silent=N_SILENT)
+        for measure in measures.values():
+            measure(seconds=1)  # not counted: kernels are chosen, layers are traced
+        samples = interleaved(measures, options.rounds)
+    note = "Requests of one sentence of the test set, beam 5; each client waits for an answer before the next request."
+    command = told([*NMT, "serve", "-m", contest.run])
+    return [Table("Serving", note, dict.fromkeys(measures, command), samples, "requests_s", ["1 client"])]
