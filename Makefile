@@ -11,7 +11,7 @@ AUDIT := build/audit
 PYTEST := -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo pipeline test browser test-browser soak oldest audit lint format coverage bench bench-peers ladder clean
+.PHONY: help install demo pipeline test browser test-browser soak oldest audit lint format coverage image bench bench-peers ladder clean
 
 help:  ## list all targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -64,7 +64,7 @@ test-browser: browser  ## run the tests of the pages in Chromium
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/insight/test_browser.py tests/serve/test_page.py
 
 soak: $(INSTALLED)  ## run the fault injection and the comparison of search with its reference in full
-	NMT_SOAK=1 OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) tests/reliability tests/decode/test_search_random.py
+	NMT_SOAK=1 OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) tests/reliability tests/decode/test_search_random.py tests/test_image.py
 
 # Tests the installed package: `python -m pytest` would import nmt/ from here. -W default: old libraries raise warnings.
 oldest:  ## run the quick tests with the oldest dependencies that pyproject.toml allows (torch excepted)
@@ -72,11 +72,12 @@ oldest:  ## run the quick tests with the oldest dependencies that pyproject.toml
 	$(PYTHON) -m venv $(OLDEST)
 	grep -E '^(torch|pytest|pytest-xdist|hypothesis)==' .constraints.txt > $(OLDEST)/constraints.txt
 	$(PYTHON) -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
-		print(*project["dependencies"], *project["optional-dependencies"]["ctranslate2"], sep="\n")' \
-		| grep -v '^torch' | sed 's/>=/==/' | tee -a $(OLDEST)/constraints.txt
+		extras = project["optional-dependencies"]; \
+		print(*project["dependencies"], *extras["ctranslate2"], *extras["serve"], *extras["tensorboard"], sep="\n")' \
+		| grep -v '^torch' | sed 's/>=/==/; s/\[.*\]//' | tee -a $(OLDEST)/constraints.txt
 	$(OLDEST)/bin/pip install -q --disable-pip-version-check -c $(OLDEST)/constraints.txt torch
 	$(OLDEST)/bin/pip install -q --disable-pip-version-check -c $(OLDEST)/constraints.txt \
-		'.[ctranslate2]' pytest pytest-xdist hypothesis
+		'.[ctranslate2,serve,tensorboard]' libretranslatepy pytest pytest-xdist hypothesis
 	OMP_NUM_THREADS=1 $(OLDEST)/bin/pytest -n auto --maxprocesses 4 --dist worksteal -W default \
 		--ignore tests/reliability --ignore tests/benchmarks --ignore tests/data --ignore tests/test_readme.py
 
@@ -103,6 +104,9 @@ coverage: $(INSTALLED)  ## run the tests and show the branches of nmt/ that they
 	OMP_NUM_THREADS=1 $(BIN)/coverage run $(PYTEST)
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
+
+image:  ## build the container image `nmt`, which runs nmt serve; needs docker
+	docker build -t nmt -f configs/docker/Dockerfile .
 
 bench: $(INSTALLED)  ## compare speed with plain PyTorch and CTranslate2 (BENCH="NAME… --help")
 	$(BIN)/python tests/benchmarks/bench.py $(BENCH)

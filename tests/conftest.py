@@ -153,12 +153,26 @@ def started_nmt(
     stdout: Output = subprocess.PIPE,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start `nmt ARGS`, unbuffered; it is killed if it still runs after the block."""
+    with started([*NMT, *map(str, args)], cwd=cwd, env=environment(env), stdin=stdin, stdout=stdout) as process:
+        yield process
+
+
+@contextlib.contextmanager
+def started(
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    stdin: Output = subprocess.PIPE,
+    stdout: Output = subprocess.PIPE,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a command, unbuffered; it is killed if it still runs after the block."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # tests started in the background ignore SIGINT,
     try:  # and children inherit that
         process = subprocess.Popen(
-            [*NMT, *map(str, args)],
+            command,
             cwd=cwd,
-            env=environment(env),
+            env=env,
             stdin=stdin,
             stdout=stdout,
             stderr=subprocess.PIPE,

@@ -1,8 +1,9 @@
 """`nmt train`."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +12,9 @@ from nmt.distributed import launched
 from nmt.errors import NmtError
 from nmt.files import atomic_write
 from nmt.processes import prepare_torch
+
+if TYPE_CHECKING:
+    from nmt.config import Config
 
 
 def train(
@@ -41,20 +45,38 @@ def train(
         if not dry_run:
             session.train_along(settings, device=device)
         return
+    writers = [] if dry_run else writers_of(settings)
     prepared = session.prepare(settings, device=device, fresh=fresh)
     if dry_run:
         print("\n".join(measurement.dry_run(prepared)))
     else:
-        if settings.train.report:
-            prepared.on_validation = partial(write_report, settings.run)
+        prepared.on_validation = partial(publish, writers)
         session.train(prepared, quiet=quiet, n_workers=workers or None)
 
 
-def write_report(run: str) -> None:
-    """Write the run's report.html; training goes on if that fails."""
+def writers_of(settings: "Config") -> list[Callable[[], None]]:
+    """What writes the figures of a run for people to see, after every validation."""
+    writers: list[Callable[[], None]] = []
+    if settings.train.report:
+        writers.append(partial(write_report, Path(settings.run)))
+    if settings.train.tensorboard:
+        from nmt.insight.events import EventWriter
+        from nmt.run.directory import RunDirectory
+
+        writers.append(EventWriter(RunDirectory(settings.run)))
+    return writers
+
+
+def write_report(run: Path) -> None:
     from nmt.insight.report import as_page, read_report
 
-    try:
-        atomic_write(Path(run, "report.html"), as_page([read_report(Path(run))]))
-    except (NmtError, OSError) as error:
-        streams.log.warning("no report: %s; training goes on", error)
+    atomic_write(run / "report.html", as_page([read_report(run)]))
+
+
+def publish(writers: Sequence[Callable[[], None]]) -> None:
+    """Call the writers; training goes on if one fails."""
+    for write in writers:
+        try:
+            write()
+        except (NmtError, OSError) as error:
+            streams.log.warning("no report: %s; training goes on", error)

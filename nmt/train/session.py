@@ -39,6 +39,7 @@ MAY_CHANGE = (
         "train.validate_every",
         "train.keep",
         "train.report",
+        "train.tensorboard",
         "train.n_average",
         "train.init_from",
     ),
