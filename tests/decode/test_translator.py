@@ -1,6 +1,6 @@
 """The translator: as many lines out as in, the same translation in any batch, scores that teacher forcing gives."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -176,3 +176,36 @@ def test_missing_model_is_named(tmp_path: Path) -> None:
         load(tmp_path)
     with pytest.raises(ModelError, match=r"no model at .*nothing"):
         load(tmp_path / "nothing")
+
+
+def test_a_search_is_watched_line_by_line() -> None:
+    translator = small_translator()
+    lines = [Line(1, "ein Hund"), Line(2, ""), Line(3, "eine Katze schläft. " * 4), Line(4, "ein Hund", prefix=[20])]
+    seen: dict[int, list[str]] = {i: [] for i in range(len(lines))}
+
+    def watch(text_of: Callable[[int], str]) -> None:
+        for i, texts in seen.items():
+            texts.append(text_of(i))
+
+    options = translator.with_options(beam=1)
+    found = translator.translate_together(lines, options, 8, watch)
+    for i, texts in seen.items():
+        assert texts[-1] == found[i].text, "greedy search ends with what it has shown"
+    assert seen[3][0] == translator.tokenizers.target.decode([20])
+    assert [found.text for found in translator.translate_together(lines, options, 8)] == [t[-1] for t in seen.values()]
+
+
+def test_what_a_watcher_raises_ends_the_search() -> None:
+    def stop(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        small_translator().translate_together([Line(1, "ein Hund")], SearchOptions(), 8, stop)
+
+
+@pytest.mark.parametrize("token", [3, -1, 10**6])
+def test_a_prefix_of_tokens_is_checked(token: int) -> None:
+    translator = small_translator()
+    assert translator.encode_prefix([5, 6]) == [5, 6]
+    with pytest.raises(ConfigError, match=f"the prefix has the token {token}, but tokens of words are 4 to "):
+        translator.encode_prefix([token])
