@@ -180,7 +180,8 @@ def test_missing_model_is_named(tmp_path: Path) -> None:
 
 def test_a_search_is_watched_line_by_line() -> None:
     translator = small_translator()
-    lines = [Line(1, "ein Hund"), Line(2, ""), Line(3, "eine Katze schläft. " * 4), Line(4, "ein Hund", prefix=[20])]
+    prefix = translator.encode_prefix("dog")
+    lines = [Line(1, "ein Hund"), Line(2, ""), Line(3, "eine Katze schläft. " * 4), Line(4, "ein Hund", prefix)]
     seen: dict[int, list[str]] = {i: [] for i in range(len(lines))}
 
     def watch(text_of: Callable[[int], str]) -> None:
@@ -191,7 +192,7 @@ def test_a_search_is_watched_line_by_line() -> None:
     found = translator.translate_together(lines, options, 8, watch)
     for i, texts in seen.items():
         assert texts[-1] == found[i].text, "greedy search ends with what it has shown"
-    assert seen[3][0] == translator.tokenizers.target.decode([20])
+    assert seen[3][len(prefix) - 1] == "dog"
     assert [found.text for found in translator.translate_together(lines, options, 8)] == [t[-1] for t in seen.values()]
 
 
