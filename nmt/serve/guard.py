@@ -55,7 +55,7 @@ class Guard:
         """`hosts` may be asked for by name. `on_answer` is called with the path, the status and the seconds taken."""
         self.app = app
         self.limits = limits
-        self.hosts = {"localhost", *hosts}
+        self.hosts = {"localhost", *map(str.lower, hosts)}
         self.on_answer = on_answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -109,8 +109,7 @@ class Guard:
             raise HTTPException(421, f"this server does not answer for the host {host!r:.80}")
         media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
         if scope["method"] not in ("GET", "HEAD", "OPTIONS"):
-            origin = headers.get("origin")
-            if origin is not None and urlsplit(origin).netloc != host:
+            if headers.get("origin", f"http://{host}") not in (f"http://{host}", f"https://{host}"):
                 raise HTTPException(403, "pages of other origins may not send requests")
             is_form = media_type == FORM and scope["path"] in FORM_PATHS
             if not (media_type == JSON or is_form) or headers.get("content-encoding", "identity") != "identity":

@@ -25,7 +25,7 @@ def translator(five_run: FiveRun) -> Translator:
 
 @pytest.fixture(scope="module")
 def client(translator: Translator) -> Iterator[Client]:
-    with served(translator, hosts=["translate.example"]) as client:
+    with served(translator, hosts=["Translate.example"]) as client:
         yield client
 
 
@@ -57,7 +57,7 @@ def test_only_known_hosts_are_answered(client: Client, host: str, status: int) -
 def test_pages_of_other_origins_are_refused(client: Client) -> None:
     here = f"127.0.0.1:{client.port}"
     assert client.post("/translate", GOOD, Origin=f"http://{here}").status == 200
-    for origin in ("http://evil.example", "null", f"http://{here}.evil.example"):
+    for origin in ("http://evil.example", "null", f"http://{here}.evil.example", "http://[", "\xff", ""):
         assert client.post("/translate", GOOD, Origin=origin).status == 403
 
 
