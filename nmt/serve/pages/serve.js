@@ -141,6 +141,7 @@ async function lookInside(text, signal) {
     return; // longer than the model can hold at once: translated in parts, which cannot be explained as one
   }
   const [best] = found.hypotheses;
+  byId("words").dir = directionOfResult();
   put("words", ...wordsOf(best.tokens).map((word) => wordButton(text, best.tokens, word)));
   put("alternatives");
   byId("attention").hidden = !found.cross;
@@ -155,6 +156,11 @@ async function lookInside(text, signal) {
     if (byId("tree").open && !byId("tree-figure").hasChildNodes()) put("tree-figure", ...searchTree(found.tree));
   };
   byId("inside").hidden = false;
+}
+
+// dir="auto" would not see the words, which are isolated in elements of their own.
+function directionOfResult() {
+  return getComputedStyle(byId("result")).direction;
 }
 
 // The words of a hypothesis, each as the indices [start, end) of its pieces.
@@ -189,7 +195,7 @@ async function showAlternatives(text, tokens, position, word) {
       const body = { q: text, prefix: [...before, choice.token], ...settings() };
       return (await (await post("v1/translate", body, current?.signal)).json()).translations[0].hypotheses[0];
     }));
-    put("alternatives", html("p", {}, "Instead of ", html("b", {}, bdi(word)), ":"), html("ul", {}, choices.map((choice, i) =>
+    put("alternatives", html("p", {}, "Instead of ", html("b", {}, bdi(word)), ":"), html("ul", { dir: directionOfResult() }, choices.map((choice, i) =>
       html("li", {}, html("button", { onclick: () => goOnFrom([...before, choice.token], sentences[i].pieces) },
         html("span", { dir: "auto" }, sentences[i].text), " ", html("span", { class: "muted" }, percent(Math.exp(choice.log_prob))))))));
     byId("alternatives").querySelector("button")?.focus();
