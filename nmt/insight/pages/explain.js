@@ -61,6 +61,7 @@ function words() {
       onclick: () => choose(t) }, bdi(token.piece), html("span", { class: "bar" },
       html("span", { style: `width:${100 * p}%` })), html("span", { class: "value" }, percent(p)));
   });
+  byId("tokens").dir = getComputedStyle(byId("translation")).direction;
   put("tokens", ...buttons);
   const choose = (t) => {
     buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(i === t)));
