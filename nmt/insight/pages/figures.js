@@ -20,7 +20,7 @@ function html(tag, attributes = {}, ...children) {
 }
 
 function svg(tag, attributes = {}, ...children) {
-  if (tag === "svg") attributes.viewBox = `0 0 ${attributes.width} ${attributes.height}`; // so that print can shrink it
+  if (tag === "svg") attributes.viewBox ??= `0 0 ${attributes.width} ${attributes.height}`; // so that print can shrink it
   return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 }
 
