@@ -256,6 +256,36 @@ def browser() -> Iterator[Any]:
         chromium.close()
 
 
+@contextlib.contextmanager
+def opened_page(browser: Any, url: str, *may_load: str, ignored: str | None = None, **options: Any) -> Iterator[Any]:
+    """Open a page; check at the end that it loaded nothing else and logged no error.
+
+    Args:
+        browser: the fixture.
+        url: of the page.
+        may_load: prefixes of what it may load besides.
+        ignored: part of the logged errors that are expected.
+        options: of the browser's context.
+    """
+    problems: list[str] = []
+
+    def check(request_url: str) -> None:
+        if request_url != url and not request_url.startswith(may_load):
+            problems.append(request_url)
+
+    context = browser.new_context(**options)
+    try:
+        page = context.new_page()
+        page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        context.on("request", lambda request: check(request.url))
+        page.goto(url)
+        yield page
+    finally:
+        context.close()
+    assert [problem for problem in problems if ignored is None or ignored not in problem] == []
+
+
 # --- data and a run ---------------------------------------------------------------------------------------
 
 

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="The run's YAML file.")]
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="For example train.lr=3e-4")]
 MODEL_HELP = "A run or model file. [default: $NMT_MODEL, else the newest under runs/]"
-PRECISION_HELP = "bf16 and, on a CPU, int8 are faster. [default: fp32, or that of an export]"
 Models = Annotated[list[Path] | None, typer.Option("--model", "-m", help=f"{MODEL_HELP} Several form an ensemble.")]
+PrecisionName = Annotated[
+    Precision | None, typer.Option(help="bf16 and, on a CPU, int8 are faster. [default: fp32, or that of an export]")
+]
+Engine = Annotated[EngineName | None, typer.Option(help="Search engine. [default: torch, or an export's]")]
 Device = Annotated[str, typer.Option(help="auto (cuda, else mps, else cpu), cuda, cuda:1, mps or cpu.")]
 Threads = Annotated[int, typer.Option(min=0, max=1024, help="CPU threads; 0 keeps torch's default.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from nmt.cli import options, streams
-from nmt.decode import EngineName, Precision
 from nmt.errors import InputError
 from nmt.text.lines import iter_lines
 
@@ -29,8 +28,8 @@ def serve(
         Path | None, typer.Option(help="File of API keys, one a line; clients need one of them.")
     ] = None,
     max_waiting: Annotated[int, typer.Option(min=1, help="Waiting requests; further ones get status 429.")] = 256,
-    precision: Annotated[Precision | None, typer.Option(help=options.PRECISION_HELP)] = None,
-    engine: Annotated[EngineName | None, typer.Option(help="Search engine. [default: torch, or an export's]")] = None,
+    precision: options.PrecisionName = None,
+    engine: options.Engine = None,
     device: options.Device = "auto",
     threads: options.Threads = 0,
     quiet: options.Quiet = False,

@@ -55,7 +55,7 @@ def train(
 
 
 def writers_of(settings: "Config") -> list[Callable[[], None]]:
-    """What writes the figures of a run for people to see, after every validation."""
+    """The functions to call after every validation: they write report.html and TensorBoard events."""
     writers: list[Callable[[], None]] = []
     if settings.train.report:
         writers.append(partial(write_report, Path(settings.run)))

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nmt.cli import options, streams
-from nmt.decode import EngineName, Precision
 from nmt.decode.resumable import hash_of, resumed_output
 from nmt.distributed import launched, rank, ranks_joined, start_workers
 from nmt.errors import ConfigError, InputError
@@ -46,8 +45,8 @@ def translate(
     json_lines: Annotated[bool, typer.Option("--json", help="JSON lines: hypotheses, scores, pieces.")] = False,
     stream: Annotated[bool | None, typer.Option(help="Answer line by line. [default: on a terminal]")] = None,
     batch_size: options.BatchSize = None,
-    precision: Annotated[Precision | None, typer.Option(help=options.PRECISION_HELP)] = None,
-    engine: Annotated[EngineName | None, typer.Option(help="Search engine. [default: torch, or an export's]")] = None,
+    precision: options.PrecisionName = None,
+    engine: options.Engine = None,
     workers: Annotated[int, typer.Option(min=1, max=1024, help="Processes that share the CPU and the lines.")] = 1,
     device: options.Device = "auto",
     threads: options.Threads = 0,

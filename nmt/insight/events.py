@@ -1,6 +1,5 @@
 """The figures of a run as TensorBoard events (extra: tensorboard), from metrics.jsonl."""
 
-import contextlib
 import time
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +12,7 @@ NOT_FIGURES = {"step", "elapsed_s", "epoch"}
 
 
 class EventWriter:
-    """Writes RUN/tensorboard. Call it to add the lines that metrics.jsonl has got since the last call.
+    """Writes RUN/tensorboard. Each call writes the lines that metrics.jsonl has gained since the last call.
 
     Raises:
         InputError: tensorboard is not installed.
@@ -28,13 +27,15 @@ class EventWriter:
         self.written: list[dict[str, Any]] = []  # the last line that was written, if any
         self.n_written = 0
         self.started = 0.0
-        # TensorBoard drops what earlier writers have written.
+        # With purge_step=0, TensorBoard discards the events of earlier writers.
         self.new_writer: Callable[[], Any] = partial(SummaryWriter, str(run.path / "tensorboard"), purge_step=0)
         self.writer: Any = None
 
     def __call__(self) -> None:
         lines = self.run.read_metrics()
         if self.writer is None or lines[: self.n_written][-1:] != self.written:  # or training went back to a checkpoint
+            if self.writer is not None:
+                self.writer.close()
             self.writer, self.n_written = self.new_writer(), 0
             self.started = time.time() - max((line.get("elapsed_s", 0.0) for line in lines), default=0.0)
         for line in lines[self.n_written :]:
@@ -44,5 +45,4 @@ class EventWriter:
                     group = "dev" if name.startswith("dev_") else "train"
                     self.writer.add_scalar(f"{group}/{name.removeprefix('dev_')}", value, line["step"], walltime)
         self.n_written, self.written = len(lines), lines[-1:]
-        with contextlib.suppress(OSError):  # the disk is full: training goes on
-            self.writer.flush()
+        self.writer.flush()

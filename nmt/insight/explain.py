@@ -156,7 +156,7 @@ def outline(translator: Translator, text: str, *, prefix: str | Sequence[int] = 
             source_pieces=translator.tokenizers.source.pieces(sentence.src[0].tolist()),
             hypotheses=[sentence.translated(hypothesis) for hypothesis in found],
             cross=cross.mean((0, 2))[0].tolist() if len(cross) else None,
-            tree=with_paths(search_tree(steps, sentence.options, sentence.tokenizer), tokens, ()),
+            tree=with_paths(search_tree(steps, sentence.options.for_engine(), sentence.tokenizer), tokens, ()),
         )
 
 

@@ -1,9 +1,11 @@
 """The endpoints: LibreTranslate's and our own."""
 
 import asyncio
+import contextlib
 import hmac
 import json
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import langcodes
@@ -47,6 +49,12 @@ class ServedModel:
             values["beam"] = values.get("n_best", 1)
         return self.translator.with_options(**values)
 
+    def translates(self, source: str, target: str | None) -> bool:
+        """Whether it fits a request; source `auto` and target None fit every model."""
+        return (source == "auto" or base_language(source) == base_language(self.source)) and (
+            target is None or base_language(target) == base_language(self.target)
+        )
+
     def explains(self) -> bool:
         try:
             single_model(self.translator)
@@ -65,6 +73,7 @@ class ServedModel:
             beam=defaults.beam,
             length_penalty=defaults.length_penalty,
             alpha=defaults.alpha,
+            joiner=self.translator.joiner,
         )
 
 
@@ -92,19 +101,14 @@ class Api:
         self.models: list[ServedModel] = []
         for translator in translators:
             model = ServedModel(translator, limits.n_waiting, self.metrics)
-            if any(is_pair(other, model.source, model.target) for other in self.models):
+            if any(other.translates(model.source, model.target) for other in self.models):
                 raise InputError(f"two models translate {model.source} to {model.target}", hint="serve one of them")
             self.models.append(model)
         self.metrics.waiting.set_function(lambda: sum(len(model.batcher.waiting) for model in self.models))
 
     def pick(self, source: str, target: str | None) -> ServedModel:
         """The model for a language pair."""
-        found = [
-            model
-            for model in self.models
-            if source == "auto" or base_language(model.source) == base_language(source)
-            if target is None or base_language(model.target) == base_language(target)
-        ]
+        found = [model for model in self.models if model.translates(source, target)]
         if len(found) == 1:
             return found[0]
         pairs = ", ".join(f"{model.source} to {model.target}" for model in self.models)
@@ -132,13 +136,19 @@ class Api:
         numbers = iter(range(1, n_lines + 1))
         return [[Line(next(numbers), line, prefix) for line in lines] for lines in split_texts]
 
-    async def answer(self, future: asyncio.Future[Result]) -> Result:
-        """Wait for a model."""
+    @contextlib.asynccontextmanager
+    async def time_limit(self) -> AsyncIterator[None]:
+        """Raise HTTPException 504 if the block takes longer than `Limits.answer_s`."""
         try:
             async with asyncio.timeout(self.limits.answer_s):
-                return await future
+                yield
         except TimeoutError:
             raise HTTPException(504, f"no translation within {self.limits.answer_s:g} s") from None
+
+    async def answer(self, future: asyncio.Future[Result]) -> Result:
+        """Wait for a model."""
+        async with self.time_limit():
+            return await future
 
     async def translated(
         self, model: ServedModel, texts: Sequence[str], options: SearchOptions
@@ -155,7 +165,7 @@ class Api:
     def count(self, translations: Iterable[Translation]) -> None:
         self.metrics.pieces.inc(sum(len(translation.hypotheses[0].pieces) for translation in translations))
 
-    # --- LibreTranslate's ---------------------------------------------------------------------------------
+    # --- LibreTranslate's API -----------------------------------------------------------------------------
 
     async def libre_translate(self, request: Request, body: schema.LibreRequest) -> schema.LibreAnswer:
         """Translate, as LibreTranslate does; takes forms too."""
@@ -163,13 +173,13 @@ class Api:
         model = self.pick(body.source, body.target)
         n_best = 1 + body.alternatives
         options = model.translator.with_options(n_best=n_best, beam=max(n_best, model.translator.options.beam))
-        is_list = isinstance(body.q, list)
-        translations = await self.translated(model, body.q if isinstance(body.q, list) else [body.q], options)
+        translations = await self.translated(model, as_list(body.q), options)
         texts = [variants(of_text, n_best) for of_text in translations]
-        alternatives = [of_text[1:] for of_text in texts]
+        best, others = [of_text[0] for of_text in texts], [of_text[1:] for of_text in texts]
+        is_list = isinstance(body.q, list)
         return schema.LibreAnswer(
-            translatedText=[of_text[0] for of_text in texts] if is_list else texts[0][0],
-            alternatives=(alternatives if is_list else alternatives[0]) if body.alternatives else None,
+            translatedText=best if is_list else best[0],
+            alternatives=(others if is_list else others[0]) if body.alternatives else None,
             detectedLanguage=schema.DetectedLanguage(language=model.source) if body.source == "auto" else None,
         )
 
@@ -188,7 +198,7 @@ class Api:
         """Whether the server runs."""
         return {"status": "ok"}
 
-    # --- ours ---------------------------------------------------------------------------------------------
+    # --- our own API --------------------------------------------------------------------------------------
 
     async def list_models(self) -> schema.ModelsAnswer:
         """The models, and the limits of a request."""
@@ -204,10 +214,10 @@ class Api:
         self.check_key(request, body.api_key)
         model = self.pick(body.source, body.target)
         options = model.options(body)
-        texts = [body.q] if isinstance(body.q, str) else body.q
-        lines = [line for of in self.lines_of(texts, model.translator.encode_prefix(body.prefix)) for line in of]
+        lines_of_texts = self.lines_of(as_list(body.q), model.translator.encode_prefix(body.prefix))
+        lines = [line for of_text in lines_of_texts for line in of_text]
         if body.stream:
-            return StreamingResponse(await self.stream(model, lines, options), media_type="text/event-stream")
+            return StreamingResponse(self.stream(model, lines, options), media_type="text/event-stream")
         found = await self.answer(model.batcher.translate(lines, options))
         return self.as_answer(model, found)
 
@@ -216,27 +226,11 @@ class Api:
         return schema.TranslateAnswer(
             source=model.source,
             target=model.target,
-            translations=[
-                schema.LineAnswer(
-                    source=translation.source,
-                    hypotheses=[
-                        schema.HypothesisAnswer(
-                            text=found.text,
-                            score=found.score,
-                            log_prob=found.log_prob,
-                            pieces=found.pieces,
-                            tokens=found.tokens,
-                            log_probs=found.log_probs,
-                        )
-                        for found in translation.hypotheses
-                    ],
-                )
-                for translation in translations
-            ],
+            translations=[schema.LineAnswer.model_validate(found, from_attributes=True) for found in translations],
         )
 
-    async def stream(self, model: ServedModel, lines: list[Line], options: SearchOptions) -> AsyncIterator[str]:
-        """Server-sent events; the request is queued before the first is awaited, so that a full queue is refused."""
+    def stream(self, model: ServedModel, lines: list[Line], options: SearchOptions) -> AsyncIterator[str]:
+        """Server-sent events. Queues the request at once, so a full queue is refused before the response starts."""
         shown: asyncio.Queue[tuple[int, str] | None] = asyncio.Queue()
 
         def show(line: int, text: str) -> None:
@@ -248,15 +242,15 @@ class Api:
         async def events() -> AsyncIterator[str]:
             texts = [""] * len(lines)
             try:
-                async with asyncio.timeout(self.limits.answer_s):
+                async with self.time_limit():
                     while (item := await shown.get()) is not None:
                         line, text = item
                         if text != texts[line]:
                             texts[line] = text
                             yield event("partial", {"line": line, "text": text})
                     yield event("done", self.as_answer(model, await future).model_dump())
-            except TimeoutError:
-                yield event("error", {"error": f"no translation within {self.limits.answer_s:g} s"})
+            except HTTPException as error:
+                yield event("error", {"error": error.detail})
             except NmtError as error:
                 yield event("error", {"error": str(error)})
             finally:
@@ -266,33 +260,30 @@ class Api:
 
     async def explain(self, request: Request, body: schema.ExplainRequest) -> Response:
         """Look into the translation of one sentence: alternatives of each piece, attention, the tree of the search."""
-        self.check_key(request, body.api_key)
-        model = self.pick(body.source, body.target)
-        options = model.options(body)
-        self.lines_of([body.q])
-        changes = options.changed(n_best=options.beam).model_dump()
-        found = await self.answer(
-            model.batcher.call(lambda: outline(model.translator, body.q, prefix=body.prefix, **changes))
-        )
-        return JSONResponse(plain(found, list))
+        return JSONResponse(plain(await self.explained(request, body, outline), list))
 
     async def explain_page(self, request: Request, body: schema.ExplainRequest) -> Response:
         """The page that `nmt explain` writes; takes forms too."""
+
+        def render(*args: Any, **settings: Any) -> str:  # on the model's thread: it takes longer than the loop may wait
+            return as_page(explain(*args, **settings))
+
+        page = await self.explained(request, body, render)
+        return HTMLResponse(page, headers={"Content-Security-Policy": content_security_policy(page)})
+
+    async def explained(self, request: Request, body: schema.ExplainRequest, function: Callable[..., Result]) -> Result:
+        """Call `explain` or `outline` on the model's thread."""
         self.check_key(request, body.api_key)
         model = self.pick(body.source, body.target)
         options = model.options(body)
         self.lines_of([body.q])
-        changes = options.changed(n_best=options.beam).model_dump()
-
-        def page() -> str:
-            return as_page(explain(model.translator, body.q, prefix=body.prefix, **changes))
-
-        text = await self.answer(model.batcher.call(page))
-        return HTMLResponse(text, headers={"Content-Security-Policy": content_security_policy(text)})
+        settings = options.changed(n_best=options.beam).model_dump()
+        call = partial(function, model.translator, body.q, prefix=body.prefix, **settings)
+        return await self.answer(model.batcher.call(call))
 
 
-def is_pair(model: ServedModel, source: str, target: str) -> bool:
-    return (base_language(model.source), base_language(model.target)) == (base_language(source), base_language(target))
+def as_list(texts: str | list[str]) -> list[str]:
+    return [texts] if isinstance(texts, str) else texts
 
 
 def name_of(code: str) -> str:

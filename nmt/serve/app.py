@@ -25,7 +25,7 @@ from nmt.serve.guard import Guard, Limits
 log = logging.getLogger("nmt")
 
 RETRY_AFTER_S = 1
-IDLE_S = 20.0  # a connection may be open without a request
+IDLE_S = 20.0  # after which a connection without a request is closed
 PAGES = {"/": "index.html", "/docs": "docs.html"}
 ASSETS = {  # file -> package of its folder `pages`
     **dict.fromkeys(("serve.css", "serve.js", "docs.js"), "nmt.serve"),
@@ -52,7 +52,7 @@ def create_app(
     """
     limits = limits or Limits()
     api = Api(translators, limits, keys)
-    # FastAPI's own pages load scripts from elsewhere.
+    # docs_url=None: FastAPI's documentation page loads its scripts from a CDN.
     app = FastAPI(title="nmt", version=__version__, docs_url=None, redoc_url=None, responses=ERRORS)
     app.get("/health")(api.health)
     app.get("/languages")(api.languages)
@@ -76,7 +76,7 @@ def create_app(
     known = {route.path for route in app.routes if hasattr(route, "path")}
 
     def observe(path: str, status: int, seconds: float) -> None:
-        label = path if path in known else "other"  # or strangers could fill the memory with labels
+        label = path if path in known else "other"  # every label value is a time series that is kept
         api.metrics.seconds.labels(label, str(status)).observe(seconds)
 
     return Guard(app, limits, hosts, observe)
@@ -121,7 +121,7 @@ def add_error_handlers(app: FastAPI) -> None:
 
 
 class IdleClosingProtocol(H11Protocol):
-    """uvicorn's HTTP protocol; closes a connection on which no first request arrives. uvicorn waits for it forever."""
+    """uvicorn's HTTP protocol, which also closes a connection without a first request; uvicorn has no such timeout."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)

@@ -129,7 +129,8 @@ class Batcher:
     def _process(self, jobs: Sequence[Job]) -> None:
         """Process jobs together; if that fails, each alone, so that none fails because of another."""
         try:
-            results = [job.function() for job in jobs if job.function] or self._translate(jobs)
+            function = jobs[0].function
+            results = [function()] if function else self._translate(jobs)
         except AbandonedError:
             return
         except Exception as error:

@@ -35,7 +35,7 @@ class Limits:
     """What a client may ask for."""
 
     n_bytes: int = 65_536  # of a body
-    n_characters: int = 5_000  # of the text of a request
+    n_characters: int = 5_000  # of all texts of a request
     n_lines: int = 64
     n_waiting: int = 256  # requests that wait for a model
     read_s: float = 10.0  # to receive a request
@@ -43,7 +43,7 @@ class Limits:
 
 
 class Guard:
-    """ASGI middleware.
+    """ASGI middleware: answers a bad request itself, passes others to the app with their body already read.
 
     Status: 400 not a form, 403 from a page of another origin, 408 too slow, 413 too large, 415 another media type,
     421 another host.
@@ -52,7 +52,7 @@ class Guard:
     def __init__(
         self, app: ASGIApp, limits: Limits, hosts: Collection[str], on_answer: Callable[[str, int, float], None]
     ) -> None:
-        """`hosts` may be asked for by name. `on_answer` is called with the path, the status and the seconds taken."""
+        """`hosts` are valid Host names besides localhost. `on_answer` is called with path, status and seconds taken."""
         self.app = app
         self.limits = limits
         self.hosts = {"localhost", *map(str.lower, hosts)}
@@ -143,7 +143,7 @@ class Guard:
         return HTTPException(413, f"a request may have {self.limits.n_bytes:,} bytes")
 
     def _is_ours(self, host: str) -> bool:
-        """Whether the Host header has an allowed name, or an address: a foreign page needs a name to reach us by."""
+        """Whether the Host header is an allowed name or an IP address. DNS rebinding, an attack, needs a name."""
         try:
             name = urlsplit(f"//{host}").hostname or ""
             if name in self.hosts:

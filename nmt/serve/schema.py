@@ -11,7 +11,7 @@ Encodable = Annotated[str, AfterValidator(lambda text: text.encode(errors="repla
 Text = Annotated[Encodable, Field(description="Text; each of its lines is translated by itself.")]
 Texts = Text | Annotated[list[Text], Field(description="Several texts.")]
 Source = Annotated[
-    Encodable, Field(max_length=20, description="Language code, or auto: of the only model for the target.")
+    Encodable, Field(max_length=20, description="Language code; auto takes the only model that fits the target.")
 ]
 Key = Annotated[str, Field(max_length=200, description="If the server needs one; or as Authorization: Bearer KEY.")]
 
@@ -39,7 +39,7 @@ class LibreAnswer(BaseModel):
 
 
 class Search(BaseModel):
-    """What to translate, and how; fields that are left out have the model's own defaults."""
+    """Languages and search options of a request. A field that is left out takes the model's default."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -117,6 +117,7 @@ class ModelAnswer(BaseModel):
     beam: int
     length_penalty: str
     alpha: float
+    joiner: Annotated[str, Field(description="Written between sentences of the target language.")]
 
 
 class ModelsAnswer(BaseModel):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import SOURCE, TARGET, FiveRun
+from conftest import SOURCE, TARGET, FiveRun, opened_page
 from models import make, small_translator
 
 from nmt.decode.engines.torch_engine import TorchEngine
@@ -32,29 +32,8 @@ def page_file(five_run: FiveRun, tmp_path_factory: pytest.TempPathFactory) -> Pa
 def opened(browser: Any, page_file: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
     """The page of the five pairs; fails if it asked for anything or logged an error."""
     options: dict[str, Any] = getattr(request, "param", {})
-    with closed_page(browser, page_file, **options) as page:
+    with opened_page(browser, page_file.as_uri(), **options) as page:
         yield page
-
-
-class closed_page:  # noqa: N801 - used like a function
-    """Opens a file, and checks at the end that it needed no network and logged no error."""
-
-    def __init__(self, browser: Any, file: Path, **options: Any) -> None:
-        self.url = file.as_uri()
-        self.context = browser.new_context(**options)
-        self.page = self.context.new_page()
-        self.problems: list[str] = []
-        self.page.on("console", lambda message: self.problems.append(message.text) if message.type == "error" else None)
-        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
-        self.page.on("request", lambda request: self.problems.append(request.url) if request.url != self.url else None)
-
-    def __enter__(self) -> Any:
-        self.page.goto(self.url)
-        return self.page
-
-    def __exit__(self, *error: Any) -> None:
-        self.context.close()
-        assert self.problems == []
 
 
 @pytest.mark.parametrize("width", [1280, 390])
@@ -67,8 +46,8 @@ def test_the_report_is_drawn_and_accessible(
     evaluation = evaluated("test", SOURCE, TARGET, [TARGET[0], "a b a b a b", *TARGET[2:]], config)
     file = tmp_path / "report.html"
     file.write_text(report.as_page([read_report(five_run.run, evaluation), read_report(five_run.run)]))
-    options = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
-    with closed_page(browser, file, **options) as page:
+    options: dict[str, Any] = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+    with opened_page(browser, file.as_uri(), **options) as page:
         sections = [section.get_attribute("id") for section in page.locator("main section").all()]
         assert sections == ["curves", *(["warnings"] if page.locator("#warnings").count() else []), *REPORT_SECTIONS]
         assert page.locator("#charts svg").count() == 9
@@ -162,7 +141,7 @@ def test_a_recurrent_model_shows_the_parts_that_it_has(browser: Any, tmp_path: P
         found = explain(Translator(TorchEngine(model), small.tokenizers, small.config), "a cat sleeps", beam=2)
         file = tmp_path / f"{attention}.html"
         file.write_text(as_page(found), encoding="utf-8")
-        with closed_page(browser, file) as page:
+        with opened_page(browser, file.as_uri()) as page:
             sections = [section.get_attribute("id") for section in page.locator("main section").all()]
             assert sections == [
                 "words",

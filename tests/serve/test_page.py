@@ -1,11 +1,12 @@
 """The page to translate on, in a browser: by mouse, by keyboard alone, wide and narrow, light and dark."""
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import SOURCE, TARGET, FiveRun
+from conftest import SOURCE, TARGET, FiveRun, opened_page
 from models import small_translator
 from served import Client, served
 
@@ -21,29 +22,13 @@ def client(browser: Any, five_run: FiveRun) -> Iterator[Client]:
         yield client
 
 
-class opened:  # noqa: N801 - used like a function
-    """A page of the server; checks at the end that nothing came from elsewhere and that no error was logged."""
-
-    def __init__(self, browser: Any, client: Client, path: str = "/", **options: Any) -> None:
-        self.context = browser.new_context(**options)
-        self.page = self.context.new_page()
-        self.page.set_default_timeout(FAST)
-        self.problems: list[str] = []
-        self.page.on("console", lambda message: self.problems.append(message.text) if message.type == "error" else None)
-        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
-        self.context.on("request", lambda request: self.check(request.url, client.url))
-        self.page.goto(client.url + path)
-
-    def check(self, url: str, home: str) -> None:
-        if not url.startswith((home, "data:", f"blob:{home}")):
-            self.problems.append(url)
-
-    def __enter__(self) -> Any:
-        return self.page
-
-    def __exit__(self, *error: Any) -> None:
-        self.context.close()
-        assert self.problems == []
+@contextlib.contextmanager
+def opened(browser: Any, client: Client, path: str = "/", **options: Any) -> Iterator[Any]:
+    """A page of the server."""
+    may_load = (client.url, "data:", f"blob:{client.url}")
+    with opened_page(browser, client.url + path, *may_load, **options) as page:
+        page.set_default_timeout(FAST)
+        yield page
 
 
 def expect(locator: Any) -> Any:
@@ -171,16 +156,15 @@ def test_the_full_explanation_opens(browser: Any, client: Client) -> None:
 
 
 def test_errors_are_told(browser: Any, five_run: FiveRun) -> None:
-    with served(load(five_run.run, device="cpu"), keys=["secret"]) as client:
-        page_and_checks = opened(browser, client)
-        page = page_and_checks.page
+    with (
+        served(load(five_run.run, device="cpu"), keys=["secret"]) as client,
+        opened(browser, client, ignored="403") as page,  # Chromium logs refused requests
+    ):
         page.locator("#text").fill(SOURCE[0])
         wait_for(page, "#status", "the API key is missing or wrong")
         page.locator("#key").fill("secret")
         page.locator("#go").click()
         wait_for(page, "#result", TARGET[0])
-        page_and_checks.context.close()
-        assert all("403" in problem for problem in page_and_checks.problems), "Chromium logs refused requests"
 
 
 def test_text_is_never_markup(browser: Any, client: Client) -> None:

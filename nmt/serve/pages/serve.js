@@ -97,11 +97,10 @@ async function translate() {
   const lines = text.split("\n");
   const requests = requestsOf(lines);
   const translated = requests.map((parts) => parts.map(() => ""));
-  const joiner = /^(zh|ja|th|lo|my|km)/.test(model().target) ? "" : " ";
   const show = () => {
     const texts = lines.map(() => []);
     requests.forEach((parts, r) => parts.forEach(({ line }, i) => texts[line].push(translated[r][i])));
-    byId("result").textContent = texts.map((parts) => parts.join(joiner)).join("\n");
+    byId("result").textContent = texts.map((parts) => parts.join(model().joiner)).join("\n");
   };
   const progress = byId("progress");
   progress.hidden = requests.length < 2;
@@ -185,7 +184,7 @@ function wordButton(text, tokens, [start, end]) {
   } }, bdi(word), html("span", { class: "bar" }));
 }
 
-// What the sentence would be with another piece at this position: one request each, which the server translates together.
+// The sentence with each alternative at this position. The server translates these requests together.
 async function showAlternatives(text, tokens, position, word) {
   const before = tokens.slice(0, position).map((token) => token.token);
   const choices = tokens[position].alternatives.filter((choice) => choice.token > EOS && choice.token !== tokens[position].token);
