@@ -15,6 +15,7 @@ from nmt.processes import prepare_torch
 
 if TYPE_CHECKING:
     from nmt.config import Config
+    from nmt.insight.report import ReportReader
 
 
 def train(
@@ -58,7 +59,9 @@ def writers_of(settings: "Config") -> list[Callable[[], None]]:
     """The functions to call after every validation: they write report.html and TensorBoard events."""
     writers: list[Callable[[], None]] = []
     if settings.train.report:
-        writers.append(partial(write_report, Path(settings.run)))
+        from nmt.insight.report import ReportReader
+
+        writers.append(partial(write_report, ReportReader(Path(settings.run))))
     if settings.train.tensorboard:
         from nmt.insight.events import EventWriter
         from nmt.run.directory import RunDirectory
@@ -67,10 +70,10 @@ def writers_of(settings: "Config") -> list[Callable[[], None]]:
     return writers
 
 
-def write_report(run: Path) -> None:
-    from nmt.insight.report import as_page, read_report
+def write_report(reader: "ReportReader") -> None:
+    from nmt.insight.report import as_page
 
-    atomic_write(run / "report.html", as_page([read_report(run)]))
+    atomic_write(reader.run.path / "report.html", as_page([reader.read()]))
 
 
 def publish(writers: Sequence[Callable[[], None]]) -> None:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from nmt.errors import InputError
-from nmt.run.directory import RunDirectory
+from nmt.run.directory import MetricsReader, RunDirectory
 
 NOT_FIGURES = {"step", "elapsed_s", "epoch"}
 
@@ -23,26 +23,23 @@ class EventWriter:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise InputError("TensorBoard is not installed", hint="pip install 'nmt-trainer[tensorboard]'") from error
-        self.run = run
-        self.written: list[dict[str, Any]] = []  # the last line that was written, if any
-        self.n_written = 0
+        self.metrics = MetricsReader(run)
         self.started = 0.0
         # With purge_step=0, TensorBoard discards the events of earlier writers.
         self.new_writer: Callable[[], Any] = partial(SummaryWriter, str(run.path / "tensorboard"), purge_step=0)
         self.writer: Any = None
 
     def __call__(self) -> None:
-        lines = self.run.read_metrics()
-        if self.writer is None or lines[: self.n_written][-1:] != self.written:  # or training went back to a checkpoint
+        lines, starts_over = self.metrics.new_lines()
+        if starts_over:  # also when training went back to a checkpoint
             if self.writer is not None:
                 self.writer.close()
-            self.writer, self.n_written = self.new_writer(), 0
+            self.writer = self.new_writer()
             self.started = time.time() - max((line.get("elapsed_s", 0.0) for line in lines), default=0.0)
-        for line in lines[self.n_written :]:
+        for line in lines:
             walltime = self.started + line.get("elapsed_s", 0.0)
             for name, value in line.items():
                 if name not in NOT_FIGURES and isinstance(value, int | float):
                     group = "dev" if name.startswith("dev_") else "train"
                     self.writer.add_scalar(f"{group}/{name.removeprefix('dev_')}", value, line["step"], walltime)
-        self.n_written, self.written = len(lines), lines[-1:]
         self.writer.flush()

@@ -12,11 +12,12 @@ import sacrebleu
 from nmt.config import Config, language
 from nmt.evaluate import Score, bleu_tokenizer, score
 from nmt.insight import pages
-from nmt.run.directory import RunDirectory
+from nmt.run.directory import MetricsReader, RunDirectory
 
-MAX_POINTS = 500  # of a curve; more steps are averaged
+MAX_POINTS = 1000  # of a curve, an even number; more steps are averaged
 N_EXAMPLES = 5
 LENGTHS = (5, 10, 20, 40)  # bounds of the groups of source lengths, words (characters if there are no spaces)
+COUNTS = ("n_tokens", "n_real", "n_positions")  # per step
 MEANS = ("loss", "nll", "lr", "grad_norm")  # per step, weighted by its tokens
 
 
@@ -77,49 +78,100 @@ class RunReport:
 
 
 def read_report(path: Path, evaluation: Evaluation | None = None) -> RunReport:
-    """The report of a run from its files.
+    """The report of a run from its files; see `ReportReader.read`."""
+    return ReportReader(path).read(evaluation)
 
-    Raises:
-        ModelError: this is not a run.
+
+class ReportReader:
+    """Reads the report of a run again and again while it trains; each time parses only the new lines of figures."""
+
+    def __init__(self, path: Path) -> None:
+        self.run = RunDirectory(path)
+        self.metrics = MetricsReader(self.run)
+        self.curves = Curves()
+        self.validations: list[dict[str, Any]] = []
+        self.is_finished = False
+
+    def read(self, evaluation: Evaluation | None = None) -> RunReport:
+        """The report as of now.
+
+        Raises:
+            ModelError: this is not a run.
+        """
+        config = self.run.read_config()
+        lines, starts_over = self.metrics.new_lines()
+        if starts_over:
+            self.curves, self.validations, self.is_finished = Curves(), [], False
+        for line in lines:
+            if "n_averaged" in line:
+                self.is_finished = True
+            elif "dev_loss" in line:
+                self.validations.append(line)
+            elif "grad_norm" in line:
+                self.curves.add(line)
+        return RunReport(
+            name=str(self.run.path),
+            curves=self.curves.by_name(),
+            validations=[{key: value for key, value in line.items() if key != "warnings"} for line in self.validations],
+            warnings=[(line["step"], text) for line in self.validations for text in line.get("warnings", [])],
+            is_finished=self.is_finished,
+            settings=config.model_dump(),
+            manifest=self.run.read_manifest(),
+            evaluation=evaluation,
+        )
+
+
+@dataclass(frozen=True)
+class Point:
+    """Some steps in a row."""
+
+    step: int  # the last of them
+    n_steps: int
+    elapsed_s: float | None  # at the end of the last
+    sums: dict[str, float]  # of `COUNTS`, and of `MEANS` weighted by n_tokens
+
+    def __add__(self, later: "Point") -> "Point":
+        sums = {name: value + later.sums[name] for name, value in self.sums.items()}
+        return Point(later.step, self.n_steps + later.n_steps, later.elapsed_s, sums)
+
+
+class Curves:
+    """Figures of all steps as at most `MAX_POINTS` points; each stands for as many steps as the others, save the last.
+
+    Memory does not grow with the number of steps.
     """
-    run = RunDirectory(path)
-    config, lines = run.read_config(), run.read_metrics()
-    validations = [line for line in lines if "dev_loss" in line and "n_averaged" not in line]
-    return RunReport(
-        name=str(path),
-        curves=curves([line for line in lines if "grad_norm" in line]),
-        validations=[{key: value for key, value in line.items() if key != "warnings"} for line in validations],
-        warnings=[(line["step"], text) for line in validations for text in line.get("warnings", [])],
-        is_finished=any("n_averaged" in line for line in lines),
-        settings=config.model_dump(),
-        manifest=run.read_manifest(),
-        evaluation=evaluation,
-    )
 
+    def __init__(self) -> None:
+        self.points: list[Point] = []
+        self.size = 1  # steps of a point
 
-def curves(steps: Sequence[dict[str, Any]]) -> dict[str, list[float | None]]:
-    """Figures of all steps as at most `MAX_POINTS` points, each the mean of some steps in a row."""
-    size = max(1, -(-len(steps) // MAX_POINTS))
-    groups = [steps[i : i + size] for i in range(0, len(steps), size)]
-    found: dict[str, list[float | None]] = {"step": [group[-1]["step"] for group in groups]}
-    for name in MEANS:
-        found[name] = [_mean(group, name) for group in groups]
-    found["non_padding"] = [
-        sum(line["n_real"] for line in group) / max(sum(line["n_positions"] for line in group), 1) for group in groups
-    ]
-    found["elapsed_s"] = [group[-1].get("elapsed_s") for group in groups]
-    found["tokens_per_s"] = []
-    before: float | None = 0.0
-    for group, now in zip(groups, found["elapsed_s"], strict=True):
-        seconds = None if now is None or before is None else now - before
-        found["tokens_per_s"].append(sum(line["n_tokens"] for line in group) / seconds if seconds else None)
-        before = now
-    return found
+    def add(self, line: dict[str, Any]) -> None:
+        """Add a step, a line of metrics.jsonl."""
+        sums = {name: line[name] for name in COUNTS} | {name: line[name] * line["n_tokens"] for name in MEANS}
+        point = Point(line["step"], 1, line.get("elapsed_s"), sums)
+        if self.points and self.points[-1].n_steps < self.size:
+            self.points[-1] += point
+            return
+        if len(self.points) == MAX_POINTS:  # even: all points have a partner
+            self.points = [one + next_one for one, next_one in zip(self.points[::2], self.points[1::2], strict=True)]
+            self.size *= 2
+        self.points.append(point)
 
-
-def _mean(steps: Sequence[dict[str, Any]], name: str) -> float:
-    n_tokens = max(sum(line["n_tokens"] for line in steps), 1)
-    return float(sum(line[name] * line["n_tokens"] for line in steps) / n_tokens)
+    def by_name(self) -> dict[str, list[float | None]]:
+        """Each curve as one value per point, by its name; "step" is the x axis."""
+        found: dict[str, list[float | None]] = {"step": [point.step for point in self.points]}
+        for name in MEANS:
+            found[name] = [point.sums[name] / max(point.sums["n_tokens"], 1) for point in self.points]
+        found["non_padding"] = [point.sums["n_real"] / max(point.sums["n_positions"], 1) for point in self.points]
+        found["elapsed_s"] = [point.elapsed_s for point in self.points]
+        found["tokens_per_s"] = []
+        before: float | None = 0.0
+        for point in self.points:
+            now = point.elapsed_s
+            seconds = None if now is None or before is None else now - before
+            found["tokens_per_s"].append(point.sums["n_tokens"] / seconds if seconds else None)
+            before = now
+        return found
 
 
 # --- the translations of a test set -----------------------------------------------------------------------

@@ -188,18 +188,42 @@ class RunDirectory:
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """All lines of figures, without invalid lines: a killed run may have written half of one."""
-        if not self.metrics_file.is_file():  # reading a pipe would block
-            return []
-        lines = []
-        with self.metrics_file.open("rb") as file:
-            for text in raw_lines(file, str(self.metrics_file)):
-                with contextlib.suppress(ValueError, RecursionError):
-                    lines.append(json.loads(text))
-        return [line for line in lines if isinstance(line, dict) and isinstance(line.get("step", 0), int)]
+        return MetricsReader(self).new_lines()[0]
 
     def free_bytes(self) -> int:
         """Free bytes on the disk of the run, which need not exist yet."""
         return shutil.disk_usage(next(p for p in (self.real_path, *self.real_path.parents) if p.exists())).free
+
+
+class MetricsReader:
+    """Reads metrics.jsonl while it grows: each call parses only what the call before has not seen."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        self.file = run.metrics_file
+        self.position = 0  # after the last line that was read
+        self.last = b""  # that line
+
+    def new_lines(self) -> tuple[list[dict[str, Any]], bool]:
+        """The new lines, and whether they start over, because this is the first call or earlier lines were replaced.
+
+        Invalid lines are left out.
+        """
+        if not self.file.is_file():  # reading a pipe would block
+            self.position, self.last = 0, b""
+            return [], True
+        with self.file.open("rb") as file:
+            file.seek(self.position - len(self.last))
+            starts_over = self.position == 0 or file.read(len(self.last)) != self.last
+            if starts_over:
+                self.position, self.last = 0, b""
+                file.seek(0)
+            lines = []
+            for text in raw_lines(file, str(self.file)):
+                with contextlib.suppress(ValueError, RecursionError):
+                    lines.append(json.loads(text))
+                    self.last = text
+                    self.position = file.tell()
+        return [line for line in lines if isinstance(line, dict) and isinstance(line.get("step", 0), int)], starts_over
 
 
 def newest_model(root: Path = Path("runs")) -> Path | None:

@@ -11,13 +11,20 @@ from conftest import SOURCE, TARGET, FiveRun
 from nmt.errors import ModelError
 from nmt.evaluate import score
 from nmt.insight import report
-from nmt.insight.report import Example, as_page, curves, evaluated, find_faults, read_report
+from nmt.insight.report import Curves, Example, ReportReader, as_page, evaluated, find_faults, read_report
 from nmt.run.directory import RunDirectory
 
 
 def step(n: int, **figures: Any) -> dict[str, Any]:
     figures = {"loss": 2.0, "nll": 1.0, "lr": 0.1, "grad_norm": 1.0, "n_tokens": 10, **figures}
     return {"step": n, "n_real": 18, "n_positions": 20, **figures}
+
+
+def curves(lines: list[dict[str, Any]]) -> dict[str, list[float | None]]:
+    found = Curves()
+    for line in lines:
+        found.add(line)
+    return found.by_name()
 
 
 def test_curves_are_means_weighted_by_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,6 +41,36 @@ def test_curves_are_means_weighted_by_tokens(monkeypatch: pytest.MonkeyPatch) ->
     assert found["tokens_per_s"] == [20, 5]
     assert curves([step(1)])["tokens_per_s"] == [None], "a run of before times were kept"
     assert curves([])["loss"] == []
+
+
+@pytest.mark.parametrize("n_steps", [7, 8, 9, 64, 1001])
+def test_long_curves_have_few_points_that_stand_for_all_steps(monkeypatch: pytest.MonkeyPatch, n_steps: int) -> None:
+    monkeypatch.setattr(report, "MAX_POINTS", 8)
+    found = Curves()
+    for n in range(1, n_steps + 1):
+        found.add(step(n, n_tokens=n, elapsed_s=float(n)))
+    sizes = [point.n_steps for point in found.points]
+    assert 4 < len(sizes) <= 8
+    assert set(sizes[:-1]) == {found.size}
+    assert sum(sizes) == n_steps
+    assert sum(point.sums["n_tokens"] for point in found.points) == n_steps * (n_steps + 1) / 2
+    assert found.by_name()["step"][-1] == n_steps
+
+
+def test_a_report_that_is_read_while_a_run_trains_equals_one_read_at_its_end(five_run: FiveRun, tmp_path: Path) -> None:
+    whole = RunDirectory(five_run.run)
+    run = RunDirectory(tmp_path / "run")
+    run.create()
+    run.write_config(whole.read_config())
+    reader = ReportReader(run.path)
+    lines = whole.read_metrics()
+    for i in range(0, len(lines), 50):
+        run.append_metrics(*lines[i : i + 50])
+        assert reader.read() == read_report(run.path)
+    run.cut_metrics(120)
+    run.append_metrics(step(121, elapsed_s=50.0))
+    assert reader.read() == read_report(run.path)
+    assert reader.read().curves["step"][-1] == 121
 
 
 def line(source: str, reference: str, translation: str) -> Example:

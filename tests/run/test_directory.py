@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from nmt.config import Config, check_config
 from nmt.errors import ConfigError, InputError, ModelError, OutputError
 from nmt.files import TEMP_MARK, sha256
-from nmt.run.directory import RunDirectory, hash_files, new_manifest, newest_model
+from nmt.run.directory import MetricsReader, RunDirectory, hash_files, new_manifest, newest_model
 from nmt.text.tokenizer import Tokenizers, train_tokenizer
 
 LINES = ["the cat sat on the mat", "a dog runs through the park"]
@@ -484,6 +484,25 @@ def test_cut_metrics_drops_lines_after_the_step(run: RunDirectory) -> None:
     assert run.read_metrics() == lines[:-1]
     run.append_metrics({"step": 6, "again": True})
     assert run.read_metrics()[-1] == {"step": 6, "again": True}
+
+
+def test_metrics_are_read_as_they_grow_and_again_after_a_cut(run: RunDirectory) -> None:
+    reader = MetricsReader(run)
+    assert reader.new_lines() == ([], True)
+    run.append_metrics({"step": 1}, {"step": 2})
+    assert reader.new_lines() == ([{"step": 1}, {"step": 2}], True)
+    assert reader.new_lines() == ([], False)
+    with run.metrics_file.open("ab") as file:
+        file.write(b'{"step": 3, "lo')
+    assert reader.new_lines() == ([], False)
+    with run.metrics_file.open("ab") as file:
+        file.write(b'ss": 1.0}\n')
+    assert reader.new_lines() == ([{"step": 3, "loss": 1.0}], False)
+    run.cut_metrics(1)
+    run.append_metrics({"step": 2, "loss": 3.0}, {"step": 3, "loss": 2.0})
+    assert reader.new_lines() == ([{"step": 1}, {"step": 2, "loss": 3.0}, {"step": 3, "loss": 2.0}], True)
+    run.cut_metrics(1)
+    assert reader.new_lines() == ([{"step": 1}], True)
 
 
 @pytest.mark.parametrize("n_bytes", range(1, 21))
