@@ -45,6 +45,13 @@ TARGET = [
     "Do you want tea or coffee ?",
     "They are going to Beijing tomorrow .",
 ]
+ARABIC = [
+    "اشتريت كتابا أمس .",
+    "هي تدرس اللغة الإنجليزية في المدرسة .",
+    "الطقس جميل جدا اليوم .",
+    "هل تريد شايا أم قهوة ؟",
+    "سيذهبون إلى بكين غدا .",
+]
 
 
 # Settings for one tokenizer per side.
@@ -334,20 +341,20 @@ class FiveRun(FiveCorpus):
         return Path(shutil.copytree(self.run, to))
 
 
-def write_five(home: Path) -> FiveCorpus:
+def write_five(home: Path, language: str = "en", targets: Sequence[str] = TARGET) -> FiveCorpus:
     """Write the five pairs and the config of a run that learns them in seconds."""
-    source_file, target_file = home / "train.zh", home / "train.en"
+    source_file, target_file = home / "train.zh", home / f"train.{language}"
     source_file.write_text("".join(f"{line}\n" for line in SOURCE), encoding="utf-8")
-    target_file.write_text("".join(f"{line}\n" for line in TARGET), encoding="utf-8")
+    target_file.write_text("".join(f"{line}\n" for line in targets), encoding="utf-8")
     config = home / "five.yaml"
     config.write_text(
         f"""\
 run: {home}/runs/five
 data:
   root: {home}
-  train: {{source: train.zh, target: train.en}}
-  dev: {{source: train.zh, target: train.en}}
-  test: {{source: train.zh, target: train.en}}
+  train: {{source: train.zh, target: train.{language}}}
+  dev: {{source: train.zh, target: train.{language}}}
+  test: {{source: train.zh, target: train.{language}}}
 tokenizer: {{type: bpe}}  # pieces are whole words: short sequences
 model: {{d_model: 64}}
 train: {{max_steps: 200, validate_every: 100, precision: fp32}}
@@ -366,7 +373,16 @@ def five_corpus(tmp_path: Path) -> FiveCorpus:
 @pytest.fixture(scope="session")
 def five_run(tmp_path_factory: pytest.TempPathFactory) -> FiveRun:
     """A run trained on the five pairs, once for all tests: change only copies of it."""
-    corpus = write_five(tmp_path_factory.mktemp("five"))
+    return trained(write_five(tmp_path_factory.mktemp("five")))
+
+
+@pytest.fixture(scope="session")
+def arabic_run(tmp_path_factory: pytest.TempPathFactory) -> FiveRun:
+    """A run trained to translate the five sentences into Arabic, which is written from right to left."""
+    return trained(write_five(tmp_path_factory.mktemp("arabic"), "ar", ARABIC))
+
+
+def trained(corpus: FiveCorpus) -> FiveRun:
     training = run_nmt("train", corpus.config, cwd=corpus.home)
     assert training.returncode == 0, training.stderr.decode()
     return FiveRun(corpus.home, corpus.config, corpus.source_file, corpus.target_file, training)

@@ -17,7 +17,7 @@ Ablate = Annotated[
 def explain(
     text: Annotated[str, typer.Argument(help="One sentence.")],
     reference: Annotated[str | None, typer.Option(help="A correct translation, to compare with.")] = None,
-    corpus: Annotated[bool, typer.Option("--corpus", help="Statistics of heads over the dev set of the run.")] = False,
+    corpus: Annotated[bool, typer.Option("--corpus", help="Figures of heads, and BLEU for --ablate, on dev.")] = False,
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("explanation.html"),
     as_text: Annotated[bool, typer.Option("--text", help="Print the explanation instead.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,

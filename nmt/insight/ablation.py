@@ -50,26 +50,40 @@ def ablated(model: Seq2Seq, heads: Sequence[str]) -> Iterator[None]:
         yield
 
 
-def bleu_without_each(
-    translator: Translator, sources: Sequence[str], references: Sequence[Sequence[str]], beam: int = 1
-) -> dict[str, float]:
-    """BLEU of a test set without each head, 0-100; "none" is with all heads.
+def bleu_without(
+    translator: Translator,
+    choices: Sequence[Sequence[str]],
+    sources: Sequence[str],
+    references: Sequence[Sequence[str]],
+    beam: int = 1,
+) -> list[float]:
+    """BLEU of a test set without some heads, 0-100, for each of several choices of heads.
 
     Args:
         translator: of one run.
+        choices: the heads to translate without; an empty choice keeps all.
         sources: lines.
         references: one or several lists of lines.
         beam: 1, greedy search, is fast; the differences are similar with more.
     """
     model = single_model(translator)
     untraced = Translator(TorchEngine(model), translator.tokenizers, translator.config)
-    found = {}
-    for head in ["none", *head_names(model)]:
-        with ablated(model, [head] if head != "none" else []):
+    found = []
+    for heads in choices:
+        with ablated(model, heads):
             hypotheses = untraced.translate(sources, beam=beam)
         (bleu,) = score(hypotheses, references, ("bleu",), tokenize=bleu_tokenizer(translator.target_language))
-        found[head] = bleu.value
+        found.append(bleu.value)
     return found
+
+
+def bleu_without_each(
+    translator: Translator, sources: Sequence[str], references: Sequence[Sequence[str]], beam: int = 1
+) -> dict[str, float]:
+    """`bleu_without` by head; "none" is with all heads."""
+    heads = head_names(single_model(translator))
+    choices: list[list[str]] = [[], *([head] for head in heads)]
+    return dict(zip(["none", *heads], bleu_without(translator, choices, sources, references, beam), strict=True))
 
 
 def table(bleu: Mapping[str, float]) -> list[str]:

@@ -20,7 +20,7 @@ from nmt.decode.segments import Line, split
 from nmt.decode.translator import Translator, load
 from nmt.errors import InputError, ModelError
 from nmt.evaluate import bleu_tokenizer, pairwise_scores
-from nmt.insight.ablation import ablated
+from nmt.insight.ablation import ablated, bleu_without
 from nmt.insight.heads import HeadSummary, attention_summary, single_model
 from nmt.insight.search_tree import Node, search_tree, with_paths
 from nmt.insight.stages import Stage, record_stages
@@ -93,6 +93,7 @@ class Ablation:
     heads: list[str]
     translation: Translated
     bleu: float | None  # sentence BLEU with the reference, 0-100
+    corpus_bleu: tuple[float, float] | None  # BLEU of greedy search on the corpus, 0-100: with all heads, and without
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,8 @@ def explain(
         reference: a correct translation, to compare with.
         prefix: what the translation must begin with, as text or target tokens.
         ablate: heads to translate without, as "encoder.1.3" (part, layer, head, from 1).
-        corpus: pairs that the statistics of heads are computed on; by default the sentence and its translation.
+        corpus: pairs for the statistics of heads and the BLEU of `ablate`; by default the sentence and its translation,
+            and no BLEU.
         options: fields of `SearchOptions`, `beam=1` for example.
     Raises:
         InputError: the text is blank or too long, the model is an export or an ensemble, or has no such head.
@@ -214,7 +216,7 @@ def explain(
             tree=nodes,
             one_pass=sentence.one_pass(len(best)),
             reference=None if reference is None else _compare(translator, sentence, reference, translations[0], greedy),
-            ablation=_ablate(translator, sentence, ablate, reference) if ablate else None,
+            ablation=_ablate(translator, sentence, ablate, reference, corpus) if ablate else None,
             samples=samples,
         )
 
@@ -332,15 +334,25 @@ class _Sentence:
         return mask.flatten().tolist()
 
 
-def _ablate(translator: Translator, sentence: _Sentence, heads: Sequence[str], reference: str | None) -> Ablation:
+def _ablate(
+    translator: Translator,
+    sentence: _Sentence,
+    heads: Sequence[str],
+    reference: str | None,
+    corpus: Sequence[tuple[str, str]] | None,
+) -> Ablation:
     with ablated(sentence.model, heads):
         found, _ = sentence.search(sentence.options)
         if sentence.options.mbr:
             found, _ = _rank_samples(translator, found, sentence.options)
         translated = sentence.translated(found[0])
-    return Ablation(
-        list(heads), translated, None if reference is None else _bleu(translator, translated.text, reference)
-    )
+    corpus_bleu = None
+    if corpus:
+        sources, references = zip(*corpus, strict=True)
+        whole, without = bleu_without(translator, [[], heads], sources, [references])
+        corpus_bleu = whole, without
+    bleu = None if reference is None else _bleu(translator, translated.text, reference)
+    return Ablation(list(heads), translated, bleu, corpus_bleu)
 
 
 def _compare(

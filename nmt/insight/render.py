@@ -68,6 +68,9 @@ def _sections(e: Explanation) -> Iterator[tuple[str, Iterable[str]]]:
         lines = [f"→ {e.ablation.translation.text}"]
         if e.ablation.bleu is not None and e.reference:
             lines.append(f"sentence BLEU {e.ablation.bleu:.1f} instead of {e.reference.bleu:.1f}")
+        if e.ablation.corpus_bleu:
+            whole, without = e.ablation.corpus_bleu
+            lines.append(f"BLEU of greedy search on {e.n_corpus} pairs {without:.2f} instead of {whole:.2f}")
         yield f"WITHOUT {', '.join(e.ablation.heads)}", lines
     yield (
         "ONE PASS over <s> and padding, which shows it no previous tokens (a common mistake)",

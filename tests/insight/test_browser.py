@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import SOURCE, TARGET, FiveRun, opened_page
+from conftest import ARABIC, SOURCE, TARGET, FiveRun, opened_page
 from models import make, small_translator
 
 from nmt.decode.engines.torch_engine import TorchEngine
@@ -131,6 +131,19 @@ def test_accessibility_and_width(opened: Any) -> None:
     found = axe.Axe().run(opened)
     assert found.violations_count == 0, found.generate_report()
     assert opened.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "only figures scroll sideways"
+
+
+def test_a_translation_from_right_to_left(browser: Any, arabic_run: FiveRun, tmp_path: Path) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe-core: make browser")
+    file = tmp_path / "explanation.html"
+    file.write_text(as_page(explain(load(arabic_run.run), SOURCE[1], reference=ARABIC[1])), encoding="utf-8")
+    for width, scheme in ((1280, "light"), (390, "dark")):
+        options: dict[str, Any] = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+        with opened_page(browser, file.as_uri(), **options) as page:
+            first, second = (page.locator(".token").nth(i).bounding_box() for i in (0, 1))
+            assert first["x"] >= second["x"] + second["width"] - 1, "the first piece stands on the right"
+            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+            assert axe.Axe().run(page).violations_count == 0
 
 
 def test_a_recurrent_model_shows_the_parts_that_it_has(browser: Any, tmp_path: Path) -> None:

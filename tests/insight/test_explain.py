@@ -13,6 +13,8 @@ from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.translator import Translator, load
 from nmt.errors import ConfigError, InputError
 from nmt.evaluate import pairwise_scores
+from nmt.insight import render
+from nmt.insight.ablation import bleu_without, head_names
 from nmt.insight.explain import Explanation, explain
 from nmt.insight.heads import attention_summary
 from nmt.text import EOS
@@ -96,6 +98,15 @@ def test_ablation_translates_without_the_heads(translator: Translator, explanati
     assert explanation.ablation.heads == ["cross.1.1", "cross.1.2"]
     assert explanation.ablation.translation.log_prob != pytest.approx(explanation.translation.log_prob, abs=1e-3)
     assert explanation.ablation.bleu is not None
+    assert explanation.ablation.corpus_bleu is None
+    heads = head_names(model_of(translator))
+    found = explain(translator, SOURCE[0], ablate=heads, corpus=list(zip(SOURCE, TARGET, strict=True)))
+    assert found.ablation is not None
+    assert found.ablation.corpus_bleu == tuple(bleu_without(translator, [[], heads], SOURCE, [TARGET]))
+    whole, without = found.ablation.corpus_bleu
+    assert whole == pytest.approx(100)
+    assert without < whole
+    assert f"BLEU of greedy search on 5 pairs {without:.2f} instead of 100.00" in render.as_text(found)
     assert not any(module._forward_pre_hooks for module in model_of(translator).modules())
     with pytest.raises(InputError, match="no attention head"):
         explain(translator, SOURCE[0], ablate=["cross.9.9"])

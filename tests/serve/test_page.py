@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import SOURCE, TARGET, FiveRun, opened_page
+from conftest import ARABIC, SOURCE, TARGET, FiveRun, opened_page
 from models import small_translator
 from served import Client, served
 
@@ -182,6 +182,23 @@ def test_languages_are_chosen(browser: Any, five_run: FiveRun) -> None:
         page.locator("#text").fill("a cat sleeps")
         page.locator("#words button").first.wait_for()
         assert page.locator("#text").get_attribute("lang") == "de"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_translation_from_right_to_left(browser: Any, arabic_run: FiveRun, width: int) -> None:
+    options: dict[str, Any] = {"viewport": {"width": width, "height": 900}}
+    with served(load(arabic_run.run, device="cpu")) as client, opened(browser, client, **options) as page:
+        page.locator("#text").fill(SOURCE[0])
+        wait_for(page, "#result", ARABIC[0])
+        assert page.locator("#result").evaluate("result => getComputedStyle(result).direction") == "rtl"
+        words = page.locator("#words button")
+        words.nth(1).wait_for()
+        first, second = (words.nth(i).bounding_box() for i in (0, 1))
+        assert first["x"] >= second["x"] + second["width"], "the first word stands on the right"
+        words.nth(0).click()
+        page.locator("#alternatives li button").first.wait_for()
+        assert page.locator("#alternatives ul").get_attribute("dir") == "rtl"
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
 @pytest.mark.parametrize("width", [1280, 390])

@@ -209,9 +209,15 @@ function ablationSection() {
   if (!found) return drop("ablation");
   byId("ablation-text").textContent = `The output of ${found.heads.length > 1 ? "these heads" : "this head"} was set to 0: ${found.heads.join(", ")}.`;
   const bleu = (value) => (value === null || value === undefined ? "–" : value.toFixed(1));
-  put("ablation-table", table(["", "translation", "log-probability", "sentence BLEU"], [
-    ["with all heads", html("span", { dir: "auto" }, best.text), best.log_prob.toFixed(3), bleu(data.reference?.bleu)],
-    ["without", html("span", { dir: "auto" }, found.translation.text), found.translation.log_prob.toFixed(3), bleu(found.bleu)]]));
+  const columns = ["", "translation", "log-probability", "sentence BLEU"];
+  const withAll = ["with all heads", html("span", { dir: "auto" }, best.text), best.log_prob.toFixed(3), bleu(data.reference?.bleu)];
+  const without = ["without", html("span", { dir: "auto" }, found.translation.text), found.translation.log_prob.toFixed(3), bleu(found.bleu)];
+  if (found.corpus_bleu) {
+    columns.push(`BLEU of ${data.n_corpus} pairs, greedy`);
+    withAll.push(bleu(found.corpus_bleu[0]));
+    without.push(bleu(found.corpus_bleu[1]));
+  }
+  put("ablation-table", table(columns, [withAll, without]));
 }
 
 // --- masks and stages ---------------------------------------------------------------------------------------
