@@ -133,6 +133,23 @@ def test_accessibility_and_width(opened: Any) -> None:
     assert opened.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "only figures scroll sideways"
 
 
+def test_printed_pages_fit_the_paper_and_show_pieces_and_heads(browser: Any, five_run: FiveRun, tmp_path: Path) -> None:
+    evaluation = evaluated("test", SOURCE, TARGET, [TARGET[0], *SOURCE[1:]], RunDirectory(five_run.run).read_config())
+    pages = {
+        "report": report.as_page([read_report(five_run.run, evaluation)]),
+        "explanation": as_page(explain(load(five_run.run), SOURCE[0])),
+    }
+    for name, text in pages.items():
+        file = tmp_path / f"{name}.html"
+        file.write_text(text, encoding="utf-8")
+        with opened_page(browser, file.as_uri(), viewport={"width": 718, "height": 1000}) as page:  # A4 without margins
+            page.emulate_media(media="print")
+            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+            assert page.locator(".token").count() == page.locator(".token:visible").count()
+            assert page.locator(".overview-row svg").count() == page.locator(".overview-row svg:visible").count()
+            assert page.locator("input:visible, output:visible").count() == 0
+
+
 def test_a_translation_from_right_to_left(browser: Any, arabic_run: FiveRun, tmp_path: Path) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe-core: make browser")
     file = tmp_path / "explanation.html"
