@@ -17,6 +17,7 @@ from nmt.cli.config import config
 from nmt.cli.evaluate import evaluate
 from nmt.cli.explain import explain
 from nmt.cli.export import export
+from nmt.cli.init import init
 from nmt.cli.report import report
 from nmt.cli.serve import serve
 from nmt.cli.streams import printable
@@ -51,6 +52,7 @@ def print_version(wanted: bool) -> None:
 
 Version = Annotated[bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version.")]
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, context_settings=HELP)
+app.command(cls=Command)(init)
 app.command(cls=Command)(tokenize)
 app.command(cls=Command)(train)
 app.command(cls=Command)(translate)

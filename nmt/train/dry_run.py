@@ -3,6 +3,7 @@
 import functools
 import math
 import time
+from dataclasses import dataclass
 from itertools import islice
 
 from nmt.text.batches import non_padding_share
@@ -16,19 +17,23 @@ from nmt.train.step import StepOptions, make_optimizer, train_step
 MAX_BATCHES = 1_000  # that are measured; their order is random
 
 
-def dry_run(session: Session) -> list[str]:
-    """Do two steps with the largest batch, and return lines for the user; the run is not touched."""
+@dataclass(frozen=True)
+class Measurement:
+    """The cost of a training, from two steps with its largest batch."""
+
+    n_steps: int  # of an epoch
+    epoch_s: float  # seconds of an epoch, without validations
+    tokens_per_s: float  # target tokens
+    memory: int  # peak, bytes; 0 if the system does not tell
+    n_threads: int
+    bf16: bool
+    non_padding: float  # share of positions
+
+
+def measure(session: Session) -> Measurement:
+    """Do two steps with the largest batch; the run is not touched."""
     settings, model, data = session.config.train, session.model, session.data
-    lines = [f"parameters  {model.n_parameters:,}"]
-    seen: set[int] = set()
-    for name, block in model.named_children():
-        own = {id(p): p.numel() for p in block.parameters() if id(p) not in seen}
-        seen |= own.keys()
-        lines.append(f"  {name:<18} {sum(own.values()):>12,}")
     batches = list(islice(data.batches(0), MAX_BATCHES))
-    n_steps = math.ceil(data.n_batches / settings.accumulate)
-    useful = f"{non_padding_share(batches):.1%} of their positions useful"
-    lines.append(f"batches     {data.n_batches} an epoch, {useful}, {n_steps} steps an epoch")
     largest = max(batches, key=lambda batch: batch.n_positions)
     bf16 = uses_bf16(settings, model.device)
     optimizer = make_optimizer(model, settings)
@@ -42,14 +47,37 @@ def dry_run(session: Session) -> list[str]:
         _, max_positions = split_on_out_of_memory(step, [largest] * settings.accumulate, max_positions)
         batch_s = min(batch_s, (time.perf_counter() - start) / settings.accumulate)
     replicas.close()
-    speed = f"{largest.n_target_tokens / batch_s:,.0f} target tokens a second"
-    lines.append(f"speed       {speed}, {'bf16' if bf16 else 'fp32'} on {model.device}, {n_threads} workers")
-    if memory := peak_memory(model.device):
-        lines.append(f"memory      {memory / 1e9:.2f} GB")
     mean = sum(batch.n_positions for batch in batches) / len(batches)
-    epoch_s = batch_s * data.n_batches * mean / largest.n_positions
-    limits = [epoch_s * settings.max_epochs] if settings.max_epochs else []
-    limits += [epoch_s * settings.max_steps / n_steps] if settings.max_steps else []
+    return Measurement(
+        n_steps=math.ceil(data.n_batches / settings.accumulate),
+        epoch_s=batch_s * data.n_batches * mean / largest.n_positions,
+        tokens_per_s=largest.n_target_tokens / batch_s,
+        memory=peak_memory(model.device),
+        n_threads=n_threads,
+        bf16=bf16,
+        non_padding=non_padding_share(batches),
+    )
+
+
+def dry_run(session: Session) -> list[str]:
+    """What `measure` finds, and the sizes of the model, as lines for the user."""
+    settings, model = session.config.train, session.model
+    lines = [f"parameters  {model.n_parameters:,}"]
+    seen: set[int] = set()
+    for name, block in model.named_children():
+        own = {id(p): p.numel() for p in block.parameters() if id(p) not in seen}
+        seen |= own.keys()
+        lines.append(f"  {name:<18} {sum(own.values()):>12,}")
+    found = measure(session)
+    useful = f"{found.non_padding:.1%} of their positions useful"
+    lines.append(f"batches     {session.data.n_batches} an epoch, {useful}, {found.n_steps} steps an epoch")
+    precision = "bf16" if found.bf16 else "fp32"
+    speed = f"{found.tokens_per_s:,.0f} target tokens a second"
+    lines.append(f"speed       {speed}, {precision} on {model.device}, {found.n_threads} workers")
+    if found.memory:
+        lines.append(f"memory      {found.memory / 1e9:.2f} GB")
+    limits = [found.epoch_s * settings.max_epochs] if settings.max_epochs else []
+    limits += [found.epoch_s * settings.max_steps / found.n_steps] if settings.max_steps else []
     limits += [settings.max_minutes * 60] if settings.max_minutes else []
     total = f", {clock(min(limits))} in all without validations" if limits else ""
-    return [*lines, f"time        {clock(epoch_s)} an epoch{total}"]
+    return [*lines, f"time        {clock(found.epoch_s)} an epoch{total}"]

@@ -182,15 +182,18 @@ def similarity(text: Counter[str], language: Counter[str], other: Counter[str]) 
     return sum(count * (p - q) / (p + q) for count, p, q in known) / n_known if n_known >= MIN_NGRAMS else 0.0
 
 
-def hold_out(source: Digests, target: Digests, seed: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def hold_out(
+    source: Digests, target: Digests, seed: int, n_dev: int | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Choose pairs for dev at random, such that none of their sentences remains in train.
 
-    Given the digests of each pair's sides, returns sorted indices of the pairs for dev, and a mask of the pairs that
-    remain in train. Prefers sentences that occur once, because holding them out removes no other pair from train.
+    Given the digests of each pair's sides, returns sorted indices of `n_dev` pairs for dev (default: 2 %, at most
+    1,000), and a mask of the pairs that remain in train. Prefers sentences that occur once, because holding them out
+    removes no other pair from train.
     """
     n_pairs = len(source)
     n_alike = disk.n_occurrences(source) + disk.n_occurrences(target)
-    n_dev = max(1, min(MAX_DEV_PAIRS, int(n_pairs * DEV_SHARE)))
+    n_dev = n_dev or max(1, min(MAX_DEV_PAIRS, int(n_pairs * DEV_SHARE)))
     dev = np.zeros(0, np.int64)
     for start, part in disk.parts(source):  # the best so far and another part: bounds memory
         candidates = np.concatenate([dev, start + np.arange(len(part))])

@@ -1,0 +1,101 @@
+"""`nmt init`."""
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nmt.cli import options, streams
+from nmt.errors import InputError
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+
+
+def init(
+    source: Annotated[Path, typer.Argument(metavar="SRC", help="Text in the source language, a sentence per line.")],
+    target: Annotated[Path, typer.Argument(metavar="TGT", help="Its translation: as many lines.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Config to write. [default: SRCLANG-TGTLANG.yaml]")
+    ] = None,
+    minutes: Annotated[float | None, typer.Option(min=0.01, help="Time for training on this machine.")] = None,
+    source_lang: Annotated[str, typer.Option(help="Language code. [default: the suffix of SRC]")] = "",
+    target_lang: Annotated[str, typer.Option(help="Language code. [default: the suffix of TGT]")] = "",
+    device: options.Device = "auto",
+    threads: options.Threads = 0,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Write a config for two files of text: a split, sizes and a budget, with reasons.
+
+    Looks at the text and measures a training step. `nmt train` then trains with it.
+    """
+    streams.set_up_logging(quiet, verbose)
+    from nmt.config import Config
+    from nmt.corpus import init as corpus_init
+    from nmt.corpus.split import split_corpus
+    from nmt.files import atomic_write
+    from nmt.processes import prepare_torch
+
+    languages = languages_of((source, source_lang), (target, target_lang))
+    output = output or Path(f"{'-'.join(languages)}.yaml")
+    if output.suffix not in (".yaml", ".yml"):
+        raise InputError(f"{output} does not end in .yaml", hint="the name without it is the directory of the split")
+    data, run = output.with_suffix(""), Path("runs", output.stem)
+    for path in (output, data, run):
+        if path.exists():
+            raise InputError(f"{path} exists already", hint="give another name with -o")
+    facts = split_corpus([source], [target], data, languages)
+    streams.log.info(
+        f"{data}: {facts.n_train:,} pairs to train on, {facts.n_dev:,} for dev, {facts.n_test:,} for test; left out: "
+        f"{facts.n_blank:,} blank on a side, {facts.n_leaking:,} with a sentence of dev or test"
+    )
+    prepare_torch(threads)
+
+    def rows(plan: corpus_init.Plan) -> list[corpus_init.Row]:
+        return list(corpus_init.rows(plan, facts, str(run), str(data), languages))
+
+    def measure(plan: corpus_init.Plan) -> tuple[float, int]:
+        return measured(Config.model_validate(corpus_init.as_tree(rows(plan))), device)
+
+    plan = corpus_init.plan(facts, minutes, measure)
+    cost = f"{plan.expected_minutes:,.0f} minutes and {plan.memory / 1e9:.1f} GB of memory"
+    header = [
+        f"{languages[0]} to {languages[1]}, written by `nmt init` for {source.name} and {target.name}.",
+        "",
+        f"data      {facts.n_train:,} / {facts.n_dev:,} / {facts.n_test:,} pairs",
+        f"expected  {cost}, by a step measured on this machine",
+    ]
+    atomic_write(output, corpus_init.as_yaml(rows(plan), header))
+    streams.log.info("written to %s: expected to take %s; next: nmt train %s", output, cost, output)
+
+
+def languages_of(*sides: tuple[Path, str]) -> tuple[str, str]:
+    """The languages of source and target: as given, else by the names of the files."""
+    from nmt.config import language_of
+
+    for file, given in sides:
+        if not given and not language_of(file):
+            hint = "give --source-lang or --target-lang, as de"
+            raise InputError(f"the name of {file} does not end in a language code", hint=hint)
+    source, target = (given or language_of(file) for file, given in sides)
+    if source == target:
+        raise InputError(f"both sides are in '{source}'", hint="give --source-lang and --target-lang")
+    return source, target
+
+
+def measured(config: "Config", device: str) -> tuple[float, int]:
+    """Seconds of an epoch, and peak memory in bytes."""
+    from nmt.train.dry_run import measure
+    from nmt.train.session import prepare
+
+    level = streams.log.level
+    streams.log.setLevel(logging.WARNING)
+    try:
+        found = measure(prepare(config, device=device, fresh=True))
+    finally:
+        streams.log.setLevel(level)
+    model = config.model
+    streams.log.info(f"width {model.d_model}, {model.n_encoder_layers} layers: {found.epoch_s:.0f} s an epoch")
+    return found.epoch_s, found.memory

@@ -1,0 +1,1 @@
+"""Parallel text before training. Imports no torch."""

@@ -1,0 +1,158 @@
+"""`nmt init`: a commented config with sizes, budget and schedule that fit a text and a machine. Imports no torch.
+
+The rules are those of our recipes: what trained best on 3,000 to 158,000 pairs, interpolated.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import yaml
+
+from nmt.config.yaml_file import CoreDumper
+from nmt.corpus.split import Facts
+
+PIECES_PER_WORD = 1.35  # of either side, EOS included
+STEPS = 5_000  # a model of this kind needs some thousand updates, each on as many tokens as that leaves
+MIN_SHARE = 0.5  # of the usual epochs; a larger model needs that many to be better than a smaller one
+
+
+@dataclass(frozen=True)
+class Size:
+    """The sizes of a Transformer with as many encoder as decoder layers."""
+
+    d_model: int
+    d_ff: int
+    n_layers: int
+    min_pairs: int  # with fewer, a smaller model is better
+    lr: float
+
+
+SIZES = [
+    Size(512, 1024, 6, 500_000, 7e-4),
+    Size(256, 512, 4, 60_000, 2e-3),
+    Size(128, 256, 4, 1_500, 4e-3),
+    Size(64, 256, 2, 0, 4e-3),
+]  # largest first
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Settings for a corpus, and what a training with them costs."""
+
+    size: Size
+    vocab_size: int
+    dropout: float
+    batch_tokens: int
+    n_epochs: int
+    warmup: int
+    minutes: float | None  # the limit that the user gave
+    epoch_s: float = math.nan  # measured
+    memory: int = 0  # bytes, measured
+
+    @property
+    def expected_minutes(self) -> float:
+        all_epochs = self.n_epochs * self.epoch_s / 60
+        return min(all_epochs, self.minutes) if self.minutes else all_epochs
+
+
+def usual_epochs(n_pairs: int) -> int:
+    """How often a model should see each pair: 45 times 18,000 pairs, more often fewer."""
+    return min(max(round(45 * math.pow(18_000 / n_pairs, 0.4)), 3), 300)
+
+
+def plan(facts: Facts, minutes: float | None, measure: Callable[[Plan], tuple[float, int]]) -> Plan:
+    """Choose the largest model that the corpus is large enough for and that the time suffices for.
+
+    Args:
+        facts: of the corpus.
+        minutes: of training; None for as many as the usual number of epochs takes.
+        measure: returns the seconds of an epoch with a plan's settings on this machine, and the peak memory in bytes.
+    """
+    n_epochs = usual_epochs(facts.n_train)
+    n_tokens = facts.n_words * PIECES_PER_WORD * n_epochs
+    batch_tokens = min(max(2 ** round(math.log2(max(n_tokens / STEPS, 1))), 512), 8192)
+    vocab_size = min(max(round(facts.n_words / 80, -2), 600), 16_000)
+    n_steps = n_tokens / batch_tokens
+    fitting = [size for size in SIZES if facts.n_train >= size.min_pairs]
+    for size in fitting:
+        found = Plan(
+            size=size,
+            vocab_size=int(max(vocab_size, facts.n_characters + vocab_size // 2)),
+            dropout=0.3 if facts.n_train < 100_000 else 0.2 if facts.n_train < 1_000_000 else 0.1,
+            batch_tokens=int(batch_tokens),
+            n_epochs=n_epochs,
+            warmup=int(min(max(n_steps / 4, 50), 4_000)),
+            minutes=minutes,
+        )
+        epoch_s, memory = measure(found)
+        found = replace(found, epoch_s=epoch_s, memory=memory)
+        possible = minutes * 60 / found.epoch_s if minutes else n_epochs
+        if possible >= MIN_SHARE * n_epochs or size is fitting[-1]:
+            break
+    return replace(found, n_epochs=max(1, min(round(possible), 2 * n_epochs)))
+
+
+Row = tuple[str, Any, str]  # dotted key, value, reason
+
+
+def rows(plan: Plan, facts: Facts, run: str, root: str, languages: tuple[str, str]) -> Iterator[Row]:
+    """The settings of a config, each with the reason for it."""
+    source, target = languages
+    size = plan.size
+    yield "run", run, "directory of checkpoints, figures and the model"
+    yield "data.root", root, "written by `nmt init`; the original files are not needed any more"
+    for part, reason in (
+        ("train", f"{facts.n_train:,} pairs; none of their sentences is in dev or test"),
+        ("dev", f"{facts.n_dev:,} pairs, to choose the best model"),
+        ("test", f"{facts.n_test:,} pairs, for `nmt eval` at the end"),
+    ):
+        yield f"data.{part}.source", f"{part}.{source}", reason
+        yield f"data.{part}.target", f"{part}.{target}", ""
+    frequent = f"so that each piece is frequent enough in {facts.n_words:,} words"
+    yield "tokenizer.vocab_size", plan.vocab_size, frequent
+    in_time = f" that trains in {plan.minutes:g} minutes here" if plan.minutes else ""
+    yield "model.d_model", size.d_model, f"the size for {facts.n_train:,} pairs{in_time}"
+    yield "model.d_ff", size.d_ff, ""
+    yield "model.n_heads", 4, ""
+    yield "model.n_encoder_layers", size.n_layers, ""
+    yield "model.n_decoder_layers", size.n_layers, ""
+    yield "model.dropout", plan.dropout, "the fewer pairs, the more: each is seen many times"
+    yield "train.batch_tokens", plan.batch_tokens, f"so that there are some {STEPS:,} updates"
+    yield "train.lr", size.lr, "the highest rate at which models of this width train stably"
+    yield "train.warmup", plan.warmup, "a quarter of the updates"
+    yield "train.cooldown", 0.4, "the rate falls to 0 over the last 40 %, in which BLEU rises most"
+    if plan.minutes:
+        yield "train.max_minutes", plan.minutes, f"as given; about {plan.minutes * 60 / plan.epoch_s:.0f} epochs"
+    if not plan.minutes or plan.n_epochs * plan.epoch_s < plan.minutes * 60:
+        yield "train.max_epochs", plan.n_epochs, f"enough for {facts.n_train:,} pairs"
+
+
+def as_tree(rows: Iterable[Row]) -> dict[str, Any]:
+    """The settings as nested sections."""
+    tree: dict[str, Any] = {}
+    for key, value, _ in rows:
+        *sections, last = key.split(".")
+        section = tree
+        for name in sections:
+            section = section.setdefault(name, {})
+        section[last] = value
+    return tree
+
+
+def as_yaml(rows: Iterable[Row], header: Iterable[str]) -> str:
+    """The settings as YAML, each with its reason as a comment."""
+    lines = [f"# {line}".rstrip() for line in header]
+    opened: list[str] = []
+    for key, value, reason in rows:
+        *sections, last = key.split(".")
+        for depth, name in enumerate(sections):
+            if opened[depth : depth + 1] != [name]:
+                opened = [*opened[:depth], name]
+                lines.append(f"{'  ' * depth}{name}:")
+        text = yaml.dump([value], Dumper=CoreDumper, default_flow_style=True, width=math.inf)[1:-2]
+        setting = f"{'  ' * len(sections)}{last}: {text}"
+        lines.append(f"{setting:<34}  # {reason}" if reason else setting)
+        opened = sections
+    return "\n".join(lines) + "\n"

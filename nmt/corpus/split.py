@@ -1,0 +1,119 @@
+"""Split a parallel text into train, dev and test such that no sentence of dev or test is in train. Imports no torch."""
+
+import contextlib
+import re
+import unicodedata
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.errors import DataError
+from nmt.files import atomic_writer
+from nmt.text import corpus as disk
+from nmt.text.lines import Pair, is_blank, iter_pairs
+from nmt.train.preparation import hold_out
+
+HELD_OUT_SHARE, MAX_HELD_OUT, MIN_HELD_OUT = 0.05, 1_000, 100  # of the pairs, for dev and again for test
+MIN_PAIRS = 20
+NOT_IN_A_KEY = re.compile(r"[\W_]+")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a split has found in a text."""
+
+    n_train: int
+    n_dev: int
+    n_test: int
+    n_blank: int  # pairs left out because a side is blank
+    n_leaking: int  # pairs left out because a sentence of theirs is also in dev or test
+    n_words: int  # of the target side of train; characters / 1.6 if it has no spaces
+    n_characters: int  # different characters of train
+
+
+def split_corpus(
+    source: Sequence[Path], target: Sequence[Path], directory: Path, languages: tuple[str, str], seed: int = 1
+) -> Facts:
+    """Write train, dev and test of both languages into a directory, as train.de and so on.
+
+    Reads the text twice, so that memory holds two numbers a pair and not the text. Dev and test are drawn at random,
+    5 % of the pairs each, at least 100 and at most 1,000, in the order of the text. Two sentences count as the same
+    if they differ only in case, punctuation, spaces or the digits of numbers.
+
+    Raises:
+        DataError: the sides differ in their number of lines, or there are fewer than `MIN_PAIRS` pairs.
+    """
+    is_usable, digests = read_keys(iter_pairs(source, target, strict=True))
+    n_pairs = len(digests[0])
+    if n_pairs < MIN_PAIRS:
+        message = f"{n_pairs} pairs with text on both sides are too few to set some aside for dev and test"
+        raise DataError(message, hint=f"give at least {MIN_PAIRS}, or write a config by hand, as configs/five.yaml")
+    n_each = min(max(int(n_pairs * HELD_OUT_SHARE), MIN_HELD_OUT), MAX_HELD_OUT, n_pairs // 10)
+    parts = np.full(n_pairs, "train")
+    held_out, remains = hold_out(digests[0], digests[1], seed, 2 * n_each)
+    parts[~remains] = "leaks"
+    parts[held_out] = "dev"
+    test = held_out[np.argsort(disk.shuffled(np.arange(len(held_out)), len(held_out), seed))[n_each:]]
+    parts[test] = "test"
+    for own in digests:  # of the few texts in which most sentences occur repeatedly
+        parts[test[disk.is_among(own[test], own[parts == "dev"])]] = "leaks"
+    of_line = np.full(len(is_usable), "blank")
+    of_line[is_usable] = parts
+    return write_parts(source, target, directory, languages, of_line)
+
+
+def read_keys(pairs: Iterable[Pair]) -> tuple[NDArray[np.bool_], list[NDArray[np.uint64]]]:
+    """Which pairs have text on both sides, and the digests of both sides' keys of these."""
+    is_usable, keys = array("b"), [array("Q"), array("Q")]
+    for pair in pairs:
+        is_usable.append(not (is_blank(pair.source) or is_blank(pair.target)))
+        if is_usable[-1]:
+            for digests, text in zip(keys, (pair.source, pair.target), strict=True):
+                digests.append(int(disk.digests_of([key_of(text)])[0]))
+    return np.array(is_usable, bool), [np.array(digests, np.uint64) for digests in keys]
+
+
+def write_parts(
+    source: Sequence[Path], target: Sequence[Path], directory: Path, languages: tuple[str, str], parts: NDArray[np.str_]
+) -> Facts:
+    """Write each pair into the files of its part."""
+    directory.mkdir(parents=True, exist_ok=True)
+    counts = dict.fromkeys(("train", "dev", "test", "leaks", "blank"), 0)
+    n_words, characters = 0, set[str]()
+    with contextlib.ExitStack() as stack:
+        files = {
+            part: [stack.enter_context(atomic_writer(directory / f"{part}.{language}")) for language in languages]
+            for part in ("train", "dev", "test")
+        }
+        for pair, part in zip(iter_pairs(source, target, strict=True), parts.tolist(), strict=True):
+            counts[part] += 1
+            if part in files:
+                for file, text in zip(files[part], (pair.source, pair.target), strict=True):
+                    file.write(f"{text}\n".encode())
+            if part == "train":
+                characters.update(pair.source, pair.target)
+                n_words += n_words_of(pair.target)
+    return Facts(
+        n_train=counts["train"],
+        n_dev=counts["dev"],
+        n_test=counts["test"],
+        n_blank=counts["blank"],
+        n_leaking=counts["leaks"],
+        n_words=n_words,
+        n_characters=len(characters),
+    )
+
+
+def key_of(text: str) -> bytes:
+    """What sentences that count as the same have in common."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return (re.sub(r"\d", "0", NOT_IN_A_KEY.sub("", folded)) or folded).encode()
+
+
+def n_words_of(text: str) -> int:
+    """The number of words; of text without spaces, an estimate."""
+    return len(text.split()) if " " in text.strip() else round(len(text) / 1.6)

@@ -1,0 +1,39 @@
+"""`nmt init`: two files become a config that trains."""
+
+from pathlib import Path
+
+from conftest import err_lines, one_clear_error, run_nmt
+
+from nmt.config import load_config
+
+DATA = Path(__file__).parents[2] / "data/zh-en"
+
+
+def test_a_config_is_written_that_trains(tmp_path: Path) -> None:
+    for language in ("zh", "en"):
+        lines = (DATA / f"train.{language}").read_text(encoding="utf-8").splitlines()[:300]
+        (tmp_path / f"text.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    done = run_nmt("init", "text.zh", "text.en", "--minutes", 0.05, cwd=tmp_path)
+    assert any("300" not in line and "240 pairs to train on" in line for line in err_lines(done))
+    config = load_config(tmp_path / "zh-en.yaml")
+    assert config.train.max_minutes == 0.05
+    assert "expected" in (tmp_path / "zh-en.yaml").read_text(encoding="utf-8")
+    assert not (tmp_path / "runs").exists()
+    trained = run_nmt("train", "zh-en.yaml", cwd=tmp_path)
+    assert trained.returncode == 0, trained.stderr.decode()
+    assert (tmp_path / "runs/zh-en/model.safetensors").is_file()
+    again = run_nmt("init", "text.zh", "text.en", cwd=tmp_path)
+    one_clear_error(again, 2, "zh-en.yaml exists already")
+
+
+def test_wrong_arguments_are_told(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x\n")
+    (tmp_path / "a.de").write_text("x\n")
+    one_clear_error(run_nmt("init", "a.txt", "a.de", cwd=tmp_path), 2, "a.txt does not end in a language code")
+    one_clear_error(run_nmt("init", "a.de", "a.en", "-o", "mine", cwd=tmp_path), 2, "mine does not end in .yaml")
+    one_clear_error(run_nmt("init", "a.de", "a.de", cwd=tmp_path), 2, "both sides are in 'de'")
+    one_clear_error(run_nmt("init", "a.de", "no.en", cwd=tmp_path), 2, "cannot read no.en")
+    one_clear_error(
+        run_nmt("init", "a.de", "a.txt", "--target-lang", "en", cwd=tmp_path), 2, "1 pairs with text on both sides"
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.de", "a.txt"]

@@ -1,0 +1,88 @@
+"""The split of a text: nothing is lost, nothing of dev or test is in train."""
+
+from pathlib import Path
+
+import pytest
+
+from nmt.corpus.split import Facts, key_of, split_corpus
+from nmt.errors import DataError
+from nmt.text.lines import Pair, read_pairs
+
+
+def write(directory: Path, pairs: list[tuple[str, str]]) -> tuple[list[Path], list[Path]]:
+    files = directory / "all.de", directory / "all.en"
+    for side, file in enumerate(files):
+        file.write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
+    return [files[0]], [files[1]]
+
+
+def split(directory: Path, pairs: list[tuple[str, str]], seed: int = 1) -> tuple[Facts, dict[str, list[Pair]]]:
+    out = directory / f"parts{seed}"
+    facts = split_corpus(*write(directory, pairs), out, ("de", "en"), seed)
+    parts = {part: read_pairs([out / f"{part}.de"], [out / f"{part}.en"]) for part in ("train", "dev", "test")}
+    return facts, parts
+
+
+def distinct(n: int) -> list[tuple[str, str]]:
+    return [(f"Satz {word_of(i)}", f"sentence {word_of(i)}") for i in range(n)]
+
+
+def word_of(i: int) -> str:
+    return "".join(chr(ord("a") + int(digit)) for digit in str(i))
+
+
+def test_every_pair_is_in_one_part_in_the_order_of_the_text(tmp_path: Path) -> None:
+    pairs = distinct(400)
+    facts, parts = split(tmp_path, pairs)
+    assert (facts.n_train, facts.n_dev, facts.n_test, facts.n_blank, facts.n_leaking) == (320, 40, 40, 0, 0)
+    found = [[(pair.source, pair.target) for pair in part] for part in parts.values()]
+    assert sorted(pair for part in found for pair in part) == sorted(pairs)
+    for part in found:
+        assert part == sorted(part, key=pairs.index)
+    assert facts.n_words == sum(len(target.split()) for _, target in found[0])
+
+
+def test_sentences_that_differ_only_in_case_punctuation_and_digits_are_the_same() -> None:
+    assert key_of("Am 3. Mai 2019!") == key_of("am 4. mai 1999")
+    assert key_of("ＡＢＣ") == key_of("abc")
+    assert key_of("!?") != key_of("..."), "without letters, the text itself"
+    assert key_of("Mai") != key_of("Mais")
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_no_sentence_of_dev_or_test_is_elsewhere(tmp_path: Path, seed: int) -> None:
+    """Also if every sentence occurs repeatedly, with other translations, case and punctuation."""
+    pairs = [(f"Satz {word_of(i % 60)}{'!' * (i % 2)}", f"Sentence {word_of(i % 90)}".upper()) for i in range(600)]
+    facts, parts = split(tmp_path, pairs, seed)
+    keys = {
+        part: ({key_of(p.source) for p in found}, {key_of(p.target) for p in found}) for part, found in parts.items()
+    }
+    for one, other in (("train", "dev"), ("train", "test"), ("dev", "test")):
+        for side in (0, 1):
+            assert not keys[one][side] & keys[other][side]
+    assert facts.n_leaking > 0
+    assert sum(map(len, parts.values())) + facts.n_leaking == 600
+
+
+def test_pairs_that_are_blank_on_a_side_are_left_out(tmp_path: Path) -> None:
+    facts, parts = split(tmp_path, [*distinct(50), ("", "x"), ("x", " "), ("", "")])
+    assert facts.n_blank == 3
+    assert sum(map(len, parts.values())) == 50
+
+
+def test_too_few_pairs_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="5 pairs with text on both sides are too few"):
+        split(tmp_path, distinct(5))
+
+
+def test_sides_of_different_length_are_refused(tmp_path: Path) -> None:
+    source, target = write(tmp_path, distinct(4))
+    source[0].write_text("a\nb\nc\n")
+    with pytest.raises(DataError, match=r"all.de has 3 lines but .*all.en has 4"):
+        split_corpus(source, target, tmp_path / "parts", ("de", "en"))
+
+
+def test_the_same_seed_gives_the_same_split(tmp_path: Path) -> None:
+    one, again, other = (split(tmp_path, distinct(300), seed)[1]["dev"] for seed in (1, 1, 2))
+    assert [pair.source for pair in one] == [pair.source for pair in again]
+    assert [pair.source for pair in one] != [pair.source for pair in other]
