@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.config import Config, Files
+from nmt.config import Config, Files, data_root
+from nmt.corpus.catalog import CORPORA
 from nmt.errors import DataError, ModelError
 from nmt.files import cached, sha256
 from nmt.run.directory import RunDirectory, hash_files
@@ -52,16 +53,19 @@ class Corpus:
 
 def corpus_paths(config: Config, files: Files) -> tuple[list[Path], list[Path]]:
     """The files of both sides of a corpus."""
-    root = config.data.root
-    return [Path(root, p) for p in files.source], [Path(root, p) for p in files.target]
+    root = data_root(config.data.root)
+    return [root / path for path in files.source], [root / path for path in files.target]
 
 
 def corpus_hashes(config: Config) -> dict[str, str]:
     """SHA-256 of each side of train, dev and test. Raises DataError if a file cannot be read."""
     data = config.data
     base = f"data.root, {data.root}" if data.root else "the working directory"
+    hint = f"check the path; it is relative to {base}"
+    if data.root in CORPORA:
+        hint = f"`nmt download {data.root}` gets this corpus; or set data.root to the directory that has it"
     return {
-        f"{name}.{side}": hash_files(paths, f"check the path; it is relative to {base}")
+        f"{name}.{side}": hash_files(paths, hint)
         for name, files in (("train", data.train), ("dev", data.dev), ("test", data.test))
         if files is not None
         for side, paths in zip(SIDES, corpus_paths(config, files), strict=True)

@@ -1,0 +1,1 @@
+"""Parallel text before training: download it. Imports no torch."""
