@@ -18,7 +18,11 @@ PINS = Path(__file__).parents[1] / "nmt" / "corpus" / "pins"
 
 def write_pins(corpus: Corpus, folder: Path) -> None:
     """Hashes of the texts, apart from Tatoeba's train, which depends on the version; and the pairs of Tatoeba."""
-    names = [name for name in corpus.files if not (isinstance(corpus, Tatoeba) and name.startswith("train"))]
+    names = [
+        name
+        for name in corpus.files(corpus.languages)
+        if not (isinstance(corpus, Tatoeba) and name.startswith("train"))
+    ]
     there = [name for name in names if (folder / f"{name}.gz").exists()]
     sums = "".join(f"{text_hash(folder / f'{name}.gz')}  {name}\n" for name in there)
     (PINS / f"{corpus.name}.sha256").write_text(sums, encoding="utf-8")

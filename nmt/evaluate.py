@@ -3,12 +3,9 @@
 Hypotheses are detokenized text; references are not changed. Imports no torch.
 """
 
-import difflib
-import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +15,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from nmt.config import base_language
-from nmt.errors import ConfigError, DataError, DownloadError, InputError
-from nmt.text.lines import read_lines
+from nmt.errors import ConfigError, DataError
 
 BLEU_TOKENIZERS = dict.fromkeys(("zh", "zho", "cmn", "yue"), "zh") | dict.fromkeys(("ja", "jpn", "ko", "kor"), "char")
 DEFAULT_TOKENIZER = "13a"
@@ -76,44 +72,6 @@ def score(
         raise ConfigError(message, hint="choose another with --tokenize") from error
     known = {"bleu": bleu, "chrf": CHRF(lowercase=lowercase), "ter": TER(case_sensitive=not lowercase)}
     return [_score(known[name], hypotheses, references, n_bootstrap) for name in metrics]
-
-
-def public_test_set(name: str, languages: str) -> tuple[list[str], list[list[str]]]:
-    """Source and references of one of sacreBLEU's test sets, downloaded by sacreBLEU into ~/.sacrebleu or $SACREBLEU.
-
-    Args:
-        name: sacreBLEU's, for example wmt14/full.
-        languages: for example en-de.
-    Raises:
-        InputError: sacreBLEU has no such test set, or not in these languages.
-        DownloadError: it cannot be downloaded.
-    """
-    from sacrebleu.dataset import DATASETS
-
-    if name not in DATASETS:
-        close = difflib.get_close_matches(name, DATASETS, n=3, cutoff=0.3)
-        hint = f"`sacrebleu --list` lists them{'; perhaps ' if close else ''}{' or '.join(close)}"
-        raise InputError(f"sacreBLEU has no test set '{name}'", hint=hint)
-    dataset = DATASETS[name]
-    if languages not in dataset.langpairs:
-        hint = f"it has {', '.join(sorted(dataset.langpairs))}"
-        raise InputError(f"sacreBLEU's {name} is not in '{languages}'", hint=hint)
-    messages: list[str] = []
-    logger = logging.getLogger("sacrebleu")
-    handler = logging.Handler()
-    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
-    logger.addHandler(handler)
-    try:
-        files = [dataset.get_source_file(languages), *dataset.get_reference_files(languages)]
-        source, *references = [read_lines([Path(file)]) for file in files]
-    except (Exception, SystemExit) as error:  # sacreBLEU lets errors of all its libraries through, or exits
-        reason = messages[-1] if isinstance(error, SystemExit) and messages else str(getattr(error, "reason", error))
-        hint = f"check the network, then repeat the command; if it fails again, delete {dataset._outdir}"
-        raise DownloadError(f"sacreBLEU cannot download {name}: {' '.join(reason.split())}", hint=hint) from error
-    finally:
-        logger.removeHandler(handler)
-    check_references(references, source, "source lines")
-    return source, references
 
 
 def check_references(references: Sequence[Sequence[str]], lines: Sequence[str], name: str) -> None:

@@ -74,8 +74,9 @@ def test_a_corpus_ships_with_the_project_or_can_be_downloaded(recipe: Config) ->
     if not recipe.data.root:
         assert all((ROOT / path).is_file() for files in corpora(recipe).values() for path in files.source)
         return
+    corpus = CORPORA[recipe.data.root]
     files = [path for one in corpora(recipe).values() for path in (*one.source, *one.target)]
-    assert {path.removesuffix(".gz") for path in files} <= set(CORPORA[recipe.data.root].files)
+    assert {path.removesuffix(".gz") for path in files} <= set(corpus.files(corpus.languages))
 
 
 def test_where_one_side_of_a_corpus_is_there_the_other_is_too(recipe: Config, monkeypatch: pytest.MonkeyPatch) -> None:

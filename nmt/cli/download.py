@@ -16,6 +16,9 @@ MTDATA = "mtdata:"
 
 def download(
     what: What = "",
+    lang_pair: Annotated[
+        str | None, typer.Option("--lang-pair", "-l", metavar="L1-L2", help="Languages of Multi30k. [default: en-de]")
+    ] = None,
     mirror: Annotated[
         str, typer.Option(metavar="URL", envvar="NMT_MIRROR", help="Fetch URL/HOST/PATH in place of https://HOST/PATH.")
     ] = "",
@@ -41,20 +44,26 @@ def download(
     else:
         from nmt.corpus import download as corpora
 
-        corpus, names = chosen(what)
+        corpus, names = chosen(what, lang_pair)
         path = downloads_directory() / corpus.name
         streams.log.info("%s: license: %s; see %s", corpus.name, corpus.license, path / "LICENSE.txt")
         is_new = bool(corpora.download(corpus, path, names, mirror=mirror, quiet=quiet))
     streams.log.info("written to %s" if is_new else "%s is complete", path)
 
 
-def chosen(what: str) -> tuple[Multi30k | Tatoeba, Sequence[str]]:
-    """The corpus of this name with all its files, or that of a config with those that it names, without .gz."""
-    if what in CORPORA:
-        return CORPORA[what], CORPORA[what].files
+def chosen(what: str, lang_pair: str | None) -> tuple[Multi30k | Tatoeba, Sequence[str]]:
+    """The corpus of this name with its files of two languages, or that of a config with those that it names."""
+    if named := CORPORA.get(what):
+        languages = lang_pair.split("-") if lang_pair else named.languages[:2]
+        if len(set(languages)) != 2 or not set(languages) <= set(named.languages):
+            hint = f"two of {' '.join(named.languages)}, as in -l {'-'.join(named.languages[:2])}"
+            raise InputError(f"{what} is not in '{lang_pair}'", hint=hint)
+        return named, named.files(languages)
     path = Path(what)
     if path.suffix not in (".yaml", ".yml"):
         raise InputError(f"no corpus '{what}'", hint="`nmt download` lists them; or name a recipe or mtdata:ID")
+    if lang_pair:
+        raise InputError(f"{what} says which files it needs", hint="leave out --lang-pair")
     from nmt.config import load_config
 
     data = load_config(path).data
@@ -64,7 +73,7 @@ def chosen(what: str) -> tuple[Multi30k | Tatoeba, Sequence[str]]:
         raise InputError(f"{what} uses no corpus that can be downloaded", hint=hint)
     parts = [files for files in (data.train, data.dev, data.test) if files is not None]
     names = [path.removesuffix(".gz") for files in parts for path in (*files.source, *files.target)]
-    if unknown := [name for name in names if name not in corpus.files]:
+    if unknown := [name for name in names if name not in corpus.files(corpus.languages)]:
         raise InputError(
             f"{what} names {unknown[0]}, which {corpus.name} does not have", hint="check data in the config"
         )

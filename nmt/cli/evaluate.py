@@ -148,7 +148,7 @@ def languages_of(translator: "Translator") -> str:
 
 
 def read_public(public: PublicSet) -> TestSet:
-    from nmt.evaluate import public_test_set
+    from nmt.corpus.test_sets import public_test_set
 
     streams.log.info("test set: %s, %s", *public)
     return *public_test_set(*public), public[1].rpartition("-")[2]

@@ -7,6 +7,7 @@ same list for German and English, which agrees with our pins); the tokenized one
 recorded in SHA256SUMS beside the data, and a later download must agree with it.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -50,10 +51,10 @@ class Corpus:
     """A corpus; `name` is that of its directory and the recipes' `data.root`.
 
     Attributes:
-        languages: suffixes of its files.
+        languages: suffixes of its files; the first two are downloaded by default.
         parts: its files are PART.LANGUAGE.gz.
         n_pairs: of train, of dev and of test, as the recipes were measured on.
-        size_mb: to download, megabytes.
+        size_mb: to download two languages, megabytes.
         license: in short.
         terms: what LICENSE.txt beside the data says.
         note: for the list; empty if nothing is to be said.
@@ -68,10 +69,9 @@ class Corpus:
     terms: str
     note: str = ""
 
-    @property
-    def files(self) -> list[str]:
-        """Names of all files, without .gz."""
-        return [f"{part}.{language}" for part in self.parts for language in self.languages]
+    def files(self, languages: Iterable[str]) -> list[str]:
+        """Names of the files in these languages, without .gz."""
+        return [f"{part}.{language}" for part in self.parts for language in languages]
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ CORPORA: dict[str, Multi30k | Tatoeba] = {
             ("en", "de", "fr", "cs"),
             MULTI30K_PARTS,
             (29_000, 1_014, 1_000),
-            2.7,
+            1.3,
             FLICKR30K,
             MULTI30K_TERMS,
             "image captions, raw text; French and Czech are pinned by MD5",
@@ -133,7 +133,7 @@ CORPORA: dict[str, Multi30k | Tatoeba] = {
             ("en", "de", "fr", "cs"),
             MULTI30K_PARTS,
             (29_000, 1_014, 1_000),
-            8.6,
+            4.3,
             FLICKR30K,
             MULTI30K_TERMS,
             "lower-cased, normalized, tokenized with Moses; French and Czech are not pinned",

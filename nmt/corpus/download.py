@@ -1,16 +1,17 @@
 """Download a corpus of the catalog: fetch, check, unpack and split it into the files that the recipes name.
 
-A directory holds PART.LANGUAGE.gz, LICENSE.txt, and SHA256SUMS with the hash of each text (decompressed). A text that
-is not the pinned or recorded one is an error and is not kept. Files take their names when they are complete.
+The directory NAME holds PART.LANGUAGE.gz, LICENSE.txt, and SHA256SUMS with the hash of each text (decompressed). A text
+that is not the pinned or recorded one is an error and is not kept. What is being downloaded is in NAME.part beside it.
 """
 
+import contextlib
 import gzip
 import hashlib
 import io
 import logging
 import zipfile
 import zlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
@@ -31,10 +32,11 @@ CHANGED = "repeat the command; if it fails again, the server's file has changed:
 
 
 class Folder:
-    """The directory of a downloaded corpus."""
+    """The directory of a downloaded corpus, and the one of files that are not complete yet."""
 
     def __init__(self, corpus: Corpus, path: Path, *, mirror: str = "", quiet: bool = False) -> None:
         self.corpus, self.path, self.mirror, self.quiet = corpus, path, mirror, quiet
+        self.parts = path.with_name(f"{path.name}.part")
         self.recorded = self._read_sums()
 
     def file(self, name: str) -> Path:
@@ -44,7 +46,7 @@ class Folder:
         """Whether a file is there and intact. Raises InputError if something else has its name."""
         if not self.file(name).exists():
             return False
-        expected = pinned(self.corpus.name).get(name, self.recorded.get(name))
+        expected = self.recorded.get(name) or pinned(self.corpus.name).get(name)
         if expected != text_hash(self.file(name)):
             hint = "move it away, then repeat the command"
             raise InputError(f"{self.file(name)} is not the file that `nmt download` would write", hint=hint)
@@ -52,7 +54,7 @@ class Folder:
 
     def fetched(self, url: str) -> tuple[bytes, Path]:
         """The content of a URL, and the file to remove when it has been used."""
-        part = self.path / f"{urlsplit(url).path.rpartition('/')[2]}.part"
+        part = self.parts / urlsplit(url).path.rpartition("/")[2]
         max_bytes = int(MAX_GROWTH * self.corpus.size_mb * 1e6)
         fetch(mirrored(url, self.mirror), part, max_bytes=max_bytes, quiet=self.quiet)
         with reading(str(part)):
@@ -66,10 +68,14 @@ class Folder:
             reason = f"{name} has SHA-256 {digest} instead of {expected}; it was not kept"
             raise DownloadError(reason, hint=CHANGED)
 
-    def write_sums(self) -> None:
-        """Record the hashes. Called before the files are written, so that after a kill no file is unknown."""
+    def write(self, files: Mapping[str, bytes]) -> None:
+        """Write compressed texts that have been checked; the hashes first, so that after a kill no file is unknown."""
+        self.path.mkdir(exist_ok=True)
+        atomic_write(self.path / "LICENSE.txt", self.corpus.terms)
         lines = [f"{digest}  {name}\n" for name, digest in sorted(self.recorded.items())]
         atomic_write(self.path / SUMS, "".join(lines))
+        for name, content in files.items():
+            atomic_write(self.file(name), content)
 
     def _read_sums(self) -> dict[str, str]:
         sums = self.path / SUMS
@@ -93,18 +99,24 @@ def download(
         OutputError: the directory cannot be written.
     """
     with os_errors_as(OutputError, f"make {path}", hint="set NMT_DATA=PATH to a directory that you may write to"):
-        path.mkdir(parents=True, exist_ok=True)
-    with locked(path / ".lock", holder="download", setting="NMT_DATA=PATH in the environment"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    lock = path.with_name(f".{path.name}.lock")
+    with locked(lock, holder="download", setting="NMT_DATA=PATH in the environment"):
         folder = Folder(corpus, path, mirror=mirror, quiet=quiet)
-        missing = [name for name in corpus.files if name in names and not folder.has(name)]
+        missing = [name for name in names if not folder.has(name)]
         if not missing:
             return []
-        atomic_write(path / "LICENSE.txt", corpus.terms)
-        if isinstance(corpus, Tatoeba):
-            return _download_tatoeba(corpus, folder)
-        for name in missing:
-            _download_file(corpus, folder, name)
-        return missing
+        with os_errors_as(OutputError, f"make {folder.parts}", hint="check the permissions of its directory"):
+            folder.parts.mkdir(exist_ok=True)
+        try:
+            if isinstance(corpus, Tatoeba):
+                return _download_tatoeba(corpus, folder)
+            for name in missing:
+                _download_file(corpus, folder, name)
+            return missing
+        finally:
+            with contextlib.suppress(OSError):  # it keeps what can be continued
+                folder.parts.rmdir()
 
 
 def _download_file(corpus: Multi30k, folder: Folder, name: str) -> None:
@@ -124,8 +136,7 @@ def _download_file(corpus: Multi30k, folder: Folder, name: str) -> None:
     except DownloadError:
         part.unlink()
         raise
-    folder.write_sums()
-    atomic_write(folder.file(name), content if is_compressed else compressed(text))
+    folder.write({name: content if is_compressed else compressed(text)})
     part.unlink()
 
 
@@ -149,9 +160,7 @@ def _download_tatoeba(corpus: Tatoeba, folder: Folder) -> list[str]:
         for _, file in fetched:
             file.unlink()
         raise
-    folder.write_sums()
-    for name, text in texts.items():
-        atomic_write(folder.file(name), compressed(text))
+    folder.write({name: compressed(text) for name, text in texts.items()})
     for _, file in fetched:
         file.unlink()
     for note in found.notes:

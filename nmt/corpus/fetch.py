@@ -64,8 +64,8 @@ def fetch(url: str, part: Path, *, max_bytes: int, quiet: bool = False) -> None:
                     return  # it was complete
                 part.unlink()
             elif error.code < 500 and error.code != http.HTTPStatus.TOO_MANY_REQUESTS:
-                raise DownloadError(f"{url}: HTTP {error.code} {error.reason}", hint=OTHER_SERVER) from error
-            reason = f"HTTP {error.code} {error.reason}"
+                raise DownloadError(f"{url}: {described(error)}", hint=OTHER_SERVER) from error
+            reason = described(error)
         except urllib.error.URLError as error:  # no connection: the network or the name is wrong, waiting does not help
             hint = f"check the network; {OTHER_SERVER}"
             raise DownloadError(f"cannot connect to {urlsplit(url).netloc}: {described(error)}", hint=hint) from error
@@ -115,8 +115,10 @@ def too_large(url: str, max_bytes: int, part: Path) -> DownloadError:
     return DownloadError(f"{url} has more than {max_bytes:,} bytes, too many for this corpus", hint=OTHER_SERVER)
 
 
-def described(error: Exception) -> str:
+def described(error: BaseException) -> str:
     """What went wrong, without the address of an exception or `<urlopen error ...>` around it."""
+    if isinstance(error, urllib.error.HTTPError):
+        return f"HTTP {error.code} {error.reason}"
     cause = getattr(error, "reason", error)
     return str(getattr(cause, "strerror", None) or cause or type(cause).__name__)
 
