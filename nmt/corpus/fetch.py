@@ -97,7 +97,7 @@ def _append(url: str, part: Path, max_bytes: int, quiet: bool) -> None:
         name = urlsplit(url).path.rpartition("/")[2]
         bar = tqdm(desc=name, total=total, initial=n_bytes, unit="B", unit_scale=True, disable=quiet or None)
         with file, bar:
-            while chunk := response.read(CHUNK):
+            while chunk := response.read1(CHUNK):  # read() would wait for a full chunk, and lose it if the server stops
                 n_bytes += len(chunk)
                 if n_bytes > max_bytes:
                     raise too_large(url, max_bytes, part)
