@@ -1,12 +1,16 @@
 """Download a corpus that mtdata knows (Gowda et al. 2021), with mtdata's own command. Needs the extra `mtdata`."""
 
+import contextlib
 import gzip
+import os
 import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import IO
 
 from nmt.errors import DownloadError, InputError
 from nmt.files import atomic_directory, atomic_write
@@ -44,34 +48,40 @@ def download_with_mtdata(dataset_id: str, path: Path) -> bool:
     if find_spec("mtdata") is None:
         raise InputError("mtdata is not installed", hint="pip install 'nmt-trainer[mtdata]'")
     path.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "mtdata", "-no-pb", "echo", dataset_id]
     with atomic_directory(path) as directory, tempfile.TemporaryFile() as messages:
-        files = [directory / f"train.{language}.gz" for language in languages]
-        n_pairs = 0
-        with (
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=messages, env=_variables()) as mtdata,
-            gzip.GzipFile(files[0], "wb", mtime=0) as source,
-            gzip.GzipFile(files[1], "wb", mtime=0) as target,
-        ):
-            assert mtdata.stdout is not None
-            for row in mtdata.stdout:
-                columns = [column.strip() for column in row.split(b"\t")]
-                if len(columns) >= 2 and all(columns[:2]):
-                    source.write(columns[0] + b"\n")
-                    target.write(columns[1] + b"\n")
-                    n_pairs += 1
-        if mtdata.returncode or not n_pairs:
-            messages.seek(0)
-            lines = messages.read().decode(errors="replace").split("\n")
-            reason = next((line.strip() for line in reversed(lines) if line.strip()), "it printed no pairs")
-            raise DownloadError(
-                f"mtdata cannot get {dataset_id}: {reason}", hint=f"check the id and the network; {SEE}"
-            )
+        with contextlib.ExitStack() as stack:
+            names = [directory / f"train.{language}.gz" for language in languages]
+            source, target = (stack.enter_context(gzip.GzipFile(name, "wb", mtime=0)) for name in names)
+            n_pairs = 0
+            for columns in _rows(dataset_id, messages):
+                source.write(columns[0] + b"\n")
+                target.write(columns[1] + b"\n")
+                n_pairs += 1
+        if not n_pairs:
+            raise DownloadError(f"mtdata has no pairs of {dataset_id}", hint=f"check the id; {SEE}")
         atomic_write(directory / "LICENSE.txt", TERMS.format(id=dataset_id))
     return True
 
 
-def _variables() -> dict[str, str]:
-    import os
-
-    return {**os.environ, **child_variables()}
+def _rows(dataset_id: str, messages: IO[bytes]) -> Iterator[list[bytes]]:
+    """What `mtdata echo` prints, without incomplete rows; it writes its messages to a file."""
+    command = [sys.executable, "-m", "mtdata", "-no-pb", "echo", dataset_id]
+    variables = {**os.environ, **child_variables(), "PYTHONUTF8": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=messages, env=variables) as mtdata:
+        assert mtdata.stdout is not None
+        try:
+            for row in mtdata.stdout:
+                columns = [column.strip() for column in row.split(b"\t")]
+                if len(columns) >= 2 and all(columns[:2]):
+                    yield columns
+        except BaseException:  # Ctrl-C, or the caller cannot write
+            mtdata.kill()
+            raise
+    if mtdata.returncode:
+        messages.seek(0)
+        lines = messages.read().decode(errors="replace").split("\n")
+        reason = next((line.strip() for line in reversed(lines) if line.strip()), f"exit code {mtdata.returncode}")
+        if reason == "AssertionError":  # mtdata's way to say so
+            reason = "it knows no such id"
+        hint = f"check the id and the network; {SEE}"
+        raise DownloadError(f"mtdata cannot get {dataset_id}: {reason}", hint=hint)

@@ -1,5 +1,6 @@
 """Corpora of mtdata, which a stand-in plays: a module that prints rows as `mtdata echo` does."""
 
+import errno
 import gzip
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from nmt.corpus import with_mtdata as module
 from nmt.corpus.with_mtdata import download_with_mtdata, languages_of
-from nmt.errors import DownloadError, InputError
+from nmt.errors import DownloadError, InputError, OutputError
 
 ID = "OPUS-tatoeba-v20230412-deu-eng"
 STAND_IN = """\
@@ -48,8 +49,8 @@ def test_the_rows_become_two_files(mtdata: Path, tmp_path: Path) -> None:
     [
         ("print('a\\tb'); sys.exit('no such dataset')", "no such dataset"),
         ("raise ConnectionError('no network')", "ConnectionError: no network"),
+        ("assert False", "it knows no such id"),
         ("sys.exit(3)", "progress"),
-        ("print('no tab')", "progress"),
     ],
 )
 def test_a_failure_is_one_line_and_keeps_nothing(mtdata: Path, tmp_path: Path, body: str, message: str) -> None:
@@ -57,6 +58,23 @@ def test_a_failure_is_one_line_and_keeps_nothing(mtdata: Path, tmp_path: Path, b
     with pytest.raises(DownloadError, match=f"^mtdata cannot get {ID}: {message}$"):
         download_with_mtdata(ID, tmp_path / "downloads" / ID)
     assert not list((tmp_path / "downloads").iterdir())
+
+
+def test_no_pairs(mtdata: Path, tmp_path: Path) -> None:
+    prints(mtdata, "print('no tab')")
+    with pytest.raises(DownloadError, match=f"^mtdata has no pairs of {ID}$"):
+        download_with_mtdata(ID, tmp_path / "downloads" / ID)
+    assert not list((tmp_path / "downloads").iterdir())
+
+
+def test_mtdata_ends_if_the_disk_is_full(mtdata: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    prints(mtdata, "print('a\\tb', flush=True); import time; time.sleep(100)")
+    monkeypatch.setattr(gzip.GzipFile, "write", fail)
+    with pytest.raises(OutputError, match="No space left on device"):
+        download_with_mtdata(ID, tmp_path / "downloads" / ID)
 
 
 def test_without_mtdata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
