@@ -7,7 +7,7 @@ same list for German and English, which agrees with our pins); the tokenized one
 recorded in SHA256SUMS beside the data, and a later download must agree with it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -168,6 +168,12 @@ CORPORA: dict[str, Multi30k | Tatoeba] = {
         ),
     )
 }
+
+
+def command(corpus: Corpus, languages: Sequence[str]) -> str:
+    """What downloads a corpus in two languages."""
+    option = "" if set(languages) == set(corpus.languages[:2]) else f" -l {'-'.join(languages)}"
+    return f"nmt download {corpus.name}{option}"
 
 
 @cache

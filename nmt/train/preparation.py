@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.config import Config, Files, data_root
-from nmt.corpus.catalog import CORPORA
+from nmt.config import Config, Files, data_root, language
+from nmt.corpus.catalog import CORPORA, command
 from nmt.errors import DataError, ModelError
 from nmt.files import cached, sha256
 from nmt.run.directory import RunDirectory, hash_files
@@ -62,8 +62,9 @@ def corpus_hashes(config: Config) -> dict[str, str]:
     data = config.data
     base = f"data.root, {data.root}" if data.root else "the working directory"
     hint = f"check the path; it is relative to {base}"
-    if data.root in CORPORA:
-        hint = f"`nmt download {data.root}` gets this corpus; or set data.root to the directory that has it"
+    if corpus := CORPORA.get(data.root):
+        download = command(corpus, [language(data, "source"), language(data, "target")])
+        hint = f"`{download}` gets this corpus; or set data.root to the directory that has it"
     return {
         f"{name}.{side}": hash_files(paths, hint)
         for name, files in (("train", data.train), ("dev", data.dev), ("test", data.test))

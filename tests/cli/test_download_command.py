@@ -80,7 +80,7 @@ def test_a_config_gets_the_files_that_it_names(home: Path, mirror: Mirror) -> No
 def test_without_the_corpus_the_error_names_the_command(home: Path) -> None:
     for command in (["train", "x.yaml"], ["tokenize", "x.yaml"], ["train", "x.yaml", "--dry-run"]):
         stderr = one_clear_error(run_nmt(*command, cwd=home), 2, "cannot read multi30k-tok/train.fr.gz")
-        assert "hint: `nmt download multi30k-tok` gets this corpus; or set data.root" in stderr
+        assert "hint: `nmt download multi30k-tok -l fr-cs` gets this corpus; or set data.root" in stderr
     assert not (home / "runs").exists()
 
 
