@@ -39,6 +39,8 @@ def download(
     if what.startswith(MTDATA):
         from nmt.corpus.with_mtdata import download_with_mtdata
 
+        if lang_pair:
+            raise InputError("the id of mtdata says the languages", hint="leave out --lang-pair")
         path = downloads_directory() / what.removeprefix(MTDATA)
         is_new = download_with_mtdata(path.name, path)
     else:
@@ -72,12 +74,13 @@ def chosen(what: str, lang_pair: str | None) -> tuple[Multi30k | Tatoeba, Sequen
         hint = f"data.root of a corpus that can be downloaded is one of: {', '.join(CORPORA)}"
         raise InputError(f"{what} uses no corpus that can be downloaded", hint=hint)
     parts = [files for files in (data.train, data.dev, data.test) if files is not None]
-    names = [path.removesuffix(".gz") for files in parts for path in (*files.source, *files.target)]
-    if unknown := [name for name in names if name not in corpus.files(corpus.languages)]:
+    paths = dict.fromkeys(path for files in parts for path in (*files.source, *files.target))
+    known = {f"{name}.gz" for name in corpus.files(corpus.languages)}
+    if unknown := [path for path in paths if path not in known]:
         raise InputError(
             f"{what} names {unknown[0]}, which {corpus.name} does not have", hint="check data in the config"
         )
-    return corpus, names
+    return corpus, [path.removesuffix(".gz") for path in paths]
 
 
 def table(corpora: Sequence[Multi30k | Tatoeba]) -> list[str]:

@@ -1,9 +1,9 @@
 """The corpora that `nmt download` knows: where they come from, what they must be, and their licenses.
 
 `pins/NAME.sha256` has the SHA-256 of the texts (decompressed) that the recipes were measured on, in the format of
-sha256sum; `data/pin_corpora.py` writes it. The French and Czech files of Multi30k have none, because the recipes do not
-use them: for the raw ones the MD5 that torchtext 0.10 published for the compressed files is checked (it published the
-same list for German and English, which agrees with our pins); the tokenized ones are not pinned. What is not pinned is
+sha256sum; `data/pin_corpora.py` writes it. The recipes do not use the French and Czech files of Multi30k, which have no
+such hash. The raw ones are checked by the MD5 of the compressed file that torchtext published; its MD5 of the German and
+English files are those of the files that we measured on. The tokenized ones are not pinned. What is not pinned is
 recorded in SHA256SUMS beside the data, and a later download must agree with it.
 """
 

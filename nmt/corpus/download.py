@@ -25,7 +25,7 @@ from nmt.text.lines import is_blank, open_bytes, reading
 
 log = logging.getLogger("nmt")
 
-MAX_TEXT_BYTES = 200_000_000  # of one decompressed file; the largest has 20 million
+MAX_TEXT_BYTES = 200_000_000  # of one decompressed file; the largest has about 20 million
 MAX_GROWTH = 4  # a download may have so many times the size in the catalog
 SUMS = "SHA256SUMS"
 CHANGED = "repeat the command; if it fails again, the server's file has changed: name another server with --mirror URL"

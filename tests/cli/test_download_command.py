@@ -123,6 +123,7 @@ def test_errors(home: Path, mirror: Mirror) -> None:
     assert isinstance(TOK, Multi30k)
     (home / "demo.yaml").write_text("run: r\ndata: {train: {source: a.de, target: a.en}}\n")
     (home / "nl.yaml").write_text(CONFIG.replace("train.cs", "train.nl"))
+    (home / "plain.yaml").write_text(CONFIG.replace("train.cs.gz", "train.cs"))
     mirror.add(TOK.url("train.en"), b"another text\n")
     (home / "en.yaml").write_text(CONFIG.replace("train.fr", "train.en"))
     at = ["--mirror", mirror.url]
@@ -133,7 +134,9 @@ def test_errors(home: Path, mirror: Mirror) -> None:
         (["x.yaml", "-l", "en-de"], 2, ["x.yaml says which files it needs"]),
         (["none.yaml"], 2, ["cannot read none.yaml"]),
         (["demo.yaml"], 2, ["demo.yaml uses no corpus that can be downloaded"]),
-        (["nl.yaml"], 2, ["nl.yaml names train.nl, which multi30k-tok does not have"]),
+        (["nl.yaml"], 2, ["nl.yaml names train.nl.gz, which multi30k-tok does not have"]),
+        (["plain.yaml"], 2, ["plain.yaml names train.cs, which multi30k-tok does not have"]),
+        (["mtdata:OPUS-a-1-deu-eng", "-l", "de-en"], 2, ["the id of mtdata says the languages"]),
         (["mtdata:nonsense"], 2, ["'nonsense' is no mtdata id"]),
         (["x.yaml", "--mirror", "localhost"], 2, ["the mirror 'localhost' is not an http or https URL"]),
         (["multi30k", *at], 1, ["train.en.gz: HTTP 404 Not Found"]),
