@@ -2,9 +2,9 @@
 
 `pins/NAME.sha256` has the SHA-256 of the texts (decompressed) that the recipes were measured on, in the format of
 sha256sum; `data/pin_corpora.py` writes it. The recipes do not use the French and Czech files of Multi30k, which have no
-such hash. The raw ones are checked by the MD5 of the compressed file that torchtext published; its MD5 of the German and
-English files are those of the files that we measured on. The tokenized ones are not pinned. What is not pinned is
-recorded in SHA256SUMS beside the data, and a later download must agree with it.
+such hash. The raw ones are checked by the MD5 of the compressed file that torchtext published; its list agrees with the
+German and English files that we measured on. The tokenized ones are not pinned. What is not pinned is recorded in
+SHA256SUMS beside the data, and a later download must agree with it.
 """
 
 from collections.abc import Iterable, Sequence
