@@ -32,7 +32,7 @@ DEMO_TRANSLATION := I bought a book yesterday.
 
 demo: $(INSTALLED)  ## train Chinese to English on data/zh-en, translate and score: 4 minutes on two cores
 	@$(MAKE) --no-print-directory pipeline CONFIG=configs/demo.yaml MIN_BLEU=$(DEMO_MIN_BLEU)
-	@set -e; run=$$($(BIN)/nmt config run --of configs/demo.yaml); \
+	@set -e; run=$$($(BIN)/nmt config run $(SETTINGS) --of configs/demo.yaml); \
 	found=$$($(BIN)/nmt translate -q -m "$$run" "$(DEMO_SENTENCE)"); \
 	echo; echo '$(BIN)/nmt translate "$(DEMO_SENTENCE)"'; echo "$$found"; \
 	test "$$found" = "$(DEMO_TRANSLATION)" || { \
@@ -40,12 +40,15 @@ demo: $(INSTALLED)  ## train Chinese to English on data/zh-en, translate and sco
 	$(BIN)/nmt explain "$(DEMO_SENTENCE)" --reference "$(DEMO_TRANSLATION)" -m "$$run" -o "$$run/explanation.html"; \
 	$(BIN)/nmt report "$$run"
 
+# Settings on make's command line, as in `make pipeline train.max_steps=20`: variables with a dot in their names, and run.
+SETTINGS = $(foreach word,$(MAKEOVERRIDES),$(if $(findstring .,$(firstword $(subst =, ,$(word))))$(filter run=%,$(word)),$(word)))
+
 pipeline: $(INSTALLED)  ## tokenize, train, translate and score CONFIG; fail if BLEU is below MIN_BLEU
-	$(BIN)/nmt tokenize $(CONFIG)
-	$(BIN)/nmt train $(CONFIG)
-	set -e; run=$$($(BIN)/nmt config run --of $(CONFIG)); \
-	src=$$($(BIN)/nmt config data.test.source --of $(CONFIG)); \
-	ref=$$($(BIN)/nmt config data.test.target --of $(CONFIG)); \
+	$(BIN)/nmt tokenize $(CONFIG) $(SETTINGS)
+	$(BIN)/nmt train $(CONFIG) $(SETTINGS)
+	set -e; run=$$($(BIN)/nmt config run $(SETTINGS) --of $(CONFIG)); \
+	src=$$($(BIN)/nmt config data.test.source $(SETTINGS) --of $(CONFIG)); \
+	ref=$$($(BIN)/nmt config data.test.target $(SETTINGS) --of $(CONFIG)); \
 	test -f "$$src" || { echo '$(CONFIG): data.test must name one source and one target file' >&2; exit 2; }; \
 	$(BIN)/nmt translate -m "$$run" -i "$$src" -o "$$run/test.hyp"; \
 	$(BIN)/nmt eval --hyp "$$run/test.hyp" --src "$$src" --ref "$$ref" --show 5 > "$$run/test.scores"; \
@@ -64,7 +67,8 @@ test-browser: browser  ## run the tests of the pages in Chromium
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/insight/test_browser.py tests/serve/test_page.py
 
 soak: $(INSTALLED)  ## run the fault injection and the comparison of search with its reference in full
-	NMT_SOAK=1 OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) tests/reliability tests/decode/test_search_random.py tests/test_image.py
+	NMT_SOAK=1 OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) tests/reliability tests/decode/test_search_random.py tests/test_image.py \
+		tests/cli/test_download_command.py
 
 # Tests the installed package: `python -m pytest` would import nmt/ from here. -W default: old libraries raise warnings.
 oldest:  ## run the quick tests with the oldest dependencies that pyproject.toml allows (torch excepted)

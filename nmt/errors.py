@@ -18,6 +18,10 @@ class OutputError(NmtError):
     """A file cannot be written: disk full, no permission, no such directory."""
 
 
+class DownloadError(NmtError):
+    """A file cannot be downloaded, or is not what it should be."""
+
+
 class DivergedError(NmtError):
     """Training cannot continue: the loss or the gradient is not finite."""
 

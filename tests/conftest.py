@@ -78,8 +78,9 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of a subprocess: no model by default."""
-    inherited = {key: value for key, value in os.environ.items() if key != "NMT_MODEL"}
+    """The environment of a subprocess: no model, corpora or mirror by default."""
+    unset = ("NMT_MODEL", "NMT_DATA", "NMT_MIRROR")
+    inherited = {key: value for key, value in os.environ.items() if key not in unset}
     return {**inherited, **(extra or {})}
 
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt.config import Config, Files, language, load_config
+from nmt.config import Config, Files, data_root, language, load_config
+from nmt.corpus.catalog import CORPORA
 
 ROOT = Path(__file__).parents[1]
 RECIPES = sorted([*(ROOT / "configs").glob("**/*.yaml"), *(ROOT / "configs").glob("**/*.yml")])
@@ -69,8 +70,18 @@ def test_no_recipe_names_a_place_of_one_machine(recipe: Config) -> None:
             assert not Path(recipe.data.root, path).is_absolute(), path
 
 
-def test_where_one_side_of_a_corpus_is_there_the_other_is_too(recipe: Config) -> None:
+def test_a_corpus_ships_with_the_project_or_can_be_downloaded(recipe: Config) -> None:
+    if not recipe.data.root:
+        assert all((ROOT / path).is_file() for files in corpora(recipe).values() for path in files.source)
+        return
+    corpus = CORPORA[recipe.data.root]
+    files = [path for one in corpora(recipe).values() for path in (*one.source, *one.target)]
+    assert {path.removesuffix(".gz") for path in files} <= set(corpus.files(corpus.languages))
+
+
+def test_where_one_side_of_a_corpus_is_there_the_other_is_too(recipe: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
     for files in corpora(recipe).values():
         for pair in zip(files.source, files.target, strict=True):
-            source, target = (ROOT / Path(recipe.data.root, path) for path in pair)
+            source, target = (data_root(recipe.data.root) / path for path in pair)
             assert source.is_file() == target.is_file(), pair

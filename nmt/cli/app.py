@@ -14,6 +14,7 @@ import typer
 
 from nmt import __version__
 from nmt.cli.config import config
+from nmt.cli.download import download
 from nmt.cli.evaluate import evaluate
 from nmt.cli.explain import explain
 from nmt.cli.export import export
@@ -52,6 +53,7 @@ def print_version(wanted: bool) -> None:
 
 Version = Annotated[bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version.")]
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, context_settings=HELP)
+app.command(cls=Command)(download)
 app.command(cls=Command)(init)
 app.command(cls=Command)(tokenize)
 app.command(cls=Command)(train)

@@ -5,12 +5,14 @@ from typing import Annotated
 
 import typer
 
+from nmt.cli import options
 from nmt.cli.streams import set_up_logging
 from nmt.errors import ConfigError
 
 
 def config(
     key: Annotated[str, typer.Argument(help="Only keys that begin with this: data, model, train.max, ...")] = "",
+    overrides: options.Overrides = None,
     of: Annotated[Path | None, typer.Option(metavar="CONFIG", help="The values in this file, paths resolved.")] = None,
 ) -> None:
     """List every setting of a config file.
@@ -24,11 +26,13 @@ def config(
     if not rows:
         raise ConfigError(f"no key begins with '{key}'", hint="`nmt config` lists all keys")
     if of is None:
+        if overrides:
+            raise ConfigError("overrides change the values of a file", hint="name it with --of CONFIG")
         widths = [max(len(row[column]) for row in rows) for column in range(3)]
         for name, allowed, default, meaning in rows:
             print(f"{name:<{widths[0]}}  {allowed:<{widths[1]}}  {default:<{widths[2]}}  {meaning}")
         return
-    config = load_config(of)
+    config = load_config(of, overrides or [])
     found = {name: value for name, value in values(config) if name.startswith(key)}
     if open_keys := chosen_by_training(config, found):
         from nmt.train.session import resolved

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from nmt.decode.translator import Translator
 
 TestSet = tuple[list[str], list[list[str]], str]  # source lines, references, target language
+PublicSet = tuple[str, str]  # one of sacreBLEU's: its name, and its languages
 
 
 def evaluate(
@@ -21,6 +22,12 @@ def evaluate(
     src: Annotated[Path | None, typer.Option(help="Source lines. [default: the config's data.test]")] = None,
     ref: Annotated[list[Path] | None, typer.Option(help="Reference lines; repeat it for several.")] = None,
     hyp: Annotated[Path | None, typer.Option(help="Translations to score; no model is used.")] = None,
+    test_set: Annotated[
+        str | None, typer.Option("--test-set", "-t", help="One of sacreBLEU's test sets: wmt14/full, ...")
+    ] = None,
+    lang_pair: Annotated[
+        str | None, typer.Option("--lang-pair", "-l", metavar="SRC-TGT", help="Of -t. [default: the model's]")
+    ] = None,
     beam: options.Beam = None,
     mbr: options.Mbr = None,
     samples: options.Samples = None,
@@ -49,25 +56,27 @@ def evaluate(
     Each with sacreBLEU's signature and its 95 % interval; and the perplexity of the references. --heads: a line
     for each attention head, means over the pieces of the corpus (`nmt.HeadSummary` explains them).
 
-    The newest run on its config's test set; or -m, --src and --ref; or --hyp against --ref without a model.
+    The newest run on its config's test set; or -m, --src and --ref; or --hyp against --ref without a model. In place
+    of --src and --ref, -t names a test set that sacreBLEU downloads.
     """
     streams.set_up_logging(quiet, verbose)
     from nmt import evaluate
 
-    figures: dict[str, Any] = {}
+    public = check_public(test_set, lang_pair, src, ref)
+    figures: dict[str, Any] = {"test_set": test_set} if public else {}
     tables: list[list[str]] = []
     if hyp is not None:
         of_model = {"-m": model, "--beam": beam, "--mbr": mbr, "-o": output, "--heads": heads}
         of_model["--ablate-each"] = ablate_each
         needing_model = [name for name, value in of_model.items() if value]
-        sources, references, lang = read_given(src, ref, needing_model)
+        sources, references, lang = read_given(src, ref, public, needing_model)
         hypotheses = read_lines([hyp])
     else:
         search: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
         search |= {"mbr": mbr, "n_samples": samples, "beam": beam}
         options.check_search(search, "--mbr chrf")
         paths, translator = options.load_translator(model, device, threads, always_log=True)
-        sources, references, lang = read_test_set(translator, src, ref)
+        sources, references, lang = read_test_set(translator, src, ref, public)
         evaluate.check_references(references, sources, "source lines")
         figures["models"] = [str(path) for path in paths]
         of_heads, tables = figures_of_heads(translator, sources, references, heads, ablate_each)
@@ -117,15 +126,47 @@ def figures_of_heads(
     return figures, tables
 
 
-def read_given(src: Path | None, ref: list[Path] | None, needing_model: list[str]) -> TestSet:
+def check_public(
+    test_set: str | None, lang_pair: str | None, src: Path | None, ref: list[Path] | None
+) -> PublicSet | None:
+    """What -t and -l name; the languages are empty if they are to be the model's. Refuses contradictions."""
+    if test_set is None:
+        if lang_pair is not None:
+            raise InputError("--lang-pair needs --test-set", hint="nmt eval -t wmt14/full -l en-de")
+        return None
+    if src is not None or ref:
+        raise InputError("--test-set has its own source and references", hint="leave out --src and --ref")
+    return test_set, lang_pair or ""
+
+
+def languages_of(translator: "Translator") -> str:
+    """Those that the model translates, as sacreBLEU writes them: en-de."""
+    from nmt.config import base_language, language
+
+    data = translator.config.data
+    return "-".join(base_language(language(data, side)) for side in ("source", "target"))
+
+
+def read_public(public: PublicSet) -> TestSet:
+    from nmt.corpus.test_sets import public_test_set
+
+    streams.log.info("test set: %s, %s", *public)
+    return *public_test_set(*public), public[1].rpartition("-")[2]
+
+
+def read_given(src: Path | None, ref: list[Path] | None, public: PublicSet | None, needing_model: list[str]) -> TestSet:
     """The test set of given translations; refuses options that need a model."""
     from nmt.config import language_of
     from nmt.evaluate import check_references
 
-    if not ref:
-        raise InputError("--hyp needs --ref", hint="nmt eval --hyp translations.en --ref test.en")
     if needing_model:
         raise InputError(f"--hyp uses no model, but {needing_model[0]} needs one", hint="leave out one of them")
+    if public:
+        if not public[1]:
+            raise InputError("--hyp and --test-set need --lang-pair", hint="add, for example, -l en-de")
+        return read_public(public)
+    if not ref:
+        raise InputError("--hyp needs --ref", hint="nmt eval --hyp translations.en --ref test.en")
     references = [read_lines([path]) for path in ref]
     sources = read_lines([src]) if src is not None else [""] * len(references[0])
     if src is not None:
@@ -133,11 +174,15 @@ def read_given(src: Path | None, ref: list[Path] | None, needing_model: list[str
     return sources, references, language_of(ref[0])
 
 
-def read_test_set(translator: "Translator", src: Path | None, ref: list[Path] | None) -> TestSet:
-    """The named files, else the test set of the model's run."""
+def read_test_set(
+    translator: "Translator", src: Path | None, ref: list[Path] | None, public: PublicSet | None
+) -> TestSet:
+    """The named files or test set, else the test set of the model's run."""
     from nmt.config import language
     from nmt.train.preparation import corpus_paths
 
+    if public:
+        return read_public((public[0], public[1] or languages_of(translator)))
     lang = language(translator.config.data, "target")
     if src is not None and ref:
         return read_lines([src]), [read_lines([path]) for path in ref], lang

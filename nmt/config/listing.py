@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 
+from nmt.config.roots import data_root
 from nmt.config.schema import Config, Data, plain
 
 
@@ -48,7 +49,7 @@ def values(config: Config, *, only_set: bool = False) -> Iterator[tuple[str, str
             if isinstance(value, Mapping):
                 yield from walk(value, f"{prefix}{name}.")
             elif isinstance(value, tuple):
-                yield f"{prefix}{name}", " ".join(str(Path(config.data.root, path)) for path in value)
+                yield f"{prefix}{name}", " ".join(str(data_root(config.data.root) / path) for path in value)
             else:
                 yield f"{prefix}{name}", plain(value)
 

@@ -54,7 +54,7 @@ class Data(Section):
     train: Files = Field(description="the training corpus")
     dev: Files | None = Field(None, description="for model selection; default: 2 % of train, at most 1,000 pairs")
     test: Files | None = Field(None, description="what `nmt eval` scores by default; not used in training")
-    root: PathText = Field("", description="directory that paths are relative to; default: the working directory")
+    root: PathText = Field("", description="directory that paths are relative to, or a corpus of `nmt download`")
     source_lang: str = Field("", description="language code; default: the suffix of the file name")
     target_lang: str = Field("", description="language code, selects BLEU's tokenizer; default: the file's suffix")
     max_length: int = Field(200, ge=1, le=100_000, description="drop training pairs with a longer side, pieces")

@@ -1,1 +1,1 @@
-"""Parallel text before training. Imports no torch."""
+"""Parallel text before training: download, check, split, choose settings. Imports no torch."""

@@ -15,7 +15,6 @@ from nmt.errors import DataError
 from nmt.files import atomic_writer
 from nmt.text import corpus as disk
 from nmt.text.lines import Pair, is_blank, iter_pairs
-from nmt.train.preparation import hold_out
 
 HELD_OUT_SHARE, MAX_HELD_OUT, MIN_HELD_OUT = 0.05, 1_000, 100  # of the pairs, for dev and again for test
 MIN_PAIRS = 20
@@ -54,7 +53,7 @@ def split_corpus(
         raise DataError(message, hint=f"give at least {MIN_PAIRS}, or write a config by hand, as configs/five.yaml")
     n_each = min(max(int(n_pairs * HELD_OUT_SHARE), MIN_HELD_OUT), MAX_HELD_OUT, n_pairs // 10)
     parts = np.full(n_pairs, "train")
-    held_out, remains = hold_out(digests[0], digests[1], seed, 2 * n_each)
+    held_out, remains = disk.hold_out(digests[0], digests[1], 2 * n_each, seed)
     parts[~remains] = "leaks"
     parts[held_out] = "dev"
     test = held_out[np.argsort(disk.shuffled(np.arange(len(held_out)), len(held_out), seed))[n_each:]]

@@ -206,6 +206,31 @@ def shuffled(index: NDArray[np.int64], n: int, seed: int) -> NDArray[np.int64]:
     return entries.astype(np.int64)
 
 
+def hold_out(
+    source: NDArray[np.uint64], target: NDArray[np.uint64], n_held_out: int, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Choose pairs at random, to hold them out, such that none of their sentences is in the remaining pairs.
+
+    Prefers sentences that occur once, because holding them out removes no other pair.
+
+    Args:
+        source, target: digests of the sides of each pair.
+        n_held_out: number of pairs.
+        seed: of the choice.
+    Returns:
+        sorted indices of the pairs that are held out, and a mask of the pairs that remain.
+    """
+    n_pairs = len(source)
+    n_alike = n_occurrences(source) + n_occurrences(target)
+    chosen = np.zeros(0, np.int64)
+    for start, part in parts(source):  # the best so far and another part: bounds memory
+        candidates = np.concatenate([chosen, start + np.arange(len(part))])
+        order = np.lexsort((shuffled(candidates, n_pairs, seed), n_alike[candidates]))
+        chosen = candidates[order[:n_held_out]]
+    removed = is_among(source, source[chosen]) | is_among(target, target[chosen])
+    return np.sort(chosen), ~removed
+
+
 def _mixed(x: Any) -> Any:
     """The finalizer of splitmix64: each bit of the result depends on all bits of x."""
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9

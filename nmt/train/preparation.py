@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.config import Config, Files
+from nmt.config import Config, Files, data_root, language
+from nmt.corpus.catalog import CORPORA, command
 from nmt.errors import DataError, ModelError
 from nmt.files import cached, sha256
 from nmt.run.directory import RunDirectory, hash_files
@@ -52,16 +53,20 @@ class Corpus:
 
 def corpus_paths(config: Config, files: Files) -> tuple[list[Path], list[Path]]:
     """The files of both sides of a corpus."""
-    root = config.data.root
-    return [Path(root, p) for p in files.source], [Path(root, p) for p in files.target]
+    root = data_root(config.data.root)
+    return [root / path for path in files.source], [root / path for path in files.target]
 
 
 def corpus_hashes(config: Config) -> dict[str, str]:
     """SHA-256 of each side of train, dev and test. Raises DataError if a file cannot be read."""
     data = config.data
     base = f"data.root, {data.root}" if data.root else "the working directory"
+    hint = f"check the path; it is relative to {base}"
+    if corpus := CORPORA.get(data.root):
+        download = command(corpus, [language(data, "source"), language(data, "target")])
+        hint = f"`{download}` gets this corpus; or set data.root to the directory that has it"
     return {
-        f"{name}.{side}": hash_files(paths, f"check the path; it is relative to {base}")
+        f"{name}.{side}": hash_files(paths, hint)
         for name, files in (("train", data.train), ("dev", data.dev), ("test", data.test))
         if files is not None
         for side, paths in zip(SIDES, corpus_paths(config, files), strict=True)
@@ -121,7 +126,8 @@ def _write_corpus(directory: Path, config: Config, corpora: dict[str, list[Pair]
         if n := len(corpora["dev"]) - len(dev):
             notes.append(f"{n} pairs of dev blank on a side left out")
     else:
-        held_out, remaining = hold_out(digests("source"), digests("target"), config.seed)
+        sides = digests("source"), digests("target")
+        held_out, remaining = disk.hold_out(*sides, n_dev_pairs(len(sides[0])), config.seed)
         pairs = Pairs(directory)
         dev = [pairs[i] for i in held_out]
         disk.keep(files, remaining)
@@ -182,24 +188,9 @@ def similarity(text: Counter[str], language: Counter[str], other: Counter[str]) 
     return sum(count * (p - q) / (p + q) for count, p, q in known) / n_known if n_known >= MIN_NGRAMS else 0.0
 
 
-def hold_out(
-    source: Digests, target: Digests, seed: int, n_dev: int | None = None
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Choose pairs for dev at random, such that none of their sentences remains in train.
-
-    Given the digests of each pair's sides, returns sorted indices of `n_dev` pairs for dev (default: 2 %, at most
-    1,000), and a mask of the pairs that remain in train. Prefers sentences that occur once, because holding them out
-    removes no other pair from train.
-    """
-    n_pairs = len(source)
-    n_alike = disk.n_occurrences(source) + disk.n_occurrences(target)
-    n_dev = n_dev or max(1, min(MAX_DEV_PAIRS, int(n_pairs * DEV_SHARE)))
-    dev = np.zeros(0, np.int64)
-    for start, part in disk.parts(source):  # the best so far and another part: bounds memory
-        candidates = np.concatenate([dev, start + np.arange(len(part))])
-        dev = candidates[np.lexsort((disk.shuffled(candidates, n_pairs, seed), n_alike[candidates]))[:n_dev]]
-    removed = disk.is_among(source, source[dev]) | disk.is_among(target, target[dev])
-    return np.sort(dev), ~removed
+def n_dev_pairs(n_pairs: int) -> int:
+    """The number of pairs to hold out of so many."""
+    return max(1, min(MAX_DEV_PAIRS, int(n_pairs * DEV_SHARE)))
 
 
 def n_shared(pairs: list[Pair], source: Digests, target: Digests) -> int:

@@ -41,6 +41,14 @@ def test_config_of_a_file_prints_its_values(five_corpus: FiveCorpus) -> None:
     assert one("tokenizer.t") == ["tokenizer.type=bpe"]
 
 
+def test_config_of_a_file_with_other_settings(five_corpus: FiveCorpus) -> None:
+    overrides = ["run=runs/other", "data.root=/corpora"]
+    assert out_lines(run_nmt("config", "run", *overrides, "--of", five_corpus.config)) == ["runs/other"]
+    found = out_lines(run_nmt("config", "data.test.source", *overrides, "--of", five_corpus.config))
+    assert found == ["/corpora/train.zh"]
+    one_clear_error(run_nmt("config", "run", *overrides), 2, "overrides change the values of a file")
+
+
 def test_config_of_a_file_prints_fitted_values_and_the_reason(five_run: FiveRun, tmp_path: Path) -> None:
     config = tmp_path / "mine.yaml"
     text = five_run.config.read_text().replace(f"run: {five_run.run}", f"run: {tmp_path}/run")

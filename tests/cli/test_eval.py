@@ -3,10 +3,14 @@
 import gzip
 import json
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from conftest import SOURCE, TARGET, FiveRun, err_lines, one_clear_error, out_lines, run_nmt, run_together
+from sacrebleu.dataset import DATASETS
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
@@ -115,6 +119,44 @@ def test_eval_of_given_translations_imports_no_torch(tmp_path: Path) -> None:
     interval = json.loads(out_lines(run_nmt(*given_files, "--json", cwd=tmp_path))[0])["scores"][0]
     assert interval["low"] < interval["value"] < interval["high"]
     assert set(interval) == {"name", "value", "low", "high", "signature"}
+
+
+def test_eval_of_a_public_test_set(five_run: FiveRun, tmp_path: Path) -> None:
+    """sacreBLEU's own command gives the same score; both find the test set in sacreBLEU's directory."""
+    dataset = DATASETS["wmt17"]
+    for field in dataset.fieldnames("zh-en"):
+        lines = {"src": SOURCE, "ref": [*TARGET[:4], "Another ."]}.get(field, ["x"] * 5)
+        file = tmp_path / "wmt17" / Path(dataset._get_txt_file_path("zh-en", field)).name  # type: ignore[no-untyped-call]
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("".join(f"{line}\n" for line in lines))
+    env = {"SACREBLEU": str(tmp_path), "NMT_MODEL": str(five_run.run)}
+    done = run_nmt("eval", "-t", "wmt17", "--json", "-o", tmp_path / "out", cwd=tmp_path, env=env)
+    figures = json.loads(done.stdout)
+    assert err_lines(done)[1] == "test set: wmt17, zh-en"
+    assert (figures["test_set"], figures["n_lines"]) == ("wmt17", 5)
+    command = [sys.executable, "-m", "sacrebleu", "-t", "wmt17", "-l", "zh-en", "-i", "out", "--confidence"]
+    peer = subprocess.run(command, cwd=tmp_path, env={**os.environ, **env}, capture_output=True, check=True)
+    bleu = json.loads(peer.stdout)
+    assert round(figures["scores"][0]["value"], 1) == bleu["score"] < 100
+    parts = figures["scores"][0]["signature"].split("|")
+    assert set(parts) == set(bleu["signature"].split("|"))
+    given = run_nmt("eval", "--hyp", "out", "-t", "wmt17", "-l", "zh-en", "--json", cwd=tmp_path, env=env)
+    assert json.loads(given.stdout)["scores"] == figures["scores"]
+
+
+PUBLIC: list[tuple[list[str], list[str]]] = [
+    (["--hyp", "hyp", "-l", "en-de"], ["--lang-pair needs --test-set"]),
+    (["--hyp", "hyp", "-t", "wmt17"], ["need --lang-pair"]),
+    (["--hyp", "hyp", "-t", "wmt17", "-l", "en-de", "--ref", "hyp"], ["--test-set has its own"]),
+    (["--hyp", "hyp", "-t", "wmt7", "-l", "en-de"], ["sacreBLEU has no test set 'wmt7'"]),
+    (["--hyp", "hyp", "-t", "wmt17", "-l", "en-xx"], ["sacreBLEU's wmt17 is not in 'en-xx'"]),
+]
+
+
+@pytest.mark.parametrize(("args", "fragments"), PUBLIC, ids=[" ".join(args) for args, _ in PUBLIC])
+def test_eval_refuses_unclear_public_test_sets(tmp_path: Path, args: list[str], fragments: list[str]) -> None:
+    (tmp_path / "hyp").write_text("One.\n")
+    one_clear_error(run_nmt("eval", *args, cwd=tmp_path), 2, *fragments)
 
 
 def test_eval_refuses_incomplete_or_unequal_test_sets(five_run: FiveRun, tmp_path: Path) -> None:

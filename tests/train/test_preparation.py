@@ -26,7 +26,7 @@ from nmt.train.preparation import (
     Corpus,
     corpus_paths,
     drop_lengths,
-    hold_out,
+    n_dev_pairs,
     n_shared,
     ngram_counts,
     read_corpus,
@@ -369,7 +369,7 @@ def test_a_corpus_that_changes_while_it_is_read_is_refused_and_not_kept(
 def test_a_preparation_that_failed_is_not_taken_for_one(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     config = files.config({"train": files.write("train", SOURCES, TARGETS)})
     with monkeypatch.context() as patch:
-        patch.setattr(preparation, "hold_out", lambda *_: 1 / 0)
+        patch.setattr(corpus_module, "hold_out", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             read_corpus(config)
     assert len(read_corpus(config).train) == 59
@@ -448,7 +448,7 @@ PAIRS = st.lists(st.tuples(SENTENCES, SENTENCES), max_size=120).map(
 
 def split(pairs: list[Pair], seed: int) -> tuple[list[Pair], list[Pair]]:
     """Train and dev."""
-    aside, left = hold_out(*digests(pairs), seed)
+    aside, left = corpus_module.hold_out(*digests(pairs), n_dev_pairs(len(pairs)), seed)
     return [pairs[i] for i in np.flatnonzero(left)], [pairs[i] for i in aside]
 
 

@@ -1,0 +1,24 @@
+"""Where corpora are: the directory that `data.root` stands for, and the one that `nmt download` fills."""
+
+import os
+from pathlib import Path
+
+DOWNLOADS = Path("data", "downloads")
+BESIDE = Path("..", "shared", "data")  # corpora that several checkouts of the project share
+
+
+def downloads_directory() -> Path:
+    """The directory of downloaded corpora: NMT_DATA, else data/downloads in the working directory."""
+    return Path(os.environ.get("NMT_DATA") or DOWNLOADS)
+
+
+def data_root(root: str) -> Path:
+    """The directory that `data.root` stands for.
+
+    `root` itself if it exists; else the first directory of this name below NMT_DATA, data/downloads and ../shared/data;
+    else `root` itself. Paths that are absolute or lead upwards are not searched for.
+    """
+    places = [Path(root)]
+    if root and not places[0].is_absolute() and ".." not in places[0].parts:
+        places += [place / root for place in (downloads_directory(), DOWNLOADS, BESIDE)]
+    return next((place for place in places if place.is_dir()), places[0])

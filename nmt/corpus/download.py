@@ -1,0 +1,237 @@
+"""Download a corpus of the catalog: fetch, check, unpack and split it into the files that the recipes name.
+
+The directory NAME holds PART.LANGUAGE.gz, LICENSE.txt, and SHA256SUMS with the hash of each text (decompressed). A text
+that is not the pinned or recorded one is an error and is not kept. What is being downloaded is in NAME.part beside it.
+"""
+
+import contextlib
+import gzip
+import hashlib
+import io
+import logging
+import zipfile
+import zlib
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import IO
+from urllib.parse import urlsplit
+
+from nmt.corpus.catalog import MD5, Corpus, Multi30k, Tatoeba, pinned, pins_file
+from nmt.corpus.fetch import fetch, mirrored
+from nmt.corpus.tatoeba import PairText, split
+from nmt.errors import DownloadError, InputError, OutputError, os_errors_as
+from nmt.files import atomic_write, locked, sha256
+from nmt.text.lines import is_blank, open_bytes, reading
+
+log = logging.getLogger("nmt")
+
+MAX_TEXT_BYTES = 200_000_000  # of one decompressed file; the largest has about 20 million
+MAX_GROWTH = 4  # a download may have so many times the size in the catalog
+SUMS = "SHA256SUMS"
+CHANGED = "repeat the command; if it fails again, the server's file has changed: name another server with --mirror URL"
+
+
+class Folder:
+    """The directory of a downloaded corpus, and the one of files that are not complete yet."""
+
+    def __init__(self, corpus: Corpus, path: Path, *, mirror: str = "", quiet: bool = False) -> None:
+        self.corpus, self.path, self.mirror, self.quiet = corpus, path, mirror, quiet
+        self.parts = path.with_name(f"{path.name}.part")
+        self.recorded = self._read_sums()
+
+    def file(self, name: str) -> Path:
+        return self.path / f"{name}.gz"
+
+    def has(self, name: str) -> bool:
+        """Whether a file is there and intact. Raises InputError if something else has its name."""
+        if not self.file(name).exists():
+            return False
+        expected = self.recorded.get(name) or pinned(self.corpus.name).get(name)
+        if expected != text_hash(self.file(name)):
+            hint = "move it away, then repeat the command"
+            raise InputError(f"{self.file(name)} is not the file that `nmt download` would write", hint=hint)
+        return True
+
+    def fetched(self, url: str) -> tuple[bytes, Path]:
+        """The content of a URL, and the file to remove when it has been used."""
+        part = self.parts / urlsplit(url).path.rpartition("/")[2]
+        max_bytes = int(MAX_GROWTH * self.corpus.size_mb * 1e6)
+        fetch(mirrored(url, self.mirror), part, max_bytes=max_bytes, quiet=self.quiet)
+        with reading(str(part)):
+            return part.read_bytes(), part
+
+    def check(self, name: str, text: bytes) -> None:
+        """Raise DownloadError if a text is not the recorded one; record it if it is the first."""
+        digest = sha256(text)
+        expected = self.recorded.setdefault(name, digest)
+        if digest != expected:
+            reason = f"{name} has SHA-256 {digest} instead of {expected}; it was not kept"
+            raise DownloadError(reason, hint=CHANGED)
+
+    def write(self, files: Mapping[str, bytes]) -> None:
+        """Write compressed texts that have been checked; the hashes first, so that after a kill no file is unknown."""
+        self.path.mkdir(exist_ok=True)
+        atomic_write(self.path / "LICENSE.txt", self.corpus.terms)
+        lines = [f"{digest}  {name}\n" for name, digest in sorted(self.recorded.items())]
+        atomic_write(self.path / SUMS, "".join(lines))
+        for name, content in files.items():
+            atomic_write(self.file(name), content)
+
+    def _read_sums(self) -> dict[str, str]:
+        sums = self.path / SUMS
+        if not sums.exists():
+            return {}
+        with reading(str(sums)):
+            words = [line.split() for line in sums.read_text(encoding="utf-8").splitlines()]
+        return {line[1]: line[0] for line in words if len(line) == 2}
+
+
+def download(
+    corpus: Multi30k | Tatoeba, path: Path, names: Collection[str], *, mirror: str = "", quiet: bool = False
+) -> list[str]:
+    """Download what is missing of the named files (of all, for a corpus that is split here) into the directory `path`.
+
+    Returns:
+        The names that were written, without .gz.
+    Raises:
+        DownloadError: the network fails, or a file is not what it should be.
+        InputError: other files have these names.
+        OutputError: the directory cannot be written.
+    """
+    with os_errors_as(OutputError, f"make {path}", hint="set NMT_DATA=PATH to a directory that you may write to"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    lock = path.with_name(f".{path.name}.lock")
+    with locked(lock, holder="download", setting="NMT_DATA=PATH in the environment"):
+        folder = Folder(corpus, path, mirror=mirror, quiet=quiet)
+        missing = [name for name in names if not folder.has(name)]
+        if not missing:
+            return []
+        with os_errors_as(OutputError, f"make {folder.parts}", hint="check the permissions of its directory"):
+            folder.parts.mkdir(exist_ok=True)
+        try:
+            if isinstance(corpus, Tatoeba):
+                return _download_tatoeba(corpus, folder)
+            for name in missing:
+                _download_file(corpus, folder, name)
+            return missing
+        finally:
+            with contextlib.suppress(OSError):  # it keeps what can be continued
+                folder.parts.rmdir()
+
+
+def _download_file(corpus: Multi30k, folder: Folder, name: str) -> None:
+    url = corpus.url(name)
+    content, part = folder.fetched(url)
+    try:
+        md5 = MD5.get(url.rpartition("/")[2])
+        if md5 and hashlib.md5(content, usedforsecurity=False).hexdigest() != md5:
+            raise DownloadError(f"{url} has not the MD5 {md5}; it was not kept", hint=CHANGED)
+        is_compressed = url.endswith(".gz")
+        text = decompressed(content, url) if is_compressed else content
+        if name in pinned(corpus.name):
+            folder.recorded[name] = pinned(corpus.name)[name]
+        elif name not in folder.recorded:
+            log.info("%s is not pinned: its SHA-256, %s, is recorded in %s", name, sha256(text), SUMS)
+        folder.check(name, text)
+    except DownloadError:
+        part.unlink()
+        raise
+    folder.write({name: content if is_compressed else compressed(text)})
+    part.unlink()
+
+
+def _download_tatoeba(corpus: Tatoeba, folder: Folder) -> list[str]:
+    """Fetch the pairs and the public test set, split them, and write all files."""
+    urls = [corpus.url, *corpus.test_urls]
+    fetched = [folder.fetched(url) for url in urls]
+    try:
+        pairs = read_archive(fetched[0][0], corpus)
+        public_test = aligned([content for content, _ in fetched[1:]], " and ".join(corpus.test_urls))
+        found = split(pairs, public_test, pins_file(f"{corpus.name}.pairs"), corpus.n_pairs[0])
+        texts = {}
+        for part, lines in found.parts.items():
+            for side, language in enumerate(corpus.languages):
+                name = f"{part}.{language}"
+                texts[name] = "".join(f"{pair[side]}\n" for pair in lines).encode()
+                if name in pinned(corpus.name) and part not in found.incomplete:
+                    folder.recorded[name] = pinned(corpus.name)[name]
+                folder.check(name, texts[name])
+    except DownloadError:
+        for _, file in fetched:
+            file.unlink()
+        raise
+    folder.write({name: compressed(text) for name, text in texts.items()})
+    for _, file in fetched:
+        file.unlink()
+    for note in found.notes:
+        log.warning("%s: %s", corpus.name, note)
+    return list(texts)
+
+
+def read_archive(content: bytes, corpus: Tatoeba) -> list[PairText]:
+    """The pairs of a zip file with one member per side, or of lines `target, tab, source, tab, attribution`."""
+    if corpus.members:
+        return aligned([member(content, name, corpus.url) for name in corpus.members], corpus.url)
+    rows = (line.split("\t") for line in text_lines(content))
+    return not_blank((row[1].strip(), row[0].strip()) for row in rows if len(row) > 1)
+
+
+def aligned(sides: list[bytes], name: str) -> list[PairText]:
+    """The pairs of two texts. Raises DownloadError if they differ in their number of lines."""
+    if not sides:
+        return []
+    source, target = map(text_lines, sides)
+    if len(source) != len(target):
+        raise DownloadError(f"{name}: the sides have {len(source):,} and {len(target):,} lines", hint=CHANGED)
+    return not_blank(zip(source, target, strict=True))
+
+
+def text_lines(content: bytes) -> list[str]:
+    text = content.decode("utf-8-sig", errors="replace").removesuffix("\n")
+    return [line.strip() for line in text.split("\n")]
+
+
+def not_blank(pairs: Iterable[PairText]) -> list[PairText]:
+    return [pair for pair in pairs if not any(map(is_blank, pair))]
+
+
+def member(content: bytes, name: str, archive: str) -> bytes:
+    """One file of a zip archive, by its name; nothing is extracted to disk. Raises DownloadError."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as opened, opened.open(name) as file:
+            return read_limited(file, f"{name} in {archive}")
+    except KeyError as error:
+        raise DownloadError(f"{archive} contains no {name}", hint=CHANGED) from error
+    except (zipfile.BadZipFile, OSError, EOFError, zlib.error, NotImplementedError, RuntimeError) as error:
+        raise DownloadError(f"{archive} is no undamaged zip file: {error}", hint=CHANGED) from error
+
+
+def decompressed(content: bytes, name: str) -> bytes:
+    """The text in a gzip file. Raises DownloadError."""
+    try:
+        with gzip.open(io.BytesIO(content)) as file:
+            return read_limited(file, name)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DownloadError(f"{name} is no undamaged gzip file: {error}", hint=CHANGED) from error
+
+
+def read_limited(file: IO[bytes] | gzip.GzipFile, name: str) -> bytes:
+    """Read a decompressed file. Raises DownloadError if it is larger than a text of the catalog can be."""
+    content: bytes = file.read(MAX_TEXT_BYTES + 1)
+    if len(content) > MAX_TEXT_BYTES:
+        raise DownloadError(f"{name} has over {MAX_TEXT_BYTES:,} bytes when decompressed", hint=CHANGED)
+    return content
+
+
+def compressed(text: bytes) -> bytes:
+    """A gzip file without time and name: equal texts give equal files."""
+    return gzip.compress(text, mtime=0)
+
+
+def text_hash(file: Path) -> str:
+    """SHA-256 of the text in a gzip file; empty if the file is damaged."""
+    try:
+        with open_bytes(file) as opened:
+            return hashlib.file_digest(opened, "sha256").hexdigest()  # type: ignore[arg-type]  # has readinto
+    except (OSError, EOFError, zlib.error):
+        return ""

@@ -1,0 +1,127 @@
+"""Fetch one URL into a file, continuing an interrupted download. Knows nothing of corpora.
+
+The bytes stay in the file if the connection, the disk or the process fails; the next call asks the server for the rest
+(HTTP Range). A server that ignores the range sends everything again. Content is checked by the caller.
+"""
+
+import http.client
+import logging
+import re
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tqdm import tqdm
+
+from nmt.errors import DownloadError, InputError, OutputError, os_errors_as
+
+log = logging.getLogger("nmt")
+
+TIMEOUT_S = 30.0  # without a byte
+ATTEMPTS = 5  # in a row that bring no byte
+PAUSE_S = 1.0  # before the second attempt; doubles from one to the next
+CHUNK = 2**16
+OTHER_SERVER = "try again later, or name a server that has a copy with --mirror URL"
+
+
+def mirrored(url: str, mirror: str) -> str:
+    """The URL of the same file on a mirror: MIRROR/HOST/PATH, the layout of `wget --force-directories`.
+
+    Raises:
+        InputError: the mirror is no http or https URL.
+    """
+    if not mirror:
+        return url
+    if urlsplit(mirror).scheme not in ("http", "https") or not urlsplit(mirror).netloc:
+        hint = "give the URL of a server, as in --mirror http://localhost:8000"
+        raise InputError(f"the mirror '{mirror}' is not an http or https URL", hint=hint)
+    parts = urlsplit(url)
+    return f"{mirror.rstrip('/')}/{parts.netloc}{parts.path}"
+
+
+def fetch(url: str, part: Path, *, max_bytes: int, quiet: bool = False) -> None:
+    """Download `url` into `part`, after the bytes that are already there; with a progress bar if stderr is a terminal.
+
+    Raises:
+        DownloadError: no network, the server refuses, it sends more than `max_bytes`, or the connection keeps failing.
+        OutputError: the disk is full or not writable; what has arrived is kept.
+    """
+    n_failures, reason = 0, ""
+    while n_failures < ATTEMPTS:
+        if n_failures:
+            log.info("%s: %s; trying again", url, reason)
+            time.sleep(PAUSE_S * 2 ** (n_failures - 1))
+        n_before = _size(part)
+        try:
+            _append(url, part, max_bytes, quiet)
+            return
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and n_before:
+                if error.headers.get("Content-Range") == f"bytes */{n_before}":
+                    return  # it was complete
+                part.unlink()
+            elif error.code < 500 and error.code != http.HTTPStatus.TOO_MANY_REQUESTS:
+                raise DownloadError(f"{url}: {described(error)}", hint=OTHER_SERVER) from error
+            reason = described(error)
+        except urllib.error.URLError as error:  # no connection: the network or the name is wrong, waiting does not help
+            hint = f"check the network; {OTHER_SERVER}"
+            raise DownloadError(f"cannot connect to {urlsplit(url).netloc}: {described(error)}", hint=hint) from error
+        except (OSError, http.client.HTTPException) as error:
+            reason = described(error)
+        n_failures = 1 if _size(part) > n_before else n_failures + 1
+    raise DownloadError(f"{url}: {reason}", hint=f"repeat the command to continue; or {OTHER_SERVER}")
+
+
+def _append(url: str, part: Path, max_bytes: int, quiet: bool) -> None:
+    """One request for what `part` lacks. Raises OSError or HTTPException if the connection ends early."""
+    n_bytes = _size(part)
+    headers = {"User-Agent": "nmt-trainer"}
+    if n_bytes:
+        headers["Range"] = f"bytes={n_bytes}-"
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310 - catalog and `mirrored` have only http(s)
+    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:  # noqa: S310
+        if response.status != http.HTTPStatus.PARTIAL_CONTENT:
+            n_bytes = 0
+        elif not re.match(rf"bytes {n_bytes}-", response.headers.get("Content-Range", "")):
+            part.unlink()
+            raise ConnectionError("the server sent another range than it was asked for")
+        length = response.headers.get("Content-Length", "")
+        total = n_bytes + int(length) if length.isdecimal() else None
+        if (total or 0) > max_bytes:
+            raise too_large(url, max_bytes, part)
+        with os_errors_as(OutputError, f"write {part}", hint="check the permissions of the directory"):
+            file = part.open("ab" if n_bytes else "wb")
+        name = urlsplit(url).path.rpartition("/")[2]
+        bar = tqdm(desc=name, total=total, initial=n_bytes, unit="B", unit_scale=True, disable=quiet or None)
+        with file, bar:
+            while chunk := response.read1(CHUNK):  # read() would wait for a full chunk, and lose it if the server stops
+                n_bytes += len(chunk)
+                if n_bytes > max_bytes:
+                    raise too_large(url, max_bytes, part)
+                with os_errors_as(OutputError, f"write {part}", hint="make room, then repeat the command to continue"):
+                    file.write(chunk)
+                    file.flush()
+                bar.update(len(chunk))
+    if total is not None and n_bytes < total:
+        raise ConnectionError(f"the connection ended after {n_bytes:,} of {total:,} bytes")
+
+
+def too_large(url: str, max_bytes: int, part: Path) -> DownloadError:
+    """The error; what has arrived is removed, since it cannot be continued."""
+    part.unlink(missing_ok=True)
+    return DownloadError(f"{url} has more than {max_bytes:,} bytes, too many for this corpus", hint=OTHER_SERVER)
+
+
+def described(error: BaseException) -> str:
+    """What went wrong, without the address of an exception or `<urlopen error ...>` around it."""
+    if isinstance(error, urllib.error.HTTPError):
+        return f"HTTP {error.code} {error.reason}"
+    cause = getattr(error, "reason", error)
+    return str(getattr(cause, "strerror", None) or cause or type(cause).__name__)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0

@@ -1,0 +1,200 @@
+"""`nmt download`, recipes that name a corpus, and `make pipeline` with settings."""
+
+import gzip
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import err_lines, one_clear_error, out_lines, run_nmt, started_nmt
+from mirror import Mirror, serving
+
+from nmt.corpus.catalog import CORPORA, Multi30k
+
+PROJECT = Path(__file__).parents[2]
+TOK = CORPORA["multi30k-tok"]
+assert isinstance(TOK, Multi30k)
+# French and Czech of the tokenized files are not pinned: tests may serve what they like.
+NAMES = TOK.files(("fr", "cs"))
+TEXTS = {name: "".join(f"{name} line {n}\n" for n in range(2_000)).encode() for name in NAMES}
+CONFIG = """\
+run: runs/x
+data:
+  root: multi30k-tok
+  train: {source: train.fr.gz, target: train.cs.gz}
+"""
+
+
+@pytest.fixture
+def mirror() -> Iterator[Mirror]:
+    assert isinstance(TOK, Multi30k)
+    with serving() as server:
+        for name, text in TEXTS.items():
+            server.add(TOK.url(name), text)
+        yield server
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "x.yaml").write_text(CONFIG)
+    return tmp_path
+
+
+def test_the_list(home: Path) -> None:
+    names, *rows = out_lines(run_nmt("download", cwd=home))
+    assert names.split() == ["name", "languages", "train", "dev", "test", "MB", "license"]
+    assert [row.split()[0] for row in rows] == list(CORPORA)
+    for row, corpus in zip(rows, CORPORA.values(), strict=True):
+        for cell in (*corpus.languages, *(f"{n:,}" for n in corpus.n_pairs), corpus.license, corpus.note):
+            assert cell in row
+    assert [file.name for file in home.iterdir()] == ["x.yaml"]
+
+
+def test_a_corpus_by_name_and_languages(home: Path, mirror: Mirror) -> None:
+    command = ["download", "multi30k-tok", "-l", "fr-cs", "--mirror", mirror.url]
+    lines = err_lines(run_nmt(*command, cwd=home))
+    path = Path("data/downloads/multi30k-tok")
+    assert lines[0] == f"multi30k-tok: license: research, education; see {path}/LICENSE.txt"
+    assert lines[-1] == f"written to {path}"
+    assert {name: gzip.decompress((home / path / f"{name}.gz").read_bytes()) for name in NAMES} == TEXTS
+    assert "Flickr30k" in (home / path / "LICENSE.txt").read_text()
+    assert err_lines(run_nmt(*command, cwd=home))[-1] == f"{path} is complete"
+    assert err_lines(run_nmt(*command, "-q", cwd=home)) == []
+
+
+def test_a_config_gets_the_files_that_it_names(home: Path, mirror: Mirror) -> None:
+    env = {"NMT_MIRROR": mirror.url, "NMT_DATA": str(home / "corpora")}
+    done = run_nmt("download", "x.yaml", cwd=home, env=env)
+    assert err_lines(done)[-1] == f"written to {home}/corpora/multi30k-tok"
+    assert sorted(file.name for file in (home / "corpora/multi30k-tok").glob("*.gz")) == ["train.cs.gz", "train.fr.gz"]
+    found = out_lines(run_nmt("config", "data.train.source", "--of", "x.yaml", cwd=home, env=env))
+    assert found == [f"{home}/corpora/multi30k-tok/train.fr.gz"]
+
+
+def test_without_the_corpus_the_error_names_the_command(home: Path) -> None:
+    for command in (["train", "x.yaml"], ["tokenize", "x.yaml"], ["train", "x.yaml", "--dry-run"]):
+        stderr = one_clear_error(run_nmt(*command, cwd=home), 2, "cannot read multi30k-tok/train.fr.gz")
+        assert "hint: `nmt download multi30k-tok -l fr-cs` gets this corpus; or set data.root" in stderr
+    assert not (home / "runs").exists()
+
+
+def test_a_killed_download_continues(home: Path, mirror: Mirror) -> None:
+    mirror.pause = threading.Event()
+    command = ["download", "x.yaml", "--mirror", mirror.url]
+    part = home / "data/downloads/multi30k-tok.part/train.lc.norm.tok.fr"
+    with started_nmt(*command, cwd=home) as process:
+        deadline = time.monotonic() + 60
+        while not (part.exists() and part.stat().st_size) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+    assert not (home / "data/downloads/multi30k-tok").exists()
+    n_bytes = part.stat().st_size
+    assert 0 < n_bytes < len(TEXTS["train.fr"])
+    mirror.pause.set()
+    mirror.pause = None
+    assert run_nmt(*command, cwd=home).returncode == 0
+    assert f"bytes={n_bytes}-" in [wanted for _, wanted in mirror.requests]
+    for name in ("train.fr", "train.cs"):
+        assert gzip.decompress((home / f"data/downloads/multi30k-tok/{name}.gz").read_bytes()) == TEXTS[name]
+    assert not part.parent.exists()
+
+
+def test_ctrl_c_keeps_what_has_arrived(home: Path, mirror: Mirror) -> None:
+    mirror.pause = threading.Event()
+    part = home / "data/downloads/multi30k-tok.part/train.lc.norm.tok.fr"
+    with started_nmt("download", "x.yaml", "--mirror", mirror.url, cwd=home) as process:
+        deadline = time.monotonic() + 60
+        while not (part.exists() and part.stat().st_size) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"Traceback" not in stderr
+    assert part.stat().st_size
+
+
+def test_errors(home: Path, mirror: Mirror) -> None:
+    assert isinstance(TOK, Multi30k)
+    (home / "demo.yaml").write_text("run: r\ndata: {train: {source: a.de, target: a.en}}\n")
+    (home / "nl.yaml").write_text(CONFIG.replace("train.cs", "train.nl"))
+    (home / "plain.yaml").write_text(CONFIG.replace("train.cs.gz", "train.cs"))
+    mirror.add(TOK.url("train.en"), b"another text\n")
+    (home / "en.yaml").write_text(CONFIG.replace("train.fr", "train.en"))
+    at = ["--mirror", mirror.url]
+    for command, code, fragments in (
+        (["multi40k"], 2, ["no corpus 'multi40k'"]),
+        (["multi30k", "-l", "en-nl"], 2, ["multi30k is not in 'en-nl'"]),
+        (["tatoeba-cmn-eng", "-l", "zh"], 2, ["tatoeba-cmn-eng is not in 'zh'"]),
+        (["x.yaml", "-l", "en-de"], 2, ["x.yaml says which files it needs"]),
+        (["none.yaml"], 2, ["cannot read none.yaml"]),
+        (["demo.yaml"], 2, ["demo.yaml uses no corpus that can be downloaded"]),
+        (["nl.yaml"], 2, ["nl.yaml names train.nl.gz, which multi30k-tok does not have"]),
+        (["plain.yaml"], 2, ["plain.yaml names train.cs, which multi30k-tok does not have"]),
+        (["mtdata:OPUS-a-1-deu-eng", "-l", "de-en"], 2, ["the id of mtdata says the languages"]),
+        (["mtdata:nonsense"], 2, ["'nonsense' is no mtdata id"]),
+        (["x.yaml", "--mirror", "localhost"], 2, ["the mirror 'localhost' is not an http or https URL"]),
+        (["multi30k", *at], 1, ["train.en.gz: HTTP 404 Not Found"]),
+        (["tatoeba-deu-eng", *at], 1, ["de-en.txt.zip: HTTP 404 Not Found"]),
+        (["en.yaml", *at], 1, ["train.en has SHA-256", "it was not kept"]),
+        (["x.yaml", "--mirror", "http://127.0.0.1:1"], 1, ["cannot connect to 127.0.0.1:1"]),
+    ):
+        one_clear_error(run_nmt("download", *command, cwd=home), code, *fragments)
+    assert not list(home.rglob("*.gz"))
+
+
+# --- make pipeline ----------------------------------------------------------------------------------------
+
+
+def made(*words: str, cwd: Path = PROJECT) -> list[str]:
+    """The commands of nmt that `make pipeline WORDS` would run."""
+    command = ["make", "-n", "-o", ".venv/.installed", "pipeline", *words]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=True)
+    lines = done.stdout.replace("\\\n", "").splitlines()
+    return [" ".join(line.split()).removeprefix(".venv/bin/") for line in lines if line.startswith(".venv/bin/nmt")]
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="no make")
+def test_make_pipeline_passes_settings_on() -> None:
+    config = "CONFIG=configs/multi30k-en-de.yaml"
+    assert made(config, "MIN_BLEU=1.5") == [
+        "nmt tokenize configs/multi30k-en-de.yaml",
+        "nmt train configs/multi30k-en-de.yaml",
+    ]
+    tokenize, train = made(config, "train.max_steps=20", "run=runs/other")
+    for command in (tokenize, train):
+        assert sorted(command.split()[3:]) == ["run=runs/other", "train.max_steps=20"]
+
+
+@pytest.mark.skipif("NMT_SOAK" not in os.environ, reason="takes minutes: NMT_SOAK=1")
+def test_a_fresh_clone_downloads_and_trains(shared: Path, tmp_path: Path) -> None:
+    """A clone without ../shared: the error, the download from a mirror, and the whole pipeline."""
+    corpus = CORPORA["multi30k"]
+    assert isinstance(corpus, Multi30k)
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "-q", "--no-hardlinks", PROJECT, clone], check=True)
+    (clone / ".venv/bin").mkdir(parents=True)
+    nmt = clone / ".venv/bin/nmt"
+    nmt.write_text(f'#!/bin/sh\nPYTHONPATH="{clone}" exec "{sys.executable}" -m nmt "$@"\n')
+    nmt.chmod(0o755)
+    (clone / ".venv/.installed").touch()
+    pipeline = ["make", "pipeline", "CONFIG=configs/multi30k-en-de.yaml", "train.max_steps=20"]
+    env = {key: value for key, value in os.environ.items() if key not in ("NMT_DATA", "MAKEFLAGS")}
+    done = subprocess.run(pipeline, cwd=clone, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode
+    assert "hint: `nmt download multi30k` gets this corpus" in done.stderr
+    assert "Traceback" not in done.stderr
+    with serving() as server:
+        for name in corpus.files(("en", "de")):
+            server.add(corpus.url(name), (shared / f"data/multi30k/{name}.gz").read_bytes())
+        download = [str(nmt), "download", "multi30k", "--mirror", server.url]
+        subprocess.run(download, cwd=clone, env=env, check=True)
+    done = subprocess.run(pipeline, cwd=clone, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "BLEU = " in done.stdout
+    assert (clone / "runs/multi30k-en-de/model.safetensors").exists()

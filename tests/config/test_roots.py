@@ -1,0 +1,59 @@
+"""Where corpora are looked for."""
+
+from pathlib import Path
+
+import pytest
+
+from nmt.config import data_root, downloads_directory
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with `data` as another one of the user's."""
+    path = tmp_path / "project"
+    path.mkdir()
+    monkeypatch.chdir(path)
+    monkeypatch.setenv("NMT_DATA", str(tmp_path / "data"))
+    return path
+
+
+def test_the_first_place_that_exists(project: Path, tmp_path: Path) -> None:
+    assert data_root("corpus") == Path("corpus"), "as it is, if there is none"
+    found = []
+    for place in (
+        project.parent / "shared/data/corpus",
+        project / "data/downloads/corpus",
+        tmp_path / "data/corpus",
+        project / "corpus",
+    ):
+        place.mkdir(parents=True)
+        found.append(data_root("corpus").resolve() == place)
+    assert found == [True] * 4
+
+
+def test_places_are_not_searched_for_paths_that_lead_elsewhere(project: Path, tmp_path: Path) -> None:
+    (project / "data/downloads/corpus").mkdir(parents=True)
+    (project / "data/absolute").mkdir()
+    assert data_root("../corpus") == Path("../corpus")
+    assert data_root("/corpus") == Path("/corpus")
+    assert data_root("") == Path()
+
+
+def test_a_root_that_exists_stays_as_it_is(project: Path) -> None:
+    """As in the config.yaml of runs from before corpora had names."""
+    (project.parent / "shared/data/corpus").mkdir(parents=True)
+    (project / "data/downloads/corpus").mkdir(parents=True)
+    assert data_root("../shared/data/corpus") == Path("../shared/data/corpus")
+
+
+def test_a_file_of_that_name_is_no_corpus(project: Path) -> None:
+    (project / "corpus").write_text("")
+    (project / "data/downloads/corpus").mkdir(parents=True)
+    assert data_root("corpus") == Path("data/downloads/corpus")
+
+
+def test_downloads_go_to_nmt_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NMT_DATA", "/corpora")
+    assert downloads_directory() == Path("/corpora")
+    monkeypatch.setenv("NMT_DATA", "")
+    assert downloads_directory() == Path("data/downloads")
