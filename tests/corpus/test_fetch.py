@@ -167,9 +167,10 @@ def test_no_room_keeps_what_has_arrived(mirror: Mirror, tmp_path: Path, monkeypa
         get(mirror, tmp_path)
     assert "make room" in caught.value.hint
     monkeypatch.undo()
-    assert (tmp_path / "f.gz.part").stat().st_size == 2**17
+    n_bytes = (tmp_path / "f.gz.part").stat().st_size
+    assert 0 < n_bytes <= 2**17
     assert get(mirror, tmp_path) == CONTENT
-    assert ranges(mirror) == [None, f"bytes={2**17}-"]
+    assert ranges(mirror) == [None, f"bytes={n_bytes}-"]
 
 
 def test_a_directory_that_cannot_be_written(mirror: Mirror, tmp_path: Path) -> None:
