@@ -13,10 +13,14 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from nmt import __version__
+from nmt.cli.average import average
 from nmt.cli.config import config
+from nmt.cli.curves import curves
 from nmt.cli.evaluate import evaluate
 from nmt.cli.explain import explain
 from nmt.cli.export import export
+from nmt.cli.info import info
+from nmt.cli.prune import prune
 from nmt.cli.report import report
 from nmt.cli.serve import serve
 from nmt.cli.streams import printable
@@ -58,6 +62,10 @@ app.command("eval", cls=Command)(evaluate)
 app.command(cls=Command)(explain)
 app.command(cls=Command)(export)
 app.command(cls=Command)(report)
+app.command(cls=Command)(curves)
+app.command(cls=Command)(info)
+app.command(cls=Command)(average)
+app.command(cls=Command)(prune)
 app.command(cls=Command)(serve)
 app.command(cls=Command)(config)
 

@@ -8,7 +8,7 @@ from typing import Any
 from nmt.errors import InputError
 from nmt.run.directory import RunDirectory
 
-NOT_FIGURES = {"step", "elapsed_s", "epoch"}
+NOT_FIGURES = {"step", "time", "elapsed_s", "epoch"}
 
 
 class EventWriter:
@@ -39,7 +39,7 @@ class EventWriter:
             self.writer, self.n_written = self.new_writer(), 0
             self.started = time.time() - max((line.get("elapsed_s", 0.0) for line in lines), default=0.0)
         for line in lines[self.n_written :]:
-            walltime = self.started + line.get("elapsed_s", 0.0)
+            walltime = line.get("time", self.started + line.get("elapsed_s", 0.0))
             for name, value in line.items():
                 if name not in NOT_FIGURES and isinstance(value, int | float):
                     group = "dev" if name.startswith("dev_") else "train"

@@ -12,12 +12,11 @@ import sacrebleu
 from nmt.config import Config, language
 from nmt.evaluate import Score, bleu_tokenizer, score
 from nmt.insight import pages
-from nmt.run.directory import RunDirectory
+from nmt.insight.curves import CHARTS, curves
+from nmt.run.directory import RunDirectory, kind_of
 
-MAX_POINTS = 500  # of a curve; more steps are averaged
 N_EXAMPLES = 5
 LENGTHS = (5, 10, 20, 40)  # bounds of the groups of source lengths, words (characters if there are no spaces)
-MEANS = ("loss", "nll", "lr", "grad_norm")  # per step, weighted by its tokens
 
 
 @dataclass(frozen=True)
@@ -84,10 +83,10 @@ def read_report(path: Path, evaluation: Evaluation | None = None) -> RunReport:
     """
     run = RunDirectory(path)
     config, lines = run.read_config(), run.read_metrics()
-    validations = [line for line in lines if "dev_loss" in line and "n_averaged" not in line]
+    validations = [line for line in lines if kind_of(line) == "validation"]
     return RunReport(
         name=str(path),
-        curves=curves([line for line in lines if "grad_norm" in line]),
+        curves=curves(lines),
         validations=[{key: value for key, value in line.items() if key != "warnings"} for line in validations],
         warnings=[(line["step"], text) for line in validations for text in line.get("warnings", [])],
         is_finished=any("n_averaged" in line for line in lines),
@@ -95,31 +94,6 @@ def read_report(path: Path, evaluation: Evaluation | None = None) -> RunReport:
         manifest=run.read_manifest(),
         evaluation=evaluation,
     )
-
-
-def curves(steps: Sequence[dict[str, Any]]) -> dict[str, list[float | None]]:
-    """Figures of all steps as at most `MAX_POINTS` points, each the mean of some steps in a row."""
-    size = max(1, -(-len(steps) // MAX_POINTS))
-    groups = [steps[i : i + size] for i in range(0, len(steps), size)]
-    found: dict[str, list[float | None]] = {"step": [group[-1]["step"] for group in groups]}
-    for name in MEANS:
-        found[name] = [_mean(group, name) for group in groups]
-    found["non_padding"] = [
-        sum(line["n_real"] for line in group) / max(sum(line["n_positions"] for line in group), 1) for group in groups
-    ]
-    found["elapsed_s"] = [group[-1].get("elapsed_s") for group in groups]
-    found["tokens_per_s"] = []
-    before: float | None = 0.0
-    for group, now in zip(groups, found["elapsed_s"], strict=True):
-        seconds = None if now is None or before is None else now - before
-        found["tokens_per_s"].append(sum(line["n_tokens"] for line in group) / seconds if seconds else None)
-        before = now
-    return found
-
-
-def _mean(steps: Sequence[dict[str, Any]], name: str) -> float:
-    n_tokens = max(sum(line["n_tokens"] for line in steps), 1)
-    return float(sum(line[name] * line["n_tokens"] for line in steps) / n_tokens)
 
 
 # --- the translations of a test set -----------------------------------------------------------------------
@@ -215,5 +189,6 @@ def numbers(text: str) -> Counter[str]:
 def as_page(reports: Iterable[RunReport]) -> str:
     """The reports of one or several runs as a self-contained page; curves of several runs share their axes."""
     found = list(reports)
+    charts = [[metric, *texts] for metric, texts in CHARTS.items()]
     title = ", ".join(report.name for report in found)
-    return pages.page("report", f"{title} – nmt report", pages.plain({"runs": found}, pages.packed))
+    return pages.page("report", f"{title} – nmt report", pages.plain({"runs": found, "charts": charts}, pages.packed))

@@ -10,30 +10,8 @@ from conftest import SOURCE, TARGET, FiveRun
 
 from nmt.errors import ModelError
 from nmt.evaluate import score
-from nmt.insight import report
-from nmt.insight.report import Example, as_page, curves, evaluated, find_faults, read_report
+from nmt.insight.report import Example, as_page, evaluated, find_faults, read_report
 from nmt.run.directory import RunDirectory
-
-
-def step(n: int, **figures: Any) -> dict[str, Any]:
-    figures = {"loss": 2.0, "nll": 1.0, "lr": 0.1, "grad_norm": 1.0, "n_tokens": 10, **figures}
-    return {"step": n, "n_real": 18, "n_positions": 20, **figures}
-
-
-def test_curves_are_means_weighted_by_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = [step(1, loss=4.0, n_tokens=30, elapsed_s=1.0), step(2, loss=0.0, elapsed_s=2.0), step(3, elapsed_s=4.0)]
-    found = curves(lines)
-    assert found["step"] == [1, 2, 3]
-    assert found["loss"] == [4.0, 0.0, 2.0]
-    assert found["tokens_per_s"] == [30, 10, 5]
-    assert found["non_padding"] == [0.9] * 3
-    monkeypatch.setattr(report, "MAX_POINTS", 2)
-    found = curves(lines)
-    assert found["step"] == [2, 3]
-    assert found["loss"] == [3.0, 2.0]
-    assert found["tokens_per_s"] == [20, 5]
-    assert curves([step(1)])["tokens_per_s"] == [None], "a run of before times were kept"
-    assert curves([])["loss"] == []
 
 
 def line(source: str, reference: str, translation: str) -> Example:

@@ -293,7 +293,7 @@ def test_damaged_settings_are_an_error_with_the_line(run: RunDirectory) -> None:
 
 def test_the_manifest_records_data_seed_command_and_versions(run: RunDirectory) -> None:
     assert run.read_manifest() == {}
-    run.write_manifest(new_manifest({"train.source": "abc"}, seed=7, reproducible=True))
+    run.write_manifest(new_manifest({"train.source": "abc"}, {"train": 5}, seed=7, reproducible=True))
     found = run.read_manifest()
     assert (found["data"], found["seed"], found["command"]) == ({"train.source": "abc"}, 7, sys.argv)
     assert set(found["versions"]) == {"nmt", "torch", "sentencepiece", "sacrebleu", "safetensors"}
@@ -310,13 +310,13 @@ def test_the_manifest_records_the_git_commit_if_there_is_one(
 ) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    run.write_manifest(new_manifest({}, seed=1, reproducible=True))
+    run.write_manifest(new_manifest({}, {}, seed=1, reproducible=True))
     assert run.read_manifest()["git_commit"] == ""
     subprocess.run(["git", "init", "-q"], check=True, capture_output=True)
     identity = ["-c", "user.name=n", "-c", "user.email=e@x", "-c", "commit.gpgsign=false"]
     commit = ["git", *identity, "commit", "-q", "--allow-empty", "--no-verify", "-m", "x"]
     subprocess.run(commit, check=True, capture_output=True)
-    run.write_manifest(new_manifest({}, seed=1, reproducible=True))
+    run.write_manifest(new_manifest({}, {}, seed=1, reproducible=True))
     assert re.fullmatch(r"[0-9a-f]{40}", run.read_manifest()["git_commit"])
 
 
@@ -326,7 +326,7 @@ def test_the_manifest_records_no_commit_of_an_empty_repository(
     """`git rev-parse HEAD` fails there, but prints HEAD."""
     monkeypatch.chdir(tmp_path)
     subprocess.run(["git", "init", "-q"], check=True, capture_output=True)
-    run.write_manifest(new_manifest({}, seed=1, reproducible=True))
+    run.write_manifest(new_manifest({}, {}, seed=1, reproducible=True))
     assert run.read_manifest()["git_commit"] == ""
 
 
@@ -338,7 +338,7 @@ def test_the_manifest_is_written_without_git_or_a_library(
 
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(metadata, "version", absent)
-    run.write_manifest(new_manifest({}, seed=1, reproducible=True))
+    run.write_manifest(new_manifest({}, {}, seed=1, reproducible=True))
     assert run.read_manifest()["git_commit"] == ""
     assert set(run.read_manifest()["versions"].values()) == {"not installed"}
 
