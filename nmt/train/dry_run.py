@@ -3,9 +3,10 @@
 import functools
 import math
 import time
+from dataclasses import dataclass
 from itertools import islice
 
-from nmt.text.batches import non_padding_share
+from nmt.text.batches import Batch, non_padding_share
 from nmt.train.loop import Session, uses_bf16
 from nmt.train.memory import n_fitting_threads, peak_memory, split_on_out_of_memory
 from nmt.train.replicas import Replicas
@@ -16,19 +17,27 @@ from nmt.train.step import StepOptions, make_optimizer, train_step
 MAX_BATCHES = 1_000  # that are measured; their order is random
 
 
-def dry_run(session: Session) -> list[str]:
-    """Do two steps with the largest batch, and return lines for the user; the run is not touched."""
-    settings, model, data = session.config.train, session.model, session.data
-    lines = [f"parameters  {model.n_parameters:,}"]
-    seen: set[int] = set()
-    for name, block in model.named_children():
-        own = {id(p): p.numel() for p in block.parameters() if id(p) not in seen}
-        seen |= own.keys()
-        lines.append(f"  {name:<18} {sum(own.values()):>12,}")
-    batches = list(islice(data.batches(0), MAX_BATCHES))
-    n_steps = math.ceil(data.n_batches / settings.accumulate)
-    useful = f"{non_padding_share(batches):.1%} of their positions useful"
-    lines.append(f"batches     {data.n_batches} an epoch, {useful}, {n_steps} steps an epoch")
+@dataclass(frozen=True)
+class Speed:
+    """What the largest of the first batches costs."""
+
+    batches: list[Batch]  # that were looked at
+    largest: Batch
+    batch_s: float  # seconds for the largest
+    n_threads: int  # that share a step
+    bf16: bool
+
+    @property
+    def mean_batch_s(self) -> float:
+        """Seconds for a batch of mean size."""
+        mean = sum(batch.n_positions for batch in self.batches) / len(self.batches)
+        return self.batch_s * mean / self.largest.n_positions
+
+
+def measured_speed(session: Session) -> Speed:
+    """Do two steps with the largest batch; changes the weights in memory, but not the run."""
+    settings, model = session.config.train, session.model
+    batches = list(islice(session.data.batches(0), MAX_BATCHES))
     largest = max(batches, key=lambda batch: batch.n_positions)
     bf16 = uses_bf16(settings, model.device)
     optimizer = make_optimizer(model, settings)
@@ -42,12 +51,28 @@ def dry_run(session: Session) -> list[str]:
         _, max_positions = split_on_out_of_memory(step, [largest] * settings.accumulate, max_positions)
         batch_s = min(batch_s, (time.perf_counter() - start) / settings.accumulate)
     replicas.close()
-    speed = f"{largest.n_target_tokens / batch_s:,.0f} target tokens a second"
-    lines.append(f"speed       {speed}, {'bf16' if bf16 else 'fp32'} on {model.device}, {n_threads} workers")
+    return Speed(batches, largest, batch_s, n_threads, bf16)
+
+
+def dry_run(session: Session) -> list[str]:
+    """What a training would be like, as lines for the user; the run is not touched."""
+    settings, model, data = session.config.train, session.model, session.data
+    lines = [f"parameters  {model.n_parameters:,}"]
+    seen: set[int] = set()
+    for name, block in model.named_children():
+        own = {id(p): p.numel() for p in block.parameters() if id(p) not in seen}
+        seen |= own.keys()
+        lines.append(f"  {name:<18} {sum(own.values()):>12,}")
+    found = measured_speed(session)
+    n_steps = math.ceil(data.n_batches / settings.accumulate)
+    useful = f"{non_padding_share(found.batches):.1%} of their positions useful"
+    lines.append(f"batches     {data.n_batches} an epoch, {useful}, {n_steps} steps an epoch")
+    speed = f"{found.largest.n_target_tokens / found.batch_s:,.0f} target tokens a second"
+    precision = "bf16" if found.bf16 else "fp32"
+    lines.append(f"speed       {speed}, {precision} on {model.device}, {found.n_threads} workers")
     if memory := peak_memory(model.device):
         lines.append(f"memory      {memory / 1e9:.2f} GB")
-    mean = sum(batch.n_positions for batch in batches) / len(batches)
-    epoch_s = batch_s * data.n_batches * mean / largest.n_positions
+    epoch_s = found.mean_batch_s * data.n_batches
     limits = [epoch_s * settings.max_epochs] if settings.max_epochs else []
     limits += [epoch_s * settings.max_steps / n_steps] if settings.max_steps else []
     limits += [settings.max_minutes * 60] if settings.max_minutes else []
