@@ -12,10 +12,10 @@ from nmt.config import Config, language
 from nmt.decode.translator import is_export
 from nmt.errors import ModelError
 from nmt.files import hash_file
+from nmt.insight.curves import has_numbers, is_finite
 from nmt.run.checkpoint import read_checkpoint, shapes_of
 from nmt.run.directory import RunDirectory
 from nmt.text.tokenizer import Tokenizers
-from nmt.train.progress import is_validation
 from nmt.train.report import clock
 
 IGNORED_BY_RNN = {"n_heads", "d_ff", "norm", "positions", "activation", "padding_mask"}
@@ -58,16 +58,15 @@ def use_of(path: Path) -> dict[str, str]:
 def _of_model_file(path: Path) -> dict[str, Any]:
     found = read_checkpoint(path, prefixes=("model",))
     progress = found.progress
-    training = {name: progress.get(key) for name, key in (("steps", "step"), ("target_tokens", "n_tokens"))}
-    training |= {"epochs": progress.get("epoch"), "seconds": progress.get("elapsed_s"), "seed": found.config.seed}
-    training |= {"averaged_steps": progress.get("averaged_steps")}
-    if isinstance(best := progress.get("best_figures"), dict) and is_validation(best) and "dev_chrf" in best:
+    keys = {"steps": "step", "epochs": "epoch", "target_tokens": "n_tokens", "seconds": "elapsed_s"}
+    training = {name: progress[key] for name, key in keys.items() if is_finite(progress.get(key))}
+    training["seed"] = found.config.seed
+    if isinstance(steps := progress.get("averaged_steps"), list):
+        training["averaged_steps"] = steps
+    best = progress.get("best_figures")
+    if isinstance(best, dict) and has_numbers(best, ("step", "dev_loss", "dev_bleu", "dev_chrf")):
         training["best"] = best
-    return {
-        **_of_model(found.config, found.tokenizers),
-        "file": _of_file(path),
-        "training": {name: value for name, value in training.items() if value is not None},
-    }
+    return {**_of_model(found.config, found.tokenizers), "file": _of_file(path), "training": training}
 
 
 def _of_file(path: Path) -> dict[str, Any]:
@@ -126,7 +125,7 @@ def _of_run(run: RunDirectory) -> dict[str, Any]:
         found = _of_model(config, tokenizers)
 
     def of_lines(key: str) -> list[float]:
-        return [line[key] for line in lines if isinstance(line.get(key), int | float)]
+        return [line[key] for line in lines if is_finite(line.get(key))]
 
     found.setdefault("training", {}).update(
         steps=max(of_lines("step"), default=0),

@@ -21,8 +21,8 @@ def average_run(
 ) -> tuple[Path, list[int]]:
     """Write the mean of the weights of a run's checkpoints as a model file.
 
-    The same weights as at the end of a training with train.average=KIND and train.n_average=N. The model of the run
-    and its checkpoints stay as they are.
+    The same weights as at the end of a training with train.average=KIND and train.n_average=N: the mean of those that
+    the optimizer updates, not of their moving averages. The model of the run and its checkpoints stay as they are.
 
     Args:
         path: of the run.

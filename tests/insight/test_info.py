@@ -1,6 +1,7 @@
 """What a run, a model file or an export is."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from nmt.errors import ModelError
 from nmt.export import to_ctranslate2
 from nmt.files import hash_file
 from nmt.insight.info import as_text, information
+from nmt.run.checkpoint import read_checkpoint, save_checkpoint
 from nmt.run.directory import RunDirectory
 
 
@@ -69,6 +71,14 @@ def test_the_blocks_of_every_architecture_have_names() -> None:
         kind = RecurrentModel if settings.architecture == "rnn" else Transformer
         parts = {name.partition(".")[0] for name in weights_of(kind(settings, V, V))}
         assert parts <= BLOCKS.keys()
+
+
+def test_odd_figures_in_a_model_file_do_no_harm(five_run: FiveRun, tmp_path: Path) -> None:
+    found = read_checkpoint(five_run.model_file, prefixes=("model",))
+    odd = {"step": "x", "n_tokens": float("nan"), "elapsed_s": float("inf"), "best_figures": {"step": []}}
+    save_checkpoint(tmp_path / "odd.safetensors", replace(found, progress={**odd, "averaged_steps": 3}))
+    assert information(tmp_path / "odd.safetensors")["training"] == {"seed": 1}
+    assert "sha256" in "\n".join(as_text(information(tmp_path / "odd.safetensors")))
 
 
 def test_damaged_and_foreign_files_are_refused(five_run: FiveRun, tmp_path: Path) -> None:

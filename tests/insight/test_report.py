@@ -10,6 +10,7 @@ from conftest import SOURCE, TARGET, FiveRun
 
 from nmt.errors import ModelError
 from nmt.evaluate import score
+from nmt.insight.curves import CHARTS
 from nmt.insight.report import Example, as_page, evaluated, find_faults, read_report
 from nmt.run.directory import RunDirectory
 
@@ -70,7 +71,9 @@ def test_the_page_holds_one_or_several_runs(five_run: FiveRun) -> None:
     assert [one["step"] for one in found.validations] == [100, 200]
     page = as_page([found, found])
     assert not re.findall(r"(?:src|href)\s*=\s*[\"'](?!#)", page)
-    runs = data_of(page)["runs"]
+    data = data_of(page)
+    assert [chart[0] for chart in data["charts"]] == list(CHARTS)
+    runs = data["runs"]
     assert len(runs) == 2
     assert runs[0]["settings"]["model"]["d_model"] == 64
     assert runs[0]["manifest"]["seed"] == 1
