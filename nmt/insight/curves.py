@@ -30,7 +30,7 @@ CHARTS = {  # by metric: title and unit
 MARKS = "*o+x#@%&=~"  # of the series of a text chart
 TEXT_WIDTH, TEXT_ROWS = 80, 12
 WIDTH, HEIGHT = 380, 240  # of a chart in an SVG, title included
-LEFT, RIGHT, TOP, BOTTOM = 46, 8, 34, 26  # its margins
+LEFT, RIGHT, TOP, BOTTOM = 50, 16, 34, 26  # its margins
 N_COLORS = 6
 Point = tuple[float, float]
 
@@ -189,7 +189,7 @@ def short(value: float) -> str:
     if value == 0:
         return "0"
     if abs(value) < 0.01:
-        return f"{value:.1e}"
+        return f"{value:.1e}".replace(".0e", "e")
     return f"{value / 1000:.1f}k".replace(".0k", "k") if abs(value) >= 10_000 else f"{value:.4g}"
 
 

@@ -124,8 +124,8 @@ def test_ticks_are_few_and_inside(low: float, high: float) -> None:
 
 
 def test_numbers_on_axes_are_short() -> None:
-    assert [short(x) for x in (0, 2.5e-4, 0.125, 31.23456, 12_500, 20_000)] == [
-        "0", "2.5e-04", "0.125", "31.23", "12.5k", "20k"
+    assert [short(x) for x in (0, 2e-3, 2.5e-4, 0.125, 31.23456, 12_500, 20_000)] == [
+        "0", "2e-03", "2.5e-04", "0.125", "31.23", "12.5k", "20k"
     ]  # fmt: skip
 
 
