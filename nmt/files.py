@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from nmt.errors import InputError, NmtError, OutputError
+from nmt.errors import InputError, NmtError, OutputError, os_errors_as
 
 TEMP_MARK = ".tmp."
 SIZES = "sizes.json"  # sizes of the files of a cache entry; written last
@@ -106,6 +106,16 @@ def atomic_write(path: Path, content: bytes | str) -> None:
         file.flush()
         if sha256(Path(file.name).read_bytes()) != sha256(data):
             raise OutputError(f"{path}: reading it back gives other content than was written", hint="check the disk")
+
+
+def append_whole(path: Path, content: bytes) -> None:
+    """Append all of `content` or nothing. Raises OutputError, for example if the disk is full."""
+    writing = os_errors_as(OutputError, f"write {path}", hint="check the disk")
+    with writing, path.open("ab", buffering=0) as file:
+        size = file.tell()
+        if file.write(content) < len(content):  # the disk is full
+            file.truncate(size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @contextlib.contextmanager

@@ -13,15 +13,20 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from nmt import __version__
+from nmt.cli.average import average
 from nmt.cli.config import config
+from nmt.cli.curves import curves
 from nmt.cli.download import download
 from nmt.cli.evaluate import evaluate
 from nmt.cli.explain import explain
 from nmt.cli.export import export
+from nmt.cli.info import info
 from nmt.cli.init import init
+from nmt.cli.prune import prune
 from nmt.cli.report import report
 from nmt.cli.serve import serve
 from nmt.cli.streams import printable
+from nmt.cli.sweep import sweep
 from nmt.cli.tokenize import tokenize
 from nmt.cli.train import train
 from nmt.cli.translate import translate
@@ -62,6 +67,11 @@ app.command("eval", cls=Command)(evaluate)
 app.command(cls=Command)(explain)
 app.command(cls=Command)(export)
 app.command(cls=Command)(report)
+app.command(cls=Command)(curves)
+app.command(cls=Command)(info)
+app.command(cls=Command)(average)
+app.command(cls=Command)(prune)
+app.command(cls=Command)(sweep)
 app.command(cls=Command)(serve)
 app.command(cls=Command)(config)
 
@@ -78,7 +88,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # UTF-8 and \n on every system
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
-    if "NMT_WORKER_THREADS" in os.environ:  # set by start_workers
+    if {"NMT_WORKER_THREADS", "NMT_END_WITH_PARENT"} & os.environ.keys():  # set by start_workers and `nmt sweep`
         end_with_parent()
     try:  # not app(), which handles closed pipes, usage errors and EOFError itself
         with typer.main.get_command(app).make_context("nmt", sys.argv[1:]) as context:

@@ -1,17 +1,19 @@
 """`nmt eval`."""
 
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nmt.cli import options, streams
-from nmt.errors import InputError
+from nmt.errors import InputError, NmtError
 from nmt.text.lines import read_lines
 
 if TYPE_CHECKING:
     from nmt.decode.translator import Translator
+    from nmt.run.directory import RunDirectory
 
 TestSet = tuple[list[str], list[list[str]], str]  # source lines, references, target language
 PublicSet = tuple[str, str]  # one of sacreBLEU's: its name, and its languages
@@ -93,17 +95,63 @@ def evaluate(
     scores = evaluate.score(
         hypotheses, references, ("bleu", "chrf", "ter"), tokenize=tokenize, lowercase=lowercase, n_bootstrap=bootstrap
     )
+    figures = {"n_lines": len(hypotheses), **figures, "scores": [vars(score) for score in scores]}
+    if hyp is None and translator.run is not None and len(paths) == 1:
+        keep_scores(translator.run, (src, ref), (sources, references), figures)
     if json_lines:
-        figures = {"n_lines": len(hypotheses), **figures, "scores": [vars(score) for score in scores]}
         print(json.dumps(figures, ensure_ascii=False))
         return
-    for i in [n * len(hypotheses) // show for n in range(min(show, len(hypotheses)))]:
-        print(f"source       {sources[i]}\nreference    {references[0][i]}\ntranslation  {hypotheses[i]}\n")
+    print_samples(sources, references[0], hypotheses, show)
     print(*scores, sep="\n")
+    print_figures(figures, tables)
+
+
+def print_samples(sources: list[str], references: list[str], hypotheses: list[str], n: int) -> None:
+    for i in [k * len(hypotheses) // n for k in range(min(n, len(hypotheses)))]:
+        print(f"source       {sources[i]}\nreference    {references[i]}\ntranslation  {hypotheses[i]}\n")
+
+
+def print_figures(figures: dict[str, Any], tables: list[list[str]]) -> None:
+    """What is known beside the scores."""
     if "perplexity" in figures:
         print(f"perplexity of the references = {figures['perplexity']:.3f} per piece")
     for lines in tables:
         print("", *lines, sep="\n")
+
+
+def keep_scores(
+    run: "RunDirectory",
+    files: tuple[Path | None, list[Path] | None],
+    lines: tuple[list[str], list[list[str]]],
+    figures: dict[str, Any],
+) -> None:
+    """Add the scores of a run's model to its scores.jsonl, which `nmt info` shows, if the run can be written to.
+
+    Args:
+        run: whose model was evaluated.
+        files: --src and --ref; None stands for the config's data.test.
+        lines: of the source and of the references.
+        figures: what was found.
+    """
+    from nmt.files import hash_file, sha256
+
+    (src, ref), (sources, references) = files, lines
+    hashes = [sha256("\n".join(side).encode()) for side in (sources, *references)]
+    about: dict[str, Any] = {"source_sha256": hashes[0], "references_sha256": hashes[1:]}
+    try:
+        test = run.read_config().data.test
+        if "test_set" in figures:
+            about |= {"source": figures["test_set"], "references": [figures["test_set"]]}
+        elif src and ref:
+            about |= {"source": str(src), "references": list(map(str, ref))}
+        elif test:
+            about |= {"source": " ".join(test.source), "references": [" ".join(test.target)]}
+        about |= {"time": round(time.time(), 3), "model_sha256": hash_file(run.model_file)}
+        search = {key: figures[key] for key in (*options.SAMPLING, "mbr", "n_samples", "beam") if key in figures}
+        found = {key: figures[key] for key in ("n_lines", "perplexity", "scores")}
+        run.append_scores({**about, "search": search, **found})
+    except (NmtError, OSError) as error:
+        streams.log.debug("%s; the scores are not kept in the run", error)
 
 
 def figures_of_heads(

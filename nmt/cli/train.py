@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli import options, streams
+from nmt.cli.run_log import kept_log
 from nmt.distributed import launched
 from nmt.errors import NmtError
 from nmt.files import atomic_write
@@ -36,6 +37,7 @@ def train(
     """
     streams.set_up_logging(quiet, verbose)
     from nmt.config import load_config
+    from nmt.run.directory import RunDirectory
 
     settings = load_config(config, overrides or [])
     prepare_torch(threads)
@@ -46,12 +48,13 @@ def train(
         if not dry_run:
             session.train_along(settings, device=device)
         return
-    writers = [] if dry_run else writers_of(settings)
-    prepared = session.prepare(settings, device=device, fresh=fresh)
     if dry_run:
-        print("\n".join(measurement.dry_run(prepared)))
-    else:
-        prepared.on_validation = partial(publish, writers)
+        print("\n".join(measurement.dry_run(session.prepare(settings, device=device, fresh=fresh))))
+        return
+    writers = writers_of(settings)
+    with kept_log(RunDirectory(settings.run).log_file) as open_log:
+        prepared = session.prepare(settings, device=device, fresh=fresh)
+        prepared.on_start, prepared.on_validation = open_log, partial(publish, writers)
         session.train(prepared, quiet=quiet, n_workers=workers or None)
 
 

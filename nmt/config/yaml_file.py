@@ -166,6 +166,8 @@ def described(fault: Mapping[str, Any]) -> str:
     return message if fault["type"] == "value_error" else f"{message}, got {SHORT.repr(fault['input']):.80}"
 
 
-def dump_config(config: Config) -> str:
-    """The config as YAML with every key; reading it gives the same config."""
-    return yaml.dump(config.model_dump(mode="json"), Dumper=CoreDumper, sort_keys=False, allow_unicode=True)
+def dump_config(config: Config, *, only_set: bool = False) -> str:
+    """The config as YAML with every key, or with those that the user set; reading it gives the same config."""
+    return yaml.dump(
+        config.model_dump(mode="json", exclude_unset=only_set), Dumper=CoreDumper, sort_keys=False, allow_unicode=True
+    )

@@ -6,9 +6,9 @@ from functools import partial
 from typing import Any
 
 from nmt.errors import InputError
-from nmt.run.directory import MetricsReader, RunDirectory
+from nmt.run.directory import LinesReader, RunDirectory
 
-NOT_FIGURES = {"step", "elapsed_s", "epoch"}
+NOT_FIGURES = {"step", "time", "elapsed_s", "epoch"}
 
 
 class EventWriter:
@@ -23,7 +23,7 @@ class EventWriter:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise InputError("TensorBoard is not installed", hint="pip install 'nmt-trainer[tensorboard]'") from error
-        self.metrics = MetricsReader(run)
+        self.metrics = LinesReader(run.metrics_file)
         self.started = 0.0
         # With purge_step=0, TensorBoard discards the events of earlier writers.
         self.new_writer: Callable[[], Any] = partial(SummaryWriter, str(run.path / "tensorboard"), purge_step=0)
@@ -37,7 +37,7 @@ class EventWriter:
             self.writer = self.new_writer()
             self.started = time.time() - max((line.get("elapsed_s", 0.0) for line in lines), default=0.0)
         for line in lines:
-            walltime = self.started + line.get("elapsed_s", 0.0)
+            walltime = line.get("time", self.started + line.get("elapsed_s", 0.0))
             for name, value in line.items():
                 if name not in NOT_FIGURES and isinstance(value, int | float):
                     group = "dev" if name.startswith("dev_") else "train"

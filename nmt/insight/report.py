@@ -12,13 +12,11 @@ import sacrebleu
 from nmt.config import Config, language
 from nmt.evaluate import Score, bleu_tokenizer, score
 from nmt.insight import pages
-from nmt.run.directory import MetricsReader, RunDirectory
+from nmt.insight.curves import CHARTS, Curves
+from nmt.run.directory import LinesReader, RunDirectory, kind_of
 
-MAX_POINTS = 1000  # of a curve, an even number; more steps are averaged
 N_EXAMPLES = 5
 LENGTHS = (5, 10, 20, 40)  # bounds of the groups of source lengths, words (characters if there are no spaces)
-COUNTS = ("n_tokens", "n_real", "n_positions")  # per step
-MEANS = ("loss", "nll", "lr", "grad_norm")  # per step, weighted by its tokens
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ class ReportReader:
 
     def __init__(self, path: Path) -> None:
         self.run = RunDirectory(path)
-        self.metrics = MetricsReader(self.run)
+        self.metrics = LinesReader(self.run.metrics_file)
         self.curves = Curves()
         self.validations: list[dict[str, Any]] = []
         self.is_finished = False
@@ -103,12 +101,11 @@ class ReportReader:
         if starts_over:
             self.curves, self.validations, self.is_finished = Curves(), [], False
         for line in lines:
-            if "n_averaged" in line:
-                self.is_finished = True
-            elif "dev_loss" in line:
+            self.curves.add(line)
+            if kind_of(line) == "validation":
                 self.validations.append(line)
-            elif "grad_norm" in line:
-                self.curves.add(line)
+            elif kind_of(line) == "average":
+                self.is_finished = True
         return RunReport(
             name=str(self.run.path),
             curves=self.curves.by_name(),
@@ -119,59 +116,6 @@ class ReportReader:
             manifest=self.run.read_manifest(),
             evaluation=evaluation,
         )
-
-
-@dataclass(frozen=True)
-class Point:
-    """Some steps in a row."""
-
-    step: int  # the last of them
-    n_steps: int
-    elapsed_s: float | None  # at the end of the last
-    sums: dict[str, float]  # of `COUNTS`, and of `MEANS` weighted by n_tokens
-
-    def __add__(self, later: "Point") -> "Point":
-        sums = {name: value + later.sums[name] for name, value in self.sums.items()}
-        return Point(later.step, self.n_steps + later.n_steps, later.elapsed_s, sums)
-
-
-class Curves:
-    """Figures of all steps as at most `MAX_POINTS` points; each stands for as many steps as the others, save the last.
-
-    Memory does not grow with the number of steps.
-    """
-
-    def __init__(self) -> None:
-        self.points: list[Point] = []
-        self.size = 1  # steps of a point
-
-    def add(self, line: dict[str, Any]) -> None:
-        """Add a step, a line of metrics.jsonl."""
-        sums = {name: line[name] for name in COUNTS} | {name: line[name] * line["n_tokens"] for name in MEANS}
-        point = Point(line["step"], 1, line.get("elapsed_s"), sums)
-        if self.points and self.points[-1].n_steps < self.size:
-            self.points[-1] += point
-            return
-        if len(self.points) == MAX_POINTS:  # even: all points have a partner
-            self.points = [one + next_one for one, next_one in zip(self.points[::2], self.points[1::2], strict=True)]
-            self.size *= 2
-        self.points.append(point)
-
-    def by_name(self) -> dict[str, list[float | None]]:
-        """Each curve as one value per point, by its name; "step" is the x axis."""
-        found: dict[str, list[float | None]] = {"step": [point.step for point in self.points]}
-        for name in MEANS:
-            found[name] = [point.sums[name] / max(point.sums["n_tokens"], 1) for point in self.points]
-        found["non_padding"] = [point.sums["n_real"] / max(point.sums["n_positions"], 1) for point in self.points]
-        found["elapsed_s"] = [point.elapsed_s for point in self.points]
-        found["tokens_per_s"] = []
-        before: float | None = 0.0
-        for point in self.points:
-            now = point.elapsed_s
-            seconds = None if now is None or before is None else now - before
-            found["tokens_per_s"].append(point.sums["n_tokens"] / seconds if seconds else None)
-            before = now
-        return found
 
 
 # --- the translations of a test set -----------------------------------------------------------------------
@@ -267,5 +211,6 @@ def numbers(text: str) -> Counter[str]:
 def as_page(reports: Iterable[RunReport]) -> str:
     """The reports of one or several runs as a self-contained page; curves of several runs share their axes."""
     found = list(reports)
+    charts = [[metric, *texts] for metric, texts in CHARTS.items()]
     title = ", ".join(report.name for report in found)
-    return pages.page("report", f"{title} – nmt report", pages.plain({"runs": found}, pages.packed))
+    return pages.page("report", f"{title} – nmt report", pages.plain({"runs": found, "charts": charts}, pages.packed))

@@ -6,11 +6,15 @@ tokenizer.model     or tokenizer.src.model and tokenizer.tgt.model
 model.safetensors   the best model or average of models: what `nmt translate` loads
 checkpoints/        step-N.safetensors; step-N.damaged if it could not be read
 metrics.jsonl       figures of training and validation, one line each
+train.log           what every `nmt train` said on stderr, with times
 lock                held during training
+scores.jsonl        what `nmt eval` found, one line each; only after `nmt eval`
+average.safetensors the model that `nmt average` wrote, if it did
+
+README.md beside this file lists the keys of the .jsonl files.
 """
 
 import contextlib
-import errno
 import json
 import os
 import platform
@@ -19,14 +23,14 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from nmt.config import Config, dump_config, load_config
 from nmt.errors import ConfigError, ModelError, OutputError, os_errors_as
-from nmt.files import atomic_write, hash_file, locked, read_capped, sha256, sweep_temps
+from nmt.files import append_whole, atomic_write, hash_file, locked, read_capped, sha256, sweep_temps
 from nmt.text.lines import raw_lines, reading
 from nmt.text.tokenizer import MAX_MODEL_BYTES, Tokenizer, Tokenizers
 
@@ -42,6 +46,9 @@ class RunDirectory:
         self.model_file = self.path / "model.safetensors"
         self.checkpoints = self.path / "checkpoints"
         self.metrics_file = self.path / "metrics.jsonl"
+        self.log_file = self.path / "train.log"
+        self.scores_file = self.path / "scores.jsonl"
+        self.average_file = self.path / "average.safetensors"
 
     def create(self) -> None:
         """Make the directory, or the directory that `path` links to."""
@@ -171,35 +178,49 @@ class RunDirectory:
 
     def append_metrics(self, *lines: dict[str, Any]) -> None:
         """Append lines of figures, all or none."""
-        content = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
-        writing = os_errors_as(OutputError, f"write {self.metrics_file}", hint="check the disk")
-        with writing, self.metrics_file.open("ab", buffering=0) as file:
-            size = file.tell()
-            if file.write(content) < len(content):  # the disk is full
-                file.truncate(size)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        append_whole(self.metrics_file, "".join(map(_json_line, lines)).encode())
 
     def cut_metrics(self, step: int) -> list[dict[str, Any]]:
         """Drop the lines of steps that a resumed run will repeat; returns the others."""
         kept = [line for line in self.read_metrics() if line.get("step", 0) <= step]
         if self.metrics_file.exists():
-            atomic_write(self.metrics_file, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept))
+            atomic_write(self.metrics_file, "".join(map(_json_line, kept)))
         return kept
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """All lines of figures, without invalid lines: a killed run may have written half of one."""
-        return MetricsReader(self).new_lines()[0]
+        return LinesReader(self.metrics_file).new_lines()[0]
+
+    def append_scores(self, line: dict[str, Any]) -> None:
+        """Keep what an evaluation of the run's model has found."""
+        self._check_links()
+        append_whole(self.scores_file, _json_line(line).encode())
+
+    def read_scores(self) -> list[dict[str, Any]]:
+        """What the evaluations of the run's models have found, oldest first."""
+        return LinesReader(self.scores_file).new_lines()[0]
 
     def free_bytes(self) -> int:
         """Free bytes on the disk of the run, which need not exist yet."""
         return shutil.disk_usage(next(p for p in (self.real_path, *self.real_path.parents) if p.exists())).free
 
 
-class MetricsReader:
-    """Reads metrics.jsonl while it grows: each call parses only what the call before has not seen."""
+def kind_of(line: Mapping[str, Any]) -> str:
+    """The kind of a line of metrics.jsonl: step, validation or average. Lines of older versions do not name it."""
+    if "kind" in line:
+        return str(line["kind"])
+    return "step" if "grad_norm" in line else "average" if "n_averaged" in line else "validation"
 
-    def __init__(self, run: RunDirectory) -> None:
-        self.file = run.metrics_file
+
+def _json_line(line: Mapping[str, Any]) -> str:
+    return json.dumps(line, ensure_ascii=False) + "\n"
+
+
+class LinesReader:
+    """Reads a file of JSON objects, one per line, while it grows: each call parses only what is new since the last."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
         self.position = 0  # after the last line that was read
         self.last = b""  # that line
 
@@ -232,7 +253,9 @@ def newest_model(root: Path = Path("runs")) -> Path | None:
     return max(files, key=lambda file: file.stat().st_mtime_ns, default=None)
 
 
-def new_manifest(data_hashes: dict[str, str], seed: int, *, reproducible: bool) -> dict[str, Any]:
+def new_manifest(
+    data_hashes: dict[str, str], n_pairs: dict[str, int], seed: int, *, reproducible: bool
+) -> dict[str, Any]:
     """What made a run: data, versions and command, and whether the same command gives the same model."""
     libraries = ("torch", "sentencepiece", "sacrebleu", "safetensors")
     return {
@@ -241,6 +264,7 @@ def new_manifest(data_hashes: dict[str, str], seed: int, *, reproducible: bool) 
         "seed": seed,
         "reproducible": reproducible,
         "data": data_hashes,
+        "n_pairs": n_pairs,
         "git_commit": _git_commit(),
         "python": platform.python_version(),
         "machine": platform.platform(),

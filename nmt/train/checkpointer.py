@@ -4,8 +4,9 @@ import copy
 import logging
 import math
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from pydantic import TypeAdapter, ValidationError
@@ -61,11 +62,11 @@ class Checkpointer:
 
     # --- save ---------------------------------------------------------------------------------------------
 
-    def append_metrics(self, figures: dict[str, Any]) -> None:
+    def append_metrics(self, kind: Literal["step", "validation", "average"], figures: dict[str, Any]) -> None:
         """Add a line to metrics.jsonl; if that fails, it is written with the next one."""
         if rank() > 0:
             return
-        self.unwritten_metrics.append(figures)
+        self.unwritten_metrics.append({"kind": kind, "time": round(time.time(), 3), **figures})
         if any("dev_loss" in line for line in self.unwritten_metrics) and self.run.newest_step() is None:
             return  # a validation in metrics.jsonl means that there is or was a checkpoint, see `holds_training`
         try:
@@ -184,7 +185,9 @@ class Checkpointer:
             metrics = self.run.cut_metrics(progress.step)
             validated = {line["step"] for line in metrics if is_validation(line)}
             if progress.is_validated() and progress.step not in validated:
-                self.append_metrics(progress.history[-1])  # the run was killed right after this checkpoint
+                self.append_metrics(
+                    "validation", progress.history[-1]
+                )  # the run was killed right after this checkpoint
         return True
 
     def _restore_moments(self, moments: dict[str, Tensor]) -> None:
@@ -235,26 +238,41 @@ class Checkpointer:
 
     def steps_to_average(self) -> list[int]:
         """The checkpoints that `average` best or last averages at the end, oldest first."""
-        settings, history = self.config.train, self.state.progress.history
+        settings = self.config.train
         if settings.average not in ("best", "last"):
             return []
-        if settings.average == "best":
-            history = sorted(history, key=lambda line: ranking(line, settings.metric), reverse=True)
-            history = history[: settings.n_average]
-        return sorted(line["step"] for line in history)[-settings.n_average :]
+        return chosen_steps(self.state.progress.history, settings.average, settings.n_average, settings.metric)
 
     def averaged_model(self) -> tuple[Seq2Seq, int] | None:
         """A model with the mean weights of these checkpoints, and their number; None if fewer than two are readable."""
-        weights = []
-        for step in self.steps_to_average():
-            try:
-                found = checkpoint_files.read_checkpoint(self.run.checkpoint_file(step), prefixes=("model",))
-            except ModelError as error:  # not written because the disk was full, or damaged
-                log.warning("%s; the average does without it", error)
-            else:
-                weights.append(found.part("model"))
-        if len(weights) < 2:
+        checkpoints = readable_checkpoints(self.run, self.steps_to_average())
+        if len(checkpoints) < 2:
             return None
         model = copy.deepcopy(self.state.model).eval()
-        load_weights(model, checkpoint_files.average(weights))
-        return model, len(weights)
+        load_weights(model, checkpoint_files.average([one.part("model") for one in checkpoints.values()]))
+        return model, len(checkpoints)
+
+
+def chosen_steps(history: Sequence[dict[str, Any]], kind: str, n: int, metric: str) -> list[int]:
+    """The steps of the `n` best or last validations, oldest first.
+
+    Args:
+        history: figures of validations.
+        kind: best or last.
+        n: at most so many.
+        metric: bleu or loss; what best means.
+    """
+    if kind == "best":
+        history = sorted(history, key=lambda line: ranking(line, metric), reverse=True)[:n]
+    return sorted(line["step"] for line in history)[-n:]
+
+
+def readable_checkpoints(run: RunDirectory, steps: Iterable[int]) -> dict[int, Checkpoint]:
+    """The weights of a run's checkpoints, by step; warns of those that cannot be read."""
+    found = {}
+    for step in steps:
+        try:
+            found[step] = checkpoint_files.read_checkpoint(run.checkpoint_file(step), prefixes=("model",))
+        except ModelError as error:  # not written because the disk was full, or damaged
+            log.warning("%s; the average does without it", error)
+    return found

@@ -94,6 +94,7 @@ class Session:
         model: with initial weights, on its device.
         run: the directory that everything is written to.
         fresh: whether to start over; an existing run directory is renamed first.
+        on_start: called once the run is locked, before anything is written.
         on_validation: called after every validation, and at the end.
     """
 
@@ -104,6 +105,7 @@ class Session:
     model: Seq2Seq
     run: RunDirectory
     fresh: bool
+    on_start: Callable[[], None] = lambda: None
     on_validation: Callable[[], None] = lambda: None
 
 
@@ -220,7 +222,7 @@ class Trainer:
             self.state.update_average(settings.ema_decay)
             report.step(progress.step, progress.epoch, options.lr, figures, self.spent())
             line = {"step": progress.step, "elapsed_s": progress.elapsed_s, "lr": options.lr, **asdict(figures)}
-            self.checkpointer.append_metrics(line)
+            self.checkpointer.append_metrics("step", line)
             self.validate_if_due(report)
             self.checkpointer.save_if_due()
         raise AssertionError("epochs have no end")
@@ -258,7 +260,7 @@ class Trainer:
         self.checkpointer.save()
         warnings = warnings_about(progress.history, validation, len(self.tokenizers.target))
         shown = {"elapsed_s": progress.elapsed_s, "samples": validation.samples, "warnings": warnings}
-        self.checkpointer.append_metrics({**figures, **shown})
+        self.checkpointer.append_metrics("validation", {**figures, **shown})
         report.validation(progress.step, validation, best=is_best)
         for message in warnings:
             log.warning("%s", message)
@@ -302,7 +304,8 @@ class Trainer:
         model, n_averaged = averaged
         validation = self.validate(model)
         is_best = self.checkpointer.keep_if_best(model, validation)
-        self.checkpointer.append_metrics({"step": self.progress.step, "n_averaged": n_averaged, **validation.figures()})
+        line = {"step": self.progress.step, "elapsed_s": self.progress.elapsed_s, "n_averaged": n_averaged}
+        self.checkpointer.append_metrics("average", {**line, **validation.figures()})
         verdict = "kept" if is_best else "no better than the best one"
         figures = (n_averaged, validation.bleu.value, validation.loss, verdict)
         log.info("average of %d checkpoints: dev BLEU %.2f, loss %.3f (%s)", *figures)

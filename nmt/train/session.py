@@ -201,6 +201,7 @@ def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -
     if session.fresh and (aside := run.move_aside()):
         log.info("the old run is kept in %s", aside)
     with run.lock():
+        session.on_start()
         trainer = Trainer(session, quiet=quiet)
         resumed = trainer.resume()
         progress = trainer.progress
@@ -239,7 +240,8 @@ def write_settings(session: Session, *, resumed: bool) -> None:
     run.write_config(config)
     if not resumed:
         run.write_tokenizers(session.tokenizers, config.tokenizer.joint)
-        run.write_manifest(new_manifest(session.corpus.hashes, config.seed, reproducible=not by_clock))
+        n_pairs = {"train": len(session.data.pairs), "dev": len(session.corpus.dev)}
+        run.write_manifest(new_manifest(session.corpus.hashes, n_pairs, config.seed, reproducible=not by_clock))
     elif by_clock and (manifest := run.read_manifest()).get("reproducible"):
         run.write_manifest({**manifest, "reproducible": False})
 

@@ -10,51 +10,14 @@ from conftest import SOURCE, TARGET, FiveRun
 
 from nmt.errors import ModelError
 from nmt.evaluate import score
-from nmt.insight import report
-from nmt.insight.report import Curves, Example, ReportReader, as_page, evaluated, find_faults, read_report
+from nmt.insight.curves import CHARTS
+from nmt.insight.report import Example, ReportReader, as_page, evaluated, find_faults, read_report
 from nmt.run.directory import RunDirectory
 
 
 def step(n: int, **figures: Any) -> dict[str, Any]:
     figures = {"loss": 2.0, "nll": 1.0, "lr": 0.1, "grad_norm": 1.0, "n_tokens": 10, **figures}
     return {"step": n, "n_real": 18, "n_positions": 20, **figures}
-
-
-def curves(lines: list[dict[str, Any]]) -> dict[str, list[float | None]]:
-    found = Curves()
-    for line in lines:
-        found.add(line)
-    return found.by_name()
-
-
-def test_curves_are_means_weighted_by_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = [step(1, loss=4.0, n_tokens=30, elapsed_s=1.0), step(2, loss=0.0, elapsed_s=2.0), step(3, elapsed_s=4.0)]
-    found = curves(lines)
-    assert found["step"] == [1, 2, 3]
-    assert found["loss"] == [4.0, 0.0, 2.0]
-    assert found["tokens_per_s"] == [30, 10, 5]
-    assert found["non_padding"] == [0.9] * 3
-    monkeypatch.setattr(report, "MAX_POINTS", 2)
-    found = curves(lines)
-    assert found["step"] == [2, 3]
-    assert found["loss"] == [3.0, 2.0]
-    assert found["tokens_per_s"] == [20, 5]
-    assert curves([step(1)])["tokens_per_s"] == [None], "a run of before times were kept"
-    assert curves([])["loss"] == []
-
-
-@pytest.mark.parametrize("n_steps", [7, 8, 9, 64, 1001])
-def test_long_curves_have_few_points_that_stand_for_all_steps(monkeypatch: pytest.MonkeyPatch, n_steps: int) -> None:
-    monkeypatch.setattr(report, "MAX_POINTS", 8)
-    found = Curves()
-    for n in range(1, n_steps + 1):
-        found.add(step(n, n_tokens=n, elapsed_s=float(n)))
-    sizes = [point.n_steps for point in found.points]
-    assert 4 < len(sizes) <= 8
-    assert set(sizes[:-1]) == {found.size}
-    assert sum(sizes) == n_steps
-    assert sum(point.sums["n_tokens"] for point in found.points) == n_steps * (n_steps + 1) / 2
-    assert found.by_name()["step"][-1] == n_steps
 
 
 def test_a_report_that_is_read_while_a_run_trains_equals_one_read_at_its_end(five_run: FiveRun, tmp_path: Path) -> None:
@@ -129,7 +92,9 @@ def test_the_page_holds_one_or_several_runs(five_run: FiveRun) -> None:
     assert [one["step"] for one in found.validations] == [100, 200]
     page = as_page([found, found])
     assert not re.findall(r"(?:src|href)\s*=\s*[\"'](?!#)", page)
-    runs = data_of(page)["runs"]
+    data = data_of(page)
+    assert [chart[0] for chart in data["charts"]] == list(CHARTS)
+    runs = data["runs"]
     assert len(runs) == 2
     assert runs[0]["settings"]["model"]["d_model"] == 64
     assert runs[0]["manifest"]["seed"] == 1

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from nmt.config import Config, check_config
 from nmt.errors import ConfigError, InputError, ModelError, OutputError
 from nmt.files import TEMP_MARK, sha256
-from nmt.run.directory import MetricsReader, RunDirectory, hash_files, new_manifest, newest_model
+from nmt.run.directory import LinesReader, RunDirectory, hash_files, new_manifest, newest_model
 from nmt.text.tokenizer import Tokenizers, train_tokenizer
 
 LINES = ["the cat sat on the mat", "a dog runs through the park"]
@@ -293,7 +293,7 @@ def test_damaged_settings_are_an_error_with_the_line(run: RunDirectory) -> None:
 
 def test_the_manifest_records_data_seed_command_and_versions(run: RunDirectory) -> None:
     assert run.read_manifest() == {}
-    run.write_manifest(new_manifest({"train.source": "abc"}, seed=7, reproducible=True))
+    run.write_manifest(new_manifest({"train.source": "abc"}, {"train": 5}, seed=7, reproducible=True))
     found = run.read_manifest()
     assert (found["data"], found["seed"], found["command"]) == ({"train.source": "abc"}, 7, sys.argv)
     assert set(found["versions"]) == {"nmt", "torch", "sentencepiece", "sacrebleu", "safetensors"}
@@ -310,13 +310,13 @@ def test_the_manifest_records_the_git_commit_if_there_is_one(
 ) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    run.write_manifest(new_manifest({}, seed=1, reproducible=True))
+    run.write_manifest(new_manifest({}, {}, seed=1, reproducible=True))
     assert run.read_manifest()["git_commit"] == ""
     subprocess.run(["git", "init", "-q"], check=True, capture_output=True)
     identity = ["-c", "user.name=n", "-c", "user.email=e@x", "-c", "commit.gpgsign=false"]
     commit = ["git", *identity, "commit", "-q", "--allow-empty", "--no-verify", "-m", "x"]
     subprocess.run(commit, check=True, capture_output=True)
-    run.write_manifest(new_manifest({}, seed=1, reproducible=True))
+    run.write_manifest(new_manifest({}, {}, seed=1, reproducible=True))
     assert re.fullmatch(r"[0-9a-f]{40}", run.read_manifest()["git_commit"])
 
 
@@ -326,7 +326,7 @@ def test_the_manifest_records_no_commit_of_an_empty_repository(
     """`git rev-parse HEAD` fails there, but prints HEAD."""
     monkeypatch.chdir(tmp_path)
     subprocess.run(["git", "init", "-q"], check=True, capture_output=True)
-    run.write_manifest(new_manifest({}, seed=1, reproducible=True))
+    run.write_manifest(new_manifest({}, {}, seed=1, reproducible=True))
     assert run.read_manifest()["git_commit"] == ""
 
 
@@ -338,7 +338,7 @@ def test_the_manifest_is_written_without_git_or_a_library(
 
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(metadata, "version", absent)
-    run.write_manifest(new_manifest({}, seed=1, reproducible=True))
+    run.write_manifest(new_manifest({}, {}, seed=1, reproducible=True))
     assert run.read_manifest()["git_commit"] == ""
     assert set(run.read_manifest()["versions"].values()) == {"not installed"}
 
@@ -487,7 +487,7 @@ def test_cut_metrics_drops_lines_after_the_step(run: RunDirectory) -> None:
 
 
 def test_metrics_are_read_as_they_grow_and_again_after_a_cut(run: RunDirectory) -> None:
-    reader = MetricsReader(run)
+    reader = LinesReader(run.metrics_file)
     assert reader.new_lines() == ([], True)
     run.append_metrics({"step": 1}, {"step": 2})
     assert reader.new_lines() == ([{"step": 1}, {"step": 2}], True)

@@ -24,12 +24,6 @@ byId("state").replaceChildren(...runs.map((run, i) => {
 
 // --- curves -------------------------------------------------------------------------------------------------
 
-const CHARTS = [
-  ["loss", "Training loss", "nats per piece, smoothed"], ["dev_loss", "Dev loss", "nats per piece, smoothed"],
-  ["dev_perplexity", "Dev perplexity", "1 is perfect"], ["dev_bleu", "Dev BLEU", "0 to 100"], ["dev_chrf", "Dev chrF", "0 to 100"],
-  ["lr", "Learning rate", ""], ["grad_norm", "Gradient norm", "before clipping"],
-  ["tokens_per_s", "Speed", "target pieces a second"], ["non_padding", "Non-padding share", "of all positions"],
-];
 let axis = "step";
 
 function pointsOf(run, name) {
@@ -99,7 +93,7 @@ function lineChart(name, title, unit, series) {
 function drawCurves() {
   for (const button of byId("axes").children) button.setAttribute("aria-pressed", String(button.dataset.axis === axis));
   const charts = [];
-  for (const [name, title, unit] of CHARTS) {
+  for (const [name, title, unit] of data.charts) {
     const series = runs.map((run, i) => ({ name: run.name, color: colorOf(i), points: pointsOf(run, name) })).filter((one) => one.points.length);
     if (series.length) charts.push(lineChart(name, title, unit, series));
   }

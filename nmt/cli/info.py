@@ -1,0 +1,34 @@
+"""`nmt info`."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nmt.cli import options, streams
+from nmt.processes import prepare_torch
+
+
+def info(
+    model: Annotated[
+        Path | None, typer.Argument(metavar="[MODEL|RUN]", help="A run, model file or export. [default: the newest]")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Say what a model or a run is.
+
+    Architecture, parameters, languages, data with hashes, training, scores with signatures, versions, and how to use
+    it. Scores of test sets are those that `nmt eval` has found.
+    """
+    streams.set_up_logging(verbose=verbose)
+    path = model or options.newest_run()
+    prepare_torch()
+    from nmt.insight.info import as_text, information
+
+    found = information(path)
+    if as_json:
+        print(json.dumps(found, ensure_ascii=False))
+    else:
+        print(*map(streams.printable, as_text(found)), sep="\n")

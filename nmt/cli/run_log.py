@@ -1,0 +1,63 @@
+"""RUN/train.log: what `nmt train` says on stderr, kept in the run."""
+
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from nmt.cli.streams import log, printable
+from nmt.errors import NmtError, OutputError
+from nmt.files import append_whole
+
+MAX_WAITING = 10_000  # lines that are kept while they cannot be written
+
+
+class RunLog(logging.Handler):
+    """Appends log records to a file, each line with its time and level.
+
+    Lines wait until `open` is called, since only a process that holds the run's lock may write into the run, and while
+    the disk is full.
+    """
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.file = file
+        self.is_open = self.has_failed = False
+        self.waiting: deque[str] = deque(maxlen=MAX_WAITING)
+
+    def open(self) -> None:
+        self.is_open = True
+        self.write()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        start = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z', time.localtime(record.created))} {record.levelname}"
+        self.waiting.extend(f"{start} {printable(line)}\n" for line in record.getMessage().split("\n"))
+        if self.is_open:
+            self.write()
+
+    def write(self) -> None:
+        """Append the waiting lines; if that fails, warn once, and try again with the next line."""
+        try:
+            append_whole(self.file, "".join(self.waiting).encode())
+            self.waiting.clear()
+        except OutputError as error:
+            if not self.has_failed:
+                self.has_failed = True
+                log.warning("%s; training goes on", error)
+
+
+@contextlib.contextmanager
+def kept_log(file: Path) -> Iterator[Callable[[], None]]:
+    """Keep what is logged in the block, and the error that ends it, once the function that this yields is called."""
+    handler = RunLog(file)
+    log.addHandler(handler)
+    try:
+        yield handler.open
+    except NmtError as error:
+        message = f"{type(error).__name__}: {error}"
+        handler.handle(logging.LogRecord(log.name, logging.ERROR, __file__, 0, message, None, None))
+        raise
+    finally:
+        log.removeHandler(handler)

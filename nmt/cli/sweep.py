@@ -1,0 +1,135 @@
+"""`nmt sweep`."""
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nmt.cli import options, streams
+from nmt.distributed import launched
+from nmt.errors import ConfigError, InputError
+from nmt.files import atomic_write
+from nmt.processes import prepare_torch
+
+if TYPE_CHECKING:
+    from nmt.insight.curves import Chart
+    from nmt.train.halving import Candidate, Standing
+
+MAX_CANDIDATES = 1_000
+MAX_CURVES = 10  # of the chart, the best candidates
+LETTERS = "abcdefghij"
+
+
+def sweep(
+    config: options.ConfigFile,
+    grid: Annotated[list[str], typer.Argument(metavar="KEY=VALUE[,VALUE]...", help="train.lr=1e-3,2e-3")],
+    minutes: Annotated[float | None, typer.Option(min=0, help="About how long to train in all.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Instead: steps of the first rung.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, max=100, help="Trainings of each candidate; their mean counts.")] = 1,
+    eta: Annotated[
+        int, typer.Option(min=2, max=100, help="1/ETA of the candidates goes on, for ETA times as long.")
+    ] = 2,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Directory. [default: RUN-sweep]")] = None,
+    json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    device: options.Device = "auto",
+    threads: options.Threads = 0,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Find the best of several settings by successive halving.
+
+    Every combination of the values trains for a few steps; the better half goes on for twice as many, until one is
+    left. Repeat the command to resume. Prints a table and a chart, and writes the winner's config to DIR/winner.yaml.
+    """
+    streams.set_up_logging(quiet, verbose)
+    if (minutes is None) == (steps is None):
+        raise InputError("a sweep needs --minutes or --steps, and not both", hint="--minutes 60")
+    if launched().n_ranks > 1:
+        raise InputError("nmt sweep starts its trainings itself", hint="start it without torchrun")
+    candidates = candidates_of(config, grid)
+    prepare_torch(threads)
+    from nmt.config import dump_config
+    from nmt.insight.curves import as_svg, as_text
+    from nmt.train.halving import Budget
+    from nmt.train.sweep import Sweep
+
+    metric = candidates[0].config.train.metric
+    directory = output or Path(f"{candidates[0].config.run}-sweep")
+    rungs, standings = Sweep(directory, candidates, Budget(minutes, steps, eta, seeds), device, threads).run()
+    chart = chart_of(standings, metric)
+    atomic_write(directory / "chart.svg", as_svg([chart]))
+    winner = candidates[standings[0].number - 1]
+    comment = f"# {winner}: the best of {len(candidates)} candidates in {directory}\n"
+    atomic_write(directory / "winner.yaml", comment + dump_config(winner.config, only_set=True))
+    if json_lines:
+        found = {"metric": metric, "rungs": rungs, "standings": [vars(standing) for standing in standings]}
+        print(json.dumps(found, ensure_ascii=False))
+    else:
+        print(*table(standings, seeds), "", *as_text(chart, LETTERS), sep="\n")
+    streams.log.info(
+        "the winner's config is written to %s, the chart to %s", directory / "winner.yaml", directory / "chart.svg"
+    )
+
+
+def candidates_of(config: Path, grid: Sequence[str]) -> "list[Candidate]":
+    """Every combination of the values. Raises ConfigError if one is not a valid config."""
+    from nmt.config import load_config
+    from nmt.train.halving import Candidate, check_candidates
+
+    choices: dict[str, list[str]] = {}
+    for text in grid:
+        key, separator, listed = text.partition("=")
+        if not separator or not key or key in choices:
+            reason = "is given twice" if key in choices else "is not KEY=VALUE,VALUE"
+            raise ConfigError(f"'{text}' {reason}", hint="for example train.lr=1e-3,2e-3")
+        choices[key] = split_values(listed)
+    varied = [key for key, values in choices.items() if len(values) > 1]
+    n_candidates = math.prod(map(len, choices.values()))
+    if n_candidates > MAX_CANDIDATES:
+        raise ConfigError(f"{n_candidates:,} candidates are too many", hint="give fewer values")
+    found = []
+    for combination in product(*choices.values()):
+        settings = dict(zip(choices, combination, strict=True))
+        loaded = load_config(config, [f"{key}={value}" for key, value in settings.items()])
+        found.append(Candidate({key: settings[key] for key in varied}, loaded))
+    check_candidates(found)
+    return found
+
+
+def split_values(text: str) -> list[str]:
+    """The values of a list with commas; those inside of brackets and braces do not separate."""
+    values = re.findall(r"(?:\[[^\]]*\]|\{[^}]*\}|[^,])+", text)
+    return list(dict.fromkeys(values)) or [""]
+
+
+def table(standings: "Sequence[Standing]", n_seeds: int) -> list[str]:
+    """The candidates as lines, the best first; the letter is that of the chart."""
+    rows: list[list[str]] = [["rank", "", *standings[0].settings, "steps", "dev BLEU", "dev nll", "run"]]
+    for rank, standing in enumerate(standings):
+        figures = standing.figures[standing.steps]
+        shown = [f"{figures['dev_bleu']:.2f}", f"{figures['dev_nll']:.3f}"] if figures else ["diverged", ""]
+        runs = standing.runs[0] + (f" and {n_seeds - 1} more" if n_seeds > 1 else "")
+        letter = LETTERS[rank] if rank < MAX_CURVES else ""
+        rows.append([str(rank + 1), letter, *standing.settings.values(), f"{standing.steps:,}", *shown, runs])
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def chart_of(standings: "Sequence[Standing]", metric: str) -> "Chart":
+    """The figure by which candidates are chosen, at the end of each rung, of the best candidates."""
+    from nmt.insight.curves import Chart, Series
+
+    key, title, unit = ("dev_bleu", "Best dev BLEU", "0 to 100")
+    if metric == "loss":
+        key, title, unit = "dev_nll", "Best dev loss", "nats per piece, without smoothing"
+    series = []
+    for standing in standings[:MAX_CURVES]:
+        points = [(float(steps), figures[key]) for steps, figures in standing.figures.items() if figures]
+        name = " ".join(f"{setting}={value}" for setting, value in standing.settings.items()) or "the config"
+        series.append(Series(name, points))
+    return Chart(key, title, unit, "step", [one for one in series if one.points])

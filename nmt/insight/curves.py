@@ -1,0 +1,297 @@
+"""Curves of runs: the figures of metrics.jsonl as points, as text for a terminal, and as SVG. Imports no torch."""
+
+import math
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from nmt.errors import InputError
+from nmt.run.directory import RunDirectory, kind_of
+
+MAX_POINTS = 1000  # of a curve, an even number; more steps are averaged
+MEANS = ("loss", "nll", "lr", "grad_norm")  # per step, weighted by its tokens
+COUNTS = ("n_tokens", "n_real", "n_positions")
+CHARTS = {  # by metric: title and unit
+    "loss": ("Training loss", "nats per piece, smoothed"),
+    "dev_loss": ("Dev loss", "nats per piece, smoothed"),
+    "dev_perplexity": ("Dev perplexity", "1 is perfect"),
+    "dev_bleu": ("Dev BLEU", "0 to 100"),
+    "dev_chrf": ("Dev chrF", "0 to 100"),
+    "lr": ("Learning rate", ""),
+    "grad_norm": ("Gradient norm", "before clipping"),
+    "tokens_per_s": ("Speed", "target pieces a second"),
+    "non_padding": ("Non-padding share", "of all positions"),
+}
+MARKS = "*o+x#@%&=~"  # of the series of a text chart
+TEXT_WIDTH, TEXT_ROWS = 80, 12
+WIDTH, HEIGHT = 380, 240  # of a chart in an SVG, title included
+LEFT, RIGHT, TOP, BOTTOM = 50, 16, 34, 26  # its margins
+N_COLORS = 6
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Series:
+    """A curve."""
+
+    name: str
+    points: list[Point]  # (x, y), x increases
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Curves that share their axes."""
+
+    metric: str
+    title: str
+    unit: str
+    x_title: str
+    series: list[Series]
+
+    def ranges(self) -> tuple[float, float, float, float]:
+        """The lowest and highest x, then y, to show. The first perplexities and gradient norms, far out, are cut."""
+        xs, ys = (sorted(values) for values in zip(*(p for one in self.series for p in one.points), strict=True))
+        low, high = ys[0], ys[-1]
+        if "perplexity" in self.metric or self.metric == "grad_norm":
+            high = min(high, 4 * ys[int(len(ys) * 0.6)] + 1e-9)
+        if high == low:
+            high, low = high + (abs(high) * 0.1 or 1.0), low - abs(low) * 0.1
+        return min(0.0, xs[0]), xs[-1], low, high
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Some steps in a row."""
+
+    step: int  # the last of them
+    n_steps: int
+    elapsed_s: float | None  # at the end of the last
+    sums: dict[str, float]  # of `COUNTS`, and of `MEANS` weighted by n_tokens
+
+    def __add__(self, later: "Steps") -> "Steps":
+        sums = {name: value + later.sums[name] for name, value in self.sums.items()}
+        return Steps(later.step, self.n_steps + later.n_steps, later.elapsed_s, sums)
+
+
+class Curves:
+    """Figures of all steps as at most `MAX_POINTS` points; each stands for as many steps as the others, save the last.
+
+    Memory does not grow with the number of steps.
+    """
+
+    def __init__(self) -> None:
+        self.points: list[Steps] = []
+        self.size = 1  # steps of a point
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """Add a line of metrics.jsonl; only complete ones of steps count."""
+        if kind_of(line) != "step" or not has_numbers(line, (*MEANS, *COUNTS)):
+            return
+        sums = {name: line[name] for name in COUNTS} | {name: line[name] * line["n_tokens"] for name in MEANS}
+        point = Steps(line["step"], 1, line.get("elapsed_s"), sums)
+        if self.points and self.points[-1].n_steps < self.size:
+            self.points[-1] += point
+            return
+        if len(self.points) == MAX_POINTS:  # even: all points have a partner
+            self.points = [one + next_one for one, next_one in zip(self.points[::2], self.points[1::2], strict=True)]
+            self.size *= 2
+        self.points.append(point)
+
+    def by_name(self) -> dict[str, list[float | None]]:
+        """Each curve as one value per point, by its name; "step" is the x axis."""
+        found: dict[str, list[float | None]] = {"step": [point.step for point in self.points]}
+        for name in MEANS:
+            found[name] = [point.sums[name] / max(point.sums["n_tokens"], 1) for point in self.points]
+        found["non_padding"] = [point.sums["n_real"] / max(point.sums["n_positions"], 1) for point in self.points]
+        found["elapsed_s"] = [point.elapsed_s for point in self.points]
+        found["tokens_per_s"] = []
+        before: float | None = 0.0
+        for point in self.points:
+            now = point.elapsed_s
+            seconds = None if now is None or before is None else now - before
+            found["tokens_per_s"].append(point.sums["n_tokens"] / seconds if seconds else None)
+            before = now
+        return found
+
+
+def curves(lines: Iterable[Mapping[str, Any]]) -> dict[str, list[float | None]]:
+    """The curves of all lines of metrics.jsonl; see `Curves`."""
+    found = Curves()
+    for line in lines:
+        found.add(line)
+    return found.by_name()
+
+
+def has_numbers(line: Mapping[str, Any], names: Sequence[str]) -> bool:
+    return all(isinstance(line.get(name), int | float) for name in names)
+
+
+def charts_of(paths: Sequence[Path], metrics: Sequence[str] = tuple(CHARTS), *, by_time: bool = False) -> list[Chart]:
+    """The curves of runs, one chart per metric; metrics of which no run has a figure are left out.
+
+    Args:
+        paths: of runs.
+        metrics: keys of `CHARTS`.
+        by_time: whether x is minutes of training instead of steps.
+    Raises:
+        ModelError: a path is not a run.
+        InputError: a metric is unknown, or no run has a figure yet.
+    """
+    if unknown := [name for name in metrics if name not in CHARTS]:
+        raise InputError(f"no metric '{unknown[0]}'", hint=f"one of {', '.join(CHARTS)}")
+    runs = []
+    for path in paths:
+        run = RunDirectory(path)
+        run.read_config()  # or it is not a run
+        lines = run.read_metrics()
+        runs.append((str(path), curves(lines), [line for line in lines if kind_of(line) == "validation"]))
+    x_name, x_title = ("elapsed_s", "minute") if by_time else ("step", "step")
+    found = []
+    for metric in metrics:
+        series = []
+        for name, steps, validations in runs:
+            if metric.startswith("dev_"):
+                pairs = [(line.get(x_name), line.get(metric)) for line in validations]
+            else:
+                pairs = list(zip(steps[x_name], steps[metric], strict=True))
+            points = [(x / 60 if by_time else x, y) for x, y in pairs if is_finite(x) and is_finite(y)]
+            if points:
+                series.append(Series(name, sorted(points)))
+        if series:
+            found.append(Chart(metric, *CHARTS[metric], x_title, series))
+    if not found:
+        raise InputError(f"{', '.join(map(str, paths))}: no figures yet", hint="train for some steps first")
+    return found
+
+
+def is_finite(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+# --- text -------------------------------------------------------------------------------------------------
+
+
+def as_text(chart: Chart, marks: str = MARKS) -> list[str]:
+    """A chart as lines of at most `TEXT_WIDTH` characters, each series with its own mark, and what it ends with."""
+    x_low, x_high, y_low, y_high = chart.ranges()
+    labels = [short(y_high), short(y_low)]
+    margin = max(map(len, labels))
+    n_columns = TEXT_WIDTH - margin - 2
+    rows = [[" "] * n_columns for _ in range(TEXT_ROWS)]
+    width = (x_high - x_low) / (n_columns - 1)
+    for i, one in enumerate(chart.series):
+        for column in range(n_columns):
+            y = interpolated(one.points, x_low + column * width, slack=width / 2)
+            if y is not None:
+                height = (min(max(y, y_low), y_high) - y_low) / (y_high - y_low)
+                rows[round((1 - height) * (TEXT_ROWS - 1))][column] = marks[i % len(marks)]
+    lines = [f"{chart.title} ({chart.unit})" if chart.unit else chart.title]
+    for r, row in enumerate(rows):
+        label = labels[0] if r == 0 else labels[1] if r == TEXT_ROWS - 1 else ""
+        lines.append(f"{label:>{margin}} |{''.join(row)}".rstrip())
+    lines.append(f"{'':{margin}} +{'-' * n_columns}")
+    start, end = short(x_low), f"{chart.x_title} {short(x_high)}"
+    lines.append(f"{'':{margin}}  {start}{end:>{n_columns - len(start)}}")
+    for i, one in enumerate(chart.series):
+        ys = [y for _, y in one.points]
+        figures = f"last {short(ys[-1])}, lowest {short(min(ys))}, highest {short(max(ys))}"
+        lines.append(f"{'':{margin}}  {marks[i % len(marks)]} {one.name}: {figures}")
+    return lines
+
+
+def interpolated(points: Sequence[Point], x: float, slack: float) -> float | None:
+    """The value of a curve at x by linear interpolation; None if x is further than `slack` outside of its points."""
+    if not points[0][0] - slack <= x <= points[-1][0] + slack:
+        return None
+    i = bisect_left(points, x, key=lambda point: point[0])
+    if i == 0 or i == len(points):
+        return points[min(i, len(points) - 1)][1]
+    (x0, y0), (x1, y1) = points[i - 1], points[i]
+    return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+
+
+def short(value: float) -> str:
+    """A number for an axis: 0, 2.5e-04, 0.125, 31.2, 12.5k."""
+    if value == 0:
+        return "0"
+    if abs(value) < 0.01:
+        return f"{value:.1e}".replace(".0e", "e")
+    return f"{value / 1000:.1f}k".replace(".0k", "k") if abs(value) >= 10_000 else f"{value:.4g}"
+
+
+# --- SVG --------------------------------------------------------------------------------------------------
+
+
+def as_svg(charts: Sequence[Chart]) -> str:
+    """Charts side by side as one SVG file, in the colors of the pages, light or dark by the system's setting."""
+    names = list(dict.fromkeys(one.name for chart in charts for one in chart.series))
+    colors = {name: f"var(--run-{i % N_COLORS})" for i, name in enumerate(names)}
+    n_columns = min(3, len(charts)) if len(charts) != 4 else 2
+    legend = 24 * len(names) if len(names) > 1 else 0
+    width, height = WIDTH * n_columns, legend + HEIGHT * -(-len(charts) // n_columns)
+    title = escape(f"{', '.join(chart.title for chart in charts)}: {', '.join(names)}")
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+        f' role="img" aria-label="{title}">',
+        f"<title>{title}</title>",
+        f"<style>{_colors()} text {{ font: var(--label); fill: var(--text); }} .muted {{ fill: var(--muted); }}"
+        " .title { font-weight: bold; }</style>",
+        f'<rect width="{width}" height="{height}" fill="var(--background)"/>',
+    ]
+    for i, name in enumerate(names if legend else ()):
+        parts.append(f'<rect x="{LEFT}" y="{24 * i + 10}" width="14" height="4" fill="{colors[name]}"/>')
+        parts.append(f'<text x="{LEFT + 20}" y="{24 * i + 16}">{escape(name)}</text>')
+    for i, chart in enumerate(charts):
+        x, y = WIDTH * (i % n_columns), legend + HEIGHT * (i // n_columns)
+        parts += [f'<g transform="translate({x} {y})">', *_svg_chart(chart, colors), "</g>"]
+    return "\n".join([*parts, "</svg>\n"])
+
+
+def _colors() -> str:
+    """The rules of the pages' style sheets that define colors, for light and for dark."""
+    light, dark = [], []
+    for name in ("base.css", "report.css"):
+        text = files("nmt.insight").joinpath("pages", name).read_text(encoding="utf-8")
+        rules = re.findall(r":root \{[^}]*\}", text)  # light, dark, and for print
+        light.append(rules[0])
+        dark.append(rules[1])
+    return f"{' '.join(light)} @media (prefers-color-scheme: dark) {{ {' '.join(dark)} }}"
+
+
+def _svg_chart(chart: Chart, colors: Mapping[str, str]) -> Iterator[str]:
+    x_low, x_high, y_low, y_high = chart.ranges()
+    x_scale = (WIDTH - LEFT - RIGHT) / ((x_high - x_low) or 1)
+
+    def place(point: Point) -> tuple[str, str]:
+        height = (min(point[1], y_high) - y_low) / (y_high - y_low)
+        return f"{LEFT + (point[0] - x_low) * x_scale:.1f}", f"{TOP + (1 - height) * (HEIGHT - TOP - BOTTOM):.1f}"
+
+    about = ", ".join(["", *filter(None, [chart.unit]), f"by {chart.x_title}"])
+    yield f'<text x="{LEFT}" y="20"><tspan class="title">{escape(chart.title)}</tspan>{escape(about)}</text>'
+    for value in ticks(y_low, y_high):
+        _, y = place((x_low, value))
+        yield f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}" stroke="var(--line)"/>'
+        yield f'<text class="muted" x="{LEFT - 5}" y="{y}" text-anchor="end" dy="4">{short(value)}</text>'
+    for value in ticks(x_low, x_high):
+        x, _ = place((value, y_low))
+        yield f'<text class="muted" x="{x}" y="{HEIGHT - 8}" text-anchor="middle">{short(value)}</text>'
+    for one in chart.series:
+        places = [place(point) for point in one.points]
+        path = "L".join(f"{x} {y}" for x, y in places)
+        yield f'<path d="M{path}" fill="none" stroke="{colors[one.name]}" stroke-width="1.8" stroke-linejoin="round"/>'
+        if len(places) < 40:
+            yield from (f'<circle cx="{x}" cy="{y}" r="2.2" fill="{colors[one.name]}"/>' for x, y in places)
+
+
+def ticks(low: float, high: float, n: int = 4) -> list[float]:
+    """About `n` round numbers from `low` to `high`."""
+    raw = (high - low) / n or 1.0
+    power = 10.0 ** math.floor(math.log10(raw))
+    size = next(one for one in (1, 2, 5, 10) if one * power >= raw * (1 - 1e-9)) * power
+    first = math.ceil(low / size - 1e-9)
+    return [i * size for i in range(first, math.floor(high / size + 1e-9) + 1)]

@@ -1,0 +1,259 @@
+"""What a run, a model file or an export is: architecture, parameters, data, training, scores, how to use it."""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from nmt.config import Config, language
+from nmt.decode.translator import is_export
+from nmt.errors import ModelError
+from nmt.files import hash_file
+from nmt.insight.curves import has_numbers, is_finite
+from nmt.run.checkpoint import read_checkpoint, shapes_of
+from nmt.run.directory import RunDirectory
+from nmt.text.tokenizer import Tokenizers
+from nmt.train.report import clock
+
+IGNORED_BY_RNN = {"n_heads", "d_ff", "norm", "positions", "activation", "padding_mask"}
+BLOCKS = {  # by the first part of a weight's name
+    **dict.fromkeys(("source_embedding", "target_embedding"), "embeddings"),
+    **dict.fromkeys(("source_positions", "target_positions"), "positions"),
+    **dict.fromkeys(("encoder", "encoder_norm"), "encoder"),
+    **dict.fromkeys(("decoder", "decoder_norm"), "decoder"),
+    "look": "attention",
+    "projection": "output",
+}
+COUNTS = ("steps", "epochs", "target_tokens")
+SHARED = {"all": "source, target and output share one matrix", "decoder": "target and output share one matrix"}
+
+Rows = list[tuple[str, str]]  # name and text
+
+
+def information(path: Path) -> dict[str, Any]:
+    """All that the files say about a run directory, a model file or an export to CTranslate2, as JSON's types.
+
+    Raises:
+        ModelError: it is none of them, or damaged.
+    """
+    if is_export(path):
+        return {"path": str(path), "kind": "CTranslate2 export", **_of_export(path), "use": use_of(path)}
+    if path.is_dir():
+        return {"path": str(path), "kind": "run", **_of_run(RunDirectory(path)), "use": use_of(path)}
+    if not path.exists():
+        raise ModelError(f"no model at {path}", hint="give a run, its model.safetensors, or an export")
+    return {"path": str(path), "kind": "model file", **_of_model_file(path), "use": use_of(path)}
+
+
+def use_of(path: Path) -> dict[str, str]:
+    """Commands and Python that translate with the model."""
+    python = f"import nmt; print(nmt.load({str(path)!r}).translate(['…']))"
+    name = quote(str(path))
+    return {"translate": f'nmt translate -m {name} "…"', "serve": f"nmt serve -m {name}", "python": python}
+
+
+def _of_model_file(path: Path) -> dict[str, Any]:
+    found = read_checkpoint(path, prefixes=("model",))
+    progress = found.progress
+    keys = {"steps": "step", "epochs": "epoch", "target_tokens": "n_tokens", "seconds": "elapsed_s"}
+    training = {name: progress[key] for name, key in keys.items() if is_finite(progress.get(key))}
+    training["seed"] = found.config.seed
+    if isinstance(steps := progress.get("averaged_steps"), list):
+        training["averaged_steps"] = steps
+    best = progress.get("best_figures")
+    if isinstance(best, dict) and has_numbers(best, ("step", "dev_loss", "dev_bleu", "dev_chrf")):
+        training["best"] = best
+    return {**_of_model(found.config, found.tokenizers), "file": _of_file(path), "training": training}
+
+
+def _of_file(path: Path) -> dict[str, Any]:
+    status = path.stat()
+    written = time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(status.st_mtime))
+    return {"bytes": status.st_size, "sha256": hash_file(path), "written": written}
+
+
+def _of_model(config: Config, tokenizers: Tokenizers) -> dict[str, Any]:
+    """Architecture, parameters, languages and tokenizer."""
+    model = config.model.model_dump()
+    if config.model.architecture == "rnn":
+        model = {key: value for key, value in model.items() if key not in IGNORED_BY_RNN}
+    else:
+        del model["cell"]
+    blocks: dict[str, int] = {}
+    for name, shape in shapes_of(config, tokenizers).items():
+        part = name.partition(".")[0]
+        block = BLOCKS.get(part, part)
+        blocks[block] = blocks.get(block, 0) + math.prod(shape)
+    return {
+        "languages": {side: language(config.data, side) for side in ("source", "target")},
+        "architecture": model,
+        "parameters": {"total": sum(blocks.values()), **blocks},
+        "tokenizer": {
+            **config.tokenizer.model_dump(include={"type", "joint", "byte_fallback", "sampling_alpha"}),
+            "nfkc_source": config.data.nfkc_source,
+            "pieces": {"source": len(tokenizers.source), "target": len(tokenizers.target)},
+        },
+        "search": config.decode.model_dump(),
+    }
+
+
+def _of_export(path: Path) -> dict[str, Any]:
+    run = RunDirectory(path)
+    config = run.read_config()
+    tokenizers = run.read_tokenizers(config)
+    if tokenizers is None:
+        raise ModelError(f"{path} has no tokenizer", hint="export the model again")
+    found = {**_of_model(config, tokenizers), "file": _of_file(path / "model.bin")}
+    if find_spec("ctranslate2"):
+        from nmt.decode.engines.ctranslate2_engine import load_export
+
+        engine, *_ = load_export(path, "cpu", None)
+        found["compute_type"] = str(engine.engine.compute_type)
+    return found
+
+
+def _of_run(run: RunDirectory) -> dict[str, Any]:
+    config, manifest, lines = run.read_config(), run.read_manifest(), run.read_metrics()
+    found: dict[str, Any] = {}
+    if run.model_file.exists():
+        found = _of_model_file(run.model_file)
+        found["training"]["model_step"] = found["training"].pop("steps", 0)
+    elif (tokenizers := run.read_tokenizers(config)) is not None:
+        found = _of_model(config, tokenizers)
+
+    def of_lines(key: str) -> list[float]:
+        return [line[key] for line in lines if is_finite(line.get(key))]
+
+    found.setdefault("training", {}).update(
+        steps=max(of_lines("step"), default=0),
+        epochs=max(of_lines("epoch"), default=0),
+        target_tokens=sum(of_lines("n_tokens")),
+        seconds=max(of_lines("elapsed_s"), default=0.0),
+        checkpoints=run.checkpoint_steps(),
+    )
+    files = {"train": config.data.train, "dev": config.data.dev, "test": config.data.test}
+    names = {
+        f"{corpus}.{side}": [str(Path(config.data.root, name)) for name in getattr(one, side)]
+        for corpus, one in files.items()
+        if one is not None
+        for side in ("source", "target")
+    }
+    hashes, n_pairs = manifest.get("data", {}), manifest.get("n_pairs", {})  # older runs have no n_pairs
+    found["data"] = {"files": names, "sha256": hashes, "pairs": n_pairs if isinstance(n_pairs, dict) else {}}
+    keys = ("command", "started", "git_commit", "python", "machine", "versions", "reproducible")
+    found["origin"] = {key: manifest[key] for key in keys if manifest.get(key) not in (None, "")}
+    own = found.get("file", {}).get("sha256")
+    scores = filter(_is_evaluation, run.read_scores())
+    found["scores"] = [{**line, "is_of_this_model": line.get("model_sha256") == own} for line in scores]
+    return found
+
+
+def _is_evaluation(line: Mapping[str, Any]) -> bool:
+    scores, search = line.get("scores"), line.get("search")
+    if not isinstance(scores, list) or not isinstance(search, dict):
+        return False
+    return all(isinstance(s, dict) and isinstance(s.get("value"), int | float) and "name" in s for s in scores)
+
+
+# --- text -------------------------------------------------------------------------------------------------
+
+
+def as_text(found: Mapping[str, Any]) -> list[str]:
+    """The information as lines: a heading for each section, then its entries."""
+    sections = {
+        f"{found['path']}: {found['kind']}": _file_rows(found),
+        "Model": _model_rows(found),
+        "Training": _training_rows(found.get("training", {})),
+        "Data": _data_rows(found.get("data", {})),
+        "Scores": _score_rows(found.get("scores", [])),
+        "Origin": [(key, _plain(value)) for key, value in found.get("origin", {}).items()],
+        "Use": list(found["use"].items()),
+    }
+    width = max(len(name) for rows in sections.values() for name, _ in rows) + 2
+    lines = []
+    for title, rows in sections.items():
+        if rows:
+            lines += ["", title, *(f"  {name:<{width}}{text}" for name, text in rows)]
+    return lines[1:]
+
+
+def _file_rows(found: Mapping[str, Any]) -> Rows:
+    if "file" not in found:
+        return [("model", "none yet")]
+    file = found["file"]
+    rows = [("model", f"{file['bytes'] / 1e6:.1f} MB, written {file['written']}"), ("sha256", file["sha256"])]
+    if "compute_type" in found:
+        rows.append(("computes in", found["compute_type"]))
+    return rows
+
+
+def _model_rows(found: Mapping[str, Any]) -> Rows:
+    if "architecture" not in found:
+        return []
+    model, tokenizer, pieces = found["architecture"], found["tokenizer"], found["tokenizer"]["pieces"]
+    source, target = (found["languages"][side] or "?" for side in ("source", "target"))
+    vocabulary = f"{pieces['source']:,} pieces for both sides"
+    if not tokenizer["joint"]:
+        vocabulary = f"{pieces['source']:,} and {pieces['target']:,} pieces"
+    rows = [
+        ("languages", f"{source} to {target}"),
+        ("architecture", _plain(model).removeprefix("architecture ")),
+        ("tokenizer", f"{tokenizer['type']}, {vocabulary}"),
+    ]
+    for name, n in found["parameters"].items():
+        note = SHARED.get(model["tied_embeddings"], "") if name == "embeddings" else ""
+        rows.append(("parameters" if name == "total" else f"  {name}", f"{n:>12,}  {note}".rstrip()))
+    rows.append(("search", _plain(found["search"])))
+    return rows
+
+
+def _training_rows(training: Mapping[str, Any]) -> Rows:
+    if not training:  # an export does not say
+        return []
+    counts = [f"{training[key]:,} {key.replace('_', ' ')}" for key in COUNTS if training.get(key)]
+    if seconds := training.get("seconds"):
+        counts.append(clock(seconds))
+    rows = [("trained", ", ".join(counts) or "no step yet")]
+    if steps := training.get("averaged_steps"):
+        rows.append(("average", f"of the checkpoints of steps {_plain(steps)}"))
+    if best := training.get("best"):
+        rows.append(("best on dev", f"at step {best['step']}: loss {best['dev_loss']:.3f}"))
+        scores = (("BLEU", "bleu"), ("chrF", "chrf"))
+        rows += [("", f"{name} = {best[f'dev_{key}']:.2f}  {best.get(f'{key}_signature')}") for name, key in scores]
+    if checkpoints := training.get("checkpoints"):
+        rows.append(("checkpoints", f"of steps {_plain(checkpoints)}"))
+    return rows
+
+
+def _data_rows(data: Mapping[str, Any]) -> Rows:
+    rows = [(name, f"{_plain(n)} pairs") for name, n in data.get("pairs", {}).items()]
+    for name, names in data.get("files", {}).items():
+        rows.append((name, " ".join(names)))
+        if name in data["sha256"]:
+            rows.append(("", f"sha256 {data['sha256'][name]}"))
+    return rows
+
+
+def _score_rows(lines: Sequence[Mapping[str, Any]]) -> Rows:
+    rows: Rows = []
+    newest = {(str(line.get("source_sha256")), str(line["search"])): line for line in lines}
+    for line in newest.values():
+        earlier = "" if line["is_of_this_model"] else "; by an earlier model of this run"
+        rows.append((str(line.get("source")), f"{line.get('n_lines')} lines, {_plain(line['search'])}{earlier}"))
+        rows += [("", f"{one['name']} = {one['value']:.2f}  {one.get('signature')}") for one in line["scores"]]
+    return rows
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}" if value >= 10_000 else str(value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_plain(one)}" for key, one in value.items())
+    if isinstance(value, list | tuple):
+        return " ".join(map(str, value))
+    return str(value)

@@ -1,0 +1,123 @@
+"""The rules of successive halving (Jamieson and Talwalkar 2016; Li et al. 2017, section 3): who trains for how long.
+
+`nmt.train.sweep` applies them. Imports no torch.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nmt.config import Config
+from nmt.errors import ConfigError
+
+MIN_STEPS = 10  # of the first rung, if it is fitted to a time
+SET_BY_SWEEP = ("run", "train.max_", "train.metric", "data.dev")  # prefixes of keys that cannot be varied
+Figures = dict[str, float]  # of a validation: step, dev_bleu, dev_nll
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One choice of settings.
+
+    Attributes:
+        settings: the varied keys with their values, as text.
+        config: all settings.
+    """
+
+    settings: dict[str, str]
+    config: Config
+
+    def __str__(self) -> str:
+        return " ".join(f"{key}={value}" for key, value in self.settings.items()) or "the config as it is"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long a sweep trains; one of minutes and steps is None.
+
+    Attributes:
+        minutes: about so many in all.
+        steps: of the first rung.
+        eta: 1/eta of the candidates go on to the next rung, for eta times as many steps.
+        n_seeds: trainings of each candidate; their mean counts.
+    """
+
+    minutes: float | None
+    steps: int | None
+    eta: int = 2
+    n_seeds: int = 1
+
+    def n_survivors(self, n_candidates: int) -> list[int]:
+        """The number of candidates in each rung; the last is 1."""
+        found = [n_candidates]
+        while found[-1] > 1:
+            found.append(max(1, found[-1] // self.eta))
+        return found
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a candidate stands in the end.
+
+    Attributes:
+        number: of the candidate, from 1.
+        settings: the varied ones.
+        steps: at the end of its last rung.
+        figures: mean over seeds of the best validation up to the end of each of its rungs, by steps; None if a training
+            diverged.
+        runs: its directories.
+    """
+
+    number: int
+    settings: dict[str, str]
+    steps: int
+    figures: dict[int, Figures | None]
+    runs: list[str]
+
+
+def ranking(figures: Figures | None, metric: str) -> tuple[float, ...]:
+    """A sort key; larger is better. The unsmoothed loss, which label smoothing does not change, breaks ties in BLEU."""
+    if figures is None:
+        return (-math.inf, -math.inf)
+    return (figures["dev_bleu"], -figures["dev_nll"]) if metric == "bleu" else (-figures["dev_nll"],)
+
+
+def check_candidates(candidates: Sequence[Candidate]) -> None:
+    """Raise ConfigError if a varied setting is one that the sweep sets, or that makes figures incomparable."""
+    metric = candidates[0].config.train.metric
+    for key in candidates[0].settings:
+        if key.startswith(SET_BY_SWEEP):
+            raise ConfigError(f"{key} cannot be varied in a sweep", hint="set it in the config, or leave it out")
+        if metric == "loss" and key.startswith("tokenizer."):
+            message = f"{key} changes what a piece is, so losses cannot be compared"
+            raise ConfigError(message, hint="use train.metric=bleu")
+        if key == "seed":
+            raise ConfigError("seed is no setting to choose", hint="use --seeds N")
+
+
+def first_rung(budget: Budget, sizes: Sequence[int], step_s: float, once_s: float) -> tuple[int, float]:
+    """The steps of the first rung, and about how many seconds the whole sweep takes.
+
+    Rung k ends at eta^k times the steps of the first, and goes on from the one before.
+
+    Args:
+        budget: of the sweep.
+        sizes: number of candidates in each rung.
+        step_s: mean time of a step, with its share of validations.
+        once_s: time that each training takes in each rung, however few its steps are.
+    Raises:
+        ConfigError: the time is too short for `MIN_STEPS`.
+    """
+    eta = budget.eta
+    growth = [1, *(eta**k - eta ** (k - 1) for k in range(1, len(sizes)))]  # steps done in a rung / those of the first
+    fixed_s = budget.n_seeds * sum(sizes) * once_s
+    per_step_s = budget.n_seeds * step_s * sum(n * g for n, g in zip(sizes, growth, strict=True))
+    if budget.minutes is None:
+        assert budget.steps is not None
+        return budget.steps, fixed_s + budget.steps * per_step_s
+    first = int((60 * budget.minutes - fixed_s) / per_step_s)
+    if first < MIN_STEPS:
+        least = math.ceil((fixed_s + MIN_STEPS * per_step_s) / 60)
+        message = f"{budget.minutes:g} minutes are too short for {sizes[0]} candidates"
+        raise ConfigError(message, hint=f"give at least --minutes {least}, or fewer values")
+    return first, fixed_s + first * per_step_s

@@ -1,0 +1,98 @@
+"""train.log: what `nmt train` says, kept in the run."""
+
+import errno
+import logging
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import FiveCorpus, FiveRun, run_nmt
+
+from nmt.cli import run_log
+from nmt.cli.run_log import kept_log
+from nmt.cli.streams import log
+from nmt.errors import DivergedError, OutputError
+from nmt.files import append_whole
+
+LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} (DEBUG|INFO|WARNING|ERROR) (.*)")
+
+
+@pytest.fixture(autouse=True)
+def info() -> Iterator[None]:
+    level = log.level
+    log.setLevel(logging.INFO)
+    yield
+    log.setLevel(level)
+
+
+def messages(file: Path) -> list[str]:
+    found = [LINE.fullmatch(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    assert all(found)
+    return [f"{match[1]} {match[2]}" for match in found if match]
+
+
+def test_the_log_holds_what_went_to_stderr(five_run: FiveRun) -> None:
+    said = five_run.training.stderr.decode().splitlines()
+    logged = messages(five_run.run / "train.log")
+    assert [line.removeprefix("nmt: warning: ") for line in said] == [line.partition(" ")[2] for line in logged]
+    assert any(line.startswith("INFO chosen for 5 pairs") for line in logged), "also what was said before the lock"
+
+
+def test_resuming_appends_and_an_error_is_the_last_line(five_corpus: FiveCorpus) -> None:
+    train = ["train", five_corpus.config, "train.validate_every=100"]
+    assert run_nmt(*train, "train.max_steps=2").returncode == 0
+    before = (five_corpus.run / "train.log").read_bytes()
+    assert run_nmt(*train, "train.max_steps=4").returncode == 0
+    after = (five_corpus.run / "train.log").read_bytes()
+    assert after.startswith(before)
+    assert f"INFO going on from step 2 of {five_corpus.run}" in messages(five_corpus.run / "train.log")
+    assert run_nmt(*train, "train.max_steps=50", "seed=2").returncode == 2
+    assert run_nmt(*train, "--dry-run", "train.max_steps=50").returncode == 0
+    assert (five_corpus.run / "train.log").read_bytes() == after, "neither began to train"
+
+
+def test_lines_wait_until_the_log_is_open(tmp_path: Path) -> None:
+    file = tmp_path / "train.log"
+    with kept_log(file) as open_log:
+        log.info("first\nsecond \x1b[2J")
+        assert not file.exists()
+        open_log()
+        log.warning("third")
+    log.info("fourth")
+    assert messages(file) == ["INFO first", r"INFO second \x1b[2J", "WARNING third"]
+
+
+def test_an_error_is_kept_with_its_type(tmp_path: Path) -> None:
+    file = tmp_path / "train.log"
+    with pytest.raises(DivergedError), kept_log(file) as open_log:  # noqa: PT012
+        open_log()
+        raise DivergedError("the loss is nan")
+    assert messages(file) == ["ERROR DivergedError: the loss is nan"]
+
+
+def test_lines_that_find_no_room_are_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = True
+
+    def append(file: Path, content: bytes) -> None:
+        if full:
+            raise OutputError(f"cannot write {file}: {os.strerror(errno.ENOSPC)}", hint="")
+        append_whole(file, content)
+
+    monkeypatch.setattr(run_log, "append_whole", append)
+    with kept_log(tmp_path / "train.log") as open_log:
+        open_log()
+        log.info("first")
+        full = False
+        log.info("second")
+    found = messages(tmp_path / "train.log")
+    assert found[0].endswith("No space left on device; training goes on")
+    assert found[1:] == ["INFO first", "INFO second"]
+
+
+def test_a_log_that_cannot_be_written_does_not_stop_training(five_corpus: FiveCorpus) -> None:
+    (five_corpus.run / "train.log").mkdir(parents=True)
+    done = run_nmt("train", five_corpus.config, "train.max_steps=2", "train.validate_every=100")
+    assert done.returncode == 0
+    assert done.stderr.decode().count("train.log: Is a directory; training goes on") == 1

@@ -1,0 +1,163 @@
+"""Curves of runs: points, text and SVG."""
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import FiveRun
+
+from nmt.errors import InputError, ModelError
+from nmt.insight import curves as module
+from nmt.insight.curves import (
+    CHARTS,
+    TEXT_WIDTH,
+    Chart,
+    Curves,
+    Series,
+    as_svg,
+    as_text,
+    charts_of,
+    curves,
+    interpolated,
+    short,
+    ticks,
+)
+from nmt.run.directory import RunDirectory
+
+
+def step(n: int, **figures: Any) -> dict[str, Any]:
+    figures = {"loss": 2.0, "nll": 1.0, "lr": 0.1, "grad_norm": 1.0, "n_tokens": 10, **figures}
+    return {"step": n, "n_real": 18, "n_positions": 20, **figures}
+
+
+def test_curves_are_means_weighted_by_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [step(1, loss=4.0, n_tokens=30, elapsed_s=1.0), step(2, loss=0.0, elapsed_s=2.0), step(3, elapsed_s=4.0)]
+    found = curves(lines)
+    assert found["step"] == [1, 2, 3]
+    assert found["loss"] == [4.0, 0.0, 2.0]
+    assert found["tokens_per_s"] == [30, 10, 5]
+    assert found["non_padding"] == [0.9] * 3
+    monkeypatch.setattr(module, "MAX_POINTS", 2)
+    found = curves(lines)
+    assert found["step"] == [2, 3]
+    assert found["loss"] == [3.0, 2.0]
+    assert found["tokens_per_s"] == [20, 5]
+    assert curves([step(1)])["tokens_per_s"] == [None], "a run of before times were kept"
+    assert curves([])["loss"] == []
+
+
+@pytest.mark.parametrize("n_steps", [7, 8, 9, 64, 1001])
+def test_long_curves_have_few_points_that_stand_for_all_steps(monkeypatch: pytest.MonkeyPatch, n_steps: int) -> None:
+    monkeypatch.setattr(module, "MAX_POINTS", 8)
+    found = Curves()
+    for n in range(1, n_steps + 1):
+        found.add(step(n, n_tokens=n, elapsed_s=float(n)))
+    sizes = [point.n_steps for point in found.points]
+    assert 4 < len(sizes) <= 8
+    assert set(sizes[:-1]) == {found.size}
+    assert sum(sizes) == n_steps
+    assert sum(point.sums["n_tokens"] for point in found.points) == n_steps * (n_steps + 1) / 2
+    assert found.by_name()["step"][-1] == n_steps
+
+
+def test_damaged_lines_and_those_of_validations_are_no_steps() -> None:
+    lines = [step(1), {"step": 2, "grad_norm": 1.0}, step(3, loss="x"), {"step": 3, "dev_loss": 1.0, "dev_bleu": 2.0}]
+    assert curves(lines)["step"] == [1]
+
+
+def test_charts_hold_the_figures_of_the_run(five_run: FiveRun) -> None:
+    charts = {chart.metric: chart for chart in charts_of([five_run.run, five_run.run])}
+    assert list(charts) == list(CHARTS)
+    lines = RunDirectory(five_run.run).read_metrics()
+    bleu = [(line["step"], line["dev_bleu"]) for line in lines if "dev_bleu" in line]
+    assert [one.points for one in charts["dev_bleu"].series] == [bleu, bleu]
+    assert [x for x, _ in charts["loss"].series[0].points] == list(range(1, 201))
+    (by_time,) = charts_of([five_run.run], ["dev_loss"], by_time=True)
+    times = [line["elapsed_s"] / 60 for line in lines if "dev_bleu" in line]
+    assert [x for x, _ in by_time.series[0].points] == times
+
+
+def test_what_is_no_run_no_metric_or_has_no_figures_is_refused(five_run: FiveRun, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="is not a run"):
+        charts_of([tmp_path])
+    with pytest.raises(InputError, match="no metric 'bleu'"):
+        charts_of([five_run.run], ["bleu"])
+    run = five_run.copy_run(tmp_path / "run")
+    (run / "metrics.jsonl").write_text('{"step": 1, "dev_bleu": NaN}\n[\n"step"\n')
+    with pytest.raises(InputError, match="no figures yet"):
+        charts_of([run])
+
+
+def chart(*series: Series, metric: str = "dev_bleu") -> Chart:
+    return Chart(metric, "Dev BLEU", "0 to 100", "step", list(series))
+
+
+def test_a_text_chart_fits_the_terminal_and_rises_where_the_curve_rises() -> None:
+    rising = Series("runs/a", [(0.0, 0.0), (100.0, 10.0)])
+    falling = Series("runs/b", [(50.0, 10.0), (100.0, 0.0)])
+    lines = as_text(chart(rising, falling))
+    assert max(map(len, lines)) == TEXT_WIDTH
+    rows = [line.partition("|")[2] for line in lines if "|" in line]
+    assert rows[-1].startswith("*")
+    assert [row.index("*") for row in reversed(rows)] == sorted(row.index("*") for row in rows)
+    assert rows[0].rstrip().endswith("*")
+    assert "o" in rows[0][len(rows[0]) // 2 - 3 :]
+    assert not any("o" in row[:30] for row in rows), "the second curve begins in the middle"
+    assert lines[-2].endswith("* runs/a: last 10, lowest 0, highest 10")
+
+
+@pytest.mark.parametrize("points", [[(7.0, 3.0)], [(1.0, 0.0), (2.0, 0.0)], [(0.0, 1e-9), (1.0, -5e7)]])
+def test_few_equal_and_extreme_points_are_drawn(points: list[tuple[float, float]]) -> None:
+    one = chart(Series("a", points))
+    assert any("*" in line for line in as_text(one)[1:-1])
+    assert ET.fromstring(as_svg([one])) is not None
+
+
+def test_interpolation_is_linear_between_the_points_and_nothing_outside() -> None:
+    points = [(1.0, 10.0), (3.0, 20.0)]
+    assert interpolated(points, 2.0, slack=0.1) == 15.0
+    assert interpolated(points, 1.0, slack=0.1) == interpolated(points, 0.95, slack=0.1) == 10.0
+    assert interpolated(points, 3.05, slack=0.1) == 20.0
+    assert interpolated(points, 0.5, slack=0.1) is None
+    assert interpolated(points, 3.5, slack=0.1) is None
+
+
+def test_far_out_values_of_the_gradient_do_not_flatten_the_rest() -> None:
+    points = [(float(i), 1.0) for i in range(10)]
+    _, _, low, high = chart(Series("a", [(0.0, 1e6), *points[1:]]), metric="grad_norm").ranges()
+    assert low == 1.0
+    assert high == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (0, 100), (3.2, 41.7), (-1e-5, 2e-5), (0, 1472), (0.1, 0.1000001)])
+def test_ticks_are_few_and_inside(low: float, high: float) -> None:
+    found = ticks(low, high)
+    assert 2 <= len(found) <= 6
+    slack = 1e-6 * (high - low)
+    assert all(low - slack <= value <= high + slack for value in found)
+
+
+def test_numbers_on_axes_are_short() -> None:
+    assert [short(x) for x in (0, 2e-3, 2.5e-4, 0.125, 31.23456, 12_500, 20_000)] == [
+        "0", "2e-03", "2.5e-04", "0.125", "31.23", "12.5k", "20k"
+    ]  # fmt: skip
+
+
+def test_the_svg_is_well_formed_and_has_both_color_schemes() -> None:
+    charts = [chart(Series("<a&b>", [(0.0, 1.0), (5.0, 2.0)]), Series("c", [(1.0, 1.0)]))] * 5
+    text = as_svg(charts)
+    root = ET.fromstring(text)
+    space = "{http://www.w3.org/2000/svg}"
+    assert len(root.findall(f"{space}g")) == 5
+    assert "<a&b>" in {node.text for node in root.iter(f"{space}text")}, "the legend names the runs"
+    assert text.count(":root") == 4
+    assert "prefers-color-scheme: dark" in text
+    width, height = float(root.attrib["width"]), float(root.attrib["height"])
+    for group in root.findall(f"{space}g"):
+        x, y = map(float, group.attrib["transform"].removeprefix("translate(").rstrip(")").split())
+        assert 0 <= x < width
+        assert 0 <= y < height
+        for circle in group.findall(f"{space}circle"):
+            assert 0 <= float(circle.attrib["cx"]) <= module.WIDTH
+            assert 0 <= float(circle.attrib["cy"]) <= module.HEIGHT

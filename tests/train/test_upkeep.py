@@ -1,0 +1,182 @@
+"""Averaging the checkpoints of a run, and pruning them."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_run import config_of, final_hash, run_training, write_small_corpus
+
+from nmt.config import Config
+from nmt.decode.translator import load
+from nmt.errors import InputError, ModelError
+from nmt.run.checkpoint import read_checkpoint
+from nmt.run.directory import RunDirectory
+from nmt.train.checkpointer import Checkpointer
+from nmt.train.upkeep import average_run, prune
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+def settings(**changes: Any) -> dict[str, Any]:
+    return {"train__max_steps": 20, "train__keep": 6, "train__metric": "loss", "train__n_average": 3, **changes}
+
+
+@pytest.mark.parametrize("kind", ["best", "last"])
+def test_the_average_has_the_weights_of_the_one_at_the_end_of_training(
+    corpus: Path, kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    averaged = []
+    make = Checkpointer.averaged_model
+
+    def averaged_model(self: Checkpointer) -> Any:
+        found = make(self)
+        assert found
+        averaged.append({name: x.detach().clone() for name, x in found[0].named_parameters()})
+        return found
+
+    monkeypatch.setattr(Checkpointer, "averaged_model", averaged_model)
+    config = config_of(corpus, f"run-{kind}", **settings(train__average=kind))
+    run_training(config)
+    before = final_hash(config)
+    for arguments in ((), (kind, 3)):
+        file, steps = average_run(Path(config.run), *arguments)
+        assert len(steps) == 3
+        found = read_checkpoint(file).part("model")
+        assert found.keys() == averaged[0].keys()
+        assert all(torch.equal(found[name], x) for name, x in averaged[0].items())
+        assert load(file).translate(["狗今天跑。"], beam=1)
+        file.unlink()
+    assert final_hash(config) == before
+    assert RunDirectory(config.run).checkpoint_steps() == [5, 10, 15, 20]
+
+
+def test_what_cannot_be_averaged_is_refused(
+    corpus: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(corpus, "few", **settings(train__max_steps=10))
+    run_training(config)
+    run = RunDirectory(config.run)
+    monkeypatch.setattr("nmt.train.upkeep.log.propagate", True)
+    _, steps = average_run(run.path, "last", 5)
+    assert steps == [5, 10]
+    assert "keeps 2 checkpoints that can be averaged, not 5" in caplog.text
+    with pytest.raises(InputError, match="is the best model of the run"):
+        average_run(run.path, output=run.model_file)
+    with run.lock(), pytest.raises(InputError, match="is in use"):
+        average_run(run.path)
+    run.checkpoint_file(5).unlink()
+    with pytest.raises(InputError, match="has 1 checkpoints of validations to average"):
+        average_run(run.path)
+    for none in (corpus / "absent", corpus):
+        with pytest.raises(ModelError, match="is not a run"):
+            average_run(none)
+    assert not (corpus / "absent").exists()
+
+
+@pytest.fixture
+def trained(corpus: Path, tmp_path: Path) -> Config:
+    """A copy of a run with four checkpoints, which a test may change."""
+    config = config_of(corpus, "whole", **settings())
+    if not Path(config.run).exists():
+        run_training(config)
+    return config.model_copy(update={"run": str(shutil.copytree(config.run, tmp_path / "run"))})
+
+
+def resumed(config: Config) -> str:
+    """The weights after five more steps."""
+    more = config.train.model_copy(update={"max_steps": 25})
+    run_training(config.model_copy(update={"train": more}))
+    return final_hash(config)
+
+
+def test_a_pruned_run_translates_and_goes_on_like_the_whole_one(trained: Config, tmp_path: Path) -> None:
+    whole = trained.model_copy(update={"run": str(shutil.copytree(trained.run, tmp_path / "whole"))})
+    run = RunDirectory(trained.run)
+    (run.checkpoints / "step-3.damaged").write_bytes(b"x")
+    before = {file: file.stat().st_size for file in run.checkpoints.iterdir()}
+    assert prune(run.path, dry_run=True) == (found := prune(run.path))
+    left = set(run.checkpoints.iterdir())
+    assert left == {run.checkpoint_file(20)}
+    assert set(found.files) == before.keys() - left
+    assert found.n_bytes == sum(before[file] for file in found.files)
+    assert prune(run.path).files == []
+    assert load(run.path).translate(["狗今天跑。"], beam=1) == load(whole.run).translate(["狗今天跑。"], beam=1)
+    assert resumed(trained) == resumed(whole)
+
+
+def test_a_dry_run_changes_nothing(trained: Config) -> None:
+    run = RunDirectory(trained.run)
+    before = {file: file.stat().st_mtime_ns for file in run.path.rglob("*")}
+    assert len(prune(run.path, n_keep=3, dry_run=True).files) == 1
+    assert {file: file.stat().st_mtime_ns for file in run.path.rglob("*")} == before
+
+
+@pytest.mark.parametrize("n_deleted", [0, 1, 2])
+def test_killed_after_any_deletion_the_run_can_be_resumed(
+    trained: Config, n_deleted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, unlink = RunDirectory(trained.run), Path.unlink
+    deleted: list[Path] = []
+
+    def killed(self: Path, missing_ok: bool = False) -> None:
+        if len(deleted) == n_deleted:
+            raise KeyboardInterrupt
+        deleted.append(self)
+        unlink(self, missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", killed)
+        with pytest.raises(KeyboardInterrupt):
+            prune(run.path)
+    assert run.checkpoint_steps() == [5, 10, 15, 20][n_deleted:]
+    assert load(run.path).translate(["狗今天跑。"], beam=1)
+    found = prune(run.path)
+    assert len(found.files) == 3 - n_deleted
+    assert run.checkpoint_steps() == found.kept == [20]
+
+
+def test_a_damaged_checkpoint_is_deleted_and_an_older_one_kept(trained: Config) -> None:
+    run = RunDirectory(trained.run)
+    content = bytearray(run.checkpoint_file(20).read_bytes())
+    content[-5] ^= 1
+    run.checkpoint_file(20).write_bytes(content)
+    assert prune(run.path).kept == [15]
+    assert run.checkpoint_steps() == [15]
+    assert run.model_file.exists()
+    assert resumed(trained)
+
+
+def test_nothing_is_deleted_if_model_or_checkpoints_are_damaged_or_the_run_is_in_use(trained: Config) -> None:
+    run = RunDirectory(trained.run)
+    with run.lock(), pytest.raises(InputError, match="is in use"):
+        prune(run.path)
+    model = run.model_file.read_bytes()
+    for content, message in ((model[:-9], "damaged"), (None, "has no model yet")):
+        run.model_file.unlink()
+        if content is not None:
+            run.model_file.write_bytes(content)
+        with pytest.raises(ModelError, match=message):
+            prune(run.path)
+        assert run.checkpoint_steps() == [5, 10, 15, 20]
+        run.model_file.write_bytes(b"x")
+    run.model_file.write_bytes(model)
+    for step in run.checkpoint_steps():
+        run.checkpoint_file(step).write_bytes(b"")
+    with pytest.raises(ModelError, match="step-5"):
+        prune(run.path)
+    assert run.checkpoint_steps() == [5, 10, 15, 20]
+
+
+def test_an_unfinished_training_keeps_what_it_will_average(corpus: Path) -> None:
+    config = config_of(corpus, "unfinished", **settings(train__average="last", train__max_steps=20))
+    run_training(config)
+    run = RunDirectory(config.run)
+    run.checkpoint_file(20).unlink()  # as if it had been stopped at step 15, which is unfinished
+    assert prune(run.path).kept == [5, 10, 15]
+    run_training(config)
+    assert prune(run.path).kept == [20]
