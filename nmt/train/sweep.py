@@ -36,7 +36,7 @@ from nmt.errors import (
     StoppedError,
     os_errors_as,
 )
-from nmt.files import TEMP_MARK, atomic_write, locked
+from nmt.files import TEMP_MARK, atomic_write, locked, sweep_temps
 from nmt.processes import Stopped, child_variables
 from nmt.run.directory import RunDirectory
 from nmt.train import session
@@ -80,10 +80,11 @@ class Sweep:
             DivergedError: all trainings of a rung diverged.
             StoppedError: Ctrl-C or SIGTERM.
         """
+        self._check_directory()
         with os_errors_as(OutputError, f"make the directory {self.path}", hint="choose another with --output DIR"):
             self.path.mkdir(parents=True, exist_ok=True)
         with locked(self.path / "lock", holder="sweep", setting="--output DIR"):
-            self._check_directory()
+            sweep_temps(self.path)
             plan = self._read_plan() or self._make_plan()
             self.results = _read_json(self.results_file) or {}
             rungs: list[int] = plan["rungs"]
@@ -123,13 +124,12 @@ class Sweep:
         return self.path / "trials" / self.trial_name(candidate, seed)
 
     def _check_directory(self) -> None:
-        """Refuse a directory with other files; what a sweep killed in its planning has left is removed."""
+        """Refuse a directory that holds other files than a sweep, or one that was killed in its planning, leaves."""
         if self.plan_file.exists():
             return
         files = [file for file in self.path.rglob("*") if not file.is_dir()]
-        if not all(file.name == "lock" or _is_planned(file, self.path) for file in files):
+        if not all(_is_planned(file, self.path) for file in files):
             raise InputError(f"{self.path} exists and is not a sweep", hint="choose another with --output DIR")
-        shutil.rmtree(self.path / "trials", ignore_errors=True)
 
     def _asked(self) -> dict[str, Any]:
         """What the plan is made from, as JSON's types."""
@@ -164,6 +164,7 @@ class Sweep:
 
     def _make_plan(self) -> dict[str, Any]:
         """Prepare the runs of all trials, measure a step of each candidate, and fit the rungs to the time."""
+        shutil.rmtree(self.path / "trials", ignore_errors=True)  # of a sweep that was killed in its planning
         step_s, n_workers, fitted = [], [], []
         validation_s, precision = 0.0, ""
         tokenizers: dict[str, RunDirectory] = {}  # runs whose tokenizer others can use, by what it is made from
@@ -277,9 +278,12 @@ def _read_json(file: Path) -> dict[str, Any] | None:
 
 
 def _is_planned(file: Path, sweep: Path) -> bool:
-    """Whether a file is one that planning writes."""
+    """Whether a file is one that planning writes, or has begun to write."""
+    name = file.name.partition(TEMP_MARK)[0]
+    if file.parent == sweep:
+        return name in ("lock", "plan.json")
     names = ("config.yaml", "tokenizer.model", "tokenizer.src.model", "tokenizer.tgt.model")
-    return file.parent.parent == sweep / "trials" and file.name.partition(TEMP_MARK)[0] in names
+    return file.parent.parent == sweep / "trials" and name in names
 
 
 def _has_diverged(run: RunDirectory, n_before: int) -> bool:

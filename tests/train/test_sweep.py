@@ -140,7 +140,9 @@ def test_killed_in_its_planning_it_plans_anew(
         with pytest.raises(KeyboardInterrupt):
             Sweep(tmp_path / "sweep", candidates(corpus, tokenizer__vocab_size=320), BUDGET, "cpu").run()
     assert (tmp_path / "sweep" / "trials" / "1" / "tokenizer.model").exists()
+    (tmp_path / "sweep" / "plan.json.tmp.1").write_text("{")
     _, standings = Sweep(tmp_path / "sweep", candidates(corpus), BUDGET, "cpu").run()
+    assert not list((tmp_path / "sweep").glob("*.tmp.*"))
     assert figures_of(standings) == figures_of(expected), "the tokenizer is not that of the other plan"
 
 
@@ -225,7 +227,7 @@ def test_another_sweep_or_another_directory_is_refused(corpus: Path, tmp_path: P
     (tmp_path / "mine" / "trials" / "notes.txt").write_text("dear")
     with pytest.raises(InputError, match="exists and is not a sweep"):
         Sweep(tmp_path / "mine", few, BUDGET, "cpu").run()
-    assert (tmp_path / "mine" / "trials" / "notes.txt").read_text() == "dear"
+    assert file_bytes(tmp_path / "mine") == {"trials/notes.txt": b"dear"}
     for name in ("results.json", "plan.json"):
         (tmp_path / "sweep" / name).write_text("[")
         with pytest.raises(ModelError, match=f"{name} is damaged"):
