@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from nmt.config import Config, language
+from nmt.config import Config, data_root, language
 from nmt.decode.translator import is_export
 from nmt.errors import ModelError
 from nmt.files import hash_file
@@ -136,7 +136,7 @@ def _of_run(run: RunDirectory) -> dict[str, Any]:
     )
     files = {"train": config.data.train, "dev": config.data.dev, "test": config.data.test}
     names = {
-        f"{corpus}.{side}": [str(Path(config.data.root, name)) for name in getattr(one, side)]
+        f"{corpus}.{side}": [str(data_root(config.data.root) / name) for name in getattr(one, side)]
         for corpus, one in files.items()
         if one is not None
         for side in ("source", "target")

@@ -185,9 +185,8 @@ class Checkpointer:
             metrics = self.run.cut_metrics(progress.step)
             validated = {line["step"] for line in metrics if is_validation(line)}
             if progress.is_validated() and progress.step not in validated:
-                self.append_metrics(
-                    "validation", progress.history[-1]
-                )  # the run was killed right after this checkpoint
+                # The run was killed right after this checkpoint.
+                self.append_metrics("validation", progress.history[-1])
         return True
 
     def _restore_moments(self, moments: dict[str, Tensor]) -> None:
