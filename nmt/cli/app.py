@@ -13,6 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from nmt import __version__
+from nmt.cli.compare import compare
 from nmt.cli.config import config
 from nmt.cli.evaluate import evaluate
 from nmt.cli.explain import explain
@@ -55,6 +56,7 @@ app.command(cls=Command)(tokenize)
 app.command(cls=Command)(train)
 app.command(cls=Command)(translate)
 app.command("eval", cls=Command)(evaluate)
+app.command(cls=Command)(compare)
 app.command(cls=Command)(explain)
 app.command(cls=Command)(export)
 app.command(cls=Command)(report)
