@@ -19,6 +19,7 @@ from nmt.cli.evaluate import evaluate
 from nmt.cli.explain import explain
 from nmt.cli.export import export
 from nmt.cli.report import report
+from nmt.cli.score import score
 from nmt.cli.serve import serve
 from nmt.cli.streams import printable
 from nmt.cli.tokenize import tokenize
@@ -57,6 +58,7 @@ app.command(cls=Command)(train)
 app.command(cls=Command)(translate)
 app.command("eval", cls=Command)(evaluate)
 app.command(cls=Command)(compare)
+app.command(cls=Command)(score)
 app.command(cls=Command)(explain)
 app.command(cls=Command)(export)
 app.command(cls=Command)(report)
