@@ -13,6 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from nmt import __version__
+from nmt.cli.align import align
 from nmt.cli.compare import compare
 from nmt.cli.config import config
 from nmt.cli.evaluate import evaluate
@@ -59,6 +60,7 @@ app.command(cls=Command)(translate)
 app.command("eval", cls=Command)(evaluate)
 app.command(cls=Command)(compare)
 app.command(cls=Command)(score)
+app.command(cls=Command)(align)
 app.command(cls=Command)(explain)
 app.command(cls=Command)(export)
 app.command(cls=Command)(report)
