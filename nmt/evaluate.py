@@ -23,7 +23,6 @@ from nmt.errors import ConfigError, DataError
 
 BLEU_TOKENIZERS = dict.fromkeys(("zh", "zho", "cmn", "yue"), "zh") | dict.fromkeys(("ja", "jpn", "ko", "kor"), "char")
 DEFAULT_TOKENIZER = "13a"
-METRICS = ("bleu", "chrf", "ter")
 N_RESAMPLES = 1000  # for the intervals of differences
 
 TestName = Literal["bs", "ar"]
@@ -59,8 +58,8 @@ class SystemScore:
     """The score of one of several systems; a positive difference in TER is a loss."""
 
     value: float
-    mean: float | None  # of sacreBLEU's resamples, and half its 95 % interval; None with approximate randomization
-    interval: float | None
+    mean: float | None  # of sacreBLEU's resamples; None with approximate randomization, like `interval`
+    interval: float | None  # half the width of the 95 % interval around the mean
     difference: Difference | None  # None for the baseline
 
 
@@ -110,7 +109,7 @@ def sacrebleu_metrics(
     tokenize: str = DEFAULT_TOKENIZER,
     lowercase: bool = False,
 ) -> dict[str, Metric]:
-    """sacreBLEU's metrics by their names in `METRICS`; with references, they can score several systems faster.
+    """sacreBLEU's metrics as bleu, chrf and ter; given references, they read them once for several systems.
 
     Raises:
         ConfigError: sacreBLEU has no such tokenizer, or a library that it needs is missing.

@@ -30,7 +30,7 @@ def compare(
     lowercase: Annotated[bool, typer.Option(help="Ignore case.")] = False,
     tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's: 13a, zh, char, ... [default: by language]")] = None,
     comet: Annotated[bool, typer.Option("--comet", help="COMET, too; needs the extra comet.")] = False,
-    comet_model: Annotated[str, typer.Option(help="Of COMET, by its name or file.")] = "Unbabel/wmt22-comet-da",
+    comet_model: Annotated[str | None, typer.Option(help="By name or file. [default: Unbabel/wmt22-comet-da]")] = None,
     json_object: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     html: Html = None,
     beam: options.Beam = None,
@@ -52,6 +52,8 @@ def compare(
 
     if not 2 <= len(systems) <= comparing.MAX_SYSTEMS:
         raise InputError(f"{len(systems)} systems to compare", hint=f"give 2 to {comparing.MAX_SYSTEMS}")
+    if comet_model is not None and not comet:
+        raise InputError("--comet-model needs --comet", hint="add --comet")
     name, sources, references = read_test_set(systems, src, ref)
     check_references(references, references[0], "lines in reference 1")
     if sources is None and (comet or any(map(is_model, systems))):
@@ -60,9 +62,9 @@ def compare(
         check_references(references, sources, "source lines")
     extra_metrics = {}
     if comet:
-        from nmt.insight.comet import Comet
+        from nmt.insight.comet import DEFAULT_MODEL, Comet
 
-        extra_metrics["comet"] = Comet(sources or [], references[0], comet_model)
+        extra_metrics["comet"] = Comet(sources or [], references[0], comet_model or DEFAULT_MODEL)
     outputs, languages = [], []
     for path in systems:
         lines, language = translations_by(path, sources or [], beam, batch_size, device, threads, quiet)

@@ -9,6 +9,7 @@ from sacrebleu.metrics.base import Score, Signature
 
 from nmt.errors import InputError
 
+DEFAULT_MODEL = "Unbabel/wmt22-comet-da"
 BATCH_SIZE = 16
 
 

@@ -297,6 +297,7 @@ def _score_table(comparison: Comparison, letters: str) -> Iterator[str]:
             told = [f"{d.value:+.2f}", f"{d.low:+.2f} to {d.high:+.2f}", f"{d.p_value:.4f}"] if d else [""] * 3
             rows.append([paired.name, letter, f"{system.value:.2f}", *told])
     yield from columns(["score", "", "", "difference", "95 % interval", "p"], rows)
+    yield f"p by {TESTS[comparison.test]}, as sacreBLEU computes it; intervals by bootstrap"
     yield from (f"{paired.name}: {paired.signature}" for paired in comparison.scores)
 
 
