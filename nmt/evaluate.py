@@ -99,7 +99,7 @@ def score(
     check_references(references, hypotheses, "hypotheses")
     if not hypotheses:
         raise DataError("nothing to score: the files are empty", hint="give at least one line")
-    known = sacrebleu_metrics(tokenize=tokenize, lowercase=lowercase)
+    known = sacrebleu_metrics(tokenize=tokenize, lowercase=lowercase, case_sensitive_ter=not lowercase)
     return [_score(known[name], hypotheses, references, n_bootstrap) for name in metrics]
 
 
@@ -108,9 +108,15 @@ def sacrebleu_metrics(
     *,
     tokenize: str = DEFAULT_TOKENIZER,
     lowercase: bool = False,
+    case_sensitive_ter: bool = False,
 ) -> dict[str, Metric]:
-    """sacreBLEU's metrics as bleu, chrf and ter; given references, they read them once for several systems.
+    """sacreBLEU's metrics as bleu, chrf and ter.
 
+    Args:
+        references: read once for several systems, if given.
+        tokenize: sacreBLEU's tokenizer for BLEU.
+        lowercase: whether BLEU and chrF ignore case.
+        case_sensitive_ter: TER ignores case by default, as in sacreBLEU's command.
     Raises:
         ConfigError: sacreBLEU has no such tokenizer, or a library that it needs is missing.
     """
@@ -122,7 +128,7 @@ def sacrebleu_metrics(
         message = f"sacreBLEU's tokenizer '{tokenize}' cannot be used here: {' '.join(str(error).split())}"
         raise ConfigError(message, hint="choose another with --tokenize") from error
     chrf = CHRF(lowercase=lowercase, references=references)
-    return {"bleu": bleu, "chrf": chrf, "ter": TER(case_sensitive=not lowercase, references=references)}
+    return {"bleu": bleu, "chrf": chrf, "ter": TER(case_sensitive=case_sensitive_ter, references=references)}
 
 
 def paired_scores(
