@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nmt.decode.translator import Translator
     from nmt.insight.align import WordPair
 
-Reverse = Annotated[Path | None, typer.Option(help="A run or model of the other direction, to average with.")]
+Reverse = Annotated[Path | None, typer.Option(help="A run or model of the other direction; both must agree.")]
 
 
 def align(

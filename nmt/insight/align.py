@@ -57,7 +57,7 @@ def align(translator: Translator, pairs: Iterable[WordPair], reverse: Translator
     """Align a stream of pairs, in order; pairs that are blank on one side or too long for the model have no links.
 
     Args:
-        reverse: a model that translates from target to source, whose weights are averaged with the first one's.
+        reverse: a model that translates from target to source, whose weights are multiplied with the first one's.
     Raises:
         InputError: a model is an export or an ensemble, or has no attention.
     """
@@ -66,7 +66,7 @@ def align(translator: Translator, pairs: Iterable[WordPair], reverse: Translator
         matrices = word_attention(translator, window, first)
         if reverse is not None:
             others = word_attention(reverse, [(target, source) for source, target in window], first)
-            matrices = [(own + other.T) / 2 for own, other in zip(matrices, others, strict=True)]
+            matrices = [own * other.T for own, other in zip(matrices, others, strict=True)]
         yield from map(links, matrices)
         first += len(window)
 

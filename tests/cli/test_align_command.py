@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from conftest import SOURCE, TARGET, FiveRun, err_lines, one_clear_error, out_lines, run_nmt, run_together
+from models import LINES, small_translator, write_run
 
 
 def test_pairs_and_translations_are_aligned_line_by_line(five_run: FiveRun, tmp_path: Path) -> None:
@@ -43,3 +44,14 @@ def test_what_cannot_be_aligned_is_refused(five_run: FiveRun, tmp_path: Path) ->
     one_clear_error(run_nmt("align", *model, *files, "--beam", 2), 2, "--beam has no effect with --ref")
     unequal = run_nmt("align", *model, "--src", five_run.source_file, "--ref", tmp_path / "short")
     one_clear_error(unequal, 2, "has 5 lines but")
+
+
+def test_a_model_of_the_other_direction_must_agree(tmp_path: Path) -> None:
+    forward = write_run(small_translator(), tmp_path / "de-en")
+    reverse = write_run(small_translator(train={"source": "a.en", "target": "a.de"}), tmp_path / "en-de")
+    for name, lines in (("a.de", LINES), ("a.en", LINES[::-1])):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    files = ["-m", forward.path, "--src", "a.de", "--ref", "a.en"]
+    alone, both = run_together(["align", *files], ["align", *files, "--reverse", reverse.path], cwd=tmp_path)
+    assert len(out_lines(alone)) == len(out_lines(both)) == len(LINES)
+    assert out_lines(alone) != out_lines(both)
