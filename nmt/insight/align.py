@@ -66,49 +66,55 @@ def align(translator: Translator, pairs: Iterable[WordPair], reverse: Translator
         matrices = word_attention(translator, window, first)
         if reverse is not None:
             others = word_attention(reverse, [(target, source) for source, target in window], first)
-            matrices = [own * other.T for own, other in zip(matrices, others, strict=True)]
-        yield from map(links, matrices)
+            both = zip(matrices, others, strict=True)
+            matrices = [None if own is None or other is None else own * other.T for own, other in both]
+        yield from ([] if matrix is None else links(matrix) for matrix in matrices)
         first += len(window)
 
 
-def word_attention(translator: Translator, pairs: Sequence[WordPair], first: int = 1) -> list[Tensor]:
+def word_attention(translator: Translator, pairs: Sequence[WordPair], first: int = 1) -> list[Tensor | None]:
     """How much the words of each pair belong together: (source words, target words), in [0, 1].
 
-    That is p(source word | target word) · p(target word | source word), both from the same attention weights; 0 if the
-    model cannot hold the pair, with a warning that names its line, the first of which is `first`.
+    That is p(source word | target word) · p(target word | source word), both from the same attention weights. It is
+    None for a pair with a blank side and, with a warning, for one that the model cannot hold; `first` is the number of
+    the first pair.
     """
     model, limit = single_model(translator), translator.engine.max_length - 1
-    found = [torch.zeros(len(source.spans), len(target.spans)) for source, target in pairs]
-    sides = [
-        [encoded(side, of_side) for side, of_side in zip(pair, translator.tokenizers, strict=True)] for pair in pairs
-    ]
-    kept = []
-    for i, ((src, _), (tgt, _)) in enumerate(sides):
-        if max(len(src), len(tgt)) > limit:
-            message = "line %d is not aligned: %d pieces, the model takes %d"
-            log.warning(message, first + i, max(len(src), len(tgt)), limit)
-        elif found[i].numel():
+    found: list[Tensor | None] = [None for _ in pairs]
+    sides, kept = [], []  # token ids and shares of both sides, and the index of the pair
+    for i, pair in enumerate(pairs):
+        if not all(side.spans for side in pair):
+            continue
+        of_pair = [encoded(side, tokenizer, limit) for side, tokenizer in zip(pair, translator.tokenizers, strict=True)]
+        if None in of_pair:
+            log.warning(
+                "line %d is not aligned: a side has more than the %d pieces that the model takes", first + i, limit
+            )
+        else:
+            sides.append([side for side in of_pair if side is not None])
             kept.append(i)
-    ids = [[sides[i][side][0] for i in kept] for side in (0, 1)]
-    for batch in pair_batches(ids[0], ids[1], MAX_POSITIONS):
+    src, tgt = ([of_pair[side][0] for of_pair in sides] for side in (0, 1))
+    for batch in pair_batches(src, tgt, MAX_POSITIONS):
         with torch.inference_mode():
             on_device = batch.to(model.device)
             cross = model.attention(on_device.src, on_device.tgt_in).cross  # (L, B, H, T, S)
         if not len(cross):
             raise InputError("the model has no attention", hint="name another with -m")
         for i, weights in zip(batch.lines, cross.float().mean((0, 2)).cpu(), strict=True):
-            (src, of_source), (tgt, of_target) = sides[kept[i]]
+            (_, of_source), (_, of_target) = sides[i]
             # Row t is the query that predicts target token t. The rows and columns of EOS are left out.
-            between = of_source.T @ weights[: len(tgt), : len(src)].T @ of_target
+            between = of_source.T @ weights[: len(of_target), : len(of_source)].T @ of_target
             found[kept[i]] = normalized(between, 0) * normalized(between, 1)
     return found
 
 
-def encoded(side: WordText, tokenizer: Tokenizer) -> tuple[list[int], Tensor]:
+def encoded(side: WordText, tokenizer: Tokenizer, limit: int) -> tuple[list[int], Tensor] | None:
     """Token ids of a text, and the share that each token has in each word: (tokens, words).
 
-    Punctuation around a word has no share in it.
+    Punctuation around a word has no share in it. None if there are more tokens than `limit`.
     """
+    if len(tokenizer.encode(side.text)) > limit:
+        return None
     tokens, words = tokenizer.encode_words(side.text, [bare_span(side.text, span) for span in side.spans])
     shares = torch.zeros(len(tokens), len(side.spans))
     for t, of_token in enumerate(words):
@@ -129,8 +135,6 @@ def normalized(weights: Tensor, dim: int) -> Tensor:
 
 def links(matrix: Tensor) -> Links:
     """Links of words that belong together most, given (source words, target words)."""
-    if not matrix.numel():
-        return []
     by_target = {(s, t) for t, s in enumerate(matrix.argmax(0).tolist()) if matrix[s, t] > 0}
     by_source = {(s, t) for s, t in enumerate(matrix.argmax(1).tolist()) if matrix[s, t] > 0}
     return sorted(grow_diagonal(by_target, by_source))

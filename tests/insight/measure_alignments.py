@@ -95,9 +95,12 @@ def methods(translator: Translator, pairs: list[tuple[WordText, WordText]]) -> I
     weights, weighted = [], []  # per pair (L, H, T + 1, S + 1), with EOS; without and with norms
     sides = []
     for pair in pairs:
-        (src, of_source), (tgt, of_target) = (
-            encoded(side, tokenizer) for side, tokenizer in zip(pair, translator.tokenizers, strict=True)
+        source, target = (
+            encoded(side, tokenizer, limit=1000) for side, tokenizer in zip(pair, translator.tokenizers, strict=True)
         )
+        assert source is not None
+        assert target is not None
+        (src, of_source), (tgt, of_target) = source, target
         with torch.inference_mode():
             ids = torch.tensor([[*src, EOS]])
             weights.append(model.attention(ids, torch.tensor([[BOS, *tgt]])).cross[:, 0])
