@@ -1,11 +1,14 @@
 """Scores with their recipe: BLEU, chrF and TER by sacreBLEU, with signature and confidence interval; perplexity.
 
-Hypotheses are detokenized text; references are not changed. Imports no torch.
+Several systems are compared by sacreBLEU's paired tests. Hypotheses are detokenized text; references are not changed.
+Imports no torch.
 """
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +16,16 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU, MAX_NGRAM_ORDER
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
+from sacrebleu.significance import PairedTest
 
 from nmt.config import base_language
 from nmt.errors import ConfigError, DataError
 
 BLEU_TOKENIZERS = dict.fromkeys(("zh", "zho", "cmn", "yue"), "zh") | dict.fromkeys(("ja", "jpn", "ko", "kor"), "char")
 DEFAULT_TOKENIZER = "13a"
+N_RESAMPLES = 1000  # for the intervals of differences
+
+TestName = Literal["bs", "ar"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,35 @@ class Score:
     def __str__(self) -> str:
         interval = "" if self.low is None else f"  (95 %: {self.low:.1f} to {self.high:.1f})"
         return f"{self.name} = {self.value:.2f}{interval}  {self.signature}"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The score of a system minus that of the baseline."""
+
+    value: float
+    low: float  # 95 % interval by bootstrap over sentences, the same ones for both systems
+    high: float
+    p_value: float  # by sacreBLEU's paired test: of such a difference between systems that are equally good
+
+
+@dataclass(frozen=True)
+class SystemScore:
+    """The score of one of several systems; a positive difference in TER is a loss."""
+
+    value: float
+    mean: float | None  # of sacreBLEU's resamples; None with approximate randomization, like `interval`
+    interval: float | None  # half the width of the 95 % interval around the mean
+    difference: Difference | None  # None for the baseline
+
+
+@dataclass(frozen=True)
+class PairedScore:
+    """A score of several systems."""
+
+    name: str
+    signature: str  # sacreBLEU's, with test and number of trials
+    systems: list[SystemScore]  # the baseline first
 
 
 def bleu_tokenizer(language: str) -> str:
@@ -63,15 +99,87 @@ def score(
     check_references(references, hypotheses, "hypotheses")
     if not hypotheses:
         raise DataError("nothing to score: the files are empty", hint="give at least one line")
+    known = sacrebleu_metrics(tokenize=tokenize, lowercase=lowercase, case_sensitive_ter=not lowercase)
+    return [_score(known[name], hypotheses, references, n_bootstrap) for name in metrics]
+
+
+def sacrebleu_metrics(
+    references: Sequence[Sequence[str]] | None = None,
+    *,
+    tokenize: str = DEFAULT_TOKENIZER,
+    lowercase: bool = False,
+    case_sensitive_ter: bool = False,
+) -> dict[str, Metric]:
+    """sacreBLEU's metrics as bleu, chrf and ter.
+
+    Args:
+        references: read once for several systems, if given.
+        tokenize: sacreBLEU's tokenizer for BLEU.
+        lowercase: whether BLEU and chrF ignore case.
+        case_sensitive_ter: TER ignores case by default, as in sacreBLEU's command.
+    Raises:
+        ConfigError: sacreBLEU has no such tokenizer, or a library that it needs is missing.
+    """
     if tokenize not in BLEU.TOKENIZERS:
         raise ConfigError(f"no sacreBLEU tokenizer '{tokenize}'", hint=f"one of {', '.join(sorted(BLEU.TOKENIZERS))}")
     try:
-        bleu = BLEU(lowercase=lowercase, tokenize=tokenize)
+        bleu = BLEU(lowercase=lowercase, tokenize=tokenize, references=references)
     except (RuntimeError, ImportError, OSError) as error:
         message = f"sacreBLEU's tokenizer '{tokenize}' cannot be used here: {' '.join(str(error).split())}"
         raise ConfigError(message, hint="choose another with --tokenize") from error
-    known = {"bleu": bleu, "chrf": CHRF(lowercase=lowercase), "ter": TER(case_sensitive=not lowercase)}
-    return [_score(known[name], hypotheses, references, n_bootstrap) for name in metrics]
+    chrf = CHRF(lowercase=lowercase, references=references)
+    return {"bleu": bleu, "chrf": chrf, "ter": TER(case_sensitive=case_sensitive_ter, references=references)}
+
+
+def paired_scores(
+    systems: Sequence[Sequence[str]], metrics: Mapping[str, Metric], *, test: TestName = "bs", n_trials: int = 0
+) -> list[PairedScore]:
+    """Score systems and compare each with the first one, as `sacrebleu --paired-bs` or `--paired-ar` does.
+
+    sacreBLEU gives the scores and p-values (Koehn 2004 for the bootstrap, Riezler and Maxwell 2005 for approximate
+    randomization). The interval of a difference comes from the same resamples of sentences.
+
+    Args:
+        systems: two or more, each with one translation per line.
+        metrics: made for the references; see `sacrebleu_metrics`.
+        test: bs, paired bootstrap, or ar, paired approximate randomization.
+        n_trials: 0 for sacreBLEU's default, 1,000 or 10,000.
+    """
+    named: list[tuple[str, Sequence[str]]] = [(str(i), tuple(lines)) for i, lines in enumerate(systems)]
+    for metric in metrics.values():  # the statistics take the longest, and are needed here and in sacreBLEU's test
+        metric._extract_corpus_statistics = functools.cache(metric._extract_corpus_statistics)  # type: ignore[method-assign]
+    paired = PairedTest(named, metrics, references=None, test_type=test, n_samples=n_trials)
+    signatures, results = paired()
+    n_lines = len(named[0][1])
+    n_resamples = paired.n_samples if test == "bs" else N_RESAMPLES
+    draws = np.random.default_rng(paired._seed).choice(n_lines, size=(n_resamples, n_lines), replace=True)
+    found = []
+    for name, metric in paired.metrics.items():
+        resampled = [_resampled(metric, lines, draws) for _, lines in named]
+        scores: list[SystemScore] = []
+        for i, result in enumerate(results[name]):
+            assert not isinstance(result, str)  # only the names of the systems are
+            difference = None
+            if result.p_value is not None:
+                low, high = interval_of(resampled[i] - resampled[0])
+                difference = Difference(float(result.score) - scores[0].value, low, high, float(result.p_value))
+            mean, interval = (None if x is None else float(x) for x in (result.mean, result.ci))
+            scores.append(SystemScore(float(result.score), mean, interval, difference))
+        found.append(PairedScore(name, str(signatures[name]), scores))
+    return found
+
+
+def _resampled(metric: Metric, lines: Sequence[str], draws: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Scores of the lines that each row of `draws` (resamples, lines) names."""
+    statistics = np.array(metric._extract_corpus_statistics(lines, None), dtype=float)  # (lines, statistics)
+    sums = (statistics[row].sum(0).tolist() for row in draws)
+    return np.array([metric._compute_score_from_stats(total).score for total in sums])
+
+
+def interval_of(values: NDArray[np.float64]) -> tuple[float, float]:
+    """The bounds between which 95 % of the values lie; those of sacreBLEU's `estimate_ci`."""
+    ordered, n_outside = np.sort(values), len(values) // 40
+    return float(ordered[n_outside]), float(ordered[len(ordered) - n_outside - 1])
 
 
 def check_references(references: Sequence[Sequence[str]], lines: Sequence[str], name: str) -> None:

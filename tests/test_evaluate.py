@@ -2,15 +2,28 @@
 
 import importlib.util
 import math
+from collections.abc import Sequence
+from typing import Literal
 
+import numpy as np
 import pytest
 import sacrebleu
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from sacrebleu.significance import PairedTest, Result
 
 from nmt.errors import DataError, InputError
-from nmt.evaluate import Score, bleu_tokenizer, pairwise_scores, perplexity, score
+from nmt.evaluate import (
+    Score,
+    bleu_tokenizer,
+    interval_of,
+    paired_scores,
+    pairwise_scores,
+    perplexity,
+    sacrebleu_metrics,
+    score,
+)
 
 HYPOTHESES = [
     "The cat sat on the mat.",
@@ -233,3 +246,42 @@ def test_perplexity_of_no_tokens_is_1_and_of_probability_0_infinite() -> None:
 
 def test_huge_perplexity_does_not_overflow() -> None:
     assert perplexity([[-1000.0]]) > 1e300
+
+
+@pytest.mark.parametrize("test", ["bs", "ar"])
+def test_paired_tests_are_those_of_sacrebleu(test: Literal["bs", "ar"]) -> None:
+    systems, references = [HYPOTHESES, OTHERS, REFERENCES[::-1]], [REFERENCES, OTHERS[::-1]]
+    found = paired_scores(
+        systems, sacrebleu_metrics(references, lowercase=True, tokenize="char"), test=test, n_trials=60
+    )
+    named: list[tuple[str, Sequence[str]]] = [(str(i), system) for i, system in enumerate(systems)]
+    metrics = sacrebleu_metrics(references, lowercase=True, tokenize="char")
+    signatures, expected = PairedTest(named, metrics, None, test_type=test, n_samples=60)()
+    scored = [score(system, references, ALL, lowercase=True, tokenize="char") for system in systems]
+    for m, paired in enumerate(found):
+        assert paired.name == scored[0][m].name
+        assert paired.signature == str(signatures[paired.name])
+        assert paired.systems[0].difference is None
+        for i, own in enumerate(paired.systems):
+            other = expected[paired.name][i]
+            assert isinstance(other, Result)
+            assert own.value == other.score == pytest.approx(scored[i][m].value)
+            assert (own.mean is None) == (test == "ar")
+            if own.difference is not None:
+                assert own.difference.p_value == other.p_value
+                assert own.difference.value == own.value - paired.systems[0].value
+                assert own.difference.low < own.difference.high
+
+
+def test_the_interval_of_a_difference_is_that_of_paired_resamples() -> None:
+    """The difference of systems that differ in one line of many varies less than either score."""
+    lines = [f"the number {n} is one of many numbers here" for n in range(40)]
+    better = [*lines[:20], *(line.replace("many", "some") for line in lines[20:])]
+    worse = [better[0].replace("one", "two"), *better[1:]]
+    (bleu,) = paired_scores([better, worse], {"bleu": sacrebleu_metrics([lines])["bleu"]})
+    difference, interval = bleu.systems[1].difference, bleu.systems[1].interval
+    assert difference is not None
+    assert interval is not None
+    assert difference.low < difference.value < difference.high == 0
+    assert difference.high - difference.low < interval
+    assert interval_of(np.arange(1000.0)) == (25, 974)

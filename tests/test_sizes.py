@@ -7,7 +7,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "nmt"
 FILES = sorted(PACKAGE.rglob("*.py"))
-COMMANDS = {"evaluate", "translate"}  # their signatures are the help of their options
+COMMANDS = {"compare", "evaluate", "translate"}  # their signatures are the help of their options
 CORE = ["model/attention.py", "model/positions.py", "model/transformer.py", "decode/search.py"]
 CORE += ["train/step.py", "train/loop.py"]
 MAX_LINES = {ast.FunctionDef: 60, ast.ClassDef: 250, ast.Module: 400}

@@ -13,7 +13,9 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from nmt import __version__
+from nmt.cli.align import align
 from nmt.cli.average import average
+from nmt.cli.compare import compare
 from nmt.cli.config import config
 from nmt.cli.curves import curves
 from nmt.cli.download import download
@@ -24,6 +26,7 @@ from nmt.cli.info import info
 from nmt.cli.init import init
 from nmt.cli.prune import prune
 from nmt.cli.report import report
+from nmt.cli.score import score
 from nmt.cli.serve import serve
 from nmt.cli.streams import printable
 from nmt.cli.sweep import sweep
@@ -64,6 +67,9 @@ app.command(cls=Command)(tokenize)
 app.command(cls=Command)(train)
 app.command(cls=Command)(translate)
 app.command("eval", cls=Command)(evaluate)
+app.command(cls=Command)(compare)
+app.command(cls=Command)(score)
+app.command(cls=Command)(align)
 app.command(cls=Command)(explain)
 app.command(cls=Command)(export)
 app.command(cls=Command)(report)

@@ -53,15 +53,18 @@ def split(line: Line, tokenizer: Tokenizer, max_length: int) -> list[Segment]:
     if is_blank(line.text):
         return []
     tokens = tokenizer.encode(line.text)
-    parts = [tokens]
-    if len(tokens) > max_length:
-        sentences = SENTENCE_END.split(line.text)
-        parts = [part for sentence in sentences for part in _split_sentence(sentence, tokenizer, max_length)]
-    parts = [part for part in parts if part]
+    is_long = len(tokens) > max_length
+    parts = sentence_parts(line.text, tokenizer, max_length) if is_long else [tokens] if tokens else []
     if len(parts) > 1:
         message = "line %d has %d pieces, the model takes %d: translated in %d parts"
         log.warning(message, line.number, len(tokens), max_length, len(parts))
     return [Segment(part, () if i else line.prefix, seed_of(line.number, i)) for i, part in enumerate(parts)]
+
+
+def sentence_parts(text: str, tokenizer: Tokenizer, max_length: int) -> list[list[int]]:
+    """The tokens of each sentence of a text, or of several parts of a sentence that is too long."""
+    parts = (part for one in SENTENCE_END.split(text) for part in _split_sentence(one, tokenizer, max_length))
+    return [part for part in parts if part]
 
 
 def _split_sentence(sentence: str, tokenizer: Tokenizer, max_length: int) -> list[list[int]]:

@@ -253,14 +253,10 @@ def as_svg(charts: Sequence[Chart]) -> str:
 
 
 def _colors() -> str:
-    """The rules of the pages' style sheets that define colors, for light and for dark."""
-    light, dark = [], []
-    for name in ("base.css", "report.css"):
-        text = files("nmt.insight").joinpath("pages", name).read_text(encoding="utf-8")
-        rules = re.findall(r":root \{[^}]*\}", text)  # light, dark, and for print
-        light.append(rules[0])
-        dark.append(rules[1])
-    return f"{' '.join(light)} @media (prefers-color-scheme: dark) {{ {' '.join(dark)} }}"
+    """The rules of the pages' style sheet that define colors, for light and for dark."""
+    text = files("nmt.insight").joinpath("pages", "base.css").read_text(encoding="utf-8")
+    light, dark, _ = re.findall(r":root \{[^}]*\}", text)  # the last is for print
+    return f"{light} @media (prefers-color-scheme: dark) {{ {dark} }}"
 
 
 def _svg_chart(chart: Chart, colors: Mapping[str, str]) -> Iterator[str]:

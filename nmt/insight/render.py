@@ -11,6 +11,7 @@ from nmt.insight import pages
 from nmt.insight.explain import Explanation, Token
 from nmt.insight.heads import table
 from nmt.insight.stages import Stage
+from nmt.insight.tables import columns
 
 SHADES = " ░▒▓█"
 N_SHOWN = 4  # alternatives beside a token
@@ -51,17 +52,17 @@ def as_text(explanation: Explanation) -> list[str]:
 
 
 def _sections(e: Explanation) -> Iterator[tuple[str, Iterable[str]]]:
-    yield "SOURCE", _columns(["piece", "id"], zip(e.source_pieces, e.source_tokens, strict=True))
+    yield "SOURCE", columns(["piece", "id"], zip(e.source_pieces, e.source_tokens, strict=True))
     yield "EACH TOKEN, its probability, what it attends to most, and what else could have come", _tokens(e)
     yield "CROSS-ATTENTION, mean of all heads of all layers (a row per target token)", _heat_map(e)
     yield f"ATTENTION HEADS, means over {e.n_corpus} pair{'s' if e.n_corpus > 1 else ''}", table(e.heads)
     yield "THE SEARCH: best candidates of each step (+ kept, . finished, - pruned)", _search(e)
     hypotheses = ((f"{h.score:.3f}", f"{h.log_prob:.3f}", h.text) for h in e.hypotheses)
-    yield "HYPOTHESES", _columns(["score", "log-prob", "text"], hypotheses)
+    yield "HYPOTHESES", columns(["score", "log-prob", "text"], hypotheses)
     if e.samples:
         drawn = zip(e.samples.expected, e.samples.counts, e.samples.texts, strict=True)
         rows = ((f"{utility:.2f}", n, text) for utility, n, text in drawn)
-        yield f"SAMPLES by expected utility ({e.samples.metric})", _columns(["utility", "drawn", "text"], rows)
+        yield f"SAMPLES by expected utility ({e.samples.metric})", columns(["utility", "drawn", "text"], rows)
     if e.reference:
         yield "THE REFERENCE by teacher forcing: each token, given the true ones before it", _reference(e)
     if e.ablation:
@@ -88,13 +89,6 @@ def _doubt(tokens: Sequence[Token]) -> str:
     return f"It was least sure at {least.piece}: {probability(least.log_prob)}."
 
 
-def _columns(names: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """A table, columns aligned."""
-    cells = [list(names), *([str(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(names))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
-
-
 def mean_cross(explanation: Explanation) -> Tensor | None:
     """Cross-attention of one sentence, mean over layers and heads: (T, S); None if the model has none."""
     cross = explanation.attention.cross
@@ -108,7 +102,7 @@ def _tokens(e: Explanation) -> list[str]:
         others = [f"{c.piece} {probability(c.log_prob)}" for c in token.alternatives if c.token != token.token]
         looked = "" if weights is None else e.source_pieces[int(weights[i].argmax())]
         rows.append((token.piece, probability(token.log_prob), looked, ", ".join(others[:N_SHOWN])))
-    return _columns(["token", "prob.", "attends to", "instead of it"], rows)
+    return columns(["token", "prob.", "attends to", "instead of it"], rows)
 
 
 def _heat_map(e: Explanation) -> list[str]:
@@ -141,9 +135,9 @@ def _reference(e: Explanation) -> list[str]:
     ]
     header = ["reference", "prob.", "rank", "most probable", "generated freely"]
     end = f"log-probability {e.reference.log_prob:.3f}; sentence BLEU of the translation {e.reference.bleu:.1f}"
-    return [*_columns(header, rows), end]
+    return [*columns(header, rows), end]
 
 
 def _stages(e: Explanation) -> list[str]:
     rows = [(stage.part, stage.name, f"({', '.join(stage.axes)}) = {stage.shape}", stage.section) for stage in e.stages]
-    return _columns(["part", "tensor", "shape", "section"], rows)
+    return columns(["part", "tensor", "shape", "section"], rows)

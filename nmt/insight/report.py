@@ -1,6 +1,5 @@
 """What a run has learned: curves of its figures, samples as they changed, and the faults of its translations."""
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -13,10 +12,10 @@ from nmt.config import Config, language
 from nmt.evaluate import Score, bleu_tokenizer, score
 from nmt.insight import pages
 from nmt.insight.curves import CHARTS, Curves
+from nmt.insight.sentences import LENGTHS, group_index, group_names, n_words, numbers, words
 from nmt.run.directory import LinesReader, RunDirectory, kind_of
 
 N_EXAMPLES = 5
-LENGTHS = (5, 10, 20, 40)  # bounds of the groups of source lengths, words (characters if there are no spaces)
 
 
 @dataclass(frozen=True)
@@ -140,14 +139,13 @@ def evaluated(
     by_score = sorted(lines, key=lambda line: line.chrf)
     groups: dict[int, list[Example]] = {}
     for line in lines:
-        groups.setdefault(sum(n_words(line.source) > bound for bound in LENGTHS), []).append(line)
+        groups.setdefault(group_index(n_words(line.source), LENGTHS), []).append(line)
 
     def bleu(group: Sequence[Example]) -> float:
         hypotheses, own = [line.translation for line in group], [line.reference for line in group]
         return score(hypotheses, [own], ("bleu",), tokenize=tokenize)[0].value
 
-    bounds = ["1", *(str(bound + 1) for bound in LENGTHS)]
-    names = [f"{low} to {high}" for low, high in zip(bounds, LENGTHS, strict=False)] + [f"{bounds[-1]} or more"]
+    names = group_names(LENGTHS)
     return Evaluation(
         corpus=corpus,
         n_lines=len(lines),
@@ -178,15 +176,6 @@ def find_faults(lines: Sequence[Example]) -> list[Fault]:
     return found
 
 
-def words(text: str) -> Sequence[str]:
-    """The words of a text, or its characters if it has no spaces."""
-    return text.split() if " " in text.strip() else text.strip()
-
-
-def n_words(text: str) -> int:
-    return len(words(text))
-
-
 def repeats(text: str) -> bool:
     """Whether a sequence of one to four words follows itself twice."""
     units = words(text)
@@ -201,11 +190,6 @@ def is_copy(line: Example) -> bool:
     """Whether most words of a translation of three or more are those of the source."""
     own = Counter(words(line.translation))
     return own.total() >= 3 and (own & Counter(words(line.source))).total() > 0.8 * own.total()
-
-
-def numbers(text: str) -> Counter[str]:
-    """The numbers in a text, written in digits, without separators of thousands."""
-    return Counter(re.sub(r"(?<=\d)[., ](?=\d{3}\b)", "", found) for found in re.findall(r"\d[\d., ]*\d|\d", text))
 
 
 def as_page(reports: Iterable[RunReport]) -> str:

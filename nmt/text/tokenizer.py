@@ -56,6 +56,20 @@ class Tokenizer:
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         return [self.encode(text) for text in texts]  # given a list, SentencePiece would start threads
 
+    def encode_words(self, text: str, words: Sequence[tuple[int, int]]) -> tuple[list[int], list[list[int]]]:
+        """Token ids, and for each the indices of the words that it is a part of.
+
+        Args:
+            words: where each begins and ends in the text, in characters.
+        """
+        edges = [[len(self._prepared(text[:edge]).encode()) for edge in word] for word in words]
+        pieces = self._processor.encode(self._prepared(text), return_type="proto").pieces  # with offsets in bytes
+        found = []
+        for piece in pieces:
+            end = max(piece.end, piece.begin + 1)  # of the byte pieces of a character, all but the last are empty
+            found.append([i for i, (first, last) in enumerate(edges) if first < end and piece.begin < last])
+        return [int(piece.id) for piece in pieces], found
+
     def sample_all(self, texts: Sequence[str], *, alpha: float, seed: int) -> list[list[int]]:
         """Token ids of a random segmentation of each text, a function of the seed; alpha: see `SubwordSampler`."""
         random = Random(seed)

@@ -10,7 +10,8 @@ from models import make, small_translator
 
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.translator import Translator, load
-from nmt.insight import report
+from nmt.insight import compare, report
+from nmt.insight.compare import EvaluationSet
 from nmt.insight.explain import explain
 from nmt.insight.render import as_page
 from nmt.insight.report import evaluated, read_report
@@ -56,6 +57,32 @@ def test_the_report_is_drawn_and_accessible(
         page.keyboard.press("ArrowRight")
         assert page.locator("#charts output").first.inner_text().startswith("minute ")
         assert "repetition" in page.locator("#faults").inner_text()
+        found = axe.Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_comparison_is_drawn_and_accessible(browser: Any, tmp_path: Path, width: int, scheme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe-core: make browser")
+    lines = EvaluationSet("the five pairs", [*SOURCE, "3"], [[*TARGET, "3"]], "en", "13a")
+    systems = [[*TARGET, "4"], ["I read <b>books</b> yesterday .", *TARGET[1:], "3"], [*TARGET[::-1], "3"]]
+    file = tmp_path / "compare.html"
+    file.write_text(compare.as_page(compare.compare(["runs/a", "b", "c"], systems, lines, n_trials=50)))
+    options: dict[str, Any] = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+    with opened_page(browser, file.as_uri(), **options) as page:
+        sections = [section.get_attribute("id") for section in page.locator("main section").all()]
+        assert sections == ["scores", "groups", "recalls", "lines"]
+        assert page.locator("#score-table tbody tr").count() == 3 * 3
+        assert "BLEU: " in page.locator("#verdict").inner_text()
+        for summary in page.locator("summary").all():
+            summary.click()
+        n_figures = page.locator("main svg").count()
+        assert n_figures == 1 + 3 * 2 + 2, "groups have one for each system but the baseline"
+        assert page.locator("details table").count() == 3 + 2
+        assert "read" in page.locator(".sides u").all_inner_texts()
+        assert page.locator("#lines b").first.inner_text() == "3", "it differs most"
         found = axe.Axe().run(page)
         assert found.violations_count == 0, found.generate_report()
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import re
 import unicodedata
 from typing import get_args
 
@@ -287,3 +288,19 @@ def test_statistics_are_pieces_per_word_and_the_share_of_byte_pieces(unigram: To
     assert found.byte_share == pytest.approx(3 / n_pieces)
     nothing = statistics(unigram, [])
     assert (nothing.pieces_per_word, nothing.byte_share) == (0, 0)
+
+
+@pytest.mark.parametrize("nfkc", [False, True])
+@pytest.mark.parametrize("text", ["a red dog.", "  Ein Hünd 𝄞 x  ", "我喜欢茶 ok", "ｗｉｄｅ ﬁne", ""])
+def test_pieces_of_words(text: str, nfkc: bool) -> None:
+    settings = TokenizerSettings(vocab_size=300)
+    tokenizer = Tokenizer(train_tokenizer(["a red dog. Ein Hund", "wide fine 我喜欢"], settings).model, nfkc=nfkc)
+    words = [match.span() for match in re.finditer(r"\S+", text)]
+    tokens, of_token = tokenizer.encode_words(text, words)
+    assert tokens == tokenizer.encode(text)
+    assert len(of_token) == len(tokens)
+    for i, (start, end) in enumerate(words):
+        own = [token for token, word in zip(tokens, of_token, strict=True) if word == [i]]
+        expected = text[start:end]
+        assert tokenizer.decode(own).strip() == (unicodedata.normalize("NFKC", expected) if nfkc else expected)
+    assert tokenizer.encode_words(text, [])[1] == [[] for _ in tokens]

@@ -1,0 +1,90 @@
+"""`nmt align`."""
+
+import json
+from collections.abc import Iterator
+from itertools import tee
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nmt.cli import options, streams
+from nmt.errors import InputError
+from nmt.text.lines import iter_pairs
+
+if TYPE_CHECKING:
+    from nmt.decode.translator import Translator
+    from nmt.insight.align import WordPair
+
+Reverse = Annotated[Path | None, typer.Option(help="A run or model of the other direction; both must agree.")]
+
+
+def align(
+    src: Annotated[Path | None, typer.Option(help="Source lines. [default: stdin]")] = None,
+    ref: Annotated[Path | None, typer.Option(help="Their translations. [default: the model's own]")] = None,
+    model: Annotated[Path | None, typer.Option("--model", "-m", help=options.MODEL_HELP)] = None,
+    reverse: Reverse = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Atomic output file; - is stdout.")] = None,
+    json_lines: Annotated[bool, typer.Option("--json", help="JSON lines: words and links.")] = False,
+    beam: options.Beam = None,
+    device: options.Device = "auto",
+    threads: options.Threads = 0,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Align words by the model's attention, one line for each line in: 0-0 1-2.
+
+    0-2 links the first source word with the third target word. Words are what white space separates; characters in a
+    text without any. With --ref, the pairs are aligned; without it, a line is the translation, TAB, and its links.
+    """
+    streams.set_up_logging(quiet, verbose)
+    if ref is not None and src is None:
+        raise InputError("--ref needs --src", hint="nmt align --src test.de --ref test.en")
+    if ref is not None and beam is not None:
+        raise InputError("--beam has no effect with --ref", hint="leave out one of them")
+    _, translator = options.load_translator([model] if model else None, device, threads)
+    other = None
+    if reverse is not None:
+        _, other = options.load_translator([reverse], device, threads)
+        check_directions(translator, other)
+    from nmt.insight.align import align, moses
+
+    n_lines = None if quiet else streams.count_lines(src, output)
+    with streams.open_output(output) as (out, _):
+        pairs, given = tee(word_pairs(translator, src, ref, beam))
+        for (source, target), links in streams.with_bar(
+            zip(given, align(translator, pairs, other), strict=True), n_lines
+        ):
+            if json_lines:
+                words = {"source_words": source.words, "target_words": target.words, "links": links}
+                line = json.dumps({"source": source.text, "target": target.text, **words}, ensure_ascii=False)
+            else:
+                line = moses(links) if ref is not None else f"{target.text}\t{moses(links)}"
+            out.write(line.encode() + b"\n")
+
+
+def word_pairs(translator: "Translator", src: Path | None, ref: Path | None, beam: int | None) -> "Iterator[WordPair]":
+    """The given pairs, or source lines with their translations."""
+    from nmt.insight.align import WordText
+
+    if src is not None and ref is not None:
+        for pair in iter_pairs([src], [ref]):
+            yield WordText.split(pair.source), WordText.split(pair.target)
+        return
+    search = translator.with_options(**({"beam": beam} if beam is not None else {}))
+    with streams.open_input(None, src) as (lines, _):
+        for found in translator.translate_lines(lines, search):
+            yield WordText.split(found.source), WordText.split(found.text)
+
+
+def check_directions(translator: "Translator", reverse: "Translator") -> None:
+    """Refuse a reverse model of other languages, if they are known."""
+    from nmt.config import base_language, language
+
+    (a, b), (c, d) = (
+        [base_language(language(one.config.data, "source")), base_language(language(one.config.data, "target"))]
+        for one in (translator, reverse)
+    )
+    if all((a, b, c, d)) and (a, b) != (d, c):
+        message = f"--reverse translates {c} to {d}, the other model {a} to {b}"
+        raise InputError(message, hint=f"give a model of {b} to {a}")

@@ -1,0 +1,150 @@
+"""`nmt compare`."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from nmt.cli import options, streams
+from nmt.errors import DataError, InputError
+from nmt.text.lines import iter_lines, read_lines
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+
+Systems = Annotated[
+    list[Path], typer.Argument(metavar="A B...", help="Runs, model files, or files of translations; A is the baseline.")
+]
+Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page, too.")]
+
+
+def compare(
+    systems: Systems,
+    src: Annotated[Path | None, typer.Option(help="Source lines. [default: the runs' data.test]")] = None,
+    ref: Annotated[list[Path] | None, typer.Option(help="Reference lines; repeat it for several.")] = None,
+    test: Annotated[
+        Literal["bs", "ar"], typer.Option(help="sacreBLEU's paired bootstrap or approximate randomization.")
+    ] = "bs",
+    trials: Annotated[int, typer.Option(min=0, help="Of the test. [default: 1000 for bs, 10000 for ar]")] = 0,
+    lowercase: Annotated[bool, typer.Option(help="Ignore case.")] = False,
+    tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's: 13a, zh, char, ... [default: by language]")] = None,
+    comet: Annotated[bool, typer.Option("--comet", help="COMET, too; needs the extra comet.")] = False,
+    comet_model: Annotated[str | None, typer.Option(help="By name or file. [default: Unbabel/wmt22-comet-da]")] = None,
+    json_object: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    html: Html = None,
+    beam: options.Beam = None,
+    batch_size: options.BatchSize = None,
+    device: options.Device = "auto",
+    threads: options.Threads = 0,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Say which of several systems translates better, and how sure that is.
+
+    Differences of BLEU, chrF and TER from the baseline A with 95 % interval and p-value; BLEU and wins by length,
+    rare words and numbers; the lines that differ most.
+    """
+    streams.set_up_logging(quiet, verbose)
+    from nmt.config import language_of
+    from nmt.evaluate import bleu_tokenizer, check_references
+    from nmt.insight import compare as comparing
+
+    if not 2 <= len(systems) <= comparing.MAX_SYSTEMS:
+        raise InputError(f"{len(systems)} systems to compare", hint=f"give 2 to {comparing.MAX_SYSTEMS}")
+    if comet_model is not None and not comet:
+        raise InputError("--comet-model needs --comet", hint="add --comet")
+    name, sources, references = read_test_set(systems, src, ref)
+    check_references(references, references[0], "lines in reference 1")
+    if sources is None and (comet or any(map(is_model, systems))):
+        raise InputError(f"{'COMET' if comet else 'a model'} needs the source lines", hint="add --src FILE")
+    if sources is not None:
+        check_references(references, sources, "source lines")
+    extra_metrics = {}
+    if comet:
+        from nmt.insight.comet import DEFAULT_MODEL, Comet
+
+        extra_metrics["comet"] = Comet(sources or [], references[0], comet_model or DEFAULT_MODEL)
+    outputs, languages = [], []
+    for path in systems:
+        lines, language = translations_by(path, sources or [], beam, batch_size, device, threads, quiet)
+        check_references(references, lines, f"lines in {path}")
+        outputs.append(lines)
+        languages.append(language)
+    language = next(filter(None, languages), language_of(ref[0]) if ref else "")
+    tokenize = tokenize or bleu_tokenizer(language)
+    test_set = comparing.EvaluationSet(name, sources, references, language, tokenize, lowercase)
+    training = training_targets(systems)
+    found = comparing.compare(
+        list(map(str, systems)), outputs, test_set, test=test, n_trials=trials, training=training, extra=extra_metrics
+    )
+    if html is not None:
+        with streams.open_output(html) as (out, _):
+            out.write(comparing.as_page(found).encode())
+        streams.log.info("written to %s", html)
+    print(comparing.as_json(found) if json_object else "\n".join(comparing.as_text(found)))
+
+
+def is_model(path: Path) -> bool:
+    """Whether this is a run, an export or a model file, not a file of translations."""
+    return path.is_dir() or path.suffix == ".safetensors"
+
+
+def translations_by(
+    path: Path, sources: list[str], beam: int | None, batch_size: int | None, device: str, threads: int, quiet: bool
+) -> tuple[list[str], str]:
+    """The translations by a model, or in a file, and the model's target language; empty for a file."""
+    if not is_model(path):
+        return read_lines([path]), ""
+    _, translator = options.load_translator([path], device, threads, always_log=True)
+    search = translator.with_options(**({"beam": beam} if beam is not None else {}))
+    translations = translator.translate_lines(sources, search, batch_size=batch_size)
+    lines = [found.text for found in streams.with_bar(translations, None if quiet else len(sources))]
+    return lines, translator.target_language
+
+
+def read_test_set(
+    systems: Sequence[Path], src: Path | None, ref: list[Path] | None
+) -> tuple[str, list[str] | None, list[list[str]]]:
+    """Name, source lines and references: the named files, else the test set of the runs.
+
+    Raises:
+        InputError: the runs name no test set, or different ones.
+        DataError: there are no lines.
+    """
+    from nmt.train.preparation import corpus_paths
+
+    if ref:
+        name, sources, references = str(ref[0]), read_lines([src]) if src else None, [read_lines([one]) for one in ref]
+    elif src:
+        raise InputError("--src needs --ref", hint="give both, or neither for the runs' data.test")
+    else:
+        named = [config.data.test and corpus_paths(config, config.data.test) for config in configs_of(systems)]
+        found = [files for files in named if files]
+        if not found:
+            raise InputError("no run that names a data.test", hint="give --src and --ref")
+        if any(files != found[0] for files in found):
+            raise InputError("the runs name different test sets", hint="give --src and --ref")
+        (source_files, target_files) = found[0]
+        name, sources, references = str(target_files[0]), read_lines(source_files), [read_lines(target_files)]
+    if not references[0]:
+        raise DataError(f"nothing to compare: {name} is empty", hint="give at least one line")
+    return name, sources, references
+
+
+def configs_of(systems: Sequence[Path]) -> list["Config"]:
+    """The settings of those systems that are runs or exports."""
+    from nmt.run.directory import RunDirectory
+
+    return [RunDirectory(path).read_config() for path in systems if path.is_dir()]
+
+
+def training_targets(systems: Sequence[Path]) -> tuple[str, Iterable[str]] | None:
+    """Name and target lines of the first run's training corpus; None if there is no run, or the corpus is not here."""
+    from nmt.train.preparation import corpus_paths
+
+    for config in configs_of(systems):
+        _, files = corpus_paths(config, config.data.train)
+        if all(file.is_file() for file in files):
+            return "the training corpus", iter_lines(files)
+    return None

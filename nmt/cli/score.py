@@ -1,0 +1,128 @@
+"""`nmt score`."""
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nmt.cli import options, streams
+from nmt.errors import DataError, InputError
+from nmt.text.lines import Pause, is_blank, iter_pairs
+
+if TYPE_CHECKING:
+    from nmt.decode.scoring import Candidates
+    from nmt.decode.segments import TextHypothesis, Translation
+    from nmt.text.tokenizer import Tokenizer
+
+
+def score(
+    model: options.Models = None,
+    src: Annotated[Path | None, typer.Option(help="Source lines.")] = None,
+    ref: Annotated[Path | None, typer.Option(help="Their translations, line by line.")] = None,
+    input_file: Annotated[
+        Path | None, typer.Option("--input", "-i", help="Lines of source TAB translation, or of nmt translate --json.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Atomic output file; - is stdout.")] = None,
+    json_lines: Annotated[bool, typer.Option("--json", help="JSON lines: pieces, tokens, scores.")] = False,
+    length_penalty: Annotated[str | None, typer.Option(help="average: S/L^alpha; gnmt: S/((5+L)/6)^alpha.")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Length penalty strength. [default: the config's, 1]")] = None,
+    device: options.Device = "auto",
+    threads: options.Threads = 0,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Print the log-probabilities of given translations, one line for each line in.
+
+    A line is the log-probability of the translation, TAB, and those of its pieces, the last of which ends the
+    sentence: nmt score --src test.de --ref test.en, or from -i or stdin. --json adds scores after the length penalty.
+    """
+    streams.set_up_logging(quiet, verbose)
+    if (src is None) != (ref is None):
+        raise InputError("--src and --ref go together", hint="give both, or pairs with -i or on stdin")
+    if src is not None and input_file is not None:
+        raise InputError("both --src and -i were given", hint="give one of them")
+    _, translator = options.load_translator(model, device, threads)
+    from nmt.decode.scoring import Candidates, score_lines
+
+    changes = {"length_penalty": length_penalty, "alpha": alpha}
+    chosen = translator.with_options(**{name: value for name, value in changes.items() if value is not None})
+    n_lines = None if quiet else streams.count_lines(src or input_file, output)
+    with streams.open_output(output) as (out, _), streams.open_input(None, input_file) as (lines, _):
+        pairs: Iterator[Candidates]
+        if src is not None and ref is not None:
+            pairs = (Candidates(pair.line, pair.source, [pair.target]) for pair in iter_pairs([src], [ref]))
+        else:
+            pairs = candidates(lines, translator.tokenizers.target)
+        for found in streams.with_bar(score_lines(translator, pairs, chosen), n_lines):
+            out.write(formatted(found, as_json=json_lines).encode() + b"\n")
+
+
+def candidates(lines: Iterable[str | Pause], tokenizer: "Tokenizer") -> "Iterator[Candidates]":
+    """What each line gives to score: source TAB translation, or JSON of `nmt translate`. Its JSON has no tabs."""
+    from nmt.decode.scoring import Candidates
+
+    texts = (line for line in lines if isinstance(line, str))
+    for number, line in enumerate(texts, 1):
+        fields = line.split("\t")
+        if is_blank(line):
+            yield Candidates(number, "", [""])
+        elif len(fields) == 2:
+            yield Candidates(number, fields[0], [fields[1]])
+        else:
+            try:
+                tree = json.loads(line)
+                source, targets = tree["source"], [target_of(found, tokenizer) for found in tree["hypotheses"]]
+                if not isinstance(source, str):
+                    raise TypeError
+            except (ValueError, TypeError, KeyError, RecursionError) as error:
+                message = f"line {number} is neither source TAB translation nor JSON of `nmt translate`"
+                raise DataError(f"{message}: {line:.60}", hint="or name two files: --src FILE --ref FILE") from error
+            yield Candidates(number, source, targets)
+
+
+def target_of(hypothesis: dict[str, Any], tokenizer: "Tokenizer") -> str | list[int]:
+    """The tokens of a hypothesis by its `tokens`, else its `pieces`, else its text."""
+    from nmt.text import EOS
+
+    if "tokens" in hypothesis:
+        tokens = [int(token) for token in hypothesis["tokens"]]
+        unknown = [str(token) for token in tokens if not EOS <= token < len(tokenizer)]
+    elif "pieces" in hypothesis:
+        pieces = [one["piece"] if isinstance(one, dict) else str(one) for one in hypothesis["pieces"]]
+        tokens = tokenizer.ids(pieces)
+        unknown = [piece for token, piece in zip(tokens, pieces, strict=True) if token < EOS]
+    else:
+        return str(hypothesis["text"])
+    if unknown:
+        raise DataError(f"the model has no piece '{unknown[0]}'", hint="score with the model that translated")
+    return tokens
+
+
+def formatted(found: "Translation", *, as_json: bool) -> str:
+    """The log-probabilities of a line and its pieces; as JSON, of all hypotheses, in the form of `nmt translate`."""
+    if as_json:
+        hypotheses = [as_tree(hypothesis) for hypothesis in found.hypotheses]
+        return json.dumps({"source": found.source, "hypotheses": hypotheses}, ensure_ascii=False)
+    if len(found.hypotheses) != 1:
+        raise InputError(f"{len(found.hypotheses)} hypotheses do not fit on one line", hint="add --json")
+    (best,) = found.hypotheses
+    return f"{best.log_prob:.4f}\t{' '.join(f'{x:.4f}' for x in best.log_probs)}"
+
+
+def as_tree(hypothesis: "TextHypothesis") -> dict[str, Any]:
+    """A hypothesis as JSON's types; null for what is unknown."""
+
+    def known(x: float) -> float | None:
+        return x if math.isfinite(x) else None
+
+    return {
+        "text": hypothesis.text,
+        "score": known(hypothesis.score),
+        "log_prob": known(hypothesis.log_prob),
+        "pieces": hypothesis.pieces,
+        "tokens": hypothesis.tokens,
+        "log_probs": [known(x) for x in hypothesis.log_probs],
+    }

@@ -1,0 +1,162 @@
+"""Word alignments from cross-attention.
+
+The weights of all heads and layers are averaged and summed over the pieces of each pair of words. A link joins words
+that attend to each other more than to others: both conditional distributions of the weights are multiplied, and the
+best source word of each target word and the best target word of each source word are merged by grow-diagonal (Koehn et
+al. 2003). README.md beside this file compares other methods.
+"""
+
+import logging
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import torch
+from torch import Tensor
+
+from nmt.decode.translator import Translator
+from nmt.errors import InputError
+from nmt.insight.heads import MAX_POSITIONS, single_model
+from nmt.text.batches import pair_batches
+from nmt.text.tokenizer import Tokenizer
+
+log = logging.getLogger("nmt")
+
+WINDOW = 1000  # pairs aligned together: bounds memory, and lets pairs of similar length share a batch
+
+# Thai, Lao, Burmese, Khmer, Chinese and Japanese characters and punctuation, as ranges of a regular expression.
+UNSPACED_SCRIPTS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u9fff\uff00-\uffef\U00020000-\U0003ffff"
+
+Span = tuple[int, int]  # where a word begins and ends in its text, in characters
+Links = list[tuple[int, int]]  # indices of a source and a target word, from 0, in ascending order
+
+
+@dataclass(frozen=True)
+class WordText:
+    """A text and its words."""
+
+    text: str
+    spans: list[Span]
+
+    @classmethod
+    def split(cls, text: str) -> "WordText":
+        """Words are what white space separates; each character is one in a text without, in a script without."""
+        pattern = r"\S+" if len(text.split()) > 1 else rf"[{UNSPACED_SCRIPTS}]|[^\s{UNSPACED_SCRIPTS}]+"
+        return cls(text, [match.span() for match in re.finditer(pattern, text)])
+
+    @property
+    def words(self) -> list[str]:
+        return [self.text[start:end] for start, end in self.spans]
+
+
+WordPair = tuple[WordText, WordText]  # source and target
+
+
+def align(translator: Translator, pairs: Iterable[WordPair], reverse: Translator | None = None) -> Iterator[Links]:
+    """Align a stream of pairs, in order; pairs that are blank on one side or too long for the model have no links.
+
+    Args:
+        reverse: a model that translates from target to source, whose weights are multiplied with the first one's.
+    Raises:
+        InputError: a model is an export or an ensemble, or has no attention.
+    """
+    stream, first = iter(pairs), 1
+    while window := list(islice(stream, WINDOW)):
+        matrices = word_attention(translator, window, first)
+        if reverse is not None:
+            others = word_attention(reverse, [(target, source) for source, target in window], first)
+            both = zip(matrices, others, strict=True)
+            matrices = [None if own is None or other is None else own * other.T for own, other in both]
+        yield from ([] if matrix is None else links(matrix) for matrix in matrices)
+        first += len(window)
+
+
+def word_attention(translator: Translator, pairs: Sequence[WordPair], first: int = 1) -> list[Tensor | None]:
+    """How much the words of each pair belong together: (source words, target words), in [0, 1].
+
+    That is p(source word | target word) · p(target word | source word), both from the same attention weights. It is
+    None for a pair with a blank side and, with a warning, for one that the model cannot hold; `first` is the number of
+    the first pair.
+    """
+    model, limit = single_model(translator), translator.engine.max_length - 1
+    found: list[Tensor | None] = [None for _ in pairs]
+    sides, kept = [], []  # token ids and shares of both sides, and the index of the pair
+    for i, pair in enumerate(pairs):
+        if not all(side.spans for side in pair):
+            continue
+        of_pair = [encoded(side, tokenizer, limit) for side, tokenizer in zip(pair, translator.tokenizers, strict=True)]
+        if None in of_pair:
+            log.warning(
+                "line %d is not aligned: a side has more than the %d pieces that the model takes", first + i, limit
+            )
+        else:
+            sides.append([side for side in of_pair if side is not None])
+            kept.append(i)
+    src, tgt = ([of_pair[side][0] for of_pair in sides] for side in (0, 1))
+    for batch in pair_batches(src, tgt, MAX_POSITIONS):
+        with torch.inference_mode():
+            on_device = batch.to(model.device)
+            cross = model.attention(on_device.src, on_device.tgt_in).cross  # (L, B, H, T, S)
+        if not len(cross):
+            raise InputError("the model has no attention", hint="name another with -m")
+        for i, weights in zip(batch.lines, cross.float().mean((0, 2)).cpu(), strict=True):
+            (_, of_source), (_, of_target) = sides[i]
+            # Row t is the query that predicts target token t. The rows and columns of EOS are left out.
+            between = of_source.T @ weights[: len(of_target), : len(of_source)].T @ of_target
+            found[kept[i]] = normalized(between, 0) * normalized(between, 1)
+    return found
+
+
+def encoded(side: WordText, tokenizer: Tokenizer, limit: int) -> tuple[list[int], Tensor] | None:
+    """Token ids of a text, and the share that each token has in each word: (tokens, words).
+
+    Punctuation around a word has no share in it. None if there are more tokens than `limit`.
+    """
+    if len(tokenizer.encode(side.text)) > limit:
+        return None
+    tokens, words = tokenizer.encode_words(side.text, [bare_span(side.text, span) for span in side.spans])
+    shares = torch.zeros(len(tokens), len(side.spans))
+    for t, of_token in enumerate(words):
+        shares[t, of_token] = 1 / max(len(of_token), 1)
+    return tokens, shares
+
+
+def bare_span(text: str, span: Span) -> Span:
+    """The span from the first to the last letter or digit of a word, with a ' before; all of it if it has none."""
+    found = re.search(r"['’]?\w(.*\w)?", text[slice(*span)])
+    return (span[0] + found.start(), span[0] + found.end()) if found else span
+
+
+def normalized(weights: Tensor, dim: int) -> Tensor:
+    """Weights divided by their sum over a dimension; 0 where that is 0."""
+    return weights / weights.sum(dim, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
+
+
+def links(matrix: Tensor) -> Links:
+    """Links of words that belong together most, given (source words, target words)."""
+    by_target = {(s, t) for t, s in enumerate(matrix.argmax(0).tolist()) if matrix[s, t] > 0}
+    by_source = {(s, t) for s, t in enumerate(matrix.argmax(1).tolist()) if matrix[s, t] > 0}
+    return sorted(grow_diagonal(by_target, by_source))
+
+
+def grow_diagonal(one: set[tuple[int, int]], other: set[tuple[int, int]]) -> set[tuple[int, int]]:
+    """The intersection of two alignments, and links of either beside them that reach a word without a link."""
+    found, candidates = one & other, sorted(one ^ other)
+    has_grown = True
+    while has_grown:
+        has_grown = False
+        sources, targets = {s for s, _ in found}, {t for _, t in found}
+        for s, t in candidates:
+            is_beside = any((s + ds, t + dt) in found for ds in (-1, 0, 1) for dt in (-1, 0, 1))
+            if (s, t) not in found and is_beside and (s not in sources or t not in targets):
+                found.add((s, t))
+                sources.add(s)
+                targets.add(t)
+                has_grown = True
+    return found
+
+
+def moses(found: Links) -> str:
+    """Links as `0-0 1-2`."""
+    return " ".join(f"{s}-{t}" for s, t in found)

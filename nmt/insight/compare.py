@@ -1,0 +1,309 @@
+"""Which of several systems translates better, how sure that is, and where they differ. Imports no torch.
+
+The counts of words by their frequency follow compare-mt (Neubig et al. 2019).
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from string import ascii_uppercase
+from typing import Any
+
+from sacrebleu.metrics.chrf import CHRF
+
+from nmt.config import base_language
+from nmt.decode.segments import UNSPACED
+from nmt.evaluate import PairedScore, TestName, paired_scores, sacrebleu_metrics, score
+from nmt.insight.sentences import LENGTHS, bare_words, group_index, group_names, n_words, numbers
+from nmt.insight.tables import columns
+
+FREQUENCIES = (0, 1, 4, 19, 99)  # bounds of the groups of words
+MAX_SYSTEMS = len(ascii_uppercase)
+TESTS = {"bs": "paired bootstrap", "ar": "paired approximate randomization"}
+N_DIFFERING = 5
+
+
+@dataclass(frozen=True)
+class EvaluationSet:
+    """Lines to translate, and how to score translations of them."""
+
+    name: str
+    sources: list[str] | None  # None if unknown
+    references: list[list[str]]  # one or several lists
+    language: str  # of the references
+    tokenize: str  # sacreBLEU's tokenizer
+    lowercase: bool = False
+
+
+@dataclass(frozen=True)
+class ComparedLine:
+    """A line of the test set and its translations, the baseline's first."""
+
+    number: int  # from 1
+    source: str
+    reference: str
+    translations: list[str]
+    chrf: list[float]  # sentence chrF of each, 0-100
+
+
+@dataclass(frozen=True)
+class Wins:
+    """Lines of which a system's translation has a higher, the same or a lower sentence chrF than the baseline's."""
+
+    n_better: int
+    n_equal: int
+    n_worse: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """Some lines of the test set."""
+
+    name: str
+    n_lines: int
+    bleu: list[float]  # of each system, 0-100
+    wins: list[Wins]  # of each system but the baseline
+
+
+@dataclass(frozen=True)
+class Recall:
+    """Words or numbers that a translation should contain."""
+
+    name: str
+    n: int
+    share: list[float]  # that each system's translations contain, 0-1
+
+
+@dataclass(frozen=True)
+class Differing:
+    """The lines in which a system differs most from the baseline, by sentence chrF."""
+
+    better: list[ComparedLine]
+    worse: list[ComparedLine]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Systems on one test set; the first one is the baseline."""
+
+    systems: list[str]
+    corpus: str
+    n_lines: int
+    test: TestName
+    scores: list[PairedScore]
+    groups: dict[str, list[Group]]  # by what the lines are grouped by
+    recalls: dict[str, list[Recall]]  # by what is counted
+    differing: list[Differing]  # of each system but the baseline
+
+
+def compare(
+    names: Sequence[str],
+    systems: Sequence[Sequence[str]],
+    test_set: EvaluationSet,
+    *,
+    test: TestName = "bs",
+    n_trials: int = 0,
+    training: tuple[str, Iterable[str]] | None = None,
+    extra: Mapping[str, Any] | None = None,
+) -> Comparison:
+    """Compare the translations of a test set by several systems.
+
+    Args:
+        names, systems: two or more; the first is the baseline. A translation for each line of the test set.
+        test, n_trials: see `paired_scores`.
+        training: name and target lines of a training corpus. Words are rare there, or else in the references.
+        extra: more metrics by name, sacreBLEU's or of the same form.
+    """
+    references = test_set.references
+    metrics = sacrebleu_metrics(references, tokenize=test_set.tokenize, lowercase=test_set.lowercase)
+    lines = compared_lines(systems, test_set)
+    spaced = base_language(test_set.language) not in UNSPACED
+    words = [bare_words(line.reference, spaced=spaced) for line in lines]
+    where, corpus = training or ("the references", references[0])
+    counts = word_counts(corpus, {word for of_line in words for word in of_line}, spaced=spaced)
+    return Comparison(
+        systems=list(names),
+        corpus=test_set.name,
+        n_lines=len(lines),
+        test=test,
+        scores=paired_scores(systems, metrics | dict(extra or {}), test=test, n_trials=n_trials),
+        groups=dict(groups_of(lines, test_set, where, [min(map(counts.__getitem__, w), default=None) for w in words])),
+        recalls=dict(recalls_of(lines, words, where, counts, spaced=spaced)),
+        differing=[most_differing(lines, i) for i in range(1, len(systems))],
+    )
+
+
+def compared_lines(systems: Sequence[Sequence[str]], test_set: EvaluationSet) -> list[ComparedLine]:
+    """All lines with their sentence chrF."""
+    chrf = CHRF(lowercase=test_set.lowercase)
+    sources = test_set.sources or [""] * len(test_set.references[0])
+    return [
+        ComparedLine(
+            number, source, own[0], list(texts), [float(chrf.sentence_score(text, list(own)).score) for text in texts]
+        )
+        for number, (source, own, texts) in enumerate(
+            zip(sources, zip(*test_set.references, strict=True), zip(*systems, strict=True), strict=True), 1
+        )
+    ]
+
+
+def word_counts(lines: Iterable[str], wanted: set[str], *, spaced: bool) -> Counter[str]:
+    """How often each of these words occurs; others are not counted, so that memory does not grow with the corpus."""
+    counts: Counter[str] = Counter()
+    for line in lines:
+        counts.update(word for word in bare_words(line, spaced=spaced) if word in wanted)
+    return counts
+
+
+def groups_of(
+    lines: Sequence[ComparedLine], test_set: EvaluationSet, where: str, rarest: Sequence[int | None]
+) -> Iterator[tuple[str, list[Group]]]:
+    """Lines by length, by their rarest word and by numbers.
+
+    Args:
+        where: the corpus in which words are rare.
+        rarest: how often the rarest word of each line occurs there; None for a line without words.
+    """
+    has_source = test_set.sources is not None
+    measured = [line.source if has_source else line.reference for line in lines]
+    side = "source" if has_source else "reference"
+
+    def grouped(indices: Iterable[int], names: Sequence[str]) -> list[Group]:
+        members: dict[int, list[int]] = {}
+        for at, index in enumerate(indices):
+            members.setdefault(index, []).append(at)
+        return [group(names[i], found, lines, test_set) for i, found in sorted(members.items()) if i >= 0]
+
+    by_length = (group_index(n_words(text), LENGTHS) for text in measured)
+    yield f"words of the {side}", grouped(by_length, group_names(LENGTHS))
+    by_rarity = (-1 if n is None else group_index(n, FREQUENCIES) for n in rarest)
+    yield f"occurrences of the rarest word in {where}", grouped(by_rarity, group_names(FREQUENCIES, 0))
+    has_numbers = [bool(numbers_to_copy(line)) for line in lines]
+    if any(has_numbers):
+        yield "numbers to copy", grouped(map(int, has_numbers), ["none", "one or more"])
+
+
+def group(name: str, members: Sequence[int], lines: Sequence[ComparedLine], test_set: EvaluationSet) -> Group:
+    """The figures of the lines with these indices."""
+    references = [[side[i] for i in members] for side in test_set.references]
+    own = [lines[i] for i in members]
+    bleu, wins = [], []
+    for s in range(len(own[0].translations)):
+        hypotheses = [line.translations[s] for line in own]
+        (of_group,) = score(hypotheses, references, ("bleu",), tokenize=test_set.tokenize, lowercase=test_set.lowercase)
+        bleu.append(of_group.value)
+        if s:
+            signs = Counter(sign(line.chrf[s] - line.chrf[0]) for line in own)
+            wins.append(Wins(signs[1], signs[0], signs[-1]))
+    return Group(name, len(members), bleu, wins)
+
+
+def sign(x: float) -> int:
+    return (x > 0) - (x < 0)
+
+
+def numbers_to_copy(line: ComparedLine) -> Counter[str]:
+    """The numbers of the source that the reference keeps; without a source, the reference's."""
+    found = numbers(line.reference)
+    return found & numbers(line.source) if line.source else found
+
+
+def recalls_of(
+    lines: Sequence[ComparedLine], words: Sequence[list[str]], where: str, counts: Counter[str], *, spaced: bool
+) -> Iterator[tuple[str, list[Recall]]]:
+    """The words of the references, by their number of occurrences, and the numbers that the translations contain."""
+    n_systems = len(lines[0].translations)
+    names = group_names(FREQUENCIES, 0)
+    expected: Counter[int] = Counter()
+    found: Counter[tuple[int, int]] = Counter()  # by group and system
+    for line, of_reference in zip(lines, words, strict=True):
+        own = Counter(of_reference)
+        for word, n in own.items():
+            expected[group_index(counts[word], FREQUENCIES)] += n
+        for s, text in enumerate(line.translations):
+            for word, n in (own & Counter(bare_words(text, spaced=spaced))).items():
+                found[group_index(counts[word], FREQUENCIES), s] += n
+    yield (
+        f"words of the references, by their occurrences in {where}",
+        [Recall(names[i], n, [found[i, s] / n for s in range(n_systems)]) for i, n in sorted(expected.items())],
+    )
+    wanted = [numbers_to_copy(line) for line in lines]
+    n = sum(one.total() for one in wanted)
+    if n:
+        pairs = list(zip(wanted, lines, strict=True))
+        copied = [sum((one & numbers(line.translations[s])).total() for one, line in pairs) for s in range(n_systems)]
+        yield "numbers to copy", [Recall("all", n, [one / n for one in copied])]
+
+
+def most_differing(lines: Sequence[ComparedLine], system: int) -> Differing:
+    """The lines in which a system is better and worse than the baseline by most."""
+
+    def gain(line: ComparedLine) -> float:
+        return line.chrf[system] - line.chrf[0]
+
+    best = sorted((line for line in lines if gain(line) > 0), key=gain, reverse=True)
+    worst = sorted((line for line in lines if gain(line) < 0), key=gain)
+    return Differing(best[:N_DIFFERING], worst[:N_DIFFERING])
+
+
+# --- output -----------------------------------------------------------------------------------------------
+
+
+def as_json(comparison: Comparison) -> str:
+    """One JSON object with all fields."""
+    return json.dumps(asdict(comparison), ensure_ascii=False)
+
+
+def as_page(comparison: Comparison) -> str:
+    """A self-contained HTML page."""
+    from nmt.insight import pages  # imports torch
+
+    return pages.page("compare", f"{' and '.join(comparison.systems)} – nmt compare", asdict(comparison))
+
+
+def as_text(comparison: Comparison) -> list[str]:
+    """Everything as lines of text."""
+    letters = ascii_uppercase[: len(comparison.systems)]
+    lines = [
+        f"{letter}  {name}{'' if i else '  (baseline)'}"
+        for i, (letter, name) in enumerate(zip(letters, comparison.systems, strict=True))
+    ]
+    lines += [f"{comparison.n_lines} lines of {comparison.corpus}", "", *_score_table(comparison, letters)]
+    others = letters[1:]
+    verdicts = [title for letter in others for title in (f"{letter} better", "equal", "worse")]
+    for title, groups in comparison.groups.items():
+        rows = [
+            [g.name, g.n_lines, *(f"{x:.2f}" for x in g.bleu), *(n for w in g.wins for n in asdict(w).values())]
+            for g in groups
+        ]
+        lines += ["", *columns([title, "lines", *(f"BLEU {letter}" for letter in letters), *verdicts], rows)]
+    for title, recalls in comparison.recalls.items():
+        found = [[r.name, r.n, *(f"{100 * share:.1f} %" for share in r.share)] for r in recalls]
+        lines += ["", *columns([title, "number", *(f"found by {letter}" for letter in letters)], found)]
+    for letter, differing in zip(others, comparison.differing, strict=True):
+        for name, some in (("better", differing.better), ("worse", differing.worse)):
+            if some:
+                lines += ["", f"Lines in which {letter} is {name} than A by most (sentence chrF):"]
+                lines += [text for line in some for text in _told(line, letters)]
+    return lines
+
+
+def _score_table(comparison: Comparison, letters: str) -> Iterator[str]:
+    rows: list[list[str]] = []
+    for paired in comparison.scores:
+        for letter, system in zip(letters, paired.systems, strict=True):
+            d = system.difference
+            told = [f"{d.value:+.2f}", f"{d.low:+.2f} to {d.high:+.2f}", f"{d.p_value:.4f}"] if d else [""] * 3
+            rows.append([paired.name, letter, f"{system.value:.2f}", *told])
+    yield from columns(["score", "", "", "difference", "95 % interval", "p"], rows)
+    yield f"p by {TESTS[comparison.test]}, as sacreBLEU computes it; intervals by bootstrap"
+    yield from (f"{paired.name}: {paired.signature}" for paired in comparison.scores)
+
+
+def _told(line: ComparedLine, letters: str) -> Iterator[str]:
+    if line.source:
+        yield f"{line.number:>6}  source     {line.source}"
+    yield f"{'' if line.source else line.number:>6}  reference  {line.reference}"
+    for letter, text, chrf in zip(letters, line.translations, line.chrf, strict=True):
+        yield f"{'':>6}  {letter} {chrf:7.1f}  {text}"

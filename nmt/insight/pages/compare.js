@@ -1,0 +1,151 @@
+// Several systems on one test set; `data` is nmt's Comparison.
+
+const data = JSON.parse(byId("data").textContent);
+const letterOf = (i) => String.fromCharCode(65 + i);
+const colorOf = (i) => `var(--run-${i % 6})`;
+const others = data.systems.map((_, i) => i).slice(1);
+const signed = (value, digits = 2) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`;
+const figureWidth = Math.min(640, document.documentElement.clientWidth - 40); // narrower on a phone, with the same letters
+const LOWER_IS_BETTER = ["TER"];
+const TESTS = { bs: "paired bootstrap", ar: "paired approximate randomization" };
+
+function titleSection() {
+  byId("title").textContent = data.systems.map((_, i) => letterOf(i)).join(" and ");
+  byId("test-set").textContent = `${data.n_lines} lines of ${data.corpus}`;
+  put("systems", table(["", "system"], data.systems.map((name, i) => [
+    html("b", { style: `color:${colorOf(i)}` }, letterOf(i)), i ? name : `${name} (baseline)`])));
+}
+
+// --- scores -------------------------------------------------------------------------------------------------
+
+function verdict(score, i) {
+  const { value, p_value: p } = score.systems[i].difference;
+  if (p >= 0.05) return `${score.name}: no significant difference between ${letterOf(i)} and A (p = ${p.toFixed(3)}).`;
+  const isBetter = (value > 0) !== LOWER_IS_BETTER.includes(score.name);
+  return `${score.name}: ${letterOf(i)} is ${isBetter ? "better" : "worse"} than A by ${Math.abs(value).toFixed(2)} (p = ${p.toFixed(3)}).`;
+}
+
+// A bar per score and system from the low to the high bound, with a mark at the difference.
+function differenceFigure() {
+  const rows = data.scores.flatMap((score) => others.map((i) => ({ name: `${score.name} ${letterOf(i)}`, i, ...score.systems[i].difference })));
+  const width = figureWidth, left = 86, right = 64, rowHeight = 30, height = rows.length * rowHeight + 24;
+  const low = Math.min(0, ...rows.map((row) => row.low)), high = Math.max(0, ...rows.map((row) => row.high));
+  const x = (value) => left + ((value - low) / (high - low || 1)) * (width - left - right);
+  const bars = rows.map((row, r) => {
+    const y = r * rowHeight + 15;
+    return [svg("text", { x: 0, y, "dominant-baseline": "central" }, row.name),
+      svg("rect", { x: x(row.low), y: y - 5, width: Math.max(x(row.high) - x(row.low), 1), height: 10, rx: 3, fill: colorOf(row.i), "fill-opacity": 0.35 }),
+      svg("circle", { cx: x(row.value), cy: y, r: 5, fill: colorOf(row.i) }),
+      svg("text", { x: width, y, "text-anchor": "end", "dominant-baseline": "central" }, signed(row.value))];
+  });
+  const zero = [svg("line", { x1: x(0), x2: x(0), y1: 0, y2: height - 20, stroke: "var(--muted)", "stroke-dasharray": "3 3" }),
+    svg("text", { x: x(0), y: height - 6, "text-anchor": "middle", class: "muted" }, "0")];
+  return svg("svg", { width, height, role: "img", "aria-label": "Differences from A with their intervals" }, zero, bars);
+}
+
+function scoresSection() {
+  put("verdict", ...data.scores.flatMap((score) => others.map((i) => html("span", { style: "display:block" }, verdict(score, i)))));
+  put("difference-figure", differenceFigure());
+  const bounds = (d) => `${signed(d.low)} to ${signed(d.high)}`;
+  put("score-table", table(["score", "system", "value", "difference", "95 % interval", "p"], data.scores.flatMap((score) =>
+    score.systems.map(({ value, difference: d }, i) => [score.name, letterOf(i), value.toFixed(2), ...(d ? [signed(d.value), bounds(d), d.p_value.toFixed(4)] : ["–", "–", "–"])]))));
+  put("signatures", ...[`The p-values are sacreBLEU's, by ${TESTS[data.test]}.`, ...data.scores.map((score) => html("code", {}, `${score.name} ${score.signature}`))]
+    .map((line) => html("span", { style: "display:block;overflow-wrap:anywhere" }, line)));
+}
+
+// --- groups of lines, and what the translations contain ------------------------------------------------------
+
+// Per row a name and the shares 0-1 that fill the bar from left to right.
+function stackedBars(title, rows) {
+  const width = figureWidth, left = 130, rowHeight = 28, height = rows.length * rowHeight;
+  const bars = rows.map(({ name, parts }, r) => {
+    let x = left;
+    const y = r * rowHeight;
+    return [svg("text", { x: 0, y: y + 13, "dominant-baseline": "central" }, name), parts.map(({ share, color, text }) => {
+      const size = share * (width - left), at = x;
+      x += size;
+      return [svg("rect", { x: at, y: y + 3, width: size, height: 20, fill: color, "fill-opacity": 0.35 }),
+        size > textWidth(text) + 8 ? svg("text", { x: at + size / 2, y: y + 13, "text-anchor": "middle", "dominant-baseline": "central" }, text) : null];
+    })];
+  });
+  return svg("svg", { width, height, role: "img", "aria-label": title }, bars);
+}
+
+function legend(names) {
+  return html("p", { class: "legend" }, names.map(([name, color]) => html("span", {},
+    html("span", { style: `display:inline-block;width:0.8em;height:0.8em;margin-inline-end:5px;opacity:0.5;background:${color}` }), name)));
+}
+
+function groupsSection() {
+  const nodes = Object.entries(data.groups).map(([title, groups]) => [
+    html("h3", {}, `By ${title}`),
+    others.map((i) => [
+      legend([[`${letterOf(i)} better`, colorOf(i)], ["equal", "var(--muted)"], ["A better", colorOf(0)]]),
+      stackedBars(`Lines that ${letterOf(i)} translates better, by ${title}`, groups.map((group) => {
+        const { n_better: better, n_equal: equal, n_worse: worse } = group.wins[i - 1];
+        return { name: `${group.name} (${group.n_lines})`, parts: [[better, colorOf(i)], [equal, "var(--muted)"], [worse, colorOf(0)]]
+          .map(([n, color]) => ({ share: n / group.n_lines, color, text: String(n) })) };
+      }))]),
+    asTable("As a table, with BLEU", () => table(
+      [title, "lines", ...data.systems.map((_, i) => `BLEU ${letterOf(i)}`), ...others.flatMap((i) => [`${letterOf(i)} better`, "equal", "A better"])],
+      groups.map((group) => [group.name, group.n_lines, ...group.bleu.map((value) => value.toFixed(2)),
+        ...group.wins.flatMap((wins) => [wins.n_better, wins.n_equal, wins.n_worse])]))),
+  ]);
+  put("group-list", ...nodes.flat(Infinity));
+}
+
+function recallsSection() {
+  const nodes = Object.entries(data.recalls).map(([title, recalls]) => [
+    html("h3", {}, title),
+    stackedBars(title, recalls.flatMap((recall) => recall.share.map((share, i) => ({
+      name: i ? "" : recall.name, parts: [{ share, color: colorOf(i), text: `${letterOf(i)} ${percent(share)}` }] })))),
+    asTable("As a table", () => table(["occurrences", "number", ...data.systems.map((_, i) => `found by ${letterOf(i)}`)],
+      recalls.map((recall) => [recall.name, recall.n, ...recall.share.map(percent)]))),
+  ]);
+  put("recall-list", ...nodes.flat(Infinity));
+}
+
+// --- lines --------------------------------------------------------------------------------------------------
+
+const wordsOf = (text) => text.match(/\s+|[\p{L}\p{N}\p{M}]+|[^\s\p{L}\p{N}\p{M}]/gu) ?? [];
+
+// The words of a text; those that are not in the longest common subsequence with the other text are underlined.
+function marked(text, other) {
+  const isWide = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]/u.test(text + other);
+  const [own, their] = [text, other].map((one) => (isWide ? [...one] : wordsOf(one)));
+  const length = Array.from({ length: own.length + 1 }, () => new Uint16Array(their.length + 1));
+  for (let i = own.length - 1; i >= 0; i--)
+    for (let j = their.length - 1; j >= 0; j--)
+      length[i][j] = own[i] === their[j] ? length[i + 1][j + 1] + 1 : Math.max(length[i + 1][j], length[i][j + 1]);
+  const nodes = [];
+  for (let i = 0, j = 0; i < own.length;) {
+    if (j < their.length && own[i] === their[j]) { nodes.push(own[i]); i++; j++; }
+    else if (j < their.length && length[i][j + 1] >= length[i + 1][j]) j++;
+    else { nodes.push(/^\s+$/.test(own[i]) ? own[i] : html("u", {}, own[i])); i++; }
+  }
+  return nodes;
+}
+
+function pair(line, i) {
+  const side = (s, other) => html("div", { style: `--side:${colorOf(s)}` },
+    html("p", { class: "muted" }, `${letterOf(s)}, chrF ${line.chrf[s].toFixed(1)}`),
+    html("p", { dir: "auto" }, marked(line.translations[s], line.translations[other])));
+  return html("div", { class: "pair" }, html("p", { dir: "auto" }, html("span", { class: "muted" }, `line ${line.number} `), html("b", {}, line.source)),
+    html("p", { dir: "auto" }, html("span", { class: "muted" }, "reference: "), line.reference),
+    html("div", { class: "sides" }, side(0, i), side(i, 0)));
+}
+
+function linesSection() {
+  const nodes = data.differing.flatMap((differing, at) => [["better", differing.better], ["worse", differing.worse]]
+    .filter(([, lines]) => lines.length)
+    .flatMap(([name, lines]) => [html("h3", {}, `${letterOf(at + 1)} is ${name} than A`), ...lines.map((line) => pair(line, at + 1))]));
+  if (!nodes.length) return drop("lines");
+  put("line-list", ...nodes);
+}
+
+titleSection();
+scoresSection();
+groupsSection();
+recallsSection();
+linesSection();
+listSections();

@@ -1,0 +1,39 @@
+"""The lines of a test set one by one: their words and numbers, and groups of lines. Imports no torch."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+LENGTHS = (5, 10, 20, 40)  # bounds of the groups of source lengths, words (characters if there are no spaces)
+
+
+def words(text: str) -> Sequence[str]:
+    """The words of a text, or its characters if it has no spaces."""
+    return text.split() if " " in text.strip() else text.strip()
+
+
+def n_words(text: str) -> int:
+    return len(words(text))
+
+
+def bare_words(text: str, *, spaced: bool) -> list[str]:
+    """The words of a text in lower case without punctuation around them; its letters if it is not `spaced`."""
+    units = text.casefold().split() if spaced else text.casefold()
+    return [bare for unit in units if (bare := re.sub(r"^\W+|\W+$", "", unit))]
+
+
+def numbers(text: str) -> Counter[str]:
+    """The numbers in a text, written in digits, without separators of thousands."""
+    return Counter(re.sub(r"(?<=\d)[., ](?=\d{3}\b)", "", found) for found in re.findall(r"\d[\d., ]*\d|\d", text))
+
+
+def group_index(value: int, bounds: Sequence[int]) -> int:
+    """The group of a value: the number of bounds, upper and inclusive, that it exceeds."""
+    return sum(value > bound for bound in bounds)
+
+
+def group_names(bounds: Sequence[int], least: int = 1) -> list[str]:
+    """The names of all groups: "1 to 5", "6 to 10", ..., "41 or more"."""
+    lows = [least, *(bound + 1 for bound in bounds)]
+    ranges = zip(lows, bounds, strict=False)
+    return [str(low) if low == high else f"{low} to {high}" for low, high in ranges] + [f"{lows[-1]} or more"]

@@ -1,0 +1,105 @@
+"""`nmt compare`: the figures of sacreBLEU's own command, models and files, and the page."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import SOURCE, TARGET, FiveRun, environment, err_lines, one_clear_error, out_lines, run_nmt, run_together
+
+ROOT = Path(__file__).parents[2]
+# The command of sacreBLEU 2.6 with numpy 2 fails to write the float32 figures of TER as JSON.
+SACREBLEU = """
+import functools, json
+json.dumps = functools.partial(json.dumps, default=float)
+from sacrebleu.sacrebleu import main
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def systems(folder: Path) -> Path:
+    """References and the translations of two systems, 60 lines each."""
+    references = (ROOT / "data" / "zh-en" / "test.en").read_text(encoding="utf-8").splitlines()[:60]
+    baseline = [line.replace("the", "a").lower() for line in references]  # sacreBLEU's TER ignores case
+    other = [line.replace("last ", "") if i % 3 else line.rpartition(" ")[0] for i, line in enumerate(references)]
+    for name, lines in (("ref.en", references), ("a.en", baseline), ("b.en", other), ("c.en", references)):
+        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(("test", "n_trials"), [("bs", 300), ("ar", 300)])
+def test_figures_equal_those_of_the_sacrebleu_command(systems: Path, test: str, n_trials: int) -> None:
+    command = [sys.executable, "-c", SACREBLEU, "ref.en", "-i", "a.en", "b.en", "c.en", "-m", "bleu", "chrf", "ter"]
+    command += [f"--paired-{test}", f"--paired-{test}-n", str(n_trials), "--format", "json"]
+    ours = ["compare", "a.en", "b.en", "c.en", "--ref", "ref.en", "--test", test, "--trials", n_trials, "--json"]
+    own = run_nmt(*ours, cwd=systems)
+    theirs = subprocess.run(command, cwd=systems, env=environment(), capture_output=True, check=True)
+    figures = {score["name"]: score["systems"] for score in json.loads(own.stdout)["scores"]}
+    assert list(figures) == ["BLEU", "chrF2", "TER"]
+    for i, system in enumerate(json.loads(theirs.stdout)):
+        for name, found in figures.items():
+            assert found[i]["value"] == system[name]["score"], (name, i)
+            assert found[i]["mean"] == system[name]["mean"]
+            assert found[i]["interval"] == system[name]["ci"]
+            assert (found[i]["difference"] or {}).get("p_value") == system[name]["p_value"]
+
+
+def test_translations_are_compared_without_torch(systems: Path) -> None:
+    done = run_nmt("compare", "a.en", "b.en", "--ref", "ref.en", cwd=systems, env={"PYTHONPROFILEIMPORTTIME": "1"})
+    assert not any(line.split("|")[-1].strip() == "torch" for line in err_lines(done))
+    lines = out_lines(done)
+    assert lines[:3] == ["A  a.en  (baseline)", "B  b.en", "60 lines of ref.en"]
+    assert any(line.startswith("BLEU: nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|") for line in lines)
+    assert any(line.startswith("words of the reference ") for line in lines)
+    assert "Lines in which B is better than A by most (sentence chrF):" in lines
+
+
+def test_runs_are_compared_on_their_test_set(five_run: FiveRun, tmp_path: Path) -> None:
+    other = tmp_path / "other.en"
+    other.write_text("".join(f"{line}\n" for line in [*TARGET[:4], TARGET[0]]), encoding="utf-8")
+    files = ["--src", five_run.source_file, "--ref", five_run.target_file]
+    named, given = run_together(
+        ["compare", five_run.run, other, "--html", "page.html", "--json"],
+        ["compare", other, five_run.model_file, *files, "--json", "--lowercase", "--tokenize", "char", "-q"],
+        cwd=tmp_path,
+    )
+    assert err_lines(named) == [f"model: {five_run.run}", "written to page.html"]
+    assert err_lines(given) == []
+    found, turned = json.loads(named.stdout), json.loads(given.stdout)
+    bleu, chrf, _ = found["scores"]
+    assert chrf["systems"][0]["value"] == pytest.approx(100)
+    assert bleu["systems"][1]["difference"]["value"] < 0
+    assert "|case:lc|eff:no|tok:char|" in turned["scores"][0]["signature"]
+    assert turned["scores"][1]["systems"][1]["difference"]["value"] > 0
+    assert "occurrences of the rarest word in the training corpus" in found["groups"]
+    assert "occurrences of the rarest word in the references" in turned["groups"]
+    (worse,) = found["differing"][0]["worse"]
+    assert (worse["number"], worse["source"], worse["translations"]) == (5, SOURCE[4], [TARGET[4], TARGET[0]])
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert TARGET[4] in page
+    assert not re.findall(r"(?:src|href)\s*=\s*[\"'](?!#)", page)
+
+
+def test_what_cannot_be_compared_is_refused(five_run: FiveRun, systems: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("")
+    other_test = five_run.copy_run(tmp_path / "other")
+    config = other_test / "config.yaml"
+    config.write_text(config.read_text(encoding="utf-8").replace(str(five_run.home), str(tmp_path)), encoding="utf-8")
+    refused: dict[str, list[object]] = {
+        "1 systems to compare": ["a.en"],
+        "no run that names a data.test": ["a.en", "b.en"],
+        "--src needs --ref": ["a.en", "b.en", "--src", "ref.en"],
+        "a model needs the source lines": ["a.en", five_run.run, "--ref", "ref.en"],
+        "COMET needs the source lines": ["a.en", "b.en", "--ref", "ref.en", "--comet"],
+        "--comet-model needs --comet": ["a.en", "b.en", "--ref", "ref.en", "--comet-model", "x"],
+        "lines in a.en but 5 lines in reference 1": ["a.en", "b.en", "--ref", five_run.target_file],
+        "the runs name different test sets": [five_run.run, other_test],
+        "is empty": ["a.en", "b.en", "--ref", tmp_path / "empty"],
+        "no sacreBLEU tokenizer '14a'": ["a.en", "b.en", "--ref", "ref.en", "--tokenize", "14a"],
+    }
+    done = run_together(*(["compare", *words] for words in refused.values()), cwd=systems)
+    for message, one in zip(refused, done, strict=True):
+        one_clear_error(one, 2, message)

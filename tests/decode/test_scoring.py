@@ -1,0 +1,122 @@
+"""Scores of given translations: those of the search that found them, whatever the batch, segments and lengths."""
+
+import math
+
+import pytest
+import torch
+from conftest import model_of
+from models import LINES, small_translator
+
+from nmt.decode import scoring
+from nmt.decode.engines.torch_engine import TorchEngine
+from nmt.decode.scoring import Candidates, score_lines, split_at_eos
+from nmt.decode.translator import Translator
+from nmt.text import BOS, EOS
+
+
+def by_hand(translator: Translator, source: list[int], target: list[int]) -> list[float]:
+    """Teacher forcing of one pair."""
+    with torch.inference_mode():
+        logits = model_of(translator)(torch.tensor([[*source, EOS]]), torch.tensor([[BOS, *target]]))
+    log_probs = logits[0].log_softmax(-1)
+    return [float(log_probs[t, token]) for t, token in enumerate([*target, EOS])]
+
+
+@pytest.mark.parametrize("length_penalty", ["average", "gnmt"])
+def test_hypotheses_of_a_search_keep_their_scores(length_penalty: str) -> None:
+    translator = small_translator(max_length=8)  # so that the last line has several segments
+    lines = [*LINES, "", "a cat! the dog. where is the red house? dogs play here, and cats."]
+    options = translator.with_options(beam=4, n_best=4, length_penalty=length_penalty, alpha=0.7)
+    found = list(translator.translate_lines(lines, options))
+    assert sum(token == EOS for token in found[-1].hypotheses[0].tokens) > 1
+    given = [Candidates(n, one.source, [h.tokens for h in one.hypotheses]) for n, one in enumerate(found, 1)]
+    for scored, expected in zip(score_lines(translator, given, options), found, strict=True):
+        assert scored.source == expected.source
+        for own, other in zip(scored.hypotheses, expected.hypotheses, strict=True):
+            assert (own.tokens, own.pieces, own.text) == (other.tokens, other.pieces, other.text)
+            assert own.log_probs == pytest.approx(other.log_probs, abs=1e-9)
+            assert own.score == pytest.approx(other.score, abs=1e-9)
+
+
+def test_texts_are_scored_as_by_hand_in_any_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    translator = small_translator()
+    source, target = translator.tokenizers
+    lines = [Candidates(n, line, [LINES[-n], "a cat"]) for n, line in enumerate(LINES, 1)]
+    found = list(score_lines(translator, lines))
+    for line, scored in zip(lines, found, strict=True):
+        for text, hypothesis in zip(line.targets, scored.hypotheses, strict=True):
+            assert isinstance(text, str)
+            assert hypothesis.text == text
+            expected = by_hand(translator, source.encode(line.source), target.encode(text))
+            assert hypothesis.log_probs == pytest.approx(expected, abs=1e-9)
+            assert hypothesis.tokens == [*target.encode(text), EOS]
+    monkeypatch.setattr(scoring, "WINDOW", 2)
+    for own, other in zip(score_lines(translator, iter(lines)), found, strict=True):
+        assert own.hypotheses[0].log_prob == pytest.approx(other.hypotheses[0].log_prob, abs=1e-9)
+
+
+def test_sentences_of_a_long_line_are_paired_if_there_are_as_many() -> None:
+    translator = small_translator(max_length=8)
+    source, target = translator.tokenizers
+    long, parts = "the red dog. a cat sleeps. dogs play.", ["the red dog.", "a cat sleeps.", "dogs play."]
+    assert len(source.encode(long)) > 8
+    paired, unpaired = (
+        found.hypotheses[0]
+        for found in score_lines(translator, [Candidates(1, long, ["a. b! c?"]), Candidates(2, long, ["a. b!"])])
+    )
+    expected = [
+        by_hand(translator, source.encode(s), target.encode(t)) for s, t in zip(parts, ["a.", "b!", "c?"], strict=True)
+    ]
+    assert paired.log_probs == pytest.approx([x for part in expected for x in part], abs=1e-9)
+    assert unpaired.log_probs == pytest.approx(by_hand(translator, source.encode(long), target.encode("a. b!")))
+
+
+def test_blank_lines() -> None:
+    translator = small_translator()
+    target = translator.tokenizers.target
+    both, source_only, target_only = (
+        found.hypotheses[0]
+        for found in score_lines(
+            translator, [Candidates(1, " ", [""]), Candidates(2, "a cat", [""]), Candidates(3, "", ["a cat"])]
+        )
+    )
+    assert (both.log_probs, both.log_prob, both.score) == ([], 0.0, 0.0)
+    assert source_only.log_probs == pytest.approx(by_hand(translator, target.encode("a cat"), []))
+    assert target_only.log_probs == pytest.approx(by_hand(translator, [], target.encode("a cat")))
+    assert list(score_lines(translator, [])) == []
+
+
+def test_what_the_model_cannot_hold_is_not_scored(caplog: pytest.LogCaptureFixture) -> None:
+    translator = small_translator()
+    engine = translator.engine
+    assert isinstance(engine, TorchEngine)
+    engine.max_length = 16
+    long = "the red dog runs " * 9
+    lines = [Candidates(1, "a cat", [long]), Candidates(2, "a cat", ["a"]), Candidates(3, "a cat", [[7, EOS, 8, EOS]])]
+    with caplog.at_level("WARNING", "nmt"):
+        first, second, third = (found.hypotheses[0] for found in score_lines(translator, lines))
+    assert math.isnan(first.log_prob)
+    assert math.isnan(third.score)
+    assert len(first.log_probs) == len(first.tokens) > 16
+    assert second.log_prob < 0
+    n_pieces = len(translator.tokenizers.target.encode(long))
+    assert caplog.messages == [
+        f"line 1 is not scored: {n_pieces} pieces, the model takes 15",
+        "line 3 is not scored: the translation has 2 segments, its source 1",
+    ]
+
+
+def test_an_ensemble_scores_by_its_mean_probability() -> None:
+    translator = small_translator()
+    model = model_of(translator)
+    two = Translator(TorchEngine(model, model), translator.tokenizers, translator.config)
+    line = [Candidates(1, LINES[0], [LINES[1]])]
+    (one,), (both,) = (list(score_lines(own, line)) for own in (translator, two))
+    assert both.hypotheses[0].log_prob == pytest.approx(one.hypotheses[0].log_prob)
+
+
+def test_segments_end_in_eos() -> None:
+    assert split_at_eos([5, EOS, 6, 7, EOS]) == [[5], [6, 7]]
+    assert split_at_eos([5, 6]) == [[5, 6]]
+    assert split_at_eos([EOS]) == [[]]
+    assert split_at_eos([]) == []

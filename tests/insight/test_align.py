@@ -1,0 +1,187 @@
+"""Word alignments: words and pieces, links, planted attention, and the gold alignments."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import model_of
+from measure_alignments import alignment_error_rate, methods, natural_text, read_gold
+from models import LINES, make, small_translator
+from torch import Tensor
+
+from nmt.decode.engines.torch_engine import TorchEngine
+from nmt.decode.translator import Translator, load
+from nmt.errors import InputError
+from nmt.insight import align as aligning
+from nmt.insight.align import WordText, align, bare_span, grow_diagonal, links, moses, word_attention
+from nmt.model.base import AttentionWeights
+
+GOLD = Path(__file__).parent / "alignments"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (" a big  dog. ", ["a", "big", "dog."]),
+        ("Danke!", ["Danke!"]),
+        ("我喜欢Python3。", ["我", "喜", "欢", "Python3", "。"]),
+        ("我 喜欢\tPython 。", ["我", "喜欢", "Python", "。"]),
+        ("ฉันรัก", list("ฉันรัก")),
+        (" ", []),
+        ("", []),
+    ],
+)
+def test_words_are_separated_by_spaces_or_are_characters(text: str, words: list[str]) -> None:
+    assert WordText.split(text).words == words
+
+
+def test_links_are_best_in_either_direction_and_grow_from_those_best_in_both() -> None:
+    assert links(torch.eye(3)) == [(0, 0), (1, 1), (2, 2)]
+    matrix = torch.tensor([[0.9, 0.1, 0.0], [0.0, 0.8, 0.7], [0.0, 0.0, 0.0]])
+    assert links(matrix) == [(0, 0), (1, 1), (1, 2)], "no weight, no link"
+    assert links(torch.zeros(2, 3)) == []
+    assert grow_diagonal({(0, 0), (1, 1), (4, 4)}, {(0, 0), (1, 2), (5, 6)}) == {(0, 0), (1, 1), (1, 2)}
+    assert grow_diagonal({(0, 0), (1, 0)}, {(0, 0), (0, 1)}) == {(0, 0), (1, 0), (0, 1)}
+    assert moses([(0, 0), (1, 2)]) == "0-0 1-2"
+
+
+def planted(weights: Callable[[int, int], Tensor]) -> Callable[[Tensor, Tensor], AttentionWeights]:
+    """A replacement of `model.attention` whose cross-attention is weights(T, S) for every sentence."""
+
+    def attention(src: Tensor, tgt_in: Tensor) -> AttentionWeights:
+        cross = weights(tgt_in.size(1), src.size(1)).expand(2, len(src), 4, -1, -1)
+        return AttentionWeights(cross[:0], cross[:0], cross)
+
+    return attention
+
+
+def test_planted_attention_gives_the_planted_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    translator = small_translator()
+    text = WordText.split("the red dog runs.")
+    n = len(text.spans)
+    tokens, of_token = translator.tokenizers.source.encode_words(text.text, text.spans)
+    assert len(tokens) > n, "words of several pieces"
+    assert sorted({word for words in of_token for word in words}) == list(range(n))
+    monkeypatch.setattr(model_of(translator), "attention", planted(lambda t, s: 0.9 * torch.eye(t, s) + 0.1 / s))
+    (found,) = align(translator, [(text, text)])
+    assert found == [(i, i) for i in range(n)]
+
+    def turned(t: int, s: int) -> Tensor:
+        """Each target piece attends to the source piece at the same distance from the end; the last one is EOS."""
+        weights = torch.full((t, s), 0.01)
+        weights[torch.arange(t - 1), torch.arange(s - 1).flip(0)] = 0.9
+        return weights
+
+    monkeypatch.setattr(model_of(translator), "attention", planted(turned))
+    (found,) = align(translator, [(text, text)])
+    assert (0, n - 1) in found
+    assert (n - 1, 0) in found
+
+
+def test_punctuation_around_a_word_does_not_count() -> None:
+    text = '"Who\'s there?", ... 3-4'
+    spans = [(0, 6), (7, 15), (16, 19), (20, 23)]
+    assert WordText.split(text).spans == spans
+    assert [text[slice(*bare_span(text, span))] for span in spans] == ["Who's", "there", "...", "3-4"]
+
+
+def test_an_alignment_depends_on_its_pair_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    translator = small_translator()
+    texts = [WordText.split(line) for line in LINES]
+    pairs = list(zip(texts, texts[::-1], strict=True))
+    together = word_attention(translator, pairs)
+    for pair, matrix in zip(pairs, together, strict=True):
+        (alone,) = word_attention(translator, [pair])
+        assert alone is not None
+        assert matrix is not None
+        torch.testing.assert_close(alone, matrix)
+        assert matrix.shape == tuple(len(side.spans) for side in pair)
+        assert ((matrix >= 0) & (matrix <= 1)).all()
+    found = list(align(translator, pairs))
+    monkeypatch.setattr(aligning, "WINDOW", 3)
+    assert list(align(translator, iter(pairs))) == found == [links(m) for m in together if m is not None]
+    assert list(align(translator, pairs, reverse=translator)) != found
+
+
+def test_a_reverse_model_turns_source_and_target() -> None:
+    translator = small_translator()
+    pair = WordText.split(LINES[0]), WordText.split(LINES[1])
+    (own,) = word_attention(translator, [pair])
+    (other,) = word_attention(translator, [pair[::-1]])
+    (found,) = align(translator, [pair], reverse=translator)
+    assert own is not None
+    assert other is not None
+    assert found == links(own * other.T)
+
+
+def test_blank_and_long_pairs_have_no_links(caplog: pytest.LogCaptureFixture) -> None:
+    translator = small_translator()
+    engine = translator.engine
+    assert isinstance(engine, TorchEngine)
+    engine.max_length = 16
+    blank, short, long = WordText.split(""), WordText.split("a cat"), WordText.split("the red dog runs " * 9)
+    with caplog.at_level("WARNING", "nmt"):
+        found = list(align(translator, [(blank, short), (short, blank), (short, long), (short, short)]))
+    assert found[:3] == [[], [], []]
+    assert found[3]
+    assert caplog.messages == ["line 3 is not aligned: a side has more than the 15 pieces that the model takes"]
+    huge = WordText.split("the " * 200_000)
+    assert list(align(translator, [(huge, huge)], reverse=translator)) == [[]], "memory is bounded"
+    assert list(align(translator, [])) == []
+
+
+def test_models_without_attention_are_refused() -> None:
+    small = small_translator()
+    n = len(small.tokenizers.target)
+    pair = WordText.split("a cat"), WordText.split("a dog")
+    for attention, is_possible in (("none", False), ("additive", True)):
+        model = make(3, n, n, architecture="rnn", cell="gru", attention=attention)
+        translator = Translator(TorchEngine(model), small.tokenizers, small.config)
+        if is_possible:
+            assert len(list(align(translator, [pair]))) == 1
+        else:
+            with pytest.raises(InputError, match="the model has no attention"):
+                list(align(translator, [pair]))
+
+
+# --- the gold alignments ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["de-en", "zh-en"])
+def test_gold_alignments_are_well_formed(name: str) -> None:
+    pairs = read_gold(GOLD / f"{name}.tsv")
+    assert len(pairs) == 25
+    for pair in pairs:
+        assert pair.sure
+        assert pair.sure <= pair.possible
+        assert all(s < len(pair.source) and t < len(pair.target) for s, t in pair.possible)
+        unlinked = [word for i, word in enumerate(pair.target) if i not in {t for _, t in pair.possible}]
+        assert unlinked == []
+        text = natural_text(pair.target, spaced=True)
+        assert text.words == pair.target
+        assert not re.search(r" [.,?!']", text.text)
+    assert natural_text(["我", "喜欢", "茶"], spaced=False).text == "我喜欢茶"
+
+
+def test_alignment_error_rate_by_hand() -> None:
+    sure, possible = {(0, 0), (1, 1)}, {(0, 0), (1, 1), (1, 2)}
+    assert alignment_error_rate([([(0, 0), (1, 1)], sure, possible)]) == 0
+    assert alignment_error_rate([([(0, 0), (1, 2)], sure, possible)]) == pytest.approx(1 - (1 + 2) / 4)
+    assert alignment_error_rate([([(2, 2)], sure, possible), ([(0, 0), (1, 1)], sure, possible)]) == pytest.approx(
+        1 - 4 / 7
+    )
+
+
+def test_the_method_beats_the_mean_of_all_heads_on_the_demo() -> None:
+    run = Path(__file__).parents[2] / "runs" / "demo"
+    if not (run / "model.safetensors").is_file():
+        pytest.skip("no runs/demo: make demo")
+    gold = read_gold(GOLD / "zh-en.tsv")
+    pairs = [(natural_text(one.source, spaced=False), natural_text(one.target, spaced=True)) for one in gold]
+    rates = {
+        name: alignment_error_rate((own, one.sure, one.possible) for own, one in zip(found, gold, strict=True))
+        for name, found in methods(load(run, "cpu"), pairs)
+    }
+    assert rates["both directions, grow-diagonal"] < 0.8 * rates["mean of all heads"]
