@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nmt.config import Config
 
 Systems = Annotated[
-    list[Path], typer.Argument(metavar="A B...", help="Runs, model files, or files of translations; A is the baseline.")
+    list[Path], typer.Argument(metavar="A B", help="Runs, model files, or files of translations; A is the baseline.")
 ]
 Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page, too.")]
 
@@ -26,7 +26,7 @@ def compare(
     test: Annotated[
         Literal["bs", "ar"], typer.Option(help="sacreBLEU's paired bootstrap or approximate randomization.")
     ] = "bs",
-    trials: Annotated[int, typer.Option(min=0, help="Of the test. [default: 1000 for bs, 10000 for ar]")] = 0,
+    trials: Annotated[int | None, typer.Option(min=1, help="Of the test. [default: bs 1000, ar 10000]")] = None,
     lowercase: Annotated[bool, typer.Option(help="Ignore case.")] = False,
     tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's: 13a, zh, char, ... [default: by language]")] = None,
     comet: Annotated[bool, typer.Option("--comet", help="COMET, too; needs the extra comet.")] = False,
@@ -76,7 +76,13 @@ def compare(
     test_set = comparing.EvaluationSet(name, sources, references, language, tokenize, lowercase)
     training = training_targets(systems)
     found = comparing.compare(
-        list(map(str, systems)), outputs, test_set, test=test, n_trials=trials, training=training, extra=extra_metrics
+        list(map(str, systems)),
+        outputs,
+        test_set,
+        test=test,
+        n_trials=trials or 0,
+        training=training,
+        extra=extra_metrics,
     )
     if html is not None:
         with streams.open_output(html) as (out, _):
