@@ -13,6 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from nmt import __version__
+from nmt.cli.check import check
 from nmt.cli.config import config
 from nmt.cli.evaluate import evaluate
 from nmt.cli.explain import explain
@@ -51,6 +52,7 @@ def print_version(wanted: bool) -> None:
 
 Version = Annotated[bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version.")]
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, context_settings=HELP)
+app.command(cls=Command)(check)
 app.command(cls=Command)(tokenize)
 app.command(cls=Command)(train)
 app.command(cls=Command)(translate)

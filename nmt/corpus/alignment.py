@@ -23,7 +23,7 @@ MIN_LINK = 1.0  # nats of pointwise mutual information
 MAX_LINK = 7.0
 SAME_WORD = 4.0  # the link of two equal words that are not frequent
 FREQUENT = 0.001  # share of lines with a word above which equality counts only if learnt
-TABLE_BITS = 21
+TABLE_BITS = 20
 BATCH = 1_000  # pairs compared at once; the unrelated partner of a pair is BATCH / 2 lines away
 N_BINS = 24
 SWITCH = 14.0  # nats against a block's beginning, and against its end
@@ -45,7 +45,7 @@ class Lexicon:
         """The links of words with these hashes, for each line every source word with every target word: (n, S, T)."""
         keys = _keys(source)[:, :, None] ^ _keys(target)[:, None, :].byteswap()
         found = self.table[_slots(keys)]
-        links = STRENGTHS[found & np.uint32(0xFF)]
+        links: NDArray[np.float32] = STRENGTHS[found & np.uint32(0xFF)]
         known = ((found ^ (keys << np.uint32(8))) >> np.uint32(8)) == 0
         links *= known
         same = source[:, :, None] == target[:, None, :]

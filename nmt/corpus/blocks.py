@@ -17,6 +17,7 @@ MAX_OFFSET = 300  # lines
 WINDOW = 60  # lines that are compared with their neighbors at once
 MAX_WINDOWS = 40  # in a block
 MAX_WINDOWS_IN_ALL = 400
+CLEAR = -2.0  # mean log-likelihood ratio of lines that stand beside their translations
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,8 @@ class Comparison:
         places = [i for i, line in enumerate(lines) if offset is not None and line + offset in self.target]
         if places and offset is not None:
             texts = [self.source[lines[i]] for i in places], [self.target[lines[i] + offset] for i in places]
-            agreement = alignment.agreement(*map(alignment.words_of, texts), self.usual.lexicon)
+            source, target = map(alignment.words_of, texts)
+            agreement = alignment.agreement(source, target, self.usual.lexicon)
             z = self.usual.lengths.z(*(np.array([*map(len, side)]) for side in texts))
             found[places] = self.evidence(agreement, z)
         return found
@@ -87,7 +89,9 @@ def find(found: Gathered, usual: Usual, evidence: Evidence) -> list[Span]:
     )
     spans: list[Span] = []
     for (start, end), of_block in windows.items():
-        offsets = [offset_of(window, comparison) for window in of_block]
+        offsets: list[int | None] = []
+        for window in of_block:
+            offsets.append(offset_of(window, comparison, offsets[-1] if offsets else None))
         spans += meet([Span(w.start, w.stop, k) for w, k in zip(of_block, offsets, strict=True)], start, end)
     return refined(spans, found, usual, evidence)
 
@@ -110,8 +114,14 @@ def read(
     return Comparison(usual, evidence, *sides)
 
 
-def offset_of(window: range, comparison: Comparison) -> int | None:
-    """The offset at which most lines of a window are translated; None if there is none."""
+def offset_of(window: range, comparison: Comparison, guess: int | None) -> int | None:
+    """The offset at which most lines of a window are translated; None if there is none.
+
+    Args:
+        guess: taken without a search if most lines are translated there.
+    """
+    if guess is not None and comparison.at_offset(window, guess).mean() < CLEAR:
+        return guess
     candidates = [j for j in range(window.start - MAX_OFFSET, window.stop + MAX_OFFSET) if j in comparison.target]
     ratios = comparison.matrix(window, candidates)
     totals = {}
@@ -135,13 +145,17 @@ def meet(spans: Sequence[Span], start: int, end: int) -> list[Span]:
     return [Span(a, b, span.offset) for span, (a, b) in zip(joined, pairwise(cuts), strict=True) if a < b]
 
 
+def tiled(spans: Sequence[Span], n_pairs: int) -> list[Span]:
+    """The spans and, with the offset 0, what lies between them."""
+    cuts = [0, *(cut for span in spans for cut in (span.start, span.end)), n_pairs]
+    between = [Span(start, end, 0) for start, end in zip(cuts[::2], cuts[1::2], strict=True)]
+    tiles = [between[0], *(tile for both in zip(spans, between[1:], strict=True) for tile in both)]
+    return [tile for tile in tiles if tile.start < tile.end]
+
+
 def refined(spans: Sequence[Span], found: Gathered, usual: Usual, evidence: Evidence) -> list[Span]:
     """Move the edges of the spans to where the ratios change."""
-    tiles: list[Span] = []  # of the whole corpus; offset 0 where lines stand beside their translations
-    for span in spans:
-        tiles += [Span(tiles[-1].end if tiles else 0, span.start, 0), span]
-    tiles.append(Span(tiles[-1].end if tiles else 0, found.n_pairs, 0))
-    tiles = [tile for tile in tiles if tile.start < tile.end]
+    tiles = tiled(spans, found.n_pairs)
     around = [
         range(max((a.start + a.end) // 2, b.start - WINDOW), min((b.start + b.end + 1) // 2, b.start + WINDOW))
         for a, b in pairwise(tiles)

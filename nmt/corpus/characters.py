@@ -30,19 +30,16 @@ CONTROL = re.compile(
     "[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ue000-\uf8ff"
     "\U000f0000-\U0010fffd]|(?<=[ -ɏ])[\u200c\u200d]"
 )
-SPACING = re.compile(r"^\s|\s$|\s\s|\t")
+SPACING = re.compile(r"\s\s|\t")
 FULL_WIDTH = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]")
 _LATIN, _CYRILLIC, _GREEK = "A-Za-zÀ-ÖØ-öø-ɏ", "Ѐ-ԯ", "Ͱ-Ͽἀ-῿"
 HOMOGLYPHS = re.compile(
     f"[{_LATIN}][{_CYRILLIC}]|[{_CYRILLIC}][{_LATIN}]|[{_LATIN}][{_GREEK}]|[{_GREEK}][{_LATIN}]|"
     f"[{_CYRILLIC}][{_GREEK}]|[{_GREEK}][{_CYRILLIC}]"
 )
-# Space before a full stop or comma, detached clitics, signs of Moses and the Penn Treebank, Han characters with spaces.
-TOKENIZED = re.compile(
-    r"\w [.,](?: |$)|\w [!?]$|\w n't\b|\w ['’](?:s|re|ve|ll|d|m)\b|@-@|&apos;|``|-[lr]rb-|(?:[一-鿿] ){2,}[一-鿿]",
-    re.IGNORECASE,
-)
-FRENCH_SPACE = re.compile(r"\w [!?]$")
+# Space before a full stop or comma, detached clitics and signs of the Penn Treebank; Han characters with spaces.
+TOKENIZED = re.compile(r"(?<=\w) (?:[.,](?: |$)|[!?]$|n't\b|['’](?:s|re|ve|ll|d|m)\b)| -[lr]rb-", re.IGNORECASE)
+SPACED_HAN = re.compile("(?:[一-鿿] ){2,}[一-鿿]")
 
 # Characters of one variant of Chinese that the other does not use, frequent ones first.
 SIMPLIFIED = (
@@ -93,9 +90,19 @@ def is_not_nfc(text: str) -> bool:
     return not text.isascii() and not unicodedata.is_normalized("NFC", text)
 
 
+def has_control(text: str) -> bool:
+    return not text.isprintable() and CONTROL.search(text) is not None
+
+
+def has_odd_spacing(text: str) -> bool:
+    return "  " in text or text != text.strip() or (not text.isprintable() and SPACING.search(text) is not None)
+
+
 def is_tokenized(text: str) -> bool:
-    found = TOKENIZED.search(text)
-    return found is not None and not ("\xa0" in text or "\u202f" in text)
+    if "@-@" in text or "&apos;" in text or (not text.isascii() and SPACED_HAN.search(text)):
+        return True
+    # French has a no-break space before some signs.
+    return TOKENIZED.search(text) is not None and not ("\xa0" in text or "\u202f" in text)
 
 
 def in_ascii(text: str) -> str:
@@ -108,9 +115,9 @@ TESTS: dict[str, Callable[[str], object]] = {
     "replaced": lambda text: "\ufffd" in text,
     "mojibake": has_mojibake,
     "markup": has_markup,
-    "control": CONTROL.search,
+    "control": has_control,
     "homoglyphs": lambda text: not text.isascii() and HOMOGLYPHS.search(text),
-    "spacing": SPACING.search,
+    "spacing": has_odd_spacing,
     "unicode": is_not_nfc,
     "full-width": lambda text: not text.isascii() and FULL_WIDTH.search(text),
     "tokenized": is_tokenized,

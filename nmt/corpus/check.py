@@ -26,7 +26,7 @@ from nmt.corpus.findings import (
     overlaps,
     vocabulary_fit,
 )
-from nmt.corpus.gathered import Gathered, Progress, gather
+from nmt.corpus.gathered import Gathered, Progress, gather, no_progress
 from nmt.corpus.kinds import KINDS, SEVERITIES, Example, Finding, severity_of
 from nmt.corpus.reading import CorpusFiles, decode, lines_at, survey
 from nmt.text.tokenizer import Tokenizers
@@ -65,7 +65,7 @@ def check(
     corpora: Sequence[CorpusFiles],
     declared: tuple[str, str] = ("", ""),
     tokenizers: Tokenizers | None = None,
-    progress: Progress = lambda items, name, n: items,
+    progress: Progress = no_progress,
 ) -> Report:
     """Look for all faults of a corpus and of its dev and test sets.
 
@@ -93,11 +93,13 @@ def check(
             drafts += faults_of_languages(usual, declared) + (vocabulary_fit(found, tokenizers) if tokenizers else [])
         findings += finished(found, drafts)
     findings.sort(key=lambda one: (SEVERITIES.index(one.severity), -one.share))
-    summary = [
-        Corpus(one.name, *([*map(str, side)] for side in one.files.sides), one.survey.n_source, one.survey.n_target)
-        for one in gathered
-    ]
+    summary = [summarized(found) for found in gathered]
     return Report(summary, usual.habits.languages.names, findings, spans, time.monotonic() - began)
+
+
+def summarized(found: Gathered) -> Corpus:
+    source, target = ([*map(str, paths)] for paths in found.files.sides)
+    return Corpus(found.name, source, target, found.survey.n_source, found.survey.n_target)
 
 
 def finished(found: Gathered, drafts: Sequence[Draft]) -> list[Finding]:
@@ -108,13 +110,12 @@ def finished(found: Gathered, drafts: Sequence[Draft]) -> list[Finding]:
     source, target = (lines_at(paths, wanted) for paths in found.files.sides)
     findings = []
     for draft, lines in zip(drafts, chosen, strict=True):
-        kind = KINDS[draft.kind]
+        kind = replace(KINDS[draft.kind], other=draft.other)
         share = len(draft.lines) / (draft.n_seen or found.n_pairs) if len(draft.lines) else 1.0
         examples = [
             Example(line, decode(source[line], line), decode(target[line], line), draft.details.get(line, ""))
             for line in lines
         ]
-        kind = replace(kind, title=kind.title.format(other=draft.other))
         severity = severity_of(kind, share)
         findings.append(Finding(found.name, kind, severity, draft.lines.tolist(), share, draft.detail, examples))
     return findings

@@ -16,7 +16,6 @@ from nmt.text.corpus import digests_of
 from nmt.text.lines import BOM
 
 SIDES = ("source", "target")
-MIN_SHARE_OF_STOPS = 0.8  # of the lines of a side, for a text without a stop to be unusual
 MIN_HAN = 20  # lines of the sample in a variant of Chinese
 # A line with the first fault is not accused of the others, which follow from it.
 EXPLAINS = {
@@ -57,15 +56,15 @@ def learn(source: list[str], target: list[str]) -> Usual:
     sides = (source, target)
     habits = Habits(
         languages=language.learn(source, target),
-        ends_with_stop=(usually_stops(source), usually_stops(target)),
+        without_stop=(share_without_stop(source), share_without_stop(target)),
         han_variant=(han_variant(source), han_variant(target)),
     )
     lexicon = alignment.learn(*map(alignment.words_of, sides))
     return Usual(habits, lengths.learn(source, target), lexicon)
 
 
-def usually_stops(texts: list[str]) -> bool:
-    return sum(map(bool, map(pairs.final, texts))) >= MIN_SHARE_OF_STOPS * len(texts)
+def share_without_stop(texts: list[str]) -> float:
+    return (sum(not pairs.final(text) for text in texts) + 1) / (len(texts) + 1)
 
 
 def han_variant(texts: list[str]) -> str:

@@ -84,11 +84,8 @@ def faults_of_alignment(found: Gathered, spans: Sequence[Span], evidence: Eviden
     n_source, n_target = found.survey.n_source, found.survey.n_target
     if n_source != n_target:
         detail = f"{n_source:,} source lines, {n_target:,} target lines"
-        last = next((span for span in reversed(spans) if span.end == found.n_pairs), None)
-        first = min((span.start for span in spans if span.offset is not None), default=last and last.start)
-        where = (
-            f"they part at about line {first + 1:,}" if first is not None else "both agree to the end of the shorter"
-        )
+        starts = [span.start for span in spans if span.offset is not None or span.end == found.n_pairs]
+        where = f"they part at about line {min(starts) + 1:,}" if starts else "the rest of the longer side is too much"
         drafts.append(Draft("counts", EMPTY, f"{detail}; {where}"))
     for name, has_offset in (("shifted", True), ("shuffled", False)):
         chosen = [span for span in spans if (span.offset is not None) == has_offset]
@@ -109,10 +106,11 @@ def faults_of_alignment(found: Gathered, spans: Sequence[Span], evidence: Eviden
 
 def is_unrelated(found: Gathered) -> bool:
     """Whether the lengths of the two sides, too, have nothing to do with each other."""
-    sizes = [np.log1p([*map(len, side)]) for side in (found.survey.source, found.survey.target)]
-    if found.n_pairs < MIN_PAIRS or min(map(np.std, sizes)) == 0:
+    sides = found.survey.source, found.survey.target
+    source, target = (np.log1p(np.array([*map(len, side)], np.float64)) for side in sides)
+    if found.n_pairs < MIN_PAIRS or not source.std() or not target.std():
         return False
-    return float(np.corrcoef(*sizes)[0, 1]) < MIN_CORRELATION
+    return float(np.corrcoef(source, target)[0, 1]) < MIN_CORRELATION
 
 
 def faults_of_repetition(found: Gathered) -> list[Draft]:

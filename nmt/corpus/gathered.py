@@ -7,13 +7,17 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.corpus.alignment import BATCH, Feature
+from nmt.corpus.alignment import Feature
 from nmt.corpus.examine import Examined, Usual, examine
 from nmt.corpus.leakage import Index, Keys
 from nmt.corpus.reading import Chunk, CorpusFiles, Survey, chunks
 from nmt.text.corpus import in_parallel
 
-Progress = Callable[[Iterable[Chunk], str, int], Iterable[Chunk]]
+Progress = Callable[[Iterable[Chunk], str, int], Iterable[Chunk]]  # chunks, name of the corpus, number of its pairs
+
+
+def no_progress(items: Iterable[Chunk], _name: str, _n_pairs: int) -> Iterable[Chunk]:
+    return items
 
 
 @dataclass(eq=False)
@@ -57,10 +61,11 @@ class Gathered:
 
     def features(self) -> tuple[Feature, Feature]:
         """Agreement and length ratio of all pairs, and of unrelated lines."""
-        both = []
-        for parts in (self.true, self.unrelated):
-            both.append((np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])))
-        return both[0], both[1]
+        true, unrelated = (
+            (np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts]))
+            for parts in (self.true, self.unrelated)
+        )
+        return true, unrelated
 
     def index(self) -> tuple[Index, Index]:
         """The keys of both sides; of dev and test only, which are small."""

@@ -21,14 +21,19 @@ class Kind:
     """A kind of fault."""
 
     name: str
-    title: str
+    text: str  # its title
     severity: Severity  # while few lines have it
     spoils_at: float  # share of the lines, 0-1, from which it is an error
     repair: Repair
+    other: str = "train"  # the corpus that title and advice speak of
+
+    @property
+    def title(self) -> str:
+        return self.text.format(other=self.other)
 
     @property
     def advice(self) -> str:
-        return ADVICE[self.name]
+        return ADVICE[self.name].format(other=self.other)
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,7 @@ _ALL = (
     Kind("duplicate", "repeats an earlier pair", "note", 0.5, "drop"),
     Kind("many-targets", "a source with five or more translations", "note", NEVER, ""),
     Kind("many-sources", "a target of five or more sources", "note", NEVER, ""),
-    Kind("leak", "a side is also in {other}", "warning", 0.05, "drop"),
+    Kind("leak", "a side is also in {other}", "warning", 0.05, ""),
     Kind("near-leak", "a side is almost the same in {other}", "warning", NEVER, ""),
     # By a model.
     Kind("unlikely", "the pairs that the model believes least", "note", NEVER, ""),
@@ -152,7 +157,7 @@ ADVICE = {
     "duplicate": "nothing: training drops them (data.drop_duplicates)",
     "many-targets": "check that these are translations and not misaligned lines",
     "many-sources": "check that this is a translation and not a filler",
-    "leak": "drop the pairs from one of the two: scores are too high",
+    "leak": "drop the pairs from {other}, as --fix does with train: scores are too high",
     "near-leak": "choose dev and test from other documents: scores are too high",
     "unlikely": "read them: misaligned pairs usually come first",
 }

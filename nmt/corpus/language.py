@@ -58,23 +58,23 @@ FUNCTION_WORDS = {
     "pt": "o a os as de que e do da em um uma para com não é no na se por mais dos das como mas foi ao ele ela seu sua "
     "ou ser quando muito há nos já está eu também só pelo pela até isso entre era depois sem mesmo aos ter seus quem "
     "nas me esse eles você tem são minha meu",
-    "nl": "de het een en van ik te dat die in je niet is hij zijn op aan met als voor maar er om ze dan zou of wat mijn "
-    "men dit zo door over bij ook tot uit der naar kan haar toen heb hoe heeft hebben deze want nog wel geen was we "
-    "wij jij worden werd",
+    "nl": "de het een en van ik te dat die in je niet is hij zijn op aan met als voor maar er om ze dan zou of wat "
+    "mijn men dit zo door over bij ook tot uit der naar kan haar toen heb hoe heeft hebben deze want nog wel geen was "
+    "we wij jij worden werd",
     "sv": "och i att det som en på är av för med till den har de inte om ett han men var jag sig från vi så kan när år "
     "säger hon under också efter eller nu sin där vid mot ska skulle kommer ut får finns vara hade alla mig dig du",
-    "da": "og i at det er en til på som med for den af de ikke der har et jeg han var vi om men fra så kan hun skal sig "
-    "ved nu blev være havde også mig dig du min din hvad hvor vil efter når eller",
-    "no": "og i det er en til på som med for den av de ikke har et jeg han var vi om men fra så kan hun skal seg ved nå "
-    "ble være hadde også meg deg du min din hva hvor vil etter når eller noe",
+    "da": "og i at det er en til på som med for den af de ikke der har et jeg han var vi om men fra så kan hun skal "
+    "sig ved nu blev være havde også mig dig du min din hvad hvor vil efter når eller",
+    "no": "og i det er en til på som med for den av de ikke har et jeg han var vi om men fra så kan hun skal seg ved "
+    "nå ble være hadde også meg deg du min din hva hvor vil etter når eller noe",
     "fi": "ja on ei se että oli hän mutta kun ovat joka niin minä sinä mitä kuin myös jos ole olen tai vain sen tämä "
     "olla he me te minun sinun siitä nyt jo vielä mukaan sitten hänen mikä ette emme en",
-    "pl": "i w na z się nie do to jest że o jak po ale od co za przez tak tym są dla czy może był już tylko być tego ma "
-    "jego jej ich ja ty on ona my wy bardzo gdzie kiedy ze mnie cię mi mam było która który",
-    "cs": "a je se v na že to s z do o i ve jsem by jak ale k po si za pro co tak který jako jsou být už jen nebo od má "
-    "podle aby až při není byl bylo mě tě já ty on ona my vy kde když které jeho",
-    "ro": "și în de la a cu că pe un o nu este din se mai pentru care ce sunt au fost am ai are dar sau lui ei el ea eu "
-    "tu noi voi le ca al ale după fi foarte unde când prin acest această",
+    "pl": "i w na z się nie do to jest że o jak po ale od co za przez tak tym są dla czy może był już tylko być tego "
+    "ma jego jej ich ja ty on ona my wy bardzo gdzie kiedy ze mnie cię mi mam było która który",
+    "cs": "a je se v na že to s z do o i ve jsem by jak ale k po si za pro co tak který jako jsou být už jen nebo od "
+    "má podle aby až při není byl bylo mě tě já ty on ona my vy kde když které jeho",
+    "ro": "și în de la a cu că pe un o nu este din se mai pentru care ce sunt au fost am ai are dar sau lui ei el ea "
+    "eu tu noi voi le ca al ale după fi foarte unde când prin acest această",
     "hu": "a az és hogy nem is egy ez meg van csak de ha volt már mint még el ki azt vagy én te ő mi ti ők lesz minden "
     "nagyon úgy ezt aki ami itt ott most nincs kell lehet után sem",
     "tr": "ve bir bu da de için ne o ile çok daha gibi ben sen biz siz onlar var yok mi mı mu değil ama olarak kadar "
@@ -83,8 +83,8 @@ FUNCTION_WORDS = {
     "adalah bisa sudah atau karena oleh telah lebih apa siapa seperti",
     "vi": "và của là có không được cho các một những trong người đã với này tôi bạn anh cô ấy đó khi rất cũng như để ở "
     "từ đang sẽ vào làm chúng ta",
-    "ru": "и в не на я что он с это как а по но из у за его так от вы она то мы для все мне было меня есть бы ты ещё их "
-    "был уже или когда только если был была они нет да ему очень где этого",
+    "ru": "и в не на я что он с это как а по но из у за его так от вы она то мы для все мне было меня есть бы ты ещё "
+    "их был уже или когда только если был была они нет да ему очень где этого",
     "uk": "і в не на я що він з це як а по але із у за його так від ви вона то ми для все мені було мене є би ти ще їх "
     "був вже або коли тільки якщо була вони немає та дуже де цього",
     "bg": "и в не на аз че той с това как а по но от у за го така вие тя то ние за всичко ми беше ме има би ти още ги "
@@ -187,8 +187,9 @@ def third_language(text: str, side: int, languages: Languages) -> str:
     words = WORD.findall(text.lower())
     if len(words) < 3:
         return ""
-    n_own = sum(word in languages.own_words[side] for word in words)
-    found, name = max((sum(word in known for word in words), name) for name, known in WORD_SETS.items())
+    different = set(words)
+    n_own = len(different & languages.own_words[side])
+    found, name = max((len(different & known), name) for name, known in WORD_SETS.items())
     if name in languages.names or found < max(2, 0.3 * len(words)) or found < 2 * n_own + 2:
         return ""
     return name
@@ -217,7 +218,8 @@ def has_other_script(texts: Sequence[str], usual: frozenset[str]) -> NDArray[np.
     def is_other(text: str) -> bool:
         if text.isascii() and "Latin" in usual:
             return False
-        return 2 * len(is_usual.findall(text)) < len(text) and main_script(text) not in ("", *usual)
+        n_usual = len(is_usual.findall(text))  # a few letters may stand for a whole word: Facebook在中国
+        return 5 * n_usual < len(text) and 5 * n_usual < scripts_of(text).total() >= MIN_LETTERS
 
     return np.fromiter(map(is_other, texts), bool, len(texts))
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from nmt.corpus.alignment import Words
 from nmt.text.corpus import first_occurrences, hash_buckets
 
-MIN_WORDS = 7  # characters in scripts without spaces; in shorter sentences one word is much
+MIN_WORDS = 8  # characters in scripts without spaces; in shorter sentences one word is much
 MANY = 5  # different translations of one sentence
 Keys = NDArray[np.uint64]
 

@@ -1,5 +1,6 @@
 """Faults of a pair: what the two texts must share, whatever their languages."""
 
+import math
 import re
 import unicodedata
 from collections import Counter
@@ -13,25 +14,35 @@ MAX_CHARACTERS = 1_000  # about data.max_length pieces
 FAR_OFF = 5.0  # standard deviations of the logarithm of the length ratio
 SHORT_PARTNER = 1.5  # standard deviations below the usual length of a translation
 MIN_FACTOR = 2.2  # by which a ratio differs from the usual one at least
+CUT_OFF = 6.5  # nats of surprise
+OFTEN = 0.2  # share of lines without a stop above which that is no fault
 MIN_NO_WORDS = 5  # characters
 
-NUMBER = re.compile(r"\d+(?:[.,:’' \u202f]\d+)*")
+DIGIT = re.compile(r"\d")
+NUMBER = re.compile(r"\d+(?:[.,:’' \xa0\u2009\u202f]\d+)*")
+DECIMAL = re.compile(r"(.*)[.,](\d{1,2})")
 MAGNITUDE = re.compile(
     r"[十百千万萬亿億兆]|\b(?:ten|twenty|hundred|thousand|million|billion|dozen)|zig\b|hundert|tausend|million|milliard",
     re.IGNORECASE,
 )
 HAN_NUMBER = re.compile("[一二三四五六七八九十百千万萬零〇两兩]")
-CLOCK = re.compile(r"\b(?:[ap]\.?m\b|o'clock|noon|midnight|Uhr)|[点點时時半]", re.IGNORECASE)
+CONVERTED = re.compile(  # clocks and units, whose numbers a translation may change
+    r"\b(?:[ap]\.?m\b|o'clock|noon|midnight|half|quarter|Uhr\b|halb|viertel|miles?\b|feet|foot|ft\b|inch|yards?\b|pounds?\b|"
+    r"gallons?\b|acres?\b|fahrenheit)|\d ?['′]|[点點时時半]",
+    re.IGNORECASE,
+)
+URL_SIGN = re.compile(r"[@/]|www\.")
 URL = re.compile(r"https?://[^\s<>]+|www\.[^\s<>]+|[\w.+-]+@[\w-]+\.[\w.-]+")
+PLACEHOLDER_SIGN = re.compile(r"[{%<\[_]")
 PLACEHOLDER = re.compile(
     r"\{\w*\}|\$\{\w+\}|%\(\w+\)[sdf]|%(?:\d+\$)?(?:[sdifgux@]\b)|%[1-9]\b|<\w+/>|\[\[\w+\]\]|__\w+__"
 )
-LETTERS = re.compile(r"[^\W\d_]")
-REPEATED_CHARACTER = re.compile(r"([^\W\d_])\1{4,}|([!?])\2{4,}|([^\w\s])\3{7,}")
-REPEATED_WORDS = re.compile(r"\b(\w+(?:\W+\w+){0,3}?)(?:\W+\1\b){2,}|([^\W\d_]{2,4}?)\2{3,}", re.IGNORECASE)
+REPEATED_CHARACTERS = re.compile(r"([^\W\d_])\1{4}|([!?])\2{4}|([^\w\s])\3{7}|([^\W\d_]{2,4}?)\4{3}")
+REPEATED_WORDS = re.compile(r"\b([^\W\d_]\w*(?:[^\w-]+\w+){0,3}?)(?:[^\w-]+\1\b){2}", re.IGNORECASE)
 CLOSERS = " \t\u3000\"'”’»)]}）】」』“›*_"
 ENDS = dict.fromkeys(".。．!！…।", ".") | dict.fromkeys("?？؟;", "?") | dict.fromkeys(":：,，、;；-–—", ",")
-BRACKETS = ("()", "[]", "{}", "（）", "【】", "《》", "「」", "『』", "〈〉")
+BRACKETS = [tuple(both) for both in ("()", "[]", "{}", "（）", "【】", "《》", "「」", "『』", "〈〉", "«»")]
+BRACKET_OR_QUOTE = re.compile(r"[()\[\]{}（）【】《》「」『』〈〉\"“”„‟«»]")
 SMILEY_OR_ITEM = re.compile(r"[:;=8]['-]?[()]|(?:^|\s)\w{1,2}\)")
 
 
@@ -40,7 +51,7 @@ class Habits:
     """What is usual in a corpus."""
 
     languages: Languages
-    ends_with_stop: tuple[bool, bool]  # whether the texts of a side usually end with punctuation
+    without_stop: tuple[float, float]  # share of the lines of a side that do not end with punctuation, above 0
     han_variant: tuple[str, str]  # simplified, traditional or "": what a side usually has
 
 
@@ -48,15 +59,15 @@ def is_copy(source: str, target: str) -> bool:
     """Whether the texts are the same; one or two words may be a name."""
     if source.casefold() != target.casefold():
         return False
-    n_letters = len(LETTERS.findall(source))
+    n_letters = sum(map(str.isalpha, source))
     return n_letters >= 12 or (n_letters >= 4 and len(source.split()) >= 3)
 
 
 def numbers_differ(source: str, target: str) -> bool:
-    """Whether digits differ, apart from separators, numbers in words and the hours of a clock."""
-    own, other = NUMBER.findall(source), NUMBER.findall(target)
-    if not own and not other:
+    """Whether digits differ, apart from separators, numbers in words, and the numbers of clocks and units."""
+    if not DIGIT.search(source) and not DIGIT.search(target):
         return False
+    own, other = NUMBER.findall(source), NUMBER.findall(target)
     left, right = Counter(map(digits, own)), Counter(map(digits, other))
     if left == right:
         return False
@@ -66,25 +77,29 @@ def numbers_differ(source: str, target: str) -> bool:
     both = f"{source} {target}"
     for rest, text in ((missing, target), (added, source)):
         has_words = MAGNITUDE.search(both) or HAN_NUMBER.search(text)
-        if rest and not has_words and not CLOCK.search(both) and (missing and added or max(map(len, rest)) >= 3):
+        if rest and not has_words and not CONVERTED.search(both) and ((missing and added) or max(map(len, rest)) >= 3):
             return True
     return False
 
 
 def digits(number: str) -> str:
-    """A number without separators, in ASCII, without leading zeros."""
+    """A number without separators, in ASCII, without leading zeros and zeros after a decimal point."""
+    if decimal := DECIMAL.fullmatch(number):
+        number = decimal[1] + decimal[2].rstrip("0")
     plain = re.sub(r"\D", "", number)
     return (plain if plain.isascii() else unicodedata.normalize("NFKC", plain)).lstrip("0")
 
 
 def urls_differ(source: str, target: str) -> bool:
-    if not any("@" in text or "www." in text or "://" in text for text in (source, target)):
+    if not URL_SIGN.search(source) and not URL_SIGN.search(target):
         return False
     own, other = ({found.rstrip(".,;:!?)。，").lower() for found in URL.findall(text)} for text in (source, target))
     return own != other
 
 
 def placeholders_differ(source: str, target: str) -> bool:
+    if not PLACEHOLDER_SIGN.search(source) and not PLACEHOLDER_SIGN.search(target):
+        return False
     return sorted(PLACEHOLDER.findall(source)) != sorted(PLACEHOLDER.findall(target))
 
 
@@ -100,13 +115,13 @@ def brackets_differ(source: str, target: str) -> bool:
 
 
 def is_unclosed(text: str) -> bool:
+    if not BRACKET_OR_QUOTE.search(text):
+        return False
     if text.count('"') % 2 or sum(map(text.count, "“”„‟")) % 2:
         return True
     if "(" in text or ")" in text:
         text = SMILEY_OR_ITEM.sub(" ", text)
-    if any(text.count(opening) != text.count(closing) for opening, closing in BRACKETS):
-        return True
-    return text.count("«") != text.count("»")
+    return any(text.count(opening) != text.count(closing) for opening, closing in BRACKETS)
 
 
 def repetition_differs(source: str, target: str) -> bool:
@@ -114,14 +129,17 @@ def repetition_differs(source: str, target: str) -> bool:
 
 
 def repeats(text: str) -> bool:
-    """Whether a character stands five times in a row, or one to four words three times."""
-    return REPEATED_CHARACTER.search(text) is not None or REPEATED_WORDS.search(text) is not None
+    """Whether a character stands five times in a row, a few characters four times, or one to four words three times."""
+    if REPEATED_CHARACTERS.search(text):
+        return True
+    words = text.split()
+    return len(words) >= len(set(words)) + 2 and REPEATED_WORDS.search(text) is not None
 
 
 def has_no_words(text: str) -> bool:
     """Whether under 30 % of the characters are letters."""
     n_characters = len(text) - text.count(" ")
-    return n_characters >= MIN_NO_WORDS and len(LETTERS.findall(text)) < 0.3 * n_characters
+    return n_characters >= MIN_NO_WORDS and sum(map(str.isalpha, text)) < 0.3 * n_characters
 
 
 def capitals_differ(source: str, target: str) -> bool:
@@ -129,7 +147,7 @@ def capitals_differ(source: str, target: str) -> bool:
 
 
 def is_capital(text: str) -> bool:
-    return text.isupper() and len(text.split()) >= 2 and len(LETTERS.findall(text)) >= 8
+    return text.isupper() and len(text.split()) >= 2 and sum(map(str.isupper, text)) >= 8
 
 
 def has_case(text: str) -> bool:
@@ -137,10 +155,13 @@ def has_case(text: str) -> bool:
 
 
 def cut_off(source: str, target: str, z: float, habits: Habits) -> bool:
-    """Whether a text has no final punctuation, unlike its partner, and is too short for it."""
-    if not all(habits.ends_with_stop) or abs(z) < SHORT_PARTNER:
+    """Whether a text is too short for its partner and, unlike it, ends without a stop where that is rare.
+
+    Both count together: a rare ending by the logarithm of its share, a length of z standard deviations by z²/2.
+    """
+    side, short, long = (1, target, source) if z < 0 else (0, source, target)
+    if abs(z) < SHORT_PARTNER or -math.log(habits.without_stop[side]) + z * z / 2 < CUT_OFF:
         return False
-    short, long = (target, source) if z < 0 else (source, target)
     return final(short) in ("", ",") and final(long) in (".", "?")
 
 
@@ -163,4 +184,4 @@ def ends_differ(source: str, target: str, habits: Habits) -> bool:
     own, other = final(source), final(target)
     if own == other or not (source and target):
         return False
-    return "?" in (own, other) or all(habits.ends_with_stop)
+    return "?" in (own, other) or max(habits.without_stop) < OFTEN

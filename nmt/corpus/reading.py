@@ -1,4 +1,4 @@
-"""The lines of a corpus as bytes: unlike `nmt.text.lines`, without hiding bad encodings, line ends and sides that differ.
+"""The lines of a corpus as bytes: what `nmt.text.lines` repairs or refuses when it reads is to be seen here.
 
 The files are read several times, in chunks, so that memory does not grow with the corpus.
 """
@@ -79,21 +79,27 @@ def survey(files: CorpusFiles) -> Survey:
     Raises:
         DataError: a side is empty or cannot be read.
     """
-    sides = [side_lines(paths) for paths in files.sides]
     kept: list[tuple[int, bytes, bytes]] = []
-    n, step = [0, 0], 1
-    for pair in itertools.zip_longest(*sides):
-        if None not in pair and n[0] % step == 0:
-            kept.append((n[0] + 1, *pair))
+    n_source = n_target = 0
+    step = 1
+    for source, target in itertools.zip_longest(*map(side_lines, files.sides)):
+        if source is not None and target is not None and n_source % step == 0:
+            kept.append((n_source + 1, source, target))
             if len(kept) >= 2 * MAX_SAMPLE:
                 del kept[1::2]
                 step *= 2
-        n = [count + (raw is not None) for count, raw in zip(n, pair, strict=True)]
-    for count, paths in zip(n, files.sides, strict=True):
+        n_source += source is not None
+        n_target += target is not None
+    for count, paths in zip((n_source, n_target), files.sides, strict=True):
         if not count:
             raise DataError(f"{' + '.join(map(str, paths))} is empty", hint="give a corpus with at least one pair")
-    source, target = ([decode(pair[side], pair[0]) for pair in kept] for side in (1, 2))
-    return Survey(*n, [line for line, *_ in kept], source, target)
+    return Survey(
+        n_source,
+        n_target,
+        [line for line, *_ in kept],
+        [decode(source, line) for line, source, _ in kept],
+        [decode(target, line) for line, _, target in kept],
+    )
 
 
 def chunks(files: CorpusFiles) -> Iterator[Chunk]:

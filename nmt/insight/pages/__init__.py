@@ -17,7 +17,11 @@ from typing import Any
 from pydantic import BaseModel
 from torch import Tensor
 
-SCRIPTS = {"explain": ["figures.js", "search_tree.js", "explain.js"], "report": ["figures.js", "report.js"]}
+SCRIPTS = {
+    "check": ["figures.js", "check.js"],
+    "explain": ["figures.js", "search_tree.js", "explain.js"],
+    "report": ["figures.js", "report.js"],
+}
 LEVELS = 254  # of a value in a picture; 255 stands for -inf and NaN
 
 
