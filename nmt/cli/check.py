@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +23,10 @@ Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write
 Fix = Annotated[
     Path | None, typer.Option("--fix", metavar="DIR", help="Write cleaned copies of the files, and a list of changes.")
 ]
+Model = Annotated[
+    list[Path] | None,
+    typer.Option("--model", "-m", help="A run that ranks the pairs of train; a second one for the opposite direction."),
+]
 
 
 def check(
@@ -30,6 +35,9 @@ def check(
     json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object with all line numbers.")] = False,
     html: Html = None,
     fix: Fix = None,
+    model: Model = None,
+    device: options.Device = "auto",
+    threads: options.Threads = 0,
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
@@ -48,7 +56,14 @@ def check(
     def progress(chunks: Iterable["Chunk"], name: str, n_pairs: int) -> Iterable["Chunk"]:
         return chunks if quiet else with_bar(chunks, name, n_pairs)
 
+    models = [options.load_translator([path], device, threads)[1] for path in model_paths(model)]
     report = check(corpora, declared, tokenizers, progress)
+    if models:
+        from nmt.corpus.reading import chunks
+        from nmt.insight.belief import least_believed
+
+        pairs = progress(chunks(corpora[0]), "model", min(report.corpora[0].n_source, report.corpora[0].n_target))
+        report = replace(report, findings=[*report.findings, least_believed(models, pairs, report)])
     if json_lines:
         print(json.dumps(render.as_plain(report), ensure_ascii=False))
     else:
@@ -78,6 +93,12 @@ def corpora_of(what: list[str]) -> tuple[list["CorpusFiles"], tuple[str, str], "
         raise InputError(message, hint="nmt check mine.yaml, or nmt check train.de train.en")
     source, target = map(Path, what)
     return [CorpusFiles("corpus", [source], [target])], (language_of(source), language_of(target)), None
+
+
+def model_paths(models: list[Path] | None) -> list[Path]:
+    if models is not None and len(models) > 2:
+        raise InputError("--model is given more than twice", hint="give a run, and one of the opposite direction")
+    return models or []
 
 
 def tokenizers_of(config: "Config") -> "Tokenizers | None":

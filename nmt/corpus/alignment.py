@@ -27,7 +27,7 @@ TABLE_BITS = 20
 BATCH = 1_000  # pairs compared at once; the unrelated partner of a pair is BATCH / 2 lines away
 N_BINS = 24
 SWITCH = 14.0  # nats against a block's beginning, and against its end
-MIN_CONTRAST = 0.15  # nats by which a corpus must differ from unrelated lines
+MIN_CONTRAST = 0.7  # nats by which a corpus must differ from unrelated lines
 
 # Scripts without spaces give a word per character; the end of a line is a sign of its own.
 WORD_OR_END = re.compile(r"[\n㐀-䶿一-鿿豈-﫿ぁ-ヿ฀-๿]|[^\W_㐀-䶿一-鿿豈-﫿ぁ-ヿ฀-๿]+")
@@ -196,27 +196,19 @@ def weigh(true: Feature, unrelated: Feature, is_true: NDArray[np.bool_] | None =
 
 def blocks(ratios: NDArray[np.float64]) -> list[tuple[int, int]]:
     """Blocks [start, end) of unrelated pairs: the likeliest path of two states, where a switch costs `SWITCH`."""
-    # best[s]: likelihood of the best path that is in state s (0 translated, 1 unrelated); starts of 1 are remembered.
-    best_in, best_out = -SWITCH, 0.0
-    entered = np.zeros(len(ratios), bool)  # state 1 at i was entered at i
-    left = np.zeros(len(ratios), bool)  # state 0 at i came from state 1
+    inside, outside = -np.inf, 0.0  # likelihood of the best path that ends in a block, and of the best that does not
+    entered, left = np.zeros(len(ratios), bool), np.zeros(len(ratios), bool)  # whether these paths switched at i
     for i, ratio in enumerate(ratios.tolist()):
-        entered[i] = i == 0 or best_out - SWITCH > best_in
-        left[i] = i > 0 and best_in - SWITCH > best_out
-        new_in = max(best_in, best_out - SWITCH) + ratio if i else best_in + ratio
-        best_out = max(best_out, best_in - SWITCH) if i else best_out
-        best_in = new_in
-    found = []
-    inside, end = best_in > best_out + SWITCH / 2, len(ratios)  # a block that reaches the end needs no second switch
-    for i in range(len(ratios) - 1, -1, -1):
-        if inside and entered[i]:
+        entered[i], left[i] = outside - SWITCH > inside, inside - SWITCH > outside
+        inside, outside = max(inside, outside - SWITCH) + ratio, max(outside, inside - SWITCH)
+    found: list[tuple[int, int]] = []
+    is_inside, end = inside > outside, len(ratios)
+    for i in reversed(range(len(ratios))):
+        if is_inside and entered[i]:
             found.append((i, end))
-            inside = False
-        elif not inside and left[i]:
-            inside, end = True, i
-            if entered[i - 1]:
-                found.append((i - 1, end))
-                inside = False
+            is_inside = False
+        elif not is_inside and left[i]:
+            is_inside, end = True, i
     return found[::-1]
 
 

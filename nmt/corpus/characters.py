@@ -32,7 +32,7 @@ CONTROL = re.compile(
 )
 SPACING = re.compile(r"\s\s|\t")
 FULL_WIDTH = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]")
-_LATIN, _CYRILLIC, _GREEK = "A-Za-zÀ-ÖØ-öø-ɏ", "Ѐ-ԯ", "Ͱ-Ͽἀ-῿"
+_LATIN, _CYRILLIC, _GREEK = "A-Za-zÀ-ÖØ-öø-ɏ", "Ѐ-ԯ", "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧικνορυ"  # Greek: look-alikes only, not μm
 HOMOGLYPHS = re.compile(
     f"[{_LATIN}][{_CYRILLIC}]|[{_CYRILLIC}][{_LATIN}]|[{_LATIN}][{_GREEK}]|[{_GREEK}][{_LATIN}]|"
     f"[{_CYRILLIC}][{_GREEK}]|[{_GREEK}][{_CYRILLIC}]"
@@ -43,15 +43,12 @@ SPACED_HAN = re.compile("(?:[一-鿿] ){2,}[一-鿿]")
 
 # Characters of one variant of Chinese that the other does not use, frequent ones first.
 SIMPLIFIED = (
-    "们这来说时过会对样没为个经问现还给开关话长车应该让难实觉见间头爱书学习么认识东边谁请进远近钱买卖电视飞机办变"
+    "们这来说时过会对样没为个经问现还给开关话长车应该让难实觉见间头爱书学习么认识东边谁请进远钱买卖电视飞机办变"
 )
 TRADITIONAL = (
-    "們這來說時過會對樣沒為個經問現還給開關話長車應該讓難實覺見間頭愛書學習麼認識東邊誰請進遠近錢買賣電視飛機辦變"
+    "們這來說時過會對樣沒為個經問現還給開關話長車應該讓難實覺見間頭愛書學習麼認識東邊誰請進遠錢買賣電視飛機辦變"
 )
-_BOTH = set(SIMPLIFIED) & set(TRADITIONAL)
-IS_SIMPLIFIED, IS_TRADITIONAL = (
-    re.compile(f"[{''.join(c for c in chars if c not in _BOTH)}]") for chars in (SIMPLIFIED, TRADITIONAL)
-)
+IS_SIMPLIFIED, IS_TRADITIONAL = (re.compile(f"[{characters}]") for characters in (SIMPLIFIED, TRADITIONAL))
 
 
 def has_mojibake(text: str) -> bool:

@@ -86,8 +86,9 @@ def check(
     findings: list[Finding] = []
     spans: dict[str, list[Span]] = {}
     for i, found in enumerate(gathered):
-        spans[found.name] = blocks.find(found, usual, evidence) if evidence is not None else []
-        drafts = faults_of_lines(found) + faults_of_alignment(found, spans[found.name], evidence)
+        known = None if found.is_swapped else evidence
+        spans[found.name] = blocks.find(found, usual, known) if known is not None else []
+        drafts = faults_of_lines(found) + faults_of_alignment(found, spans[found.name], known)
         drafts += faults_of_repetition(found) + overlaps(found, gathered[:i])
         if i == 0:
             drafts += faults_of_languages(usual, declared) + (vocabulary_fit(found, tokenizers) if tokenizers else [])

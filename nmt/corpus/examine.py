@@ -25,7 +25,7 @@ EXPLAINS = {
     "exchanged": ("language", "script", "ratio"),
     "untranslated": ("language", "script"),
     "script": ("language",),
-    "ratio": ("truncated", "punctuation"),
+    "ratio": ("punctuation",),
     "truncated": ("punctuation",),
 }
 
@@ -157,8 +157,7 @@ def hits_of_language(source: list[str], target: list[str], habits: Habits) -> di
     languages = habits.languages
     sides = (source, target)
     compared = [language.compared(texts, side, languages) for side, texts in enumerate(sides)]
-    (like_source, like_target), rare = [found for found, _ in compared], [is_rare for _, is_rare in compared]
-    is_target, is_source = like_source == -1, like_target == 1  # the source is in the target's language, ...
+    wrong, rare = [found for found, _ in compared], [is_rare for _, is_rare in compared]
     odd_script = [language.has_other_script(texts, languages.scripts[side]) for side, texts in enumerate(sides)]
     third = [
         places(is_rare[i] and language.third_language(text, side, languages) for i, text in enumerate(texts))
@@ -170,8 +169,8 @@ def hits_of_language(source: list[str], target: list[str], habits: Habits) -> di
         for texts, variant in zip(sides, habits.han_variant, strict=True)
     ]
     return {
-        "exchanged": np.flatnonzero(is_target & is_source),
-        "untranslated": np.flatnonzero(is_target ^ is_source),
+        "exchanged": np.flatnonzero(np.minimum(*wrong) + np.maximum(*wrong) >= 3),
+        "untranslated": np.flatnonzero((np.maximum(*wrong) == 2) & (np.minimum(*wrong) == 0)),
         "script": np.flatnonzero(odd_script[0] | odd_script[1]),
         "language": np.union1d(*third),
         "han-variants": np.union1d(*variants),

@@ -19,8 +19,7 @@ from nmt.text.lines import guess_encoding
 from nmt.text.tokenizer import Tokenizers
 
 N_RAW = 200  # lines from which an encoding is guessed
-SWAPPED_SHARE = 0.5  # of lines with exchanged sides, for a corpus to be exchanged as a whole
-MISMATCH = 5.0  # nats by which a pair looks more like unrelated lines than like a translation
+MISMATCH = 3.5  # nats by which a pair looks more like unrelated lines than like a translation
 MIN_PAIRS = 200  # fewer teach too little to judge the alignment
 MIN_CORRELATION = 0.2  # of the lengths of both sides
 MANY_PIECES = 3.0  # of a word
@@ -65,8 +64,8 @@ def faults_of_lines(found: Gathered) -> list[Draft]:
         guess = guess_encoding(sample_of_bad_lines(found, drafts["encoding"].lines))
         detail = f"perhaps {guess}: iconv -f {guess} -t utf-8 FILE > NEW" if guess else ""
         drafts["encoding"] = Draft("encoding", drafts["encoding"].lines, detail)
-    if len(found.lines_of("exchanged")) > SWAPPED_SHARE * found.n_pairs:
-        for name in ("exchanged", "untranslated", "language", "script"):
+    if found.is_swapped:
+        for name in ("exchanged", "untranslated", "language", "script", "ratio", "han-variants"):
             drafts.pop(name, None)
         drafts["swapped"] = Draft("swapped", EMPTY)
     return list(drafts.values())

@@ -13,6 +13,7 @@ from nmt.corpus.leakage import Index, Keys
 from nmt.corpus.reading import Chunk, CorpusFiles, Survey, chunks
 from nmt.text.corpus import in_parallel
 
+SWAPPED_SHARE = 0.5  # of lines with exchanged sides, for a corpus to be exchanged as a whole
 Progress = Callable[[Iterable[Chunk], str, int], Iterable[Chunk]]  # chunks, name of the corpus, number of its pairs
 
 
@@ -40,6 +41,11 @@ class Gathered:
     @property
     def n_pairs(self) -> int:
         return self.survey.n_pairs
+
+    @property
+    def is_swapped(self) -> bool:
+        """Whether the sides of most lines are exchanged."""
+        return len(self.lines_of("exchanged")) > SWAPPED_SHARE * self.n_pairs
 
     def add(self, part: Examined) -> None:
         for name, lines in part.hits.items():

@@ -122,7 +122,7 @@ ADVICE = {
     "pieces": "train the tokenizer on this text, or raise tokenizer.vocab_size",
     "shifted": "look for a missing or extra line where the block begins; --fix pairs the lines anew",
     "shuffled": "drop the block, or find the order of its lines",
-    "mismatch": "read them: free translations and misaligned lines look alike; --model ranks them better",
+    "mismatch": "read them: free translations and misaligned lines look alike; --model RUN ranks them better",
     "exchanged": "exchange the two texts",
     "untranslated": "drop the pairs: a few percent of them teach a model to copy",
     "copy": "drop the pairs: a few percent of them teach a model to copy",

@@ -18,8 +18,8 @@ BITS = 18  # of the hash of an n-gram
 SMOOTHING = 0.5  # added to each count
 MAX_LLR = 5.0  # nats per n-gram: one unseen n-gram proves nothing
 MIN_TOTAL = 15.0  # nats, below which a text is too short to tell its language
-CLEAR = 0.25  # of the distance between the two sides' typical values, beyond the middle
-RARE_SHARE = 0.1  # a line's n-grams are unusual if this share of lines has rarer ones
+CLEAR, LEANING = 0.15, 0.03  # of the distance between the two sides' typical values, beyond the middle
+RARE_SHARE = 0.25  # a line's n-grams are unusual if this share of lines has rarer ones
 N_OWN_WORDS = 150  # most frequent words of a side
 MIN_SCRIPT_SHARE = 0.01  # of the lines of a side, for a script to be usual there
 MIN_LETTERS = 4
@@ -163,17 +163,20 @@ def per_line(values: NDArray[np.float32], hashes: NDArray[np.uint32], starts: ND
 
 
 def compared(texts: Sequence[str], side: int, languages: Languages) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
-    """Which side's language lines are in, and whether their n-grams are rare on their own side.
+    """Whether lines are in the language of the other side, and whether their n-grams are rare on their own.
 
+    Args:
+        side: 0 source, 1 target.
     Returns:
-        1 for the source's language, -1 for the target's, 0 if that is not clear: (n,); and (n,).
+        2 for clearly in the other side's language, 1 for perhaps, else 0: (n,); and (n,).
     """
     hashes, starts = ngrams(texts)
     middle, distance = sum(languages.typical) / 2, languages.typical[0] - languages.typical[1]
     ratio = per_line(ratio_of(languages.log_probs), hashes, starts) - middle
-    total = ratio * 3 * np.diff(np.append(starts, hashes.shape[1]))
-    margin = max(CLEAR * distance, 1e-6)
-    found = ((ratio > margin) & (total > MIN_TOTAL)).astype(np.int8) - ((ratio < -margin) & (total < -MIN_TOTAL))
+    towards_other = ratio if side else -ratio
+    total = towards_other * 3 * np.diff(np.append(starts, hashes.shape[1]))
+    is_clear = (towards_other > CLEAR * distance) & (total > MIN_TOTAL)
+    found = is_clear.astype(np.int8) + (towards_other > LEANING * distance)
     is_rare = per_line(languages.log_probs[side], hashes, starts) < languages.rare[side]
     return np.asarray(found * languages.can_tell_apart, np.int8), is_rare
 

@@ -14,8 +14,9 @@ MAX_CHARACTERS = 1_000  # about data.max_length pieces
 FAR_OFF = 5.0  # standard deviations of the logarithm of the length ratio
 SHORT_PARTNER = 1.5  # standard deviations below the usual length of a translation
 MIN_FACTOR = 2.2  # by which a ratio differs from the usual one at least
-CUT_OFF = 6.5  # nats of surprise
+CUT_OFF = 5.5  # nats of surprise
 OFTEN = 0.2  # share of lines without a stop above which that is no fault
+LONG_NUMBER = 4  # digits: years and sums, not clocks, units and small numbers
 MIN_NO_WORDS = 5  # characters
 
 DIGIT = re.compile(r"\d")
@@ -27,8 +28,9 @@ MAGNITUDE = re.compile(
 )
 HAN_NUMBER = re.compile("[一二三四五六七八九十百千万萬零〇两兩]")
 CONVERTED = re.compile(  # clocks and units, whose numbers a translation may change
-    r"\b(?:[ap]\.?m\b|o'clock|noon|midnight|half|quarter|Uhr\b|halb|viertel|miles?\b|feet|foot|ft\b|inch|yards?\b|pounds?\b|"
-    r"gallons?\b|acres?\b|fahrenheit)|\d ?['′]|[点點时時半]",
+    r"\d ?[ap]\.?m\b|\b(?:o'clock|noon|midnight|half|quarter|Uhr\b|halb|viertel|"
+    r"miles?\b|feet|foot|ft\b|inch|yards?\b|pounds?\b|"
+    r"gallons?\b|acres?\b|fahrenheit)|\d ?['′点點时時]|[点點]半",
     re.IGNORECASE,
 )
 URL_SIGN = re.compile(r"[@/]|www\.")
@@ -69,17 +71,18 @@ def numbers_differ(source: str, target: str) -> bool:
         return False
     own, other = NUMBER.findall(source), NUMBER.findall(target)
     left, right = Counter(map(digits, own)), Counter(map(digits, other))
-    if left == right:
+    if left == right or "".join(map(digits, own)) == "".join(map(digits, other)):  # grouped: 555-1234 and 555 12 34
         return False
     missing, added = left - right, right - left
-    if "".join(sorted("".join(left.elements()))) == "".join(sorted("".join(right.elements()))):
-        return False  # grouped differently: 555-1234 and 555 12 34
+    longest = [max(map(len, rest), default=0) for rest in (missing, added)]
+    if min(longest) >= LONG_NUMBER:
+        return True
     both = f"{source} {target}"
-    for rest, text in ((missing, target), (added, source)):
-        has_words = MAGNITUDE.search(both) or HAN_NUMBER.search(text)
-        if rest and not has_words and not CONVERTED.search(both) and ((missing and added) or max(map(len, rest)) >= 3):
-            return True
-    return False
+    if MAGNITUDE.search(both) or CONVERTED.search(both):
+        return False
+    # A number of one or two digits on one side only is a word on the other.
+    has_words = (missing and HAN_NUMBER.search(target)) or (added and HAN_NUMBER.search(source))
+    return not has_words and (min(longest) > 0 or max(longest) >= 3)
 
 
 def digits(number: str) -> str:
@@ -143,15 +146,11 @@ def has_no_words(text: str) -> bool:
 
 
 def capitals_differ(source: str, target: str) -> bool:
-    return is_capital(source) != is_capital(target) and has_case(source) and has_case(target)
+    return is_capital(source) != is_capital(target)
 
 
 def is_capital(text: str) -> bool:
     return text.isupper() and len(text.split()) >= 2 and sum(map(str.isupper, text)) >= 8
-
-
-def has_case(text: str) -> bool:
-    return text.lower() != text.upper()
 
 
 def cut_off(source: str, target: str, z: float, habits: Habits) -> bool:

@@ -113,9 +113,9 @@ class _Repair:
         n_targets = 0  # that were read
         for span, following in pairwise([*self.tiles, None]):
             assert span is not None
-            # The first target line of the next tile, which must not be given away before.
-            has_first = following is not None and following.offset is not None
-            end = following.start + 1 + following.offset if following is not None and has_first else math.inf
+            end = math.inf  # the first target line of the next tile, which must not be given away before
+            if following is not None and following.offset is not None:
+                end = following.start + 1 + following.offset
             for source in itertools.islice(sources, span.end - span.start):
                 partner = source.number + span.offset if span.offset is not None else 0
                 while n_targets + 1 < min(partner, end) and (skipped := next(targets, None)) is not None:
