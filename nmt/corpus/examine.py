@@ -22,9 +22,9 @@ EXPLAINS = {
     "blank": ("copy", "numbers", "urls", "placeholders", "brackets", "repetition", "punctuation", "truncated", "ratio"),
     "encoding": ("replaced",),
     "copy": ("untranslated", "language", "script"),
-    "exchanged": ("language", "script", "ratio"),
-    "untranslated": ("language", "script"),
-    "script": ("language",),
+    "language": ("exchanged", "untranslated", "script"),  # function words are better evidence than n-grams
+    "exchanged": ("script", "ratio"),
+    "untranslated": ("script",),
     "ratio": ("punctuation",),
     "truncated": ("punctuation",),
 }

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 BITS = 18  # of the hash of an n-gram
 SMOOTHING = 0.5  # added to each count
 MAX_LLR = 5.0  # nats per n-gram: one unseen n-gram proves nothing
-MIN_TOTAL = 15.0  # nats, below which a text is too short to tell its language
+MIN_TOTAL = 25.0  # nats, below which a text is too short to tell its language
 CLEAR, LEANING = 0.15, 0.03  # of the distance between the two sides' typical values, beyond the middle
 RARE_SHARE = 0.25  # a line's n-grams are unusual if this share of lines has rarer ones
+N_IDENTIFIED = 5_000  # lines that are enough to tell the language of a side
 N_OWN_WORDS = 150  # most frequent words of a side
 MIN_SCRIPT_SHARE = 0.01  # of the lines of a side, for a script to be usual there
 MIN_LETTERS = 4
@@ -115,14 +116,15 @@ def learn(source: Sequence[str], target: Sequence[str]) -> Languages:
     """Learn the languages of the two sides from a sample of their lines."""
     sides = source, target
     grams = [ngrams(side) for side in sides]
+    few = [side[:: -(-len(side) // N_IDENTIFIED)] for side in sides]
     counts = [np.bincount(hashes.reshape(-1), minlength=2**BITS) + SMOOTHING for hashes, _ in grams]
     log_probs = np.stack([np.log(count / count.sum()) for count in counts]).astype(np.float32)
     ratios = [per_line(ratio_of(log_probs), *of_side) for of_side in grams]
     own = [per_line(log_probs[side], *grams[side]) for side in (0, 1)]
     return Languages(
-        names=(identify(source), identify(target)),
-        scripts=(usual_scripts(source), usual_scripts(target)),
-        own_words=(frequent_words(source), frequent_words(target)),
+        names=(identify(few[0]), identify(few[1])),
+        scripts=(usual_scripts(few[0]), usual_scripts(few[1])),
+        own_words=(frequent_words(few[0]), frequent_words(few[1])),
         log_probs=log_probs,
         typical=(float(np.median(ratios[0])), float(np.median(ratios[1]))),
         rare=(float(np.quantile(own[0], RARE_SHARE)), float(np.quantile(own[1], RARE_SHARE))),

@@ -30,12 +30,12 @@ def test_a_config_without_errors(tmp_path: Path) -> None:
     lines = out_lines(text)
     assert lines[0] == f"train: 5,000 lines of {DATA}/train.zh and {DATA}/train.en"
     assert lines[1].startswith("dev: 200 lines of ")
-    assert re.fullmatch(r"1 warning in \d+ s", lines[-1])
+    assert re.fullmatch(r"1 warning, 1 note in \d+ s", lines[-1])
     (line,) = out_lines(as_json)
     report = json.loads(line)
     assert [corpus["name"] for corpus in report["corpora"]] == ["train"]
     assert report["languages"] == ["zh", "en"]
-    assert report["findings"] == []
+    assert [finding["severity"] for finding in report["findings"]] == ["note"]
 
 
 def test_errors_page_and_cleaned_files(tmp_path: Path) -> None:
@@ -63,20 +63,21 @@ def test_errors_page_and_cleaned_files(tmp_path: Path) -> None:
 def test_control_characters_do_not_reach_the_terminal(tmp_path: Path) -> None:
     for name in ("a.de", "a.en"):
         (tmp_path / name).write_text("a \x1b[31mb\n")
-    text = "\n".join(out_lines(run_nmt("check", tmp_path / "a.de", tmp_path / "a.en")))
+    text = run_nmt("check", tmp_path / "a.de", tmp_path / "a.en").stdout.decode()
     assert "\x1b" not in text
     assert "\\x1b[31mb" in text
 
 
 def test_a_model_ranks_pairs_and_its_tokenizer_is_measured(five_run: FiveRun, tmp_path: Path) -> None:
-    config = json.loads(json.dumps(str(five_run.config)))
     alone, both = run_together(
-        ["check", config, "--model", five_run.run, "--json"],
-        ["check", config, "-m", five_run.run, "-m", five_run.run, "--json"],
+        ["check", five_run.config, "--model", five_run.run, "--json"],
+        ["check", five_run.config, "-m", five_run.run, "-m", five_run.run, "--json"],
         cwd=tmp_path,
     )
     for done, name in ((alone, "by cross-entropy"), (both, "by dual conditional cross-entropy")):
-        findings = json.loads(out_lines(done)[0])["findings"]
+        assert done.returncode == 1, "dev and test are train"
+        findings = json.loads(done.stdout)["findings"]
+        assert {finding["corpus"] for finding in findings if finding["kind"] == "leak"} == {"dev", "test"}
         (unlikely,) = [finding for finding in findings if finding["kind"] == "unlikely"]
         assert unlikely["detail"].startswith(name)
         assert unlikely["count"] == 5
