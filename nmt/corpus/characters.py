@@ -33,12 +33,14 @@ CONTROL = re.compile(
 SPACING = re.compile(r"\s\s|\t")
 FULL_WIDTH = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]")
 _LATIN, _CYRILLIC, _GREEK = "A-Za-zÀ-ÖØ-öø-ɏ", "Ѐ-ԯ", "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧικνορυ"  # Greek: look-alikes only, not μm
+NOT_LATIN = re.compile(f"[{_CYRILLIC}{_GREEK}]")
 HOMOGLYPHS = re.compile(
     f"[{_LATIN}][{_CYRILLIC}]|[{_CYRILLIC}][{_LATIN}]|[{_LATIN}][{_GREEK}]|[{_GREEK}][{_LATIN}]|"
     f"[{_CYRILLIC}][{_GREEK}]|[{_GREEK}][{_CYRILLIC}]"
 )
 # Space before a full stop or comma, detached clitics and signs of the Penn Treebank; Han characters with spaces.
-TOKENIZED = re.compile(r"(?<=\w) (?:[.,](?: |$)|[!?]$|n't\b|['’](?:s|re|ve|ll|d|m)\b)| -[lr]rb-", re.IGNORECASE)
+TOKENIZED = re.compile(r" (?:[.,](?: |$)|[!?]$|n't\b|['’](?:s|re|ve|ll|d|m)\b|-[lr]rb-)", re.IGNORECASE)
+TOKENIZED_SIGNS = (" .", " ,", " !", " ?", " '", " ’", " n'", " -", " N'")
 SPACED_HAN = re.compile("(?:[一-鿿] ){2,}[一-鿿]")
 
 # Characters of one variant of Chinese that the other does not use, frequent ones first.
@@ -98,8 +100,9 @@ def has_odd_spacing(text: str) -> bool:
 def is_tokenized(text: str) -> bool:
     if "@-@" in text or "&apos;" in text or (not text.isascii() and SPACED_HAN.search(text)):
         return True
-    # French has a no-break space before some signs.
-    return TOKENIZED.search(text) is not None and not ("\xa0" in text or "\u202f" in text)
+    if not any(sign in text for sign in TOKENIZED_SIGNS) or "\xa0" in text or "\u202f" in text:
+        return False  # French has a no-break space before some signs
+    return TOKENIZED.search(text) is not None
 
 
 def in_ascii(text: str) -> str:
@@ -113,7 +116,7 @@ TESTS: dict[str, Callable[[str], object]] = {
     "mojibake": has_mojibake,
     "markup": has_markup,
     "control": has_control,
-    "homoglyphs": lambda text: not text.isascii() and HOMOGLYPHS.search(text),
+    "homoglyphs": lambda text: not text.isascii() and NOT_LATIN.search(text) and HOMOGLYPHS.search(text),
     "spacing": has_odd_spacing,
     "unicode": is_not_nfc,
     "full-width": lambda text: not text.isascii() and FULL_WIDTH.search(text),

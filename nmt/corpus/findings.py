@@ -19,7 +19,7 @@ from nmt.text.lines import guess_encoding
 from nmt.text.tokenizer import Tokenizers
 
 N_RAW = 200  # lines from which an encoding is guessed
-MISMATCH = 4.5  # nats by which a pair looks more like unrelated lines than like a translation
+MISMATCH = 4.0  # nats by which a pair looks more like unrelated lines than like a translation
 MIN_PAIRS = 200  # fewer teach too little to judge the alignment
 MIN_CORRELATION = 0.2  # of the lengths of both sides
 MANY_PIECES = 3.0  # of a word
