@@ -15,6 +15,7 @@ import typer
 from nmt import __version__
 from nmt.cli.align import align
 from nmt.cli.average import average
+from nmt.cli.check import check
 from nmt.cli.compare import compare
 from nmt.cli.config import config
 from nmt.cli.curves import curves
@@ -62,6 +63,7 @@ def print_version(wanted: bool) -> None:
 Version = Annotated[bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version.")]
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, context_settings=HELP)
 app.command(cls=Command)(download)
+app.command(cls=Command)(check)
 app.command(cls=Command)(init)
 app.command(cls=Command)(tokenize)
 app.command(cls=Command)(train)

@@ -9,7 +9,7 @@ from conftest import FiveCorpus, environment, err_lines, out_lines, run_nmt
 
 import nmt
 
-COMMANDS = [[], ["tokenize"], ["train"], ["translate"], ["eval"], ["export"], ["config"]]
+COMMANDS = [[], ["check"], ["tokenize"], ["train"], ["translate"], ["eval"], ["export"], ["config"]]
 
 
 SLOW_IMPORTS = {"torch", "numpy", "sacrebleu", "sentencepiece", "yaml", "nmt.config"}

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from torch import Tensor
 
 SCRIPTS = {
+    "check": ["figures.js", "check.js"],
     "compare": ["figures.js", "compare.js"],
     "explain": ["figures.js", "search_tree.js", "explain.js"],
     "report": ["figures.js", "report.js"],

@@ -1,0 +1,140 @@
+"""`nmt check`."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nmt.cli import options, streams
+from nmt.errors import InputError
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+    from nmt.corpus.check import Report
+    from nmt.corpus.reading import Chunk, CorpusFiles
+    from nmt.text.tokenizer import Tokenizers
+
+MAX_LINES_IN_PAGE = 1_000  # line numbers of a finding
+What = Annotated[list[str], typer.Argument(metavar="CONFIG [KEY=VALUE]... | SRC TGT", help="A config, or two files.")]
+Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page with all findings.")]
+Fix = Annotated[
+    Path | None, typer.Option("--fix", metavar="DIR", help="Write cleaned copies of the files, and a list of changes.")
+]
+Model = Annotated[
+    list[Path] | None,
+    typer.Option("--model", "-m", help="A run that ranks the pairs of train; a second one for the opposite direction."),
+]
+
+
+def check(
+    what: What,
+    show: Annotated[int, typer.Option(min=0, max=5, help="Examples of each finding.")] = 2,
+    json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object with all line numbers.")] = False,
+    html: Html = None,
+    fix: Fix = None,
+    model: Model = None,
+    device: options.Device = "auto",
+    threads: options.Threads = 0,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Look for faults in parallel text before training on it.
+
+    Wrong encodings, misaligned lines, wrong languages, copies, leaks between train, dev and test, and some 40 other
+    kinds, each with line numbers, examples and what to do. Exits with 1 if one would spoil training or scores.
+    """
+    streams.set_up_logging(quiet, verbose)
+    from nmt.corpus import render
+    from nmt.corpus.check import check
+
+    corpora, declared, config = corpora_of(what)
+    tokenizers = tokenizers_of(config) if config is not None else None
+
+    def progress(chunks: Iterable["Chunk"], name: str, n_pairs: int) -> Iterable["Chunk"]:
+        return chunks if quiet else with_bar(chunks, name, n_pairs)
+
+    models = [options.load_translator([path], device, threads)[1] for path in model_paths(model)]
+    report = check(corpora, declared, tokenizers, progress)
+    if models:
+        from nmt.corpus.reading import chunks
+        from nmt.insight.belief import least_believed
+
+        pairs = progress(chunks(corpora[0]), "model", min(report.corpora[0].n_source, report.corpora[0].n_target))
+        report = replace(report, findings=[*report.findings, least_believed(models, pairs, report)])
+    if json_lines:
+        print(json.dumps(render.as_plain(report), ensure_ascii=False))
+    else:
+        for line in render.as_text(report, show):
+            print(streams.printable(line))
+    if html is not None:
+        write_page(report, html)
+    if fix is not None:
+        write_fixed(report, corpora, fix)
+    if report.has_errors:
+        raise typer.Exit(1)
+
+
+def corpora_of(what: list[str]) -> tuple[list["CorpusFiles"], tuple[str, str], "Config | None"]:
+    """The corpora that are named, train first; the languages that are declared; and the config, if there is one."""
+    from nmt.config import language, language_of, load_config
+    from nmt.corpus.reading import CorpusFiles
+    from nmt.train.preparation import corpus_paths
+
+    if Path(what[0]).suffix in (".yaml", ".yml"):
+        config = load_config(Path(what[0]), what[1:])
+        named = [("train", config.data.train), ("dev", config.data.dev), ("test", config.data.test)]
+        corpora = [CorpusFiles(name, *corpus_paths(config, files)) for name, files in named if files is not None]
+        return corpora, (language(config.data, "source"), language(config.data, "target")), config
+    if len(what) != 2:
+        message = f"a config (.yaml) or two files are needed, not {' '.join(what)}"
+        raise InputError(message, hint="nmt check mine.yaml, or nmt check train.de train.en")
+    source, target = map(Path, what)
+    return [CorpusFiles("corpus", [source], [target])], (language_of(source), language_of(target)), None
+
+
+def model_paths(models: list[Path] | None) -> list[Path]:
+    if models is not None and len(models) > 2:
+        raise InputError("--model is given more than twice", hint="give a run, and one of the opposite direction")
+    return models or []
+
+
+def tokenizers_of(config: "Config") -> "Tokenizers | None":
+    """The tokenizers of the config's run; None if they are not trained yet."""
+    from nmt.run.directory import RunDirectory
+
+    run = RunDirectory(config.run)
+    return run.read_tokenizers(run.read_config()) if run.config_file.is_file() else run.read_tokenizers(config)
+
+
+def with_bar(chunks: Iterable["Chunk"], name: str, n_pairs: int) -> Iterator["Chunk"]:
+    """The chunks, with a progress bar that counts pairs if stderr is a terminal."""
+    from tqdm import tqdm
+
+    with tqdm(desc=name, total=n_pairs, unit=" pairs", disable=None, leave=False) as bar:
+        for chunk in chunks:
+            yield chunk
+            bar.update(chunk.source.count(b"\n") + 1)
+
+
+def write_page(report: "Report", file: Path) -> None:
+    from nmt.corpus.render import as_plain
+    from nmt.insight import pages
+
+    title = " and ".join([*report.corpora[0].source, *report.corpora[0].target])
+    page = pages.page("check", f"{title} – nmt check", as_plain(report, MAX_LINES_IN_PAGE))
+    with streams.open_output(file) as (out, _):
+        out.write(page.encode())
+    streams.log.info("written to %s", file)
+
+
+def write_fixed(report: "Report", corpora: list["CorpusFiles"], directory: Path) -> None:
+    from nmt.corpus.repair import CHANGES
+    from nmt.corpus.repair import fix as write_copies
+
+    for one in write_copies(report, corpora, directory):
+        counts = f"{one.n_pairs:,} pairs, {one.n_changed:,} of them changed; {one.n_dropped:,} dropped"
+        streams.log.info("%s: %s -> %s and %s", one.name, counts, *one.files)
+    streams.log.info("the original text of all changed and dropped lines is in %s", directory / CHANGES)

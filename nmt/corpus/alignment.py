@@ -1,0 +1,218 @@
+"""Whether lines that stand beside each other translate each other, and which lines do if they do not.
+
+A lexicon of words that occur together is learnt from the corpus itself; names and numbers, which are the same on both
+sides, count without having been learnt. The agreement of a pair is the mean over target words of the strongest link to
+a source word. How it and the ratio of lengths are distributed in true pairs, and in pairs of lines far apart, gives
+each pair a log-likelihood ratio; a two-state Viterbi search over these finds blocks. In a block, windows of lines are
+compared with their neighbors to find the offset of their translations.
+
+One pair alone proves little here, since short sentences share few words; `nmt check --model` ranks single pairs.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAX_WORDS = 24  # of a line that are compared
+MIN_TOGETHER = 2  # pairs in which two words must occur together
+MIN_LINK = 1.0  # nats of pointwise mutual information
+MAX_LINK = 7.0
+SAME_WORD = 4.0  # the link of two equal words that are not frequent
+FREQUENT = 0.001  # share of lines with a word above which equality counts only if learnt
+TABLE_BITS = 20
+BATCH = 1_000  # pairs compared at once; the unrelated partner of a pair is BATCH / 2 lines away
+N_BINS = 24
+SWITCH = 14.0  # nats against a block's beginning, and against its end
+MIN_CONTRAST = 0.7  # nats by which a corpus must differ from unrelated lines
+
+# Scripts without spaces give a word per character; the end of a line is a sign of its own.
+WORD_OR_END = re.compile(r"[\n㐀-䶿一-鿿豈-﫿ぁ-ヿ฀-๿]|[^\W_㐀-䶿一-鿿豈-﫿ぁ-ヿ฀-๿]+")
+Words = NDArray[np.uint32]
+STRENGTHS = (np.arange(256) * (MAX_LINK / 255)).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Lexicon:
+    """Links between words: a hash table of fingerprint (24 bits) and strength (8 bits)."""
+
+    table: NDArray[np.uint32]  # (2^TABLE_BITS,)
+
+    def strength(self, source: Words, target: Words) -> NDArray[np.float32]:
+        """The links of words with these hashes, for each line every source word with every target word: (n, S, T)."""
+        keys = _keys(source)[:, :, None] ^ _keys(target)[:, None, :].byteswap()
+        found = self.table[_slots(keys)]
+        links: NDArray[np.float32] = STRENGTHS[found & np.uint32(0xFF)]
+        known = ((found ^ (keys << np.uint32(8))) >> np.uint32(8)) == 0
+        links *= known
+        same = source[:, :, None] == target[:, None, :]
+        if same.any():
+            links[same & ~known] = SAME_WORD
+        return links
+
+
+def _keys(words: Words) -> Words:
+    return np.asarray(words * np.uint32(0x9E3779B1), np.uint32)
+
+
+def _slots(keys: Words) -> Words:
+    return np.asarray((keys * np.uint32(0x85EBCA6B)) >> np.uint32(32 - TABLE_BITS), np.uint32)
+
+
+def hashed(texts: Sequence[str]) -> tuple[Words, NDArray[np.int64]]:
+    """Hashes of all words of all texts in a row, and where each text begins among them: (n_words,), (n + 1,)."""
+    tokens = WORD_OR_END.findall("\n".join([*texts, ""]).lower())
+    known: dict[str, int] = {"\n": 0}
+    for token in set(tokens):
+        known.setdefault(token, crc32(token.encode("utf-8", "replace")) or 1)
+    hashes = np.fromiter(map(known.__getitem__, tokens), np.uint32, len(tokens))
+    ends = np.flatnonzero(hashes == 0)
+    return hashes[hashes != 0], np.concatenate([[0], ends - np.arange(len(ends))])
+
+
+def words_of(texts: Sequence[str]) -> Words:
+    """Hashes of the first `MAX_WORDS` words of each text: (n, MAX_WORDS), 0 where there are fewer."""
+    return first_words(*hashed(texts))
+
+
+def first_words(hashes: Words, starts: NDArray[np.int64]) -> Words:
+    """What `hashed` returns as `words_of` returns it."""
+    lines = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    places = np.arange(len(hashes)) - starts[lines]
+    kept = places < MAX_WORDS
+    found = np.zeros((len(starts) - 1, MAX_WORDS), np.uint32)
+    found[lines[kept], places[kept]] = hashes[kept]
+    return found
+
+
+def learn(source: Words, target: Words) -> Lexicon:
+    """Learn which words occur together: pointwise mutual information, of pairs that are significant."""
+    n = len(source)
+    own, own_counts = _counts(source)
+    other, other_counts = _counts(target)
+    together = []
+    for start in range(0, n, BATCH):
+        left, right = source[start : start + BATCH], target[start : start + BATCH]
+        both = (left[:, :, None].astype(np.uint64) << np.uint64(32)) | right[:, None, :]
+        both = both.reshape(len(left), -1)
+        both.sort(1)
+        is_new = np.concatenate([np.ones((len(left), 1), bool), both[:, 1:] != both[:, :-1]], 1)
+        is_new &= ((both >> np.uint64(32)) != 0) & ((both & np.uint64(0xFFFFFFFF)) != 0)
+        together.append(both[is_new])
+    keys, counts = np.unique(np.concatenate(together), return_counts=True)
+    keys, counts = keys[counts >= MIN_TOGETHER], counts[counts >= MIN_TOGETHER]
+    left, right = (keys >> np.uint64(32)).astype(np.uint32), keys.astype(np.uint32)
+    n_left, n_right = own_counts[np.searchsorted(own, left)], other_counts[np.searchsorted(other, right)]
+    expected = n_left * n_right / n
+    links = np.log(counts / expected)
+    surprise = counts * links - (counts - expected)  # nats: the log-likelihood ratio of two Poisson rates
+    kept = (links > MIN_LINK) & (surprise > 4.0)
+    # A frequent word of both languages, such as "in" or "war", is no evidence: store a link of 0 for it.
+    frequent = np.intersect1d(own[own_counts > max(3, FREQUENT * n)], other[other_counts > max(3, FREQUENT * n)])
+    left, right, links = (
+        np.concatenate(both)
+        for both in ((frequent, left[kept]), (frequent, right[kept]), (np.zeros(len(frequent)), links[kept]))
+    )
+    order = np.argsort(links, kind="stable")  # of links in the same slot the strongest stays
+    keys = _keys(left[order]) ^ _keys(right[order]).byteswap()
+    table = np.zeros(2**TABLE_BITS, np.uint32)
+    levels = np.clip(links[order] * (255 / MAX_LINK), 0, 255).astype(np.uint32)
+    table[_slots(keys)] = keys << np.uint32(8) | levels
+    return Lexicon(table)
+
+
+def _counts(words: Words) -> tuple[Words, NDArray[np.int64]]:
+    """Every word and the number of lines that have it."""
+    ordered = np.sort(words, 1)
+    is_new = np.concatenate([np.ones((len(words), 1), bool), ordered[:, 1:] != ordered[:, :-1]], 1) & (ordered != 0)
+    return np.unique(ordered[is_new], return_counts=True)
+
+
+def agreement(source: Words, target: Words, lexicon: Lexicon) -> NDArray[np.float32]:
+    """The mean over target words of the strongest link to a word of the source: (n,); NaN without words."""
+    found = np.empty(len(source), np.float32)
+    for start in range(0, len(source), BATCH):
+        left, right = source[start : start + BATCH], target[start : start + BATCH]
+        n_words = (right != 0).sum(1)
+        wide, tall = max(int((left != 0).sum(1).max()), 1), max(int(n_words.max()), 1)  # words are at the front
+        left, right = left[:, :wide], right[:, :tall]
+        links = lexicon.strength(left, right)
+        links[left == 0] = 0
+        strongest = links.max(1) * (right != 0)
+        none = (n_words == 0) | (left[:, 0] == 0)
+        found[start : start + BATCH] = np.where(none, np.nan, strongest.sum(1) / np.maximum(n_words, 1))
+    return found
+
+
+def apart(n: int) -> NDArray[np.int64]:
+    """For each of n lines one that is far from it, within its batch."""
+    starts = np.arange(n) // BATCH * BATCH
+    sizes = np.minimum(BATCH, n - starts)
+    return np.asarray(starts + (np.arange(n) - starts + sizes // 2) % sizes, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Log-likelihood ratios, unrelated against translated, by agreement and by length ratio (z)."""
+
+    bounds: tuple[NDArray[np.float64], NDArray[np.float64]]
+    ratios: tuple[NDArray[np.float64], NDArray[np.float64]]
+    contrast: float  # mean ratio of unrelated lines, nats; near 0 if the corpus is unrelated throughout
+
+    def __call__(self, agreement: NDArray[np.float32], z: NDArray[np.float32]) -> NDArray[np.float64]:
+        total = np.zeros(agreement.shape)
+        for values, bounds, ratios in zip((agreement, z), self.bounds, self.ratios, strict=True):
+            found = ratios[np.searchsorted(bounds, values)]
+            total += np.where(np.isnan(values), 0.0, found)
+        return total
+
+
+Feature = tuple[NDArray[np.float32], NDArray[np.float32]]  # agreement and z of pairs
+
+
+def weigh(true: Feature, unrelated: Feature, is_true: NDArray[np.bool_] | None = None) -> Evidence:
+    """The evidence that each value gives, from all pairs and from lines far apart.
+
+    Args:
+        is_true: pairs that are taken for translations; default all.
+    """
+    bounds, ratios, contrast = [], [], 0.0
+    for own, other in zip(true, unrelated, strict=True):
+        own = own if is_true is None else own[is_true]
+        own, other = own[~np.isnan(own)], other[~np.isnan(other)]
+        pooled = np.concatenate([own, other])
+        edges = np.unique(np.quantile(pooled, np.linspace(0, 1, N_BINS + 1)[1:-1])) if len(pooled) else np.zeros(1)
+        counts = [np.bincount(np.searchsorted(edges, x), minlength=len(edges) + 1) + 2.0 for x in (own, other)]
+        shares = [count / count.sum() for count in counts]
+        ratio = np.log(shares[1] / shares[0])
+        bounds.append(edges)
+        ratios.append(ratio)
+        contrast += float((shares[1] * ratio).sum())
+    return Evidence((bounds[0], bounds[1]), (ratios[0], ratios[1]), contrast)
+
+
+def blocks(ratios: NDArray[np.float64]) -> list[tuple[int, int]]:
+    """Blocks [start, end) of unrelated pairs: the likeliest path of two states, where a switch costs `SWITCH`."""
+    inside, outside = -np.inf, 0.0  # likelihood of the best path that ends in a block, and of the best that does not
+    entered, left = np.zeros(len(ratios), bool), np.zeros(len(ratios), bool)  # whether these paths switched at i
+    for i, ratio in enumerate(ratios.tolist()):
+        entered[i], left[i] = outside - SWITCH > inside, inside - SWITCH > outside
+        inside, outside = max(inside, outside - SWITCH) + ratio, max(outside, inside - SWITCH)
+    found: list[tuple[int, int]] = []
+    is_inside, end = inside > outside, len(ratios)
+    for i in reversed(range(len(ratios))):
+        if is_inside and entered[i]:
+            found.append((i, end))
+            is_inside = False
+        elif not is_inside and left[i]:
+            is_inside, end = True, i
+    return found[::-1]
+
+
+def place_edge(before: NDArray[np.float64], after: NDArray[np.float64]) -> int:
+    """The index at which one state gives way to another, given each line's ratio in both: least total ratio."""
+    totals = np.concatenate([[0.0], np.cumsum(before)]) + np.concatenate([np.cumsum(after[::-1])[::-1], [0.0]])
+    return int(totals.argmin())

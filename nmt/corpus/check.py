@@ -1,0 +1,128 @@
+"""`nmt check`: the faults of parallel text.
+
+    sample of train -> what is usual -> every pair of test, dev and train, in processes -> findings
+
+Every file is read a few times in chunks. What is kept of a pair are three digests of 8 bytes and two figures, so that
+memory grows by 32 bytes with each pair.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.corpus import blocks
+from nmt.corpus.blocks import Span
+from nmt.corpus.examine import learn
+from nmt.corpus.findings import (
+    Draft,
+    evidence_of,
+    faults_of_alignment,
+    faults_of_languages,
+    faults_of_lines,
+    faults_of_repetition,
+    overlaps,
+    vocabulary_fit,
+)
+from nmt.corpus.gathered import Gathered, Progress, gather, no_progress
+from nmt.corpus.kinds import KINDS, SEVERITIES, Example, Finding, severity_of
+from nmt.corpus.reading import CorpusFiles, decode, lines_at, survey
+from nmt.text.tokenizer import Tokenizers
+
+N_EXAMPLES = 5
+OF_CORPUS = ("counts", "unrelated", "swapped", "declared", "pieces")  # kinds without lines
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A corpus that was checked."""
+
+    name: str
+    source: list[str]  # paths
+    target: list[str]
+    n_source: int
+    n_target: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that was found."""
+
+    corpora: list[Corpus]
+    languages: tuple[str, str]  # of the text, "" if unknown
+    findings: list[Finding]  # the worst first
+    spans: dict[str, list[Span]]  # by corpus: lines that do not stand beside their translations
+    seconds: float
+
+    @property
+    def has_errors(self) -> bool:
+        return any(finding.severity == "error" for finding in self.findings)
+
+
+def check(
+    corpora: Sequence[CorpusFiles],
+    declared: tuple[str, str] = ("", ""),
+    tokenizers: Tokenizers | None = None,
+    progress: Progress = no_progress,
+) -> Report:
+    """Look for all faults of a corpus and of its dev and test sets.
+
+    Args:
+        corpora: train first, from which is learnt what is usual.
+        declared: language codes of source and target, "" if unknown.
+        tokenizers: to measure how their vocabulary fits.
+        progress: given the chunks of a corpus, its name and its number of pairs; returns the chunks.
+    Raises:
+        DataError: a file is missing, empty or UTF-16.
+    """
+    began = time.monotonic()
+    surveyed = [(files, survey(files)) for files in corpora]
+    train = surveyed[0][1]
+    usual = learn(train.source, train.target)
+    gathered = gather(surveyed, usual, progress)
+    evidence = evidence_of(gathered[0])
+    findings: list[Finding] = []
+    spans: dict[str, list[Span]] = {}
+    for i, found in enumerate(gathered):
+        known = None if found.is_swapped else evidence
+        spans[found.name] = blocks.find(found, usual, known) if known is not None else []
+        drafts = faults_of_lines(found) + faults_of_alignment(found, spans[found.name], known)
+        drafts += faults_of_repetition(found) + overlaps(found, gathered[:i])
+        if i == 0:
+            drafts += faults_of_languages(usual, declared) + (vocabulary_fit(found, tokenizers) if tokenizers else [])
+        findings += finished(found, drafts)
+    findings.sort(key=lambda one: (SEVERITIES.index(one.severity), -one.share))
+    summary = [summarized(found) for found in gathered]
+    return Report(summary, usual.habits.languages.names, findings, spans, time.monotonic() - began)
+
+
+def summarized(found: Gathered) -> Corpus:
+    source, target = ([*map(str, paths)] for paths in found.files.sides)
+    return Corpus(found.name, source, target, found.survey.n_source, found.survey.n_target)
+
+
+def finished(found: Gathered, drafts: Sequence[Draft]) -> list[Finding]:
+    """Findings with examples, whose text is read again."""
+    drafts = [draft for draft in drafts if len(draft.lines) or draft.kind in OF_CORPUS]
+    chosen = [examples_of(draft.lines) for draft in drafts]
+    wanted = [line for lines in chosen for line in lines]
+    source, target = (lines_at(paths, wanted) for paths in found.files.sides)
+    findings = []
+    for draft, lines in zip(drafts, chosen, strict=True):
+        kind = replace(KINDS[draft.kind], other=draft.other)
+        share = len(draft.lines) / (draft.n_seen or found.n_pairs) if len(draft.lines) else 1.0
+        examples = [
+            Example(line, decode(source[line], line), decode(target[line], line), draft.details.get(line, ""))
+            for line in lines
+        ]
+        severity = severity_of(kind, share)
+        findings.append(Finding(found.name, kind, severity, draft.lines.tolist(), share, draft.detail, examples))
+    return findings
+
+
+def examples_of(lines: NDArray[np.int64]) -> list[int]:
+    """Some lines at equal distances."""
+    places = np.unique(np.linspace(0, len(lines) - 1, min(N_EXAMPLES, len(lines))).astype(int))
+    return [int(line) for line in lines[places]]

@@ -1,0 +1,167 @@
+"""The faults that need more than one pair: encodings, alignment, repeated text, languages, vocabulary."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.config import base_language
+from nmt.corpus import alignment, leakage
+from nmt.corpus.alignment import Evidence
+from nmt.corpus.blocks import Span
+from nmt.corpus.examine import SIDES, Usual
+from nmt.corpus.gathered import Gathered
+from nmt.corpus.language import LANGUAGE_OF_SCRIPT, WORD_SETS
+from nmt.corpus.reading import lines_at
+from nmt.text.corpus import digests_of, is_among
+from nmt.text.lines import guess_encoding
+from nmt.text.tokenizer import Tokenizers
+
+N_RAW = 200  # lines from which an encoding is guessed
+MISMATCH = 4.0  # nats by which a pair looks more like unrelated lines than like a translation
+MIN_PAIRS = 200  # fewer teach too little to judge the alignment
+MIN_CORRELATION = 0.2  # of the lengths of both sides
+MANY_PIECES = 3.0  # of a word
+SIMILAR = ({"da", "no", "nb", "nn"}, {"zh", "yue", "ja"})  # languages that are easily confused
+KNOWN = {*WORD_SETS, *LANGUAGE_OF_SCRIPT.values(), "ja"}
+EMPTY = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """A finding without its examples."""
+
+    kind: str
+    lines: NDArray[np.int64]
+    detail: str = ""
+    other: str = ""  # the other corpus
+    details: dict[int, str] = field(default_factory=dict)  # of lines
+    n_seen: int = 0  # lines that were looked at; 0 is all
+
+
+def evidence_of(train: Gathered) -> Evidence | None:
+    """How agreement and length tell translations from unrelated lines; None if train is too small, or has neither.
+
+    Weighed twice: the second time without the blocks that the first has found.
+    """
+    if train.n_pairs < MIN_PAIRS:
+        return None
+    true, unrelated = train.features()
+    evidence = alignment.weigh(true, unrelated)
+    if evidence.contrast < alignment.MIN_CONTRAST:
+        return None
+    is_true = np.ones(len(true[0]), bool)
+    for start, end in alignment.blocks(evidence(*true)):
+        is_true[start:end] = False
+    return alignment.weigh(true, unrelated, is_true) if is_true.sum() >= MIN_PAIRS else evidence
+
+
+def faults_of_lines(found: Gathered) -> list[Draft]:
+    """What the examination of single pairs has found."""
+    drafts = {name: Draft(name, found.lines_of(name)) for name in found.hits}
+    if "encoding" in drafts:
+        guess = guess_encoding(sample_of_bad_lines(found, drafts["encoding"].lines))
+        detail = f"perhaps {guess}: iconv -f {guess} -t utf-8 FILE > NEW" if guess else ""
+        drafts["encoding"] = Draft("encoding", drafts["encoding"].lines, detail)
+    if found.is_swapped:
+        for name in ("exchanged", "untranslated", "language", "script", "ratio", "han-variants"):
+            drafts.pop(name, None)
+        drafts["swapped"] = Draft("swapped", EMPTY)
+    return list(drafts.values())
+
+
+def sample_of_bad_lines(found: Gathered, lines: NDArray[np.int64]) -> list[bytes]:
+    chosen = lines[:N_RAW].tolist()
+    raw = [line for paths in found.files.sides for line in lines_at(paths, chosen).values()]
+    return [line for line in raw if "\ufffd" in line.decode(errors="replace")]
+
+
+def faults_of_alignment(found: Gathered, spans: Sequence[Span], evidence: Evidence | None) -> list[Draft]:
+    """Different numbers of lines, blocks that are shifted or shuffled, and single pairs that do not belong together."""
+    drafts = []
+    n_source, n_target = found.survey.n_source, found.survey.n_target
+    if n_source != n_target:
+        detail = f"{n_source:,} source lines, {n_target:,} target lines"
+        starts = [span.start for span in spans if span.offset is not None or span.end == found.n_pairs]
+        where = f"they part at about line {min(starts) + 1:,}" if starts else "the rest of the longer side is too much"
+        drafts.append(Draft("counts", EMPTY, f"{detail}; {where}"))
+    for name, has_offset in (("shifted", True), ("shuffled", False)):
+        chosen = [span for span in spans if (span.offset is not None) == has_offset]
+        if chosen:
+            detail = "; ".join(map(str, chosen[:3])) + (f"; and {len(chosen) - 3} more" if len(chosen) > 3 else "")
+            lines = np.concatenate([np.arange(span.start + 1, span.end + 1) for span in chosen])
+            drafts.append(Draft(name, lines, detail))
+    if evidence is None:
+        return drafts + ([Draft("unrelated", EMPTY)] if is_unrelated(found) else [])
+    (agreement, z), _ = found.features()
+    is_odd = (evidence(agreement, z) > MISMATCH) & ~np.isnan(agreement)
+    for span in spans:
+        is_odd[span.start : span.end] = False
+    explained = [found.lines_of(name) for name in ("exchanged", "untranslated", "language", "script", "ratio", "copy")]
+    odd = np.setdiff1d(np.flatnonzero(is_odd) + 1, np.concatenate(explained))
+    return [*drafts, Draft("mismatch", odd)]
+
+
+def is_unrelated(found: Gathered) -> bool:
+    """Whether the lengths of the two sides, too, have nothing to do with each other."""
+    sides = found.survey.source, found.survey.target
+    source, target = (np.log1p(np.array([*map(len, side)], np.float64)) for side in sides)
+    if found.n_pairs < MIN_PAIRS or not source.std() or not target.std():
+        return False
+    return float(np.corrcoef(source, target)[0, 1]) < MIN_CORRELATION
+
+
+def faults_of_repetition(found: Gathered) -> list[Draft]:
+    source, target, both = (found.digests_of(which) for which in range(3))
+    blank = set(found.lines_of("blank").tolist())
+    drafts = [Draft("duplicate", leakage.repeated(both) + 1)]
+    for name, texts in (("many-targets", source), ("many-sources", target)):
+        drafts.append(Draft(name, leakage.with_many(texts, both) + 1))
+    return [Draft(one.kind, np.array([i for i in one.lines.tolist() if i not in blank], np.int64)) for one in drafts]
+
+
+def overlaps(found: Gathered, earlier: Sequence[Gathered]) -> list[Draft]:
+    """Lines of dev or test that train, or dev, has too, or nearly."""
+    drafts = []
+    empty = digests_of([b""])
+    for other in earlier:
+        is_shared = np.zeros(found.n_pairs, bool)
+        for side in (0, 1):
+            own, theirs = found.digests_of(side), other.digests_of(side)
+            is_shared |= np.isin(own, theirs[is_among(theirs, own)]) & ~np.isin(own, empty)
+        shared = np.flatnonzero(is_shared) + 1
+        near = np.concatenate([EMPTY.reshape(0, 2), *other.near.get(found.name, [])])
+        near = near[~np.isin(near[:, 0], shared)]
+        lines = {own: f"{other.name}, line {line:,}" for own, line in near[::-1].tolist()}
+        drafts.append(Draft("leak", shared, other=other.name))
+        drafts.append(Draft("near-leak", np.unique(near[:, 0]), other=other.name, details=lines))
+    return drafts
+
+
+def faults_of_languages(usual: Usual, declared: tuple[str, str]) -> list[Draft]:
+    """A side of train that is not in the language that the config or the file's name says."""
+    found = []
+    for side, shown, said in zip(SIDES, usual.habits.languages.names, map(base_language, declared), strict=True):
+        said = {"deu": "de", "eng": "en", "fra": "fr", "ces": "cs", "zho": "zh", "cmn": "zh", "spa": "es"}.get(
+            said, said
+        )
+        are_similar = any({shown, said} <= group for group in SIMILAR)
+        if shown and said in KNOWN and shown != said and not are_similar:
+            found.append(f"the {side} is said to be {said}, but it looks like {shown}")
+    return [Draft("declared", EMPTY, "; ".join(found))] if found else []
+
+
+def vocabulary_fit(train: Gathered, tokenizers: Tokenizers) -> list[Draft]:
+    """How the tokenizers cut a sample of the text."""
+    sample = train.survey
+    drafts, bytes_in = [], np.zeros(len(sample.lines), bool)
+    for side, texts, tokenizer in zip(SIDES, (sample.source, sample.target), tokenizers, strict=True):
+        ids = tokenizer.encode_all(texts)
+        bytes_in |= np.array([tokenizer.n_bytes(of_line) > 0 for of_line in ids])
+        n_words = sum(len(text.split()) for text in texts)
+        has_words = n_words > 0.5 * len(alignment.hashed(texts)[0])  # not in scripts without spaces
+        if has_words and (per_word := sum(map(len, ids)) / n_words) > MANY_PIECES:
+            drafts.append(Draft("pieces", EMPTY, f"{per_word:.1f} pieces per word on the {side} side"))
+    lines = np.array(sample.lines)[bytes_in]
+    return [*drafts, Draft("bytes", lines, f"of a sample of {len(bytes_in):,} pairs", n_seen=len(bytes_in))]

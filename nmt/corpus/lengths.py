@@ -1,0 +1,59 @@
+"""How long a translation usually is: the logarithm of the ratio of lengths in characters, by length."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+N_GROUPS = 14  # by the binary logarithm of the product of both lengths: short texts vary more
+MIN_IN_GROUP = 50
+MIN_SPREAD = 0.08
+NORMAL = 1.4826  # ratio of standard deviation and median absolute deviation of a normal distribution
+
+
+@dataclass(frozen=True, eq=False)
+class Lengths:
+    """Median and spread of log(target / source) for each group of lengths."""
+
+    median: NDArray[np.float64]  # (N_GROUPS,)
+    spread: NDArray[np.float64]
+
+    def z(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.float32]:
+        """How many standard deviations the target is too long (below 0: too short); NaN where a side is empty."""
+        group, ratio = _group(source, target), _ratio(source, target)
+        z = (ratio - self.median[group]) / self.spread[group]
+        return np.asarray(np.where((source == 0) | (target == 0), np.nan, z), np.float32)
+
+    def factor(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.float64]:
+        """How many times the usual ratio, or its inverse, a ratio is."""
+        return np.asarray(np.exp(np.abs(_ratio(source, target) - self.median[_group(source, target)])))
+
+
+def learn(source: Sequence[str], target: Sequence[str]) -> Lengths:
+    """Learn from a sample of pairs."""
+    lengths = tuple(np.array([len(text) for text in texts]) for texts in (source, target))
+    kept = (lengths[0] > 0) & (lengths[1] > 0)
+    group, ratio = _group(lengths[0][kept], lengths[1][kept]), _ratio(lengths[0][kept], lengths[1][kept])
+    median, spread = np.zeros(N_GROUPS), np.ones(N_GROUPS)
+    usual = _robust(ratio)
+    for i in range(N_GROUPS):
+        in_group = ratio[group == i]
+        median[i], spread[i] = _robust(in_group) if len(in_group) >= MIN_IN_GROUP else usual
+    return Lengths(median, spread)
+
+
+def _robust(values: NDArray[np.float64]) -> tuple[float, float]:
+    if not len(values):
+        return 0.0, 1.0
+    median = float(np.median(values))
+    return median, max(NORMAL * float(np.median(np.abs(values - median))), MIN_SPREAD)
+
+
+def _ratio(source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.float64]:
+    return np.asarray(np.log(np.maximum(target, 1) / np.maximum(source, 1)))
+
+
+def _group(source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
+    product = np.log2(np.maximum(source, 1)) + np.log2(np.maximum(target, 1))
+    return np.asarray(np.minimum(product.astype(np.int64) // 2, N_GROUPS - 1), np.int64)

@@ -1,0 +1,200 @@
+"""Faults of a pair: what the two texts must share, whatever their languages."""
+
+import math
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nmt.corpus.language import Languages
+from nmt.text.lines import is_blank
+
+MAX_CHARACTERS = 1_000  # about data.max_length pieces
+FAR_OFF = 5.0  # standard deviations of the logarithm of the length ratio
+SHORT_PARTNER = 1.5  # standard deviations below the usual length of a translation
+MIN_FACTOR = 2.2  # by which a ratio differs from the usual one at least
+CUT_OFF = 5.5  # nats of surprise
+OFTEN = 0.2  # share of lines without a stop above which that is no fault
+LONG_NUMBER = 4  # digits: years and sums, not clocks, units and small numbers
+MIN_NO_WORDS = 5  # characters
+
+DIGIT = re.compile(r"\d")
+NUMBER = re.compile(r"\d+(?:[.,:’' \xa0\u2009\u202f]\d+)*")
+DECIMAL = re.compile(r"(.*)[.,](\d{1,2})")
+MAGNITUDE = re.compile(
+    r"[十百千万萬亿億兆]|\b(?:ten|twenty|hundred|thousand|million|billion|dozen)|zig\b|hundert|tausend|million|milliard",
+    re.IGNORECASE,
+)
+HAN_NUMBER = re.compile("[一二三四五六七八九十百千万萬零〇两兩]")
+CONVERTED = re.compile(  # clocks and units, whose numbers a translation may change
+    r"\d ?[ap]\.?m\b|\b(?:o'clock|noon|midnight|half|quarter|Uhr\b|halb|viertel|"
+    r"miles?\b|feet|foot|ft\b|inch|yards?\b|pounds?\b|"
+    r"gallons?\b|acres?\b|fahrenheit)|\d ?['′点點时時]|[点點]半",
+    re.IGNORECASE,
+)
+URL_SIGN = re.compile(r"[@/]|www\.")
+URL = re.compile(r"https?://[^\s<>]+|www\.[^\s<>]+|[\w.+-]+@[\w-]+\.[\w.-]+")
+PLACEHOLDER_SIGN = re.compile(r"[{%<\[_]")
+PLACEHOLDER = re.compile(
+    r"\{\w*\}|\$\{\w+\}|%\(\w+\)[sdf]|%(?:\d+\$)?(?:[sdifgux@]\b)|%[1-9]\b|<\w+/>|\[\[\w+\]\]|__\w+__"
+)
+REPEATED_LETTERS = re.compile(r"([^\W\d_]{2,4}?)\1{3}")
+CLOSERS = " \t\u3000\"'”’»)]}）】」』“›*_"
+ENDS = dict.fromkeys(".。．!！…।", ".") | dict.fromkeys("?？؟;", "?") | dict.fromkeys(":：,，、;；-–—", ",")
+BRACKETS = [tuple(both) for both in ("()", "[]", "{}", "（）", "【】", "《》", "「」", "『』", "〈〉", "«»")]
+BRACKET_OR_QUOTE = re.compile(r"[()\[\]{}（）【】《》「」『』〈〉\"“”„‟«»]")
+SMILEY_OR_ITEM = re.compile(r"[:;=8]['-]?[()]|(?:^|\s)\w{1,2}\)")
+
+
+@dataclass(frozen=True)
+class Habits:
+    """What is usual in a corpus."""
+
+    languages: Languages
+    without_stop: tuple[float, float]  # share of the lines of a side that do not end with punctuation, above 0
+    han_variant: tuple[str, str]  # simplified, traditional or "": what a side usually has
+
+
+def is_copy(source: str, target: str) -> bool:
+    """Whether the texts are the same; one or two words may be a name."""
+    if source.casefold() != target.casefold():
+        return False
+    n_letters = sum(map(str.isalpha, source))
+    return n_letters >= 12 or (n_letters >= 4 and len(source.split()) >= 3)
+
+
+def numbers_differ(source: str, target: str) -> bool:
+    """Whether digits differ, apart from separators, numbers in words, and the numbers of clocks and units."""
+    if not DIGIT.search(source) and not DIGIT.search(target):
+        return False
+    own, other = NUMBER.findall(source), NUMBER.findall(target)
+    left, right = Counter(map(digits, own)), Counter(map(digits, other))
+    if left == right or "".join(map(digits, own)) == "".join(map(digits, other)):  # grouped: 555-1234 and 555 12 34
+        return False
+    missing, added = left - right, right - left
+    longest = [max(map(len, rest), default=0) for rest in (missing, added)]
+    if min(longest) >= LONG_NUMBER:
+        return True
+    both = f"{source} {target}"
+    if MAGNITUDE.search(both) or CONVERTED.search(both):
+        return False
+    # A number of one or two digits on one side only is a word on the other.
+    has_words = (missing and HAN_NUMBER.search(target)) or (added and HAN_NUMBER.search(source))
+    return not has_words and (min(longest) > 0 or max(longest) >= 3)
+
+
+def digits(number: str) -> str:
+    """A number without separators, in ASCII, without leading zeros and zeros after a decimal point."""
+    if decimal := DECIMAL.fullmatch(number):
+        number = decimal[1] + decimal[2].rstrip("0")
+    plain = re.sub(r"\D", "", number)
+    return (plain if plain.isascii() else unicodedata.normalize("NFKC", plain)).lstrip("0")
+
+
+def urls_differ(source: str, target: str) -> bool:
+    if not URL_SIGN.search(source) and not URL_SIGN.search(target):
+        return False
+    own, other = ({found.rstrip(".,;:!?)。，").lower() for found in URL.findall(text)} for text in (source, target))
+    return own != other
+
+
+def placeholders_differ(source: str, target: str) -> bool:
+    if not PLACEHOLDER_SIGN.search(source) and not PLACEHOLDER_SIGN.search(target):
+        return False
+    return sorted(PLACEHOLDER.findall(source)) != sorted(PLACEHOLDER.findall(target))
+
+
+def final(text: str) -> str:
+    """The kind of sign that ends a text: . ? , or "" """
+    stripped = text.rstrip(CLOSERS)
+    return ENDS.get(stripped[-1:], "")
+
+
+def brackets_differ(source: str, target: str) -> bool:
+    """Whether brackets or quotes are not closed on one side only: a quotation may go on in the next line."""
+    return is_unclosed(source) != is_unclosed(target)
+
+
+def is_unclosed(text: str) -> bool:
+    if not BRACKET_OR_QUOTE.search(text):
+        return False
+    if text.count('"') % 2 or sum(map(text.count, "“”„‟")) % 2:
+        return True
+    if "(" in text or ")" in text:
+        text = SMILEY_OR_ITEM.sub(" ", text)
+    return any(text.count(opening) != text.count(closing) for opening, closing in BRACKETS)
+
+
+def repetition_differs(source: str, target: str) -> bool:
+    return repeats(source) != repeats(target)
+
+
+def repeats(text: str) -> bool:
+    """Whether a character is repeated five times, two to four letters of a word four times, or some words three times.
+
+    Tests of substrings and slices: regular expressions with back references take ten times as long.
+    """
+    for character in set(text):
+        if character * 5 in text and (character.isalpha() or character in "!?"):
+            return True
+    words = text.lower().split()
+    if any(len(word) >= 8 and REPEATED_LETTERS.search(word) for word in words):
+        return True
+    if len(words) < len(set(words)) + 2:
+        return False
+    words = [word.strip(".,;:!?\"'”’“„") for word in words]
+    return any(
+        words[i] == words[i + n] == words[i + 2 * n]
+        and words[i : i + n] == words[i + n : i + 2 * n] == words[i + 2 * n : i + 3 * n]
+        and words[i][:1].isalpha()
+        for n in range(1, 5)
+        for i in range(len(words) - 3 * n + 1)
+    )
+
+
+def has_no_words(text: str) -> bool:
+    """Whether under 30 % of the characters are letters."""
+    n_characters = len(text) - text.count(" ")
+    return n_characters >= MIN_NO_WORDS and sum(map(str.isalpha, text)) < 0.3 * n_characters
+
+
+def capitals_differ(source: str, target: str) -> bool:
+    return is_capital(source) != is_capital(target)
+
+
+def is_capital(text: str) -> bool:
+    return text.isupper() and len(text.split()) >= 2 and sum(map(str.isupper, text)) >= 8
+
+
+def cut_off(source: str, target: str, z: float, habits: Habits) -> bool:
+    """Whether a text is too short for its partner and, unlike it, ends without a stop where that is rare.
+
+    Both count together: a rare ending by the logarithm of its share, a length of z standard deviations by z²/2.
+    """
+    side, short, long = (1, target, source) if z < 0 else (0, source, target)
+    if abs(z) < SHORT_PARTNER or -math.log(habits.without_stop[side]) + z * z / 2 < CUT_OFF:
+        return False
+    return final(short) in ("", ",") and final(long) in (".", "?")
+
+
+TESTS: dict[str, Callable[[str, str], bool]] = {
+    "copy": is_copy,
+    "numbers": numbers_differ,
+    "urls": urls_differ,
+    "placeholders": placeholders_differ,
+    "brackets": brackets_differ,
+    "repetition": repetition_differs,
+    "capitals": capitals_differ,
+    "blank": lambda source, target: is_blank(source) or is_blank(target),
+    "no-words": lambda source, target: has_no_words(source) or has_no_words(target),
+    "long": lambda source, target: max(len(source), len(target)) > MAX_CHARACTERS,
+}
+
+
+def ends_differ(source: str, target: str, habits: Habits) -> bool:
+    """Whether one is a question, or has no final punctuation, and the other is not so."""
+    own, other = final(source), final(target)
+    if own == other or not (source and target):
+        return False
+    return "?" in (own, other) or max(habits.without_stop) < OFTEN

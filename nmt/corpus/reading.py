@@ -1,0 +1,119 @@
+"""The lines of a corpus as bytes: what `nmt.text.lines` repairs or refuses when it reads is to be seen here.
+
+The files are read several times, in chunks, so that memory does not grow with the corpus.
+"""
+
+import codecs
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nmt.errors import DataError
+from nmt.text.lines import BOM, open_bytes, raw_lines, reading
+
+CHUNK = 10_000  # pairs that a process examines at once
+MAX_SAMPLE = 15_000  # half the pairs from which is learnt what is usual
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+@dataclass(frozen=True)
+class CorpusFiles:
+    """A corpus by its files."""
+
+    name: str  # train, dev or test
+    source: list[Path]
+    target: list[Path]
+
+    @property
+    def sides(self) -> tuple[list[Path], list[Path]]:
+        return self.source, self.target
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Pairs in a row, as bytes without \\n; one object per side, because a process receives it faster than a list."""
+
+    first: int  # line number of the first pair, from 1
+    source: bytes  # joined by \n
+    target: bytes
+
+    def raw_sides(self) -> tuple[list[bytes], list[bytes]]:
+        return self.source.split(b"\n"), self.target.split(b"\n")
+
+
+def decode(raw: bytes, line: int) -> str:
+    """The text of a line as training reads it."""
+    return raw.removesuffix(b"\r").removeprefix(BOM if line == 1 else b"").decode(errors="replace")
+
+
+def side_lines(paths: Sequence[Path]) -> Iterator[bytes]:
+    """The lines of a side without \\n. Raises DataError if a file cannot be read or is UTF-16."""
+    for path in paths:
+        with open_bytes(path) as stream, reading(str(path)):
+            for number, line in enumerate(raw_lines(stream, str(path))):
+                if number == 0 and line.startswith(UTF16):
+                    hint = f"convert it: iconv -f utf-16 -t utf-8 {path} > NEW"
+                    raise DataError(f"{path} is not UTF-8, perhaps utf-16", hint=hint)
+                yield line.removesuffix(b"\n")
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The numbers of lines, and a sample of the pairs."""
+
+    n_source: int
+    n_target: int
+    lines: list[int]  # of the sample, from 1; fewer than twice MAX_SAMPLE
+    source: list[str]
+    target: list[str]
+
+    @property
+    def n_pairs(self) -> int:
+        return min(self.n_source, self.n_target)
+
+
+def survey(files: CorpusFiles) -> Survey:
+    """Count the lines of both sides and take pairs at equal distances.
+
+    Raises:
+        DataError: a side is empty or cannot be read.
+    """
+    kept: list[tuple[int, bytes, bytes]] = []
+    n_source = n_target = 0
+    step = 1
+    for source, target in itertools.zip_longest(*map(side_lines, files.sides)):
+        if source is not None and target is not None and n_source % step == 0:
+            kept.append((n_source + 1, source, target))
+            if len(kept) >= 2 * MAX_SAMPLE:
+                del kept[1::2]
+                step *= 2
+        n_source += source is not None
+        n_target += target is not None
+    for count, paths in zip((n_source, n_target), files.sides, strict=True):
+        if not count:
+            raise DataError(f"{' + '.join(map(str, paths))} is empty", hint="give a corpus with at least one pair")
+    return Survey(
+        n_source,
+        n_target,
+        [line for line, *_ in kept],
+        [decode(source, line) for line, source, _ in kept],
+        [decode(target, line) for line, _, target in kept],
+    )
+
+
+def chunks(files: CorpusFiles) -> Iterator[Chunk]:
+    """All pairs in order; lines of the longer side that have no partner are left out."""
+    pairs = enumerate(zip(*map(side_lines, files.sides), strict=False), 1)
+    while part := list(itertools.islice(pairs, CHUNK)):
+        source, target = (b"\n".join(pair[side] for _, pair in part) for side in (0, 1))
+        yield Chunk(part[0][0], source, target)
+
+
+def lines_at(paths: Sequence[Path], numbers: Sequence[int]) -> dict[int, bytes]:
+    """The lines of a side with these numbers, counted from 1; numbers beyond the end are ignored."""
+    wanted = set(numbers)
+    if not wanted:
+        return {}
+    lines = itertools.islice(side_lines(paths), max(wanted))
+    return {number: raw for number, raw in enumerate(lines, 1) if number in wanted}

@@ -1,0 +1,111 @@
+"""The findings of a check as text and as JSON's types."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from nmt.corpus.check import Corpus, Report
+from nmt.corpus.kinds import SEVERITIES, Example, Finding
+
+MAX_RANGES = 6  # of line numbers, in a line of text
+MAX_CHARACTERS = 90  # of a text in an example
+
+
+def as_text(report: Report, n_examples: int) -> Iterator[str]:
+    """Lines to read in a terminal.
+
+    Args:
+        n_examples: of each finding, at most.
+    """
+    yield from map(corpus_line, report.corpora)
+    for finding in report.findings:
+        yield ""
+        yield f"{finding.severity:<8} {finding.corpus}: {finding.kind.title}{amount(finding)}"
+        if finding.detail:
+            yield f"         {finding.detail}"
+        if finding.lines:
+            yield f"         {line_ranges(finding.lines)}"
+        for example in finding.examples[:n_examples]:
+            yield from example_lines(example)
+        yield f"         -> {finding.kind.advice}"
+    yield ""
+    yield summary(report)
+
+
+def corpus_line(corpus: Corpus) -> str:
+    numbers = sorted({corpus.n_source, corpus.n_target})
+    return f"{corpus.name}: {' and '.join(f'{n:,}' for n in numbers)} lines of {names(corpus)}"
+
+
+def names(corpus: Corpus) -> str:
+    return f"{' + '.join(corpus.source)} and {' + '.join(corpus.target)}"
+
+
+def amount(finding: Finding) -> str:
+    if not finding.lines:
+        return ""
+    n = len(finding.lines)
+    return f": {n:,} {'line' if n == 1 else 'lines'}, {percent(finding.share)}"
+
+
+def percent(share: float) -> str:
+    """A share as a percentage of two significant digits; a rare one is not rounded to zero."""
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %" if share >= 0.0001 else "under 0.01 %"
+
+
+def line_ranges(lines: Sequence[int]) -> str:
+    """Line numbers in short: `lines 3, 17-20, ...`."""
+    ranges: list[list[int]] = []
+    for line in lines:
+        if ranges and line == ranges[-1][1] + 1:
+            ranges[-1][1] = line
+        elif len(ranges) == MAX_RANGES:
+            ranges.append([])
+            break
+        else:
+            ranges.append([line, line])
+    shown = ["..." if not one else str(one[0]) if one[0] == one[1] else f"{one[0]}-{one[1]}" for one in ranges]
+    return f"{'line' if len(lines) == 1 else 'lines'} {', '.join(shown)}"
+
+
+def example_lines(example: Example) -> Iterator[str]:
+    source, target = (shortened(text) for text in (example.source, example.target))
+    yield f"{example.line:>8} {source}"
+    yield f"         {target}" + (f"  ({example.detail})" if example.detail else "")
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 1]}…"
+
+
+def summary(report: Report) -> str:
+    counts = [sum(finding.severity == severity for finding in report.findings) for severity in SEVERITIES]
+    shown = [f"{n} {name}{'' if n == 1 else 's'}" for n, name in zip(counts, SEVERITIES, strict=True) if n]
+    return f"{', '.join(shown) or 'no fault found'} in {report.seconds:.0f} s"
+
+
+def as_plain(report: Report, max_lines: int | None = None) -> dict[str, Any]:
+    """The report as JSON's types.
+
+    Args:
+        max_lines: line numbers of a finding at most; None is all.
+    """
+    return {
+        "corpora": [vars(corpus) for corpus in report.corpora],
+        "languages": list(report.languages),
+        "findings": [
+            {
+                "corpus": finding.corpus,
+                "kind": finding.kind.name,
+                "title": finding.kind.title,
+                "severity": finding.severity,
+                "count": len(finding.lines),
+                "share": finding.share,
+                "detail": finding.detail,
+                "advice": finding.kind.advice,
+                "lines": finding.lines[:max_lines],
+                "examples": [vars(example) for example in finding.examples],
+            }
+            for finding in report.findings
+        ],
+        "seconds": round(report.seconds, 1),
+    }

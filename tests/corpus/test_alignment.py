@@ -1,0 +1,70 @@
+"""The lexicon, the evidence and the blocks of unrelated lines."""
+
+import itertools
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from nmt.corpus import alignment
+from nmt.corpus.alignment import SWITCH, blocks, place_edge, words_of
+
+NOUNS = [("hund", "dog"), ("katze", "cat"), ("vogel", "bird"), ("fisch", "fish"), ("baum", "tree")]
+VERBS = [("läuft", "runs"), ("schläft", "sleeps"), ("singt", "sings"), ("fällt", "falls"), ("wartet", "waits")]
+SOURCE = [f"der {noun} {verb}" for noun, _ in NOUNS for verb, _ in VERBS] * 10
+TARGET = [f"the {noun} {verb}" for _, noun in NOUNS for _, verb in VERBS] * 10
+
+
+def test_words_are_hashed_per_text() -> None:
+    found = words_of(["Der Hund, der Hund", "", "我在家 ok"])
+    assert found.shape == (3, alignment.MAX_WORDS)
+    assert (found != 0).sum(1).tolist() == [4, 0, 4]
+    assert found[0, 0] == found[0, 2] != found[0, 1]
+    assert (words_of([" ".join(map(str, range(99)))]) != 0).all()
+
+
+def test_translations_agree_more_than_other_lines() -> None:
+    lexicon = alignment.learn(words_of(SOURCE), words_of(TARGET))
+    true = alignment.agreement(words_of(SOURCE[:4]), words_of(TARGET[:4]), lexicon)
+    assert (true > 0).all()
+    wrong = alignment.agreement(words_of(SOURCE[:4]), words_of([TARGET[i] for i in (11, 12, 13, 14)]), lexicon)
+    assert (true > wrong).all()
+    names = alignment.agreement(words_of(["Ernő Rubik"]), words_of(["Ernő Rubik"]), lexicon)
+    assert names[0] == alignment.SAME_WORD
+    assert np.isnan(alignment.agreement(words_of(["", "a"]), words_of(["b", ""]), lexicon)).all()
+
+
+def test_lines_apart_are_never_the_same() -> None:
+    for n in (2, 3, 999, 1000, 1001, 2500):
+        partners = alignment.apart(n)
+        assert (partners >= 0).all()
+        assert (partners < n).all()
+        assert (partners[: n // 1000 * 1000] != np.arange(n // 1000 * 1000)).all()
+
+
+def brute_force(ratios: list[float]) -> float:
+    """The greatest likelihood of any assignment of the two states; the end of the lines needs no switch."""
+    best = -np.inf
+    for bits in range(2 ** len(ratios)):
+        states = [bits >> i & 1 for i in range(len(ratios))]
+        n_switches = sum(a != b for a, b in zip([0, *states], states, strict=False))
+        best = max(best, sum(r for r, s in zip(ratios, states, strict=True) if s) - SWITCH * n_switches)
+    return best
+
+
+@given(arrays(np.float64, st.integers(1, 9), elements=st.floats(-20, 20)))
+def test_blocks_are_the_likeliest_path(ratios: np.ndarray) -> None:
+    found = blocks(ratios)
+    assert all(start < end for start, end in found)
+    assert all(a[1] < b[0] for a, b in itertools.pairwise(found))
+    ends = sum(end < len(ratios) for _, end in found)
+    value = sum(ratios[start:end].sum() for start, end in found) - SWITCH * (len(found) + ends)
+    assert np.isclose(value, brute_force(ratios.tolist()))
+
+
+def test_an_edge_is_placed_where_one_state_fits_better() -> None:
+    before, after = np.array([-3.0, -3, 4, 4]), np.array([4.0, 4, -3, -3])
+    assert place_edge(before, after) == 2
+    assert place_edge(np.array([-1.0, -1]), np.zeros(2)) == 2
+    assert place_edge(np.zeros(0), np.zeros(0)) == 0

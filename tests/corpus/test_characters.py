@@ -1,0 +1,66 @@
+"""Faults in the characters of a text, and what mends them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.corpus.characters import MENDED, SIMPLIFIED, TESTS, TRADITIONAL
+
+FAULTS = [
+    ("mojibake", "ItÃ¢â‚¬â„¢s a cafÃ©", "It’s a café"),
+    ("mojibake", "你好".encode().decode("latin1"), "你好"),
+    ("mojibake", "Привет".encode().decode("cp1252", errors="ignore") + " Ð¿Ñ€Ð¸", None),
+    ("markup", "<b>a</b> &amp; b", "a & b"),
+    ("markup", "a &amp;lt; b", "a < b"),
+    ("control", "a\u200bb\x07", "ab"),
+    ("control", "\ufeffab", "ab"),
+    ("unicode", "cafe\u0301", "café"),
+    ("full-width", "Ｔｏｍ１", "Tom1"),
+    ("spacing", " a\t b ", "a b"),
+    ("replaced", "caf\ufffd", None),
+    ("homoglyphs", "hous\u0435", None),
+    ("tokenized", "he does n't .", None),
+    ("tokenized", "我 昨天 买 了 一 本 书", None),
+]
+CLEAN = [
+    "„Spaß“, sagte Ärger-Ö»",
+    "GROẞE FÜßE – Ä“, Ö”",
+    "Que ça soit à l'âge de l'île",
+    "NÃO, MANHÃ, SÃO",
+    "AT&T and Q&A; a < b > c",
+    "a {b} <x/> c",
+    "می‌خواهم",
+    "👩‍👩‍👧 family",
+    "5 μm",
+    "…und „das“.",
+    "Vraiment\u202f!",
+    "书，笔。",
+    "",
+]
+
+
+@pytest.mark.parametrize(("kind", "text", "mended"), FAULTS)
+def test_faults_are_found_and_mended(kind: str, text: str, mended: str | None) -> None:
+    assert TESTS[kind](text)
+    if mended is not None:
+        assert MENDED[kind](text) == mended
+        assert not TESTS[kind](mended)
+
+
+@pytest.mark.parametrize("text", CLEAN)
+def test_clean_text_is_not_accused(text: str) -> None:
+    assert [kind for kind, test in TESTS.items() if test(text)] == []
+
+
+@given(st.text())
+def test_mending_ends_the_fault_and_changes_nothing_else(text: str) -> None:
+    for kind in ("control", "unicode", "full-width", "spacing"):
+        mended = MENDED[kind](text)
+        assert not TESTS[kind](mended)
+        if not TESTS[kind](text) and kind != "spacing":
+            assert mended == text
+
+
+def test_variants_of_chinese_are_listed_side_by_side() -> None:
+    assert len(SIMPLIFIED) == len(TRADITIONAL) == len(set(SIMPLIFIED)) == len(set(TRADITIONAL))
+    assert not set(SIMPLIFIED) & set(TRADITIONAL)

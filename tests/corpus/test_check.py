@@ -1,0 +1,301 @@
+"""Faults are planted in clean corpora: each kind is found where it is, and clean lines are not accused."""
+
+import gzip
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from nmt.corpus.check import Report, check
+from nmt.corpus.kinds import ADVICE, KINDS
+from nmt.corpus.reading import CorpusFiles
+from nmt.errors import DataError
+
+ROOT = Path(__file__).parents[2]
+SHARED = ROOT.parent / "shared" / "data"
+N_PLANTED = 25  # lines of each kind
+FOUND, ACCUSED = 0.95, 0.01  # bounds of the share of planted lines that are found, and of clean lines that are named
+Texts = tuple[str, str]
+Plant = Callable[[str, str, random.Random], Texts]
+
+FRENCH = ("Le {} de ma sœur est dans la maison avec une {} rouge.", ["chat", "chien", "livre"], ["table", "lampe"])
+RUSSIAN = ("Вчера {} купил в магазине новую {}.", ["Иван", "мой брат", "учитель"], ["книгу", "машину", "лампу"])
+
+
+def sentence(template: tuple[str, list[str], list[str]], rng: random.Random) -> str:
+    text, first, second = template
+    return text.format(rng.choice(first), rng.choice(second))
+
+
+def half(text: str) -> str:
+    words = text.split()
+    return " ".join(words[: len(words) // 2]).rstrip(".,?!")
+
+
+def misread(text: str) -> str:
+    """UTF-8 that was read as Windows-1252."""
+    return text.encode().decode("cp1252")
+
+
+def inside(text: str, sign: str) -> str:
+    middle = text.find(" ", len(text) // 3)
+    return f"{text[:middle]}{sign}{text[middle:]}"
+
+
+PLANTS: dict[str, Plant] = {
+    "exchanged": lambda s, t, _: (t, s),
+    "copy": lambda s, t, _: (s, s) if " " in s else (t, t),
+    "language": lambda s, _t, rng: (s, sentence(FRENCH, rng)),
+    "script": lambda s, _t, rng: (s, sentence(RUSSIAN, rng)),
+    "ratio": lambda s, t, _: (s, " ".join([t] * 2) + " And this was added, at some length, by somebody else."),
+    "truncated": lambda s, t, _: (s, half(t)),
+    "blank": lambda s, _t, rng: (s, rng.choice(["", "  ", "\u3000"])),
+    "no-words": lambda s, _t, rng: (s, f"--- {rng.randrange(99)} / {rng.randrange(99)} ==="),
+    "long": lambda s, t, _: (" ".join([s] * 60), " ".join([t] * 60)),
+    "numbers": lambda s, t, _: (f"2015: {s}", f"2051: {t}"),
+    "urls": lambda s, t, _: (f"{s} https://example.org/a", f"{t} https://example.org/b"),
+    "placeholders": lambda s, t, rng: (s + rng.choice([" {0}", " %s", " <x/>"]), t),
+    "punctuation": lambda s, t, _: (s, t[:-1] + ("." if t.endswith("?") else "?")),
+    "brackets": lambda s, t, rng: (s, inside(t, rng.choice([" (", ' "', "]"]))),
+    "repetition": lambda s, t, rng: (s, inside(t, rng.choice([" the the the", " in the in the in the", " aaaaaaa"]))),
+    "capitals": lambda s, t, _: (s, t.upper()),
+    "mojibake": lambda s, t, rng: (s, inside(t, misread(rng.choice([" – café", " naïve", " it’s", " 中文"])))),
+    "replaced": lambda s, t, _: (s, inside(t, " caf\ufffd")),
+    "markup": lambda s, t, rng: (s, rng.choice([f"<b>{t}</b>", inside(t, " &amp; so"), f"{t}<br/>"])),
+    "control": lambda s, t, rng: (s, inside(t, rng.choice(["\u200b", "\x07", "\xad", "\ufeff", "\u2028"]))),
+    "homoglyphs": lambda s, t, _: (s, t.replace("e", "\u0435", 1)),
+    "spacing": lambda s, t, rng: rng.choice([(s, f"{t} "), (f" {s}", t), (s, inside(t, " ")), (s, inside(t, "\t"))]),
+    "unicode": lambda s, t, _: (s, inside(t, " cafe\u0301")),
+    "full-width": lambda s, t, _: (f"{s} \uff34\uff4f\uff4d", t),
+    "tokenized": lambda s, t, _: (s, f"{t[:-1]} ."),
+}
+
+
+def planted_with_others(name: str, lines: list[int], pairs: list[Texts], clean: list[Texts]) -> None:
+    """Plant the kinds that need other lines than their own."""
+    for n, line in enumerate(lines):
+        source, target = pairs[line]
+        far = clean[(line + len(clean) // 2) % len(clean)]
+        if name == "untranslated":
+            pairs[line] = (source, far[0])
+        elif name == "duplicate":
+            pairs[line] = clean[0]
+        elif name == "many-targets":
+            pairs[line] = (clean[1][0], target)
+        elif name == "many-sources":
+            pairs[line] = (source, clean[2 + n % 2][1])
+
+
+WITH_OTHERS = ["untranslated", "duplicate", "many-targets", "many-sources"]
+IN_BYTES: dict[str, Callable[[bytes], bytes]] = {
+    "encoding": lambda raw: b"caf\xe9 " + raw,
+    "crlf": lambda raw: raw + b"\r",
+}
+
+
+@dataclass
+class Planted:
+    """A corpus with planted faults, and what the check says of it."""
+
+    report: Report
+    lines: dict[str, set[int]]  # of each planted kind
+    n_lines: int
+    named: dict[str, set[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for finding in self.report.findings:
+            self.named.setdefault(finding.kind.name, set()).update(finding.lines)
+
+    @property
+    def dirty(self) -> set[int]:
+        return set().union(*self.lines.values())
+
+
+def clean_pairs(name: str) -> list[Texts]:
+    if name == "grammar":
+        sides = [(ROOT / "data" / "zh-en" / f"train.{lang}").read_text("utf-8") for lang in ("zh", "en")]
+    else:
+        folder = SHARED / "tatoeba-deu-eng"
+        if not folder.is_dir():
+            pytest.skip("no Tatoeba in ../shared/data")
+        sides = [gzip.decompress((folder / f"train.{lang}.gz").read_bytes()).decode() for lang in ("de", "en")]
+    pairs = list(zip(*(side.split("\n")[:-1] for side in sides), strict=True))
+    return [pair for pair in pairs if len(pair[1].split()) >= 8 and pair[1][-1] in ".?"][:5_000]
+
+
+def write(folder: Path, name: str, pairs: list[Texts], langs: tuple[str, str]) -> CorpusFiles:
+    paths = [folder / f"{name}.{lang}" for lang in langs]
+    for side, path in enumerate(paths):
+        path.write_bytes("".join(f"{pair[side]}\n" for pair in pairs).encode())
+    return CorpusFiles(name, [paths[0]], [paths[1]])
+
+
+@pytest.fixture(scope="module", params=["grammar", "tatoeba"])
+def planted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Planted:
+    clean = clean_pairs(request.param)
+    langs = ("zh", "en") if request.param == "grammar" else ("de", "en")
+    rng, pairs = random.Random(1), list(clean)
+    kinds = [*PLANTS, *WITH_OTHERS, *IN_BYTES]
+    chosen = rng.sample([i for i in range(10, len(clean)) if len(clean[i][1].split()) >= 8], N_PLANTED * len(kinds))
+    lines = {name: sorted(chosen[n * N_PLANTED :][:N_PLANTED]) for n, name in enumerate(kinds)}
+    for name, of_kind in lines.items():
+        for line in of_kind if name in PLANTS else []:
+            pairs[line] = PLANTS[name](*pairs[line], rng)
+        planted_with_others(name, of_kind, pairs, clean)
+    files = write(tmp_path_factory.mktemp("planted"), "train", pairs, langs)
+    for name, change in IN_BYTES.items():
+        for path in (*files.source, *files.target):
+            raw = path.read_bytes().split(b"\n")
+            for line in lines[name]:
+                raw[line] = change(raw[line])
+            path.write_bytes(b"\n".join(raw))
+    return Planted(check([files], langs), {k: {i + 1 for i in v} for k, v in lines.items()}, len(pairs))
+
+
+@pytest.mark.parametrize("kind", [*PLANTS, *WITH_OTHERS, *IN_BYTES])
+def test_planted_faults_are_found_and_clean_lines_are_not_accused(planted: Planted, kind: str) -> None:
+    named = planted.named.get(kind, set())
+    missed = planted.lines[kind] - named
+    assert len(missed) <= (1 - FOUND) * N_PLANTED, sorted(missed)
+    accused = named - planted.dirty
+    assert len(accused) <= ACCUSED * (planted.n_lines - len(planted.dirty)), sorted(accused)[:20]
+
+
+def test_all_kinds_together_accuse_few_clean_lines(planted: Planted) -> None:
+    accused = set().union(*planted.named.values()) - planted.dirty
+    assert len(accused) <= 2 * ACCUSED * (planted.n_lines - len(planted.dirty))
+
+
+# --- blocks -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["grammar", "tatoeba"])
+def clean(request: pytest.FixtureRequest) -> list[Texts]:
+    return clean_pairs(request.param)
+
+
+def findings_by_kind(report: Report) -> dict[str, set[int]]:
+    return {finding.kind.name: set(finding.lines) for finding in report.findings}
+
+
+def test_shifted_and_shuffled_blocks_are_found_with_their_offsets(clean: list[Texts], tmp_path: Path) -> None:
+    targets = [target for _, target in clean]
+    targets[1000:1200] = targets[1003:1200] + targets[1000:1003]  # translations of 1004 to 1200 are 3 lines above
+    targets[2000:2150] = targets[2149:2150] + targets[2000:2149]
+    shuffled = targets[3000:3100]
+    random.Random(1).shuffle(shuffled)
+    targets[3000:3100] = shuffled
+    pairs = [(source, target) for (source, _), target in zip(clean, targets, strict=True)]
+    report = check([write(tmp_path, "train", pairs, ("a", "b"))])
+    found = findings_by_kind(report)
+    planted = {"shifted": {*range(1001, 1201), *range(2001, 2151)}, "shuffled": set(range(3001, 3101))}
+    for kind, lines in planted.items():
+        assert len(lines & found[kind]) >= FOUND * len(lines)
+        assert len(found[kind] - lines) <= 5
+    assert [span.offset for span in report.spans["train"]] == [-3, 1, None]
+
+
+def test_some_single_pairs_that_do_not_belong_together_are_found(clean: list[Texts], tmp_path: Path) -> None:
+    lines = range(7, len(clean), len(clean) // 30)
+    pairs = list(clean)
+    for line in lines:
+        pairs[line] = (clean[line][0], clean[line - 500][1])
+    found = findings_by_kind(check([write(tmp_path, "train", pairs, ("a", "b"))]))["mismatch"]
+    planted = {line + 1 for line in lines}
+    assert len(planted & found) >= 0.3 * len(planted)
+    assert len(found - planted) <= ACCUSED * len(clean)
+
+
+def test_a_missing_line_is_located(clean: list[Texts], tmp_path: Path) -> None:
+    files = write(tmp_path, "train", clean, ("a", "b"))
+    lines = files.target[0].read_bytes().split(b"\n")
+    files.target[0].write_bytes(b"\n".join(lines[:1999] + lines[2000:]))
+    report = check([files])
+    by_kind = {finding.kind.name: finding for finding in report.findings}
+    assert by_kind["counts"].severity == by_kind["shifted"].severity == "error"
+    assert report.has_errors
+    (span,) = report.spans["train"]
+    assert span.offset == -1
+    assert abs(span.start + 1 - 2001) <= 3
+    assert f"part at about line {span.start + 1:,}" in by_kind["counts"].detail
+
+
+def test_a_line_too_many_at_the_end_moves_nothing(clean: list[Texts], tmp_path: Path) -> None:
+    files = write(tmp_path, "train", clean[:1000], ("a", "b"))
+    files.target[0].write_bytes(files.target[0].read_bytes() + b"One more.\n")
+    report = check([files])
+    assert set(findings_by_kind(report)) >= {"counts"}
+    assert report.spans["train"] == []
+
+
+def test_sides_that_have_nothing_to_do_with_each_other(clean: list[Texts], tmp_path: Path) -> None:
+    targets = [target for _, target in clean]
+    random.Random(1).shuffle(targets)
+    pairs = [(source, target) for (source, _), target in zip(clean, targets, strict=True)]
+    assert "unrelated" in findings_by_kind(check([write(tmp_path, "train", pairs, ("a", "b"))]))
+
+
+# --- several corpora, languages ---------------------------------------------------------------------------
+
+
+def test_dev_with_its_sides_exchanged_and_leaks(clean: list[Texts], tmp_path: Path) -> None:
+    train, held_out = clean[:-600], clean[-600:]
+    exchanged = [(target, source) for source, target in held_out[:300]]
+    test = held_out[300:]
+    test[:20] = train[100:120]
+    near = [i for i in range(len(train)) if len(train[i][1].split()) >= 9][200:220]
+    for place, line in enumerate(near, 30):
+        words = train[line][1].split()
+        test[place] = (test[place][0], " ".join([*words[:3], "obviously", *words[3:]]).upper())
+    corpora = [
+        write(tmp_path, name, pairs, ("a", "b"))
+        for name, pairs in (("train", train), ("dev", exchanged), ("test", test))
+    ]
+    report = check(corpora)
+    found = {(finding.corpus, finding.kind.name): finding for finding in report.findings}
+    assert found["dev", "swapped"].severity == "error"
+    assert ("dev", "exchanged") not in found
+    assert ("test", "swapped") not in found
+    sides = [{pair[side] for pair in train} for side in (0, 1)]
+    leaks = [i for i, (source, target) in enumerate(test, 1) if source in sides[0] or target in sides[1]]
+    assert found["test", "leak"].lines == leaks
+    assert leaks[:20] == list(range(1, 21))
+    near_leaks = found["test", "near-leak"]
+    assert set(range(31, 51)) - set(leaks) <= set(near_leaks.lines)
+    assert len(near_leaks.lines) <= 20 + 0.05 * len(test)
+    assert near_leaks.examples[0].detail.startswith("train, line ")
+
+
+def test_a_side_in_another_language_than_its_name_says(clean: list[Texts], tmp_path: Path) -> None:
+    files = write(tmp_path, "train", clean[:500], ("a", "b"))
+    assert "declared" not in findings_by_kind(check([files], ("", "en")))
+    assert "declared" not in findings_by_kind(check([files], ("xx", "eng")))
+    found = check([files], ("en", "fr"))
+    (finding,) = [one for one in found.findings if one.kind.name == "declared"]
+    assert "the target is said to be fr, but it looks like en" in finding.detail
+
+
+def test_small_corpora_are_not_judged_by_what_they_cannot_show(tmp_path: Path) -> None:
+    pairs = [("ein Hund", "a dog"), ("zwei Katzen", "two cats"), ("drei Vögel", "three birds")]
+    assert check([write(tmp_path, "train", pairs, ("de", "en"))]).findings == []
+    assert check([write(tmp_path, "train", [("a", "")], ("de", "en"))]).findings[0].kind.name == "blank"
+
+
+def test_unusable_files_are_refused(tmp_path: Path) -> None:
+    files = write(tmp_path, "train", [("a", "b")], ("de", "en"))
+    files.target[0].write_bytes(b"")
+    with pytest.raises(DataError, match=r"train\.en is empty"):
+        check([files])
+    files.target[0].write_bytes("b\n".encode("utf-16"))
+    with pytest.raises(DataError, match="perhaps utf-16"):
+        check([files])
+    files.target[0].unlink()
+    with pytest.raises(DataError, match="cannot read"):
+        check([files])
+
+
+def test_every_kind_has_advice() -> None:
+    assert list(KINDS) == list(ADVICE)
+    assert len(KINDS) >= 40

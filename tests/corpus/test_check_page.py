@@ -1,0 +1,41 @@
+"""The page of `nmt check` in a browser: nothing from outside, no error, all findings, and accessibility."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import opened_page
+
+from nmt.corpus.check import check
+from nmt.corpus.reading import CorpusFiles
+from nmt.corpus.render import as_plain
+from nmt.insight import pages
+
+DATA = Path(__file__).parents[2] / "data" / "zh-en"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_shows_all_findings(browser: Any, tmp_path: Path, width: int, scheme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe-core: make browser")
+    sides = [(DATA / f"train.{lang}").read_text("utf-8").splitlines(keepends=True)[:1000] for lang in ("zh", "en")]
+    del sides[1][500]
+    sides[1][20] = "<script>document.title = 'bad'</script> &amp;\n"
+    paths = [tmp_path / "train.zh", tmp_path / "train.en"]
+    for path, lines in zip(paths, sides, strict=True):
+        path.write_text("".join(lines), encoding="utf-8")
+    report = check([CorpusFiles("train", [paths[0]], [paths[1]])], ("zh", "en"))
+    file = tmp_path / "page.html"
+    file.write_text(pages.page("check", "nmt check", as_plain(report)), encoding="utf-8")
+    options: dict[str, Any] = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+    with opened_page(browser, file.as_uri(), **options) as page:
+        assert page.title() == "nmt check"
+        sections = [section.get_attribute("id") for section in page.locator("main section").all()]
+        assert sections == ["overview", "errors", "warnings", "notes", "files"]
+        assert page.locator("#finding-table tbody tr").count() == len(report.findings)
+        assert page.locator(".finding").count() == len(report.findings)
+        assert "different numbers of lines" in page.locator("#error-list").inner_text()
+        assert "<script>" in page.locator("#warning-list").inner_text()
+        found = axe.Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

@@ -1,0 +1,75 @@
+"""Languages and scripts."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nmt.corpus import language
+
+DATA = Path(__file__).parents[2] / "data" / "zh-en"
+ZH, EN = ((DATA / f"train.{lang}").read_text("utf-8").splitlines()[:2000] for lang in ("zh", "en"))
+DE = ["Der Hund ist nicht in dem Haus.", "Ich habe das Buch auf den Tisch gelegt.", "Wo ist die Katze?"]
+
+
+@pytest.fixture(scope="module")
+def languages() -> language.Languages:
+    return language.learn(ZH, EN)
+
+
+def test_sides_are_told_apart(languages: language.Languages) -> None:
+    assert languages.names == ("zh", "en")
+    assert languages.scripts == (frozenset({"Han"}), frozenset({"Latin"}))
+    assert (language.compared(EN, 0, languages)[0] == 2).mean() > 0.99
+    assert (language.compared(ZH, 1, languages)[0] == 2).mean() > 0.99
+    assert not language.compared(ZH, 0, languages)[0].any()
+    assert not language.compared(EN, 1, languages)[0].any()
+
+
+def test_the_same_language_on_both_sides_accuses_nobody() -> None:
+    same = language.learn(EN[:1000], EN[1000:])
+    assert not language.compared(EN, 0, same)[0].any()
+
+
+def test_a_third_language_is_named(languages: language.Languages) -> None:
+    assert language.third_language("Der Hund ist nicht in dem Haus.", 1, languages) == "de"
+    assert language.third_language("Le chat est dans la maison avec nous.", 1, languages) == "fr"
+    assert language.third_language("The dog is not in the house.", 1, languages) == ""
+    assert language.third_language("Tom, Anna, Boston", 1, languages) == ""
+
+
+@pytest.mark.parametrize(
+    ("texts", "name"),
+    [
+        (DE, "de"),
+        (EN[:50], "en"),
+        (ZH[:50], "zh"),
+        (["これは本です。", "私は学生です。"], "ja"),
+        (["이것은 책입니다", "안녕하세요"], "ko"),
+        (["Это моя книга, и она на столе.", "Он не был там."], "ru"),
+        (["xyzzy plugh", "foo bar"], ""),
+        ([""], ""),
+    ],
+)
+def test_identify(texts: list[str], name: str) -> None:
+    assert language.identify(texts) == name
+
+
+def test_scripts() -> None:
+    assert language.scripts_of("Tom 是学生") == Counter(Latin=3, Han=3)
+    assert language.main_script("Привет, Tom") == "Cyrillic"
+    assert language.main_script("ab 1") == ""
+    texts = ["Facebook在中国", "Это книга", "This is English", "123"]
+    assert language.has_other_script(texts, frozenset({"Han"})).tolist() == [False, True, True, False]
+    assert language.has_other_script(texts, frozenset({"Latin"})).tolist() == [False, True, False, False]
+
+
+def test_ngrams_do_not_cross_lines() -> None:
+    hashes, starts = language.ngrams(["ab", "", "xyz"])
+    assert starts.tolist() == [0, 3, 4]
+    assert hashes.shape == (3, 8)
+    alone, _ = language.ngrams(["xyz"])
+    assert (hashes[:, 4:] == alone).all()
+    values = np.arange(2**language.BITS, dtype=np.float32)
+    assert language.per_line(values, hashes, starts)[2] == pytest.approx(values[alone].mean(), rel=1e-5)
