@@ -31,7 +31,7 @@ class Span:
     def __str__(self) -> str:
         lines = f"lines {self.start + 1}-{self.end}"
         if self.offset is None:
-            return f"{lines}: no neighbor is the translation"
+            return f"{lines}: no line nearby is the translation"
         n = abs(self.offset)
         return (
             f"{lines}: the translation is {n} {'line' if n == 1 else 'lines'} {'below' if self.offset > 0 else 'above'}"

@@ -84,7 +84,11 @@ def faults_of_alignment(found: Gathered, spans: Sequence[Span], evidence: Eviden
     if n_source != n_target:
         detail = f"{n_source:,} source lines, {n_target:,} target lines"
         starts = [span.start for span in spans if span.offset is not None or span.end == found.n_pairs]
-        where = f"they part at about line {min(starts) + 1:,}" if starts else "the rest of the longer side is too much"
+        where = (
+            f"they part at about line {min(starts) + 1:,}"
+            if starts
+            else "the longer side goes on after the end of the other"
+        )
         drafts.append(Draft("counts", EMPTY, f"{detail}; {where}"))
     for name, has_offset in (("shifted", True), ("shuffled", False)):
         chosen = [span for span in spans if (span.offset is not None) == has_offset]

@@ -24,4 +24,4 @@ def test_tiles_fill_the_corpus() -> None:
 def test_a_span_says_where_the_translations_are() -> None:
     assert str(Span(0, 9, 1)) == "lines 1-9: the translation is 1 line below"
     assert str(Span(0, 9, -3)) == "lines 1-9: the translation is 3 lines above"
-    assert str(Span(0, 9, None)) == "lines 1-9: no neighbor is the translation"
+    assert str(Span(0, 9, None)) == "lines 1-9: no line nearby is the translation"
