@@ -2,7 +2,7 @@
 
 Two means, because each is strong where the other is weak. Character n-grams learnt from the two sides of the corpus
 (Cavnar & Trenkle 1994, "N-gram-based text categorization", as a likelihood ratio) tell them apart in short lines and in
-any language, but know no third language. Frequent function words of 22 languages name a third language, but need a
+any language, but know no third language. Frequent function words of 23 languages name a third language, but need a
 sentence; to accuse a line they must be joined by n-grams that are rare on its side.
 """
 
