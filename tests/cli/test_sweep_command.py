@@ -6,7 +6,6 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,8 @@ import pytest
 from conftest import FiveCorpus, one_clear_error, out_lines, run_nmt, started_nmt
 from reliability.conftest import SOAK
 
-from nmt.cli.sweep import candidates_of, split_values
+from nmt.cli.sweep import split_values
 from nmt.config import load_config
-from nmt.train import session
-from nmt.train.halving import Budget
-from nmt.train.sweep import Sweep
 
 RATES = "train.lr=1e-2,1e-5"
 ARGUMENTS = [RATES, "--steps", 3, "--json", "--threads", 1]
@@ -35,20 +31,11 @@ def result(done: subprocess.CompletedProcess[bytes]) -> list[Any]:
     return [(one["number"], one["steps"], one["figures"]) for one in standings]
 
 
-def expected_of(corpus: FiveCorpus, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What a sweep gives that nothing disturbs; its trainings run in this process, which is quicker."""
-
-    def train(_: Sweep, command: Sequence[str], __: object) -> int:
-        config = load_config(Path(command[4]), [command[5]])
-        session.train(session.prepare(config, device="cpu"), quiet=True)
-        return 0
-
-    candidates = candidates_of(corpus.config, [*SMALL, RATES])
-    with monkeypatch.context() as patch:
-        patch.setattr(Sweep, "_run_to_its_end", train)
-        _, standings = Sweep(corpus.home / "unbroken", candidates, Budget(None, 3), "cpu", 1).run()
-    assert [(one.number, one.steps) for one in standings] == [(1, 6), (2, 3)]
-    return [(s.number, s.steps, {str(steps): found for steps, found in s.figures.items()}) for s in standings]
+def expected_of(corpus: FiveCorpus) -> list[Any]:
+    """What a sweep gives that nothing disturbs."""
+    found = result(run_nmt(*sweep(corpus, corpus.home / "unbroken"), timeout=600))
+    assert [(number, steps) for number, steps, _ in found] == [(1, 6), (2, 3)]
+    return found
 
 
 def orphans(directory: Path) -> list[str]:
@@ -69,10 +56,8 @@ def stop(corpus: FiveCorpus, directory: Path, number: int) -> tuple[int, str]:
         return process.wait(), said
 
 
-def test_a_sweep_killed_in_a_training_resumes_to_the_same_table(
-    five_corpus: FiveCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected, directory = expected_of(five_corpus, monkeypatch), tmp_path / "sweep"
+def test_a_sweep_killed_in_a_training_resumes_to_the_same_table(five_corpus: FiveCorpus, tmp_path: Path) -> None:
+    expected, directory = expected_of(five_corpus), tmp_path / "sweep"
     assert stop(five_corpus, directory, signal.SIGKILL)[0] == -signal.SIGKILL
     assert result(run_nmt(*sweep(five_corpus, directory), timeout=600)) == expected
     assert orphans(directory) == []
@@ -93,10 +78,8 @@ def test_a_signal_ends_the_training_too(five_corpus: FiveCorpus, tmp_path: Path,
 
 
 @pytest.mark.skipif(not SOAK, reason="dozens of sweeps take an hour")
-def test_a_sweep_killed_at_random_moments_resumes_to_the_same_table(
-    five_corpus: FiveCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = expected_of(five_corpus, monkeypatch)
+def test_a_sweep_killed_at_random_moments_resumes_to_the_same_table(five_corpus: FiveCorpus, tmp_path: Path) -> None:
+    expected = expected_of(five_corpus)
     start = time.monotonic()
     assert result(run_nmt(*sweep(five_corpus, tmp_path / "sweep"), timeout=600)) == expected
     seconds = time.monotonic() - start
