@@ -15,6 +15,8 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
+from nmt.run.directory import RunDirectory
+
 SIGNATURES = {
     "BLEU": "nrefs:{n}|{bs}case:{case}|eff:no|tok:{tok}|smooth:exp|version:",
     "chrF2": "nrefs:{n}|{bs}case:{case}|eff:yes|nc:6|nw:0|space:no|version:",
@@ -134,6 +136,8 @@ def test_eval_of_a_public_test_set(five_run: FiveRun, tmp_path: Path) -> None:
     figures = json.loads(done.stdout)
     assert err_lines(done)[1] == "test set: wmt17, zh-en"
     assert (figures["test_set"], figures["n_lines"]) == ("wmt17", 5)
+    kept = RunDirectory(five_run.run).read_scores()[-1]
+    assert (kept["source"], kept["references"], kept["scores"]) == ("wmt17", ["wmt17"], figures["scores"])
     command = [sys.executable, "-m", "sacrebleu", "-t", "wmt17", "-l", "zh-en", "-i", "out", "--confidence"]
     peer = subprocess.run(command, cwd=tmp_path, env={**os.environ, **env}, capture_output=True, check=True)
     bleu = json.loads(peer.stdout)
