@@ -32,10 +32,11 @@ def align(
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Align words by the model's attention, one line for each line in: 0-0 1-2.
+    """Align words by the model's attention.
 
-    0-2 links the first source word with the third target word. Words are what white space separates; characters in a
-    text without any. With --ref, the pairs are aligned; without it, a line is the translation, TAB, and its links.
+    One line for each line in, as 0-0 1-2. 0-2 links the first source word with the third target word. Words are what
+    white space separates; characters in a text without any. With --ref, the pairs are aligned; without it, a line is
+    the translation, TAB, and its links.
     """
     streams.set_up_logging(quiet, verbose)
     if ref is not None and src is None:

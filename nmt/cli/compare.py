@@ -40,10 +40,10 @@ def compare(
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Say which of several systems translates better, and how sure that is.
+    """Say which of several systems translates better.
 
-    Differences of BLEU, chrF and TER from the baseline A with 95 % interval and p-value; BLEU and wins by length,
-    rare words and numbers; the lines that differ most.
+    And how sure that is: differences of BLEU, chrF and TER from the baseline A with 95 % interval and p-value; BLEU and
+    wins by length, rare words and numbers; the lines that differ most.
     """
     streams.set_up_logging(quiet, verbose)
     from nmt.config import language_of

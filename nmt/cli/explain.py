@@ -34,9 +34,10 @@ def explain(
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Show how a translation comes about: attention, search, probabilities, tensors.
+    """Show how a translation comes about.
 
-    Writes one HTML file that needs no network. --text prints the same for a terminal.
+    Attention, search, probabilities, tensors. Writes one HTML file that needs no network. --text prints the same
+    for a terminal.
     """
     streams.set_up_logging(quiet, verbose)
     if as_text and as_json:

@@ -27,9 +27,10 @@ def init(
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Write a config for two files of text: a split, sizes and a budget, with reasons.
+    """Write a config for two files of text, with reasons.
 
-    Looks at the text and measures a training step. `nmt train` then trains with it.
+    Sets dev and test aside, looks at the text, measures a training step, and chooses sizes and a budget. `nmt train`
+    then trains with it.
     """
     streams.set_up_logging(quiet, verbose)
     from nmt.config import Config

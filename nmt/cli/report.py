@@ -23,9 +23,10 @@ def report(
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Write a page about a run: curves, samples, scores, the best and the worst translations.
+    """Write a page about a run.
 
-    It is one HTML file that needs no network. Several runs share their curves.
+    Curves, samples, scores, the best and the worst translations. It is one HTML file that needs no network. Several
+    runs share their curves.
     """
     streams.set_up_logging(quiet, verbose)
     from nmt.insight.report import as_page, read_report

@@ -34,10 +34,11 @@ def score(
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Print the log-probabilities of given translations, one line for each line in.
+    """Print the log-probabilities of given translations.
 
-    A line is the log-probability of the translation, TAB, and those of its pieces, the last of which ends the
-    sentence: nmt score --src test.de --ref test.en, or from -i or stdin. --json adds scores after the length penalty.
+    One line for each line in: the log-probability of the translation, TAB, and those of its pieces, the last of which
+    ends the sentence. nmt score --src test.de --ref test.en, or from -i or stdin. --json adds scores after the length
+    penalty.
     """
     streams.set_up_logging(quiet, verbose)
     if (src is None) != (ref is None):
