@@ -15,7 +15,8 @@ from nmt.corpus.split import Facts
 
 PIECES_PER_WORD = 1.35  # of either side, EOS included
 STEPS = 5_000  # a model of this kind needs some thousand updates, each on as many tokens as that leaves
-MIN_SHARE = 0.5  # of the usual epochs; a larger model needs that many to be better than a smaller one
+MIN_SHARE = 0.05  # of the usual epochs; with fewer, a smaller model is better
+FEW = 0.4  # of the usual epochs, in which a model does not learn pairs by heart and needs little dropout
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,8 @@ class Plan:
     dropout: float
     batch_tokens: int
     n_epochs: int
-    warmup: int
     minutes: float | None  # the limit that the user gave
+    warmup: int = 400  # steps
     epoch_s: float = math.nan  # measured
     memory: int = 0  # bytes, measured
 
@@ -73,8 +74,7 @@ def plan(facts: Facts, minutes: float | None, measure: Callable[[Plan], tuple[fl
     n_epochs = usual_epochs(facts.n_train)
     n_tokens = facts.n_words * PIECES_PER_WORD * n_epochs
     batch_tokens = min(max(2 ** round(math.log2(max(n_tokens / STEPS, 1))), 512), 8192)
-    vocab_size = min(max(round(facts.n_words / 80, -2), 600), 16_000)
-    n_steps = n_tokens / batch_tokens
+    vocab_size = min(max(round(8.5 * math.sqrt(facts.n_words), -2), 600), 32_000)
     fitting = [size for size in SIZES if facts.n_train >= size.min_pairs]
     for size in fitting:
         found = Plan(
@@ -83,7 +83,6 @@ def plan(facts: Facts, minutes: float | None, measure: Callable[[Plan], tuple[fl
             dropout=0.3 if facts.n_train < 100_000 else 0.2 if facts.n_train < 1_000_000 else 0.1,
             batch_tokens=int(batch_tokens),
             n_epochs=n_epochs,
-            warmup=int(min(max(n_steps / 4, 50), 4_000)),
             minutes=minutes,
         )
         epoch_s, memory = measure(found)
@@ -91,7 +90,15 @@ def plan(facts: Facts, minutes: float | None, measure: Callable[[Plan], tuple[fl
         possible = minutes * 60 / found.epoch_s if minutes else n_epochs
         if possible >= MIN_SHARE * n_epochs or size is fitting[-1]:
             break
-    return replace(found, n_epochs=max(1, min(round(possible), 2 * n_epochs)))
+    has_few = possible < FEW * n_epochs
+    n_epochs = max(1, min(round(possible), 2 * n_epochs))
+    n_steps = facts.n_words * PIECES_PER_WORD * n_epochs / batch_tokens
+    return replace(
+        found,
+        n_epochs=n_epochs,
+        dropout=0.1 if has_few else found.dropout,
+        warmup=int(min(max(n_steps / 4, 50), 4_000)),
+    )
 
 
 Row = tuple[str, Any, str]  # dotted key, value, reason
@@ -118,7 +125,7 @@ def rows(plan: Plan, facts: Facts, run: str, root: str, languages: tuple[str, st
     yield "model.n_heads", 4, ""
     yield "model.n_encoder_layers", size.n_layers, ""
     yield "model.n_decoder_layers", size.n_layers, ""
-    yield "model.dropout", plan.dropout, "the fewer pairs, the more: each is seen many times"
+    yield "model.dropout", plan.dropout, "the more often each pair is seen, the more"
     yield "train.batch_tokens", plan.batch_tokens, f"so that there are some {STEPS:,} updates"
     yield "train.lr", size.lr, "the highest rate at which models of this width train stably"
     yield "train.warmup", plan.warmup, "a quarter of the updates"

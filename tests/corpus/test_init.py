@@ -37,9 +37,13 @@ def test_little_time_gets_a_smaller_model_and_the_epochs_that_fit() -> None:
     rich = init.plan(facts(150_000), free.expected_minutes * 10, seconds)
     assert rich.size == free.size
     assert rich.n_epochs == 2 * free.n_epochs
-    poor = init.plan(facts(150_000), free.expected_minutes / 4, seconds)
+    poor = init.plan(facts(150_000), free.expected_minutes / 100, seconds)
     assert poor.size.d_model < free.size.d_model
-    assert poor.expected_minutes <= free.expected_minutes / 4
+    assert poor.expected_minutes <= free.expected_minutes / 100
+    assert poor.dropout < free.dropout, "few epochs cannot overfit"
+    for plan in (free, rich, poor):  # the rate reaches its peak long before it falls
+        n_steps = 10 * 150_000 * init.PIECES_PER_WORD * plan.n_epochs / plan.batch_tokens
+        assert plan.warmup <= max(n_steps / 4, 50)
     assert init.plan(facts(150_000), 0.001, seconds).n_epochs == 1
 
 
