@@ -80,12 +80,9 @@ def word_pairs(translator: "Translator", src: Path | None, ref: Path | None, bea
 
 def check_directions(translator: "Translator", reverse: "Translator") -> None:
     """Refuse a reverse model of other languages, if they are known."""
-    from nmt.config import base_language, language
+    from nmt.config import base_languages
 
-    (a, b), (c, d) = (
-        [base_language(language(one.config.data, "source")), base_language(language(one.config.data, "target"))]
-        for one in (translator, reverse)
-    )
+    (a, b), (c, d) = (base_languages(one.config.data) for one in (translator, reverse))
     if all((a, b, c, d)) and (a, b) != (d, c):
         message = f"--reverse translates {c} to {d}, the other model {a} to {b}"
         raise InputError(message, hint=f"give a model of {b} to {a}")

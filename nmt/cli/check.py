@@ -124,10 +124,7 @@ def write_page(report: "Report", file: Path) -> None:
     from nmt.insight import pages
 
     title = " and ".join([*report.corpora[0].source, *report.corpora[0].target])
-    page = pages.page("check", f"{title} – nmt check", as_plain(report, MAX_LINES_IN_PAGE))
-    with streams.open_output(file) as (out, _):
-        out.write(page.encode())
-    streams.log.info("written to %s", file)
+    streams.write_text(file, pages.page("check", f"{title} – nmt check", as_plain(report, MAX_LINES_IN_PAGE)))
 
 
 def write_fixed(report: "Report", corpora: list["CorpusFiles"], directory: Path) -> None:

@@ -85,9 +85,7 @@ def compare(
         extra=extra_metrics,
     )
     if html is not None:
-        with streams.open_output(html) as (out, _):
-            out.write(comparing.as_page(found).encode())
-        streams.log.info("written to %s", html)
+        streams.write_text(html, comparing.as_page(found))
     print(comparing.as_json(found) if json_object else "\n".join(comparing.as_text(found)))
 
 

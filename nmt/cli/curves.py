@@ -34,9 +34,7 @@ def curves(
     chosen = metric or (list(CHARTS) if output or json_lines else SHOWN)
     charts = charts_of(runs or [options.newest_run()], chosen, by_time=by_time)
     if output:
-        with streams.open_output(output) as (out, _):
-            out.write(as_svg(charts).encode())
-        streams.log.info("written to %s", output)
+        streams.write_text(output, as_svg(charts))
     if json_lines:
         by_metric = {chart.metric: {one.name: one.points for one in chart.series} for chart in charts}
         print(json.dumps({"x": charts[0].x_title, "metrics": by_metric}, ensure_ascii=False))

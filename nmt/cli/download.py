@@ -85,17 +85,13 @@ def chosen(what: str, lang_pair: str | None) -> tuple[Multi30k | Tatoeba, Sequen
 
 def table(corpora: Sequence[Multi30k | Tatoeba]) -> list[str]:
     """One line for each corpus, below the names of the columns."""
-    rows = [["name", "languages", "train", "dev", "test", "MB", "license", ""]]
+    from nmt.insight.tables import columns
+
+    rows = []
     for corpus in corpora:
         pairs = [f"{n:,}" for n in corpus.n_pairs]
         rows.append(
             [corpus.name, " ".join(corpus.languages), *pairs, f"{corpus.size_mb:g}", corpus.license, corpus.note]
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    numbers = range(2, 6)
-    return [
-        "  ".join(
-            cell.rjust(width) if i in numbers else cell.ljust(width) for i, (cell, width) in enumerate(cells)
-        ).rstrip()
-        for cells in (list(zip(row, widths, strict=True)) for row in rows)
-    ]
+    names = ["name", "languages", "train", "dev", "test", "MB", "license", ""]
+    return columns(names, rows, numbers={"train", "dev", "test", "MB"})

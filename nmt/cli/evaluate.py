@@ -189,10 +189,9 @@ def check_public(
 
 def languages_of(translator: "Translator") -> str:
     """Those that the model translates, as sacreBLEU writes them: en-de."""
-    from nmt.config import base_language, language
+    from nmt.config import base_languages
 
-    data = translator.config.data
-    return "-".join(base_language(language(data, side)) for side in ("source", "target"))
+    return "-".join(base_languages(translator.config.data))
 
 
 def read_public(public: PublicSet) -> TestSet:

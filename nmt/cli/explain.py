@@ -60,9 +60,7 @@ def explain(
     elif as_json:
         print(render.as_json(found))
     else:
-        with streams.open_output(output) as (out, _):
-            out.write(render.as_page(found).encode())
-        streams.log.info("written to %s", output)
+        streams.write_text(output, render.as_page(found))
         if open_page:
             webbrowser.open(output.absolute().as_uri())
 

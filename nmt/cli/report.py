@@ -39,9 +39,7 @@ def report(
         evaluation = evaluation_of(run, beam, device, threads, quiet) if evaluate and has_model else None
         found.append(read_report(run, evaluation))
     file = output or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
-    with streams.open_output(file) as (out, _):
-        out.write(as_page(found).encode())
-    streams.log.info("written to %s", file)
+    streams.write_text(file, as_page(found))
     if open_page:
         webbrowser.open(file.absolute().as_uri())
 

@@ -114,7 +114,7 @@ def formatted(found: "Translation", *, as_json: bool) -> str:
 
 
 def as_tree(hypothesis: "TextHypothesis") -> dict[str, Any]:
-    """A hypothesis as JSON's types; null for what is unknown."""
+    """A hypothesis as JSON-serializable values; null for what is unknown."""
 
     def known(x: float) -> float | None:
         return x if math.isfinite(x) else None

@@ -68,6 +68,13 @@ def open_output(path: Path | None) -> Iterator[tuple[BinaryIO, int]]:
         sys.stdout.buffer.flush()
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a file atomically, or to stdout for `-`, and say so."""
+    with open_output(path) as (out, _):
+        out.write(text.encode())
+    log.info("written to %s", path)
+
+
 @contextlib.contextmanager
 def open_input(text: str | None, path: Path | None) -> Iterator[tuple[Iterator[str | Pause], bool]]:
     """The lines of the TEXT argument, a file, stdin or a prompt; and whether they are typed at a prompt."""

@@ -109,15 +109,16 @@ def split_values(text: str) -> list[str]:
 
 def table(standings: "Sequence[Standing]", n_seeds: int) -> list[str]:
     """The candidates as lines, the best first; the letter is that of the chart."""
-    rows: list[list[str]] = [["rank", "", *standings[0].settings, "steps", "dev BLEU", "dev nll", "run"]]
+    from nmt.insight.tables import columns
+
+    rows = []
     for rank, standing in enumerate(standings):
         figures = standing.figures[standing.steps]
         shown = [f"{figures['dev_bleu']:.2f}", f"{figures['dev_nll']:.3f}"] if figures else ["diverged", ""]
         runs = standing.runs[0] + (f" and {n_seeds - 1} more" if n_seeds > 1 else "")
         letter = LETTERS[rank] if rank < MAX_CURVES else ""
         rows.append([str(rank + 1), letter, *standing.settings.values(), f"{standing.steps:,}", *shown, runs])
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return columns(["rank", "", *standings[0].settings, "steps", "dev BLEU", "dev nll", "run"], rows)
 
 
 def chart_of(standings: "Sequence[Standing]", metric: str) -> "Chart":

@@ -1,6 +1,15 @@
 """The settings of a run: schema, config files, listing. Imports no torch."""
 
-from nmt.config.listing import FITTED, base_language, chosen_by_training, language, language_of, settings, values
+from nmt.config.listing import (
+    FITTED,
+    base_language,
+    base_languages,
+    chosen_by_training,
+    language,
+    language_of,
+    settings,
+    values,
+)
 from nmt.config.roots import data_root, downloads_directory
 from nmt.config.schema import LARGEST, Config, Files, ModelSettings, SearchSettings, TokenizerSettings, TrainSettings
 from nmt.config.yaml_file import check_config, described, dump_config, load_config

@@ -68,6 +68,11 @@ def language(data: Data, side: Literal["source", "target"]) -> str:
     return code or language_of(Path(paths[0]))
 
 
+def base_languages(data: Data) -> tuple[str, str]:
+    """The language codes of source and target without region and script, empty if unknown."""
+    return base_language(language(data, "source")), base_language(language(data, "target"))
+
+
 def language_of(path: Path) -> str:
     """The language code that a file name ends in (`test.zh-CN.gz`: zh-CN), else empty."""
     suffix = Path(path.name.removesuffix(".gz")).suffix.lstrip(".")

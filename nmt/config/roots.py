@@ -1,4 +1,4 @@
-"""Where corpora are: the directory that `data.root` stands for, and the one that `nmt download` fills."""
+"""The directories of corpora: resolves `data.root`, and names the directory that `nmt download` writes to."""
 
 import os
 from pathlib import Path

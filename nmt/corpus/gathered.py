@@ -74,7 +74,7 @@ class Gathered:
         return true, unrelated
 
     def index(self) -> tuple[Index, Index]:
-        """The keys of both sides; of dev and test only, which are small."""
+        """The keys of both sides. Only dev and test, which are small, keep them."""
         found = []
         for side in (0, 1):
             keys = np.concatenate([part[side].keys for part in self.keys])

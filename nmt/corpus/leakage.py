@@ -51,7 +51,7 @@ def matches(own: Index, other: Index) -> NDArray[np.int64]:
 
 
 def repeated(pairs: Keys) -> NDArray[np.int64]:
-    """Indices of pairs that repeat an earlier one, by their digests."""
+    """Indices of pairs whose digest equals that of an earlier pair."""
     return np.flatnonzero(~first_occurrences(pairs))
 
 

@@ -1,4 +1,4 @@
-"""The findings of a check as text and as JSON's types."""
+"""The findings of a check as text, and as a JSON-serializable dict."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -84,7 +84,7 @@ def summary(report: Report) -> str:
 
 
 def as_plain(report: Report, max_lines: int | None = None) -> dict[str, Any]:
-    """The report as JSON's types.
+    """The report as a JSON-serializable dict.
 
     Args:
         max_lines: line numbers of a finding at most; None is all.

@@ -34,7 +34,7 @@ Rows = list[tuple[str, str]]  # name and text
 
 
 def information(path: Path) -> dict[str, Any]:
-    """All that the files say about a run directory, a model file or an export to CTranslate2, as JSON's types.
+    """What the files say about a run directory, a model file or an export to CTranslate2, as JSON-serializable values.
 
     Raises:
         ModelError: it is none of them, or damaged.

@@ -76,7 +76,7 @@ def create_app(
     known = {route.path for route in app.routes if hasattr(route, "path")}
 
     def observe(path: str, status: int, seconds: float) -> None:
-        label = path if path in known else "other"  # every label value is a time series that is kept
+        label = path if path in known else "other"  # Prometheus keeps one time series per label value
         api.metrics.seconds.labels(label, str(status)).observe(seconds)
 
     return Guard(app, limits, hosts, observe)

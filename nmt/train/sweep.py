@@ -132,7 +132,7 @@ class Sweep:
             raise InputError(f"{self.path} exists and is not a sweep", hint="choose another with --output DIR")
 
     def _asked(self) -> dict[str, Any]:
-        """What the plan is made from, as JSON's types."""
+        """What the plan is made from, as JSON-serializable values."""
         configs = [candidate.config.model_dump(mode="json", exclude_unset=True) for candidate in self.candidates]
         return {"configs": configs, "budget": asdict(self.budget)}
 

@@ -32,7 +32,7 @@ def page(name: str, title: str, data: Any) -> str:
     Args:
         name: of the files beside this module.
         title: of the window, plain text.
-        data: of JSON's types.
+        data: JSON-serializable.
     """
     folder = files(__name__)
 
@@ -74,7 +74,7 @@ def content_security_policy(page: str) -> str:
 
 
 def plain(value: Any, tensor: Callable[[Tensor], Any]) -> Any:
-    """Dataclasses, named tuples and tensors as JSON's types; numbers that are not finite become None."""
+    """Dataclasses, named tuples and tensors as JSON-serializable values; numbers that are not finite become None."""
     if isinstance(value, Tensor):
         return tensor(value)
     if isinstance(value, BaseModel):
