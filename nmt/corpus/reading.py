@@ -5,12 +5,12 @@ The files are read several times, in chunks, so that memory does not grow with t
 
 import codecs
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.errors import DataError
-from nmt.text.lines import BOM, open_bytes, raw_lines, reading
+from nmt.text.lines import BOM, both_sides, open_bytes, raw_lines, reading
 
 CHUNK = 10_000  # pairs that a process examines at once
 MAX_SAMPLE = 15_000  # half the pairs from which is learnt what is usual
@@ -47,7 +47,7 @@ def decode(raw: bytes, line: int) -> str:
     return raw.removesuffix(b"\r").removeprefix(BOM if line == 1 else b"").decode(errors="replace")
 
 
-def side_lines(paths: Sequence[Path]) -> Iterator[bytes]:
+def side_lines(paths: Sequence[Path]) -> Generator[bytes]:
     """The lines of a side without \\n. Raises DataError if a file cannot be read or is UTF-16."""
     for path in paths:
         with open_bytes(path) as stream, reading(str(path)):
@@ -82,14 +82,15 @@ def survey(files: CorpusFiles) -> Survey:
     kept: list[tuple[int, bytes, bytes]] = []
     n_source = n_target = 0
     step = 1
-    for source, target in itertools.zip_longest(*map(side_lines, files.sides)):
-        if source is not None and target is not None and n_source % step == 0:
-            kept.append((n_source + 1, source, target))
-            if len(kept) >= 2 * MAX_SAMPLE:
-                del kept[1::2]
-                step *= 2
-        n_source += source is not None
-        n_target += target is not None
+    with both_sides(*map(side_lines, files.sides)) as sides:
+        for source, target in itertools.zip_longest(*sides):
+            if source is not None and target is not None and n_source % step == 0:
+                kept.append((n_source + 1, source, target))
+                if len(kept) >= 2 * MAX_SAMPLE:
+                    del kept[1::2]
+                    step *= 2
+            n_source += source is not None
+            n_target += target is not None
     for count, paths in zip((n_source, n_target), files.sides, strict=True):
         if not count:
             raise DataError(f"{' + '.join(map(str, paths))} is empty", hint="give a corpus with at least one pair")
@@ -104,10 +105,11 @@ def survey(files: CorpusFiles) -> Survey:
 
 def chunks(files: CorpusFiles) -> Iterator[Chunk]:
     """All pairs in order; lines of the longer side that have no partner are left out."""
-    pairs = enumerate(zip(*map(side_lines, files.sides), strict=False), 1)
-    while part := list(itertools.islice(pairs, CHUNK)):
-        source, target = (b"\n".join(pair[side] for _, pair in part) for side in (0, 1))
-        yield Chunk(part[0][0], source, target)
+    with both_sides(*map(side_lines, files.sides)) as sides:
+        pairs = enumerate(zip(*sides, strict=False), 1)
+        while part := list(itertools.islice(pairs, CHUNK)):
+            source, target = (b"\n".join(pair[side] for _, pair in part) for side in (0, 1))
+            yield Chunk(part[0][0], source, target)
 
 
 def lines_at(paths: Sequence[Path], numbers: Sequence[int]) -> dict[int, bytes]:

@@ -15,14 +15,16 @@ import re
 import stat
 import threading
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from nmt.errors import DataError
 
 log = logging.getLogger("nmt")
+
+T = TypeVar("T")
 
 BOM = b"\xef\xbb\xbf"
 MAX_BAD_SHARE = 0.01  # of the lines of a corpus
@@ -164,7 +166,7 @@ def n_lines_left(stream: BinaryIO | gzip.GzipFile) -> int:
     return n_lines + (last != b"\n")
 
 
-def iter_lines(paths: Iterable[Path], *, strict: bool = False) -> Iterator[str]:
+def iter_lines(paths: Iterable[Path], *, strict: bool = False) -> Generator[str]:
     """The lines of several files, one after the other; see `decode_lines`."""
     for path in paths:
         with open_bytes(path) as stream:
@@ -176,17 +178,26 @@ def read_lines(paths: Sequence[Path]) -> list[str]:
     return list(iter_lines(paths))
 
 
+@contextlib.contextmanager
+def both_sides(*sides: Generator[T]) -> Iterator[tuple[Generator[T], ...]]:
+    """Read several files in parallel: an error in one closes the others at once, not when garbage is collected."""
+    with contextlib.ExitStack() as stack:
+        yield tuple(stack.enter_context(contextlib.closing(side)) for side in sides)
+
+
 def iter_pairs(source: Sequence[Path], target: Sequence[Path], *, strict: bool = False) -> Iterator[Pair]:
     """The pairs of a corpus. Raises DataError if one side has more lines, or both have none; see `decode_lines`."""
-    sides = iter_lines(source, strict=strict), iter_lines(target, strict=strict)
     names = " + ".join(map(str, source)), " + ".join(map(str, target))
     n_pairs = 0
-    for n_pairs, pair in enumerate(itertools.zip_longest(*sides), 1):
-        if None in pair:
-            n_lines = [n_pairs - (line is None) + sum(1 for _ in side) for line, side in zip(pair, sides, strict=True)]
-            reason = f"{names[0]} has {n_lines[0]} lines but {names[1]} has {n_lines[1]}"
-            raise DataError(reason, hint="line N of one side must translate line N of the other; find where they part")
-        yield Pair(n_pairs, *pair)
+    with both_sides(iter_lines(source, strict=strict), iter_lines(target, strict=strict)) as sides:
+        for n_pairs, pair in enumerate(itertools.zip_longest(*sides), 1):
+            if None in pair:
+                ends = zip(pair, sides, strict=True)
+                n_lines = [n_pairs - (line is None) + sum(1 for _ in side) for line, side in ends]
+                reason = f"{names[0]} has {n_lines[0]} lines but {names[1]} has {n_lines[1]}"
+                hint = "line N of one side must translate line N of the other; find where they part"
+                raise DataError(reason, hint=hint)
+            yield Pair(n_pairs, *pair)
     if not n_pairs:
         raise DataError(f"{names[0]} is empty", hint="give a corpus with at least one pair")
 

@@ -302,3 +302,19 @@ def test_n_lines_left_counts_without_reading_on(tmp_path: Path, content: bytes, 
         stream.readline()
         assert n_lines_left(stream) == n
         assert stream.read() == content
+
+
+def test_a_side_that_cannot_be_read_closes_the_other(tmp_path: Path) -> None:
+    (tmp_path / "a.de").write_bytes(b"ein Satz\n" * 5)
+    before = open_files()
+    with pytest.raises(DataError) as caught:
+        read_pairs([tmp_path / "a.de"], [tmp_path / "missing.en"])
+    assert caught.value.__traceback__ is not None  # keeps the frames, and what they refer to
+    assert open_files() == before
+
+
+def open_files() -> list[str]:
+    descriptors = Path("/proc/self/fd")
+    if not descriptors.exists():
+        pytest.skip("needs /proc")
+    return sorted(str(link.readlink()) for link in descriptors.iterdir() if link.is_symlink())
