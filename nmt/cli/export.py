@@ -26,7 +26,7 @@ def export(
     if to != "ctranslate2":
         raise InputError(f"no engine '{to}'", hint="use ctranslate2")
     _, translator = options.load_translator([model] if model else None)
-    from nmt.export import to_ctranslate2
+    from nmt.interchange.ctranslate2 import to_ctranslate2
 
     to_ctranslate2(translator, output, quantization)
     streams.log.info("written to %s", output)

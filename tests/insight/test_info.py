@@ -11,9 +11,9 @@ from models import RNNS, SIZES, TRANSFORMERS, V
 from nmt.config import ModelSettings
 from nmt.decode.translator import load
 from nmt.errors import ModelError
-from nmt.export import to_ctranslate2
 from nmt.files import hash_file
 from nmt.insight.info import as_text, information
+from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.run.checkpoint import read_checkpoint, save_checkpoint
 from nmt.run.directory import RunDirectory
 

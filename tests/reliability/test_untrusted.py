@@ -22,7 +22,7 @@ from torch import Tensor
 from nmt.config import dump_config, load_config
 from nmt.decode.translator import load
 from nmt.errors import NmtError
-from nmt.export import to_ctranslate2
+from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.run import checkpoint as checkpoints
 from nmt.train import session
 

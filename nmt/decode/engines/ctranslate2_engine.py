@@ -1,6 +1,6 @@
 """The CTranslate2 engine: translates with a directory written by `nmt export`. Imports no torch.
 
-`nmt.export` lists how its search differs from ours.
+`nmt.interchange.ctranslate2` lists how its search differs from ours.
 """
 
 import os

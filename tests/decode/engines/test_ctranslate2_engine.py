@@ -12,7 +12,7 @@ from conftest import SOURCE, TARGET, FiveRun, environment, one_clear_error, run_
 
 from nmt.decode.translator import Translator, load
 from nmt.errors import ConfigError, InputError, ModelError
-from nmt.export import to_ctranslate2
+from nmt.interchange.ctranslate2 import to_ctranslate2
 
 pytest.importorskip("ctranslate2")
 

@@ -12,7 +12,7 @@ from nmt.decode.options import SearchOptions
 from nmt.decode.search import search
 from nmt.decode.translator import load
 from nmt.errors import InputError, ModelError
-from nmt.export import to_ctranslate2
+from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.model.base import Seq2Seq
 from nmt.model.incremental import incremental_decoder
 from nmt.run.checkpoint import Checkpoint, new_model, save_checkpoint

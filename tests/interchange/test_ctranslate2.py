@@ -23,14 +23,14 @@ from conftest import (
 )
 from torch import Tensor, nn
 
-from nmt import export as module
 from nmt.config import Config, TokenizerSettings
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.options import Hypothesis
 from nmt.decode.search import search
 from nmt.decode.translator import Translator
 from nmt.errors import InputError, NmtError
-from nmt.export import QUANTIZATIONS, to_ctranslate2
+from nmt.interchange import ctranslate2 as module
+from nmt.interchange.ctranslate2 import QUANTIZATIONS, to_ctranslate2
 from nmt.model.base import Seq2Seq
 from nmt.model.incremental import incremental_decoder
 from nmt.model.positions import sinusoidal_positions

@@ -1,4 +1,4 @@
-"""Export of a trained model to a directory for CTranslate2, which translates without torch.
+"""A directory for CTranslate2, which translates without torch.
 
     config.json, model.bin, shared_vocabulary.json (or source_, target_)    CTranslate2's
     config.yaml, tokenizer.model (or tokenizer.src.model, .tgt.model)       as in a run: limits, languages, pieces
