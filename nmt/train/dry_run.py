@@ -69,11 +69,11 @@ def dry_run(session: Session) -> list[str]:
         seen |= own.keys()
         lines.append(f"  {name:<18} {sum(own.values()):>12,}")
     found = measure(session)
-    useful = f"{found.non_padding:.1%} of their positions useful"
-    lines.append(f"batches     {session.data.n_batches} an epoch, {useful}, {found.n_steps} steps an epoch")
+    non_padding = f"{found.non_padding:.1%} non-padding"
+    lines.append(f"batches     {session.data.n_batches} an epoch, {non_padding}, {found.n_steps} steps an epoch")
     precision = "bf16" if found.bf16 else "fp32"
     speed = f"{found.tokens_per_s:,.0f} target tokens a second"
-    lines.append(f"speed       {speed}, {precision} on {model.device}, {found.n_threads} workers")
+    lines.append(f"speed       {speed}, {precision} on {model.device}, {found.n_threads} threads")
     if found.memory:
         lines.append(f"memory      {found.memory / 1e9:.2f} GB")
     limits = [found.epoch_s * settings.max_epochs] if settings.max_epochs else []

@@ -40,10 +40,10 @@ class Report:
             return
         n_tokens = sum(x.n_tokens for x in self.recent)
         loss, nll = (sum(getattr(x, name) * x.n_tokens for x in self.recent) / n_tokens for name in ("loss", "nll"))
-        useful = sum(x.n_real for x in self.recent) / sum(x.n_positions for x in self.recent)
+        non_padding = sum(x.n_real for x in self.recent) / sum(x.n_positions for x in self.recent)
         text = (
             f"step {step} epoch {epoch + 1} loss {loss:.3f} ppl {math.exp(min(nll, 100)):.2f} "
-            f"{n_tokens / (now - self.since):,.0f} tok/s useful {useful:.0%} lr {lr:.2e}"
+            f"{n_tokens / (now - self.since):,.0f} tok/s {non_padding:.0%} non-padding lr {lr:.2e}"
         )
         if self.lines:
             done = progress - self.progress

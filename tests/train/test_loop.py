@@ -690,7 +690,7 @@ def test_dry_run_writes_nothing_and_tells_the_sizes(corpus: Path) -> None:
         "encoder",
         "decoder",
         "batches",
-        "useful",
+        "non-padding",
         "steps an epoch",
         "target tokens a second",
         "GB",
