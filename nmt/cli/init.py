@@ -55,7 +55,7 @@ def init(
     prepare_torch(threads)
 
     def rows(plan: corpus_init.Plan) -> list[corpus_init.Row]:
-        return list(corpus_init.rows(plan, facts, str(run), str(data), languages))
+        return list(corpus_init.rows(plan, str(run), str(data), languages))
 
     def measure(plan: corpus_init.Plan) -> tuple[float, int]:
         return measured(Config.model_validate(corpus_init.as_tree(rows(plan))), device)

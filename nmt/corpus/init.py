@@ -15,8 +15,7 @@ from nmt.corpus.split import Facts
 
 PIECES_PER_WORD = 1.35  # of either side, EOS included
 STEPS = 5_000  # a model of this kind needs some thousand updates, each on as many tokens as that leaves
-MIN_SHARE = 0.05  # of the usual epochs; with fewer, a smaller model is better
-FEW = 0.4  # of the usual epochs, in which a model does not learn pairs by heart and needs little dropout
+MIN_SHARE = 0.25  # of the usual epochs; with fewer, a smaller model, which sees more, is better
 
 
 @dataclass(frozen=True)
@@ -28,39 +27,72 @@ class Size:
     n_layers: int
     min_pairs: int  # with fewer, a smaller model is better
     lr: float
+    max_pairs: float = math.inf
 
 
+# Largest first. A shallow model of the same width takes less time a step, and learns from fewer steps.
 SIZES = [
     Size(512, 1024, 6, 500_000, 7e-4),
+    Size(512, 1024, 3, 500_000, 7e-4),
     Size(256, 512, 4, 60_000, 2e-3),
+    Size(256, 512, 2, 60_000, 2e-3),
     Size(128, 256, 4, 1_500, 4e-3),
-    Size(64, 256, 2, 0, 4e-3),
-]  # largest first
+    Size(128, 256, 2, 1_500, 4e-3),
+    Size(64, 256, 2, 0, 4e-3, max_pairs=1_500),
+]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Settings for a corpus, and what a training with them costs."""
+    """A size for a corpus, what a training with it costs on this machine, and the settings that follow from them."""
 
+    facts: Facts
     size: Size
-    vocab_size: int
-    dropout: float
-    batch_tokens: int
-    n_epochs: int
     minutes: float | None  # the limit that the user gave
-    warmup: int = 400  # steps
     epoch_s: float = math.nan  # measured
     memory: int = 0  # bytes, measured
+
+    @property
+    def usual_epochs(self) -> int:
+        """How often a model should see each pair: 45 times 18,000 pairs, more often fewer."""
+        return min(max(round(45 * math.pow(18_000 / self.facts.n_train, 0.4)), 3), 300)
+
+    @property
+    def share(self) -> float:
+        """The epochs that the time suffices for, as a share of the usual number; 1 without a limit."""
+        is_limited = self.minutes is not None and not math.isnan(self.epoch_s)
+        return self.minutes * 60 / self.epoch_s / self.usual_epochs if is_limited else 1.0
+
+    @property
+    def n_epochs(self) -> int:
+        return max(1, round(min(self.share, 2.0) * self.usual_epochs))
 
     @property
     def expected_minutes(self) -> float:
         all_epochs = self.n_epochs * self.epoch_s / 60
         return min(all_epochs, self.minutes) if self.minutes else all_epochs
 
+    @property
+    def vocab_size(self) -> int:
+        size = min(max(round(8.5 * math.sqrt(self.facts.n_words), -2), 600), 32_000)
+        return int(max(size, self.facts.n_characters + size // 2))
 
-def usual_epochs(n_pairs: int) -> int:
-    """How often a model should see each pair: 45 times 18,000 pairs, more often fewer."""
-    return min(max(round(45 * math.pow(18_000 / n_pairs, 0.4)), 3), 300)
+    @property
+    def batch_tokens(self) -> int:
+        n_tokens = self.facts.n_words * PIECES_PER_WORD * self.usual_epochs
+        return int(min(max(2 ** round(math.log2(max(n_tokens / STEPS, 1))), 512), 8192))
+
+    @property
+    def dropout(self) -> float:
+        """Less in a short training, in which no pair is seen often enough to be learnt by heart."""
+        usual = 0.3 if self.facts.n_train < 100_000 else 0.2 if self.facts.n_train < 1_000_000 else 0.1
+        return round(max(usual * min(self.share, 1.0), 0.1), 2)
+
+    @property
+    def warmup(self) -> int:
+        """Steps."""
+        n_steps = self.facts.n_words * PIECES_PER_WORD * self.n_epochs / self.batch_tokens
+        return int(min(max(n_steps / 4, 50), 4_000))
 
 
 def plan(facts: Facts, minutes: float | None, measure: Callable[[Plan], tuple[float, int]]) -> Plan:
@@ -71,43 +103,22 @@ def plan(facts: Facts, minutes: float | None, measure: Callable[[Plan], tuple[fl
         minutes: of training; None for as many as the usual number of epochs takes.
         measure: returns the seconds of an epoch with a plan's settings on this machine, and the peak memory in bytes.
     """
-    n_epochs = usual_epochs(facts.n_train)
-    n_tokens = facts.n_words * PIECES_PER_WORD * n_epochs
-    batch_tokens = min(max(2 ** round(math.log2(max(n_tokens / STEPS, 1))), 512), 8192)
-    vocab_size = min(max(round(8.5 * math.sqrt(facts.n_words), -2), 600), 32_000)
-    fitting = [size for size in SIZES if facts.n_train >= size.min_pairs]
-    for size in fitting:
-        found = Plan(
-            size=size,
-            vocab_size=int(max(vocab_size, facts.n_characters + vocab_size // 2)),
-            dropout=0.3 if facts.n_train < 100_000 else 0.2 if facts.n_train < 1_000_000 else 0.1,
-            batch_tokens=int(batch_tokens),
-            n_epochs=n_epochs,
-            minutes=minutes,
-        )
+    for size in (size for size in SIZES if size.min_pairs <= facts.n_train < size.max_pairs):
+        found = Plan(facts, size, minutes)
         epoch_s, memory = measure(found)
         found = replace(found, epoch_s=epoch_s, memory=memory)
-        possible = minutes * 60 / found.epoch_s if minutes else n_epochs
-        if possible >= MIN_SHARE * n_epochs or size is fitting[-1]:
+        if found.share >= MIN_SHARE:
             break
-    has_few = possible < FEW * n_epochs
-    n_epochs = max(1, min(round(possible), 2 * n_epochs))
-    n_steps = facts.n_words * PIECES_PER_WORD * n_epochs / batch_tokens
-    return replace(
-        found,
-        n_epochs=n_epochs,
-        dropout=0.1 if has_few else found.dropout,
-        warmup=int(min(max(n_steps / 4, 50), 4_000)),
-    )
+    return found
 
 
 Row = tuple[str, Any, str]  # dotted key, value, reason
 
 
-def rows(plan: Plan, facts: Facts, run: str, root: str, languages: tuple[str, str]) -> Iterator[Row]:
+def rows(plan: Plan, run: str, root: str, languages: tuple[str, str]) -> Iterator[Row]:
     """The settings of a config, each with the reason for it."""
     source, target = languages
-    size = plan.size
+    size, facts = plan.size, plan.facts
     yield "run", run, "directory of checkpoints, figures and the model"
     yield "data.root", root, "written by `nmt init`; the original files are not needed any more"
     for part, reason in (
