@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from collections import deque
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nmt.cli import options, streams
-from nmt.decode.resumable import hash_of, resumed_output
+from nmt.cli.rewriting import checked_files, rewrite, share_cores
 from nmt.distributed import launched, rank, ranks_joined, start_workers
-from nmt.errors import ConfigError, InputError
-from nmt.files import is_special
+from nmt.errors import InputError
 
 if TYPE_CHECKING:
     from nmt.decode.segments import Translation
@@ -27,6 +26,7 @@ def translate(
     input_file: Annotated[Path | None, typer.Option("--input", "-i", help="Lines to translate; - is stdin.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Atomic output file; - is stdout.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Write to FILE.part; continue it if it exists.")] = False,
+    shard: options.ShardOf = None,
     beam: options.Beam = None,
     n_best: Annotated[int, typer.Option(help="Hypotheses per line, with --json.")] = 1,
     length_penalty: Annotated[str | None, typer.Option(help="average: S/L^alpha; gnmt: S/((5+L)/6)^alpha.")] = None,
@@ -47,7 +47,7 @@ def translate(
     batch_size: options.BatchSize = None,
     precision: options.PrecisionName = None,
     engine: options.Engine = None,
-    workers: Annotated[int, typer.Option(min=1, max=1024, help="Processes that share the CPU and the lines.")] = 1,
+    workers: options.Workers = 1,
     device: options.Device = "auto",
     threads: options.Threads = 0,
     quiet: options.Quiet = False,
@@ -62,8 +62,10 @@ def translate(
     text = checked_text(text, input_file)
     if n_best > 1 and not json_lines:
         raise InputError("several hypotheses do not fit on one line", hint="add --json")
-    if resume and any(path is None or path == streams.DASH or is_special(path) for path in (input_file, output)):
-        raise InputError("--resume needs input and output files", hint="nmt translate --resume -i FILE -o FILE")
+    files = None
+    if resume or shard is not None:
+        command = "translate --resume" if shard is None else f"translate --shard {shard}"
+        files = checked_files(command, input_file, output, shard)
     n_processes = max(workers, launched().n_ranks)
     if stream and n_processes > 1:
         raise InputError("--stream translates line by line, which processes cannot share", hint="leave it out")
@@ -80,23 +82,23 @@ def translate(
     chosen = translator.with_options(**{name: value for name, value in search.items() if value is not None})
     translator.encode_prefix(prefix)  # raises before there are processes or output
     arguments: dict[str, Any] = {"options": chosen, "batch_size": batch_size, "prefix": prefix}
+    render = partial(formatted, as_json=json_lines, with_score=scores)
     with start_workers(workers, sys.argv[1:], threads) as check, ranks_joined(check):
+        if files:
+            settings = chosen.model_dump() | {"prefix": prefix, "json": json_lines, "scores": scores}
+            settings |= {"precision": precision, "engine": engine}
+            rewrite(files, paths, translator, arguments, settings, render, quiet=quiet)
+            return
         if rank() > 0:
             deque(translator.translate_lines([], **arguments), maxlen=0)  # its share of the first rank's lines
             return
-        destination = streams.open_output(output)
-        if resume and input_file and output:
-            settings = chosen.model_dump() | {"prefix": prefix, "json": json_lines, "scores": scores}
-            settings |= {"precision": precision, "engine": engine}
-            destination = resumed_output(output, origin_of(input_file, paths, settings))
-        with destination as (out, n_done), streams.open_input(text, input_file) as (lines, is_prompt):
+        with streams.open_output(output) as (out, _), streams.open_input(text, input_file) as (lines, is_prompt):
             if stream or (stream is None and n_processes == 1 and is_prompt):
                 arguments["window"] = 1
-            translations = translator.translate_lines(islice(lines, n_done, None), first=n_done + 1, **arguments)
             n_lines = None if quiet or text is not None else streams.count_lines(input_file, output)
-            for translation in streams.with_bar(translations, n_lines, n_done):
-                out.write(formatted(translation, as_json=json_lines, with_score=scores).encode() + b"\n")
-                out.flush()  # for the reader of a pipe, and for --resume after a kill
+            for translation in streams.with_bar(translator.translate_lines(lines, **arguments), n_lines):
+                out.write(render(translation).encode() + b"\n")
+                out.flush()  # for the reader of a pipe
 
 
 def checked_text(text: str | None, input_file: Path | None) -> str | None:
@@ -112,25 +114,7 @@ def checked_text(text: str | None, input_file: Path | None) -> str | None:
     return text
 
 
-def share_cores(workers: int, threads: int, device: str) -> tuple[int, int]:
-    """The number of processes to start, and the CPU threads of each; 0 keeps torch's default."""
-    if workers > 1:
-        if device not in ("auto", "cpu"):
-            raise ConfigError("--workers share a CPU", hint="for several GPUs: torchrun -m nmt translate …")
-        n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        threads = max((threads or n_cores) // workers, 1)
-    return (1 if launched().n_ranks > 1 else workers), threads
-
-
-def origin_of(input_file: Path, models: list[Path], settings: dict[str, Any]) -> dict[str, str]:
-    """What an output is made from; it can be resumed only with the same input, models and options."""
-    from nmt.decode.translator import model_files
-
-    files = [file for path in models for file in model_files(path)]
-    return {"input": hash_of([input_file]), "model": hash_of(files), "option": json.dumps(settings)}
-
-
-def formatted(translation: "Translation", *, as_json: bool, with_score: bool) -> str:
+def formatted(translation: "Translation", _: str = "", *, as_json: bool, with_score: bool) -> str:
     """The best hypothesis, after its score and a tab; as JSON, all hypotheses with scores and pieces."""
     if not as_json:
         best = translation.hypotheses[0]
