@@ -28,11 +28,11 @@ def n_lines_done(output: Path, shard: int) -> int:
     """The lines of a shard that are in its file, whole or unfinished."""
     file = output.with_name(f"{output.name}.shard-{shard:03}-of-{N_SHARDS:03}")
     files = (file, file.with_name(f"{file.name}.part"))
-    return max((path.read_bytes().count(b"\n") - 1 for path in files if path.exists()), default=0)
+    return max(0, *(path.read_bytes().count(b"\n") - 1 for path in files if path.exists()), 0)
 
 
 def test_ten_shards_killed_at_random_and_resumed_are_the_text_of_one_run(five_run: FiveRun, tmp_path: Path) -> None:
-    """Two at a time, each killed after a random part of the time that a shard takes, or when it has written some lines."""
+    """Two at a time, each killed after a random part of the time that it takes, or when it has written some lines."""
     words, draw = " ".join(SOURCE).split(), random.Random(1)
     lines = [" ".join(draw.choices(words, k=draw.randrange(6))) for _ in range(soak(3_000, 20_000))]
     (tmp_path / "in").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
