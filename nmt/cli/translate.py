@@ -5,6 +5,7 @@ import os
 import sys
 from collections import deque
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,16 +18,28 @@ from nmt.distributed import launched, rank, ranks_joined, start_workers
 from nmt.errors import InputError
 
 if TYPE_CHECKING:
+    from nmt.decode.cluster import Job
     from nmt.decode.segments import Translation
 
 
 def translate(
     text: Annotated[str | None, typer.Argument(help="One sentence. [default: lines from -i or stdin]")] = None,
     model: options.Models = None,
-    input_file: Annotated[Path | None, typer.Option("--input", "-i", help="Lines to translate; - is stdin.")] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Atomic output file; - is stdout.")] = None,
+    input_path: Annotated[
+        str | None, typer.Option("--input", "-i", metavar="PATH", help="Lines to translate; - is stdin.")
+    ] = None,
+    output_path: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="PATH", help="Atomic output file; - is stdout.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Write to FILE.part; continue it if it exists.")] = False,
     shard: options.ShardOf = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Use a Ray cluster: auto, local or its address; -i and -o may be directories or URLs.",
+        ),
+    ] = None,
     beam: options.Beam = None,
     n_best: Annotated[int, typer.Option(help="Hypotheses per line, with --json.")] = 1,
     length_penalty: Annotated[str | None, typer.Option(help="average: S/L^alpha; gnmt: S/((5+L)/6)^alpha.")] = None,
@@ -47,7 +60,10 @@ def translate(
     batch_size: options.BatchSize = None,
     precision: options.PrecisionName = None,
     engine: options.Engine = None,
-    workers: options.Workers = 1,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, max=1024, help="Processes that share the lines. [default: 1; with --ray all that fit]"),
+    ] = None,
     device: options.Device = "auto",
     threads: options.Threads = 0,
     quiet: options.Quiet = False,
@@ -59,31 +75,49 @@ def translate(
     sentence"; or at a prompt on a terminal.
     """
     streams.set_up_logging(quiet, verbose)
+    input_file, output = (None if path is None else Path(path) for path in (input_path, output_path))
     text = checked_text(text, input_file)
     if n_best > 1 and not json_lines:
         raise InputError("several hypotheses do not fit on one line", hint="add --json")
-    files = None
-    if resume or shard is not None:
-        command = "translate --resume" if shard is None else f"translate --shard {shard}"
-        files = checked_files(command, input_file, output, shard)
-    n_processes = max(workers, launched().n_ranks)
+    if ray is not None:
+        alone = {"TEXT": text, "--resume": resume, "--shard": shard, "--stream": stream}
+        check_cluster([name for name, value in alone.items() if value], input_path, output_path)
+    command = "translate --resume" if shard is None else f"translate --shard {shard}"
+    files = checked_files(command, input_file, output, shard) if resume or shard is not None else None
+    n_processes = max(workers or 1, launched().n_ranks)
     if stream and n_processes > 1:
         raise InputError("--stream translates line by line, which processes cannot share", hint="leave it out")
-    search: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    search |= {"mbr": mbr, "n_samples": samples, "beam": beam, "sample": sample, "n_best": n_best}
-    search |= {"length_penalty": length_penalty, "alpha": alpha, "min_length": min_length}
-    search |= {"max_length_a": None if max_length is None else 0.0, "max_length_b": max_length}
+    search: dict[str, Any] = {
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "seed": seed,
+        "mbr": mbr,
+        "n_samples": samples,
+        "beam": n_best if sample and beam is None and not mbr else beam,
+        "sample": sample,
+        "n_best": n_best,
+        "length_penalty": length_penalty,
+        "alpha": alpha,
+        "min_length": min_length,
+        "max_length_a": None if max_length is None else 0.0,
+        "max_length_b": max_length,
+    }
     options.check_search(search, "--sample or --mbr chrf")
-    if sample and beam is None:
-        search["beam"] = n_best
-    workers, threads = share_cores(workers, threads, device)
+    n_started, threads = (1, threads) if ray else share_cores(workers or 1, threads, device)
 
-    paths, translator = options.load_translator(model, device, threads, precision, engine)
+    paths, translator = options.load_translator(model, "cpu" if ray else device, threads, precision, engine)
     chosen = translator.with_options(**{name: value for name, value in search.items() if value is not None})
     translator.encode_prefix(prefix)  # raises before there are processes or output
     arguments: dict[str, Any] = {"options": chosen, "batch_size": batch_size, "prefix": prefix}
     render = partial(formatted, as_json=json_lines, with_score=scores)
-    with start_workers(workers, sys.argv[1:], threads) as check, ranks_joined(check):
+    if ray is not None:
+        from nmt.decode.cluster import Job
+
+        job = Job(paths, device, precision, engine, threads, chosen, batch_size, prefix, render)
+        on_cluster(ray, job, str(input_path), str(output_path), workers, quiet)
+        return
+    with start_workers(n_started, sys.argv[1:], threads) as check, ranks_joined(check):
         if files:
             settings = chosen.model_dump() | {"prefix": prefix, "json": json_lines, "scores": scores}
             settings |= {"precision": precision, "engine": engine}
@@ -96,9 +130,30 @@ def translate(
             if stream or (stream is None and n_processes == 1 and is_prompt):
                 arguments["window"] = 1
             n_lines = None if quiet or text is not None else streams.count_lines(input_file, output)
-            for translation in streams.with_bar(translator.translate_lines(lines, **arguments), n_lines):
-                out.write(render(translation).encode() + b"\n")
+            for line in map(render, streams.with_bar(translator.translate_lines(lines, **arguments), n_lines)):
+                out.write(line.encode() + b"\n")
                 out.flush()  # for the reader of a pipe
+
+
+def check_cluster(unsuitable: list[str], source: str | None, output: str | None) -> None:
+    """Refuse what --ray cannot do, and --ray without Ray."""
+    if unsuitable:
+        raise InputError(f"{unsuitable[0]} does not go with --ray", hint="leave out one of them")
+    if source in (None, "-") or output in (None, "-"):
+        raise InputError("--ray needs -i and -o", hint="give files, directories or URLs, such as s3://bucket/texts")
+    if any(find_spec(name) is None for name in ("ray", "fsspec", "pyarrow")):
+        raise InputError("Ray is not installed", hint="pip install 'nmt-trainer[ray]'")
+
+
+def on_cluster(address: str, job: "Job", source: str, output: str, workers: int | None, quiet: bool) -> None:
+    """Translate files on a Ray cluster, with a progress bar if stderr is a terminal."""
+    from tqdm import tqdm
+
+    from nmt.decode.cluster import translate_files
+
+    with tqdm(unit=" lines", disable=True if quiet else None) as bar:  # None: if stderr is no terminal
+        for n_lines in translate_files(address, job, source, output, workers):
+            bar.update(n_lines)
 
 
 def checked_text(text: str | None, input_file: Path | None) -> str | None:

@@ -20,9 +20,9 @@ MAX_HEADER_BYTES = 100_000
 
 
 class Shard(NamedTuple):
-    """One of `n_shards` contiguous ranges of lines; `index` counts from 0."""
+    """One of `n_shards` contiguous ranges of lines; `number` counts from 0."""
 
-    index: int
+    number: int
     n_shards: int
 
     @classmethod
@@ -35,15 +35,15 @@ class Shard(NamedTuple):
         return cls(int(found[1]), int(found[2]))
 
     def __str__(self) -> str:
-        return f"{self.index}/{self.n_shards}"
+        return f"{self.number}/{self.n_shards}"
 
     def span(self, n_lines: int) -> range:
         """The lines of this shard, of `n_lines` that count from 0; all shards are equally long, to one line."""
-        return range(n_lines * self.index // self.n_shards, n_lines * (self.index + 1) // self.n_shards)
+        return range(n_lines * self.number // self.n_shards, n_lines * (self.number + 1) // self.n_shards)
 
     def file(self, output: Path) -> Path:
         """Where this shard of `output` is written."""
-        return output.with_name(f"{output.name}.shard-{self.index:03}-of-{self.n_shards:03}")
+        return output.with_name(f"{output.name}.shard-{self.number:03}-of-{self.n_shards:03}")
 
 
 def count_lines(path: Path) -> int:
@@ -87,21 +87,21 @@ def join_shards(paths: Sequence[Path], out: BinaryIO) -> int:
         InputError: a file is no shard, is damaged, has another origin than the others, or one is missing or repeated.
     """
     written = [_check_shard(path) for path in paths]
-    first, by_index = written[0], dict[int, _Written]()
+    first, by_number = written[0], dict[int, _Written]()
     for one in written:
         if one.origin != first.origin:
             changed = " and ".join(name for name in one.origin if one.origin[name] != first.origin.get(name))
             hint = "all need the same input, model and options: translate one of them again"
             raise InputError(f"{one.path} was made from another {changed or 'version'} than {first.path}", hint=hint)
-        if (other := by_index.setdefault(one.shard.index, one)) is not one:
+        if (other := by_number.setdefault(one.shard.number, one)) is not one:
             raise InputError(f"{other.path} and {one.path} are both shard {one.shard}", hint="name one of them")
     n_shards = first.shard.n_shards
-    if missing := [str(Shard(i, n_shards)) for i in range(n_shards) if i not in by_index]:
+    if missing := [str(Shard(i, n_shards)) for i in range(n_shards) if i not in by_number]:
         named = ", ".join(missing[:10]) + (", …" if len(missing) > 10 else "")
         reason = f"{len(missing)} of {n_shards} shards {'is' if len(missing) == 1 else 'are'} missing: {named}"
         raise InputError(reason, hint=f"repeat the command with --shard {missing[0]}; what was begun continues")
     for i in range(n_shards):
-        with by_index[i].path.open("rb") as file:
+        with by_number[i].path.open("rb") as file:
             file.readline()
             shutil.copyfileobj(file, out)
     return sum(one.n_lines for one in written)
