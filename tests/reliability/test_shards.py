@@ -12,7 +12,7 @@ from conftest import FORKS, SOURCE, FiveRun, be_nmt, environment, run_nmt
 from .conftest import soak
 
 N_SHARDS = 10
-N_KILLS = soak(6, 300)
+N_KILLS = soak(6, 100)
 
 
 def start(args: Sequence[object], home: Path) -> BaseProcess:
