@@ -174,13 +174,18 @@ def translate_files(address: str, job: Job, source: str, output: str, n_workers:
         try:
             yield from write_files(tasks, system, translated(tasks, job, n_actors, n_threads, on_gpu))
         except RayError as error:
-            cause: BaseException | None = error
-            while cause is not None and not isinstance(cause, NmtError):
-                cause = getattr(cause, "cause", None) or cause.__cause__
-            if cause is not None:
-                raise cause from error
+            if known := cause_of(error):
+                raise known from error
             reason = str(error).strip().splitlines()[-1]
             raise LostRankError(f"the Ray cluster has failed: {reason}", hint="what it said stands above") from error
+
+
+def cause_of(error: BaseException) -> NmtError | None:
+    """Our own error that was raised in a worker, if that is what Ray's error is about."""
+    cause: BaseException | None = error
+    while isinstance(cause, RayError):  # one of its classes is both
+        cause = getattr(cause, "cause", None) or cause.__cause__
+    return cause if isinstance(cause, NmtError) else None
 
 
 def translated(tasks: list[Task], job: Job, n_actors: int, n_cpus: int, on_gpu: bool) -> Iterator[dict[str, Any]]:
@@ -191,7 +196,7 @@ def translated(tasks: list[Task], job: Job, n_actors: int, n_cpus: int, on_gpu: 
     context.target_max_block_size = 1  # byte: each block of lines is one of Ray's, which it schedules by itself
     logging.getLogger("ray.data").setLevel(logging.WARNING)
     rows = [{"url": task.url, "file": i} for i, task in enumerate(tasks)]
-    blocks = ray.data.from_items(rows, override_num_blocks=len(rows)).flat_map(read_blocks, num_cpus=0)
+    blocks = ray.data.from_items(rows, override_num_blocks=len(rows)).flat_map(read_blocks, num_cpus=0, concurrency=2)
     models = ray.put([pack(path) for path in job.models])
     return iter(
         blocks.map(
