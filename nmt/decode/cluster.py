@@ -177,7 +177,7 @@ def translate_files(address: str, job: Job, source: str, output: str, n_workers:
             if known := cause_of(error):
                 raise known from error
             reason = str(error).strip().splitlines()[-1]
-            raise LostRankError(f"the Ray cluster has failed: {reason}", hint="what it said stands above") from error
+            raise LostRankError(f"the Ray cluster has failed: {reason}", hint="--verbose shows more") from error
 
 
 def cause_of(error: BaseException) -> NmtError | None:
@@ -185,7 +185,9 @@ def cause_of(error: BaseException) -> NmtError | None:
     cause: BaseException | None = error
     while isinstance(cause, RayError):  # one of its classes is both
         cause = getattr(cause, "cause", None) or cause.__cause__
-    return cause if isinstance(cause, NmtError) else None
+    if not isinstance(cause, NmtError):
+        return None
+    return type(cause)(str(cause).partition("\n")[0], hint=cause.hint)  # without what Ray has added
 
 
 def translated(tasks: list[Task], job: Job, n_actors: int, n_cpus: int, on_gpu: bool) -> Iterator[dict[str, Any]]:
@@ -194,9 +196,10 @@ def translated(tasks: list[Task], job: Job, n_actors: int, n_cpus: int, on_gpu: 
     context.execution_options.preserve_order = True
     context.enable_progress_bars = False  # ours counts lines
     context.target_max_block_size = 1  # byte: each block of lines is one of Ray's, which it schedules by itself
-    logging.getLogger("ray.data").setLevel(logging.WARNING)
+    logging.getLogger("ray.data").setLevel(logging.WARNING if log.isEnabledFor(logging.DEBUG) else logging.CRITICAL)
     rows = [{"url": task.url, "file": i} for i, task in enumerate(tasks)]
-    blocks = ray.data.from_items(rows, override_num_blocks=len(rows)).flat_map(read_blocks, num_cpus=0, concurrency=2)
+    # One task reads all files, in order: blocks near each other are translated at about the same time.
+    blocks = ray.data.from_items(rows, override_num_blocks=1).flat_map(read_blocks, num_cpus=0)
     models = ray.put([pack(path) for path in job.models])
     return iter(
         blocks.map(

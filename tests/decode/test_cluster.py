@@ -18,6 +18,8 @@ from nmt.text.lines import iter_lines
 pytest.importorskip("ray.data", reason="no Ray: pip install 'nmt-trainer[ray]'")
 fsspec = pytest.importorskip("fsspec")
 
+from ray.exceptions import RayTaskError  # noqa: E402
+
 from nmt.decode import cluster  # noqa: E402
 
 SOAK = os.environ.get("NMT_SOAK", "") not in ("", "0")
@@ -93,7 +95,25 @@ def test_what_a_cluster_cannot_do_is_refused(tmp_path: Path) -> None:
     one_clear_error(run_nmt(*common[:-2], cwd=tmp_path), 2, "--ray needs -i and -o")
 
 
-# --- with a cluster: half a minute each -------------------------------------------------------------------
+def test_our_own_errors_of_workers_are_told() -> None:
+    raised = DataError("cannot read x: why", hint="check it")
+    raised.args = (f"{raised}\nFailed to apply UDF transform",)  # as Ray does
+    wrapped = RayTaskError("read_blocks", "Traceback: ...", raised).as_instanceof_cause()
+    assert isinstance(wrapped, DataError)
+    found = cluster.cause_of(wrapped)
+    assert type(found) is DataError
+    assert (str(found), found.hint) == ("cannot read x: why", "check it")
+    assert cluster.cause_of(RayTaskError("f", "Traceback: ...", ValueError("no"))) is None
+
+
+def test_no_cluster_is_a_clear_error(five_run: FiveRun, tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("a\n")
+    args = ["translate", "-m", five_run.run, "-i", "in", "-o", "out", "--ray", "auto"]
+    one_clear_error(run_nmt(*args, cwd=tmp_path), 2, "no Ray cluster at auto")
+    assert not (tmp_path / "out").exists()
+
+
+# --- with a cluster -------------------------------------------------------------------
 
 
 def descendants(pid: int) -> Iterator[tuple[int, str]]:
@@ -134,12 +154,3 @@ def test_a_cluster_that_loses_a_worker_gives_the_text_of_one_process(five_run: F
     assert "out/3.zh: 1000 lines" in stderr.decode()
     for i, lines in enumerate(expected):
         assert (tmp_path / "out" / f"{i}.zh").read_text(encoding="utf-8").split("\n")[:-1] == lines
-
-
-@pytest.mark.skipif(not SOAK, reason="a cluster takes a minute; NMT_SOAK=1 tests it")
-def test_errors_of_workers_and_of_addresses_are_clear(five_run: FiveRun, tmp_path: Path) -> None:
-    (tmp_path / "in.gz").write_bytes(b"no gzip")
-    args = ["translate", "-m", five_run.run, "-i", "in.gz", "-o", "out", "--ray"]
-    one_clear_error(run_nmt(*args, "local", "--workers", 1, cwd=tmp_path, env={"A": "B"}), 2, "cannot read", "in.gz")
-    one_clear_error(run_nmt(*args, "auto", cwd=tmp_path, env={"A": "B"}), 2, "no Ray cluster at auto")
-    assert not (tmp_path / "out").exists()
