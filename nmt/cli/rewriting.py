@@ -79,7 +79,7 @@ def rewrite(
     if files.shard:
         output = files.shard.file(output)
         origin = {**origin, "shard": str(files.shard), "lines": str(len(span))}
-    others = iter_lines([files.beside]) if files.beside else (line for line in repeat(""))
+    others = iter_lines([files.beside]) if files.beside else (line for line in repeat(""))  # can be closed
     with (
         resumed_output(output, origin, keep_header=files.shard is not None) as (out, n_done),
         closing(iter_lines([files.source])) as lines,
@@ -111,7 +111,7 @@ def check_direction(translator: "Translator", source: Path) -> None:
     from nmt.config import base_language, base_languages, language_of
 
     source_language, target_language = base_languages(translator.config.data)
-    if source_language != target_language == base_language(language_of(source)):
+    if target_language and source_language != target_language == base_language(language_of(source)):
         direction = f"the model translates {source_language or 'something else'} to {target_language}"
         hint = f"give -m a model that translates {target_language}, or -i the text of the other side"
         raise InputError(f"{direction}, but {source} is named as {target_language}", hint=hint)
