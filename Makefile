@@ -68,7 +68,7 @@ test-browser: browser  ## run the tests of the pages in Chromium
 
 soak: $(INSTALLED)  ## run the fault injection and the comparison of search with its reference in full
 	NMT_SOAK=1 OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) tests/reliability tests/decode/test_search_random.py tests/test_image.py \
-		tests/cli/test_download_command.py tests/cli/test_sweep_command.py
+		tests/cli/test_download_command.py tests/cli/test_sweep_command.py tests/decode/test_cluster.py
 
 # Tests the installed package: `python -m pytest` would import nmt/ from here. -W default: old libraries raise warnings.
 oldest:  ## run the quick tests with the oldest dependencies that pyproject.toml allows (torch excepted)

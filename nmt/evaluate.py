@@ -226,6 +226,18 @@ def pairwise_scores(texts: Sequence[str], metric: str, *, tokenize: str = DEFAUL
     return bleu
 
 
+def closest(texts: Sequence[str], reference: str, *, tokenize: str = DEFAULT_TOKENIZER) -> int:
+    """The index of the text with the highest sentence BLEU, by sacreBLEU with effective order; the first of equals."""
+    metric = _sentence_bleu(tokenize)
+    scores = [metric.sentence_score(text, [reference]).score for text in texts]
+    return scores.index(max(scores))
+
+
+@functools.cache
+def _sentence_bleu(tokenize: str) -> BLEU:
+    return BLEU(tokenize=tokenize, effective_order=True)
+
+
 def _ngram_matches(units: Sequence[Sequence[str]], max_order: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The n-grams of each of N sequences, (N, order), and those that each pair shares, (N, N, order)."""
     totals, matches = [], []

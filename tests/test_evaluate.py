@@ -17,6 +17,7 @@ from nmt.errors import DataError, InputError
 from nmt.evaluate import (
     Score,
     bleu_tokenizer,
+    closest,
     interval_of,
     paired_scores,
     pairwise_scores,
@@ -285,3 +286,14 @@ def test_the_interval_of_a_difference_is_that_of_paired_resamples() -> None:
     assert difference.low < difference.value < difference.high == 0
     assert difference.high - difference.low < interval
     assert interval_of(np.arange(1000.0)) == (25, 974)
+
+
+def test_the_closest_text_has_the_highest_sentence_bleu() -> None:
+    texts = ["a dog", "the cat sat on a mat", "The cat sat on the mat.", "the cat sat on a mat"]
+    assert closest(texts, "the cat sat on a mat") == 1, "the first of equals"
+    assert closest(texts, "The cat sat on the mat today.") == 2
+    assert closest(texts, "") == 0
+    assert closest(["猫在", "猫在垫子上。"], "猫在垫子上", tokenize="zh") == 1
+    for reference in ("a cat sat", "the dog sat on a mat", "mat"):
+        scores = [sacrebleu.sentence_bleu(text, [reference]).score for text in texts]
+        assert closest(texts, reference) == scores.index(max(scores))

@@ -15,16 +15,19 @@ import typer
 from nmt import __version__
 from nmt.cli.align import align
 from nmt.cli.average import average
+from nmt.cli.backtranslate import backtranslate
 from nmt.cli.check import check
 from nmt.cli.compare import compare
 from nmt.cli.config import config
 from nmt.cli.curves import curves
+from nmt.cli.distill import distill
 from nmt.cli.download import download
 from nmt.cli.evaluate import evaluate
 from nmt.cli.explain import explain
 from nmt.cli.export import export
 from nmt.cli.info import info
 from nmt.cli.init import init
+from nmt.cli.merge import merge
 from nmt.cli.prune import prune
 from nmt.cli.report import report
 from nmt.cli.score import score
@@ -68,6 +71,9 @@ app.command(cls=Command)(init)
 app.command(cls=Command)(tokenize)
 app.command(cls=Command)(train)
 app.command(cls=Command)(translate)
+app.command(cls=Command)(merge)
+app.command(cls=Command)(backtranslate)
+app.command(cls=Command)(distill)
 app.command("eval", cls=Command)(evaluate)
 app.command(cls=Command)(compare)
 app.command(cls=Command)(score)

@@ -28,6 +28,12 @@ Device = Annotated[str, typer.Option(help="auto (cuda, else mps, else cpu), cuda
 Threads = Annotated[int, typer.Option(min=0, max=1024, help="CPU threads; 0 keeps torch's default.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print more.")]
+ShardOf = Annotated[
+    str | None, typer.Option("--shard", metavar="I/N", help="Only part I of N, from 0; resumable; see nmt merge.")
+]
+InputFile = Annotated[Path, typer.Option("--input", "-i", help="Lines to translate.")]
+Generators = Annotated[list[Path], typer.Option("--model", "-m", help="A run or model file. Several form an ensemble.")]
+Workers = Annotated[int, typer.Option(min=1, max=1024, help="Processes that share the CPU and the lines.")]
 # SearchOptions checks the ranges of these.
 Beam = Annotated[int | None, typer.Option(help="Beam size; 1 is greedy search. [default: the config's, 5]")]
 BatchSize = Annotated[int | None, typer.Option(help="Sentences decoded together. [default: the config's, 64]")]

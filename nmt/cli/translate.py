@@ -4,7 +4,8 @@ import json
 import os
 import sys
 from collections import deque
-from itertools import islice
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,21 +13,33 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nmt.cli import options, streams
-from nmt.decode.resumable import hash_of, resumed_output
+from nmt.cli.rewriting import checked_files, rewrite, share_cores
 from nmt.distributed import launched, rank, ranks_joined, start_workers
-from nmt.errors import ConfigError, InputError
-from nmt.files import is_special
+from nmt.errors import InputError
 
 if TYPE_CHECKING:
+    from nmt.decode.cluster import Job
     from nmt.decode.segments import Translation
 
 
 def translate(
     text: Annotated[str | None, typer.Argument(help="One sentence. [default: lines from -i or stdin]")] = None,
     model: options.Models = None,
-    input_file: Annotated[Path | None, typer.Option("--input", "-i", help="Lines to translate; - is stdin.")] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Atomic output file; - is stdout.")] = None,
+    input_path: Annotated[
+        str | None, typer.Option("--input", "-i", metavar="PATH", help="Lines to translate; - is stdin.")
+    ] = None,
+    output_path: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="PATH", help="Atomic output file; - is stdout.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Write to FILE.part; continue it if it exists.")] = False,
+    shard: options.ShardOf = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Use a Ray cluster: auto, local or its address; -i and -o may be directories or URLs.",
+        ),
+    ] = None,
     beam: options.Beam = None,
     n_best: Annotated[int, typer.Option(help="Hypotheses per line, with --json.")] = 1,
     length_penalty: Annotated[str | None, typer.Option(help="average: S/L^alpha; gnmt: S/((5+L)/6)^alpha.")] = None,
@@ -47,7 +60,10 @@ def translate(
     batch_size: options.BatchSize = None,
     precision: options.PrecisionName = None,
     engine: options.Engine = None,
-    workers: Annotated[int, typer.Option(min=1, max=1024, help="Processes that share the CPU and the lines.")] = 1,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, max=1024, help="Processes that share the lines. [default: 1; with --ray all that fit]"),
+    ] = None,
     device: options.Device = "auto",
     threads: options.Threads = 0,
     quiet: options.Quiet = False,
@@ -59,44 +75,85 @@ def translate(
     sentence"; or at a prompt on a terminal.
     """
     streams.set_up_logging(quiet, verbose)
+    input_file, output = (None if path is None else Path(path) for path in (input_path, output_path))
     text = checked_text(text, input_file)
     if n_best > 1 and not json_lines:
         raise InputError("several hypotheses do not fit on one line", hint="add --json")
-    if resume and any(path is None or path == streams.DASH or is_special(path) for path in (input_file, output)):
-        raise InputError("--resume needs input and output files", hint="nmt translate --resume -i FILE -o FILE")
-    n_processes = max(workers, launched().n_ranks)
+    if ray is not None:
+        alone = {"TEXT": text, "--resume": resume, "--shard": shard, "--stream": stream}
+        check_cluster([name for name, value in alone.items() if value], input_path, output_path)
+    command = "translate --resume" if shard is None else f"translate --shard {shard}"
+    files = checked_files(command, input_file, output, shard) if resume or shard is not None else None
+    n_processes = max(workers or 1, launched().n_ranks)
     if stream and n_processes > 1:
         raise InputError("--stream translates line by line, which processes cannot share", hint="leave it out")
-    search: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    search |= {"mbr": mbr, "n_samples": samples, "beam": beam, "sample": sample, "n_best": n_best}
-    search |= {"length_penalty": length_penalty, "alpha": alpha, "min_length": min_length}
-    search |= {"max_length_a": None if max_length is None else 0.0, "max_length_b": max_length}
+    search: dict[str, Any] = {
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "seed": seed,
+        "mbr": mbr,
+        "n_samples": samples,
+        "beam": n_best if sample and beam is None and not mbr else beam,
+        "sample": sample,
+        "n_best": n_best,
+        "length_penalty": length_penalty,
+        "alpha": alpha,
+        "min_length": min_length,
+        "max_length_a": None if max_length is None else 0.0,
+        "max_length_b": max_length,
+    }
     options.check_search(search, "--sample or --mbr chrf")
-    if sample and beam is None:
-        search["beam"] = n_best
-    workers, threads = share_cores(workers, threads, device)
+    n_started, threads = (1, threads) if ray else share_cores(workers or 1, threads, device)
 
-    paths, translator = options.load_translator(model, device, threads, precision, engine)
+    paths, translator = options.load_translator(model, "cpu" if ray else device, threads, precision, engine)
     chosen = translator.with_options(**{name: value for name, value in search.items() if value is not None})
     translator.encode_prefix(prefix)  # raises before there are processes or output
     arguments: dict[str, Any] = {"options": chosen, "batch_size": batch_size, "prefix": prefix}
-    with start_workers(workers, sys.argv[1:], threads) as check, ranks_joined(check):
+    render = partial(formatted, as_json=json_lines, with_score=scores)
+    if ray is not None:
+        from nmt.decode.cluster import Job
+
+        job = Job(paths, device, precision, engine, threads, chosen, batch_size, prefix, render)
+        on_cluster(ray, job, str(input_path), str(output_path), workers, quiet)
+        return
+    with start_workers(n_started, sys.argv[1:], threads) as check, ranks_joined(check):
+        if files:
+            settings = chosen.model_dump() | {"prefix": prefix, "json": json_lines, "scores": scores}
+            settings |= {"precision": precision, "engine": engine}
+            rewrite(files, paths, translator, arguments, settings, render, quiet=quiet)
+            return
         if rank() > 0:
             deque(translator.translate_lines([], **arguments), maxlen=0)  # its share of the first rank's lines
             return
-        destination = streams.open_output(output)
-        if resume and input_file and output:
-            settings = chosen.model_dump() | {"prefix": prefix, "json": json_lines, "scores": scores}
-            settings |= {"precision": precision, "engine": engine}
-            destination = resumed_output(output, origin_of(input_file, paths, settings))
-        with destination as (out, n_done), streams.open_input(text, input_file) as (lines, is_prompt):
+        with streams.open_output(output) as (out, _), streams.open_input(text, input_file) as (lines, is_prompt):
             if stream or (stream is None and n_processes == 1 and is_prompt):
                 arguments["window"] = 1
-            translations = translator.translate_lines(islice(lines, n_done, None), first=n_done + 1, **arguments)
             n_lines = None if quiet or text is not None else streams.count_lines(input_file, output)
-            for translation in streams.with_bar(translations, n_lines, n_done):
-                out.write(formatted(translation, as_json=json_lines, with_score=scores).encode() + b"\n")
-                out.flush()  # for the reader of a pipe, and for --resume after a kill
+            for line in map(render, streams.with_bar(translator.translate_lines(lines, **arguments), n_lines)):
+                out.write(line.encode() + b"\n")
+                out.flush()  # for the reader of a pipe
+
+
+def check_cluster(unsuitable: list[str], source: str | None, output: str | None) -> None:
+    """Refuse what --ray cannot do, and --ray without Ray."""
+    if unsuitable:
+        raise InputError(f"{unsuitable[0]} does not go with --ray", hint="leave out one of them")
+    if source in (None, "-") or output in (None, "-"):
+        raise InputError("--ray needs -i and -o", hint="give files, directories or URLs, such as s3://bucket/texts")
+    if any(find_spec(name) is None for name in ("ray", "fsspec", "pyarrow")):
+        raise InputError("Ray is not installed", hint="pip install 'nmt-trainer[ray]'")
+
+
+def on_cluster(address: str, job: "Job", source: str, output: str, workers: int | None, quiet: bool) -> None:
+    """Translate files on a Ray cluster, with a progress bar if stderr is a terminal."""
+    from tqdm import tqdm
+
+    from nmt.decode.cluster import translate_files
+
+    with tqdm(unit=" lines", disable=True if quiet else None) as bar:  # None: if stderr is no terminal
+        for n_lines in translate_files(address, job, source, output, workers):
+            bar.update(n_lines)
 
 
 def checked_text(text: str | None, input_file: Path | None) -> str | None:
@@ -112,25 +169,7 @@ def checked_text(text: str | None, input_file: Path | None) -> str | None:
     return text
 
 
-def share_cores(workers: int, threads: int, device: str) -> tuple[int, int]:
-    """The number of processes to start, and the CPU threads of each; 0 keeps torch's default."""
-    if workers > 1:
-        if device not in ("auto", "cpu"):
-            raise ConfigError("--workers share a CPU", hint="for several GPUs: torchrun -m nmt translate …")
-        n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        threads = max((threads or n_cores) // workers, 1)
-    return (1 if launched().n_ranks > 1 else workers), threads
-
-
-def origin_of(input_file: Path, models: list[Path], settings: dict[str, Any]) -> dict[str, str]:
-    """What an output is made from; it can be resumed only with the same input, models and options."""
-    from nmt.decode.translator import model_files
-
-    files = [file for path in models for file in model_files(path)]
-    return {"input": hash_of([input_file]), "model": hash_of(files), "option": json.dumps(settings)}
-
-
-def formatted(translation: "Translation", *, as_json: bool, with_score: bool) -> str:
+def formatted(translation: "Translation", _: str = "", *, as_json: bool, with_score: bool) -> str:
     """The best hypothesis, after its score and a tab; as JSON, all hypotheses with scores and pieces."""
     if not as_json:
         best = translation.hypotheses[0]

@@ -1,10 +1,11 @@
 """Resumable output: lines go to `FILE.part`, which is renamed to `FILE` when it is complete.
 
 The first line of the part file says what the output is made from: input, model and options. A command resumes only
-a part file of the same origin.
+a part file of the same origin. The shards of an output keep this line when they are complete.
 """
 
 import contextlib
+import io
 import json
 import logging
 import os
@@ -15,17 +16,21 @@ from typing import BinaryIO
 
 from nmt.errors import InputError, OutputError
 from nmt.files import atomic_writer, hash_file, locked, sha256
-from nmt.text.lines import reading
+from nmt.text.lines import n_lines_left, reading
 
 log = logging.getLogger("nmt")
 
 
 @contextlib.contextmanager
-def resumed_output(path: Path, origin: Mapping[str, str]) -> Iterator[tuple[BinaryIO, int]]:
+def resumed_output(
+    path: Path, origin: Mapping[str, str], *, keep_header: bool = False
+) -> Iterator[tuple[BinaryIO, int]]:
     """A file to append lines to, and the number of lines in it. It becomes `path` if the block succeeds.
 
-    `origin` holds names and hashes or values of the inputs; an existing part file must have the same.
-
+    Args:
+        origin: names and hashes or values of the inputs; an existing part file must have the same.
+        keep_header: begin the complete file with its origin, too. If there is one of the same origin, it is resumed at
+            its end.
     Raises:
         InputError: the part file has another origin, or another process is writing it.
         OutputError: the part file cannot be written.
@@ -33,6 +38,10 @@ def resumed_output(path: Path, origin: Mapping[str, str]) -> Iterator[tuple[Bina
     path = Path(os.path.realpath(path))
     part = path.with_name(f"{path.name}.part")
     header = json.dumps(origin).encode() + b"\n"
+    if keep_header and path.is_file() and (n_lines := _n_lines_after(header, path)) is not None:
+        log.info("%s is complete", path)
+        yield io.BytesIO(), n_lines
+        return
     with contextlib.ExitStack() as stack:
         try:
             part.touch()
@@ -48,10 +57,16 @@ def resumed_output(path: Path, origin: Mapping[str, str]) -> Iterator[tuple[Bina
             log.info("%s: resuming after %d lines", part, n_lines)
         yield file, n_lines
         file.flush()
-        file.seek(len(header))
+        file.seek(0 if keep_header else len(header))
         with atomic_writer(path) as whole:
             shutil.copyfileobj(file, whole)
         part.unlink()
+
+
+def _n_lines_after(header: bytes, path: Path) -> int | None:
+    """The number of lines after the header of a file; None if it begins with something else."""
+    with reading(str(path)), path.open("rb") as file:
+        return n_lines_left(file) if file.readline(len(header)) == header else None
 
 
 def _seek_end(file: BinaryIO, part: Path, header: bytes, origin: Mapping[str, str]) -> int:

@@ -8,6 +8,7 @@ import math
 import re
 from array import array
 from bisect import bisect
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from random import Random
 
@@ -26,6 +27,15 @@ UNKNOWN_PENALTY = 10.0  # below the lowest score, as in SentencePiece
 Options = tuple["array[int]", "array[int]", "array[float]"]
 
 
+def word_pattern(symbols: Sequence[str]) -> re.Pattern[str]:
+    """Matches each of these symbols, and what is between them, from one space to the next."""
+    if not symbols:
+        return WORD
+    symbol = "|".join(map(re.escape, sorted(symbols, key=len, reverse=True)))
+    other = f"(?:(?!{symbol})[^{SPACE}])"
+    return re.compile(f"{symbol}|{SPACE}{other}*|{other}+")
+
+
 class SubwordSampler:
     """Samples segmentations of one SentencePiece model, unigram or BPE."""
 
@@ -37,6 +47,10 @@ class SubwordSampler:
         self.max_piece_length = max(map(len, self.ids), default=1)
         self.unknown_score = min(self.scores.values(), default=0.0) - UNKNOWN_PENALTY
         self.byte_ids = [processor.piece_to_id(f"<0x{byte:02X}>") for byte in range(256)]
+        # Symbols that are never cut have the score 0; BPE's first merge has -0, and log-probabilities are less.
+        symbols = [piece for piece, score in self.scores.items() if score == 0 and math.copysign(1, score) > 0]
+        self.symbols = frozenset(symbols)
+        self.word = word_pattern(symbols)
         self.is_bpe = all(score == int(score) for score in self.scores.values())  # ranks, not log-probabilities
         self.cache: dict[tuple[str, float], Options] = {}
         self.n_cached = 0  # of `MAX_CACHED`
@@ -47,7 +61,9 @@ class SubwordSampler:
         Unigram: alpha is a factor of the log-probabilities. BPE: alpha is the probability that a merge is skipped.
         """
         segment = self._segment_bpe if self.is_bpe else self._segment_unigram
-        pieces = [piece for word in WORD.findall(text) for piece in segment(word, alpha, random)]
+        pieces: list[str] = []
+        for word in self.word.findall(text):
+            pieces += [word] if word in self.symbols else segment(word, alpha, random)
         ids: list[int] = []
         for piece in pieces:
             ids += [self.ids[piece]] if piece in self.ids else [self.byte_ids[byte] for byte in piece.encode()]

@@ -134,6 +134,7 @@ def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings) -> Traine
     options = settings.model_dump(include={"byte_fallback", "character_coverage"}) | SPECIAL_IDS | UNCHANGED_TEXT
     options |= {
         "model_type": settings.type,
+        "user_defined_symbols": settings.symbols.split(),
         "max_sentence_length": MAX_TRAINER_BYTES,
         "num_threads": 1,
         "minloglevel": 2,

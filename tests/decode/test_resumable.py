@@ -1,5 +1,6 @@
 """Resumable output: a part file keeps its complete lines and resumes only with the same origin."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -73,3 +74,18 @@ def test_hash_depends_on_content_and_on_file_boundaries(tmp_path: Path) -> None:
     assert hash_of([tmp_path / "copy"]) == found[("ab",)]
     with pytest.raises(InputError, match=r"cannot read .*absent: No such file"):
         hash_of([tmp_path / "absent"])
+
+
+def test_a_complete_file_that_keeps_its_header_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    for origin, lines in ((ORIGIN, [b"1\n", b"2\n"]), ({"input": "x"}, [b"3\n"])):
+        with resumed_output(path, origin, keep_header=True) as (out, n_lines):
+            assert n_lines == 0
+            out.writelines(lines)
+        header, *rest = path.read_bytes().splitlines(keepends=True)
+        assert (json.loads(header), rest) == (origin, lines)
+        content, time = path.read_bytes(), path.stat().st_mtime_ns
+        with resumed_output(path, origin, keep_header=True) as (out, n_lines):
+            assert n_lines == len(lines)
+        assert (path.read_bytes(), path.stat().st_mtime_ns) == (content, time)
+    assert [file.name for file in tmp_path.iterdir()] == ["out"]

@@ -106,3 +106,17 @@ def test_sampling_is_the_same_in_every_process(kind: str, tmp_path: Path) -> Non
     )
     done = subprocess.run([sys.executable, "-c", code, str(model), json.dumps(LINES)], capture_output=True, check=True)
     assert json.loads(done.stdout) == tokenizer.sample_all(LINES, alpha=0.3, seed=7)
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_symbols_are_never_cut(kind: str) -> None:
+    wanted = {"type": kind, "vocab_size": 320, "symbols": "<BT> at"}
+    tokenizer = Tokenizer(train_tokenizer(LINES, TokenizerSettings.model_validate(wanted)).model)
+    assert sampler_of(tokenizer).symbols == {"<BT>", "at"}
+    drawn = tokenizer.sample_all(["<BT> the cat<BT>at"] * 50, alpha=0.3, seed=1)
+    assert len({tuple(ids) for ids in drawn}) > 1
+    for ids in drawn:
+        pieces = tokenizer.pieces(ids)
+        assert (pieces.count("<BT>"), pieces.count("at")) == (2, 2)
+        assert "".join(pieces) == "▁<BT>▁the▁cat<BT>at"
+    assert not sampler_of(trained(kind)).symbols

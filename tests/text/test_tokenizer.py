@@ -44,6 +44,23 @@ def unigram(models: dict[str, bytes]) -> Tokenizer:
     return Tokenizer(models["unigram"])
 
 
+# --- symbols ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("byte_fallback", [True, False])
+def test_a_symbol_is_one_piece_and_is_never_cut(kind: str, byte_fallback: bool) -> None:
+    size = 320 if byte_fallback else 60
+    wanted = settings(type=kind, symbols="<BT>  a,b", byte_fallback=byte_fallback, vocab_size=size)
+    tokenizer = Tokenizer(train_tokenizer(["<BT> a,b", *LINES], wanted).model)
+    text = "<BT> the cat sat a,b"
+    for ids in (tokenizer.encode(text), *([] if kind == "word" else [tokenizer.encode("x<BT>the a,b.")])):
+        pieces = [piece.lstrip(SIGN) for piece in tokenizer.pieces(ids)]
+        assert pieces.count("<BT>") == 1
+        assert pieces.count("a,b") == 1
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
 # --- encode and decode -------------------------------------------------------------------------------------
 
 SIGN = "\u2581"  # SentencePiece's own sign for a space: the one character that is not preserved

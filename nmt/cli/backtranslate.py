@@ -1,0 +1,70 @@
+"""`nmt backtranslate`."""
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nmt.cli import options, streams
+from nmt.cli.rewriting import check_direction, checked_files, rewrite, share_cores
+from nmt.distributed import ranks_joined, start_workers
+from nmt.errors import InputError
+
+if TYPE_CHECKING:
+    from nmt.decode.segments import Translation
+
+
+def backtranslate(
+    model: options.Generators,
+    input_file: options.InputFile,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Synthetic source lines; FILE.part until complete.")],
+    tag: Annotated[str, typer.Option(help='Word at the beginning of each line; "" is none.')] = "<BT>",
+    shard: options.ShardOf = None,
+    beam: options.Beam = None,
+    sample: Annotated[bool, typer.Option(help="Sample translations instead of searching for the best.")] = False,
+    temperature: options.Temperature = 1.0,
+    top_k: options.TopK = 0,
+    top_p: options.TopP = 1.0,
+    seed: options.Seed = 1,
+    batch_size: options.BatchSize = None,
+    precision: options.PrecisionName = None,
+    engine: options.Engine = None,
+    workers: options.Workers = 1,
+    device: options.Device = "auto",
+    threads: options.Threads = 0,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Make training pairs from text of the target language.
+
+    A model of the reverse direction translates it (Sennrich et al. 2016), and each translation gets a tag, so that the
+    new model can tell it from human text (Caswell et al. 2019). Line N of the output is the source of line N of the
+    input; a blank line stays blank. The same command continues where it was interrupted.
+    """
+    streams.set_up_logging(quiet, verbose)
+    if tag.split() not in ([tag], []):
+        raise InputError(f"the tag {tag!r} is not one word", hint='for example --tag "<BT>", or --tag "" for none')
+    files = checked_files("backtranslate", input_file, output, shard)
+    search: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    search |= {"mbr": None, "n_samples": None, "beam": 1 if sample and beam is None else beam, "sample": sample}
+    options.check_search(search, "--sample")
+    workers, threads = share_cores(workers, threads, device)
+    paths, translator = options.load_translator(model, device, threads, precision, engine)
+    check_direction(translator, input_file)
+    chosen = translator.with_options(**{name: value for name, value in search.items() if value is not None})
+    arguments: dict[str, Any] = {"options": chosen, "batch_size": batch_size}
+    settings = chosen.model_dump() | {"tag": tag, "precision": precision, "engine": engine}
+    with start_workers(workers, sys.argv[1:], threads) as check, ranks_joined(check):
+        rewrite(files, paths, translator, arguments, settings, partial(tagged, tag=tag), quiet=quiet)
+    if shard is None:
+        symbols = f' and tokenizer.symbols: "{tag}"' if tag else ""
+        message = "to train on it, add %s to data.train.source, %s to data.train.target%s"
+        streams.log.info(message, output, input_file, symbols)
+
+
+def tagged(translation: "Translation", _: str, *, tag: str) -> str:
+    """The tag and the translation; a blank translation stays blank, so that training drops the pair."""
+    text = translation.text
+    return f"{tag} {text}" if tag and text.strip() else text

@@ -1,0 +1,70 @@
+"""`nmt distill`."""
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nmt.cli import options, streams
+from nmt.cli.rewriting import check_direction, checked_files, rewrite, share_cores
+from nmt.distributed import ranks_joined, start_workers
+from nmt.errors import InputError
+
+if TYPE_CHECKING:
+    from nmt.decode.segments import Translation
+
+
+def distill(
+    model: options.Generators,
+    input_file: options.InputFile,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Target lines; FILE.part until complete.")],
+    ref: Annotated[Path | None, typer.Option(help="The corpus's own target lines, for --best-of.")] = None,
+    best_of: Annotated[
+        int | None, typer.Option(metavar="N", min=2, max=1000, help="Of N hypotheses, that of the best sentence BLEU.")
+    ] = None,
+    shard: options.ShardOf = None,
+    beam: options.Beam = None,
+    batch_size: options.BatchSize = None,
+    precision: options.PrecisionName = None,
+    engine: options.Engine = None,
+    workers: options.Workers = 1,
+    device: options.Device = "auto",
+    threads: options.Threads = 0,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Rewrite a corpus by a teacher, to train a smaller model on it.
+
+    The targets become what the teacher, a model or an ensemble, finds by beam search, or with --best-of and --ref, that
+    of its hypotheses which is most similar to the reference (Kim and Rush 2016). Line N of the output is the target of
+    line N of the input; a blank line stays blank. The same command continues where it was interrupted.
+    """
+    streams.set_up_logging(quiet, verbose)
+    if (ref is None) != (best_of is None):
+        raise InputError("--best-of and --ref go together", hint="give both, or neither for the best by the teacher")
+    files = checked_files("distill", input_file, output, shard, ref)
+    workers, threads = share_cores(workers, threads, device)
+    paths, translator = options.load_translator(model, device, threads, precision, engine)
+    check_direction(translator, input_file)
+    from nmt.evaluate import bleu_tokenizer
+
+    n_best = best_of or 1
+    chosen = translator.with_options(beam=max(translator.options.beam, n_best) if beam is None else beam, n_best=n_best)
+    arguments: dict[str, Any] = {"options": chosen, "batch_size": batch_size}
+    settings = chosen.model_dump() | {"precision": precision, "engine": engine}
+    render = partial(most_similar, tokenize=bleu_tokenizer(translator.target_language))
+    with start_workers(workers, sys.argv[1:], threads) as check, ranks_joined(check):
+        rewrite(files, paths, translator, arguments, settings, render, quiet=quiet)
+    if shard is None:
+        message = "to train a student on it: data.train.source=%s data.train.target=%s"
+        streams.log.info(message, input_file, output)
+
+
+def most_similar(translation: "Translation", reference: str, *, tokenize: str) -> str:
+    """The hypothesis that is most similar to the reference, by sentence BLEU."""
+    from nmt.evaluate import closest
+
+    texts = [found.text for found in translation.hypotheses]
+    return texts[closest(texts, reference, tokenize=tokenize)] if len(texts) > 1 else texts[0]

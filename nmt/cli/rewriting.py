@@ -1,0 +1,127 @@
+"""A file of lines through a translator into another file: resumable, in shards, by one or several processes."""
+
+import json
+import os
+from collections import deque
+from collections.abc import Callable
+from contextlib import closing
+from itertools import islice, repeat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nmt.cli import streams
+from nmt.decode.resumable import hash_of, resumed_output
+from nmt.decode.shards import Shard, count_lines
+from nmt.distributed import launched, rank
+from nmt.errors import ConfigError, DataError, InputError
+from nmt.files import is_special
+from nmt.text.lines import iter_lines
+
+if TYPE_CHECKING:
+    from nmt.decode.segments import Translation
+    from nmt.decode.translator import Translator
+
+Render = Callable[["Translation", str], str]  # the output line of a translation and its line of `beside`
+
+
+class Files(NamedTuple):
+    """What is read and written."""
+
+    source: Path
+    output: Path
+    shard: Shard | None = None
+    beside: Path | None = None  # lines that go with those of the source
+
+
+def checked_files(
+    command: str, source: Path | None, output: Path | None, shard: str | None = None, beside: Path | None = None
+) -> Files:
+    """The files of a command, here with its name and options.
+
+    Raises:
+        InputError: the output could not be resumed, or there is no such shard.
+        DataError: `beside` has more lines than the source, or fewer.
+    """
+    if source is None or output is None or any(path == streams.DASH or is_special(path) for path in (source, output)):
+        raise InputError(f"nmt {command} needs input and output files", hint=f"nmt {command} -i FILE -o FILE")
+    if beside is not None and (counts := [count_lines(path) for path in (source, beside)])[0] != counts[1]:
+        reason = f"{source} has {counts[0]} lines but {beside} has {counts[1]}"
+        raise DataError(reason, hint="line N of one must translate line N of the other")
+    return Files(source, output, None if shard is None else Shard.parse(shard), beside)
+
+
+def rewrite(
+    files: Files,
+    models: list[Path],
+    translator: "Translator",
+    arguments: dict[str, Any],
+    settings: dict[str, Any],
+    render: Render,
+    *,
+    quiet: bool,
+) -> None:
+    """Translate the lines of a file, or those of a shard; the first rank reads and writes.
+
+    Args:
+        files: what is read and written.
+        models: that the translator was loaded from.
+        translator: of this rank.
+        arguments: for `translate_lines`.
+        settings: all that the output depends on, beside files and models.
+        render: the output line.
+        quiet: no progress bar.
+    """
+    if rank() > 0:
+        deque(translator.translate_lines([], **arguments), maxlen=0)  # its share of the first rank's lines
+        return
+    span = (files.shard or Shard(0, 1)).span(count_lines(files.source))
+    output, origin = files.output, origin_of(files, models, settings)
+    if files.shard:
+        output = files.shard.file(output)
+        origin = {**origin, "shard": str(files.shard), "lines": str(len(span))}
+    others = iter_lines([files.beside]) if files.beside else (line for line in repeat(""))  # can be closed
+    with (
+        resumed_output(output, origin, keep_header=files.shard is not None) as (out, n_done),
+        closing(iter_lines([files.source])) as lines,
+        closing(others) as beside,
+    ):
+        first = span.start + n_done
+        own = islice(lines, first, span.stop)
+        translations = translator.translate_lines(own, first=first + 1, **arguments)
+        bar = streams.with_bar(translations, None if quiet else len(span), n_done)
+        for translation, other in zip(bar, islice(beside, first, None), strict=False):
+            out.write(render(translation, other).encode() + b"\n")
+            out.flush()  # so that --resume after a kill loses nothing
+        deque(lines, maxlen=0)  # warns of bad UTF-8
+    if files.shard:
+        streams.log.info("written to %s; `nmt merge %s` joins all shards", output, files.output)
+
+
+def origin_of(files: Files, models: list[Path], settings: dict[str, Any]) -> dict[str, str]:
+    """What an output is made from; it can be resumed only with the same input, models and options."""
+    from nmt.decode.translator import model_files
+
+    inputs = [files.source, *([files.beside] if files.beside else [])]
+    of_models = [file for path in models for file in model_files(path)]
+    return {"input": hash_of(inputs), "model": hash_of(of_models), "option": json.dumps(settings)}
+
+
+def check_direction(translator: "Translator", source: Path) -> None:
+    """Raise InputError if, by the name of the file, its lines are in the language that the model translates into."""
+    from nmt.config import base_language, base_languages, language_of
+
+    source_language, target_language = base_languages(translator.config.data)
+    if target_language and source_language != target_language == base_language(language_of(source)):
+        direction = f"the model translates {source_language or 'something else'} to {target_language}"
+        hint = f"give -m a model that translates {target_language}, or -i the text of the other side"
+        raise InputError(f"{direction}, but {source} is named as {target_language}", hint=hint)
+
+
+def share_cores(workers: int, threads: int, device: str) -> tuple[int, int]:
+    """The number of processes to start, and the CPU threads of each; 0 keeps torch's default."""
+    if workers > 1:
+        if device not in ("auto", "cpu"):
+            raise ConfigError("--workers share a CPU", hint="for several GPUs: torchrun -m nmt translate …")
+        n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        threads = max((threads or n_cores) // workers, 1)
+    return (1 if launched().n_ranks > 1 else workers), threads

@@ -1,0 +1,73 @@
+"""`nmt backtranslate`."""
+
+from pathlib import Path
+
+import pytest
+from conftest import SOURCE, TARGET, FiveRun, err_lines, one_clear_error, run_nmt, run_together
+
+from nmt.cli.backtranslate import tagged
+from nmt.config import load_config
+from nmt.decode.segments import TextHypothesis, Translation
+
+
+@pytest.mark.parametrize(
+    ("text", "tag", "expected"),
+    [("ein Hund", "<BT>", "<BT> ein Hund"), ("ein Hund", "", "ein Hund"), (" ", "<BT>", " ")],
+)
+def test_the_tag_comes_first_and_blank_text_stays_blank(text: str, tag: str, expected: str) -> None:
+    assert tagged(Translation("", [TextHypothesis([], [], 0.0, [], text)]), "", tag=tag) == expected
+
+
+def test_each_line_gets_a_source_and_a_config_can_name_both_files(five_run: FiveRun, tmp_path: Path) -> None:
+    mono = tmp_path / "mono.zh"
+    mono.write_text("".join(f"{line}\n" for line in [*SOURCE, "", SOURCE[0]]), encoding="utf-8")
+    common = ["backtranslate", "-m", five_run.run, "-i", mono.name]
+    tagged_one, plain, sampled, shard = run_together(
+        [*common, "-o", "tagged.en"],
+        [*common, "-o", "plain.en", "--tag", "", "--beam", 1],
+        [*common, "-o", "sampled.en", "--sample", "--temperature", 3, "--seed", 4],
+        [*common, "-o", "part.en", "--shard", "1/2"],
+        cwd=tmp_path,
+    )
+    (message,) = err_lines(tagged_one)
+    assert message.startswith("to train on it, add tagged.en to data.train.source, mono.zh to data.train.target")
+    assert message.endswith('tokenizer.symbols: "<BT>"')
+    assert "symbols" not in err_lines(plain)[0]
+    texts = [*TARGET, "", TARGET[0]]
+    assert (tmp_path / "plain.en").read_text(encoding="utf-8").split("\n") == [*texts, ""]
+    written = (tmp_path / "tagged.en").read_text(encoding="utf-8").split("\n")[:-1]
+    assert written == [f"<BT> {text}" if text else "" for text in texts]
+    drawn = (tmp_path / "sampled.en").read_text(encoding="utf-8").split("\n")[:-1]
+    assert len(drawn) == len(texts)
+    assert drawn != written
+    assert all(line.startswith("<BT> ") for line in drawn if line)
+    assert shard.returncode == sampled.returncode == 0
+    assert (tmp_path / "part.en.shard-001-of-002").read_text(encoding="utf-8").split("\n")[1:-1] == written[3:]
+
+    config = tmp_path / "new.yaml"
+    real = five_run.target_file, five_run.source_file
+    config.write_text(
+        f"""\
+run: new
+data:
+  train: {{source: [{real[0]}, tagged.en], target: [{real[1]}, mono.zh]}}
+  dev: {{source: {real[0]}, target: {real[1]}}}
+tokenizer: {{symbols: "<BT>", type: bpe}}
+"""
+    )
+    assert load_config(config).data.train.source[1] == "tagged.en"
+    done = run_nmt("tokenize", config, "--show", "<BT> I bought a book yesterday .", cwd=tmp_path)
+    assert done.stdout.decode().split()[:3] == ["▁", "<BT>", "▁I"], done.stderr
+
+
+def test_text_of_the_wrong_side_and_odd_tags_are_refused(five_run: FiveRun, tmp_path: Path) -> None:
+    (tmp_path / "mono.en").write_text("I .\n")
+    common = ["backtranslate", "-m", five_run.run, "-i", "mono.en", "-o"]
+    direction, tag, stdout, sampling = run_together(
+        [*common, "out"], [*common, "out", "--tag", "a b"], [*common, "-"], [*common, "out", "--top-k", 5], cwd=tmp_path
+    )
+    one_clear_error(direction, 2, "the model translates zh to en, but mono.en is named as en")
+    one_clear_error(tag, 2, "the tag 'a b' is not one word")
+    one_clear_error(stdout, 2, "nmt backtranslate needs input and output files")
+    one_clear_error(sampling, 2, "--top-k applies only to sampling")
+    assert [path.name for path in tmp_path.iterdir()] == ["mono.en"]
