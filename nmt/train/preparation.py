@@ -204,13 +204,21 @@ def _training_pairs(config: Config, n_lines: list[int]) -> Iterator[Pair]:
 
 
 def check_corpora(training: dict[str, Pairs], dev: list[Pair], others: dict[str, list[Pair]]) -> None:
-    """Raise DataError if a training corpus or dev has no pairs, or a corpus has the same text on both sides, or the
-    sides exchanged; `others` are dev and test as they were read."""
-    for name, pairs in {**training, "dev": dev}.items():
-        if not len(pairs):
+    """Check that the training corpora and dev have pairs, and that the sides of each corpus are what they should be.
+
+    Args:
+        training: train first.
+        dev: its pairs that can be used.
+        others: dev and test as they were read.
+    Raises:
+        DataError: there are none; or both sides are the same text, or exchanged.
+    """
+    for name, n_pairs in [*((name, len(pairs)) for name, pairs in training.items()), ("dev", len(dev))]:
+        if not n_pairs:
             hint = "are all of its pairs in train, too?" if name.startswith("mix.") else "check data.train and data.dev"
             raise DataError(f"{name} has no pair that can be used", hint=hint)
-    for name, pairs in {**training, **others}.items():
+    corpora: dict[str, Pairs | list[Pair]] = {**training, **others}
+    for name, pairs in corpora.items():
         check_sides(name, pairs)
         if name != "train":
             check_order(name, list(islice(pairs, PROFILE_PAIRS)), training["train"])

@@ -82,15 +82,12 @@ class Study:
         """Settings for the first pairs of the recipe's training corpus, and whether they are all."""
         config = load_config(self.recipe)
         sides = [read_lines(paths) for paths in corpus_paths(config, config.data.train)]
-        settings = []
-        for side, lines in zip(("source", "target"), sides, strict=True):
-            file = self.runs / "data" / f"first-{size}.{language(config.data, side)}"
-            file.parent.mkdir(parents=True, exist_ok=True)
-            text = "".join(f"{line}\n" for line in lines[:size])
-            if not file.exists() or file.read_text(encoding="utf-8") != text:
-                atomic_write(file, text)
-            settings.append(f"data.train.{side}={file.resolve()}")
-        return settings, size >= len(sides[0])
+        languages = language(config.data, "source"), language(config.data, "target")
+        files = [self.runs.resolve() / "data" / f"first-{size}.{code}" for code in languages]
+        files[0].parent.mkdir(parents=True, exist_ok=True)
+        for file, lines in zip(files, sides, strict=True):
+            atomic_write(file, "".join(f"{line}\n" for line in lines[:size]))
+        return [f"data.train.source={files[0]}", f"data.train.target={files[1]}"], size >= len(sides[0])
 
     def minimal(self) -> Path:
         """A config with the recipe's data and no other settings, so that `nmt train` chooses them."""

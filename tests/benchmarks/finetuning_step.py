@@ -77,8 +77,9 @@ class Contestant:
 
     def step(self, seed: int) -> float:
         """CPU seconds of a step."""
-        tokens = torch.randint(4, N_PIECES, (3, N_PAIRS, LENGTH), generator=torch.Generator().manual_seed(seed))
-        batch = Batch(*tokens, lines=[*range(N_PAIRS)])
+        generator = torch.Generator().manual_seed(seed)
+        src, tgt_in, tgt_out = torch.randint(4, N_PIECES, (3, N_PAIRS, LENGTH), generator=generator)
+        batch = Batch(src, tgt_in, tgt_out, lines=[*range(N_PAIRS)])
         start = time.thread_time()
         train_step(self.replicas, self.optimizer, [batch], StepOptions(CONFIG.train, lr=1e-4, seed=seed))
         return time.thread_time() - start
