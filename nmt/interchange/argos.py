@@ -22,7 +22,6 @@ import zipfile
 from pathlib import Path
 from types import ModuleType
 
-from nmt import __version__
 from nmt.config import language
 from nmt.decode.translator import Translator
 from nmt.errors import InputError
@@ -37,7 +36,7 @@ EPOCH = (1980, 1, 1, 0, 0, 0)  # the first time that a zip can hold, so that equ
 README = """\
 # {source} to {target}
 
-A package for Argos Translate 1.11 or newer and for LibreTranslate, written by nmt-trainer {version}. It translates
+A package for Argos Translate 1.11 or newer and for LibreTranslate, written by nmt-trainer. It translates
 offline: model, tokenizer and a sentence splitter are in the package.
 
     import argostranslate.package, argostranslate.translate
@@ -71,7 +70,7 @@ def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> 
         "target_prefix": "",
     }
     codes = {"source_code": source_code, "target_code": target_code}
-    readme = README.format(source=source, target=target, **codes, version=__version__)
+    readme = README.format(source=source, target=target, **codes)
     files = {
         "metadata.json": json.dumps(metadata, indent=4, ensure_ascii=False).encode(),
         "README.md": readme.encode(),
