@@ -251,6 +251,14 @@ def model_of(translator: "Translator") -> "Seq2Seq":
     return model
 
 
+def argos_python() -> str:
+    """A Python with Argos Translate: NMT_ARGOS_PYTHON, or this one."""
+    python = os.environ.get("NMT_ARGOS_PYTHON", sys.executable)
+    if subprocess.run([python, "-c", "import argostranslate"], capture_output=True, check=False).returncode:
+        pytest.skip("no argostranslate: install it elsewhere, and set NMT_ARGOS_PYTHON to that Python")
+    return python
+
+
 @pytest.fixture(scope="module")  # not for the session: its event loop would stop other tests from running one
 def browser() -> Iterator[Any]:
     """Chromium, driven by playwright."""

@@ -16,7 +16,7 @@ TIMES = {"今天": "today", "每天": "every day", "早上": "in the morning"}
 
 
 def write_small_corpus(home: Path) -> Path:
-    """60 pairs with reordering: subject, time, verb becomes subject, verb, time; returns `home`."""
+    """60 pairs with reordering: subject, time, verb becomes subject, verb, time; 25 more for `MIX`; returns `home`."""
     pairs = [
         (f"{s}{t}{v}。", f"{SUBJECTS[s].capitalize()} {VERBS[v]} {TIMES[t]}.")
         for s in SUBJECTS
@@ -27,7 +27,12 @@ def write_small_corpus(home: Path) -> Path:
         (home / f"train.{ending}").write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")
         dev = pairs[::7]
         (home / f"dev.{ending}").write_text("".join(pair[side] + "\n" for pair in dev), encoding="utf-8")
+        more = [("昨天" + pair[0], "Yesterday " + pair[1]) for pair in pairs[:25]]
+        (home / f"more.{ending}").write_text("".join(pair[side] + "\n" for pair in more), encoding="utf-8")
     return home
+
+
+MIX = {"more": {"source": "more.zh", "target": "more.en", "weight": 0.3}}  # for data__mix
 
 
 def config_of(corpus: Path, run: str = "run", **changes: Any) -> Config:

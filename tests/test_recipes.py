@@ -6,6 +6,7 @@ import pytest
 
 from nmt.config import Config, Files, data_root, language, load_config
 from nmt.corpus.catalog import CORPORA
+from nmt.train.preparation import all_corpora, root_of
 
 ROOT = Path(__file__).parents[1]
 FILES = [*(ROOT / "configs").glob("**/*.yaml"), *(ROOT / "configs").glob("**/*.yml")]
@@ -18,8 +19,7 @@ def recipe(request: pytest.FixtureRequest) -> Config:
 
 
 def corpora(config: Config) -> dict[str, Files]:
-    found = {"train": config.data.train, "dev": config.data.dev, "test": config.data.test}
-    return {name: files for name, files in found.items() if files is not None}
+    return all_corpora(config)
 
 
 def bare(path: str) -> str:
@@ -75,14 +75,15 @@ def test_a_corpus_ships_with_the_project_or_can_be_downloaded(recipe: Config) ->
     if not recipe.data.root:
         assert all((ROOT / path).is_file() for files in corpora(recipe).values() for path in files.source)
         return
-    corpus = CORPORA[recipe.data.root]
-    files = [path for one in corpora(recipe).values() for path in (*one.source, *one.target)]
-    assert {path.removesuffix(".gz") for path in files} <= set(corpus.files(corpus.languages))
+    for files in corpora(recipe).values():
+        corpus = CORPORA[root_of(recipe, files)]
+        paths = {path.removesuffix(".gz") for path in (*files.source, *files.target)}
+        assert paths <= set(corpus.files(corpus.languages))
 
 
 def test_where_one_side_of_a_corpus_is_there_the_other_is_too(recipe: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     for files in corpora(recipe).values():
         for pair in zip(files.source, files.target, strict=True):
-            source, target = (data_root(recipe.data.root) / path for path in pair)
+            source, target = (data_root(root_of(recipe, files)) / path for path in pair)
             assert source.is_file() == target.is_file(), pair

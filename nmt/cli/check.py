@@ -81,12 +81,13 @@ def corpora_of(what: list[str]) -> tuple[list["CorpusFiles"], tuple[str, str], "
     """The corpora that are named, train first; the languages that are declared; and the config, if there is one."""
     from nmt.config import language, language_of, load_config
     from nmt.corpus.reading import CorpusFiles
-    from nmt.train.preparation import corpus_paths
+    from nmt.train.preparation import corpus_paths, training_paths
 
     if Path(what[0]).suffix in (".yaml", ".yml"):
         config = load_config(Path(what[0]), what[1:])
-        named = [("train", config.data.train), ("dev", config.data.dev), ("test", config.data.test)]
-        corpora = [CorpusFiles(name, *corpus_paths(config, files)) for name, files in named if files is not None]
+        corpora = [CorpusFiles("train", *training_paths(config))]  # with data.mix
+        named = [("dev", config.data.dev), ("test", config.data.test)]
+        corpora += [CorpusFiles(name, *corpus_paths(config, files)) for name, files in named if files is not None]
         return corpora, (language(config.data, "source"), language(config.data, "target")), config
     if len(what) != 2:
         message = f"a config (.yaml) or two files are needed, not {' '.join(what)}"

@@ -145,10 +145,10 @@ def configs_of(systems: Sequence[Path]) -> list["Config"]:
 
 def training_targets(systems: Sequence[Path]) -> tuple[str, Iterable[str]] | None:
     """Name and target lines of the first run's training corpus; None if there is no run, or the corpus is not here."""
-    from nmt.train.preparation import corpus_paths
+    from nmt.train.preparation import training_paths
 
     for config in configs_of(systems):
-        _, files = corpus_paths(config, config.data.train)
+        _, files = training_paths(config)
         if all(file.is_file() for file in files):
             return "the training corpus", iter_lines(files)
     return None

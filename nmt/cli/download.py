@@ -1,6 +1,6 @@
 """`nmt download`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -43,44 +43,56 @@ def download(
             raise InputError("the id of mtdata says the languages", hint="leave out --lang-pair")
         path = downloads_directory() / what.removeprefix(MTDATA)
         is_new = download_with_mtdata(path.name, path)
+        streams.log.info("written to %s" if is_new else "%s is complete", path)
     else:
         from nmt.corpus import download as corpora
 
-        corpus, names = chosen(what, lang_pair)
-        path = downloads_directory() / corpus.name
-        streams.log.info("%s: license: %s; see %s", corpus.name, corpus.license, path / "LICENSE.txt")
-        is_new = bool(corpora.download(corpus, path, names, mirror=mirror, quiet=quiet))
-    streams.log.info("written to %s" if is_new else "%s is complete", path)
+        for corpus, names in chosen(what, lang_pair):
+            path = downloads_directory() / corpus.name
+            streams.log.info("%s: license: %s; see %s", corpus.name, corpus.license, path / "LICENSE.txt")
+            is_new = bool(corpora.download(corpus, path, names, mirror=mirror, quiet=quiet))
+            streams.log.info("written to %s" if is_new else "%s is complete", path)
 
 
-def chosen(what: str, lang_pair: str | None) -> tuple[Multi30k | Tatoeba, Sequence[str]]:
-    """The corpus of this name with its files of two languages, or that of a config with those that it names."""
+def chosen(what: str, lang_pair: str | None) -> list[tuple[Multi30k | Tatoeba, Sequence[str]]]:
+    """The corpus of this name with its files of two languages, or those of a config with those that it names."""
     if named := CORPORA.get(what):
         languages = lang_pair.split("-") if lang_pair else named.languages[:2]
         if len(set(languages)) != 2 or not set(languages) <= set(named.languages):
             hint = f"two of {' '.join(named.languages)}, as in -l {'-'.join(named.languages[:2])}"
             raise InputError(f"{what} is not in '{lang_pair}'", hint=hint)
-        return named, named.files(languages)
+        return [(named, named.files(languages))]
     path = Path(what)
     if path.suffix not in (".yaml", ".yml"):
         raise InputError(f"no corpus '{what}'", hint="`nmt download` lists them; or name a recipe or mtdata:ID")
     if lang_pair:
         raise InputError(f"{what} says which files it needs", hint="leave out --lang-pair")
     from nmt.config import load_config
+    from nmt.train.preparation import all_corpora, root_of
 
-    data = load_config(path).data
-    corpus = CORPORA.get(Path(data.root).name)
-    if corpus is None:
+    config = load_config(path)
+    paths: dict[str, dict[str, None]] = {}  # of each corpus, by its name; a dictionary, to name each path once
+    for files in all_corpora(config).values():
+        paths.setdefault(Path(root_of(config, files)).name, {}).update(dict.fromkeys((*files.source, *files.target)))
+    corpora = {name: corpus_named(name, what) for name in paths}
+    return [(corpus, recipe_files(corpus, paths[name], what)) for name, corpus in corpora.items()]
+
+
+def corpus_named(name: str, what: str) -> Multi30k | Tatoeba:
+    """The corpus of this name, which the config `what` uses."""
+    if (corpus := CORPORA.get(name)) is None:
         hint = f"data.root of a corpus that can be downloaded is one of: {', '.join(CORPORA)}"
         raise InputError(f"{what} uses no corpus that can be downloaded", hint=hint)
-    parts = [files for files in (data.train, data.dev, data.test) if files is not None]
-    paths = dict.fromkeys(path for files in parts for path in (*files.source, *files.target))
+    return corpus
+
+
+def recipe_files(corpus: Multi30k | Tatoeba, paths: Iterable[str], what: str) -> list[str]:
+    """The corpus' own names of the files that the config `what` uses."""
     known = {f"{name}.gz" for name in corpus.files(corpus.languages)}
     if unknown := [path for path in paths if path not in known]:
-        raise InputError(
-            f"{what} names {unknown[0]}, which {corpus.name} does not have", hint="check data in the config"
-        )
-    return corpus, [path.removesuffix(".gz") for path in paths]
+        message = f"{what} names {unknown[0]}, which {corpus.name} does not have"
+        raise InputError(message, hint="check data in the config")
+    return [path.removesuffix(".gz") for path in paths]
 
 
 def table(corpora: Sequence[Multi30k | Tatoeba]) -> list[str]:

@@ -11,5 +11,14 @@ from nmt.config.listing import (
     values,
 )
 from nmt.config.roots import data_root, downloads_directory
-from nmt.config.schema import LARGEST, Config, Files, ModelSettings, SearchSettings, TokenizerSettings, TrainSettings
+from nmt.config.schema import (
+    LARGEST,
+    Config,
+    Files,
+    MixedFiles,
+    ModelSettings,
+    SearchSettings,
+    TokenizerSettings,
+    TrainSettings,
+)
 from nmt.config.yaml_file import check_config, described, dump_config, load_config

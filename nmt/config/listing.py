@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 
 from nmt.config.roots import data_root
-from nmt.config.schema import Config, Data, plain
+from nmt.config.schema import Config, Data, ModelPart, plain
 
 
 def settings(section: type[BaseModel] = Config, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
@@ -18,7 +18,7 @@ def settings(section: type[BaseModel] = Config, prefix: str = "") -> Iterator[tu
         kind = field.annotation
         inner = next((a for a in (kind, *get_args(kind)) if isinstance(a, type) and issubclass(a, BaseModel)), None)
         if inner is not None:
-            yield from settings(inner, f"{prefix}{name}.")
+            yield from settings(inner, f"{prefix}{name}.{'NAME.' if get_origin(kind) is dict else ''}")
         else:
             default = "required" if field.is_required() else plain(field.default)
             yield f"{prefix}{name}", allowed_values(kind, field.metadata), default, field.description or ""
@@ -30,7 +30,9 @@ def allowed_values(kind: Any, bounds: Sequence[Any]) -> str:
         return "|".join(get_args(kind))
     if get_origin(kind) is types.UnionType:
         kind = next(part for part in get_args(kind) if part is not type(None))
-    name = "path(s)" if get_origin(kind) is tuple else kind.__name__
+    if get_origin(kind) is tuple:
+        return "path(s)" if get_args(kind)[0] is not ModelPart else f"list of {'|'.join(get_args(ModelPart))}"
+    name = kind.__name__
     signs = {"ge": "", "gt": ">", "le": "", "lt": "<"}
     limits = {key: f"{sign}{getattr(b, key)}" for b in bounds for key, sign in signs.items() if hasattr(b, key)}
     low, high = limits.get("ge", limits.get("gt", "")), limits.get("le", limits.get("lt", ""))
@@ -42,18 +44,19 @@ INHERITED = ("model.", "tokenizer.", "data.nfkc_source")  # prefixes of keys tak
 
 
 def values(config: Config, *, only_set: bool = False) -> Iterator[tuple[str, str]]:
-    """Every setting, or those that the user set, as (dotted key, value); paths are resolved and separated by spaces."""
+    """Every setting, or those that the user set, as (dotted key, value); paths are resolved, lists split by spaces."""
 
-    def walk(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
+    def walk(tree: Mapping[str, Any], prefix: str, root: Path) -> Iterator[tuple[str, str]]:
         for name, value in tree.items():
             if isinstance(value, Mapping):
-                yield from walk(value, f"{prefix}{name}.")
+                yield from walk(value, f"{prefix}{name}.", data_root(value["root"]) if value.get("root") else root)
             elif isinstance(value, tuple):
-                yield f"{prefix}{name}", " ".join(str(data_root(config.data.root) / path) for path in value)
+                is_path = prefix.startswith("data.")
+                yield f"{prefix}{name}", " ".join(str(root / text) if is_path else text for text in value) or "-"
             else:
                 yield f"{prefix}{name}", plain(value)
 
-    return walk(config.model_dump(exclude_unset=only_set), "")
+    return walk(config.model_dump(exclude_unset=only_set), "", Path())
 
 
 def chosen_by_training(config: Config, keys: Iterable[str]) -> set[str]:

@@ -41,6 +41,7 @@ def check_path(text: str) -> str:
 
 
 PathText = Annotated[str, AfterValidator(check_path)]
+ModelPart = Literal["embeddings", "encoder", "decoder", "output"]
 AsTuple = BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
 Paths = Annotated[tuple[PathText, ...], AsTuple, Field(min_length=1)]
 
@@ -50,8 +51,17 @@ class Files(Section):
     target: Paths = Field(description="the same number of lines: line N translates line N of source")
 
 
+class MixedFiles(Files):
+    weight: float = Field(gt=0, lt=1, description="its share of the pairs of an epoch, 0-1; the rest is data.train")
+    root: PathText = Field("", description="as data.root, for this corpus; default: data.root")
+
+
+CorpusName = Annotated[str, Field(pattern=r"^[\w-]{1,50}$")]
+
+
 class Data(Section):
     train: Files = Field(description="the training corpus")
+    mix: dict[CorpusName, MixedFiles] = Field({}, description="corpora that are mixed into data.train, by a name")
     dev: Files | None = Field(None, description="for model selection; default: 2 % of train, at most 1,000 pairs")
     test: Files | None = Field(None, description="what `nmt eval` scores by default; not used in training")
     root: PathText = Field("", description="directory that paths are relative to, or a corpus of `nmt download`")
@@ -63,6 +73,12 @@ class Data(Section):
     drop_duplicates: bool = Field(True, description="drop pairs that repeat an earlier pair")
     allow_bad_utf8: bool = Field(False, description="accept files with over 1 % bad UTF-8 lines; bytes become U+FFFD")
     nfkc_source: bool = Field(False, description="normalize the source side with NFKC (the target never is)")
+
+    @model_validator(mode="after")
+    def check_weights(self) -> Self:
+        if (total := sum(files.weight for files in self.mix.values())) >= 1:
+            raise ValueError(f"the weights of mix add up to {total:g}, which leaves nothing of train")
+        return self
 
 
 class TokenizerSettings(Section):
@@ -159,6 +175,9 @@ class TrainSettings(Section):
     ema_decay: float = Field(0.999, gt=0, lt=1, description="decay of the moving average per step")
     n_average: int = Field(5, ge=1, le=1000, description="checkpoints averaged by best or last")
     init_from: PathText = Field("", description="start from the weights of this run or model file (fine-tuning)")
+    freeze: Annotated[tuple[ModelPart, ...], AsTuple] = Field(
+        (), description="parts of the model that stay as they are"
+    )
 
 
 class SearchSettings(Section):  # what both a config and a single translation can set
@@ -197,6 +216,6 @@ class Config(Section):
 
 def plain(value: object) -> str:
     """A value as text, in YAML's spelling; `-` for None and empty text."""
-    if value is None or value == "":
+    if value is None or value in ("", ()):
         return "-"
     return str(value).lower() if isinstance(value, bool) else str(value)

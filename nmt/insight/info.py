@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from nmt.config import Config, data_root, language
+from nmt.config import Config, language
 from nmt.decode.translator import is_export
 from nmt.errors import ModelError
 from nmt.files import hash_file
@@ -16,6 +16,7 @@ from nmt.insight.curves import has_numbers, is_finite
 from nmt.run.checkpoint import read_checkpoint, shapes_of
 from nmt.run.directory import RunDirectory
 from nmt.text.tokenizer import Tokenizers
+from nmt.train.preparation import all_corpora, corpus_paths
 from nmt.train.report import clock
 
 IGNORED_BY_RNN = {"n_heads", "d_ff", "norm", "positions", "activation", "padding_mask"}
@@ -134,12 +135,10 @@ def _of_run(run: RunDirectory) -> dict[str, Any]:
         seconds=max(of_lines("elapsed_s"), default=0.0),
         checkpoints=run.checkpoint_steps(),
     )
-    files = {"train": config.data.train, "dev": config.data.dev, "test": config.data.test}
     names = {
-        f"{corpus}.{side}": [str(data_root(config.data.root) / name) for name in getattr(one, side)]
-        for corpus, one in files.items()
-        if one is not None
-        for side in ("source", "target")
+        f"{corpus}.{side}": [*map(str, paths)]
+        for corpus, files in all_corpora(config).items()
+        for side, paths in zip(("source", "target"), corpus_paths(config, files), strict=True)
     }
     hashes, n_pairs = manifest.get("data", {}), manifest.get("n_pairs", {})  # older runs have no n_pairs
     found["data"] = {"files": names, "sha256": hashes, "pairs": n_pairs if isinstance(n_pairs, dict) else {}}

@@ -5,14 +5,28 @@ Training calls `forward`; search calls the model's decoder, see `incremental.py`
 
 import abc
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from nmt.config import ModelSettings
+from nmt.errors import ConfigError
 from nmt.model.dropout import Dropout
+
+PART_OF = {  # first part of a parameter's name -> part of the model that train.freeze names
+    "source_embedding": "embeddings",
+    "target_embedding": "embeddings",
+    "source_positions": "embeddings",
+    "target_positions": "embeddings",
+    "encoder": "encoder",
+    "encoder_norm": "encoder",
+    "decoder": "decoder",
+    "decoder_norm": "decoder",
+    "look": "decoder",  # the attention of recurrent models
+    "projection": "output",
+}
 
 
 class AttentionWeights(NamedTuple):
@@ -65,6 +79,18 @@ class Seq2Seq(nn.Module, abc.ABC):
         if self.settings.tied_embeddings != "none":
             self.projection.weight = self.target_embedding.weight
 
+    def freeze(self, parts: Collection[str]) -> None:
+        """Exclude parts of the model, values of `PART_OF`, from training; a matrix that two parts share counts as both.
+
+        Raises:
+            ConfigError: no parameter is left to train.
+        """
+        for name, parameter in self.named_parameters(remove_duplicate=False):
+            if PART_OF[name.partition(".")[0]] in parts:
+                parameter.requires_grad_(False)
+        if not self.n_trainable:
+            raise ConfigError("train.freeze leaves nothing to train", hint="leave out one of its parts")
+
     @property
     def max_length(self) -> int:
         """The longest sequence, of either side, that the model can read."""
@@ -79,6 +105,11 @@ class Seq2Seq(nn.Module, abc.ABC):
     def n_parameters(self) -> int:
         """The number of weights; tied weights count once."""
         return sum(p.numel() for p in self.parameters())
+
+    @property
+    def n_trainable(self) -> int:
+        """The number of weights that are not frozen."""
+        return sum(p.numel() for p in self.parameters() if p.requires_grad)
 
     def scaled_embedding(self, tokens: Tensor, embedding: nn.Module) -> Tensor:
         """(B, T) ids to (B, T, D), times sqrt(D) (Vaswani et al. 2017, section 3.4)."""

@@ -104,8 +104,11 @@ def load_weights(model: torch.nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 
 def average(checkpoints: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """The mean of several models' weights."""
-    return {name: torch.stack([c[name].float() for c in checkpoints]).mean(0) for name in checkpoints[0]}
+    """The mean of several models' weights; in float64, so that the mean of equal weights is exact."""
+    return {
+        name: torch.stack([c[name].float() for c in checkpoints]).mean(0, dtype=torch.float64).float()
+        for name in checkpoints[0]
+    }
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
@@ -124,10 +127,12 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 def without_paths(config: Config) -> dict[str, Any]:
     """The config with file names in place of paths, so that a shared model reveals nothing of its author's disk."""
     tree = config.model_dump(mode="json")
-    for corpus in ("train", "dev", "test"):
-        for side, paths in (tree["data"][corpus] or {}).items():
-            tree["data"][corpus][side] = [Path(path).name for path in paths]
-    tree["data"]["root"] = ""
+    data = tree["data"]
+    for files in (data, *data["mix"].values()):
+        files["root"] = ""
+    for files in filter(None, (data["train"], data["dev"], data["test"], *data["mix"].values())):
+        for side in ("source", "target"):
+            files[side] = [Path(path).name for path in files[side]]
     tree["run"] = Path(tree["run"]).name or "run"
     tree["train"]["init_from"] = Path(tree["train"]["init_from"]).name
     return tree

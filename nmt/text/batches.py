@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nmt.seeds import seed_of
 from nmt.text import BOS, EOS, PAD
-from nmt.text.corpus import Pairs, RaggedArray, shuffled
+from nmt.text.corpus import Mixture, Pairs, RaggedArray, shuffled
 from nmt.text.tokenizer import Tokenizers
 
 POOL_PAIRS = 100_000
@@ -112,6 +112,12 @@ class TrainingData:
     accumulate: int = 1  # batches per optimizer step
     sampling_alpha: float = 0.0  # of subword sampling; 0 for the best segmentation
     max_length: int = 1_000_000  # sampled segmentations that are longer are replaced by the best one
+    mixture: Mixture | None = None  # of the corpora in `pairs`; None: an epoch has all pairs once
+
+    @property
+    def n_epoch_pairs(self) -> int:
+        """Pairs per epoch."""
+        return len(self.pairs) if self.mixture is None else self.mixture.n_pairs
 
     @functools.cached_property
     def n_batches(self) -> int:
@@ -121,7 +127,7 @@ class TrainingData:
     def count_batches(self, epoch: int, batch_tokens: int) -> int:
         """The number of batches of an epoch with this budget, estimated from its first pool."""
         pairs, _, batches = next(self._pools(epoch, batch_tokens))
-        return round(len(batches) * len(self.pairs) / len(pairs))
+        return round(len(batches) * self.n_epoch_pairs / len(pairs))
 
     def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
         """The batches of an epoch, without the first ones."""
@@ -138,9 +144,11 @@ class TrainingData:
             n_before += len(batches)
 
     def _pools(self, epoch: int, batch_tokens: int) -> Iterator[Pool]:
-        n = len(self.pairs)
+        n = self.n_epoch_pairs
         for number, start in enumerate(range(0, n, POOL_PAIRS)):
             pairs = shuffled(np.arange(start, min(start + POOL_PAIRS, n)), n, seed_of(self.seed, epoch))
+            if self.mixture is not None:
+                pairs = self.mixture.pairs(pairs, epoch, self.seed)
             sides = self._encode(pairs, seed_of(self.seed, epoch, number))
             yield pairs, sides, cut_batches(np.stack([side.lengths for side in sides], axis=1), batch_tokens)
 

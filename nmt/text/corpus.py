@@ -5,6 +5,8 @@ files are or which pairs are kept. Imports no torch.
 """
 
 import contextlib
+import copy
+import functools
 import hashlib
 import itertools
 import multiprocessing
@@ -116,6 +118,12 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.lines)
 
+    def part(self, start: int, end: int) -> "Pairs":
+        """The pairs from `start` to before `end`."""
+        part = copy.copy(self)
+        part.lines = self.lines[start:end]
+        return part
+
     def __getitem__(self, i: int) -> Pair:
         line = int(self.lines[i])
         return Pair(line, self.source.text(line - 1), self.target.text(line - 1))
@@ -206,8 +214,48 @@ def shuffled(index: NDArray[np.int64], n: int, seed: int) -> NDArray[np.int64]:
     return entries.astype(np.int64)
 
 
+@dataclass(frozen=True)
+class Mixture:
+    """The pairs of an epoch: all of the first corpus, and of each other corpus as many as give it its share.
+
+    An epoch has N = sizes[0] / (1 - sum of the shares) pairs, and round(share * N) of another corpus, at least one.
+    Each other corpus is read in a random order that goes on from one epoch to the next, and when all of its pairs have
+    been read, in another order from the start. So the numbers of times that two of its pairs were read differ by at
+    most one.
+    """
+
+    sizes: Sequence[int]  # numbers of pairs of the corpora, which follow one another in one array
+    shares: Sequence[float]  # of an epoch's pairs, for all corpora but the first; 0-1
+
+    @functools.cached_property
+    def n_drawn(self) -> list[int]:
+        """The number of pairs of each corpus in an epoch."""
+        n_epoch = self.sizes[0] / (1 - sum(self.shares))
+        return [self.sizes[0], *(max(round(share * n_epoch), 1) for share in self.shares)]
+
+    @property
+    def n_pairs(self) -> int:
+        """The number of pairs in an epoch."""
+        return sum(self.n_drawn)
+
+    def pairs(self, entries: NDArray[np.int64], epoch: int, seed: int) -> NDArray[np.int64]:
+        """The indices of the pairs that are these entries (0 to `n_pairs` - 1) of an epoch, before it is shuffled."""
+        found = entries.copy()  # of the first corpus
+        n_before, n_entries = self.sizes[0], self.sizes[0]
+        for number, (size, n) in enumerate(zip(self.sizes[1:], self.n_drawn[1:], strict=True)):
+            own = (entries >= n_entries) & (entries < n_entries + n)
+            rounds, order = np.divmod(epoch * n + entries[own] - n_entries, size)  # of reading this corpus
+            chosen = np.empty_like(order)
+            for i in np.unique(rounds):
+                of_round = rounds == i
+                chosen[of_round] = shuffled(order[of_round], size, seed_of(seed, number, int(i), 0))
+            found[own] = n_before + chosen
+            n_before, n_entries = n_before + size, n_entries + n
+        return found
+
+
 def hold_out(
-    source: NDArray[np.uint64], target: NDArray[np.uint64], n_held_out: int, seed: int
+    source: NDArray[np.uint64], target: NDArray[np.uint64], n_held_out: int, seed: int, n_candidates: int | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Choose pairs at random, to hold them out, such that none of their sentences is in the remaining pairs.
 
@@ -217,15 +265,16 @@ def hold_out(
         source, target: digests of the sides of each pair.
         n_held_out: number of pairs.
         seed: of the choice.
+        n_candidates: only so many of the first pairs can be held out; None for all.
     Returns:
         sorted indices of the pairs that are held out, and a mask of the pairs that remain.
     """
-    n_pairs = len(source)
+    n_candidates = len(source) if n_candidates is None else n_candidates
     n_alike = n_occurrences(source) + n_occurrences(target)
     chosen = np.zeros(0, np.int64)
-    for start, part in parts(source):  # the best so far and another part: bounds memory
+    for start, part in parts(source[:n_candidates]):  # the best so far and another part: bounds memory
         candidates = np.concatenate([chosen, start + np.arange(len(part))])
-        order = np.lexsort((shuffled(candidates, n_pairs, seed), n_alike[candidates]))
+        order = np.lexsort((shuffled(candidates, n_candidates, seed), n_alike[candidates]))
         chosen = candidates[order[:n_held_out]]
     removed = is_among(source, source[chosen]) | is_among(target, target[chosen])
     return np.sort(chosen), ~removed

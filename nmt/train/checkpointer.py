@@ -43,9 +43,10 @@ class TrainingState:
         """Update the moving average; its decay grows with the step, because early weights are poor."""
         if self.averaged is not None:
             decay = min(max_decay, (1 + self.progress.step) / (10 + self.progress.step))
-            averaged, weights = self.averaged.parameters(), self.model.parameters()
+            both = zip(self.averaged.parameters(), self.model.parameters(), strict=True)
+            averaged, weights = zip(*((a, p) for a, p in both if p.requires_grad), strict=True)
             with torch.no_grad():
-                torch._foreach_lerp_(list(averaged), list(weights), 1 - decay)
+                torch._foreach_lerp_(averaged, weights, 1 - decay)
 
 
 @dataclass(eq=False)
@@ -193,10 +194,12 @@ class Checkpointer:
         """Restore AdamW's state; a checkpoint of step 0 has none, so the current state is cleared first."""
         optimizer = self.state.optimizer
         optimizer.state.clear()
-        for name, parameter in self.state.model.named_parameters() if self.state.progress.n_tokens else ():
-            optimizer.state[parameter] = {
-                moment: moments[f"{name}.{moment}"].to(parameter.device) for moment in ("step", "exp_avg", "exp_avg_sq")
-            }
+        if not self.state.progress.n_tokens:
+            return
+        for name, parameter in self.state.model.named_parameters():
+            if parameter.requires_grad:
+                names = ("step", "exp_avg", "exp_avg_sq")
+                optimizer.state[parameter] = {key: moments[f"{name}.{key}"].to(parameter.device) for key in names}
 
     def _restore_best(self, metric_before: str) -> None:
         """Compare the next models by the metric with that of the model file, which was chosen by `metric_before`."""

@@ -14,7 +14,7 @@ import torch
 from nmt.config import Config, TrainSettings
 from nmt.distributed import n_ranks
 from nmt.errors import ConfigError, NmtError, OutputError
-from nmt.model.base import Seq2Seq
+from nmt.model.base import PART_OF, Seq2Seq
 from nmt.run.checkpoint import shapes_of
 from nmt.run.directory import RunDirectory
 from nmt.text.batches import Batch
@@ -32,8 +32,11 @@ MEMORY_FILE = Path("/proc/meminfo")  # on Linux
 
 def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -> None:
     """Raise ConfigError if the device cannot hold the weights, their gradient and the optimizer's moments."""
-    n_parameters = sum(map(math.prod, shapes_of(config, tokenizers).values()))
-    needed = 4 * n_parameters * (5 if config.train.average == "ema" else 4)  # bytes
+    n_parameters = n_trained = 0
+    for name, shape in shapes_of(config, tokenizers).items():
+        n_parameters += math.prod(shape)
+        n_trained += math.prod(shape) * (PART_OF[name.partition(".")[0]] not in config.train.freeze)
+    needed = 4 * n_parameters + 4 * n_trained * (4 if config.train.average == "ema" else 3)  # bytes
     if device.type == "cuda":
         available = torch.cuda.get_device_properties(device).total_memory
     elif hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
@@ -49,7 +52,8 @@ def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -
 def check_disk(run: RunDirectory, model: Seq2Seq, config: Config) -> None:
     """Raise OutputError if the checkpoints will not fit on the disk."""
     size = 4 * model.n_parameters  # bytes
-    n_copies = 4 if config.train.average == "ema" else 3  # weights, two moments, moving average
+    n_moments = 2 * model.n_trainable / model.n_parameters  # each has the size of the weights
+    n_copies = n_moments + (2 if config.train.average == "ema" else 1)  # weights, moving average
     n_files = config.train.keep + 1 + (config.train.n_average if config.train.average in ("best", "last") else 0)
     needed, free = size * (n_copies * n_files + 1), run.free_bytes()
     if free < needed:
@@ -69,8 +73,8 @@ def n_fitting_threads(model: Seq2Seq, n_vocab: int, settings: TrainSettings, n_b
     text = MEMORY_FILE.read_text(encoding="utf-8") if MEMORY_FILE.exists() else ""
     available = re.search(r"MemAvailable: *(\d+) kB", text)
     n_bytes = 1024 * int(available[1]) if available else 2**60  # unknown: no limit
-    free = n_bytes - 12 * model.n_parameters  # all threads share the moments and one gradient
-    each = 4 * model.n_parameters + 12 * settings.batch_tokens * n_vocab  # a gradient, and three times the logits
+    free = n_bytes - 12 * model.n_trainable  # all threads share the moments and one gradient
+    each = 4 * model.n_trainable + 12 * settings.batch_tokens * n_vocab  # a gradient, and three times the logits
     return max(1, min(n_threads, torch.get_num_threads(), 1 + free // each))
 
 

@@ -8,21 +8,22 @@ import json
 import logging
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from functools import partial
+from itertools import chain, islice, pairwise
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.config import Config, Files, data_root, language
+from nmt.config import Config, Files, MixedFiles, data_root, language
 from nmt.corpus.catalog import CORPORA, command
 from nmt.errors import DataError, ModelError
 from nmt.files import cached, sha256
 from nmt.run.directory import RunDirectory, hash_files
 from nmt.text import corpus as disk
-from nmt.text.corpus import SIDES, Pairs, RaggedArray
+from nmt.text.corpus import SIDES, Mixture, Pairs, RaggedArray
 from nmt.text.lines import Pair, is_blank, iter_pairs, read_pairs
 from nmt.text.tokenizer import MAX_TRAINER_BYTES, Statistics, Tokenizers, statistics, train_tokenizer
 from nmt.train.presets import fit_config
@@ -38,7 +39,7 @@ PROFILE_PAIRS = 2_000  # enough to tell two languages apart
 MIN_NGRAMS = 100  # a text with fewer character n-grams is too short to tell its language
 CLEAR_SIMILARITY = 0.2
 SAMPLE_PAIRS = 200_000  # the tokenizer is trained on at most this many: its memory grows with them
-FORMAT = 1  # of the files in the cache
+FORMAT = 2  # of the files in the cache
 
 
 @dataclass
@@ -46,31 +47,70 @@ class Corpus:
     """The pairs of a run."""
 
     config: Config  # with all sizes
-    train: Pairs  # on disk
+    train: Pairs  # on disk; pairs of data.train, then those of each corpus of data.mix
     dev: list[Pair]  # in memory
     hashes: dict[str, str]  # SHA-256 of each side of each corpus
+    n_lines: list[int]  # of data.train and of each corpus of data.mix, before pairs were dropped
+
+    def mixture(self, pairs: Pairs) -> Mixture | None:
+        """How an epoch mixes these pairs, which are `train` or a part of it; None without data.mix."""
+        mix = self.config.data.mix
+        if not mix:
+            return None
+        sizes = [end - start for start, end in spans(pairs, self.n_lines)]
+        for name, size in zip(training_corpora(self.config), sizes, strict=True):
+            if not size:
+                raise DataError(f"{name} has no pair left", hint="raise data.max_length or data.max_ratio")
+        return Mixture(sizes, [mix[name].weight for name in sorted(mix)])
+
+
+def training_corpora(config: Config) -> dict[str, Files]:
+    """data.train, then the corpora of data.mix sorted by name, because the order of the data depends on it."""
+    mix = config.data.mix
+    return {"train": config.data.train} | {f"mix.{name}": mix[name] for name in sorted(mix)}
+
+
+def all_corpora(config: Config) -> dict[str, Files]:
+    """`training_corpora`, dev and test, as far as they are set."""
+    others = {"dev": config.data.dev, "test": config.data.test}
+    return training_corpora(config) | {name: files for name, files in others.items() if files is not None}
+
+
+def spans(pairs: Pairs, n_lines: Sequence[int]) -> list[tuple[int, int]]:
+    """Where the pairs of each training corpus start and end, given the number of lines of each."""
+    ends = np.searchsorted(pairs.lines, np.cumsum(n_lines), side="right").tolist()
+    return list(pairwise([0, *ends]))
+
+
+def root_of(config: Config, files: Files) -> str:
+    """The setting that a corpus' paths are relative to."""
+    return (files.root if isinstance(files, MixedFiles) else "") or config.data.root
 
 
 def corpus_paths(config: Config, files: Files) -> tuple[list[Path], list[Path]]:
     """The files of both sides of a corpus."""
-    root = data_root(config.data.root)
+    root = data_root(root_of(config, files))
     return [root / path for path in files.source], [root / path for path in files.target]
 
 
+def training_paths(config: Config) -> tuple[list[Path], list[Path]]:
+    """The files of both sides of all training corpora."""
+    source, target = zip(*(corpus_paths(config, files) for files in training_corpora(config).values()), strict=True)
+    return [*chain.from_iterable(source)], [*chain.from_iterable(target)]
+
+
 def corpus_hashes(config: Config) -> dict[str, str]:
-    """SHA-256 of each side of train, dev and test. Raises DataError if a file cannot be read."""
-    data = config.data
-    base = f"data.root, {data.root}" if data.root else "the working directory"
-    hint = f"check the path; it is relative to {base}"
-    if corpus := CORPORA.get(data.root):
-        download = command(corpus, [language(data, "source"), language(data, "target")])
-        hint = f"`{download}` gets this corpus; or set data.root to the directory that has it"
-    return {
-        f"{name}.{side}": hash_files(paths, hint)
-        for name, files in (("train", data.train), ("dev", data.dev), ("test", data.test))
-        if files is not None
-        for side, paths in zip(SIDES, corpus_paths(config, files), strict=True)
-    }
+    """SHA-256 of each side of each corpus. Raises DataError if a file cannot be read."""
+    data, hashes = config.data, {}
+    for name, files in all_corpora(config).items():
+        root = root_of(config, files)
+        hint = f"check the path; it is relative to {f'data.root, {root}' if root else 'the working directory'}"
+        if corpus := CORPORA.get(root):
+            download = command(corpus, [language(data, "source"), language(data, "target")])
+            hint = f"`{download}` gets this corpus; or set data.root to the directory that has it"
+        for side, paths in zip(SIDES, corpus_paths(config, files), strict=True):
+            hashes[f"{name}.{side}"] = hash_files(paths, hint)
+    return hashes
 
 
 def read_corpus(config: Config) -> Corpus:
@@ -96,16 +136,21 @@ def read_corpus(config: Config) -> Corpus:
     for note in summary["notes"]:
         log.info("%s", note)
     train, dev = Pairs(directory), [Pair(*pair) for pair in summary["dev"]]
+    corpus = Corpus(config, train, dev, hashes, summary["n_lines"])
+    mixture = corpus.mixture(train)
     if data.dev is None and len(dev) < FEW_DEV_PAIRS:
         warning = "dev has only %d pairs, held out of train: scores on fewer than %d are mostly chance; set data.dev"
         log.warning(warning, len(dev), FEW_DEV_PAIRS)
-    return Corpus(fit_config(config, len(train), summary["n_characters"]), train, dev, hashes)
+    n_pairs = mixture.n_pairs if mixture else len(train)
+    corpus.config = fit_config(config, n_pairs, summary["n_characters"])
+    return corpus
 
 
 def _write_corpus(directory: Path, config: Config, corpora: dict[str, list[Pair]]) -> None:
     """Write the text of train, the numbers of the lines that are kept, and a summary; `corpora` are dev and test."""
     data, notes = config.data, []
-    disk.write_pairs(directory, iter_pairs(*corpus_paths(config, data.train), strict=not data.allow_bad_utf8))
+    n_lines: list[int] = []
+    disk.write_pairs(directory, _training_pairs(config, n_lines))
     digest_files = {name: directory / f"{name}.digest" for name in (*SIDES, "pair")}
     files = [directory / "lines", *digest_files.values()]  # one number for each pair that is kept
 
@@ -127,27 +172,56 @@ def _write_corpus(directory: Path, config: Config, corpora: dict[str, list[Pair]
             notes.append(f"{n} pairs of dev blank on a side left out")
     else:
         sides = digests("source"), digests("target")
-        held_out, remaining = disk.hold_out(*sides, n_dev_pairs(len(sides[0])), config.seed)
+        _, n_train = spans(Pairs(directory), n_lines)[0]
+        held_out, remaining = disk.hold_out(*sides, n_dev_pairs(n_train), config.seed, n_train)
         pairs = Pairs(directory)
         dev = [pairs[i] for i in held_out]
         disk.keep(files, remaining)
         notes.append(f"no data.dev: {len(dev)} pairs of train set aside for it, none of their sentences left in train")
-    train = Pairs(directory)
-    if not len(train) or not dev:
-        name = "dev" if len(train) else "train"
-        raise DataError(f"{name} has no pair that can be used", hint="check data.train and data.dev")
-    check_sides("train", train)
+    pairs = Pairs(directory)
+    parts = {
+        name: pairs.part(*span) for name, span in zip(training_corpora(config), spans(pairs, n_lines), strict=True)
+    }
+    check_corpora(parts, dev, corpora)
     for name, corpus in corpora.items():
-        check_sides(name, corpus)
-        check_order(name, corpus, train)
         if n := n_shared(corpus, digests("source"), digests("target")):
             shared = f"{n} of {len(corpus)} pairs of {name} have a side that is also in train"
             notes.append(f"{shared}: scores on it will be too high")
-    n_characters = len({character for pair in sample(train) for character in pair.source + pair.target})
-    summary = {"dev": [*map(astuple, dev)], "notes": notes, "n_characters": n_characters}
+    n_characters = len({character for pair in sample(pairs) for character in pair.source + pair.target})
+    summary = {"dev": [*map(astuple, dev)], "notes": notes, "n_characters": n_characters, "n_lines": n_lines}
     (directory / "corpus.json").write_text(json.dumps(summary), encoding="utf-8")
     for file in (*digest_files.values(), directory / "blank"):
         file.unlink()
+
+
+def _training_pairs(config: Config, n_lines: list[int]) -> Iterator[Pair]:
+    """The pairs of all training corpora; appends the number of each one's lines to `n_lines`."""
+    for files in training_corpora(config).values():
+        n_lines.append(0)
+        for pair in iter_pairs(*corpus_paths(config, files), strict=not config.data.allow_bad_utf8):
+            n_lines[-1] += 1
+            yield pair
+
+
+def check_corpora(training: dict[str, Pairs], dev: list[Pair], others: dict[str, list[Pair]]) -> None:
+    """Check that the training corpora and dev have pairs, and that the sides of each corpus are what they should be.
+
+    Args:
+        training: train first.
+        dev: its pairs that can be used.
+        others: dev and test as they were read.
+    Raises:
+        DataError: there are none; or both sides are the same text, or exchanged.
+    """
+    for name, n_pairs in [*((name, len(pairs)) for name, pairs in training.items()), ("dev", len(dev))]:
+        if not n_pairs:
+            hint = "are all of its pairs in train, too?" if name.startswith("mix.") else "check data.train and data.dev"
+            raise DataError(f"{name} has no pair that can be used", hint=hint)
+    corpora: dict[str, Pairs | list[Pair]] = {**training, **others}
+    for name, pairs in corpora.items():
+        check_sides(name, pairs)
+        if name != "train":
+            check_order(name, list(islice(pairs, PROFILE_PAIRS)), training["train"])
 
 
 def check_sides(name: str, pairs: Iterable[Pair]) -> None:

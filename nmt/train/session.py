@@ -6,13 +6,14 @@ The first call starts the run; the same call again resumes it.
 import logging
 import math
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
 
 import torch
 
-from nmt.config import FITTED, Config, values
+from nmt.config import FITTED, Config, base_languages, values
 from nmt.decode.engines.torch_engine import pick_device
 from nmt.distributed import launched, n_ranks, ranks_joined, restarted
 from nmt.errors import ConfigError, DataError, ModelError
@@ -23,7 +24,7 @@ from nmt.text.batches import TrainingData
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.loop import Session, Trainer
 from nmt.train.memory import check_disk, check_memory, n_fitting_threads
-from nmt.train.preparation import Corpus, drop_lengths, read_corpus, train_tokenizers
+from nmt.train.preparation import Corpus, drop_lengths, read_corpus, train_tokenizers, training_corpora
 from nmt.train.presets import fit_validation, open_sizes, with_unset
 from nmt.train.progress import Progress, ending
 from nmt.train.report import clock
@@ -44,6 +45,7 @@ MAY_CHANGE = (
         "train.init_from",
     ),
 )
+MIXED_PATHS = re.compile(r"data\.mix\..*\.(source|target|root)")  # may change, too
 OR_ANEW = "choose another run=PATH, or begin anew with --fresh (the old run is kept)"
 
 
@@ -64,6 +66,7 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     check_memory(config, tokenizers, torch_device)
     torch.manual_seed(seed_of(config.seed))
     model = new_model(config, tokenizers).to(torch_device)
+    model.freeze(config.train.freeze)
     check_disk(run, model, config)
     if resumes:
         check_same_run(run, config, corpus.hashes)
@@ -94,13 +97,23 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> tuple[Confi
         return config, None, False
     known = before.model_dump(include={"model": True, "tokenizer": True, "data": {"nfkc_source"}})
     inherited = with_unset(config, known, what=f"the settings of {name} and those changed")
-    tokenizers = [one.tokenizer.model_dump(exclude={"sampling_alpha"}) for one in (before, inherited)]
-    if newest is None and tokenizers[0] != tokenizers[1]:
-        message = f"train.init_from={name} brings a tokenizer that is not the one asked for"
-        hint = "leave out the tokenizer section: settings that are not set come from that model"
-        raise ConfigError(message, hint=hint)
+    if newest is None:
+        check_tokenizer_kept(before, inherited)
     log_chosen(f"as in {name}", config, inherited)
     return inherited, checkpoint, newest is not None
+
+
+def check_tokenizer_kept(before: Config, now: Config) -> None:
+    """Raise ConfigError if fine-tuning asks for another tokenizer than the model has, and warn of other languages."""
+    name = now.train.init_from
+    own, asked = (one.tokenizer.model_dump(exclude={"sampling_alpha"}) for one in (before, now))
+    if changes := [f"tokenizer.{key} is {own[key]}, not {asked[key]}" for key in own if own[key] != asked[key]]:
+        message = f"train.init_from={name} brings a tokenizer that is not the one asked for: {', '.join(changes)}"
+        hint = "leave out the tokenizer section: settings that are not set come from that model"
+        raise ConfigError(message, hint=hint)
+    languages = [" to ".join(base_languages(one.data)) for one in (before, now)]
+    if "" not in (*base_languages(before.data), *base_languages(now.data)) and languages[0] != languages[1]:
+        log.warning("%s translates %s, the pairs are %s", name, *languages)
 
 
 def log_chosen(why: str, before: Config, after: Config) -> None:
@@ -141,6 +154,7 @@ def encode(
         seed=config.seed,
         sampling_alpha=config.tokenizer.sampling_alpha,
         max_length=config.data.max_length,
+        mixture=corpus.mixture(pairs),
     )
     n_steps = math.ceil(data.n_batches / config.train.accumulate)
     corpus.config = fit_validation(config, n_steps)
@@ -152,11 +166,11 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
     """Check that a resumed run has the same data, architecture and seed; `train` settings that differ are logged."""
     before, now = dict(values(run.read_config())), dict(values(config))
     changes = {
-        key: f"{key} was {before.get(key)}, is {now.get(key)}"
+        key: f"{key} was {before.get(key, '-')}, is {now.get(key, '-')}"
         for key in {**before, **now}
-        if before.get(key) != now.get(key) and not key.startswith(MAY_CHANGE)
+        if before.get(key) != now.get(key) and not (key.startswith(MAY_CHANGE) or MIXED_PATHS.fullmatch(key))
     }
-    if refused := [text for key, text in changes.items() if not key.startswith("train.")]:
+    if refused := [text for key, text in changes.items() if not key.startswith("train.") or key == "train.freeze"]:
         message = f"{run.path} was begun with other settings: {'; '.join(refused)}"
         raise ConfigError(message, hint=f"set them back, {OR_ANEW}")
     if changes:
@@ -250,9 +264,13 @@ def log_training(session: Session, progress: Progress, n_workers: int) -> None:
     """Log what is trained, and on what."""
     data, model = session.data, session.model
     n_steps = math.ceil(data.n_batches / session.config.train.accumulate)
+    if data.mixture is not None:
+        counts = zip(training_corpora(session.config), data.mixture.n_drawn, data.mixture.sizes, strict=True)
+        log.info("an epoch has %s", ", ".join(f"{n:,} of {size:,} pairs of {name}" for name, n, size in counts))
+    frozen = f", {model.n_trainable / 1e6:.2f}M of them trained" if session.config.train.freeze else ""
     log.info(
-        f"{session.run.path}: {len(data.pairs)} pairs, {n_steps} steps an epoch, "
-        f"{model.n_parameters / 1e6:.2f}M parameters, {'bf16' if progress.bf16 else 'fp32'} on {model.device} "
+        f"{session.run.path}: {data.n_epoch_pairs} pairs, {n_steps} steps an epoch, "
+        f"{model.n_parameters / 1e6:.2f}M parameters{frozen}, {'bf16' if progress.bf16 else 'fp32'} on {model.device} "
         f"with {n_ranks() * n_workers} workers of {torch.get_num_threads() // n_workers} threads"
     )
 

@@ -53,9 +53,10 @@ class StepFigures:
 
 
 def make_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
-    """AdamW with weight decay on matrices, not on biases and norms."""
-    matrices = [p for p in model.parameters() if p.dim() >= 2]
-    vectors = [p for p in model.parameters() if p.dim() < 2]
+    """AdamW with weight decay on matrices, not on biases and norms; frozen parameters have no moments."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    matrices = [p for p in trained if p.dim() >= 2]
+    vectors = [p for p in trained if p.dim() < 2]
     return torch.optim.AdamW(
         [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": vectors, "weight_decay": 0.0}],
         lr=settings.lr,

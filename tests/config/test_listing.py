@@ -19,7 +19,13 @@ def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def test_the_listing_has_every_setting_with_type_and_help(folder: Path) -> None:
-    config = load(folder, MINIMAL, "data.dev={source: d, target: e}", "data.test={source: f, target: g}")
+    config = load(
+        folder,
+        MINIMAL,
+        "data.dev={source: d, target: e}",
+        "data.test={source: f, target: g}",
+        "data.mix={NAME: {source: h, target: i, weight: 0.1}}",
+    )
     rows = list(settings())
     assert [key for key, *_ in rows] == list(leaves(config.model_dump()))
     assert all(allowed and default and meaning for _, allowed, default, meaning in rows)

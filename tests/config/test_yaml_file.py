@@ -303,6 +303,12 @@ def test_a_dumped_config_loads_as_the_same_config(folder: Path, tree: dict[str, 
 
 
 def test_a_dumped_config_has_every_key(folder: Path) -> None:
-    config = load(folder, MINIMAL, "data.dev={source: d, target: e}", "data.test={source: f, target: g}")
+    config = load(
+        folder,
+        MINIMAL,
+        "data.dev={source: d, target: e}",
+        "data.test={source: f, target: g}",
+        "data.mix={NAME: {source: h, target: i, weight: 0.1}}",
+    )
     _, origins = read_yaml(write(folder, dump_config(config)))
     assert {key for key, *_ in settings()} <= {".".join(path) for path in origins}

@@ -1,12 +1,13 @@
 """What holds for every model: causal, blind to padding and to neighbours, the same step by step."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 from models import FAMILY, RNNS, RUNGS, TRANSFORMERS, V, batch, fresh, logits_of_steps, make, name
 
+from nmt.config.schema import ModelPart
 from nmt.decode.search import IncrementalDecoder
 from nmt.model import attention, kernels, variants
 from nmt.model.base import Seq2Seq
@@ -43,6 +44,20 @@ def decoder_of(
             assert decoder.traced is not None
             assert decoder.traced.traces
             assert all(decoder.traced.traces.values())
+
+
+@every
+def test_every_weight_belongs_to_a_part_that_can_be_frozen(choices: dict[str, Any]) -> None:
+    frozen: set[str] = set()
+    for part in get_args(ModelPart):
+        model = fresh(**choices)
+        model.freeze([part])
+        own = {name for name, p in model.named_parameters() if not p.requires_grad}
+        is_shared = part == "output" and model.settings.tied_embeddings != "none"
+        assert own
+        assert is_shared == bool(own & frozen), "a tied matrix is in two parts, all others in one"
+        frozen |= own
+    assert frozen == weights_of(model).keys()
 
 
 @pytest.mark.parametrize("choices", [*TRANSFORMERS, *RUNGS, *RNNS, {"padding_mask": False}], ids=name)

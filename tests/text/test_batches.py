@@ -25,7 +25,7 @@ from nmt.text.batches import (
     pad_source,
     shuffle_batches,
 )
-from nmt.text.corpus import Pairs, RaggedArray, shuffled, write_pairs
+from nmt.text.corpus import Mixture, Pairs, RaggedArray, shuffled, write_pairs
 from nmt.text.lines import Pair, read_pairs
 from nmt.text.tokenizer import Tokenizer, Tokenizers, train_tokenizer
 
@@ -60,13 +60,22 @@ Make = Callable[..., TrainingData]
 
 @pytest.fixture(scope="module")
 def data_of(pairs: Pairs, tokenizers: Tokenizers) -> Make:
-    def make(*, seed: int = 1, alpha: float = 0.0, max_length: int = 1_000_000) -> TrainingData:
+    def make(
+        *, seed: int = 1, alpha: float = 0.0, max_length: int = 1_000_000, mixture: Mixture | None = None
+    ) -> TrainingData:
         ids = (
             RaggedArray.from_lists(tokenizers.source.encode_all([pair.source for pair in PAIRS])),
             RaggedArray.from_lists(tokenizers.target.encode_all([pair.target for pair in PAIRS])),
         )
         return TrainingData(
-            pairs, ids, tokenizers, batch_tokens=200, seed=seed, sampling_alpha=alpha, max_length=max_length
+            pairs,
+            ids,
+            tokenizers,
+            batch_tokens=200,
+            seed=seed,
+            sampling_alpha=alpha,
+            max_length=max_length,
+            mixture=mixture,
         )
 
     return make
@@ -222,6 +231,29 @@ def test_an_epoch_has_every_pair_once(data_of: Make, monkeypatch: pytest.MonkeyP
         for batch in found:
             longest = max(batch.src.size(1), batch.tgt_out.size(1))  # EOS counted: max(S, T) + 1
             assert longest * len(batch.lines) <= 200 or len(batch.lines) == 1
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3])
+@pytest.mark.parametrize("pool", [batches.POOL_PAIRS, 17])
+def test_an_epoch_of_a_mixture_has_the_first_corpus_once_and_goes_on_with_the_others(
+    data_of: Make, monkeypatch: pytest.MonkeyPatch, pool: int, alpha: float
+) -> None:
+    """20 pairs, a quarter of an epoch from 30 others, and another quarter from 10 that are read twice or more."""
+    monkeypatch.setattr(batches, "POOL_PAIRS", pool)
+    data = data_of(alpha=alpha, mixture=Mixture([20, 30, 10], [0.25, 0.25]))
+    assert data.n_epoch_pairs == 40
+    epochs = [[line for batch in data.batches(epoch) for line in batch.lines] for epoch in range(3)]
+    for lines in epochs:
+        assert sorted(line for line in lines if line <= 20) == [*range(1, 21)]
+        assert sum(20 < line <= 50 for line in lines) == 10
+        assert len(lines) == 40
+    assert sorted(line for lines in epochs for line in lines if 20 < line <= 50) == [*range(21, 51)]
+    assert sorted(line for lines in epochs for line in lines if line > 50) == sorted([*range(51, 61)] * 3)
+    whole = plain(list(data.batches(2)))
+    assert data.n_batches == pytest.approx(len(whole), rel=0.3)
+    for first in (1, len(whole) // 2):
+        assert plain(list(data.batches(2, first))) == whole[first:]
+    assert plain(list(data_of(alpha=alpha, mixture=data.mixture).batches(2))) == whole, "whatever was read before"
 
 
 def reference_batches(

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from nmt.errors import LostRankError
 from nmt.text import corpus
 from nmt.text.corpus import (
+    Mixture,
     Pairs,
     RaggedArray,
     append_rows,
@@ -115,6 +116,51 @@ def test_part_of_a_huge_permutation_is_computed_without_the_rest() -> None:
     assert len(set(found.tolist())) == 1000
     assert found.min() >= 0
     assert found.max() < 10**12
+
+
+# --- mixing -----------------------------------------------------------------------------------------------
+
+SIZES = st.lists(st.integers(1, 40), min_size=2, max_size=4)
+PARTS = [0.05, 0.1, 0.25, 0.3]  # whose sum is less than 1
+
+
+@hypothesis_settings(max_examples=60, deadline=None)
+@given(SIZES, st.permutations(PARTS), st.integers(0, 2**31 - 1), st.integers(0, 10**6))
+def test_an_epoch_has_all_of_the_first_corpus_and_the_share_of_each_other(
+    sizes: list[int], shares: list[float], seed: int, epoch: int
+) -> None:
+    shares = shares[: len(sizes) - 1]
+    mixture = Mixture(sizes, shares)
+    found = mixture.pairs(np.arange(mixture.n_pairs), epoch, seed)
+    assert found[: sizes[0]].tolist() == [*range(sizes[0])]
+    starts = np.cumsum([0, *sizes])
+    counts = np.histogram(found, starts)[0].tolist()
+    assert counts == mixture.n_drawn
+    n_epoch = sizes[0] / (1 - sum(shares))
+    for share, count in zip(shares, counts[1:], strict=True):
+        assert count == 1 or abs(count - share * n_epoch) <= 0.5
+    halves = [mixture.pairs(half, epoch, seed) for half in np.array_split(np.arange(mixture.n_pairs), 2)]
+    assert np.concatenate(halves).tolist() == found.tolist()
+
+
+@hypothesis_settings(max_examples=40, deadline=None)
+@given(st.integers(1, 20), st.integers(1, 30), st.sampled_from(PARTS), st.integers(1, 12))
+def test_pairs_that_are_mixed_in_are_read_equally_often(n: int, size: int, share: float, n_epochs: int) -> None:
+    mixture = Mixture([n, size], [share])
+    entries = np.arange(n, mixture.n_pairs)
+    read = Counter[int](dict.fromkeys(range(n, n + size), 0))
+    for epoch in range(n_epochs):
+        read.update(mixture.pairs(entries, epoch, seed=1).tolist())
+        assert max(read.values()) - min(read.values()) <= 1
+    assert read.total() == n_epochs * mixture.n_drawn[1]
+
+
+def test_rounds_have_different_orders_which_do_not_change() -> None:
+    """The data order of resumed runs depends on it."""
+    mixture = Mixture([6, 6], [0.5])
+    orders = [mixture.pairs(np.arange(6, 12), epoch, seed=1).tolist() for epoch in range(3)]
+    assert orders == [[6, 8, 9, 11, 7, 10], [6, 7, 9, 10, 11, 8], [9, 8, 7, 6, 10, 11]]
+    assert mixture.pairs(np.arange(6, 12), 0, seed=2).tolist() not in orders
 
 
 # --- several processes ------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_run import config_of, final_hash, run_training, trainer_of, write_small_corpus
+from small_run import MIX, config_of, final_hash, run_training, trainer_of, write_small_corpus
 
 from nmt.config import Config, TrainSettings
 from nmt.decode.translator import load
@@ -27,6 +27,7 @@ from nmt.train.loss import LossSum
 from nmt.train.progress import Progress
 from nmt.train.signals import stop_signals
 from nmt.train.step import batch_loss, train_step
+from nmt.train.upkeep import average_run
 from nmt.train.validation import Validation, ranking, validate
 
 
@@ -41,6 +42,8 @@ def corpus(tmp_path: Path) -> Path:
         *((stop_at, average, {}) for average in ("ema", "last") for stop_at in (1, 5, 7, 11)),
         (7, "ema", {"model__architecture": "rnn", "model__attention": "additive"}),
         (7, "ema", {"model__positions": "rotary", "model__attention_window": 3}),
+        (7, "ema", {"data__mix": MIX}),
+        (7, "last", {"train__freeze": ["embeddings", "encoder"], "model__tied_embeddings": "decoder"}),
     ],
 )
 def test_resumed_equals_never_stopped_bit_for_bit(
@@ -77,6 +80,16 @@ def test_resumed_equals_never_stopped_with_predictions_as_input(
     teacher = config_of(corpus, "teacher")
     run_training(teacher)
     assert final_hash(teacher) != final_hash(whole)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_resumed_equals_never_stopped_when_fine_tuning_with_threads(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = config_of(corpus, "base")
+    run_training(base)
+    course = {"train__init_from": base.run, "train__freeze": ["encoder"], "data__mix": MIX}
+    stopped_and_resumed_equals(config_of(corpus, "whole", **course), 7, corpus, monkeypatch, n_workers=2)
 
 
 def stopped_and_resumed_equals(
@@ -373,6 +386,70 @@ def test_changed_architecture_data_or_tokenizer_is_refused(corpus: Path) -> None
         session.prepare(config)
 
 
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize(
+    ("parts", "tied", "trained", "average"),
+    [
+        ("embeddings", "all", {"encoder", "encoder_norm", "decoder", "decoder_norm"}, "ema"),
+        ("encoder", "all", {"source_embedding", "decoder", "decoder_norm"}, "last"),
+        (["decoder", "output"], "none", {"source_embedding", "target_embedding", "encoder", "encoder_norm"}, "ema"),
+    ],
+)
+def test_frozen_parts_stay_as_they_are_and_have_no_moments(
+    corpus: Path, parts: str | list[str], tied: str, trained: set[str], average: str
+) -> None:
+    base = config_of(corpus, "base", model__tied_embeddings=tied, train__max_steps=1)
+    run_training(base)
+    course = {"train__average": average, "train__n_average": 3, "train__keep": 3, "train__validate_every": 4}
+    tuned = config_of(corpus, "tuned", train__init_from=base.run, train__freeze=parts, **course)
+    session.train(session.prepare(tuned.model_copy(update={"model": base.model})), quiet=True, n_workers=2)
+    before = read_checkpoint(RunDirectory(base.run).model_file).part("model")
+    run = RunDirectory(tuned.run)
+    last = read_checkpoint(run.checkpoint_file(12))
+    files = [last.part("model"), read_checkpoint(run.model_file).part("model")]
+    files += [last.part("average")] if average == "ema" else []
+    averaged, _ = average_run(Path(tuned.run), "last", 3)
+    files.append(read_checkpoint(averaged).part("model"))
+    for weights in files:
+        changed = {name for name, x in weights.items() if not torch.equal(x, before[name])}
+        assert {name.partition(".")[0] for name in changed} <= trained
+        if weights is files[0]:
+            assert {name.partition(".")[0] for name in changed} == trained
+    assert {name.partition(".")[0] for name in last.part("optimizer")} == trained
+
+
+def test_nothing_to_train_and_parts_frozen_later_are_refused(corpus: Path) -> None:
+    every = ["embeddings", "encoder", "decoder"]
+    with pytest.raises(ConfigError, match=r"^train\.freeze leaves nothing to train$"):
+        session.prepare(config_of(corpus, train__freeze=every))
+    untied = config_of(corpus, train__freeze=every, model__tied_embeddings="none")
+    model = session.prepare(untied).model
+    assert model.n_trainable == model.projection.weight.numel()
+    run_training(config_of(corpus))
+    with pytest.raises(ConfigError, match=r"train\.freeze was -, is encoder"):
+        session.prepare(config_of(corpus, train__freeze="encoder", train__max_steps=14))
+
+
+def test_a_mixture_that_has_changed_is_refused(corpus: Path) -> None:
+    run_training(config_of(corpus, data__mix=MIX))
+    (corpus / "other").mkdir()
+    for side in ("zh", "en"):
+        (corpus / f"more.{side}").rename(corpus / "other" / f"more.{side}")
+    moved = {"more": {**MIX["more"], "root": str(corpus / "other")}}
+    assert run_training(config_of(corpus, data__mix=moved, train__max_steps=13)).step == 13
+    heavier = {"more": {**moved["more"], "weight": 0.4}}
+    with pytest.raises(ConfigError, match=r"data\.mix\.more\.weight was 0\.3, is 0\.4"):
+        session.prepare(config_of(corpus, data__mix=heavier))
+    with pytest.raises(ConfigError, match=r"data\.mix\.more\.weight was 0\.3, is -"):
+        session.prepare(config_of(corpus))
+    with (corpus / "other" / "more.zh").open("a") as file:
+        file.write("多。\n")
+    with (corpus / "other" / "more.en").open("a") as file:
+        file.write("More.\n")
+    with pytest.raises(DataError, match=r"the files of mix\.more\.source, mix\.more\.target are not those"):
+        session.prepare(config_of(corpus, data__mix=moved))
+
+
 def test_fine_tuning_starts_from_the_other_models_weights(corpus: Path) -> None:
     base = config_of(corpus, "base")
     run_training(base)
@@ -384,7 +461,7 @@ def test_fine_tuning_starts_from_the_other_models_weights(corpus: Path) -> None:
     from_file = config_of(corpus, "tuned", train__init_from=str(RunDirectory(base.run).model_file))
     assert torch.equal(session.prepare(from_file).model.projection.weight, prepared.model.projection.weight)
     other = config_of(corpus, "other", tokenizer__type="bpe", train__init_from=base.run)
-    with pytest.raises(ConfigError, match="brings a tokenizer that is not the one asked for"):
+    with pytest.raises(ConfigError, match=r"not the one asked for: tokenizer\.type is unigram, not bpe$"):
         session.prepare(other)
     tree = {"run": str(corpus / "x"), "data": tuned.data.model_dump(), "train": {"init_from": base.run}}
     unlike = Config.model_validate({**tree, "model": {"architecture": "rnn", "n_encoder_layers": 3}})

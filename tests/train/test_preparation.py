@@ -17,7 +17,7 @@ from nmt.errors import ConfigError, DataError
 from nmt.files import cache_directory
 from nmt.run.directory import RunDirectory, hash_files
 from nmt.text import corpus as corpus_module
-from nmt.text.corpus import SIDES, Pairs, digests_of, write_pairs
+from nmt.text.corpus import SIDES, Mixture, Pairs, digests_of, write_pairs
 from nmt.text.lines import Pair, read_pairs
 from nmt.text.tokenizer import Tokenizers, train_tokenizer
 from nmt.train import preparation
@@ -148,6 +148,68 @@ def test_without_dev_some_of_train_is_set_aside_and_told(files: Files, caplog: p
     notes = notes_of(caplog)
     again = read_corpus(config)
     assert (list(again.train), again.dev, notes_of(caplog)) == (list(corpus.train), corpus.dev, notes * 2)
+
+
+# --- mixing -----------------------------------------------------------------------------------------------
+
+
+def test_corpora_that_are_mixed_in_follow_train(files: Files, caplog: pytest.LogCaptureFixture) -> None:
+    """Sorted by name; what repeats an earlier pair goes, dev and test are compared with all of them."""
+    train = files.write("train", SOURCES[:6], TARGETS[:6])
+    news = files.write("news", [*SOURCES[4:10], ""], [*TARGETS[4:10], "x"])
+    (files.path / "else").mkdir()
+    talks = files.write("else/talks", SOURCES[20:23], TARGETS[20:23])
+    talks = {side: Path(name).name for side, name in talks.items()}
+    dev, test = files.write("dev", ["eins"], ["one"]), files.write("test", SOURCES[8:10], TARGETS[8:10])
+    mix = {"talks": {**talks, "root": str(files.path / "else"), "weight": 0.5}, "news": {**news, "weight": 0.2}}
+    corpus = read_corpus(files.config({"train": train, "dev": dev, "test": test, "mix": mix}))
+    assert [pair.source for pair in corpus.train] == [*SOURCES[:10], *SOURCES[20:23]]
+    assert [pair.line for pair in corpus.train] == [*range(1, 7), *range(9, 13), *range(14, 17)]
+    assert corpus.n_lines == [6, 7, 3]
+    assert corpus.mixture(corpus.train) == Mixture([6, 4, 3], [0.2, 0.5])
+    assert {name.rpartition(".")[0] for name in corpus.hashes} == {"train", "mix.news", "mix.talks", "dev", "test"}
+    assert notes_of(caplog) == [
+        "1 pairs blank on a side dropped (data.drop_blank)",
+        "2 repeated pairs dropped (data.drop_duplicates)",
+        "2 of 2 pairs of test have a side that is also in train: scores on it will be too high",
+    ]
+    pairs, _ = drop_lengths(corpus, train_tokenizers(corpus))
+    assert corpus.mixture(pairs) == Mixture([6, 4, 3], [0.2, 0.5])
+
+
+def test_without_dev_pairs_of_train_are_set_aside_and_their_sentences_leave_what_is_mixed_in(files: Files) -> None:
+    train = files.write("train", SOURCES, TARGETS)
+    mix = files.write("mix", [*SOURCES, *(f"mehr {n}" for n in range(500))], [*(f"new {n}" for n in range(560))])
+    corpus = read_corpus(files.config({"train": train, "mix": {"all": {**mix, "weight": 0.5}}}))
+    assert len(corpus.dev) == 1, "2 % of train, not of all"
+    assert corpus.dev[0].line <= 60
+    assert corpus.dev[0].source not in {pair.source for pair in corpus.train}
+    mixture = corpus.mixture(corpus.train)
+    assert mixture is not None
+    assert mixture.sizes == [59, 559]
+    assert mixture.n_drawn == [59, 59]
+
+
+def test_faults_of_a_corpus_that_is_mixed_in_name_it(files: Files) -> None:
+    train, dev = files.write("train", SOURCES, TARGETS), files.write("dev", ["eins"], ["one"])
+
+    def with_mix(source: list[str], target: list[str]) -> Config:
+        mix = {"news": {**files.write("news", source, target), "weight": 0.5}}
+        return files.config({"train": train, "dev": dev, "mix": mix})
+
+    assert str(refused(with_mix(SOURCES, TARGETS))) == "mix.news has no pair that can be used"
+    assert str(refused(with_mix(SOURCES, SOURCES))) == "data.mix.news: source and target are the same text"
+    exchanged = with_mix([f"{text} again" for text in TARGETS], [f"{text} wieder" for text in SOURCES])
+    assert str(refused(exchanged)).startswith("data.mix.news has its sides exchanged")
+    assert "news.en has 2" in str(refused(with_mix(["a"], ["b", "c"])))
+    (files.path / "news.de").unlink()
+    absent = {"news": {"source": "news.de", "target": "news.en", "root": "tatoeba-deu-eng", "weight": 0.1}}
+    assert "nmt download tatoeba-deu-eng" in refused(files.config({"train": train, "mix": absent})).hint
+    long = {"long": {**files.write("long", ["wort " * 30], ["word " * 30]), "weight": 0.1}}
+    corpus = read_corpus(files.config({"train": train, "dev": dev, "max_length": 20, "mix": long}))
+    pairs, _ = drop_lengths(corpus, train_tokenizers(corpus))
+    with pytest.raises(DataError, match=r"^mix\.long has no pair left$"):
+        corpus.mixture(pairs)
 
 
 def test_pairs_that_are_also_in_train_are_counted_and_told(files: Files, caplog: pytest.LogCaptureFixture) -> None:
@@ -505,7 +567,7 @@ def corpus_of(pairs: list[tuple[str, str]], **sections: dict[str, Any]) -> Corpu
     config = check_config({"run": "r", "data": data, **sections}, {}, "test")
     place = Path(tempfile.mkdtemp(dir=cache_directory()))
     write_pairs(place, (Pair(n, *pair) for n, pair in enumerate(pairs, 1)))
-    return Corpus(config, Pairs(place), [Pair(1, *pairs[0])], {})
+    return Corpus(config, Pairs(place), [Pair(1, *pairs[0])], {}, [len(pairs)])
 
 
 def test_a_joint_tokenizer_is_one_of_both_sides(caplog: pytest.LogCaptureFixture) -> None:

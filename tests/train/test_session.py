@@ -1,5 +1,6 @@
 """One `nmt train`: what it inherits from a model or a run, and which changes it refuses when a run goes on."""
 
+import logging
 import shutil
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 from conftest import file_bytes
 from small_run import config_of, final_hash, run_training, write_small_corpus
 
+from nmt.config import Config
 from nmt.decode.translator import load
 from nmt.errors import DataError, ModelError
 from nmt.run.directory import RunDirectory
@@ -55,6 +57,29 @@ def test_fine_tuning_inherits_the_normalization_of_the_source(corpus: Path) -> N
     prepared = session.prepare(config_of(corpus, "tuned", train__init_from=base.run))
     assert prepared.config.data.nfkc_source
     assert prepared.tokenizers.source.nfkc
+
+
+def test_another_corpus_is_encoded_by_the_models_tokenizer(corpus: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever it would train by itself; a text of other languages is a warning."""
+    base = config_of(corpus, "base", train__max_steps=1)
+    run_training(base)
+    for side, text in (("de", "Ein Hund rennt"), ("en", "A dog runs")):
+        (corpus / f"other.{side}").write_text("".join(f"{text} {n}\n" for n in range(40)), encoding="utf-8")
+    files = {"source": "other.de", "target": "other.en"}
+    tree = {
+        "root": str(corpus),
+        "train": files,
+        "mix": {"base": {"source": "train.zh", "target": "train.en", "weight": 0.5}},
+    }
+    tuned = Config.model_validate({"run": str(corpus / "tuned"), "data": tree, "train": {"init_from": base.run}})
+    logging.getLogger("nmt").propagate = True
+    prepared = session.prepare(tuned)
+    model = load(base.run).tokenizers.source.model
+    assert prepared.tokenizers.source.model == prepared.tokenizers.target.model == model
+    assert prepared.config.model == base.model
+    assert prepared.data.pairs[0].source.startswith("Ein Hund")
+    assert prepared.data.ids[0][0] == prepared.tokenizers.source.encode(prepared.data.pairs[0].source)
+    assert f"{base.run} translates zh to en, the pairs are de to en" in caplog.messages
 
 
 # --- another dev set --------------------------------------------------------------------------------------

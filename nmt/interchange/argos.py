@@ -1,0 +1,138 @@
+"""A package for Argos Translate and LibreTranslate, which translate offline with CTranslate2.
+
+A zip of one directory, whose content is a function of the model:
+
+    metadata.json          languages
+    README.md              what the package is
+    sentencepiece.model    one tokenizer for both sides
+    model/                 for CTranslate2
+    minisbd/sentences.onnx a sentence splitter (MiniSBD); without one, Argos Translate would download its own
+
+Argos Translate 1.11 reads such packages. Its search differs from ours: beam 4, length penalty 0.2 of CTranslate2, at
+most 256 pieces, and sources are cut at 1,024 pieces. It splits a paragraph into sentences, and replaces every `_` of a
+translation by a space.
+"""
+
+import json
+import logging
+import shutil
+import stat
+import tempfile
+import zipfile
+from pathlib import Path
+from types import ModuleType
+
+from nmt.config import language
+from nmt.decode.translator import Translator
+from nmt.errors import InputError
+from nmt.files import atomic_writer
+from nmt.interchange.ctranslate2 import to_ctranslate2
+from nmt.interchange.sentence_splitter import sentence_splitter
+
+log = logging.getLogger("nmt")
+
+MAX_SOURCE = 1024  # pieces, CTranslate2's default
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the first time that a zip can hold, so that equal models give equal files
+README = """\
+# {source} to {target}
+
+A package for Argos Translate 1.11 or newer and for LibreTranslate, written by nmt-trainer. It translates
+offline: model, tokenizer and a sentence splitter are in the package.
+
+    import argostranslate.package, argostranslate.translate
+    argostranslate.package.install_from_path("PACKAGE.argosmodel")
+    print(argostranslate.translate.translate("...", "{source_code}", "{target_code}"))
+
+`minisbd/sentences.onnx` splits paragraphs at sentence-final punctuation. A model of MiniSBD
+(https://github.com/LibreTranslate/MiniSBD) in its place also knows abbreviations.
+"""
+
+
+def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> None:
+    """Write an .argosmodel file, if CTranslate2 gives the same scores as the model.
+
+    The model is on the CPU. Errors are those of `to_ctranslate2`, and InputError: no langcodes, one tokenizer per
+    side, a normalized source, or an unknown language.
+    """
+    _check_supported(translator, path)
+    langcodes = import_langcodes()
+    data = translator.config.data
+    tags = [langcodes.Language.get(language(data, side)) for side in ("source", "target")]
+    (source_code, target_code), (source, target) = [t.language for t in tags], [t.display_name() for t in tags]
+    metadata = {
+        "package_version": "1.0",
+        "argos_version": "1.11",
+        "from_code": source_code,
+        "from_name": source,
+        "to_code": target_code,
+        "to_name": target,
+        "type": "translate",
+        "target_prefix": "",
+    }
+    codes = {"source_code": source_code, "target_code": target_code}
+    readme = README.format(source=source, target=target, **codes)
+    files = {
+        "metadata.json": json.dumps(metadata, indent=4, ensure_ascii=False).encode(),
+        "README.md": readme.encode(),
+        "sentencepiece.model": translator.tokenizers.source.model,
+        "minisbd/sentences.onnx": sentence_splitter(),
+    }
+    with tempfile.TemporaryDirectory() as temporary:
+        model = Path(temporary, "model")
+        to_ctranslate2(translator, model, quantization)
+        weights = {f"model/{name}": model / name for name in ("config.json", "model.bin", "shared_vocabulary.json")}
+        write_zip(path, f"translate-{source_code}_{target_code}-1_0", files, weights)
+
+
+def _check_supported(translator: Translator, path: Path) -> None:
+    config = translator.config
+    if path.is_dir():
+        raise InputError(f"{path} is a directory", hint="name a file: NAME.argosmodel")
+    refused = {
+        "tokenizer.joint=false": not translator.tokenizers.joint,
+        "data.nfkc_source=true": config.data.nfkc_source,
+    }
+    for setting, is_set in refused.items():
+        if is_set:
+            hint = "train with one tokenizer for text as it is, or use --to ctranslate2"
+            raise InputError(f"Argos Translate does not support {setting}", hint=hint)
+    for side in ("source", "target"):
+        if not language(config.data, side):
+            hint = f"train with data.{side}_lang=CODE, or name the files like train.de"
+            raise InputError(f"the language of the {side} is not known", hint=hint)
+    if config.model.max_positions < MAX_SOURCE:
+        limit = f"{config.model.max_positions} pieces (model.max_positions)"
+        log.warning("Argos Translate does not split sentences of over %s: it fails on them", limit)
+
+
+def import_langcodes() -> ModuleType:
+    """langcodes with names of languages. Raises InputError if it is not installed."""
+    try:
+        import langcodes
+        import language_data  # type: ignore[import-untyped]  # noqa: F401 - for names
+    except ImportError as error:
+        raise InputError("langcodes is not installed", hint="pip install 'langcodes[data]>=3.4'") from error
+    return langcodes
+
+
+def write_zip(path: Path, directory: str, contents: dict[str, bytes], files: dict[str, Path]) -> None:
+    """Write a zip of one directory; equal contents give equal bytes.
+
+    Args:
+        path: of the zip, which replaces another file when it is complete.
+        directory: the name of the one directory.
+        contents: of small files, by their path in the directory.
+        files: large files on disk, by their path in the directory.
+    """
+    with atomic_writer(path) as out, zipfile.ZipFile(out, "w") as archive:
+        for name in sorted([*contents, *files]):
+            info = zipfile.ZipInfo(f"{directory}/{name}", EPOCH)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            info.create_system = 3  # Unix, whatever this system is
+            info.external_attr = (stat.S_IFREG | 0o644) << 16
+            if name in contents:
+                archive.writestr(info, contents[name])
+                continue
+            info.file_size = files[name].stat().st_size  # decides whether 64-bit sizes are needed
+            with files[name].open("rb") as file, archive.open(info, "w") as member:
+                shutil.copyfileobj(file, member)

@@ -1,0 +1,117 @@
+"""A sentence splitter as an ONNX file that MiniSBD loads, so that an Argos package needs no download.
+
+MiniSBD gives a model the characters of a paragraph as ids and asks for the class of each: 0 within a sentence, 2 at its
+end. This model is a table of character classes and one convolution, which adds up `WEIGHTS`. A sentence ends at `.!?…`
+before a space, but not before a lower-case letter or after a single letter ("z. B."), and at `。！？；` and their
+closing quotation marks. "Dr. Weber" is cut in two.
+
+ONNX is written as protobuf by hand (onnx.proto of IR version 8, opset 13), because it is four nodes.
+"""
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+
+CLASSES = {  # of characters; MiniSBD replaces all white space by spaces
+    "final": ".!?…؟۔।",
+    "wide": "。！？；",
+    "closing": "”’」』）",
+    "space": " ",
+    "lower": "".join(chr(i) for i in range(0x530) if chr(i).islower()),  # Latin, Greek and Cyrillic
+}
+WINDOW = range(-2, 3)  # positions that are looked at, relative to the character
+WEIGHTS: dict[str, list[float]] = {  # of a character of a class at each position
+    "final": [0, 0, 12, -50, 0],  # with a space at 1 and text at -2
+    "wide": [0, 10.5, 50, -50, 0],
+    "closing": [0, 0, 10.5, -50, 0],  # with `wide` at -1
+    "space": [0, 0, 0, 4.5, 0],
+    "lower": [0, 0, 0, 0, -20],
+    "text": [4.5, 0, 0, 0, 0],  # any character but white space
+}
+THRESHOLD = 20.0  # a sentence ends where the sum is greater
+N_LABELS, END = 3, 2
+NEVER = -1e6
+
+# Numbers of onnx.proto
+FLOAT, INT64 = 1, 7
+INTS = 7  # the type of an attribute
+
+Field = bytes | str | int
+Message = Mapping[int, Field | Sequence[Field]]
+
+
+def sentence_splitter() -> bytes:
+    """The ONNX file."""
+    units = ["<PAD>", "<UNK>", *"".join(CLASSES.values())]
+    table = [x for unit in units for x in _classes(unit)]
+    ending = [weight for weights in WEIGHTS.values() for weight in weights]
+    kernel = [0.0] * len(ending) * END + ending
+    bias = [0.0, NEVER, -THRESHOLD]
+    graph: Message = {
+        1: [
+            _node("Gather", ["table", "units"], "classes"),  # (B, L, C)
+            _node("Transpose", ["classes"], "channels", perm=[0, 2, 1]),  # (B, C, L)
+            _node("Conv", ["channels", "kernel", "bias"], "sums", pads=[-WINDOW[0], WINDOW[-1]]),  # (B, 3, L)
+            _node("Transpose", ["sums"], "labels", perm=[0, 2, 1]),  # (B, L, 3)
+        ],
+        2: "sentences",
+        5: [
+            _tensor("table", [len(units), len(WEIGHTS)], table),
+            _tensor("kernel", [N_LABELS, len(WEIGHTS), len(WINDOW)], kernel),
+            _tensor("bias", [N_LABELS], bias),
+        ],
+        11: [_value("units", INT64, ["B", "L"]), _value("features", FLOAT, ["B", "L", "F"])],
+        12: [_value("labels", FLOAT, ["B", "L", N_LABELS])],
+    }
+    ids = {unit: i for i, unit in enumerate(units)}
+    vocabulary = {"lang": "", "idx": 0, "cutoff": 0, "lower": False, "_unit2id": ids, "_id2unit": units}
+    config = {"batch_size": 32, "max_seqlen": 1000, "feat_funcs": [], "skip_newline": False}
+    about = {"lang_code": "", "config": json.dumps(config), "vocab": json.dumps(vocabulary), "lexicon": "null"}
+    return _message(
+        {
+            1: 8,  # IR version
+            2: "nmt",
+            7: _message(graph),
+            8: _message({2: 13}),  # opset
+            14: [_message({1: key, 2: value}) for key, value in about.items()],
+        }
+    )
+
+
+def _classes(unit: str) -> list[float]:
+    """Which of `CLASSES` a character is in, and whether it is text: not white space, nor the padding."""
+    return [*(float(unit in members) for members in CLASSES.values()), float(unit not in ("<PAD>", " "))]
+
+
+def _node(kind: str, inputs: list[str], output: str, **attributes: list[int]) -> bytes:
+    found = [_message({1: name, 8: ints, 20: INTS}) for name, ints in attributes.items()]
+    return _message({1: inputs, 2: output, 4: kind, 5: found})
+
+
+def _tensor(name: str, shape: list[int], values: list[float]) -> bytes:
+    return _message({1: shape, 2: FLOAT, 8: name, 9: struct.pack(f"<{len(values)}f", *values)})
+
+
+def _value(name: str, kind: int, shape: list[str | int]) -> bytes:
+    """The name, type and shape of an input or output; a dimension of any size has a name."""
+    sizes = [_message({2: size} if isinstance(size, str) else {1: size}) for size in shape]
+    return _message({1: name, 2: _message({1: _message({1: kind, 2: _message({1: sizes})})})})
+
+
+def _message(fields: Message) -> bytes:
+    """Encode a protobuf message: numbers of fields and their values; a list is a repeated field."""
+    encoded = b""
+    for number, values in fields.items():
+        for value in [values] if isinstance(values, bytes | str | int) else values:
+            if isinstance(value, int):
+                encoded += _varint(number << 3) + _varint(value)
+            else:
+                content = value.encode() if isinstance(value, str) else value
+                encoded += _varint(number << 3 | 2) + _varint(len(content)) + content
+    return encoded
+
+
+def _varint(n: int) -> bytes:
+    """Seven bits a byte, the lowest first; the eighth says that more follow."""
+    low, rest = n & 0x7F, n >> 7
+    return bytes([low | 0x80]) + _varint(rest) if rest else bytes([low])
