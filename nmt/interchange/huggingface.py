@@ -59,6 +59,16 @@ FILES = {  # that an export may have
     *("source.spm", "target.spm", "vocab.json", "target_vocab.json", "tokenizer_config.json"),
     "special_tokens_map.json",
 }
+USE = """\
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("{name}")
+model = AutoModelForSeq2SeqLM.from_pretrained("{name}")
+inputs = tokenizer(["…"], return_tensors="pt", padding=True)
+print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True))
+```
+"""
 N_CHECKED = 8  # lines
 TOLERANCE = 1e-3  # of log-probabilities, nats; a correct export differs by a millionth
 
@@ -98,15 +108,23 @@ def holdable_model(translator: Translator) -> Transformer:
     return model
 
 
-def write_huggingface(directory: Path, translator: Translator, model: Transformer, name: str) -> None:
-    """Write all files into an empty directory; `name` is what the card calls the model."""
+def write_huggingface(directory: Path, translator: Translator, model: Transformer, name: str, use: str = USE) -> None:
+    """Write all files into an empty directory.
+
+    Args:
+        directory: to write to.
+        translator: to export.
+        model: of the translator.
+        name: what the card calls the model.
+        use: how the card says it is used, in Markdown, with the name as `{name}`.
+    """
     config = translator.config
     atomic_write(directory / "model.safetensors", save(weights(model), {"format": "pt"}))
     _write_json(directory / "config.json", model_config(config.model, n_rows(model)))
     _write_json(directory / "generation_config.json", generation_settings(translator, model))
     write_tokenizers(directory, translator.tokenizers, config)
     atomic_write(
-        directory / "README.md", model_card(translator, model.n_parameters, CLASSES[config.model.norm][1], name)
+        directory / "README.md", model_card(translator, model.n_parameters, CLASSES[config.model.norm][1], name, use)
     )
 
 
@@ -144,10 +162,10 @@ def model_config(settings: ModelSettings, vocab_size: int) -> dict[str, Any]:
         "pad_token_id": PAD,
         "bos_token_id": BOS,
         "eos_token_id": EOS,
-        "forced_eos_token_id": EOS,
+        "forced_eos_token_id": None,  # generation_config.json has it; the default is another id
         "decoder_start_token_id": BOS,
         "use_cache": True,
-        "torch_dtype": "float32",
+        "dtype": "float32",
     }
 
 

@@ -10,19 +10,8 @@ from nmt.evaluate import Score
 from nmt.files import hash_file
 from nmt.run.directory import RunDirectory
 
-USE = """\
-```python
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-tokenizer = AutoTokenizer.from_pretrained("{name}")
-model = AutoModelForSeq2SeqLM.from_pretrained("{name}")
-inputs = tokenizer(["…"], return_tensors="pt", padding=True)
-print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True))
-```
-"""
-
-
-def model_card(translator: Translator, n_parameters: int, architecture: str, name: str) -> str:
+def model_card(translator: Translator, n_parameters: int, architecture: str, name: str, use: str) -> str:
     """The card, in Markdown with YAML metadata as the Hugging Face Hub reads it.
 
     Args:
@@ -30,6 +19,7 @@ def model_card(translator: Translator, n_parameters: int, architecture: str, nam
         n_parameters: of its model.
         architecture: the class of transformers that holds it.
         name: of the directory that the card is written to.
+        use: how it is used, in Markdown, with the name as `{name}`.
     """
     config = translator.config
     known = [code for code in base_languages(config.data) if code]
@@ -48,7 +38,7 @@ def model_card(translator: Translator, n_parameters: int, architecture: str, nam
         f"# {name}: translation from {source} to {target}",
         f"A Transformer trained with nmt, as `{architecture}`: {layers}, feed-forward {model.d_ff}, {model.norm}-norm, "
         f"{model.activation}; {sizes}.",
-        USE.format(name=name),
+        use.format(name=name),
         "## Training data",
         data_table(translator),
         "## Scores",
