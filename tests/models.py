@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -227,3 +228,26 @@ def write_run(translator: Translator, path: Path) -> RunDirectory:
     save_checkpoint(run.model_file, Checkpoint(translator.config, tensors, translator.tokenizers))
     run.write_tokenizers(translator.tokenizers, joint=True)
     return run
+
+
+# --- text -------------------------------------------------------------------------------------------------
+
+
+def hostile_lines(n: int) -> list[str]:
+    """Lines of random characters of all kinds, some very long."""
+    rng = random.Random(5)
+    kinds = [
+        [chr(i) for i in range(0x20, 0x7F)],
+        [chr(i) for i in range(0x20)]
+        + ["\x7f", "\x85", "\xa0", "\u2028", "\u200b", "\u200d", "\ufeff", "\u202e", "\0"],
+        [" ", "  ", "\u2581", "\u3000", "\t"],
+        ["<s>", "</s>", "<pad>", "<unk>", "<0x41>", "<0xE2>", ">>", "<<", ">>de<<", "<mask>", "<eop>", "▁the"],
+        [*"我昨天买了一本书。学校", *"اشتريت كتابا", *"Ünïcödé ﬁ ① Å"],
+        ["👩‍👩‍👧", "🇩🇪", "e\u0301", "가", "\U0010fffd", "\ud7ff", "\ue000", "\ufffe", "\U000e0001"],
+        ["the ", "a book ", "school ", "I ", "tea "],
+    ]
+    lines = ["", " ", "\u2581", "  two  spaces ", "\0", "</s>", "a </s> b", "x" * 20_000, "我" * 3_000, "\u0301" * 500]
+    while len(lines) < n:
+        mixed = rng.sample(kinds, rng.randint(1, len(kinds)))
+        lines.append("".join(rng.choice(rng.choice(mixed)) for _ in range(rng.choice([1, 3, 10, 40, 200]))))
+    return lines

@@ -2,14 +2,13 @@
 
 import json
 import os
-import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from conftest import TARGET, FiveRun, err_lines, file_bytes, model_of, one_clear_error, run_nmt, run_together
-from models import fresh_translator, random_translator, search_with_bans, write_run
+from models import fresh_translator, hostile_lines, random_translator, search_with_bans, write_run
 from torch import Tensor
 
 from nmt.config import TokenizerSettings
@@ -25,15 +24,23 @@ transformers = pytest.importorskip("transformers", reason="no transformers: pip 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses", "ignore::DeprecationWarning")
 
 CHOICES: list[dict[str, Any]] = [
-    *({"norm": norm, "activation": name} for norm in ("pre", "post") for name in ("relu", "gelu", "silu")),
-    {"norm": "pre", "positions": "learned"},
-    {"norm": "pre", "positions": "none", "n_heads": 1},
-    {"norm": "pre", "positions": "learned", "d_model": 15, "n_heads": 5, "d_ff": 7},
-    {"norm": "post", "tied_embeddings": "decoder", "n_encoder_layers": 1, "n_decoder_layers": 3},
-    {"norm": "post", "tied_embeddings": "none", "n_encoder_layers": 3, "n_decoder_layers": 1},
-    {"norm": "post", "tied_embeddings": "decoder", "joint": False},
-    {"norm": "post", "tied_embeddings": "none", "joint": False, "activation": "silu"},
+    {"norm": "pre", "activation": "relu"},
+    {"norm": "pre", "activation": "gelu", "positions": "learned", "d_model": 15, "n_heads": 5, "d_ff": 7},
+    {"norm": "pre", "activation": "silu", "positions": "none", "n_heads": 1},
+    {"norm": "post", "activation": "relu", "tied_embeddings": "all"},
+    {"norm": "post", "activation": "gelu", "tied_embeddings": "decoder", "n_encoder_layers": 1, "n_decoder_layers": 3},
+    {"norm": "post", "activation": "silu", "tied_embeddings": "none", "joint": False},
 ]
+if os.environ.get("NMT_SOAK"):
+    CHOICES = [
+        {"norm": norm, "activation": activation, "positions": positions, "tied_embeddings": tied, "joint": joint}
+        for activation in ("relu", "gelu", "silu")
+        for norm, positions, tied, joint in [
+            *(("pre", positions, "all", True) for positions in ("sinusoidal", "learned", "none")),
+            *(("post", "sinusoidal", tied, True) for tied in ("all", "decoder", "none")),
+            *(("post", "sinusoidal", tied, False) for tied in ("decoder", "none")),
+        ]
+    ]
 by_name = pytest.mark.parametrize("choices", CHOICES, ids=lambda choices: " ".join(map(str, choices.values())))
 
 
@@ -62,7 +69,10 @@ def difference(theirs: Any, translator: Translator) -> float:
 
 
 @by_name
-def test_logits_and_searches_are_ours_also_after_saving_again(choices: dict[str, Any], tmp_path: Path) -> None:
+def test_logits_and_searches_are_ours_also_after_saving_again(
+    choices: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "N_CHECKED", 2)  # quicker: all are compared below
     translator = random_translator(**choices)
     to_huggingface(translator, tmp_path / "out")
     theirs, tokenizer = loaded(tmp_path / "out")
@@ -108,26 +118,6 @@ def force_eos(tokens: Tensor, log_probs: Tensor) -> Tensor:
 
 
 # --- text -------------------------------------------------------------------------------------------------
-
-
-def hostile_lines(n: int) -> list[str]:
-    """Lines of random characters of all kinds, some very long."""
-    rng = random.Random(5)
-    kinds = [
-        [chr(i) for i in range(0x20, 0x7F)],
-        [chr(i) for i in range(0x20)]
-        + ["\x7f", "\x85", "\xa0", "\u2028", "\u200b", "\u200d", "\ufeff", "\u202e", "\0"],
-        [" ", "  ", "\u2581", "\u3000", "\t"],
-        ["<s>", "</s>", "<pad>", "<unk>", "<0x41>", "<0xE2>", ">>", "<<", ">>de<<", "<mask>", "<eop>", "▁the"],
-        [*"我昨天买了一本书。学校", *"اشتريت كتابا", *"Ünïcödé ﬁ ① Å"],
-        ["👩‍👩‍👧", "🇩🇪", "e\u0301", "가", "\U0010fffd", "\ud7ff", "\ue000", "\ufffe", "\U000e0001"],
-        ["the ", "a book ", "school ", "I ", "tea "],
-    ]
-    lines = ["", " ", "\u2581", "  two  spaces ", "\0", "</s>", "a </s> b", "x" * 20_000, "我" * 3_000, "\u0301" * 500]
-    while len(lines) < n:
-        mixed = rng.sample(kinds, rng.randint(1, len(kinds)))
-        lines.append("".join(rng.choice(rng.choice(mixed)) for _ in range(rng.choice([1, 3, 10, 40, 200]))))
-    return lines
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "char", "word"])
