@@ -66,7 +66,7 @@ def output_bias(model: Transformer) -> Tensor:
 def log_probs_of(model: Transformer, source: list[int], target: list[int]) -> Tensor:
     """(T + 1, V): log-probabilities at each piece of `target` and after the last, where PAD, UNK and BOS have none."""
     with torch.inference_mode():
-        logits = model(pad_source([source]), torch.tensor([[BOS, *target]]))[0]
+        logits: Tensor = model(pad_source([source]), torch.tensor([[BOS, *target]]))[0]
     return (logits + output_bias(model)).log_softmax(-1)
 
 

@@ -14,7 +14,7 @@ import contextlib
 import json
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -211,7 +211,10 @@ def weights(model: Transformer) -> dict[str, Tensor]:
         found["model.decoder.embed_tokens.weight"] = matrix(model.target_embedding.weight)
     if settings.tied_embeddings == "none":
         found["lm_head.weight"] = matrix(model.projection.weight)
-    stacks = {"encoder": (model.encoder, model.source_positions), "decoder": (model.decoder, model.target_positions)}
+    stacks: dict[str, tuple[Iterable[EncoderLayer | DecoderLayer], Tensor | None]] = {
+        "encoder": (model.encoder, model.source_positions),
+        "decoder": (model.decoder, model.target_positions),
+    }
     for stack, (layers, learned) in stacks.items():
         for i, layer in enumerate(layers):
             of_layer = dict(layer_weights(layer, order))
@@ -234,7 +237,7 @@ def position_table(model: Transformer, learned: Tensor | None) -> Tensor:
     """(P, D): what is added to the embeddings."""
     settings = model.settings
     if model.sinusoids is not None:
-        return model.sinusoids(slice(settings.max_positions))
+        learned = model.sinusoids(slice(settings.max_positions))
     return torch.zeros(settings.max_positions, settings.d_model) if learned is None else learned
 
 

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from conftest import TARGET, file_bytes, one_clear_error, run_nmt
@@ -137,7 +137,10 @@ def site(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     (root / "index.html").write_text(PAGE)
 
     class Handler(http.server.SimpleHTTPRequestHandler):
-        extensions_map: ClassVar = {**http.server.SimpleHTTPRequestHandler.extensions_map, ".mjs": "text/javascript"}
+        extensions_map = {  # noqa: RUF012 - as in the base class
+            **http.server.SimpleHTTPRequestHandler.extensions_map,
+            ".mjs": "text/javascript",
+        }
 
         def log_message(self, *args: object) -> None:
             pass
