@@ -67,6 +67,7 @@ test-browser: browser  ## run the tests of the pages in Chromium
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/insight/test_browser.py tests/serve/test_page.py tests/corpus/test_check_page.py
 
 soak: $(INSTALLED)  ## run the fault injection and the comparison of search with its reference in full
+	$(BIN)/pip install -q --disable-pip-version-check -c .constraints.txt -e '.[ray]'
 	NMT_SOAK=1 OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) tests/reliability tests/decode/test_search_random.py tests/test_image.py \
 		tests/cli/test_download_command.py tests/cli/test_sweep_command.py tests/decode/test_cluster.py
 

@@ -1,6 +1,7 @@
 """`nmt export`."""
 
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Annotated
 
 import typer
@@ -8,7 +9,13 @@ import typer
 from nmt.cli import options, streams
 from nmt.errors import InputError
 
-EXPORTS = ("argos", "ctranslate2")
+EXPORTS = {  # format -> the function that writes it; imported only when it is called, because it needs torch
+    "argos": "nmt.interchange.argos:to_argos",
+    "ctranslate2": "nmt.interchange.ctranslate2:to_ctranslate2",
+    "huggingface": "nmt.interchange.huggingface:to_huggingface",
+    "onnx": "nmt.interchange.onnx:to_onnx",
+}
+QUANTIZED = ("argos", "ctranslate2")  # the formats that take --quantization
 
 
 def export(
@@ -25,17 +32,16 @@ def export(
 ) -> None:
     """Write a model for other tools.
 
-    ctranslate2: a directory from which CTranslate2 translates without torch, with the tokenizer and the settings.
-    argos: an .argosmodel file for Argos Translate and LibreTranslate. Both engines translate a few sentences first and
-    must agree.
+    ctranslate2: a directory from which CTranslate2 translates without torch. argos: an .argosmodel file for Argos
+    Translate and LibreTranslate. huggingface: a directory for transformers and all that reads its models. onnx: the
+    same with graphs for ONNX Runtime and transformers.js. Each has the tokenizer. The written model first translates a
+    few sentences, and must agree with nmt.
     """
     streams.set_up_logging(quiet, verbose)
     if to not in EXPORTS:
         raise InputError(f"no format '{to}'", hint=f"use {', '.join(EXPORTS)}")
+    if quantization and to not in QUANTIZED:
+        raise InputError(f"--quantization does not apply to {to}", hint=f"it is for {', '.join(QUANTIZED)}")
     _, translator = options.load_translator([model] if model else None)
-    from nmt.interchange.argos import to_argos
-    from nmt.interchange.ctranslate2 import to_ctranslate2
-
-    write = to_argos if to == "argos" else to_ctranslate2
-    write(translator, output, *([quantization] if quantization else []))
+    resolve_name(EXPORTS[to])(translator, output, *([quantization] if quantization else []))
     streams.log.info("written to %s", output)
