@@ -1,6 +1,7 @@
 """`nmt export`."""
 
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Annotated
 
 import typer
@@ -8,25 +9,32 @@ import typer
 from nmt.cli import options, streams
 from nmt.errors import InputError
 
+EXPORTS = {  # format -> the function that writes it; imported only when it is called, because it needs torch
+    "ctranslate2": "nmt.interchange.ctranslate2:to_ctranslate2",
+}
+QUANTIZED = ("ctranslate2",)  # the formats that take --quantization
+
 
 def export(
-    to: Annotated[str, typer.Option(help="The engine: ctranslate2.")],
+    to: Annotated[str, typer.Option(help=f"The format: {', '.join(EXPORTS)}.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory, written atomically; replaces an export.")],
     model: Annotated[Path | None, typer.Option("--model", "-m", help=options.MODEL_HELP)] = None,
-    quantization: Annotated[str, typer.Option(help="float32, float16, bfloat16 or int8 weights.")] = "float32",
+    quantization: Annotated[
+        str | None, typer.Option(help="CTranslate2: float32, float16, bfloat16 or int8. [default: float32]")
+    ] = None,
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Write a model for another engine.
+    """Write a model for other tools.
 
-    A directory from which CTranslate2 translates without torch, with the tokenizer and the settings. Both engines
-    translate a few sentences first and must agree.
+    ctranslate2: a directory from which CTranslate2 translates without torch, with the tokenizer and the settings. Both
+    engines translate a few sentences first and must agree.
     """
     streams.set_up_logging(quiet, verbose)
-    if to != "ctranslate2":
-        raise InputError(f"no engine '{to}'", hint="use ctranslate2")
+    if to not in EXPORTS:
+        raise InputError(f"no format '{to}'", hint=f"use {', '.join(EXPORTS)}")
+    if quantization and to not in QUANTIZED:
+        raise InputError(f"--quantization does not apply to {to}", hint=f"it is for {', '.join(QUANTIZED)}")
     _, translator = options.load_translator([model] if model else None)
-    from nmt.interchange.ctranslate2 import to_ctranslate2
-
-    to_ctranslate2(translator, output, quantization)
+    resolve_name(EXPORTS[to])(translator, output, *([quantization] if quantization else []))
     streams.log.info("written to %s", output)

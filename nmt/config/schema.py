@@ -92,7 +92,7 @@ class ModelSettings(Section):
     dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings and the output of every sub-layer [fitted]")
     attention_dropout: float = Field(0.0, ge=0, lt=1, description="on attention weights (slow on a CPU)")
     activation_dropout: float = Field(0.0, ge=0, lt=1, description="inside the feed-forward layers")
-    activation: Literal["relu", "gelu"] = Field("relu", description="of the feed-forward layers")
+    activation: Literal["relu", "gelu", "silu"] = Field("relu", description="of the feed-forward layers")
     cell: Literal["lstm", "gru"] = Field("lstm", description="of the rnn's layers")
     attention: Literal["scaled_dot", "dot", "general", "additive", "none"] = Field(
         "scaled_dot", description="score of query and key: qk/sqrt(d), qk, qWk, v tanh(q+k); none only for the rnn"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 from torch.overrides import TorchFunctionMode
@@ -225,11 +226,11 @@ def merging_stages(part: str, length: str, output: nn.Module, residual: nn.Modul
 
 def feed_forward_stages(part: str, length: str, layer: EncoderLayer | DecoderLayer, seen: Recorder) -> Iterator[Stage]:
     inner = seen.outputs[layer.feed_forward.inner][0]
-    activation = (
-        "ReLU sets the negative ones to 0"
-        if layer.feed_forward.inner.activation is torch.relu
-        else "GELU brings the negative ones close to 0"
-    )
+    activation = {
+        torch.relu: "ReLU sets the negative ones to 0",
+        F.gelu: "GELU brings the negative ones close to 0",
+        F.silu: "SiLU brings the negative ones close to 0",
+    }[layer.feed_forward.inner.activation]
     text = f"Each position by itself: F numbers, then {activation}."
     yield stage(part, "Feed-forward, inner layer", "3.3, equation 2", inner, f"B{length}F", text)
     out, text = seen.outputs[layer.feed_forward_residual][0], "Back to D numbers, and added to the sub-layer's input."

@@ -39,6 +39,7 @@ SUPPORTED: dict[str, tuple[object, ...]] = {  # settings of which CTranslate2 su
     "padding_mask": (True,),
     "positions": ("sinusoidal", "learned"),
 }
+ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}  # CTranslate2's names
 BAN = -1e4  # bias of pieces that are never generated: fits into float16, and exp of it is 0
 CHECKED_LENGTHS = (1, 5, 20)  # of the random sentences that compare the engines, pieces
 CHECKED_BEAMS = (1, 5)
@@ -113,7 +114,7 @@ def _model_spec(model: Transformer) -> Any:
         (settings.n_encoder_layers, settings.n_decoder_layers),
         settings.n_heads,
         pre_norm=settings.norm == "pre",
-        activation=specs.common_spec.Activation[settings.activation.upper()],
+        activation=specs.common_spec.Activation[ACTIVATIONS[settings.activation]],
     )
     spec.config.add_source_eos = True
     spec.config.decoder_start_token = spec.config.bos_token

@@ -19,6 +19,8 @@ from nmt.model.dropout import Dropout
 from nmt.model.positions import PositionTable, rotary_positions, sinusoidal_positions
 from nmt.text import PAD
 
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "gelu": F.gelu, "silu": F.silu}
+
 
 class Residual(nn.Module):
     """The connection around each sub-layer: LayerNorm(x + f(x)) (section 3.1), or x + f(LayerNorm(x)) (pre-norm)."""
@@ -37,12 +39,11 @@ class Residual(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Equation 2: FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, or with GELU."""
+    """Equation 2: FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, or with GELU or SiLU."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        activation = torch.relu if settings.activation == "relu" else F.gelu
-        self.inner = ActivatedLinear(settings.d_model, settings.d_ff, activation)
+        self.inner = ActivatedLinear(settings.d_model, settings.d_ff, ACTIVATIONS[settings.activation])
         self.outer = nn.Linear(settings.d_ff, settings.d_model)
         self.dropout = Dropout(settings.activation_dropout)
 

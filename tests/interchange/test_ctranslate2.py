@@ -56,7 +56,7 @@ CHOICES: list[dict[str, Any]] = [
     {"tied_embeddings": "decoder", "joint": False},
     {"tied_embeddings": "none", "joint": False, "norm": "post"},
     {"d_model": 15, "n_heads": 5, "d_ff": 7, "positions": "learned"},
-    {"n_heads": 1, "max_positions": 8},
+    {"n_heads": 1, "max_positions": 8, "activation": "silu"},
 ]
 
 
@@ -393,13 +393,13 @@ def test_refused_exports_are_one_clear_error(five_run: FiveRun, tmp_path: Path) 
     common = ["export", "-m", five_run.model_file]
     to = [*common, "--to", "ctranslate2"]
     other, no_engine, no_output, not_ours, below_a_file = run_together(
-        [*common, "--to", "onnx", "-o", out],
+        [*common, "--to", "tflite", "-o", out],
         [*common, "-o", out],
         to,
         [*to, "-o", taken],
         [*to, "-o", file / "out"],
     )
-    one_clear_error(other, 2, "no engine 'onnx'")
+    one_clear_error(other, 2, "no format 'tflite'")
     one_clear_error(no_engine, 2, "--to")
     one_clear_error(no_output, 2, "--output")
     one_clear_error(not_ours, 2, f"{taken} exists and is not an export")

@@ -11,16 +11,16 @@ from torch import Tensor, nn
 from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.incremental import incremental_decoder
 from nmt.model.positions import rotary_positions, sinusoidal_positions
-from nmt.model.transformer import Transformer
+from nmt.model.transformer import ACTIVATIONS, Transformer
 from nmt.text import PAD
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("activation", ["relu", "gelu", "silu"])
 def test_equals_torchs_transformer_with_the_same_weights(norm: str, activation: str) -> None:
     ours = make(norm=norm, activation=activation, n_decoder_layers=3)
     assert isinstance(ours, Transformer)
-    common = {"dropout": 0.0, "activation": activation, "batch_first": True, "norm_first": norm == "pre"}
+    common = {"dropout": 0.0, "activation": ACTIVATIONS[activation], "batch_first": True, "norm_first": norm == "pre"}
     encoder_layer = nn.TransformerEncoderLayer(16, 4, 24, dtype=torch.float64, **common)  # type: ignore[arg-type]
     decoder_layer = nn.TransformerDecoderLayer(16, 4, 24, dtype=torch.float64, **common)  # type: ignore[arg-type]
     pre = norm == "pre"  # torch's Transformer has final norms always, ours only where nothing else normalises
