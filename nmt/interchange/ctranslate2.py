@@ -122,7 +122,7 @@ def _model_spec(model: Transformer) -> Any:
     encoder.embeddings[0].weight = _array(model.source_embedding.weight)
     decoder.embeddings.weight = _array(model.target_embedding.weight)
     decoder.projection.weight = _array(model.projection.weight)
-    decoder.projection.bias = _array(_output_bias(model))
+    decoder.projection.bias = _array(_output_bias(model) + (model.projection.bias if settings.projection_bias else 0))
     for stack, learned, norm in (
         (encoder, model.source_positions, model.encoder_norm),
         (decoder, model.target_positions, model.decoder_norm),

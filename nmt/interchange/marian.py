@@ -1,0 +1,359 @@
+"""A Marian model in Hugging Face's format, such as those of OPUS-MT, becomes a run.
+
+What differs, and where it goes:
+- Marian numbers EOS 0, UNK 1, PAD last, and its decoder begins with PAD. Rows of the embeddings are put into our order,
+  where BOS has a copy of the row that the decoder begins with; a bias keeps this copy out of the softmax.
+- Its sinusoids are in halves (sines, then cosines), ours alternate. So the features of the residual stream change
+  places: columns of embeddings and norms, columns of matrices that read it, rows of those that write it.
+- A side's SentencePiece model does not number the vocabulary: `nmt.text.vocabulary`.
+- Logits have a bias: model.projection_bias.
+"""
+
+import logging
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import sentencepiece
+import torch
+from torch import Tensor
+
+from nmt.config import Config, check_config
+from nmt.errors import ConfigError, InputError, ModelError, NmtError
+from nmt.files import atomic_directory, hash_file, read_capped
+from nmt.interchange.marian_files import HINT, MarianSettings, read_json, read_settings, read_vocabulary, read_weights
+from nmt.interchange.marian_reference import Reference, sinusoids_in_halves
+from nmt.model.base import Seq2Seq
+from nmt.run.checkpoint import Checkpoint, save_checkpoint
+from nmt.run.directory import RunDirectory, new_manifest
+from nmt.text import BOS, EOS
+from nmt.text.batches import pad_source
+from nmt.text.tokenizer import MAX_MODEL_BYTES, Tokenizer, Tokenizers
+from nmt.text.vocabulary import TAG, with_vocabulary, without_vocabulary
+
+log = logging.getLogger("nmt")
+
+SPECIAL_PIECES = ["<pad>", "<unk>", "<s>", "</s>"]  # at PAD, UNK, BOS, EOS
+BAN = -100.0  # bias of BOS where it is a copy: exp of it is 0, and label smoothing adds little to the loss
+NEVER = -1e3  # a bias below it can only ban a piece, as exports do with PAD, UNK and BOS
+MAX_LENGTH = 200  # data.max_length: a longer line is split into sentences, which is what such models are trained on
+MIN_KNOWN = 0.5  # of the pieces of a SentencePiece model must be in the vocabulary
+CHECKED_LENGTHS = (1, 5, 20)  # of the random sentences that compare the logits, pieces
+TOLERANCE = 1e-3  # of the largest logit
+LANGUAGE = re.compile(r"[a-zA-Z]{2,8}([-_]\w{1,20})*")
+MODEL_NAME = re.compile(r"opus-mt-(?:tc-)?(?:tiny-|base-|big-)?([a-zA-Z]{2,8})-([a-zA-Z]{2,8})$")
+
+
+class Side(NamedTuple):
+    """The pieces of a side in our order."""
+
+    rows: list[int]  # of Marian's embedding, one for each of our tokens
+    pieces: list[str]
+
+
+class Imported(NamedTuple):
+    """What was read, in memory."""
+
+    settings: MarianSettings
+    weights: dict[str, Tensor]  # of Marian, by its names
+    source: Side
+    target: Side
+    checkpoint: Checkpoint
+
+
+class Languages(NamedTuple):
+    """What the user says about the languages; empty for what the model says."""
+
+    source: str = ""
+    target: str = ""
+    tag: str = ""  # of the target language: fra for >>fra<<
+
+
+def import_marian(directory: Path, output: Path, languages: Languages = Languages(), name: str = "") -> float:
+    """Write a run with the model of a directory; nothing is written if it cannot be one.
+
+    Args:
+        directory: see `marian_files`.
+        output: of the run; must not exist.
+        languages: codes, and the tag of a multilingual model.
+        name: where the model comes from, for the manifest; the directory if empty.
+    Returns:
+        the largest difference between logits of the run and of the original, which is checked.
+    Raises:
+        ModelError: a file is missing, damaged, or of a model that nmt cannot have.
+        InputError: `output` exists, or the model has no such tag.
+    """
+    if output.exists() or output.is_symlink():
+        raise InputError(f"{output} exists already", hint="give another name with -o, or move it away")
+    imported = read_marian(directory, languages)
+    model = imported.checkpoint.model()
+    difference = largest_difference(imported, model)
+    if not difference <= TOLERANCE:  # also true for NaN
+        reason = f"{directory}: the logits of the imported model differ from the original's by {difference:.2g}"
+        raise NmtError(reason, hint="report it, with the name of the model")
+    with atomic_directory(output) as temp:
+        run = RunDirectory(temp)
+        run.create()
+        run.write_config(imported.checkpoint.config.model_copy(update={"run": str(output)}))
+        run.write_tokenizers(imported.checkpoint.tokenizers, imported.checkpoint.config.tokenizer.joint)
+        origin = {"from": name or str(directory), "format": imported.settings.model_type}
+        origin["model.safetensors"] = hash_file(directory / "model.safetensors")
+        run.write_manifest({**new_manifest({}, {}, imported.checkpoint.config.seed, reproducible=True), "imported": origin})
+        save_checkpoint(run.model_file, imported.checkpoint)
+    return difference
+
+
+def read_marian(directory: Path, languages: Languages = Languages()) -> Imported:
+    """Read and convert a model. For errors see `import_marian`."""
+    settings = read_settings(directory)
+    about = directory / "tokenizer_config.json"
+    tokenizer_config = read_json(about) if about.exists() else {}
+    source, target = read_sides(directory, settings, tokenizer_config)
+    config = config_of(directory, settings, tokenizer_config, languages)
+    sides = [
+        tokenizer_of(directory / f"{name}.spm", side.pieces) for name, side in (("source", source), ("target", target))
+    ]
+    tags = [piece for piece in source.pieces if TAG.fullmatch(piece)]
+    check_tag(tags, languages.tag)
+    tokenizers = Tokenizers(Tokenizer(sides[0].model, target_tag=languages.tag), sides[1])
+    weights = read_weights(directory, settings)
+    check_positions(directory, weights, settings)
+    model_weights, bias = converted(weights, settings, source, target), bias_of(weights, target)
+    if bias is not None:
+        model_weights["projection.bias"] = bias
+    tree = config.model_dump(exclude_unset=True)
+    tree["model"]["projection_bias"] = bias is not None
+    processors = [sentencepiece.SentencePieceProcessor(model_proto=side.model) for side in sides]
+    scores = [p.get_score(i) for p in processors for i in range(p.get_piece_size()) if not p.is_control(i)]
+    tree["tokenizer"] = {
+        "type": "bpe" if all(score == int(score) for score in scores) else "unigram",  # ranks, or log-probabilities
+        "vocab_size": len(target.pieces),
+        "joint": source == target,
+        "byte_fallback": any(p.is_byte(i) for p in processors for i in range(p.get_piece_size())),
+    }
+    config = Config.model_validate(tree)
+    tensors = {f"model.{key}": x for key, x in model_weights.items()}
+    return Imported(settings, weights, source, target, Checkpoint(config, tensors, tokenizers))
+
+
+# --- vocabulary ---------------------------------------------------------------------------------------------
+
+
+def read_sides(directory: Path, settings: MarianSettings, tokenizer_config: dict[str, Any]) -> tuple[Side, Side]:
+    """The vocabularies of both sides, often one, in our order."""
+    first, second = directory / "vocab.json", directory / "target_vocab.json"
+    pieces = read_vocabulary(first, settings.vocab_size)
+    is_separate = tokenizer_config.get("separate_vocabs") is True
+    of_target = read_vocabulary(second, settings.n_target) if is_separate else pieces
+    if len(of_target) != settings.n_target or (settings.share_encoder_decoder_embeddings and of_target != pieces):
+        reason = f"{directory}: config.json has {settings.n_target} pieces of the target, vocab.json {len(of_target)}"
+        raise ModelError(reason, hint="are config.json and tokenizer_config.json of one model?")
+    target = in_our_order(second if is_separate else first, of_target, settings, settings.decoder_start_token_id)
+    if of_target == pieces:
+        return target, target
+    start = pieces.index("<s>") if "<s>" in pieces else settings.pad_token_id  # the encoder never reads it
+    return in_our_order(first, pieces, settings, start), target
+
+
+def in_our_order(path: Path, pieces: list[str], settings: MarianSettings, start: int) -> Side:
+    """PAD, UNK, the start and EOS come first, the others in their order; a piece without a name gets one."""
+    if "<unk>" not in pieces:
+        raise ModelError(f"{path} has no <unk>", hint=HINT)
+    pad = pieces.index("<pad>") if "<pad>" in pieces else settings.pad_token_id
+    unk, eos = pieces.index("<unk>"), settings.eos_token_id
+    if len({pad, unk, eos}) < 3 or pieces[eos] not in ("</s>", ""):
+        reason = f"{path}: PAD is {pad}, UNK {unk}, and EOS {eos}, which is {pieces[eos]!r:.50}"
+        raise ModelError(reason, hint="vocabulary and config.json do not agree: are they of one model?")
+    special = [pad, unk, start, eos]
+    rows = [*special, *(row for row in range(len(pieces)) if row not in special)]
+    taken = {*SPECIAL_PIECES, *pieces}
+    named = list(SPECIAL_PIECES)
+    for row in rows[len(special) :]:
+        name = pieces[row]
+        if not name or name in SPECIAL_PIECES:
+            name = f"<{row}>"
+            while name in taken:
+                name += "'"
+            taken.add(name)
+        named.append(name)
+    return Side(rows, named)
+
+
+def tokenizer_of(path: Path, pieces: list[str]) -> Tokenizer:
+    """The tokenizer of a SentencePiece model whose tokens are numbered as in `pieces`."""
+    try:
+        model = without_vocabulary(read_capped(path, MAX_MODEL_BYTES))
+        tokenizer = Tokenizer(with_vocabulary(model, pieces))
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        own = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
+        known = len({*own} & {*pieces}) / len(own)
+        if known < MIN_KNOWN:
+            reason = f"only {known:.0%} of its pieces are in the vocabulary"
+            raise ModelError(reason, hint="are the vocabulary and the .spm files of one model?")
+        return Tokenizer(model) if own == pieces else tokenizer
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror or error}", hint=HINT) from error
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}", hint=error.hint) from error
+
+
+def check_tag(tags: Sequence[str], tag: str) -> None:
+    """Refuse a tag that the model lacks; say that a model with tags has none by default."""
+    known = [one.removeprefix(">>").removesuffix("<<") for one in tags]
+    some = ", ".join(sorted(known)[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
+    if tag and tag not in known:
+        hint = f"it has {some}" if known else "it translates into one language: leave out --target-tag"
+        raise InputError(f"the model has no target tag {tag!r}", hint=hint)
+    if tags and not tag:
+        log.warning(
+            "the model translates into several languages: begin each line with a tag, as in `%s …`, or import it with "
+            "--target-tag; it has %s",
+            tags[0],
+            some,
+        )
+
+
+# --- settings ---------------------------------------------------------------------------------------------
+
+
+def config_of(
+    directory: Path, settings: MarianSettings, tokenizer_config: dict[str, Any], languages: Languages
+) -> Config:
+    """The settings of the run, but for those of tokenizer and bias. Raises ModelError if nmt has no such model."""
+    by_name = MODEL_NAME.search(directory.resolve().name)
+    codes = [languages.source, languages.target or languages.tag]
+    for i, key in enumerate(("source_lang", "target_lang")):
+        of_tokenizer = tokenizer_config.get(key)
+        if not codes[i] and isinstance(of_tokenizer, str) and LANGUAGE.fullmatch(of_tokenizer):
+            codes[i] = of_tokenizer
+        codes[i] = codes[i] or (by_name[i + 1] if by_name else "")
+    shared, tied = settings.share_encoder_decoder_embeddings, settings.tie_word_embeddings
+    activation = settings.activation_function
+    tree = {
+        "run": "run",
+        "data": {
+            "train": {"source": "unknown", "target": "unknown"},
+            "source_lang": codes[0],
+            "target_lang": codes[1],
+            "target_tag": languages.tag,
+            "max_length": min(MAX_LENGTH, settings.max_position_embeddings - 1),
+        },
+        "model": {
+            "d_model": settings.d_model,
+            "n_heads": settings.encoder_attention_heads,
+            "d_ff": settings.encoder_ffn_dim,
+            "n_encoder_layers": settings.encoder_layers,
+            "n_decoder_layers": settings.decoder_layers,
+            "dropout": settings.dropout,
+            "attention_dropout": settings.attention_dropout,
+            "activation_dropout": settings.activation_dropout,
+            "activation": "silu" if activation == "swish" else activation,
+            "norm": "pre" if settings.pre_norm else "post",
+            "positions": "sinusoidal",
+            "max_positions": settings.max_position_embeddings,
+            "tied_embeddings": ("all" if shared else "decoder") if tied else "none",
+        },
+        "decode": {"beam": settings.num_beams, "alpha": settings.length_penalty},
+    }
+    try:
+        return check_config(tree, {}, "its settings")
+    except ConfigError as error:
+        raise ModelError(f"{directory / 'config.json'}: {error}", hint=HINT) from error
+
+
+# --- weights ----------------------------------------------------------------------------------------------
+
+
+def converted(weights: dict[str, Tensor], settings: MarianSettings, source: Side, target: Side) -> dict[str, Tensor]:
+    """Our weights by name, without the bias of the projection."""
+    order = torch.arange(settings.d_model).view(2, -1).T.flatten()  # feature 2i is Marian's i, 2i+1 is its D/2 + i
+    found: dict[str, Tensor] = {}
+
+    def put_reader(ours: str, *theirs: str) -> None:
+        """Layers that read the residual stream, as one: their columns change places."""
+        found[f"{ours}.weight"] = torch.cat([weights[f"{name}.weight"][:, order] for name in theirs])
+        found[f"{ours}.bias"] = torch.cat([weights[f"{name}.bias"] for name in theirs])
+
+    def put_writer(ours: str, theirs: str) -> None:
+        """A layer that writes to the residual stream, or a norm of it: its rows change places."""
+        for kind in ("weight", "bias"):
+            found[f"{ours}.{kind}"] = weights[f"{theirs}.{kind}"][order]
+
+    for side, n_layers in (("encoder", settings.encoder_layers), ("decoder", settings.decoder_layers)):
+        for i in range(n_layers):
+            ours, theirs = f"{side}.{i}", f"model.{side}.layers.{i}"
+            own, cross = f"{theirs}.self_attn", f"{theirs}.encoder_attn"
+            put_reader(f"{ours}.self_attention.query_key_value", *(f"{own}.{part}_proj" for part in "qkv"))
+            put_writer(f"{ours}.self_attention.output", f"{own}.out_proj")
+            put_writer(f"{ours}.self_attention_residual.norm", f"{own}_layer_norm")
+            if side == "decoder":
+                put_reader(f"{ours}.cross_attention.query", f"{cross}.q_proj")
+                put_reader(f"{ours}.cross_attention.key_value", f"{cross}.k_proj", f"{cross}.v_proj")
+                put_writer(f"{ours}.cross_attention.output", f"{cross}.out_proj")
+                put_writer(f"{ours}.cross_attention_residual.norm", f"{cross}_layer_norm")
+            put_reader(f"{ours}.feed_forward.inner", f"{theirs}.fc1")
+            put_writer(f"{ours}.feed_forward.outer", f"{theirs}.fc2")
+            put_writer(f"{ours}.feed_forward_residual.norm", f"{theirs}.final_layer_norm")
+        if settings.pre_norm:
+            put_writer(f"{side}_norm", f"model.{side}.layer_norm")
+
+    shared, tied = settings.share_encoder_decoder_embeddings, settings.tie_word_embeddings
+    scale = 1.0 if settings.scale_embedding else math.sqrt(settings.d_model)  # we always multiply embeddings by this
+    embedded = {"source": weights["model.encoder.embed_tokens.weight"][source.rows][:, order] / scale}
+    if not (shared and tied):
+        embedded["target"] = weights["model.decoder.embed_tokens.weight"][target.rows][:, order] / scale
+    found |= {f"{side}_embedding.weight": x for side, x in embedded.items()}
+    if not tied:
+        found["projection.weight"] = weights["lm_head.weight"][target.rows][:, order]
+    elif scale != 1.0:  # what the smaller embeddings take from the logits, the last norm gives back
+        last = "decoder_norm" if settings.pre_norm else f"decoder.{settings.decoder_layers - 1}.feed_forward_residual.norm"
+        for kind in ("weight", "bias"):
+            found[f"{last}.{kind}"] = found[f"{last}.{kind}"] * scale
+    return found
+
+
+def bias_of(weights: dict[str, Tensor], target: Side) -> Tensor | None:
+    """The bias of the logits (V,), or None if it is 0, and where a piece is banned, search bans it anyhow."""
+    bias = torch.zeros(len(target.rows))
+    if "final_logits_bias" in weights:
+        bias = weights["final_logits_bias"][0][target.rows]
+    if target.rows.count(target.rows[BOS]) > 1:
+        bias[BOS] = NEVER
+    elif not bias[EOS:].any() and all(x == 0 or x <= NEVER for x in bias[:EOS].tolist()):
+        return None
+    bias[:EOS] = bias[:EOS].where(bias[:EOS] > NEVER, BAN)
+    return bias
+
+
+def check_positions(directory: Path, weights: dict[str, Tensor], settings: MarianSettings) -> None:
+    """Refuse other positions than sinusoids; most files leave these out."""
+    expected = sinusoids_in_halves(settings.max_position_embeddings, settings.d_model)
+    for side in ("encoder", "decoder"):
+        found = weights.get(f"model.{side}.embed_positions.weight")
+        if found is not None and not torch.allclose(found, expected, atol=1e-3):
+            reason = f"{directory / 'model.safetensors'}: the positions of the {side} are not Marian's sinusoids"
+            raise ModelError(reason, hint="nmt imports only models with static sinusoidal positions")
+
+
+def largest_difference(imported: Imported, model: Seq2Seq) -> float:
+    """The largest difference between logits of our model and of the original, as a share of the largest logit or of 1.
+
+    On random sentences; PAD, UNK and BOS, which search bans, do not count.
+    """
+    _, weights, source, target, _ = imported
+    reference, generator = Reference(weights, imported.settings), torch.Generator().manual_seed(1)
+    source_rows, target_rows = torch.tensor(source.rows), torch.tensor(target.rows)
+    differences = []
+    for length in CHECKED_LENGTHS:
+        length = min(length, model.max_length - 1)
+        src, tgt = (
+            torch.randint(EOS + 1, len(side.rows), (length,), generator=generator).tolist() for side in (source, target)
+        )
+        tgt_in = torch.tensor([BOS, *tgt])
+        with torch.inference_mode():
+            found = model(pad_source([src]), tgt_in[None])[0, :, EOS:]  # (T, V - 3)
+            expected = reference.logits(source_rows[[*src, EOS]], target_rows[tgt_in])[:, target_rows[EOS:]]
+        differences.append((found - expected).abs().max() / expected.abs().max().clamp(min=1))
+    return float(torch.stack(differences).max())
