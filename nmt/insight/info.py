@@ -93,7 +93,7 @@ def _of_model(config: Config, tokenizers: Tokenizers) -> dict[str, Any]:
         "parameters": {"total": sum(blocks.values()), **blocks},
         "tokenizer": {
             **config.tokenizer.model_dump(include={"type", "joint", "byte_fallback", "sampling_alpha"}),
-            "nfkc_source": config.data.nfkc_source,
+            **config.data.model_dump(include={"nfkc_source", "target_tag"}),
             "pieces": {"source": len(tokenizers.source), "target": len(tokenizers.target)},
         },
         "search": config.decode.model_dump(),
@@ -135,6 +135,8 @@ def _of_run(run: RunDirectory) -> dict[str, Any]:
         checkpoints=run.checkpoint_steps(),
     )
     files = {"train": config.data.train, "dev": config.data.dev, "test": config.data.test}
+    if "imported" in manifest:  # its data is not known
+        files = {}
     names = {
         f"{corpus}.{side}": [str(data_root(config.data.root) / name) for name in getattr(one, side)]
         for corpus, one in files.items()
@@ -143,7 +145,7 @@ def _of_run(run: RunDirectory) -> dict[str, Any]:
     }
     hashes, n_pairs = manifest.get("data", {}), manifest.get("n_pairs", {})  # older runs have no n_pairs
     found["data"] = {"files": names, "sha256": hashes, "pairs": n_pairs if isinstance(n_pairs, dict) else {}}
-    keys = ("command", "started", "git_commit", "python", "machine", "versions", "reproducible")
+    keys = ("command", "started", "git_commit", "python", "machine", "versions", "reproducible", "imported")
     found["origin"] = {key: manifest[key] for key in keys if manifest.get(key) not in (None, "")}
     own = found.get("file", {}).get("sha256")
     scores = filter(_is_evaluation, run.read_scores())

@@ -20,7 +20,7 @@ import sentencepiece
 import torch
 from torch import Tensor
 
-from nmt.config import Config, check_config
+from nmt.config import check_config
 from nmt.errors import ConfigError, InputError, ModelError, NmtError
 from nmt.files import atomic_directory, hash_file, read_capped
 from nmt.interchange.marian_files import HINT, MarianSettings, read_json, read_settings, read_vocabulary, read_weights
@@ -71,7 +71,10 @@ class Languages(NamedTuple):
     tag: str = ""  # of the target language: fra for >>fra<<
 
 
-def import_marian(directory: Path, output: Path, languages: Languages = Languages(), name: str = "") -> float:
+NOT_GIVEN = Languages()
+
+
+def import_marian(directory: Path, output: Path, languages: Languages = NOT_GIVEN, name: str = "") -> float:
     """Write a run with the model of a directory; nothing is written if it cannot be one.
 
     Args:
@@ -100,42 +103,37 @@ def import_marian(directory: Path, output: Path, languages: Languages = Language
         run.write_tokenizers(imported.checkpoint.tokenizers, imported.checkpoint.config.tokenizer.joint)
         origin = {"from": name or str(directory), "format": imported.settings.model_type}
         origin["model.safetensors"] = hash_file(directory / "model.safetensors")
-        run.write_manifest({**new_manifest({}, {}, imported.checkpoint.config.seed, reproducible=True), "imported": origin})
+        run.write_manifest(
+            {**new_manifest({}, {}, imported.checkpoint.config.seed, reproducible=True), "imported": origin}
+        )
         save_checkpoint(run.model_file, imported.checkpoint)
     return difference
 
 
-def read_marian(directory: Path, languages: Languages = Languages()) -> Imported:
+def read_marian(directory: Path, languages: Languages) -> Imported:
     """Read and convert a model. For errors see `import_marian`."""
     settings = read_settings(directory)
     about = directory / "tokenizer_config.json"
     tokenizer_config = read_json(about) if about.exists() else {}
     source, target = read_sides(directory, settings, tokenizer_config)
-    config = config_of(directory, settings, tokenizer_config, languages)
-    sides = [
-        tokenizer_of(directory / f"{name}.spm", side.pieces) for name, side in (("source", source), ("target", target))
-    ]
-    tags = [piece for piece in source.pieces if TAG.fullmatch(piece)]
-    check_tag(tags, languages.tag)
-    tokenizers = Tokenizers(Tokenizer(sides[0].model, target_tag=languages.tag), sides[1])
+    check_tag([piece for piece in source.pieces if TAG.fullmatch(piece)], languages.tag)
     weights = read_weights(directory, settings)
     check_positions(directory, weights, settings)
-    model_weights, bias = converted(weights, settings, source, target), bias_of(weights, target)
-    if bias is not None:
-        model_weights["projection.bias"] = bias
-    tree = config.model_dump(exclude_unset=True)
+    files = [directory / "source.spm", directory / "target.spm"]
+    models = [model_of(file, side.pieces) for file, side in zip(files, (source, target), strict=True)]
+    tokenizers = Tokenizers.from_models(*models, nfkc_source=False, target_tag=languages.tag)
+    bias = bias_of(weights, target)
+    tree = config_tree(settings, languages_of(directory, tokenizer_config, languages))
+    tree["data"]["target_tag"] = languages.tag
     tree["model"]["projection_bias"] = bias is not None
-    processors = [sentencepiece.SentencePieceProcessor(model_proto=side.model) for side in sides]
-    scores = [p.get_score(i) for p in processors for i in range(p.get_piece_size()) if not p.is_control(i)]
-    tree["tokenizer"] = {
-        "type": "bpe" if all(score == int(score) for score in scores) else "unigram",  # ranks, or log-probabilities
-        "vocab_size": len(target.pieces),
-        "joint": source == target,
-        "byte_fallback": any(p.is_byte(i) for p in processors for i in range(p.get_piece_size())),
-    }
-    config = Config.model_validate(tree)
-    tensors = {f"model.{key}": x for key, x in model_weights.items()}
-    return Imported(settings, weights, source, target, Checkpoint(config, tensors, tokenizers))
+    tree["tokenizer"] = {**kind_of(models), "vocab_size": len(target.pieces), "joint": source == target}
+    try:
+        config = check_config(tree, {}, "its settings")
+    except ConfigError as error:
+        raise ModelError(f"{directory / 'config.json'}: {str(error).partition(chr(10))[0]}", hint=HINT) from error
+    tensors = converted(weights, settings, source, target) | ({} if bias is None else {"projection.bias": bias})
+    checkpoint = Checkpoint(config, {f"model.{key}": x for key, x in tensors.items()}, tokenizers)
+    return Imported(settings, weights, source, target, checkpoint)
 
 
 # --- vocabulary ---------------------------------------------------------------------------------------------
@@ -181,22 +179,35 @@ def in_our_order(path: Path, pieces: list[str], settings: MarianSettings, start:
     return Side(rows, named)
 
 
-def tokenizer_of(path: Path, pieces: list[str]) -> Tokenizer:
-    """The tokenizer of a SentencePiece model whose tokens are numbered as in `pieces`."""
+def model_of(path: Path, pieces: list[str]) -> bytes:
+    """The SentencePiece model in a file, with a vocabulary if it does not number its pieces as in `pieces`."""
     try:
         model = without_vocabulary(read_capped(path, MAX_MODEL_BYTES))
-        tokenizer = Tokenizer(with_vocabulary(model, pieces))
-        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        own = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
-        known = len({*own} & {*pieces}) / len(own)
-        if known < MIN_KNOWN:
-            reason = f"only {known:.0%} of its pieces are in the vocabulary"
-            raise ModelError(reason, hint="are the vocabulary and the .spm files of one model?")
-        return Tokenizer(model) if own == pieces else tokenizer
+        with_own = with_vocabulary(model, pieces)
+        Tokenizer(with_own)  # checks that it can be loaded
+        own = pieces_of(model)
+        if len({*own} & {*pieces}) < MIN_KNOWN * len(own):
+            raise ModelError("most of its pieces are not in the vocabulary", hint="are the files of one model?")
+        return model if own == pieces else with_own
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror or error}", hint=HINT) from error
     except ModelError as error:
         raise ModelError(f"{path}: {error}", hint=error.hint) from error
+
+
+def pieces_of(model: bytes) -> list[str]:
+    """The pieces of a SentencePiece model, as it numbers them."""
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    return [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
+
+
+def kind_of(models: Sequence[bytes]) -> dict[str, Any]:
+    """What the tokenizer's settings say of SentencePiece models."""
+    processors = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in models]
+    every = [(processor, i) for processor in processors for i in range(processor.get_piece_size())]
+    is_ranked = all(score == int(score) for score in (processor.get_score(i) for processor, i in every))
+    is_bytes = any(processor.is_byte(i) for processor, i in every)
+    return {"type": "bpe" if is_ranked else "unigram", "byte_fallback": is_bytes}  # ranks, or log-probabilities
 
 
 def check_tag(tags: Sequence[str], tag: str) -> None:
@@ -218,49 +229,45 @@ def check_tag(tags: Sequence[str], tag: str) -> None:
 # --- settings ---------------------------------------------------------------------------------------------
 
 
-def config_of(
-    directory: Path, settings: MarianSettings, tokenizer_config: dict[str, Any], languages: Languages
-) -> Config:
-    """The settings of the run, but for those of tokenizer and bias. Raises ModelError if nmt has no such model."""
+def languages_of(directory: Path, tokenizer_config: dict[str, Any], given: Languages) -> list[str]:
+    """Language codes of source and target: given, of the tag, of the tokenizer, in the model's name, or empty."""
     by_name = MODEL_NAME.search(directory.resolve().name)
-    codes = [languages.source, languages.target or languages.tag]
+    codes = [given.source, given.target or given.tag]
     for i, key in enumerate(("source_lang", "target_lang")):
         of_tokenizer = tokenizer_config.get(key)
         if not codes[i] and isinstance(of_tokenizer, str) and LANGUAGE.fullmatch(of_tokenizer):
             codes[i] = of_tokenizer
         codes[i] = codes[i] or (by_name[i + 1] if by_name else "")
+    return codes
+
+
+def config_tree(settings: MarianSettings, languages: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The run's settings by section, but for those of tokenizer and bias."""
     shared, tied = settings.share_encoder_decoder_embeddings, settings.tie_word_embeddings
     activation = settings.activation_function
-    tree = {
-        "run": "run",
-        "data": {
-            "train": {"source": "unknown", "target": "unknown"},
-            "source_lang": codes[0],
-            "target_lang": codes[1],
-            "target_tag": languages.tag,
-            "max_length": min(MAX_LENGTH, settings.max_position_embeddings - 1),
-        },
-        "model": {
-            "d_model": settings.d_model,
-            "n_heads": settings.encoder_attention_heads,
-            "d_ff": settings.encoder_ffn_dim,
-            "n_encoder_layers": settings.encoder_layers,
-            "n_decoder_layers": settings.decoder_layers,
-            "dropout": settings.dropout,
-            "attention_dropout": settings.attention_dropout,
-            "activation_dropout": settings.activation_dropout,
-            "activation": "silu" if activation == "swish" else activation,
-            "norm": "pre" if settings.pre_norm else "post",
-            "positions": "sinusoidal",
-            "max_positions": settings.max_position_embeddings,
-            "tied_embeddings": ("all" if shared else "decoder") if tied else "none",
-        },
-        "decode": {"beam": settings.num_beams, "alpha": settings.length_penalty},
+    tree: dict[str, Any] = {"run": "run", "decode": {"beam": settings.num_beams, "alpha": settings.length_penalty}}
+    tree["data"] = {
+        "train": {"source": "unknown", "target": "unknown"},
+        "source_lang": languages[0],
+        "target_lang": languages[1],
+        "max_length": min(MAX_LENGTH, settings.max_position_embeddings - 1),
     }
-    try:
-        return check_config(tree, {}, "its settings")
-    except ConfigError as error:
-        raise ModelError(f"{directory / 'config.json'}: {error}", hint=HINT) from error
+    tree["model"] = {
+        "d_model": settings.d_model,
+        "n_heads": settings.encoder_attention_heads,
+        "d_ff": settings.encoder_ffn_dim,
+        "n_encoder_layers": settings.encoder_layers,
+        "n_decoder_layers": settings.decoder_layers,
+        "dropout": settings.dropout,
+        "attention_dropout": settings.attention_dropout,
+        "activation_dropout": settings.activation_dropout,
+        "activation": "silu" if activation == "swish" else activation,
+        "norm": "pre" if settings.pre_norm else "post",
+        "positions": "sinusoidal",
+        "max_positions": settings.max_position_embeddings,
+        "tied_embeddings": ("all" if shared else "decoder") if tied else "none",
+    }
+    return tree
 
 
 # --- weights ----------------------------------------------------------------------------------------------
@@ -308,7 +315,9 @@ def converted(weights: dict[str, Tensor], settings: MarianSettings, source: Side
     if not tied:
         found["projection.weight"] = weights["lm_head.weight"][target.rows][:, order]
     elif scale != 1.0:  # what the smaller embeddings take from the logits, the last norm gives back
-        last = "decoder_norm" if settings.pre_norm else f"decoder.{settings.decoder_layers - 1}.feed_forward_residual.norm"
+        last = (
+            "decoder_norm" if settings.pre_norm else f"decoder.{settings.decoder_layers - 1}.feed_forward_residual.norm"
+        )
         for kind in ("weight", "bias"):
             found[f"{last}.{kind}"] = found[f"{last}.{kind}"] * scale
     return found

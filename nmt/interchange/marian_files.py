@@ -1,8 +1,8 @@
 """Reads a directory with a Marian model in Hugging Face's format; every file in it is untrusted.
 
-    config.json, model.safetensors                  of MarianMTModel, or of PegasusForConditionalGeneration, its pre-norm
-    vocab.json, source.spm, target.spm              of MarianTokenizer; target_vocab.json if the vocabularies are separate
-    generation_config.json, tokenizer_config.json   may be missing
+    config.json, model.safetensors      of MarianMTModel, or of PegasusForConditionalGeneration, the same with pre-norm
+    vocab.json, source.spm, target.spm  of MarianTokenizer; target_vocab.json if the vocabularies are separate
+    generation_config.json, tokenizer_config.json       may be missing
 
 All that is read is checked: types, ranges, names and shapes. Nothing is unpickled.
 """
@@ -25,7 +25,7 @@ LARGEST_VOCABULARY = 1_000_000
 HINT = "get the files again, or another model"
 PICKLES = ("pytorch_model.bin", "pytorch_model.pt", "tf_model.h5")
 CONVERT = (
-    "convert it to safetensors: python -c \"from transformers import AutoTokenizer as T, MarianMTModel as M; "
+    'convert it to safetensors: python -c "from transformers import AutoTokenizer as T, MarianMTModel as M; '
     "M.from_pretrained('IN').save_pretrained('OUT'); T.from_pretrained('IN').save_pretrained('OUT')\""
 )
 FLOATS = ("F32", "F16", "BF16")
@@ -65,6 +65,8 @@ class MarianSettings(BaseModel):
         for name in ("attention_heads", "ffn_dim"):
             if (of := [getattr(self, f"{side}_{name}") for side in ("encoder", "decoder")])[0] != of[1]:
                 raise ValueError(f"encoder_{name} is {of[0]} and decoder_{name} {of[1]}; nmt has one for both")
+        if self.share_encoder_decoder_embeddings and self.decoder_vocab_size not in (None, self.vocab_size):
+            raise ValueError("decoder_vocab_size is not vocab_size, but both sides share their embeddings")
         if self.d_model % self.encoder_attention_heads:
             raise ValueError("d_model is not a multiple of encoder_attention_heads")
         for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id"):
@@ -174,8 +176,8 @@ def read_weights(directory: Path, settings: MarianSettings) -> dict[str, Tensor]
 def matrices_of(settings: MarianSettings) -> dict[str, list[str]]:
     """The embeddings of source and target and the projection by name, each with the names it may have in the file.
 
-    With tied embeddings all names are of one matrix. Without, transformers 5 writes each, and earlier versions write one
-    for source and target if they share it.
+    With tied embeddings all names are of one matrix. Without, transformers 5 writes each matrix, and earlier versions
+    write one for source and target if they share it.
     """
     shared, source, target, output = (
         *("model.shared.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"),
@@ -185,7 +187,7 @@ def matrices_of(settings: MarianSettings) -> dict[str, list[str]]:
         also = [shared] if settings.share_encoder_decoder_embeddings else []
         return {source: [source, *also], target: [target, *also], output: [output]}
     if settings.share_encoder_decoder_embeddings:
-        return dict.fromkeys((source, target, output), [shared, source, target, output])
+        return {name: [shared, source, target, output] for name in (source, target, output)}
     return {source: [source], target: [target, output], output: [target, output]}
 
 

@@ -4,6 +4,7 @@ Pre-norm is PegasusForConditionalGeneration. One sentence, no padding, no cache.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from nmt.interchange.marian_files import MarianSettings
 
-ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu, "swish": F.silu}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu, "swish": F.silu}
 
 
 def sinusoids_in_halves(n_positions: int, d_model: int) -> Tensor:
@@ -55,11 +56,12 @@ class Reference:
         normed = self.norm(f"{name}_layer_norm", x) if self.settings.pre_norm else x
         read = normed if memory is None else memory
         query, key, value = (
-            self.linear(f"{name}.{part}_proj", y).unflatten(-1, (self.settings.encoder_attention_heads, -1))
+            self.linear(f"{name}.{part}_proj", y)
+            .view(len(y), self.settings.encoder_attention_heads, -1)
+            .transpose(0, 1)
             for part, y in (("q", normed), ("k", read), ("v", read))
-        )
-        heads = [y.transpose(0, 1) for y in (query, key, value)]  # (H, T, D/H)
-        attended = F.scaled_dot_product_attention(*heads, is_causal=causal).transpose(0, 1).flatten(1)
+        )  # (H, T, D/H)
+        attended = F.scaled_dot_product_attention(query, key, value, is_causal=causal).transpose(0, 1).flatten(1)
         x = x + self.linear(f"{name}.out_proj", attended)
         return x if self.settings.pre_norm else self.norm(f"{name}_layer_norm", x)
 

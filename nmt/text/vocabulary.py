@@ -16,7 +16,7 @@ TAG = re.compile(">>.*?<<", re.DOTALL)  # of the target language, before a sourc
 
 
 def with_vocabulary(model: bytes, pieces: Sequence[str]) -> bytes:
-    """A serialized SentencePiece model whose pieces are numbered as in `pieces`, which may lack some and have others."""
+    """A serialized SentencePiece model with a vocabulary, which may lack some of its pieces and have others."""
     content = json.dumps(pieces, ensure_ascii=False).encode()
     return _varint(FIELD) + _varint(len(content)) + content + without_vocabulary(model)
 
@@ -27,7 +27,7 @@ def without_vocabulary(model: bytes) -> bytes:
 
 
 def vocabulary_of(model: bytes) -> list[str] | None:
-    """The pieces in the order of the vocabulary; None if the model numbers them itself. Raises ModelError if damaged."""
+    """The pieces in order; None if the model numbers them itself. Raises ModelError if the vocabulary is damaged."""
     content, _ = _split(model)
     if content is None:
         return None

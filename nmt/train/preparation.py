@@ -227,7 +227,9 @@ def train_tokenizers(corpus: Corpus) -> Tokenizers:
         named = ", ".join(map(str, lines[:10])) + (f" and {len(lines) - 10} more" if len(lines) > 10 else "")
         too_long = f"over {MAX_TRAINER_BYTES:,} bytes: the pairs at line {named}"
         log.info("left out of the tokenizer's training, %s", too_long)
-    return Tokenizers.from_models(trained[0].model, trained[-1].model, nfkc_source=data.nfkc_source, target_tag=data.target_tag)
+    return Tokenizers.from_models(
+        trained[0].model, trained[-1].model, nfkc_source=data.nfkc_source, target_tag=data.target_tag
+    )
 
 
 def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[RaggedArray, RaggedArray]]:

@@ -76,7 +76,12 @@ def write_marian(
         (path / f"{name}.spm").write_bytes(model)
     for name, vocabulary in zip(("vocab.json", "target_vocab.json"), vocabularies, strict=False):
         (path / name).write_text(json.dumps(vocabulary))
-    about = {"tokenizer_class": "MarianTokenizer", "source_lang": "de", "target_lang": "en", "separate_vocabs": separate}
+    about = {
+        "tokenizer_class": "MarianTokenizer",
+        "source_lang": "de",
+        "target_lang": "en",
+        "separate_vocabs": separate,
+    }
     (path / "tokenizer_config.json").write_text(json.dumps(about))
     n_source, n_target = len(vocabularies[0]), len(vocabularies[-1])
     special = {"pad_token_id": min(n_source, n_target) - 1, "eos_token_id": 0, "forced_eos_token_id": 0}
@@ -87,7 +92,7 @@ def write_marian(
     model = model_class(config).eval()
     with torch.no_grad():  # also norms, biases and the row of PAD, which transformers leaves at 0 or 1
         for name, x in [*model.named_parameters(), ("bias", model.final_logits_bias)]:
-            if "embed_positions" not in name:
-                x.add_(0.2 * torch.randn(x.shape) * (0.1 if "embed_tokens" in name or "shared" in name else 1))
+            if "embed_positions" not in name:  # norms of both signs, so that a piece does not predict itself
+                x.add_((1 if "norm.weight" in name else 0.2) * torch.randn(x.shape))
     model.save_pretrained(path)
     return path
