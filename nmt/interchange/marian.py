@@ -35,13 +35,14 @@ from nmt.text.vocabulary import TAG, with_vocabulary, without_vocabulary
 
 log = logging.getLogger("nmt")
 
+CODERS = {"source": "encoder", "target": "decoder"}
 SPECIAL_PIECES = ["<pad>", "<unk>", "<s>", "</s>"]  # at PAD, UNK, BOS, EOS
 BAN = -100.0  # bias of BOS where it is a copy: exp of it is 0, and label smoothing adds little to the loss
 NEVER = -1e3  # a bias below it can only ban a piece, as exports do with PAD, UNK and BOS
 MAX_LENGTH = 200  # data.max_length: a longer line is split into sentences, which is what such models are trained on
 MIN_KNOWN = 0.5  # of the pieces of a SentencePiece model must be in the vocabulary
 CHECKED_LENGTHS = (1, 5, 20)  # of the random sentences that compare the logits, pieces
-TOLERANCE = 1e-3  # of the largest logit
+TOLERANCE = 1e-4  # of the largest logit, in float64
 LANGUAGE = re.compile(r"[a-zA-Z]{2,8}([-_]\w{1,20})*")
 MODEL_NAME = re.compile(r"opus-mt-(?:tc-)?(?:tiny-|base-|big-)?([a-zA-Z]{2,8})-([a-zA-Z]{2,8})$")
 
@@ -91,8 +92,7 @@ def import_marian(directory: Path, output: Path, languages: Languages = NOT_GIVE
     if output.exists() or output.is_symlink():
         raise InputError(f"{output} exists already", hint="give another name with -o, or move it away")
     imported = read_marian(directory, languages)
-    model = imported.checkpoint.model()
-    difference = largest_difference(imported, model)
+    difference = largest_difference(imported, imported.checkpoint.model().double())
     if not difference <= TOLERANCE:  # also true for NaN
         reason = f"{directory}: the logits of the imported model differ from the original's by {difference:.2g}"
         raise NmtError(reason, hint="report it, with the name of the model")
@@ -115,10 +115,9 @@ def read_marian(directory: Path, languages: Languages) -> Imported:
     settings = read_settings(directory)
     about = directory / "tokenizer_config.json"
     tokenizer_config = read_json(about) if about.exists() else {}
-    source, target = read_sides(directory, settings, tokenizer_config)
-    check_tag([piece for piece in source.pieces if TAG.fullmatch(piece)], languages.tag)
     weights = read_weights(directory, settings)
-    check_positions(directory, weights, settings)
+    source, target = read_sides(directory, settings, tokenizer_config, weights.get("final_logits_bias"))
+    check_tag([piece for piece in source.pieces if TAG.fullmatch(piece)], languages.tag)
     files = [directory / "source.spm", directory / "target.spm"]
     models = [model_of(file, side.pieces) for file, side in zip(files, (source, target), strict=True)]
     tokenizers = Tokenizers.from_models(*models, nfkc_source=False, target_tag=languages.tag)
@@ -126,12 +125,13 @@ def read_marian(directory: Path, languages: Languages) -> Imported:
     tree = config_tree(settings, languages_of(directory, tokenizer_config, languages))
     tree["data"]["target_tag"] = languages.tag
     tree["model"]["projection_bias"] = bias is not None
+    tensors = converted(weights, settings, source, target) | ({} if bias is None else {"projection.bias": bias})
+    tree["model"]["positions"] = "learned" if "source_positions" in tensors else "sinusoidal"
     tree["tokenizer"] = {**kind_of(models), "vocab_size": len(target.pieces), "joint": source == target}
     try:
         config = check_config(tree, {}, "its settings")
     except ConfigError as error:
         raise ModelError(f"{directory / 'config.json'}: {str(error).partition(chr(10))[0]}", hint=HINT) from error
-    tensors = converted(weights, settings, source, target) | ({} if bias is None else {"projection.bias": bias})
     checkpoint = Checkpoint(config, {f"model.{key}": x for key, x in tensors.items()}, tokenizers)
     return Imported(settings, weights, source, target, checkpoint)
 
@@ -139,20 +139,31 @@ def read_marian(directory: Path, languages: Languages) -> Imported:
 # --- vocabulary ---------------------------------------------------------------------------------------------
 
 
-def read_sides(directory: Path, settings: MarianSettings, tokenizer_config: dict[str, Any]) -> tuple[Side, Side]:
-    """The vocabularies of both sides, often one, in our order."""
-    first, second = directory / "vocab.json", directory / "target_vocab.json"
-    pieces = read_vocabulary(first, settings.vocab_size)
-    is_separate = tokenizer_config.get("separate_vocabs") is True
-    of_target = read_vocabulary(second, settings.n_target) if is_separate else pieces
-    if len(of_target) != settings.n_target or (settings.share_encoder_decoder_embeddings and of_target != pieces):
-        reason = f"{directory}: config.json has {settings.n_target} pieces of the target, vocab.json {len(of_target)}"
+def read_sides(
+    directory: Path, settings: MarianSettings, tokenizer_config: dict[str, Any], bias: Tensor | None
+) -> tuple[Side, Side]:
+    """The vocabularies of both sides, often one, in our order; `bias` is that of the logits, (1, V) or None."""
+    file = directory / "vocab.json"
+    source = target = read_vocabulary(file, settings.vocab_size)
+    start = settings.decoder_start_token_id
+    if tokenizer_config.get("separate_vocabs") is True:
+        other = directory / "target_vocab.json"
+        target = read_vocabulary(other, settings.n_target)
+        while not target[-1] and bias is not None and bias[0, len(target) - 1] <= NEVER:
+            target.pop()  # a row that only makes both embeddings equally large
+        while not source[-1]:
+            source.pop()
+        if source != target:
+            if settings.share_encoder_decoder_embeddings:
+                reason = f"{other}: both sides share their embeddings, but their vocabularies differ"
+                raise ModelError(reason, hint="are config.json and tokenizer_config.json of one model?")
+            of_source = source.index("<s>") if "<s>" in source else settings.pad_token_id  # the encoder never reads it
+            return in_our_order(file, source, settings, of_source), in_our_order(other, target, settings, start)
+    elif len(target) != settings.n_target:
+        reason = f"{file}: config.json has another number of pieces of the target, {settings.n_target}"
         raise ModelError(reason, hint="are config.json and tokenizer_config.json of one model?")
-    target = in_our_order(second if is_separate else first, of_target, settings, settings.decoder_start_token_id)
-    if of_target == pieces:
-        return target, target
-    start = pieces.index("<s>") if "<s>" in pieces else settings.pad_token_id  # the encoder never reads it
-    return in_our_order(first, pieces, settings, start), target
+    side = in_our_order(file, target, settings, start)
+    return side, side
 
 
 def in_our_order(path: Path, pieces: list[str], settings: MarianSettings, start: int) -> Side:
@@ -161,8 +172,8 @@ def in_our_order(path: Path, pieces: list[str], settings: MarianSettings, start:
         raise ModelError(f"{path} has no <unk>", hint=HINT)
     pad = pieces.index("<pad>") if "<pad>" in pieces else settings.pad_token_id
     unk, eos = pieces.index("<unk>"), settings.eos_token_id
-    if len({pad, unk, eos}) < 3 or pieces[eos] not in ("</s>", ""):
-        reason = f"{path}: PAD is {pad}, UNK {unk}, and EOS {eos}, which is {pieces[eos]!r:.50}"
+    if max(eos, start, pad) >= len(pieces) or len({pad, unk, eos}) < 3 or pieces[eos] not in ("</s>", ""):
+        reason = f"{path}: by its pieces PAD is {pad} and UNK {unk}, by config.json EOS is {eos}"
         raise ModelError(reason, hint="vocabulary and config.json do not agree: are they of one model?")
     special = [pad, unk, start, eos]
     rows = [*special, *(row for row in range(len(pieces)) if row not in special)]
@@ -263,7 +274,6 @@ def config_tree(settings: MarianSettings, languages: Sequence[str]) -> dict[str,
         "activation_dropout": settings.activation_dropout,
         "activation": "silu" if activation == "swish" else activation,
         "norm": "pre" if settings.pre_norm else "post",
-        "positions": "sinusoidal",
         "max_positions": settings.max_position_embeddings,
         "tied_embeddings": ("all" if shared else "decoder") if tied else "none",
     }
@@ -306,6 +316,7 @@ def converted(weights: dict[str, Tensor], settings: MarianSettings, source: Side
         if settings.pre_norm:
             put_writer(f"{side}_norm", f"model.{side}.layer_norm")
 
+    found |= {name: table[:, order] for name, table in learned_positions(weights, settings).items()}
     shared, tied = settings.share_encoder_decoder_embeddings, settings.tie_word_embeddings
     scale = 1.0 if settings.scale_embedding else math.sqrt(settings.d_model)  # we always multiply embeddings by this
     embedded = {"source": weights["model.encoder.embed_tokens.weight"][source.rows][:, order] / scale}
@@ -336,20 +347,22 @@ def bias_of(weights: dict[str, Tensor], target: Side) -> Tensor | None:
     return bias
 
 
-def check_positions(directory: Path, weights: dict[str, Tensor], settings: MarianSettings) -> None:
-    """Refuse other positions than sinusoids; most files leave these out."""
-    expected = sinusoids_in_halves(settings.max_position_embeddings, settings.d_model)
-    for side in ("encoder", "decoder"):
-        found = weights.get(f"model.{side}.embed_positions.weight")
-        if found is not None and not torch.allclose(found, expected, atol=1e-3):
-            reason = f"{directory / 'model.safetensors'}: the positions of the {side} are not Marian's sinusoids"
-            raise ModelError(reason, hint="nmt imports only models with static sinusoidal positions")
+def learned_positions(weights: dict[str, Tensor], settings: MarianSettings) -> dict[str, Tensor]:
+    """The tables of positions, in Marian's order of features; empty if they are the sinusoids.
+
+    Most files leave these out. Our exports of pre-norm models with other positions have them.
+    """
+    names = {f"{side}_positions": f"model.{coder}.embed_positions.weight" for side, coder in CODERS.items()}
+    sinusoids = sinusoids_in_halves(settings.max_position_embeddings, settings.d_model)
+    tables = {ours: weights.get(theirs, sinusoids) for ours, theirs in names.items()}
+    are_sinusoids = all(torch.allclose(table, sinusoids, atol=1e-3) for table in tables.values())
+    return {} if are_sinusoids else tables
 
 
 def largest_difference(imported: Imported, model: Seq2Seq) -> float:
     """The largest difference between logits of our model and of the original, as a share of the largest logit or of 1.
 
-    On random sentences; PAD, UNK and BOS, which search bans, do not count.
+    In float64, on random sentences; PAD, UNK and BOS, which search bans, do not count.
     """
     _, weights, source, target, _ = imported
     reference, generator = Reference(weights, imported.settings), torch.Generator().manual_seed(1)

@@ -1,6 +1,7 @@
 """What transformers' MarianMTModel computes, from its own weights and numbers of pieces: an import is checked by it.
 
-Pre-norm is PegasusForConditionalGeneration. One sentence, no padding, no cache.
+Pre-norm is PegasusForConditionalGeneration. One sentence, no padding, no cache. In float64, so that a difference is
+none of rounding, which random weights can amplify.
 """
 
 import math
@@ -42,14 +43,15 @@ class Reference:
             x = self.attend(f"model.decoder.layers.{i}.encoder_attn", x, memory)
             x = self.feed_forward(f"model.decoder.layers.{i}", x)
         x = self.norm("model.decoder.layer_norm", x) if self.settings.pre_norm else x
-        bias = self.weights.get("final_logits_bias")
-        return F.linear(x, self.weights["lm_head.weight"], None if bias is None else bias[0])
+        logits = x @ self.weights["lm_head.weight"].double().T
+        return logits + self.weights["final_logits_bias"][0] if "final_logits_bias" in self.weights else logits
 
     def embed(self, side: str, tokens: Tensor) -> Tensor:
         """Embeddings and positions, (T, D)."""
-        x = F.embedding(tokens, self.weights[f"model.{side}.embed_tokens.weight"])
+        x = self.weights[f"model.{side}.embed_tokens.weight"][tokens].double()
         x = x * math.sqrt(self.settings.d_model) if self.settings.scale_embedding else x
-        return x + sinusoids_in_halves(*x.shape)
+        positions = self.weights.get(f"model.{side}.embed_positions.weight")
+        return x + (sinusoids_in_halves(*x.shape) if positions is None else positions[: len(x)])
 
     def attend(self, name: str, x: Tensor, memory: Tensor | None = None, *, causal: bool = False) -> Tensor:
         """An attention with its residual connection: x (T, D) to itself, or to `memory` (S, D)."""
@@ -73,7 +75,8 @@ class Reference:
         return x if self.settings.pre_norm else self.norm(f"{layer}.final_layer_norm", x)
 
     def linear(self, name: str, x: Tensor) -> Tensor:
-        return F.linear(x, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"])
+        return F.linear(x, self.weights[f"{name}.weight"].double(), self.weights[f"{name}.bias"].double())
 
     def norm(self, name: str, x: Tensor) -> Tensor:
-        return F.layer_norm(x, x.shape[-1:], self.weights[f"{name}.weight"], self.weights[f"{name}.bias"])
+        weight, bias = self.weights[f"{name}.weight"].double(), self.weights[f"{name}.bias"].double()
+        return F.layer_norm(x, x.shape[-1:], weight, bias)

@@ -1,8 +1,8 @@
 """A vocabulary that numbers the pieces of a SentencePiece model otherwise than the model itself. Imports no torch.
 
-Marian's models have one vocabulary for both sides, each of which has a SentencePiece model of its own. Such a vocabulary
+Marian's models have one vocabulary for both sides, each of which has a SentencePiece model of its own. The vocabulary
 is stored in the file of the model: before the model stands a field that SentencePiece does not know and skips. So one
-file is still a whole tokenizer.
+file is a whole tokenizer.
 """
 
 import json

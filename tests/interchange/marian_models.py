@@ -93,6 +93,6 @@ def write_marian(
     with torch.no_grad():  # also norms, biases and the row of PAD, which transformers leaves at 0 or 1
         for name, x in [*model.named_parameters(), ("bias", model.final_logits_bias)]:
             if "embed_positions" not in name:  # norms of both signs, so that a piece does not predict itself
-                x.add_((1 if "norm.weight" in name else 0.2) * torch.randn(x.shape))
+                x.add_((1 if "norm.weight" in name else config.d_model**-0.5) * torch.randn(x.shape))
     model.save_pretrained(path)
     return path

@@ -38,8 +38,10 @@ SHAPES: dict[str, dict[str, Any]] = {
     "relu, embeddings not scaled": {"activation_function": "relu", "scale_embedding": False},
     "output apart, not scaled": {"tie_word_embeddings": False, "scale_embedding": False},
     "source apart, gelu": {
-        "share_encoder_decoder_embeddings": False, "activation_function": "gelu",
-        "encoder_layers": 1, "decoder_layers": 3,
+        "share_encoder_decoder_embeddings": False,
+        "activation_function": "gelu",
+        "encoder_layers": 1,
+        "decoder_layers": 3,
     },
     "all apart": {"share_encoder_decoder_embeddings": False, "tie_word_embeddings": False},
     "two vocabularies": {"share_encoder_decoder_embeddings": False, "separate": True},
@@ -64,7 +66,8 @@ class Pair:
         self.theirs = getattr(transformers, class_name).from_pretrained(directory, use_safetensors=True).eval()
         self.their_tokenizer = transformers.MarianTokenizer.from_pretrained(directory, split_special_tokens=True)
         self.ours: Translator = nmt.load(run)
-        side = marian.read_sides(directory, read_settings(directory), self.their_tokenizer.init_kwargs)
+        bias = self.theirs.final_logits_bias
+        side = marian.read_sides(directory, read_settings(directory), self.their_tokenizer.init_kwargs, bias)
         self.source_rows, self.target_rows = (torch.tensor(one.rows) for one in side)
 
     def their_ids(self, text: str, *, target: bool = False) -> list[int]:

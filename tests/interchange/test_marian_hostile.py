@@ -196,7 +196,6 @@ def weights() -> Iterator[tuple[str, Mutation]]:
         "are NaN": lambda t: t[f"{layer}.fc1.bias"].fill_(float("nan")),
         "are infinite": lambda t: t["model.shared.weight"].fill_(float("inf")),
         "have two embeddings": lambda t: t.update({"lm_head.weight": t["model.shared.weight"] + 1}),
-        "have other positions": lambda t: t.update({"model.encoder.embed_positions.weight": torch.ones(64, 32)}),
         "have no position": lambda t: t.update({"model.encoder.embed_positions.weight": torch.ones(0, 32)}),
     }
     for name, edit in edits.items():
