@@ -11,6 +11,7 @@ from functools import cache
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import sentencepiece
 import training
@@ -38,7 +39,7 @@ def write_model(path: Path, sides: list[list[str]], n_pieces: int = VOCABULARY) 
     pieces: dict[str, None] = {}
     for name, lines in zip(("source", "target"), sides, strict=True):
         model = io.BytesIO()
-        options = {"vocab_size": 8000, "hard_vocab_limit": False, "minloglevel": 2, "num_threads": 1}
+        options: dict[str, Any] = {"vocab_size": 8000, "hard_vocab_limit": False, "minloglevel": 2, "num_threads": 1}
         sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_writer=model, **options)
         (path / f"{name}.spm").write_bytes(model.getvalue())
         processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
