@@ -1,23 +1,28 @@
 """Small models of every architecture, with each of its choices, batches for them, and a small translator."""
 
+import functools
 import itertools
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from conftest import SOURCE, TARGET, model_of
+from torch import Tensor, nn
 
-from nmt.config import Config, ModelSettings
+from nmt.config import Config, ModelSettings, TokenizerSettings
 from nmt.decode.engines.torch_engine import TorchEngine
-from nmt.decode.search import IncrementalDecoder
+from nmt.decode.options import Hypothesis, SearchOptions
+from nmt.decode.search import IncrementalDecoder, search
 from nmt.decode.translator import Translator
 from nmt.model.base import Seq2Seq
+from nmt.model.incremental import incremental_decoder
 from nmt.model.recurrent import RecurrentModel
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import Checkpoint, new_model, save_checkpoint, weights_of
 from nmt.run.directory import RunDirectory
-from nmt.text import BOS, EOS, PAD
+from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.batches import pad_source
 from nmt.text.tokenizer import Tokenizers, train_tokenizer
 
@@ -125,6 +130,70 @@ def sources(*rows: Sequence[int]) -> Tensor:
     return pad_source([list(row) for row in rows])
 
 
+@functools.cache
+def of_five(lines: tuple[str, ...], vocab_size: int) -> bytes:
+    """A tokenizer of some of the five pairs, serialized."""
+    return train_tokenizer(lines, TokenizerSettings(type="bpe", vocab_size=vocab_size)).model
+
+
+def random_translator(joint: bool = True, decode: dict[str, Any] | None = None, **choices: Any) -> Translator:
+    """A translator with random weights, norms and biases included, that ends some sentences before the limit."""
+    translator = fresh_translator(joint, decode, **choices)
+    model, tokenizers = model_of(translator), translator.tokenizers
+    assert isinstance(model, Transformer)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn(parameter.shape))
+        layer_norm = list(model.decoder)[-1].feed_forward_residual.norm  # the last layer before the projection
+        last = layer_norm if isinstance(model.decoder_norm, nn.Identity) else model.decoder_norm
+        assert isinstance(last, nn.LayerNorm)
+        text = torch.randint(EOS + 1, len(tokenizers.source), (20, 6))
+        logits, end = model(text, text), model.projection.weight[EOS]
+        rise = (logits.amax(-1) - logits[..., EOS]).quantile(0.9)  # a tenth of the positions are to end in EOS
+        last.bias.add_(rise * end / end.square().sum())
+    return translator
+
+
+def fresh_translator(joint: bool = True, decode: dict[str, Any] | None = None, **choices: Any) -> Translator:
+    """A translator with initial weights."""
+    sizes = {"d_model": 32, "d_ff": 48, "n_encoder_layers": 2, "n_decoder_layers": 2, "max_positions": 64}
+    model_settings = {**sizes, **choices}
+    config = Config.model_validate(
+        {
+            "run": "runs/x",
+            "data": {"train": {"source": "a.zh", "target": "a.en"}, "max_length": 7},
+            "tokenizer": {"joint": joint},
+            "model": model_settings,
+            "decode": {"max_length_b": 5, **(decode or {})},
+        }
+    )
+    shared = of_five((*SOURCE, *TARGET), 400)
+    tokenizers = Tokenizers.from_models(shared if joint else of_five(tuple(SOURCE), 300), shared, nfkc_source=False)
+    torch.manual_seed(1)
+    return Translator(TorchEngine(new_model(config, tokenizers).eval()), tokenizers, config)
+
+
+class Banned:
+    """A decoder that bans special pieces before the softmax, as the export does, so that scores are comparable."""
+
+    def __init__(self, model: Seq2Seq) -> None:
+        self.decoder = incremental_decoder(model)
+        self.start, self.select = self.decoder.start, self.decoder.select
+
+    def step(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
+        logits, state = self.decoder.step(ids, state)
+        logits[..., [PAD, UNK, BOS]] = -1e4
+        return logits, state
+
+
+def search_with_bans(translator: Translator, sources: Sequence[list[int]], options: SearchOptions) -> list[Hypothesis]:
+    """The best hypothesis for each source, given as tokens, by a search over a `Banned` decoder."""
+    model = model_of(translator)
+    with torch.inference_mode():
+        found = search(Banned(model), pad_source(list(sources)), options, max_length=model.max_length)
+    return [best[0] for best in found]
+
+
 def small_translator(**data: object) -> Translator:
     """A translator of `LINES` with random weights, far from uniform, in float64.
 
@@ -159,3 +228,26 @@ def write_run(translator: Translator, path: Path) -> RunDirectory:
     save_checkpoint(run.model_file, Checkpoint(translator.config, tensors, translator.tokenizers))
     run.write_tokenizers(translator.tokenizers, joint=True)
     return run
+
+
+# --- text -------------------------------------------------------------------------------------------------
+
+
+def hostile_lines(n: int) -> list[str]:
+    """Lines of random characters of all kinds, some very long."""
+    rng = random.Random(5)
+    kinds = [
+        [chr(i) for i in range(0x20, 0x7F)],
+        [chr(i) for i in range(0x20)]
+        + ["\x7f", "\x85", "\xa0", "\u2028", "\u200b", "\u200d", "\ufeff", "\u202e", "\0"],
+        [" ", "  ", "\u2581", "\u3000", "\t"],
+        ["<s>", "</s>", "<pad>", "<unk>", "<0x41>", "<0xE2>", ">>", "<<", ">>de<<", "<mask>", "<eop>", "▁the"],
+        [*"我昨天买了一本书。学校", *"اشتريت كتابا", *"Ünïcödé ﬁ ① Å"],
+        ["👩‍👩‍👧", "🇩🇪", "e\u0301", "가", "\U0010fffd", "\ud7ff", "\ue000", "\ufffe", "\U000e0001"],
+        ["the ", "a book ", "school ", "I ", "tea "],
+    ]
+    lines = ["", " ", "\u2581", "  two  spaces ", "\0", "</s>", "a </s> b", "x" * 20_000, "我" * 3_000, "\u0301" * 500]
+    while len(lines) < n:
+        mixed = rng.sample(kinds, rng.randint(1, len(kinds)))
+        lines.append("".join(rng.choice(rng.choice(mixed)) for _ in range(rng.choice([1, 3, 10, 40, 200]))))
+    return lines

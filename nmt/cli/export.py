@@ -11,6 +11,8 @@ from nmt.errors import InputError
 
 EXPORTS = {  # format -> the function that writes it; imported only when it is called, because it needs torch
     "ctranslate2": "nmt.interchange.ctranslate2:to_ctranslate2",
+    "huggingface": "nmt.interchange.huggingface:to_huggingface",
+    "onnx": "nmt.interchange.onnx:to_onnx",
 }
 QUANTIZED = ("ctranslate2",)  # the formats that take --quantization
 
@@ -27,8 +29,9 @@ def export(
 ) -> None:
     """Write a model for other tools.
 
-    ctranslate2: a directory from which CTranslate2 translates without torch, with the tokenizer and the settings. Both
-    engines translate a few sentences first and must agree.
+    ctranslate2: a directory from which CTranslate2 translates without torch. huggingface: a directory for
+    transformers and all that reads its models. onnx: the same with graphs for ONNX Runtime and transformers.js. Each
+    has the tokenizer. The written model first translates a few sentences, and must agree with nmt.
     """
     streams.set_up_logging(quiet, verbose)
     if to not in EXPORTS:

@@ -18,20 +18,24 @@ import torch
 from torch import Tensor, nn
 
 from nmt.decode.engines.ctranslate2_engine import import_ctranslate2
-from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.errors import InputError, NmtError
 from nmt.files import atomic_directory
+from nmt.interchange.export import check_replaceable, exportable_model, log_probs_of, logits_bias
 from nmt.model.transformer import DecoderLayer, EncoderLayer, Transformer
 from nmt.run.directory import RunDirectory
-from nmt.text import BOS, EOS, PAD, UNK
-from nmt.text.batches import pad_source
+from nmt.text import EOS
 
 log = logging.getLogger("nmt")
 
 # Storage type -> the largest difference from our float32 scores that is accepted, nats per piece. A correct export
 # in float32 differs by a millionth; the other limits allow for rounding.
 QUANTIZATIONS = {"float32": 1e-3, "float16": 0.1, "bfloat16": 1.0, "int8": 1.0}
+FILES = {  # that an export may have
+    *("config.yaml", "config.json", "model.bin"),
+    *("tokenizer.model", "tokenizer.src.model", "tokenizer.tgt.model"),
+    *("shared_vocabulary.json", "source_vocabulary.json", "target_vocabulary.json"),
+}
 SUPPORTED: dict[str, tuple[object, ...]] = {  # settings of which CTranslate2 supports only some values
     "architecture": ("transformer",),
     "attention": ("scaled_dot",),
@@ -40,7 +44,6 @@ SUPPORTED: dict[str, tuple[object, ...]] = {  # settings of which CTranslate2 su
     "positions": ("sinusoidal", "learned"),
 }
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}  # CTranslate2's names
-BAN = -1e4  # bias of pieces that are never generated: fits into float16, and exp of it is 0
 CHECKED_LENGTHS = (1, 5, 20)  # of the random sentences that compare the engines, pieces
 CHECKED_BEAMS = (1, 5)
 
@@ -53,8 +56,8 @@ def to_ctranslate2(translator: Translator, path: Path, quantization: str = "floa
     if quantization not in QUANTIZATIONS:
         raise InputError(f"unknown quantization '{quantization}'", hint=f"choose one of {', '.join(QUANTIZATIONS)}")
     ctranslate2 = import_ctranslate2()
-    _check_replaceable(path)
-    model = _exportable_model(translator)
+    check_replaceable(path, FILES, "model.bin")
+    model = exportable_model(translator, "CTranslate2", SUPPORTED)
     config, tokenizers = translator.config, translator.tokenizers
     if config.decode.length_penalty == "gnmt":
         log.warning("CTranslate2 has no decode.length_penalty=gnmt: it divides by L^alpha, tune alpha for it")
@@ -80,33 +83,6 @@ def to_ctranslate2(translator: Translator, path: Path, quantization: str = "floa
     log.info("checked %s: scores differ from the model's by %s nats per piece", checked, ", ".join(differences))
 
 
-def _check_replaceable(path: Path) -> None:
-    """Refuse to replace anything but an empty directory or an earlier export."""
-    if path.resolve() == Path.cwd() or path.is_mount():
-        raise InputError(f"{path} cannot be replaced: it is in use", hint="name a directory in it")
-    vocabularies = {f"{side}_vocabulary.json" for side in ("shared", "source", "target")}
-    tokenizers = {file.name for joint in (True, False) for file in RunDirectory(path).tokenizer_files(joint)}
-    exported = {"config.yaml", "config.json", "model.bin", *vocabularies, *tokenizers}
-    names = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
-    if (path.exists() and not path.is_dir()) or (names and not ("model.bin" in names and names <= exported)):
-        raise InputError(f"{path} exists and is not an export", hint="name another directory, or delete it")
-
-
-def _exportable_model(translator: Translator) -> Transformer:
-    """The translator's model, if CTranslate2 supports it."""
-    if not isinstance(translator.engine, TorchEngine):
-        raise InputError("the model is already an export", hint="give the run that was exported")
-    if len(translator.engine.models) > 1:
-        raise InputError("an ensemble cannot be exported as one model", hint="export each model by itself")
-    for key, supported in SUPPORTED.items():
-        if (value := getattr(translator.config.model, key)) not in supported:
-            setting = f"model.{key}={str(value).lower()}"
-            raise InputError(f"CTranslate2 does not support {setting}", hint="translate with nmt itself")
-    (model,) = translator.engine.models
-    assert isinstance(model, Transformer)
-    return model
-
-
 def _model_spec(model: Transformer) -> Any:
     """CTranslate2's description of the model, with a copy of the weights: it quantizes them in place."""
     specs, settings = import_ctranslate2().specs, model.settings
@@ -122,7 +98,7 @@ def _model_spec(model: Transformer) -> Any:
     encoder.embeddings[0].weight = _array(model.source_embedding.weight)
     decoder.embeddings.weight = _array(model.target_embedding.weight)
     decoder.projection.weight = _array(model.projection.weight)
-    decoder.projection.bias = _array(_output_bias(model) + (model.projection.bias if settings.projection_bias else 0))
+    decoder.projection.bias = _array(logits_bias(model))
     for stack, learned, norm in (
         (encoder, model.source_positions, model.encoder_norm),
         (decoder, model.target_positions, model.decoder_norm),
@@ -137,13 +113,6 @@ def _model_spec(model: Transformer) -> Any:
     for layer, into in zip(layers, [*encoder.layer, *decoder.layer], strict=True):
         _copy_layer(layer, into)
     return spec
-
-
-def _output_bias(model: Transformer) -> Tensor:
-    """(V,): bans pieces that are never generated."""
-    bias = torch.zeros(model.projection.out_features)
-    bias[[PAD, UNK, BOS]] = BAN
-    return bias
 
 
 def _copy_layer(layer: EncoderLayer | DecoderLayer, into: Any) -> None:
@@ -194,11 +163,9 @@ def _largest_score_difference(engine: Any, model: Transformer, translator: Trans
                 return_end_token=True,
                 return_scores=True,
             )
-            tgt = torch.tensor([BOS, *target.ids(found.hypotheses[0])])
-            with torch.inference_mode():
-                logits = model(pad_source([tokens]), tgt[None, :-1])[0] + _output_bias(model)
-            log_probs = logits.log_softmax(-1)  # (T, V)
-            chosen = log_probs.gather(-1, tgt[1:, None])[:, 0]  # (T,)
+            tgt = target.ids(found.hypotheses[0])
+            log_probs = log_probs_of(model, tokens, tgt[:-1])  # (T, V)
+            chosen = log_probs.gather(-1, torch.tensor(tgt)[:, None])[:, 0]  # (T,)
             differences.append((chosen.mean() - found.scores[0]).abs())
             if exact and beam == 1:
                 differences.append((log_probs.amax(-1) - chosen).max())

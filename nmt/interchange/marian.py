@@ -285,7 +285,8 @@ def config_tree(settings: MarianSettings, languages: Sequence[str]) -> dict[str,
 
 def converted(weights: dict[str, Tensor], settings: MarianSettings, source: Side, target: Side) -> dict[str, Tensor]:
     """Our weights by name, without the bias of the projection."""
-    order = torch.arange(settings.d_model).view(2, -1).T.flatten()  # feature 2i is Marian's i, 2i+1 is its D/2 + i
+    features = torch.arange(settings.d_model)
+    order = torch.cat([features[0::2], features[1::2]]).argsort()  # feature 2i is Marian's i, 2i+1 is its D/2 + i
     found: dict[str, Tensor] = {}
 
     def put_reader(ours: str, *theirs: str) -> None:

@@ -37,7 +37,7 @@ class MarianSettings(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
 
     model_type: Literal["marian", "pegasus"]
-    d_model: int = Field(ge=4, le=16_384, multiple_of=2)
+    d_model: int = Field(ge=4, le=16_384)
     encoder_layers: int = Field(ge=1, le=100)
     decoder_layers: int = Field(ge=1, le=100)
     encoder_attention_heads: int = Field(ge=1, le=256)

@@ -20,7 +20,7 @@ def sinusoids_in_halves(n_positions: int, d_model: int) -> Tensor:
     """(P, D): sines in the first half of the features, cosines of the same angles in the second."""
     frequencies = 10_000 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
     angles = torch.arange(n_positions, dtype=torch.float64)[:, None] * frequencies  # (P, D/2)
-    return torch.cat([angles.sin(), angles.cos()], 1).float()
+    return torch.cat([angles.sin(), angles.cos()], 1)[:, :d_model].float()
 
 
 class Reference:

@@ -11,7 +11,6 @@ import ctranslate2
 import pytest
 import torch
 from conftest import (
-    SOURCE,
     TARGET,
     FiveRun,
     err_lines,
@@ -21,28 +20,20 @@ from conftest import (
     run_nmt,
     run_together,
 )
+from models import fresh_translator as fresh
+from models import random_translator as make
+from models import search_with_bans
 from torch import Tensor, nn
 
-from nmt.config import Config, TokenizerSettings
-from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.options import Hypothesis
-from nmt.decode.search import search
 from nmt.decode.translator import Translator
 from nmt.errors import InputError, NmtError
 from nmt.interchange import ctranslate2 as module
 from nmt.interchange.ctranslate2 import QUANTIZATIONS, to_ctranslate2
-from nmt.model.base import Seq2Seq
-from nmt.model.incremental import incremental_decoder
 from nmt.model.positions import sinusoidal_positions
 from nmt.model.transformer import Transformer
-from nmt.run.checkpoint import new_model
 from nmt.run.directory import RunDirectory
 from nmt.text import BOS, EOS, PAD, UNK
-from nmt.text.batches import pad_source
-from nmt.text.tokenizer import Tokenizers, train_tokenizer
-
-JOINT = train_tokenizer(SOURCE + TARGET, TokenizerSettings(type="bpe", vocab_size=400)).model
-SOURCE_ONLY = train_tokenizer(SOURCE, TokenizerSettings(type="bpe", vocab_size=300)).model
 
 CHOICES: list[dict[str, Any]] = [
     *(
@@ -60,44 +51,6 @@ CHOICES: list[dict[str, Any]] = [
 ]
 
 
-def make(joint: bool = True, decode: dict[str, Any] | None = None, **choices: Any) -> Translator:
-    """A translator with random weights, norms and biases included, that ends some sentences before the limit."""
-    translator = fresh(joint, decode, **choices)
-    model, tokenizers = model_of(translator), translator.tokenizers
-    assert isinstance(model, Transformer)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn(parameter.shape))
-        layer_norm = list(model.decoder)[-1].feed_forward_residual.norm  # the last layer before the projection
-        last = layer_norm if isinstance(model.decoder_norm, nn.Identity) else model.decoder_norm
-        assert isinstance(last, nn.LayerNorm)
-        text = torch.randint(EOS + 1, len(tokenizers.source), (20, 6))
-        logits, end = model(text, text), model.projection.weight[EOS]
-        rise = (logits.amax(-1) - logits[..., EOS]).quantile(
-            0.9
-        )  # EOS becomes the most probable piece of a tenth of the positions
-        last.bias.add_(rise * end / end.square().sum())
-    return translator
-
-
-def fresh(joint: bool = True, decode: dict[str, Any] | None = None, **choices: Any) -> Translator:
-    """A translator with initial weights."""
-    sizes = {"d_model": 32, "d_ff": 48, "n_encoder_layers": 2, "n_decoder_layers": 2, "max_positions": 64}
-    model_settings = {**sizes, **choices}
-    config = Config.model_validate(
-        {
-            "run": "runs/x",
-            "data": {"train": {"source": "a.zh", "target": "a.en"}, "max_length": 7},
-            "tokenizer": {"joint": joint},
-            "model": model_settings,
-            "decode": {"max_length_b": 5, **(decode or {})},
-        }
-    )
-    tokenizers = Tokenizers.from_models(JOINT if joint else SOURCE_ONLY, JOINT, nfkc_source=False)
-    torch.manual_seed(1)
-    return Translator(TorchEngine(new_model(config, tokenizers).eval()), tokenizers, config)
-
-
 def test_export_has_all_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nmt.model.positions.FIRST_POSITIONS", 8)
     model = model_of(make())
@@ -105,19 +58,6 @@ def test_export_has_all_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = module._model_spec(model)
     for stack in (spec.encoder, spec.decoder):
         assert (stack.position_encodings.encodings == sinusoidal_positions(64, 32).numpy()).all()
-
-
-class Banned:
-    """A decoder that bans special pieces before the softmax, as the export does, so that scores are comparable."""
-
-    def __init__(self, model: Seq2Seq) -> None:
-        self.decoder = incremental_decoder(model)
-        self.start, self.select = self.decoder.start, self.decoder.select
-
-    def step(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        logits, state = self.decoder.step(ids, state)
-        logits[..., [PAD, UNK, BOS]] = -1e4
-        return logits, state
 
 
 def sentences(translator: Translator, n: int = 6) -> list[list[int]]:
@@ -130,11 +70,7 @@ def sentences(translator: Translator, n: int = 6) -> list[list[int]]:
 
 
 def ours(translator: Translator, ids: list[int], beam: int) -> Hypothesis:
-    options = translator.with_options(beam=beam, min_length=0)
-    with torch.inference_mode():
-        ((best,),) = search(
-            Banned(model_of(translator)), pad_source([ids]), options, max_length=model_of(translator).max_length
-        )
+    (best,) = search_with_bans(translator, [ids], translator.with_options(beam=beam, min_length=0))
     return best
 
 

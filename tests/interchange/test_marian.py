@@ -11,14 +11,17 @@ from typing import Any
 import pytest
 import torch
 from conftest import SOURCE, TARGET, err_lines, model_of, one_clear_error, out_lines, run_nmt
+from models import random_translator
 
 import nmt
 from nmt.decode.segments import Line, split
 from nmt.decode.translator import Translator
 from nmt.errors import ModelError
 from nmt.interchange import marian
+from nmt.interchange.huggingface import holdable_model, to_huggingface, write_huggingface
 from nmt.interchange.marian import Languages, import_marian
 from nmt.interchange.marian_files import read_settings
+from nmt.run.checkpoint import weights_of
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.tokenizer import Tokenizer
 
@@ -73,7 +76,7 @@ class Pair:
     def their_ids(self, text: str, *, target: bool = False) -> list[int]:
         given = {"text_target": text} if target else {"text": text}
         ids: list[int] = self.their_tokenizer(**given)["input_ids"]
-        assert ids[-1] == 0  # EOS
+        assert ids[-1] == self.theirs.config.eos_token_id
         return ids[:-1]
 
     def our_ids(self, text: str, *, target: bool = False) -> list[int]:
@@ -150,7 +153,7 @@ def their_translation(pair: Pair, text: str) -> str:
     """By `generate`, greedy."""
     ids = pair.their_ids(text)
     (found,) = pair.theirs.generate(
-        input_ids=torch.tensor([[*ids, 0]]),
+        input_ids=torch.tensor([[*ids, pair.theirs.config.eos_token_id]]),
         num_beams=1,
         do_sample=False,
         max_new_tokens=len(ids) + 16,
@@ -361,3 +364,41 @@ def test_an_imported_model_is_exported_to_ctranslate2(home: Path, trained: Pair)
     pytest.importorskip("ctranslate2")
     err_lines(run_nmt("export", "-m", trained.run, "--to", "ctranslate2", "-o", home / "ct2"))
     assert nmt.load(home / "ct2").translate(SOURCE, beam=1) == TARGET
+
+
+# --- there and back ---------------------------------------------------------------------------------------
+
+OWN: list[dict[str, Any]] = [
+    {"norm": "post", "activation": "relu"},
+    {"norm": "post", "activation": "gelu", "tied_embeddings": "decoder", "n_encoder_layers": 1, "n_decoder_layers": 3},
+    {"norm": "post", "activation": "silu", "tied_embeddings": "none", "joint": False},
+    {"norm": "pre"},
+    {"norm": "pre", "positions": "learned", "d_model": 15, "n_heads": 5, "d_ff": 7},
+]
+
+
+@pytest.mark.parametrize("choices", OWN, ids=lambda choices: " ".join(map(str, choices.values())))
+def test_import_of_an_export_is_the_run_itself(choices: dict[str, Any], tmp_path: Path) -> None:
+    before = random_translator(**choices)
+    (tmp_path / "hf").mkdir()
+    write_huggingface(tmp_path / "hf", before, holdable_model(before), "hf")
+    import_marian(tmp_path / "hf", tmp_path / "run")
+    after = nmt.load(tmp_path / "run")
+    assert after.tokenizers == before.tokenizers
+    assert after.config.model == before.config.model
+    assert after.config.tokenizer.joint == before.config.tokenizer.joint
+    assert (after.options.beam, after.options.alpha) == (before.options.beam, before.options.alpha)
+    ours, theirs = weights_of(model_of(after)), weights_of(model_of(before))
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(x, theirs[name]) for name, x in ours.items())
+
+
+def test_export_of_an_import_is_the_original_to_transformers(trained: Pair, tmp_path: Path) -> None:
+    to_huggingface(trained.ours, tmp_path / "again")
+    for name in ("source.spm", "target.spm"):
+        assert (tmp_path / "again" / name).read_bytes() == (trained.directory / name).read_bytes()
+    import_marian(tmp_path / "again", tmp_path / "run")
+    again = Pair(tmp_path / "again", tmp_path / "run")
+    assert [their_translation(again, text) for text in SOURCE] == TARGET
+    assert again.ours.tokenizers == trained.ours.tokenizers
+    assert again.ours.translate(SOURCE, beam=1) == TARGET

@@ -1,0 +1,103 @@
+"""What exports share: which models a format can hold, which directories they replace, and the proof on real lines."""
+
+import contextlib
+from collections.abc import Collection, Mapping
+from itertools import islice
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from nmt.config import data_root
+from nmt.decode.engines.torch_engine import TorchEngine
+from nmt.decode.translator import Translator
+from nmt.errors import DataError, InputError, NmtError
+from nmt.model.transformer import Transformer
+from nmt.text import BOS, EOS, PAD, UNK
+from nmt.text.batches import pad_source
+from nmt.text.lines import is_blank, iter_lines
+
+BAN = -1e4  # bias of pieces that are never generated: fits into float16, and exp of it is 0
+
+
+def check_replaceable(path: Path, names: Collection[str], needed: str) -> None:
+    """Refuse to replace anything but an empty directory or an earlier export.
+
+    Args:
+        path: where the export goes.
+        names: that an export may have in its directory.
+        needed: the file that every export has.
+    """
+    if path.resolve() == Path.cwd() or path.is_mount():
+        raise InputError(f"{path} cannot be replaced: it is in use", hint="name a directory in it")
+    found = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
+    if (path.exists() and not path.is_dir()) or (found and not (needed in found and found <= set(names))):
+        raise InputError(f"{path} exists and is not an export", hint="name another directory, or delete it")
+
+
+def exportable_model(translator: Translator, tool: str, supported: Mapping[str, Collection[object]]) -> Transformer:
+    """The translator's model, if it is one Transformer with settings that the tool supports.
+
+    Args:
+        translator: of a run or a model file.
+        tool: its name.
+        supported: values of `model.*` settings, by key; those of other settings do not matter.
+    """
+    if not isinstance(translator.engine, TorchEngine):
+        raise InputError("the model is already an export", hint="give the run that was exported")
+    if len(translator.engine.models) > 1:
+        raise InputError("an ensemble cannot be exported as one model", hint="export each model by itself")
+    for key, values in supported.items():
+        if (value := getattr(translator.config.model, key)) not in values:
+            setting = f"model.{key}={str(value).lower()}"
+            raise InputError(f"{tool} does not support {setting}", hint="translate with nmt itself")
+    (model,) = translator.engine.models
+    assert isinstance(model, Transformer)
+    return model
+
+
+def output_bias(model: Transformer) -> Tensor:
+    """(V,): bans pieces that are never generated."""
+    bias = torch.zeros(model.projection.out_features)
+    bias[[PAD, UNK, BOS]] = BAN
+    return bias
+
+
+def logits_bias(model: Transformer) -> Tensor:
+    """(V,): what a format adds to the logits: the model's own bias, if it has one, and `output_bias`."""
+    own = model.projection.bias.detach() if model.settings.projection_bias else 0.0
+    return output_bias(model) + own
+
+
+def log_probs_of(model: Transformer, source: list[int], target: list[int]) -> Tensor:
+    """(T + 1, V): log-probabilities at each piece of `target` and after the last, where PAD, UNK and BOS have none."""
+    with torch.inference_mode():
+        logits = model(pad_source([source]), torch.tensor([[BOS, *target]]))[0]
+    return (logits + output_bias(model)).log_softmax(-1)
+
+
+def real_lines(translator: Translator, n: int) -> list[str]:
+    """The first lines of the run's test or dev set that are not blank.
+
+    Where these files are missing: samples that training kept, else text made of random pieces.
+    """
+    data = translator.config.data
+    if translator.run:
+        with contextlib.suppress(NmtError):
+            data = translator.run.read_config().data  # a model file has no paths of the machine
+    for files in (data.test, data.dev):
+        if files is not None:
+            with contextlib.suppress(DataError):
+                lines = iter_lines([data_root(data.root) / path for path in files.source])
+                if found := list(islice((line for line in lines if not is_blank(line)), n)):
+                    return found
+    metrics = translator.run.read_metrics() if translator.run else []
+    samples = [sample[0] for line in metrics for sample in line.get("samples", [])]
+    if samples:
+        return list(dict.fromkeys(samples))[:n]
+    source, generator = translator.tokenizers.source, torch.Generator().manual_seed(1)
+    lengths = torch.randint(1, 20, (n,), generator=generator).tolist()
+    return [
+        source.decode(torch.randint(EOS + 1, len(source), (length,), generator=generator).tolist())
+        for length in lengths
+    ]

@@ -1,0 +1,374 @@
+"""A directory in Hugging Face's format, from which `AutoModelForSeq2SeqLM` and `AutoTokenizer` load.
+
+    config.json, generation_config.json, model.safetensors    MarianMTModel if post-norm, else Pegasus
+    source.spm, target.spm, vocab.json, target_vocab.json,    MarianTokenizer; target_vocab.json only with one
+    tokenizer_config.json, special_tokens_map.json            tokenizer per side
+    README.md                                                 the model card
+
+Both classes are Transformers with the paper's sinusoids, but have all sines before all cosines, while ours alternate.
+Therefore the D numbers that flow through the layers are reordered: columns of matrices that read them, rows of matrices
+that write them, embeddings and norms. What a layer computes inside (heads, F numbers) keeps its order.
+"""
+
+import contextlib
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from nmt.config import Config, ModelSettings, language
+from nmt.decode.options import Segment
+from nmt.decode.translator import Translator
+from nmt.errors import InputError, NmtError
+from nmt.files import atomic_directory, atomic_write
+from nmt.interchange.export import (
+    BAN,
+    check_replaceable,
+    exportable_model,
+    log_probs_of,
+    logits_bias,
+    real_lines,
+)
+from nmt.interchange.model_card import model_card
+from nmt.model.transformer import DecoderLayer, EncoderLayer, Transformer
+from nmt.text import BOS, EOS, PAD, UNK
+from nmt.text.tokenizer import Tokenizers
+from nmt.text.vocabulary import without_vocabulary
+
+log = logging.getLogger("nmt")
+
+CLASSES = {"post": ("marian", "MarianMTModel"), "pre": ("pegasus", "PegasusForConditionalGeneration")}
+SUPPORTED: dict[str, tuple[object, ...]] = {  # settings of which both classes support only some values
+    "architecture": ("transformer",),
+    "attention": ("scaled_dot",),
+    "attention_window": (0,),
+    "padding_mask": (True,),
+}
+# Pegasus saves its table of positions, so that it can be learned ones, or zeros. Marian always computes it.
+SUPPORTED_BY_NORM: dict[str, dict[str, tuple[object, ...]]] = {
+    "post": {"positions": ("sinusoidal",)},
+    "pre": {"positions": ("sinusoidal", "learned", "none"), "tied_embeddings": ("all",)},
+}
+FILES = {  # that an export may have
+    *("config.json", "model.safetensors", "generation_config.json", "README.md"),
+    *("source.spm", "target.spm", "vocab.json", "target_vocab.json", "tokenizer_config.json"),
+    "special_tokens_map.json",
+}
+USE = """\
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("{name}")
+model = AutoModelForSeq2SeqLM.from_pretrained("{name}")
+inputs = tokenizer(["…"], return_tensors="pt", padding=True)
+print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True))
+```
+"""
+N_CHECKED = 8  # lines
+TOLERANCE = 1e-3  # of log-probabilities, nats; a correct export differs by a millionth
+
+
+def to_huggingface(translator: Translator, path: Path) -> None:
+    """Write a directory that transformers loads, or replace an earlier one, if it gives the same translations.
+
+    The model is on the CPU. Without transformers the directory is written, with a warning that it was not compared.
+
+    Raises:
+        InputError: the format cannot hold the model, or `path` is something else.
+        NmtError: transformers translates otherwise.
+    """
+    check_replaceable(path, FILES, "source.spm")
+    model = holdable_model(translator)
+    with atomic_directory(path) as directory:
+        write_huggingface(directory, translator, model, path.name)
+        with quiet_transformers():
+            try:
+                from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+            except ImportError:
+                hint = "pip install 'transformers>=4.50', and export again"
+                log.warning("the export is not compared with nmt, because transformers is not installed: %s", hint)
+                return
+            loaded = AutoModelForSeq2SeqLM.from_pretrained(directory, local_files_only=True).eval()
+            tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
+            check_translations(translator, model, loaded, tokenizer)
+
+
+def holdable_model(translator: Translator) -> Transformer:
+    """The translator's model, if one of the two classes can hold it."""
+    norm = translator.config.model.norm
+    model = exportable_model(translator, CLASSES[norm][1], SUPPORTED | SUPPORTED_BY_NORM[norm])
+    if translator.config.data.nfkc_source:
+        hint = "translate with nmt itself"
+        raise InputError("MarianTokenizer does not support data.nfkc_source=true", hint=hint)
+    if tag := translator.config.data.target_tag:
+        hint = f"import the model again without --target-tag, and begin each line with >>{tag}<<"
+        raise InputError(f"MarianTokenizer does not support data.target_tag={tag}", hint=hint)
+    return model
+
+
+def write_huggingface(directory: Path, translator: Translator, model: Transformer, name: str, use: str = USE) -> None:
+    """Write all files into an empty directory.
+
+    Args:
+        directory: to write to.
+        translator: to export.
+        model: of the translator.
+        name: what the card calls the model.
+        use: how the card says it is used, in Markdown, with the name as `{name}`.
+    """
+    config = translator.config
+    atomic_write(directory / "model.safetensors", save(weights(model), {"format": "pt"}))
+    _write_json(directory / "config.json", model_config(config.model, n_rows(model)))
+    _write_json(directory / "generation_config.json", generation_settings(translator, model))
+    write_tokenizers(directory, translator.tokenizers, config)
+    atomic_write(
+        directory / "README.md", model_card(translator, model.n_parameters, CLASSES[config.model.norm][1], name, use)
+    )
+
+
+def _write_json(file: Path, content: object) -> None:
+    atomic_write(file, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+# --- the model --------------------------------------------------------------------------------------------
+
+
+def model_config(settings: ModelSettings, vocab_size: int) -> dict[str, Any]:
+    """config.json."""
+    model_type, architecture = CLASSES[settings.norm]
+    shared = {"share_encoder_decoder_embeddings": settings.tied_embeddings == "all", "decoder_vocab_size": vocab_size}
+    return {
+        "architectures": [architecture],
+        "model_type": model_type,
+        "is_encoder_decoder": True,
+        "vocab_size": vocab_size,
+        **(shared if model_type == "marian" else {}),
+        "tie_word_embeddings": settings.tied_embeddings != "none",
+        "d_model": settings.d_model,
+        "encoder_layers": settings.n_encoder_layers,
+        "decoder_layers": settings.n_decoder_layers,
+        "encoder_attention_heads": settings.n_heads,
+        "decoder_attention_heads": settings.n_heads,
+        "encoder_ffn_dim": settings.d_ff,
+        "decoder_ffn_dim": settings.d_ff,
+        "activation_function": settings.activation,
+        "dropout": settings.dropout,
+        "attention_dropout": settings.attention_dropout,
+        "activation_dropout": settings.activation_dropout,
+        "max_position_embeddings": settings.max_positions,
+        "scale_embedding": True,  # by sqrt(D)
+        "pad_token_id": PAD,
+        "bos_token_id": BOS,
+        "eos_token_id": EOS,
+        "forced_eos_token_id": None,  # generation_config.json has it; the default is another id
+        "decoder_start_token_id": BOS,
+        "use_cache": True,
+        "dtype": "float32",
+    }
+
+
+def generation_settings(translator: Translator, model: Transformer) -> dict[str, Any]:
+    """generation_config.json: what `generate` does by default."""
+    decode = translator.config.decode
+    if decode.length_penalty == "gnmt":
+        log.warning("transformers has no decode.length_penalty=gnmt: it divides by L^alpha, tune length_penalty for it")
+    longest = translator.options.limit(translator.config.data.max_length + 1, model_limit=model.max_length)
+    return {
+        "num_beams": decode.beam,
+        "length_penalty": decode.alpha,
+        "early_stopping": False,  # stops by our rule
+        "max_length": longest + 1,  # BOS counts
+        "min_new_tokens": decode.min_length,
+        "pad_token_id": PAD,
+        "bos_token_id": BOS,
+        "eos_token_id": EOS,
+        "forced_eos_token_id": EOS,  # at max_length
+        "decoder_start_token_id": BOS,
+    }
+
+
+def n_rows(model: Transformer) -> int:
+    """Rows of each embedding: the pieces of the larger vocabulary, because transformers 4 gives both sides as many."""
+    return max(model.source_embedding.num_embeddings, model.target_embedding.num_embeddings)
+
+
+def weights(model: Transformer) -> dict[str, Tensor]:
+    """The weights by the names and in the order of transformers; tied weights once."""
+    settings, rows = model.settings, n_rows(model)
+    order = sines_first(settings.d_model)
+
+    def matrix(x: Tensor) -> Tensor:  # (V, D) to (rows, D)
+        return nn.functional.pad(x.detach()[:, order], (0, 0, 0, rows - len(x)))
+
+    bias = nn.functional.pad(logits_bias(model), (0, rows - model.projection.out_features), value=BAN)
+    found = {"final_logits_bias": bias[None]}
+    if settings.tied_embeddings == "all":
+        found["model.shared.weight"] = matrix(model.source_embedding.weight)
+    else:
+        found["model.encoder.embed_tokens.weight"] = matrix(model.source_embedding.weight)
+        found["model.decoder.embed_tokens.weight"] = matrix(model.target_embedding.weight)
+    if settings.tied_embeddings == "none":
+        found["lm_head.weight"] = matrix(model.projection.weight)
+    stacks = {"encoder": (model.encoder, model.source_positions), "decoder": (model.decoder, model.target_positions)}
+    for stack, (layers, learned) in stacks.items():
+        for i, layer in enumerate(layers):
+            of_layer = dict(layer_weights(layer, order))
+            found |= {f"model.{stack}.layers.{i}.{name}": x for name, x in of_layer.items()}
+        if settings.norm == "pre":
+            norm = model.encoder_norm if stack == "encoder" else model.decoder_norm
+            assert isinstance(norm, nn.LayerNorm)
+            found |= {f"model.{stack}.layer_norm.{name}": x for name, x in norm_weights(norm, order)}
+            found[f"model.{stack}.embed_positions.weight"] = position_table(model, learned)[:, order]
+    return {name: x.detach().float().contiguous() for name, x in found.items()}
+
+
+def sines_first(d_model: int) -> Tensor:
+    """(D,): the indices of the sines, then of the cosines."""
+    index = torch.arange(d_model)
+    return torch.cat([index[0::2], index[1::2]])
+
+
+def position_table(model: Transformer, learned: Tensor | None) -> Tensor:
+    """(P, D): what is added to the embeddings."""
+    settings = model.settings
+    if model.sinusoids is not None:
+        return model.sinusoids(slice(settings.max_positions))
+    return torch.zeros(settings.max_positions, settings.d_model) if learned is None else learned
+
+
+def layer_weights(layer: EncoderLayer | DecoderLayer, order: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """The weights of a layer by the names of transformers, with the D numbers in the given order."""
+
+    def reads(name: str, weight: Tensor, bias: Tensor) -> Iterator[tuple[str, Tensor]]:  # weight (n, D)
+        yield from ((f"{name}.weight", weight[:, order]), (f"{name}.bias", bias))
+
+    def writes(name: str, linear: nn.Linear) -> Iterator[tuple[str, Tensor]]:  # weight (D, n)
+        yield from ((f"{name}.weight", linear.weight[order]), (f"{name}.bias", linear.bias[order]))
+
+    def read_parts(prefix: str, names: str, linear: nn.Linear) -> Iterator[tuple[str, Tensor]]:
+        parts = linear.weight.chunk(len(names)), linear.bias.chunk(len(names))
+        for name, weight, bias in zip(names, *parts, strict=True):
+            yield from reads(f"{prefix}.{name}_proj", weight, bias)
+
+    def norm(name: str, residual: Any) -> Iterator[tuple[str, Tensor]]:
+        yield from ((f"{name}_layer_norm.{part}", x) for part, x in norm_weights(residual.norm, order))
+
+    yield from read_parts("self_attn", "qkv", layer.self_attention.query_key_value)
+    yield from writes("self_attn.out_proj", layer.self_attention.output)
+    yield from norm("self_attn", layer.self_attention_residual)
+    if isinstance(layer, DecoderLayer):
+        yield from read_parts("encoder_attn", "q", layer.cross_attention.query)
+        yield from read_parts("encoder_attn", "kv", layer.cross_attention.key_value)
+        yield from writes("encoder_attn.out_proj", layer.cross_attention.output)
+        yield from norm("encoder_attn", layer.cross_attention_residual)
+    yield from reads("fc1", layer.feed_forward.inner.weight, layer.feed_forward.inner.bias)
+    yield from writes("fc2", layer.feed_forward.outer)
+    yield from norm("final", layer.feed_forward_residual)
+
+
+def norm_weights(norm: nn.LayerNorm, order: Tensor) -> Iterator[tuple[str, Tensor]]:
+    yield from (("weight", norm.weight[order]), ("bias", norm.bias[order]))
+
+
+# --- the tokenizer ----------------------------------------------------------------------------------------
+
+
+def write_tokenizers(directory: Path, tokenizers: Tokenizers, config: Config) -> None:
+    """Write the files of MarianTokenizer."""
+    source, target = tokenizers.source, tokenizers.target
+    (directory / "source.spm").write_bytes(without_vocabulary(source.model))
+    (directory / "target.spm").write_bytes(without_vocabulary(target.model))
+    vocabularies = {"vocab.json": source}
+    if not tokenizers.one_vocabulary:
+        vocabularies["target_vocab.json"] = target
+    for name, side in vocabularies.items():
+        pieces = side.pieces(range(len(side)))
+        _write_json(directory / name, {piece: i for i, piece in enumerate(pieces)})
+    names = ("pad_token", "unk_token", "bos_token", "eos_token")
+    special = dict(zip(names, source.pieces([PAD, UNK, BOS, EOS]), strict=True))
+    _write_json(directory / "special_tokens_map.json", special)
+    settings = {
+        "tokenizer_class": "MarianTokenizer",
+        **special,
+        "source_lang": language(config.data, "source"),
+        "target_lang": language(config.data, "target"),
+        "separate_vocabs": not tokenizers.one_vocabulary,
+        "model_max_length": config.model.max_positions,
+        "split_special_tokens": True,  # text is text: "</s>" in it is not the end
+        "clean_up_tokenization_spaces": False,
+    }
+    _write_json(directory / "tokenizer_config.json", settings)
+
+
+# --- the proof --------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Without warnings and progress bars of transformers in the block, if it is installed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            from transformers.utils import logging as their_logging
+        except ImportError:
+            yield
+            return
+        verbosity, bars = their_logging.get_verbosity(), their_logging.is_progress_bar_enabled()
+        their_logging.set_verbosity_error()
+        their_logging.disable_progress_bar()
+        try:
+            yield
+        finally:
+            their_logging.set_verbosity(verbosity)
+            if bars:
+                their_logging.enable_progress_bar()
+
+
+def check_translations(translator: Translator, model: Transformer, theirs: Any, tokenizer: Any) -> None:
+    """Translate real lines greedily with both; raises NmtError if tokens, scores or translations differ.
+
+    Rounding may decide between pieces of nearly equal probability. Therefore each piece that they choose need not be
+    our best, but must be as probable.
+
+    Args:
+        translator: that was exported.
+        model: its model.
+        theirs: with the methods of `MarianMTModel`.
+        tokenizer: a `MarianTokenizer`.
+    """
+    lines = real_lines(translator, N_CHECKED)
+    options = translator.with_options(beam=1, min_length=0)
+    differences, gaps, n_equal = [], [], 0
+    for line in lines:
+        tokens = translator.tokenizers.source.encode(line)[: model.max_length - 1]
+        inputs = tokenizer([line], return_tensors="pt", truncation=True, max_length=model.max_length)
+        if inputs.input_ids[0].tolist() != [*tokens, EOS]:
+            raise NmtError(f"MarianTokenizer gives other pieces to '{line}'", hint="translate with nmt itself")
+        limit = options.limit(len(tokens) + 1, model_limit=model.max_length)
+        ((ours,),) = translator.engine.translate([Segment(tokens)], options, batch_size=1)
+        with torch.inference_mode():
+            found = theirs.generate(**inputs, num_beams=1, max_length=limit + 1, min_new_tokens=0)[0, 1:]  # (T,)
+            decoder_inputs = torch.tensor([[BOS, *found[:-1].tolist()]])
+            logits = theirs(**inputs, decoder_input_ids=decoder_inputs).logits[0]  # (T, V)
+        log_probs = log_probs_of(model, tokens, found[:-1].tolist())  # (T, V)
+        probs = logits.softmax(-1)[:, : log_probs.size(1)]  # without the rows that fill up the smaller vocabulary
+        differences.append((probs - log_probs.exp()).abs().max())
+        chosen = log_probs.gather(-1, found[:, None])[:, 0]  # (T,)
+        gaps.append((log_probs.amax(-1) - chosen)[: limit - 1].amax())  # at the limit EOS is forced
+        n_equal += found.tolist() == ours.tokens
+    difference, gap = (float(torch.stack(x).max()) for x in (differences, gaps))
+    if not max(difference, gap) <= TOLERANCE:  # also true for NaN
+        message = f"transformers' probabilities differ from the model's by {difference:.2g}, or its pieces"
+        raise NmtError(
+            f"{message} are up to {gap:.2g} nats less probable than the best",
+            hint="try another version of transformers",
+        )
+    ties = f"; the others differ at near ties of {gap:.1g} nats" if n_equal < len(lines) else ""
+    equal = f"{n_equal} of {len(lines)} greedy translations are equal{ties}"
+    log.info("checked %d lines: probabilities differ by at most %.1g, %s", len(lines), difference, equal)

@@ -1,0 +1,100 @@
+"""The model card: what a model was trained on, its scores with signatures, and how to use it. Imports no torch."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from nmt.config import base_languages, language
+from nmt.decode.translator import Translator
+from nmt.evaluate import Score
+from nmt.files import hash_file
+from nmt.run.directory import RunDirectory
+
+
+def model_card(translator: Translator, n_parameters: int, architecture: str, name: str, use: str) -> str:
+    """The card, in Markdown with YAML metadata as the Hugging Face Hub reads it.
+
+    Args:
+        translator: of a run or a model file.
+        n_parameters: of its model.
+        architecture: the class of transformers that holds it.
+        name: of the directory that the card is written to.
+        use: how it is used, in Markdown, with the name as `{name}`.
+    """
+    config = translator.config
+    known = [code for code in base_languages(config.data) if code]
+    metadata = ["library_name: transformers", "pipeline_tag: translation", "tags:", "- translation", "- nmt"]
+    if known:
+        metadata += ["language:", *(f"- {code}" for code in dict.fromkeys(known))]
+    source, target = (language(config.data, side) or "?" for side in ("source", "target"))
+    sizes = f"{n_parameters:,} parameters; {len(translator.tokenizers.source):,} source and "
+    sizes += (
+        f"{len(translator.tokenizers.target):,} target pieces; at most {config.model.max_positions:,} pieces a sentence"
+    )
+    model = config.model
+    layers = f"{model.n_encoder_layers} + {model.n_decoder_layers} layers, width {model.d_model}, {model.n_heads} heads"
+    parts = [
+        "\n".join(["---", *metadata, "---"]),
+        f"# {name}: translation from {source} to {target}",
+        f"A Transformer trained with nmt, as `{architecture}`: {layers}, feed-forward {model.d_ff}, {model.norm}-norm, "
+        f"{model.activation}; {sizes}.",
+        use.format(name=name),
+        "## Training data",
+        data_table(translator),
+        "## Scores",
+        scores(translator.run),
+    ]
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def data_table(translator: Translator) -> str:
+    """The corpora by the names of their files, with pairs and hashes as far as the run knows them."""
+    data = translator.config.data
+    manifest = translator.run.read_manifest() if translator.run else {}
+    rows = ["| corpus | pairs | source | target |", "|---|---|---|---|"]
+    for corpus in ("train", "dev", "test"):
+        files = getattr(data, corpus)
+        if files is None:
+            continue
+        hashes = manifest.get("data", {})
+        sides = [
+            ", ".join(f"`{Path(path).name}`" for path in getattr(files, side))
+            + (f" (SHA-256 {digest[:12]}…)" if (digest := str(hashes.get(f"{corpus}.{side}", ""))) else "")
+            for side in ("source", "target")
+        ]
+        n_pairs = manifest.get("n_pairs", {}).get(corpus)
+        rows.append(f"| {corpus} | {'' if n_pairs is None else f'{n_pairs:,}'} | {sides[0]} | {sides[1]} |")
+    return "\n".join(rows)
+
+
+def scores(run: RunDirectory | None) -> str:
+    """What `nmt eval` found for this model, else the best validation of its training."""
+    found = [] if run is None else [*evaluations(run)] or [*validations(run)]
+    blocks = ["\n".join([title, "", "```text", *map(str, values), "```"]) for title, values in found]
+    return "\n\n".join(blocks) or "None are known: `nmt eval` finds them and keeps them in the run."
+
+
+def evaluations(run: RunDirectory) -> Iterator[tuple[str, list[Score]]]:
+    """The lines of scores.jsonl that belong to the run's present model, as a title and scores; others are left out."""
+    of_model = hash_file(run.model_file)
+    for line in run.read_scores():
+        with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
+            if line["model_sha256"] == of_model:
+                names = ", ".join(f"`{Path(name).name}`" for name in (line["source"], *line["references"]))
+                search = ", ".join(f"{key} {value}" for key, value in line["search"].items() if value is not None)
+                title = f"{line['n_lines']:,} lines of {names}, {search}:"
+                yield title, [Score(**score) for score in line["scores"]]
+
+
+def validations(run: RunDirectory) -> Iterator[tuple[str, list[Score]]]:
+    """The best validation."""
+    lines = [line for line in run.read_metrics() if isinstance(line.get("dev_bleu"), float)]
+    if lines:
+        best = max(lines, key=lambda line: float(line["dev_bleu"]))
+        names = {"BLEU": "bleu", "chrF2": "chrf"}
+        values = [
+            Score(name, best[f"dev_{key}"], None, None, str(best.get(f"{key}_signature", "")))
+            for name, key in names.items()
+            if f"dev_{key}" in best
+        ]
+        yield f"dev at step {best['step']:,} of training, greedy search:", values

@@ -1,0 +1,333 @@
+"""Export to Hugging Face: transformers gives our logits, token ids and texts, trains on, and saves what it loaded."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import TARGET, FiveRun, err_lines, file_bytes, model_of, one_clear_error, run_nmt, run_together
+from models import fresh_translator, hostile_lines, random_translator, search_with_bans, write_run
+from torch import Tensor
+
+from nmt.config import TokenizerSettings
+from nmt.decode.translator import Translator, load
+from nmt.errors import InputError, NmtError
+from nmt.interchange import huggingface as module
+from nmt.interchange.huggingface import to_huggingface
+from nmt.text import BOS, EOS, PAD
+from nmt.text.batches import collate
+from nmt.text.tokenizer import Tokenizer, Tokenizers, train_tokenizer
+
+transformers = pytest.importorskip("transformers", reason="no transformers: pip install '.[huggingface]'")
+pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses", "ignore::DeprecationWarning")
+
+CHOICES: list[dict[str, Any]] = [
+    {"norm": "pre", "activation": "relu"},
+    {"norm": "pre", "activation": "gelu", "positions": "learned", "d_model": 15, "n_heads": 5, "d_ff": 7},
+    {"norm": "pre", "activation": "silu", "positions": "none", "n_heads": 1},
+    {"norm": "post", "activation": "relu", "tied_embeddings": "all"},
+    {"norm": "post", "activation": "gelu", "tied_embeddings": "decoder", "n_encoder_layers": 1, "n_decoder_layers": 3},
+    {"norm": "post", "activation": "silu", "tied_embeddings": "none", "joint": False},
+]
+if os.environ.get("NMT_SOAK"):
+    CHOICES = [
+        {"norm": norm, "activation": activation, "positions": positions, "tied_embeddings": tied, "joint": joint}
+        for activation in ("relu", "gelu", "silu")
+        for norm, positions, tied, joint in [
+            *(("pre", positions, "all", True) for positions in ("sinusoidal", "learned", "none")),
+            *(("post", "sinusoidal", tied, True) for tied in ("all", "decoder", "none")),
+            *(("post", "sinusoidal", tied, False) for tied in ("decoder", "none")),
+        ]
+    ]
+by_name = pytest.mark.parametrize("choices", CHOICES, ids=lambda choices: " ".join(map(str, choices.values())))
+
+
+def loaded(path: Path) -> tuple[Any, Any]:
+    """The model and the tokenizer, as anybody loads them."""
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(path)
+    return model.eval(), transformers.AutoTokenizer.from_pretrained(path)
+
+
+def difference(theirs: Any, translator: Translator) -> float:
+    """The largest between the logits of both at real positions of a padded batch, beside the banned pieces."""
+    generator = torch.Generator().manual_seed(3)
+    sides = []
+    for side in translator.tokenizers:
+        lengths = torch.randint(1, 30, (6,), generator=generator).tolist()
+        sides.append([torch.randint(4, len(side), (length,), generator=generator).tolist() for length in lengths])
+    batch = collate(sides[0], sides[1], list(range(6)))
+    with torch.inference_mode():
+        ours: Tensor = model_of(translator)(batch.src, batch.tgt_in)
+        found = theirs(input_ids=batch.src, attention_mask=batch.src != PAD, decoder_input_ids=batch.tgt_in).logits
+    assert (found[..., :EOS] < -5e3).all()
+    assert (found[..., ours.size(-1) :] < -5e3).all()
+    is_token = batch.tgt_out != PAD
+    scale = ours.abs().max().clamp(min=1)
+    return float(((found[..., EOS : ours.size(-1)] - ours[..., EOS:])[is_token]).abs().max() / scale)
+
+
+@by_name
+def test_logits_and_searches_are_ours_also_after_saving_again(
+    choices: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "N_CHECKED", 2)  # quicker: all are compared below
+    translator = random_translator(**choices)
+    to_huggingface(translator, tmp_path / "out")
+    theirs, tokenizer = loaded(tmp_path / "out")
+    assert difference(theirs, translator) < 1e-5
+    check_searches(theirs, translator)
+    theirs.save_pretrained(tmp_path / "again")
+    tokenizer.save_pretrained(tmp_path / "again")
+    theirs, tokenizer = loaded(tmp_path / "again")
+    assert difference(theirs, translator) < 1e-5
+    text = "I teach English at 学校 ."
+    assert tokenizer(text).input_ids == [*translator.tokenizers.source.encode(text), EOS]
+    assert tokenizer(text_target=text).input_ids == [*translator.tokenizers.target.encode(text), EOS]
+
+
+def check_searches(theirs: Any, translator: Translator) -> None:
+    """Greedy search and beams find our tokens, with all sentences padded to one batch.
+
+    At the maximum length, transformers gives the EOS that it forces a log-probability of 0, and we the model's.
+    """
+    generator = torch.Generator().manual_seed(4)
+    n = len(translator.tokenizers.source)
+    rows = [torch.randint(4, n, (length,), generator=generator).tolist() for length in range(1, 13)]
+    src = collate(rows, rows, list(range(len(rows)))).src
+    for beam in (1, 5):
+        options = translator.with_options(beam=beam, max_length_a=0.0, max_length_b=20)
+        ours = [best.tokens for best in search_with_bans(translator, rows, options)]
+        with torch.inference_mode():
+            found = theirs.generate(
+                input_ids=src,
+                attention_mask=src != PAD,
+                num_beams=beam,
+                max_length=21,
+                forced_eos_token_id=None,
+                logits_processor=[force_eos],
+            )
+        assert [row[1 : row.index(EOS) + 1] for row in found.tolist()] == ours
+
+
+def force_eos(tokens: Tensor, log_probs: Tensor) -> Tensor:
+    """As the 20th token."""
+    others = torch.arange(log_probs.size(1)) != EOS
+    return log_probs.masked_fill(others, -torch.inf) if tokens.size(1) == 20 else log_probs
+
+
+# --- text -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "char", "word"])
+@pytest.mark.parametrize("byte_fallback", [True, False])
+def test_token_ids_are_ours_on_hostile_lines(kind: Any, byte_fallback: bool, tmp_path: Path) -> None:
+    translator = fresh_translator()
+    lines = [*TARGET, "abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ <>/0123456789"]
+    settings = TokenizerSettings(type=kind, vocab_size=400, byte_fallback=byte_fallback)
+    side = Tokenizer(train_tokenizer(lines, settings).model)
+    module.write_tokenizers(tmp_path, Tokenizers(side, side), translator.config)
+    tokenizer = transformers.MarianTokenizer.from_pretrained(tmp_path)
+    for line in hostile_lines(1_000):
+        if not is_language_tag(line):
+            assert tokenizer(line).input_ids == [*side.encode(line), EOS], repr(line)
+            assert tokenizer(text_target=line).input_ids == [*side.encode(line), EOS]
+            ids = side.encode(line)
+            assert tokenizer.decode(ids, skip_special_tokens=True) == side.decode(ids).replace("\u2581", " ").strip()
+
+
+def is_language_tag(line: str) -> bool:
+    """MarianTokenizer takes `>>fra<<` at the beginning of a line for the name of the target language."""
+    return line.startswith(">>") and "<<" in line
+
+
+def test_control_pieces_in_text_are_text(tmp_path: Path) -> None:
+    to_huggingface(fresh_translator(), tmp_path / "out")
+    _, tokenizer = loaded(tmp_path / "out")
+    assert EOS not in tokenizer("a </s> b").input_ids[:-1]
+    assert tokenizer.decode([BOS, 5, EOS, PAD], skip_special_tokens=True) == tokenizer.decode([5])
+
+
+# --- training ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_transformers_trainer_learns_from_the_export(norm: str, five_run: FiveRun, tmp_path: Path) -> None:
+    pytest.importorskip("accelerate", reason="no accelerate, which transformers' Trainer needs")
+    translator = fresh_translator(norm=norm)
+    to_huggingface(translator, tmp_path / "out")
+    theirs, tokenizer = loaded(tmp_path / "out")
+    lines = zip(five_run.source_file.read_text().splitlines(), TARGET, strict=True)
+    pairs = [dict(tokenizer(source, text_target=target)) for source, target in lines]
+    args = transformers.Seq2SeqTrainingArguments(
+        output_dir=str(tmp_path / "trainer"),
+        max_steps=10,
+        per_device_train_batch_size=5,
+        learning_rate=3e-3,
+        logging_steps=1,
+        save_strategy="no",
+        report_to=[],
+        use_cpu=True,
+        disable_tqdm=True,
+    )
+    collator = transformers.DataCollatorForSeq2Seq(tokenizer, model=theirs)
+    trainer = transformers.Seq2SeqTrainer(model=theirs, args=args, train_dataset=pairs, data_collator=collator)
+    trainer.train()
+    losses = [line["loss"] for line in trainer.state.log_history if "loss" in line]
+    assert len(losses) == 10
+    assert losses[-1] < 0.9 * losses[0]
+    theirs.eval().save_pretrained(tmp_path / "trained")
+    again = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "trained").eval()
+    inputs = tokenizer(["学校"], return_tensors="pt")
+    with torch.inference_mode():
+        assert again.generate(**inputs).tolist() == theirs.generate(**inputs).tolist()
+
+
+# --- the directory ----------------------------------------------------------------------------------------
+
+
+def test_directory_has_settings_of_the_search_and_no_paths(tmp_path: Path) -> None:
+    decode = {"beam": 3, "alpha": 0.6, "min_length": 2, "max_length_a": 2.0, "max_length_b": 7}
+    run = write_run(random_translator(decode=decode), tmp_path / "run")
+    to_huggingface(load(run.path), tmp_path / "deep" / "out")
+    out = tmp_path / "deep" / "out"
+    assert set(file_bytes(out)) <= module.FILES
+    assert json.loads((out / "generation_config.json").read_text()) == {
+        "num_beams": 3,
+        "length_penalty": 0.6,
+        "early_stopping": False,
+        "max_length": 2 * (7 + 1) + 7 + 1,
+        "min_new_tokens": 2,
+        "pad_token_id": 0,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+        "forced_eos_token_id": 3,
+        "decoder_start_token_id": 2,
+    }
+    assert not any(str(tmp_path).encode() in content for content in file_bytes(out).values())
+    to_huggingface(load(run.path), out)  # replaces the first
+    assert [entry.name for entry in out.parent.iterdir()] == ["out"]
+
+
+def test_unsupported_length_penalty_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module.log, "propagate", True)
+    with caplog.at_level("INFO", "nmt"):
+        to_huggingface(fresh_translator(decode={"length_penalty": "gnmt"}), tmp_path / "out")
+    warning, checked = caplog.messages
+    assert "no decode.length_penalty=gnmt" in warning
+    assert checked.startswith("checked 8 lines: probabilities differ by at most ")
+
+
+@pytest.mark.parametrize(
+    ("choices", "named"),
+    [
+        ({"architecture": "rnn"}, "PegasusForConditionalGeneration does not support model.architecture=rnn"),
+        ({"attention": "additive"}, "model.attention=additive"),
+        ({"attention": "dot"}, "model.attention=dot"),
+        ({"attention_window": 4}, "model.attention_window=4"),
+        ({"padding_mask": False}, "model.padding_mask=false"),
+        ({"positions": "rotary"}, "model.positions=rotary"),
+        ({"tied_embeddings": "none"}, "PegasusForConditionalGeneration does not support model.tied_embeddings=none"),
+        ({"tied_embeddings": "decoder"}, "model.tied_embeddings=decoder"),
+        ({"positions": "learned", "norm": "post"}, "MarianMTModel does not support model.positions=learned"),
+    ],
+)
+def test_what_the_classes_cannot_hold_is_refused_by_name(choices: dict[str, Any], named: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=f"{named}$"):
+        to_huggingface(fresh_translator(**choices), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_other_normalization_is_refused(tmp_path: Path) -> None:
+    translator = fresh_translator()
+    data = translator.config.data.model_copy(update={"nfkc_source": True})
+    translator.config = translator.config.model_copy(update={"data": data})
+    with pytest.raises(InputError, match=r"MarianTokenizer does not support data\.nfkc_source=true"):
+        to_huggingface(translator, tmp_path / "out")
+
+
+def wrong_order(d_model: int) -> Tensor:
+    return torch.arange(d_model)
+
+
+def other_tokenizer(directory: Path, tokenizers: Tokenizers, config: Any) -> None:
+    side = Tokenizer(train_tokenizer(["abc"], TokenizerSettings(type="char", vocab_size=300)).model)
+    write_tokenizers(directory, Tokenizers(side, side), config)
+
+
+def not_a_number(model: Any) -> dict[str, Tensor]:
+    return {name: x * torch.nan if name.endswith("fc1.weight") else x for name, x in weights(model).items()}
+
+
+write_tokenizers, weights = module.write_tokenizers, module.weights
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "message"),
+    [
+        ("sines_first", wrong_order, "probabilities differ from the model's by "),
+        ("weights", not_a_number, "probabilities differ from the model's by nan"),
+        ("write_tokenizers", other_tokenizer, "MarianTokenizer gives other pieces to "),
+    ],
+)
+def test_export_that_translates_otherwise_is_not_written(
+    name: str, wrong: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    translator = random_translator(norm="post")
+    to_huggingface(translator, out)
+    before = file_bytes(out)
+    monkeypatch.setattr(module, name, wrong)
+    with pytest.raises(NmtError, match=message):
+        to_huggingface(translator, out)
+    assert list(tmp_path.iterdir()) == [out]
+    assert file_bytes(out) == before
+
+
+# --- the command ------------------------------------------------------------------------------------------
+
+
+def test_command_exports_a_run_with_its_scores(five_run: FiveRun, tmp_path: Path) -> None:
+    run, out = five_run.copy_run(tmp_path / "run"), tmp_path / "out"
+    assert run_nmt("eval", "-m", run, "-q").returncode == 0
+    done = run_nmt("export", "-m", run, "--to", "huggingface", "-o", out)
+    assert done.stdout == b""
+    checked, written = err_lines(done)
+    assert checked.startswith("checked 5 lines: probabilities differ by at most ")
+    assert checked.endswith(", 5 of 5 greedy translations are equal")
+    assert written == f"written to {out}"
+    card = (out / "README.md").read_text(encoding="utf-8")
+    assert card.startswith("---\nlibrary_name: transformers\npipeline_tag: translation\n")
+    assert "- zh\n- en\n" in card
+    assert "5 lines of `train.zh`, `train.en`, beam 5:\n\n```text\nBLEU = 100.00  (95 %: " in card
+    assert "nrefs:1|bs:1000|" in card
+    assert not any(str(five_run.home).encode() in content for content in file_bytes(out).values())
+    theirs, tokenizer = loaded(out)
+    inputs = tokenizer(five_run.source_file.read_text(encoding="utf-8").splitlines(), return_tensors="pt", padding=True)
+    with torch.inference_mode():
+        assert tokenizer.batch_decode(theirs.generate(**inputs), skip_special_tokens=True) == TARGET
+
+
+def test_export_without_transformers_is_written_with_a_warning(five_run: FiveRun, tmp_path: Path) -> None:
+    stub, out = tmp_path / "stub", tmp_path / "out"
+    stub.mkdir()
+    (stub / "transformers.py").write_text("raise ImportError")
+    python_path = os.pathsep.join([str(stub), os.environ.get("PYTHONPATH", "")])
+    done = run_nmt("export", "-m", five_run.run, "--to", "huggingface", "-o", out, env={"PYTHONPATH": python_path})
+    warning, _ = err_lines(done)
+    assert "not compared with nmt, because transformers is not installed" in warning
+    assert loaded(out)[0].config.model_type == "pegasus"
+
+
+def test_refused_commands_are_one_clear_error(five_run: FiveRun, tmp_path: Path) -> None:
+    taken, out = tmp_path / "taken", tmp_path / "out"
+    taken.mkdir()
+    (taken / "config.json").write_text("mine")
+    to = ["export", "-m", five_run.run, "--to", "huggingface"]
+    not_ours, quantized = run_together([*to, "-o", taken], [*to, "-o", out, "--quantization", "int8"])
+    one_clear_error(not_ours, 2, f"{taken} exists and is not an export")
+    one_clear_error(quantized, 2, "--quantization does not apply to huggingface")
+    assert not out.exists()

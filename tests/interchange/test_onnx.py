@@ -1,0 +1,166 @@
+"""Export to ONNX: ONNX Runtime and, in a browser, transformers.js give our greedy translations."""
+
+import functools
+import http.server
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from conftest import TARGET, file_bytes, one_clear_error, run_nmt
+from models import hostile_lines, random_translator
+
+from nmt.config import TokenizerSettings
+from nmt.decode.options import Segment
+from nmt.decode.translator import Translator
+from nmt.interchange import onnx as module
+from nmt.interchange.onnx import FILES, to_onnx
+from nmt.interchange.tokenizer_json import tokenizer_json
+from nmt.text import EOS
+from nmt.text.tokenizer import Tokenizer, train_tokenizer
+
+RUNNER = Path(__file__).parents[2] / "configs" / "onnx" / "translate.py"
+LINES = ["I bought a book .", "They are going to school tomorrow .", "tea"]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "char"])
+@pytest.mark.parametrize("byte_fallback", [True, False])
+def test_tokenizer_json_gives_our_tokens(kind: Any, byte_fallback: bool) -> None:
+    """But for the names of special pieces, which it does not take for text."""
+    tokenizers = pytest.importorskip("tokenizers", reason="no tokenizers: pip install '.[huggingface]'")
+    lines = [*TARGET, "abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ <>/0123456789"]
+    settings = TokenizerSettings(type=kind, vocab_size=400, byte_fallback=byte_fallback)
+    side = Tokenizer(train_tokenizer(lines, settings).model)
+    theirs = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(side, kind)))
+    special = side.pieces(range(EOS + 1))
+    for line in hostile_lines(1_000):
+        if line and not any(piece in line for piece in special):
+            found = theirs.encode(line).ids
+            assert found == [*side.encode(line), EOS], repr(line)
+            assert theirs.decode(found) == side.decode(found)
+
+
+def test_without_optimum_it_is_one_clear_error(five_run: Any, tmp_path: Path) -> None:
+    stub = tmp_path / "stub"
+    (stub / "optimum").mkdir(parents=True)
+    (stub / "optimum" / "__init__.py").write_text("raise ImportError('no optimum')")
+    python_path = os.pathsep.join([str(stub), os.environ.get("PYTHONPATH", "")])
+    args = ["export", "-m", five_run.run, "--to", "onnx", "-o", tmp_path / "out"]
+    done = run_nmt(*args, env={"PYTHONPATH": python_path})
+    error = one_clear_error(done, 2, "optimum for ONNX Runtime is not installed")
+    assert "hint: pip install 'optimum-onnx[onnxruntime]" in error
+    assert not (tmp_path / "out").exists()
+
+
+# --- with optimum -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def optimum() -> None:
+    """Skip without optimum."""
+    reason = "no optimum: pip install '.[onnx]'"
+    for name in ("optimum.exporters.onnx", "optimum.onnxruntime"):
+        pytest.importorskip(name, reason=reason, exc_type=ImportError)
+
+
+def greedy(translator: Translator) -> list[str]:
+    """Our translations of `LINES`, of at most 20 pieces."""
+    options = translator.with_options(beam=1, min_length=0, max_length_a=0.0, max_length_b=20)
+    segments = [Segment(translator.tokenizers.source.encode(line)) for line in LINES]
+    found = translator.engine.translate(segments, options, batch_size=1)
+    return [translator.tokenizers.target.decode(best[0].tokens) for best in found]
+
+
+@pytest.mark.usefixtures("optimum")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "choices", [{"norm": "pre"}, {"norm": "post"}, {"norm": "post", "joint": False, "tied_embeddings": "none"}]
+)
+def test_runner_gives_our_greedy_translations_without_torch(choices: dict[str, Any], tmp_path: Path) -> None:
+    translator = random_translator(**choices)
+    to_onnx(translator, tmp_path / "out")
+    names = {entry.name for entry in (tmp_path / "out").iterdir()}
+    assert FILES - names <= {"tokenizer.json", "target_vocab.json"}
+    assert names <= FILES
+    assert ("tokenizer.json" in names) == translator.tokenizers.joint
+    assert sorted(file.name for file in (tmp_path / "out" / "onnx").iterdir()) == sorted(module.GRAPHS)
+    done = subprocess.run(
+        [sys.executable, RUNNER, tmp_path / "out", "--max-length", "20"],
+        input="\n".join(LINES).encode(),
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode().split("\n")[:-1] == greedy(translator)
+    before = file_bytes(tmp_path)
+    to_onnx(translator, tmp_path / "out")  # replaces the first
+    assert file_bytes(tmp_path).keys() == before.keys()
+
+
+# --- in a browser -----------------------------------------------------------------------------------------
+
+PAGE = """\
+<!doctype html><meta charset="utf-8"><title>translate</title><link rel="icon" href="data:,"><pre id="out"></pre>
+<script type="module">
+import { pipeline, env } from "/js/@huggingface/transformers/dist/transformers.min.js";
+env.allowRemoteModels = false;
+env.allowLocalModels = true;
+env.localModelPath = "/models/";
+env.backends.onnx.wasm.wasmPaths = "/js/onnxruntime-web/dist/";
+env.backends.onnx.wasm.numThreads = 1;
+window.load = async () => { window.translate = await pipeline("translation", "out", {dtype: "fp32", device: "wasm"}); };
+window.run = async (lines, options) => {
+  const found = [];
+  for (const line of lines) found.push((await window.translate(line, options))[0].translation_text);
+  return found;
+};
+</script>
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A directory that is served, with transformers.js, and its address."""
+    modules = Path(os.environ.get("NMT_NODE_MODULES", "no node_modules"))
+    if not (modules / "@huggingface" / "transformers").is_dir():
+        pytest.skip(
+            "no transformers.js: npm install @huggingface/transformers, then NMT_NODE_MODULES=PATH/node_modules"
+        )
+    root = tmp_path / "site"
+    (root / "models").mkdir(parents=True)
+    (root / "js").symlink_to(modules.resolve())
+    (root / "index.html").write_text(PAGE)
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        extensions_map: ClassVar = {**http.server.SimpleHTTPRequestHandler.extensions_map, ".mjs": "text/javascript"}
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    handler = functools.partial(Handler, directory=str(root))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield root, f"http://127.0.0.1:{server.server_port}/index.html"
+        server.shutdown()
+
+
+@pytest.mark.usefixtures("optimum")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_page_with_transformers_js_gives_our_greedy_translations(
+    norm: str, site: tuple[Path, str], browser: Any
+) -> None:
+    root, url = site
+    translator = random_translator(norm=norm)
+    to_onnx(translator, root / "models" / "out")
+    page = browser.new_page()
+    page.goto(url)
+    page.wait_for_function("window.load")
+    page.evaluate("window.load()")
+    found = page.evaluate("lines => window.run(lines, {num_beams: 1, max_new_tokens: 20, min_new_tokens: 0})", LINES)
+    assert [text.strip() for text in found] == [text.strip() for text in greedy(translator)]
