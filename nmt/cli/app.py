@@ -25,6 +25,7 @@ from nmt.cli.download import download
 from nmt.cli.evaluate import evaluate
 from nmt.cli.explain import explain
 from nmt.cli.export import export
+from nmt.cli.import_ import import_
 from nmt.cli.info import info
 from nmt.cli.init import init
 from nmt.cli.merge import merge
@@ -80,6 +81,7 @@ app.command(cls=Command)(score)
 app.command(cls=Command)(align)
 app.command(cls=Command)(explain)
 app.command(cls=Command)(export)
+app.command("import", cls=Command)(import_)
 app.command(cls=Command)(report)
 app.command(cls=Command)(curves)
 app.command(cls=Command)(info)

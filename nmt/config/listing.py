@@ -40,7 +40,8 @@ def allowed_values(kind: Any, bounds: Sequence[Any]) -> str:
 
 
 FITTED = frozenset(key for key, *_, help_text in settings() if help_text.endswith("[fitted]"))
-INHERITED = ("model.", "tokenizer.", "data.nfkc_source")  # prefixes of keys taken from a resumed run or train.init_from
+# Prefixes of keys taken from a resumed run or train.init_from
+INHERITED = ("model.", "tokenizer.", "data.nfkc_source", "data.target_tag")
 
 
 def values(config: Config, *, only_set: bool = False) -> Iterator[tuple[str, str]]:

@@ -73,6 +73,7 @@ class Data(Section):
     drop_duplicates: bool = Field(True, description="drop pairs that repeat an earlier pair")
     allow_bad_utf8: bool = Field(False, description="accept files with over 1 % bad UTF-8 lines; bytes become U+FFFD")
     nfkc_source: bool = Field(False, description="normalize the source side with NFKC (the target never is)")
+    target_tag: str = Field("", description="target language of an imported multilingual model: fra for >>fra<<")
 
     @model_validator(mode="after")
     def check_weights(self) -> Self:
@@ -118,6 +119,7 @@ class ModelSettings(Section):
     padding_mask: bool = Field(True, description="mask source padding; false only to see its effect")
     norm: Literal["pre", "post"] = Field("pre", description="layer norm before each sub-layer, or after")
     positions: Literal["sinusoidal", "learned", "rotary", "none"] = Field("sinusoidal", description="position encoding")
+    projection_bias: bool = Field(False, description="a bias on the logits, as imported models have it")
     max_positions: int = Field(1024, ge=8, le=100_000, description="longest sequence that the model accepts, pieces")
     tied_embeddings: Literal["all", "decoder", "none"] = Field(
         "all", description="one matrix for source, target and output; for target and output; or none shared"

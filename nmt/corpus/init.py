@@ -60,8 +60,9 @@ class Plan:
     @property
     def share(self) -> float:
         """The epochs that the time suffices for, as a share of the usual number; 1 without a limit."""
-        is_limited = self.minutes is not None and not math.isnan(self.epoch_s)
-        return self.minutes * 60 / self.epoch_s / self.usual_epochs if is_limited else 1.0
+        if self.minutes is None or math.isnan(self.epoch_s):
+            return 1.0
+        return self.minutes * 60 / self.epoch_s / self.usual_epochs
 
     @property
     def n_epochs(self) -> int:

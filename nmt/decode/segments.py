@@ -62,17 +62,20 @@ def split(line: Line, tokenizer: Tokenizer, max_length: int) -> list[Segment]:
 
 
 def sentence_parts(text: str, tokenizer: Tokenizer, max_length: int) -> list[list[int]]:
-    """The tokens of each sentence of a text, or of several parts of a sentence that is too long."""
+    """The tokens of each sentence of a text, or of several parts of a sentence that is too long, each with the tag."""
+    tag, text = tokenizer.split_tag(text)
+    tokens = tokenizer.tag(tag)
+    max_length = max(max_length - len(tokens), 1)
     parts = (part for one in SENTENCE_END.split(text) for part in _split_sentence(one, tokenizer, max_length))
-    return [part for part in parts if part]
+    return [tokens + part for part in parts if part]
 
 
 def _split_sentence(sentence: str, tokenizer: Tokenizer, max_length: int) -> list[list[int]]:
-    tokens = tokenizer.encode(sentence.strip())
+    tokens = tokenizer.encode_untagged(sentence.strip())
     if len(tokens) <= max_length:
         return [tokens]
     parts: list[list[int]] = [[]]
-    for word in tokenizer.encode_all(sentence.split()):
+    for word in map(tokenizer.encode_untagged, sentence.split()):
         for start in range(0, len(word), max_length):
             chunk = word[start : start + max_length]
             if len(parts[-1]) + len(chunk) > max_length:

@@ -94,7 +94,7 @@ def _of_model(config: Config, tokenizers: Tokenizers) -> dict[str, Any]:
         "parameters": {"total": sum(blocks.values()), **blocks},
         "tokenizer": {
             **config.tokenizer.model_dump(include={"type", "joint", "byte_fallback", "sampling_alpha"}),
-            "nfkc_source": config.data.nfkc_source,
+            **config.data.model_dump(include={"nfkc_source", "target_tag"}),
             "pieces": {"source": len(tokenizers.source), "target": len(tokenizers.target)},
         },
         "search": config.decode.model_dump(),
@@ -135,14 +135,15 @@ def _of_run(run: RunDirectory) -> dict[str, Any]:
         seconds=max(of_lines("elapsed_s"), default=0.0),
         checkpoints=run.checkpoint_steps(),
     )
+    corpora = {} if "imported" in manifest else all_corpora(config)  # the data of an imported model is not known
     names = {
         f"{corpus}.{side}": [*map(str, paths)]
-        for corpus, files in all_corpora(config).items()
+        for corpus, files in corpora.items()
         for side, paths in zip(("source", "target"), corpus_paths(config, files), strict=True)
     }
     hashes, n_pairs = manifest.get("data", {}), manifest.get("n_pairs", {})  # older runs have no n_pairs
     found["data"] = {"files": names, "sha256": hashes, "pairs": n_pairs if isinstance(n_pairs, dict) else {}}
-    keys = ("command", "started", "git_commit", "python", "machine", "versions", "reproducible")
+    keys = ("command", "started", "git_commit", "python", "machine", "versions", "reproducible", "imported")
     found["origin"] = {key: manifest[key] for key in keys if manifest.get(key) not in (None, "")}
     own = found.get("file", {}).get("sha256")
     scores = filter(_is_evaluation, run.read_scores())

@@ -21,7 +21,7 @@ from nmt.decode.engines.ctranslate2_engine import import_ctranslate2
 from nmt.decode.translator import Translator
 from nmt.errors import InputError, NmtError
 from nmt.files import atomic_directory
-from nmt.interchange.export import check_replaceable, exportable_model, log_probs_of, output_bias
+from nmt.interchange.export import check_replaceable, exportable_model, log_probs_of, logits_bias
 from nmt.model.transformer import DecoderLayer, EncoderLayer, Transformer
 from nmt.run.directory import RunDirectory
 from nmt.text import EOS
@@ -98,7 +98,7 @@ def _model_spec(model: Transformer) -> Any:
     encoder.embeddings[0].weight = _array(model.source_embedding.weight)
     decoder.embeddings.weight = _array(model.target_embedding.weight)
     decoder.projection.weight = _array(model.projection.weight)
-    decoder.projection.bias = _array(output_bias(model))
+    decoder.projection.bias = _array(logits_bias(model))
     for stack, learned, norm in (
         (encoder, model.source_positions, model.encoder_norm),
         (decoder, model.target_positions, model.decoder_norm),

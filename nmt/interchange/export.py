@@ -63,6 +63,12 @@ def output_bias(model: Transformer) -> Tensor:
     return bias
 
 
+def logits_bias(model: Transformer) -> Tensor:
+    """(V,): what a format adds to the logits: the model's own bias, if it has one, and `output_bias`."""
+    own = model.projection.bias.detach() if model.settings.projection_bias else 0.0
+    return output_bias(model) + own
+
+
 def log_probs_of(model: Transformer, source: list[int], target: list[int]) -> Tensor:
     """(T + 1, V): log-probabilities at each piece of `target` and after the last, where PAD, UNK and BOS have none."""
     with torch.inference_mode():

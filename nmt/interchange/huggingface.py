@@ -32,13 +32,14 @@ from nmt.interchange.export import (
     check_replaceable,
     exportable_model,
     log_probs_of,
-    output_bias,
+    logits_bias,
     real_lines,
 )
 from nmt.interchange.model_card import model_card
 from nmt.model.transformer import DecoderLayer, EncoderLayer, Transformer
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.tokenizer import Tokenizers
+from nmt.text.vocabulary import without_vocabulary
 
 log = logging.getLogger("nmt")
 
@@ -105,6 +106,9 @@ def holdable_model(translator: Translator) -> Transformer:
     if translator.config.data.nfkc_source:
         hint = "translate with nmt itself"
         raise InputError("MarianTokenizer does not support data.nfkc_source=true", hint=hint)
+    if tag := translator.config.data.target_tag:
+        hint = f"import the model again without --target-tag, and begin each line with >>{tag}<<"
+        raise InputError(f"MarianTokenizer does not support data.target_tag={tag}", hint=hint)
     return model
 
 
@@ -202,7 +206,7 @@ def weights(model: Transformer) -> dict[str, Tensor]:
     def matrix(x: Tensor) -> Tensor:  # (V, D) to (rows, D)
         return nn.functional.pad(x.detach()[:, order], (0, 0, 0, rows - len(x)))
 
-    bias = nn.functional.pad(output_bias(model), (0, rows - model.projection.out_features), value=BAN)
+    bias = nn.functional.pad(logits_bias(model), (0, rows - model.projection.out_features), value=BAN)
     found = {"final_logits_bias": bias[None]}
     if settings.tied_embeddings == "all":
         found["model.shared.weight"] = matrix(model.source_embedding.weight)
@@ -281,9 +285,11 @@ def norm_weights(norm: nn.LayerNorm, order: Tensor) -> Iterator[tuple[str, Tenso
 def write_tokenizers(directory: Path, tokenizers: Tokenizers, config: Config) -> None:
     """Write the files of MarianTokenizer."""
     source, target = tokenizers.source, tokenizers.target
-    (directory / "source.spm").write_bytes(source.model)
-    (directory / "target.spm").write_bytes(target.model)
-    vocabularies = {"vocab.json": source} if tokenizers.joint else {"vocab.json": source, "target_vocab.json": target}
+    (directory / "source.spm").write_bytes(without_vocabulary(source.model))
+    (directory / "target.spm").write_bytes(without_vocabulary(target.model))
+    vocabularies = {"vocab.json": source}
+    if not tokenizers.one_vocabulary:
+        vocabularies["target_vocab.json"] = target
     for name, side in vocabularies.items():
         pieces = side.pieces(range(len(side)))
         _write_json(directory / name, {piece: i for i, piece in enumerate(pieces)})
@@ -295,7 +301,7 @@ def write_tokenizers(directory: Path, tokenizers: Tokenizers, config: Config) ->
         **special,
         "source_lang": language(config.data, "source"),
         "target_lang": language(config.data, "target"),
-        "separate_vocabs": not tokenizers.joint,
+        "separate_vocabs": not tokenizers.one_vocabulary,
         "model_max_length": config.model.max_positions,
         "split_special_tokens": True,  # text is text: "</s>" in it is not the end
         "clean_up_tokenization_spaces": False,

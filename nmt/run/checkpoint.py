@@ -182,7 +182,7 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpo
         ModelError: the file is missing, damaged, not a checkpoint, or of another format version.
     """
     try:
-        if not _is_safe_to_read(path):
+        if not is_safe_to_read(path):
             raise ModelError("not a model file", hint=HINT)
         with safetensors.safe_open(path, framework="pt") as file:
             header = _parse_header((file.metadata() or {}).get("nmt", ""))
@@ -196,9 +196,10 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpo
                 raise ConfigError("'tokenizer.source' is missing")
             source = models["tokenizer.source"].numpy().tobytes()
             target = models["tokenizer.target"].numpy().tobytes() if "tokenizer.target" in models else source
-            if config.tokenizer.joint and source != target:
-                raise ConfigError("tokenizer.joint=true, but there are two tokenizers")
-            tokenizers = Tokenizers.from_models(source, target, nfkc_source=config.data.nfkc_source)
+            options = config.data.model_dump(include={"nfkc_source", "target_tag"})
+            tokenizers = Tokenizers.from_models(source, target, **options)
+            if config.tokenizer.joint and not tokenizers.one_vocabulary:
+                raise ConfigError("tokenizer.joint=true, but there are two vocabularies")
             _check_shapes({name: tuple(x.get_shape()) for name, x in slices.items()}, config, tokenizers)
             tensors = {name: file.get_tensor(name) for name in slices if name.partition(".")[0] in prefixes}
         _check_hashes(header, tensors)
@@ -214,7 +215,7 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpo
         raise ModelError(f"{path}: {error}", hint=error.hint) from error
 
 
-def _is_safe_to_read(path: Path) -> bool:
+def is_safe_to_read(path: Path) -> bool:
     """Whether reading the file neither blocks, as for a pipe, nor takes too much memory for its header."""
     if path.exists() and not path.is_file() and not path.is_dir():
         return False

@@ -122,22 +122,25 @@ class RunDirectory:
         return [self.path / name for name in names]
 
     def write_tokenizers(self, tokenizers: Tokenizers, joint: bool) -> None:
-        for file, side in zip(self.tokenizer_files(joint), (tokenizers.source, tokenizers.target), strict=True):
+        """Write one file if both sides have one model and `joint` says so, else one per side."""
+        for file, side in zip(self.tokenizer_files(joint and tokenizers.joint), tokenizers, strict=True):
             atomic_write(file, side.model)
 
     def read_tokenizers(self, config: Config) -> Tokenizers | None:
         """The run's tokenizers; None if they are not trained yet. Raises ModelError if a file is not a tokenizer."""
-        files = self.tokenizer_files(config.tokenizer.joint)
+        joint, data = config.tokenizer.joint, config.data
+        files = self.tokenizer_files(joint and self.tokenizer_files(True)[0].exists())
         if not all(file.is_file() for file in files):
             return None
         sides = []
-        for file, nfkc in zip(files, (config.data.nfkc_source, False), strict=True):
+        for file, nfkc, tag in zip(files, (data.nfkc_source, False), (data.target_tag, ""), strict=True):
             try:
-                sides.append(Tokenizer(read_capped(file, MAX_MODEL_BYTES), nfkc=nfkc))
+                sides.append(Tokenizer(read_capped(file, MAX_MODEL_BYTES), nfkc=nfkc, target_tag=tag))
             except (OSError, ModelError) as error:
                 hint = f"delete it and run `nmt tokenize {shlex.quote(str(self.config_file))}`"
                 raise ModelError(f"{file}: {getattr(error, 'strerror', error)}", hint=hint) from error
-        return Tokenizers(*sides)
+        tokenizers = Tokenizers(*sides)
+        return tokenizers if tokenizers.one_vocabulary or not joint else None  # else of settings before a change
 
     def check_tokenizers(self, tokenizers: Tokenizers) -> None:
         """Refuse, with a ModelError, tokenizer files that are not those that the model was trained with."""

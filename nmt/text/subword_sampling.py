@@ -8,7 +8,7 @@ import math
 import re
 from array import array
 from bisect import bisect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from random import Random
 
@@ -39,14 +39,18 @@ def word_pattern(symbols: Sequence[str]) -> re.Pattern[str]:
 class SubwordSampler:
     """Samples segmentations of one SentencePiece model, unigram or BPE."""
 
-    def __init__(self, processor: sentencepiece.SentencePieceProcessor) -> None:
+    def __init__(
+        self, processor: sentencepiece.SentencePieceProcessor, number: Callable[[str], int] | None = None
+    ) -> None:
+        """`number` gives the token of a piece; None: its number in the model."""
+        number = number or processor.piece_to_id
         not_text = (processor.is_control, processor.is_unknown, processor.is_byte, processor.is_unused)
         ids = [i for i in range(processor.get_piece_size()) if not any(is_kind(i) for is_kind in not_text)]
-        self.ids: dict[str, int] = {processor.id_to_piece(i): i for i in ids}
+        self.ids: dict[str, int] = {piece: number(piece) for piece in map(processor.id_to_piece, ids)}
         self.scores: dict[str, float] = {processor.id_to_piece(i): processor.get_score(i) for i in ids}
         self.max_piece_length = max(map(len, self.ids), default=1)
         self.unknown_score = min(self.scores.values(), default=0.0) - UNKNOWN_PENALTY
-        self.byte_ids = [processor.piece_to_id(f"<0x{byte:02X}>") for byte in range(256)]
+        self.byte_ids = [number(f"<0x{byte:02X}>") for byte in range(256)]
         # Symbols that are never cut have the score 0; BPE's first merge has -0, and log-probabilities are less.
         symbols = [piece for piece, score in self.scores.items() if score == 0 and math.copysign(1, score) > 0]
         self.symbols = frozenset(symbols)

@@ -1,7 +1,8 @@
 """Text to token ids and back with SentencePiece, its training, and statistics.
 
 With identity normalization and all white space kept, decode(encode(text)) == text, except for U+2581, SentencePiece's
-own sign for a space. Special ids are added where batches are collated, not here. Imports no torch.
+own sign for a space. The tokenizer of an imported model normalizes as that model does, and has a vocabulary of its own
+(`nmt.text.vocabulary`). Special ids are added where batches are collated, not here. Imports no torch.
 """
 
 import functools
@@ -20,6 +21,7 @@ from nmt.errors import ConfigError, DataError, ModelError
 from nmt.sandbox import check_loadable, mark_loadable
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.subword_sampling import SPACE, SubwordSampler
+from nmt.text.vocabulary import split_tag, vocabulary_of
 
 MAX_TRAINER_BYTES = 16_384  # per line; SentencePiece's default is 4,192
 SPECIAL_IDS = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
@@ -29,11 +31,16 @@ MAX_MODEL_BYTES = 100_000_000  # five times the size of a model with a million p
 
 @dataclass
 class Tokenizer:
-    """Tokenizer of one side. Raises ModelError if the model is damaged or of another kind."""
+    """Tokenizer of one side. Raises ModelError if the model is damaged or of another kind.
+
+    With a vocabulary of its own, a piece that is not in it is UNK, and a text may begin with the tag of a target
+    language, one piece that stands before those of the rest.
+    """
 
     model: bytes = field(repr=False)  # serialized, of SentencePiece, with PAD 0, UNK 1, BOS 2, EOS 3
     _: KW_ONLY
     nfkc: bool = False  # apply NFKC before encoding; for the source side only
+    target_tag: str = ""  # of texts without a tag of their own, without its signs: fra; for the source side only
 
     def __post_init__(self) -> None:
         if len(self.model) > MAX_MODEL_BYTES:
@@ -41,17 +48,40 @@ class Tokenizer:
             raise ModelError(reason, hint="train it again")
         check_loadable("sentencepiece", "the tokenizer", self.model)
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=self.model)
+        self._vocabulary = vocabulary_of(self.model)
+        self._ids = {piece: i for i, piece in enumerate(self._vocabulary or [])}
         ids = tuple(getattr(self._processor, name)() for name in SPECIAL_IDS)
-        if ids != (PAD, UNK, BOS, EOS):
+        if self._vocabulary is None and ids != (PAD, UNK, BOS, EOS):
             reason = f"the tokenizer has PAD, UNK, BOS, EOS at {ids}, not at {(PAD, UNK, BOS, EOS)}"
             raise ModelError(reason, hint="train it with `nmt tokenize`")
+        if self.target_tag and f">>{self.target_tag}<<" not in self._ids:
+            reason = f"the tokenizer has no tag >>{self.target_tag}<<"
+            raise ModelError(reason, hint="leave out data.target_tag, or give one of an imported multilingual model")
 
     def __len__(self) -> int:
-        return int(self._processor.get_piece_size())
+        return len(self._vocabulary) if self._vocabulary else int(self._processor.get_piece_size())
 
     def encode(self, text: str) -> list[int]:
         """Token ids of the best segmentation, without special ids."""
-        return list(self._processor.encode(self._prepared(text)))
+        tag, text = self.split_tag(text)
+        tokens = self.encode_untagged(text)
+        return self.tag(tag) + tokens if tag or tokens else []
+
+    def encode_untagged(self, text: str) -> list[int]:
+        """Token ids of a text, or of a part of it, after the tag."""
+        text = self._prepared(text)
+        if self._vocabulary is None:
+            return list(self._processor.encode(text))
+        return [self._token(piece) for piece in self._processor.encode(text, out_type=str)]
+
+    def split_tag(self, text: str) -> tuple[str, str]:
+        """The tag of the target language that the text itself begins with, if tokens know tags, and the rest."""
+        return ("", text) if self._vocabulary is None else split_tag(text)
+
+    def tag(self, tag: str) -> list[int]:
+        """The token of a text's own tag, or if it is empty, of this tokenizer's; no token if there is neither."""
+        tag = tag or (f">>{self.target_tag}<<" if self.target_tag else "")
+        return [self._token(tag)] if tag else []
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         return [self.encode(text) for text in texts]  # given a list, SentencePiece would start threads
@@ -62,38 +92,56 @@ class Tokenizer:
         Args:
             words: where each begins and ends in the text, in characters.
         """
-        edges = [[len(self._prepared(text[:edge]).encode()) for edge in word] for word in words]
-        pieces = self._processor.encode(self._prepared(text), return_type="proto").pieces  # with offsets in bytes
-        found = []
+        tag, rest = self.split_tag(text)
+        first = len(self._prepared(tag).encode())  # byte of the text where the pieces begin
+        tokens = self.tag(tag)
+        found: list[list[int]] = [[] for _ in tokens]
+        edges = [[len(self._prepared(text[:edge]).encode()) - first for edge in word] for word in words]
+        pieces = self._processor.encode(self._prepared(rest), return_type="proto").pieces  # with offsets in bytes
         for piece in pieces:
             end = max(piece.end, piece.begin + 1)  # of the byte pieces of a character, all but the last are empty
             found.append([i for i, (first, last) in enumerate(edges) if first < end and piece.begin < last])
-        return [int(piece.id) for piece in pieces], found
+        is_own = self._vocabulary is not None
+        return tokens + [self._token(piece.piece) if is_own else int(piece.id) for piece in pieces], found
 
     def sample_all(self, texts: Sequence[str], *, alpha: float, seed: int) -> list[list[int]]:
         """Token ids of a random segmentation of each text, a function of the seed; alpha: see `SubwordSampler`."""
         random = Random(seed)
-        normalized = [str(self._processor.normalize(self._prepared(text))) for text in texts]
-        return [self._sampler.sample(text, alpha, random) for text in normalized]
+        parts = [self.split_tag(text) for text in texts]
+        normalized = [str(self._processor.normalize(self._prepared(text))) for _, text in parts]
+        sampled = [self._sampler.sample(text, alpha, random) for text in normalized]
+        return [self.tag(tag) + tokens for (tag, _), tokens in zip(parts, sampled, strict=True)]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids; special ids are skipped."""
-        text = str(self._processor.decode([i for i in ids if i > EOS]))
+        tokens = [i for i in ids if i > EOS]
+        if self._vocabulary is not None:  # at its ends, an imported model may give spaces
+            return str(self._processor.decode(self.pieces(tokens))).replace(SPACE, " ").strip() if tokens else ""
+        text = str(self._processor.decode(tokens))
         return text.removeprefix(SPACE).replace(SPACE, " ") if SPACE in text else text  # a space made of byte pieces
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
+        if self._vocabulary is not None:
+            return [self._vocabulary[i] for i in ids]
         return [str(self._processor.id_to_piece(i)) for i in ids]
 
     def ids(self, pieces: Iterable[str]) -> list[int]:
+        if self._vocabulary is not None:
+            return [self._ids.get(piece, UNK) for piece in pieces]
         return [int(self._processor.piece_to_id(piece)) for piece in pieces]
 
     def n_bytes(self, ids: Iterable[int]) -> int:
         """The number of byte pieces among these ids."""
-        return sum(map(self._processor.is_byte, ids))
+        return sum(map(self._processor.is_byte, map(self._processor.piece_to_id, self.pieces(ids))))
 
     @functools.cached_property
     def _sampler(self) -> SubwordSampler:
-        return SubwordSampler(self._processor)
+        return SubwordSampler(self._processor, None if self._vocabulary is None else self._token)
+
+    def _token(self, piece: str) -> int:
+        """The token of a piece in text, by the vocabulary; UNK for a special one, which text may spell."""
+        token = self._ids.get(piece, UNK)
+        return token if token > EOS else UNK
 
     def _prepared(self, text: str) -> str:
         text = text.encode(errors="replace").decode()  # a lone surrogate cannot be encoded in UTF-8
@@ -110,9 +158,15 @@ class Tokenizers(NamedTuple):
     def joint(self) -> bool:
         return self.source.model == self.target.model
 
+    @property
+    def one_vocabulary(self) -> bool:
+        """Whether a token is the same piece on both sides, as embeddings that both share need it."""
+        source, target = (side.pieces(range(len(side))) for side in self)
+        return self.joint or source == target
+
     @classmethod
-    def from_models(cls, source: bytes, target: bytes, *, nfkc_source: bool) -> "Tokenizers":
-        return cls(Tokenizer(source, nfkc=nfkc_source), Tokenizer(target))
+    def from_models(cls, source: bytes, target: bytes, *, nfkc_source: bool, target_tag: str = "") -> "Tokenizers":
+        return cls(Tokenizer(source, nfkc=nfkc_source, target_tag=target_tag), Tokenizer(target))
 
 
 class Trained(NamedTuple):

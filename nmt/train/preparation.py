@@ -301,7 +301,9 @@ def train_tokenizers(corpus: Corpus) -> Tokenizers:
         named = ", ".join(map(str, lines[:10])) + (f" and {len(lines) - 10} more" if len(lines) > 10 else "")
         too_long = f"over {MAX_TRAINER_BYTES:,} bytes: the pairs at line {named}"
         log.info("left out of the tokenizer's training, %s", too_long)
-    return Tokenizers.from_models(trained[0].model, trained[-1].model, nfkc_source=data.nfkc_source)
+    return Tokenizers.from_models(
+        trained[0].model, trained[-1].model, nfkc_source=data.nfkc_source, target_tag=data.target_tag
+    )
 
 
 def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[RaggedArray, RaggedArray]]:
@@ -321,7 +323,7 @@ def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[R
             raise DataError("no training pair is left", hint="raise data.max_length or data.max_ratio")
         (directory / "dropped.json").write_text(json.dumps(n_dropped.tolist()))
 
-    models = [[sha256(side.model), side.nfkc] for side in (tokenizers.source, tokenizers.target)]
+    models = [[sha256(side.model), side.nfkc, side.target_tag] for side in tokenizers]
     directory = cached("ids", [FORMAT, texts.name, models, data.max_length, data.max_ratio], write)
     n_long, n_unlikely = json.loads((directory / "dropped.json").read_text())
     if n_long:

@@ -46,6 +46,7 @@ MAY_CHANGE = (
     ),
 )
 MIXED_PATHS = re.compile(r"data\.mix\..*\.(source|target|root)")  # may change, too
+INHERITED_DATA = {"nfkc_source", "target_tag"}  # keys of data that are a part of the tokenizers
 OR_ANEW = "choose another run=PATH, or begin anew with --fresh (the old run is kept)"
 
 
@@ -95,7 +96,7 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> tuple[Confi
         before = checkpoint.config
     else:
         return config, None, False
-    known = before.model_dump(include={"model": True, "tokenizer": True, "data": {"nfkc_source"}})
+    known = before.model_dump(include={"model": True, "tokenizer": True, "data": INHERITED_DATA})
     inherited = with_unset(config, known, what=f"the settings of {name} and those changed")
     if newest is None:
         check_tokenizer_kept(before, inherited)
@@ -138,7 +139,7 @@ def encode(
     config = corpus.config
     if checkpoint is not None:  # its pieces, normalized as this config says
         models = checkpoint.tokenizers.source.model, checkpoint.tokenizers.target.model
-        tokenizers = Tokenizers.from_models(*models, nfkc_source=config.data.nfkc_source)
+        tokenizers = Tokenizers.from_models(*models, **config.data.model_dump(include=INHERITED_DATA))
     elif not fresh and (found := run.read_tokenizers(config)) is not None:
         tokenizers = found
         log.info("using the tokenizer that is in %s; --fresh trains a new one", run.path)

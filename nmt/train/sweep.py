@@ -198,7 +198,7 @@ class Sweep:
         config = config.model_copy(update=changes)
         run.create()
         source = tokenizers.setdefault(_tokenizer_key(config), run)
-        for file in source.tokenizer_files(config.tokenizer.joint):
+        for file in source.path.glob("tokenizer*.model"):
             if file.is_file() and source is not run:  # else the training makes its own
                 atomic_write(run.path / file.name, file.read_bytes())
         return config

@@ -14,6 +14,7 @@ from typing import Any
 
 import decoding
 import growth
+import imported
 import serving
 import training
 from measure import ROOT, Options, Table, say
@@ -28,6 +29,7 @@ BENCHMARKS: dict[str, Callable[[Options], list[Table]]] = {
     "start": decoding.start,
     "scaling": training.scaling,
     "learning": training.learning,
+    "imported": imported.throughput,
     "memory": decoding.memory,
     "growth": growth.of_model,
     "corpus": growth.of_corpus,

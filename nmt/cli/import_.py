@@ -1,0 +1,39 @@
+"""`nmt import`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nmt.cli import options, streams
+from nmt.processes import prepare_torch
+
+
+def import_(
+    model: Annotated[str, typer.Argument(metavar="DIR|HUB_ID", help="For example Helsinki-NLP/opus-mt-de-en.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Directory of the new run.")],
+    target_tag: Annotated[
+        str, typer.Option(help="Target language of a multilingual model: fra puts >>fra<< before each line.")
+    ] = "",
+    source_lang: Annotated[str, typer.Option(help="Language code. [default: the model's]")] = "",
+    target_lang: Annotated[str, typer.Option(help="Language code. [default: the model's]")] = "",
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or refs/pr/N of a model on the Hub.")] = None,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Make a run from an OPUS-MT model.
+
+    From a Marian model in Hugging Face's format: a directory, or an id on the Hub (pip install
+    'nmt-trainer[huggingface]'). The run translates, is scored, explained and exported like any other;
+    `nmt train CONFIG train.init_from=RUN` fine-tunes it. Its logits are compared with the original's first.
+    """
+    streams.set_up_logging(quiet, verbose)
+    prepare_torch()
+    from nmt.interchange.hub import model_directory
+    from nmt.interchange.marian import Languages, import_marian
+
+    directory = model_directory(model, revision)
+    name = model if revision is None else f"{model}@{revision}"
+    difference = import_marian(directory, output, Languages(source_lang, target_lang, target_tag), name)
+    streams.log.info("checked: the largest difference from the original's logits is %.1g of the largest", difference)
+    streams.log.info("written to %s; next: nmt translate -m %s", output, output)

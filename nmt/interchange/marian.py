@@ -1,0 +1,382 @@
+"""A Marian model in Hugging Face's format, such as those of OPUS-MT, becomes a run.
+
+What differs, and where it goes:
+- Marian numbers EOS 0, UNK 1, PAD last, and its decoder begins with PAD. Rows of the embeddings are put into our order,
+  where BOS has a copy of the row that the decoder begins with; a bias keeps this copy out of the softmax.
+- Its sinusoids are in halves (sines, then cosines), ours alternate. So the features of the residual stream change
+  places: columns of embeddings and norms, columns of matrices that read it, rows of those that write it.
+- A side's SentencePiece model does not number the vocabulary: `nmt.text.vocabulary`.
+- Logits have a bias: model.projection_bias.
+"""
+
+import logging
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import sentencepiece
+import torch
+from torch import Tensor
+
+from nmt.config import check_config
+from nmt.errors import ConfigError, InputError, ModelError, NmtError
+from nmt.files import atomic_directory, hash_file, read_capped
+from nmt.interchange.marian_files import HINT, MarianSettings, read_json, read_settings, read_vocabulary, read_weights
+from nmt.interchange.marian_reference import Reference, sinusoids_in_halves
+from nmt.model.base import Seq2Seq
+from nmt.run.checkpoint import Checkpoint, save_checkpoint
+from nmt.run.directory import RunDirectory, new_manifest
+from nmt.text import BOS, EOS
+from nmt.text.batches import pad_source
+from nmt.text.tokenizer import MAX_MODEL_BYTES, Tokenizer, Tokenizers
+from nmt.text.vocabulary import TAG, with_vocabulary, without_vocabulary
+
+log = logging.getLogger("nmt")
+
+CODERS = {"source": "encoder", "target": "decoder"}
+SPECIAL_PIECES = ["<pad>", "<unk>", "<s>", "</s>"]  # at PAD, UNK, BOS, EOS
+BAN = -100.0  # bias of BOS where it is a copy: exp of it is 0, and label smoothing adds little to the loss
+NEVER = -1e3  # a bias below it can only ban a piece, as exports do with PAD, UNK and BOS
+MAX_LENGTH = 200  # data.max_length: a longer line is split into sentences, which is what such models are trained on
+MIN_KNOWN = 0.5  # of the pieces of a SentencePiece model must be in the vocabulary
+CHECKED_LENGTHS = (1, 5, 20)  # of the random sentences that compare the logits, pieces
+TOLERANCE = 1e-4  # of the largest logit, in float64
+LANGUAGE = re.compile(r"[a-zA-Z]{2,8}([-_]\w{1,20})*")
+MODEL_NAME = re.compile(r"opus-mt-(?:tc-)?(?:tiny-|base-|big-)?([a-zA-Z]{2,8})-([a-zA-Z]{2,8})$")
+
+
+class Side(NamedTuple):
+    """The pieces of a side in our order."""
+
+    rows: list[int]  # of Marian's embedding, one for each of our tokens
+    pieces: list[str]
+
+
+class Imported(NamedTuple):
+    """What was read, in memory."""
+
+    settings: MarianSettings
+    weights: dict[str, Tensor]  # of Marian, by its names
+    source: Side
+    target: Side
+    checkpoint: Checkpoint
+
+
+class Languages(NamedTuple):
+    """What the user says about the languages; empty for what the model says."""
+
+    source: str = ""
+    target: str = ""
+    tag: str = ""  # of the target language: fra for >>fra<<
+
+
+NOT_GIVEN = Languages()
+
+
+def import_marian(directory: Path, output: Path, languages: Languages = NOT_GIVEN, name: str = "") -> float:
+    """Write a run with the model of a directory; nothing is written if it cannot be one.
+
+    Args:
+        directory: see `marian_files`.
+        output: of the run; must not exist.
+        languages: codes, and the tag of a multilingual model.
+        name: where the model comes from, for the manifest; the directory if empty.
+    Returns:
+        the largest difference between logits of the run and of the original, which is checked.
+    Raises:
+        ModelError: a file is missing, damaged, or of a model that nmt cannot have.
+        InputError: `output` exists, or the model has no such tag.
+    """
+    if output.exists() or output.is_symlink():
+        raise InputError(f"{output} exists already", hint="give another name with -o, or move it away")
+    imported = read_marian(directory, languages)
+    difference = largest_difference(imported, imported.checkpoint.model().double())
+    if not difference <= TOLERANCE:  # also true for NaN
+        reason = f"{directory}: the logits of the imported model differ from the original's by {difference:.2g}"
+        raise NmtError(reason, hint="report it, with the name of the model")
+    with atomic_directory(output) as temp:
+        run = RunDirectory(temp)
+        run.create()
+        run.write_config(imported.checkpoint.config.model_copy(update={"run": str(output)}))
+        run.write_tokenizers(imported.checkpoint.tokenizers, imported.checkpoint.config.tokenizer.joint)
+        origin = {"from": name or str(directory), "format": imported.settings.model_type}
+        origin["model.safetensors"] = hash_file(directory / "model.safetensors")
+        run.write_manifest(
+            {**new_manifest({}, {}, imported.checkpoint.config.seed, reproducible=True), "imported": origin}
+        )
+        save_checkpoint(run.model_file, imported.checkpoint)
+    return difference
+
+
+def read_marian(directory: Path, languages: Languages) -> Imported:
+    """Read and convert a model. For errors see `import_marian`."""
+    settings = read_settings(directory)
+    about = directory / "tokenizer_config.json"
+    tokenizer_config = read_json(about) if about.exists() else {}
+    weights = read_weights(directory, settings)
+    source, target = read_sides(directory, settings, tokenizer_config, weights.get("final_logits_bias"))
+    check_tag([piece for piece in source.pieces if TAG.fullmatch(piece)], languages.tag)
+    files = [directory / "source.spm", directory / "target.spm"]
+    models = [model_of(file, side.pieces) for file, side in zip(files, (source, target), strict=True)]
+    tokenizers = Tokenizers.from_models(*models, nfkc_source=False, target_tag=languages.tag)
+    bias = bias_of(weights, target)
+    tree = config_tree(settings, languages_of(directory, tokenizer_config, languages))
+    tree["data"]["target_tag"] = languages.tag
+    tree["model"]["projection_bias"] = bias is not None
+    tensors = converted(weights, settings, source, target) | ({} if bias is None else {"projection.bias": bias})
+    tree["model"]["positions"] = "learned" if "source_positions" in tensors else "sinusoidal"
+    tree["tokenizer"] = {**kind_of(models), "vocab_size": len(target.pieces), "joint": source == target}
+    try:
+        config = check_config(tree, {}, "its settings")
+    except ConfigError as error:
+        raise ModelError(f"{directory / 'config.json'}: {str(error).partition(chr(10))[0]}", hint=HINT) from error
+    checkpoint = Checkpoint(config, {f"model.{key}": x for key, x in tensors.items()}, tokenizers)
+    return Imported(settings, weights, source, target, checkpoint)
+
+
+# --- vocabulary ---------------------------------------------------------------------------------------------
+
+
+def read_sides(
+    directory: Path, settings: MarianSettings, tokenizer_config: dict[str, Any], bias: Tensor | None
+) -> tuple[Side, Side]:
+    """The vocabularies of both sides, often one, in our order; `bias` is that of the logits, (1, V) or None."""
+    file = directory / "vocab.json"
+    source = target = read_vocabulary(file, settings.vocab_size)
+    start = settings.decoder_start_token_id
+    if tokenizer_config.get("separate_vocabs") is True:
+        other = directory / "target_vocab.json"
+        target = read_vocabulary(other, settings.n_target)
+        while not target[-1] and bias is not None and bias[0, len(target) - 1] <= NEVER:
+            target.pop()  # a row that only makes both embeddings equally large
+        while not source[-1]:
+            source.pop()
+        if source != target:
+            if settings.share_encoder_decoder_embeddings:
+                reason = f"{other}: both sides share their embeddings, but their vocabularies differ"
+                raise ModelError(reason, hint="are config.json and tokenizer_config.json of one model?")
+            of_source = source.index("<s>") if "<s>" in source else settings.pad_token_id  # the encoder never reads it
+            return in_our_order(file, source, settings, of_source), in_our_order(other, target, settings, start)
+    elif len(target) != settings.n_target:
+        reason = f"{file}: config.json has another number of pieces of the target, {settings.n_target}"
+        raise ModelError(reason, hint="are config.json and tokenizer_config.json of one model?")
+    side = in_our_order(file, target, settings, start)
+    return side, side
+
+
+def in_our_order(path: Path, pieces: list[str], settings: MarianSettings, start: int) -> Side:
+    """PAD, UNK, the start and EOS come first, the others in their order; a piece without a name gets one."""
+    if "<unk>" not in pieces:
+        raise ModelError(f"{path} has no <unk>", hint=HINT)
+    pad = pieces.index("<pad>") if "<pad>" in pieces else settings.pad_token_id
+    unk, eos = pieces.index("<unk>"), settings.eos_token_id
+    if max(eos, start, pad) >= len(pieces) or len({pad, unk, eos}) < 3 or pieces[eos] not in ("</s>", ""):
+        reason = f"{path}: by its pieces PAD is {pad} and UNK {unk}, by config.json EOS is {eos}"
+        raise ModelError(reason, hint="vocabulary and config.json do not agree: are they of one model?")
+    special = [pad, unk, start, eos]
+    rows = [*special, *(row for row in range(len(pieces)) if row not in special)]
+    taken = {*SPECIAL_PIECES, *pieces}
+    named = list(SPECIAL_PIECES)
+    for row in rows[len(special) :]:
+        name = pieces[row]
+        if not name or name in SPECIAL_PIECES:
+            name = f"<{row}>"
+            while name in taken:
+                name += "'"
+            taken.add(name)
+        named.append(name)
+    return Side(rows, named)
+
+
+def model_of(path: Path, pieces: list[str]) -> bytes:
+    """The SentencePiece model in a file, with a vocabulary if it does not number its pieces as in `pieces`."""
+    try:
+        model = without_vocabulary(read_capped(path, MAX_MODEL_BYTES))
+        with_own = with_vocabulary(model, pieces)
+        Tokenizer(with_own)  # checks that it can be loaded
+        own = pieces_of(model)
+        if len({*own} & {*pieces}) < MIN_KNOWN * len(own):
+            raise ModelError("most of its pieces are not in the vocabulary", hint="are the files of one model?")
+        return model if own == pieces else with_own
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror or error}", hint=HINT) from error
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}", hint=error.hint) from error
+
+
+def pieces_of(model: bytes) -> list[str]:
+    """The pieces of a SentencePiece model, as it numbers them."""
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    return [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
+
+
+def kind_of(models: Sequence[bytes]) -> dict[str, Any]:
+    """What the tokenizer's settings say of SentencePiece models."""
+    processors = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in models]
+    every = [(processor, i) for processor in processors for i in range(processor.get_piece_size())]
+    is_ranked = all(score == int(score) for score in (processor.get_score(i) for processor, i in every))
+    is_bytes = any(processor.is_byte(i) for processor, i in every)
+    return {"type": "bpe" if is_ranked else "unigram", "byte_fallback": is_bytes}  # ranks, or log-probabilities
+
+
+def check_tag(tags: Sequence[str], tag: str) -> None:
+    """Refuse a tag that the model lacks; say that a model with tags has none by default."""
+    known = [one.removeprefix(">>").removesuffix("<<") for one in tags]
+    some = ", ".join(sorted(known)[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
+    if tag and tag not in known:
+        hint = f"it has {some}" if known else "it translates into one language: leave out --target-tag"
+        raise InputError(f"the model has no target tag {tag!r}", hint=hint)
+    if tags and not tag:
+        log.warning(
+            "the model translates into several languages: begin each line with a tag, as in `%s …`, or import it with "
+            "--target-tag; it has %s",
+            tags[0],
+            some,
+        )
+
+
+# --- settings ---------------------------------------------------------------------------------------------
+
+
+def languages_of(directory: Path, tokenizer_config: dict[str, Any], given: Languages) -> list[str]:
+    """Language codes of source and target: given, of the tag, of the tokenizer, in the model's name, or empty."""
+    by_name = MODEL_NAME.search(directory.resolve().name)
+    codes = [given.source, given.target or given.tag]
+    for i, key in enumerate(("source_lang", "target_lang")):
+        of_tokenizer = tokenizer_config.get(key)
+        if not codes[i] and isinstance(of_tokenizer, str) and LANGUAGE.fullmatch(of_tokenizer):
+            codes[i] = of_tokenizer
+        codes[i] = codes[i] or (by_name[i + 1] if by_name else "")
+    return codes
+
+
+def config_tree(settings: MarianSettings, languages: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The run's settings by section, but for those of tokenizer and bias."""
+    shared, tied = settings.share_encoder_decoder_embeddings, settings.tie_word_embeddings
+    activation = settings.activation_function
+    tree: dict[str, Any] = {"run": "run", "decode": {"beam": settings.num_beams, "alpha": settings.length_penalty}}
+    tree["data"] = {
+        "train": {"source": "unknown", "target": "unknown"},
+        "source_lang": languages[0],
+        "target_lang": languages[1],
+        "max_length": min(MAX_LENGTH, settings.max_position_embeddings - 1),
+    }
+    tree["model"] = {
+        "d_model": settings.d_model,
+        "n_heads": settings.encoder_attention_heads,
+        "d_ff": settings.encoder_ffn_dim,
+        "n_encoder_layers": settings.encoder_layers,
+        "n_decoder_layers": settings.decoder_layers,
+        "dropout": settings.dropout,
+        "attention_dropout": settings.attention_dropout,
+        "activation_dropout": settings.activation_dropout,
+        "activation": "silu" if activation == "swish" else activation,
+        "norm": "pre" if settings.pre_norm else "post",
+        "max_positions": settings.max_position_embeddings,
+        "tied_embeddings": ("all" if shared else "decoder") if tied else "none",
+    }
+    return tree
+
+
+# --- weights ----------------------------------------------------------------------------------------------
+
+
+def converted(weights: dict[str, Tensor], settings: MarianSettings, source: Side, target: Side) -> dict[str, Tensor]:
+    """Our weights by name, without the bias of the projection."""
+    features = torch.arange(settings.d_model)
+    order = torch.cat([features[0::2], features[1::2]]).argsort()  # feature 2i is Marian's i, 2i+1 is its D/2 + i
+    found: dict[str, Tensor] = {}
+
+    def put_reader(ours: str, *theirs: str) -> None:
+        """Layers that read the residual stream, as one: their columns change places."""
+        found[f"{ours}.weight"] = torch.cat([weights[f"{name}.weight"][:, order] for name in theirs])
+        found[f"{ours}.bias"] = torch.cat([weights[f"{name}.bias"] for name in theirs])
+
+    def put_writer(ours: str, theirs: str) -> None:
+        """A layer that writes to the residual stream, or a norm of it: its rows change places."""
+        for kind in ("weight", "bias"):
+            found[f"{ours}.{kind}"] = weights[f"{theirs}.{kind}"][order]
+
+    for side, n_layers in (("encoder", settings.encoder_layers), ("decoder", settings.decoder_layers)):
+        for i in range(n_layers):
+            ours, theirs = f"{side}.{i}", f"model.{side}.layers.{i}"
+            own, cross = f"{theirs}.self_attn", f"{theirs}.encoder_attn"
+            put_reader(f"{ours}.self_attention.query_key_value", *(f"{own}.{part}_proj" for part in "qkv"))
+            put_writer(f"{ours}.self_attention.output", f"{own}.out_proj")
+            put_writer(f"{ours}.self_attention_residual.norm", f"{own}_layer_norm")
+            if side == "decoder":
+                put_reader(f"{ours}.cross_attention.query", f"{cross}.q_proj")
+                put_reader(f"{ours}.cross_attention.key_value", f"{cross}.k_proj", f"{cross}.v_proj")
+                put_writer(f"{ours}.cross_attention.output", f"{cross}.out_proj")
+                put_writer(f"{ours}.cross_attention_residual.norm", f"{cross}_layer_norm")
+            put_reader(f"{ours}.feed_forward.inner", f"{theirs}.fc1")
+            put_writer(f"{ours}.feed_forward.outer", f"{theirs}.fc2")
+            put_writer(f"{ours}.feed_forward_residual.norm", f"{theirs}.final_layer_norm")
+        if settings.pre_norm:
+            put_writer(f"{side}_norm", f"model.{side}.layer_norm")
+
+    found |= {name: table[:, order] for name, table in learned_positions(weights, settings).items()}
+    shared, tied = settings.share_encoder_decoder_embeddings, settings.tie_word_embeddings
+    scale = 1.0 if settings.scale_embedding else math.sqrt(settings.d_model)  # we always multiply embeddings by this
+    embedded = {"source": weights["model.encoder.embed_tokens.weight"][source.rows][:, order] / scale}
+    if not (shared and tied):
+        embedded["target"] = weights["model.decoder.embed_tokens.weight"][target.rows][:, order] / scale
+    found |= {f"{side}_embedding.weight": x for side, x in embedded.items()}
+    if not tied:
+        found["projection.weight"] = weights["lm_head.weight"][target.rows][:, order]
+    elif scale != 1.0:  # what the smaller embeddings take from the logits, the last norm gives back
+        last = (
+            "decoder_norm" if settings.pre_norm else f"decoder.{settings.decoder_layers - 1}.feed_forward_residual.norm"
+        )
+        for kind in ("weight", "bias"):
+            found[f"{last}.{kind}"] = found[f"{last}.{kind}"] * scale
+    return found
+
+
+def bias_of(weights: dict[str, Tensor], target: Side) -> Tensor | None:
+    """The bias of the logits (V,), or None if it is 0, and where a piece is banned, search bans it anyhow."""
+    bias = torch.zeros(len(target.rows))
+    if "final_logits_bias" in weights:
+        bias = weights["final_logits_bias"][0][target.rows]
+    if target.rows.count(target.rows[BOS]) > 1:
+        bias[BOS] = NEVER
+    elif not bias[EOS:].any() and all(x == 0 or x <= NEVER for x in bias[:EOS].tolist()):
+        return None
+    bias[:EOS] = bias[:EOS].where(bias[:EOS] > NEVER, BAN)
+    return bias
+
+
+def learned_positions(weights: dict[str, Tensor], settings: MarianSettings) -> dict[str, Tensor]:
+    """The tables of positions, in Marian's order of features; empty if they are the sinusoids.
+
+    Most files leave these out. Our exports of pre-norm models with other positions have them.
+    """
+    names = {f"{side}_positions": f"model.{coder}.embed_positions.weight" for side, coder in CODERS.items()}
+    sinusoids = sinusoids_in_halves(settings.max_position_embeddings, settings.d_model)
+    tables = {ours: weights.get(theirs, sinusoids) for ours, theirs in names.items()}
+    are_sinusoids = all(torch.allclose(table, sinusoids, atol=1e-3) for table in tables.values())
+    return {} if are_sinusoids else tables
+
+
+def largest_difference(imported: Imported, model: Seq2Seq) -> float:
+    """The largest difference between logits of our model and of the original, as a share of the largest logit or of 1.
+
+    In float64, on random sentences; PAD, UNK and BOS, which search bans, do not count.
+    """
+    _, weights, source, target, _ = imported
+    reference, generator = Reference(weights, imported.settings), torch.Generator().manual_seed(1)
+    source_rows, target_rows = torch.tensor(source.rows), torch.tensor(target.rows)
+    differences = []
+    for length in CHECKED_LENGTHS:
+        length = min(length, model.max_length - 1)
+        src, tgt = (
+            torch.randint(EOS + 1, len(side.rows), (length,), generator=generator).tolist() for side in (source, target)
+        )
+        tgt_in = torch.tensor([BOS, *tgt])
+        with torch.inference_mode():
+            found = model(pad_source([src]), tgt_in[None])[0, :, EOS:]  # (T, V - 3)
+            expected = reference.logits(source_rows[[*src, EOS]], target_rows[tgt_in])[:, target_rows[EOS:]]
+        differences.append((found - expected).abs().max() / expected.abs().max().clamp(min=1))
+    return float(torch.stack(differences).max())

@@ -1,0 +1,111 @@
+"""Fine-tunes an imported model, or its original by transformers' Trainer, on given batches until it is stopped.
+
+Reads what imported.py wrote, and adds a line a step to --metrics.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+from nmt.processes import prepare_torch
+
+N_STEPS = 1_000_000  # more than there is time for
+LR = 2e-5
+EOS = 3  # of nmt
+Sides = list[list[list[int]]]  # source and target, each with the tokens of all sentences
+
+
+def by_nmt(home: Path, batches: list[Sides], precision: str) -> Iterator[int]:
+    """The step of `nmt train`, with as many threads as it chooses. Yields each step's target tokens."""
+    from nmt.config import TrainSettings
+    from nmt.run.checkpoint import read_checkpoint
+    from nmt.text.batches import collate
+    from nmt.train.memory import n_fitting_threads
+    from nmt.train.replicas import Replicas
+    from nmt.train.step import StepOptions, make_optimizer, train_step
+
+    settings = TrainSettings(label_smoothing=0.1, clip_norm=1.0)
+    model = read_checkpoint(home / "run" / "model.safetensors", prefixes=("model",)).model()
+    replicas = Replicas(model.train(), n_fitting_threads(model, model.projection.out_features, settings))
+    replicas.train()
+    optimizer = make_optimizer(model, settings)
+    for step, (source, target) in enumerate(cycle(batches)):
+        batch = collate(source, target, range(len(source)))
+        options = StepOptions(settings, lr=LR, seed=step, bf16=precision == "bf16")
+        yield train_step(replicas, optimizer, [batch], options).n_tokens
+
+
+def by_transformers(home: Path, batches: list[Sides], precision: str, metrics: Path) -> None:
+    """transformers' Trainer, with its defaults for a CPU, given whole batches."""
+    import torch
+    from torch import Tensor
+    from torch.nn.utils.rnn import pad_sequence
+    from transformers import MarianMTModel, Trainer, TrainerCallback, TrainingArguments
+
+    rows = torch.tensor(json.loads((home / "batches.json").read_text())["rows"])
+    model = MarianMTModel.from_pretrained(home / "model")
+    pad = model.config.pad_token_id
+
+    def padded(side: list[list[int]], value: int) -> Tensor:
+        return pad_sequence([rows[torch.tensor([*tokens, EOS])] for tokens in side], True, value)
+
+    def collated(chosen: list[int]) -> dict[str, Tensor]:
+        source, target = batches[chosen[0] % len(batches)]
+        src, labels = padded(source, pad), padded(target, -100)
+        start = torch.full((len(labels), 1), model.config.decoder_start_token_id)
+        tgt_in = torch.cat([start, labels[:, :-1].clamp(min=0)], 1)
+        return {"input_ids": src, "attention_mask": src != pad, "decoder_input_ids": tgt_in, "labels": labels}
+
+    class Count(TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, *given: Any, **_: Any) -> None:
+            _, state, _ = given
+            _, target = batches[(state.global_step - 1) % len(batches)]
+            note(metrics, sum(len(tokens) + 1 for tokens in target))
+
+    class InOrder(Trainer):  # type: ignore[misc]
+        def _get_train_sampler(self, *_: Any) -> Any:
+            return torch.utils.data.SequentialSampler(self.train_dataset)
+
+    arguments = TrainingArguments(
+        output_dir=str(home / "trainer"),
+        per_device_train_batch_size=1,  # a batch of ours
+        max_steps=N_STEPS,
+        learning_rate=LR,
+        label_smoothing_factor=0.1,
+        use_cpu=True,
+        bf16=precision == "bf16",
+        save_strategy="no",
+        logging_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        remove_unused_columns=False,
+    )
+    InOrder(model, arguments, collated, train_dataset=range(N_STEPS), callbacks=[Count()]).train()
+
+
+def note(metrics: Path, n_tokens: int) -> None:
+    with metrics.open("a") as file:
+        file.write(json.dumps({"n_tokens": n_tokens}) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("home", type=Path)
+    parser.add_argument("who", choices=["nmt", "transformers"])
+    parser.add_argument("precision", choices=["fp32", "bf16"])
+    parser.add_argument("--metrics", type=Path, required=True)
+    args = parser.parse_args()
+    batches = json.loads((args.home / "batches.json").read_text())["batches"]
+    if args.who == "nmt":
+        prepare_torch()
+        for n_tokens in by_nmt(args.home, batches, args.precision):
+            note(args.metrics, n_tokens)
+    else:
+        by_transformers(args.home, batches, args.precision, args.metrics)
+
+
+if __name__ == "__main__":
+    main()

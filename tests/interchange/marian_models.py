@@ -1,0 +1,98 @@
+"""Marian models with random weights, as transformers itself writes them, with tokenizers like those of OPUS-MT."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+import torch
+from conftest import SOURCE, TARGET
+
+GERMAN = ["Ein Hund läuft durch den Park.", "Zwei Vögel flogen über die Häuser!", "Wo ist 2024 der Bahnhof?"]
+ENGLISH = ["A dog runs through the park.", "Two birds flew over the houses!", "Where is the station in 2024?"]
+SMALL = {
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 48,
+    "decoder_ffn_dim": 48,
+    "max_position_embeddings": 64,
+    "activation_function": "swish",
+    "scale_embedding": True,
+}
+
+
+def spm(lines: list[str], **options: Any) -> bytes:
+    """A SentencePiece model with the normalization of OPUS-MT, NFKC and single spaces."""
+    model = io.BytesIO()
+    settings = {"vocab_size": 120, "hard_vocab_limit": False, "minloglevel": 2, "num_threads": 1, **options}
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(lines * 4), model_writer=model, **settings)
+    return model.getvalue()
+
+
+def pieces_of(model: bytes) -> list[str]:
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    return [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
+
+
+def numbered(*models: bytes, tags: tuple[str, ...] = (), without: tuple[str, ...] = ()) -> dict[str, int]:
+    """A vocabulary in Marian's order: EOS, UNK, the pieces of all models, tags, PAD."""
+    pieces = dict.fromkeys(piece for model in models for piece in pieces_of(model))
+    words = sorted(pieces.keys() - {"</s>", "<unk>", "<s>", *without})
+    return {piece: i for i, piece in enumerate(["</s>", "<unk>", *words, *tags, "<pad>"])}
+
+
+def write_marian(
+    path: Path,
+    *,
+    tags: tuple[str, ...] = (),
+    without: tuple[str, ...] = (),
+    separate: bool = False,
+    source_spm: bytes | None = None,
+    target_spm: bytes | None = None,
+    class_name: str = "MarianMTModel",
+    **changes: Any,
+) -> Path:
+    """Write a model of random weights and its tokenizer; `changes` are of MarianConfig.
+
+    Args:
+        path: the new directory.
+        tags: pieces of the vocabulary such as `>>fra<<`.
+        without: pieces that the models have and the vocabulary lacks.
+        separate: whether each side has a vocabulary.
+        source_spm, target_spm: other SentencePiece models.
+        class_name: of transformers.
+    """
+    import transformers
+
+    models = source_spm or spm(GERMAN + SOURCE), target_spm or spm(ENGLISH + TARGET)
+    one = numbered(*models, tags=tags, without=without)
+    vocabularies = [numbered(model, tags=tags, without=without) for model in models] if separate else [one]
+    path.mkdir(parents=True)
+    for name, model in zip(("source", "target"), models, strict=True):
+        (path / f"{name}.spm").write_bytes(model)
+    for name, vocabulary in zip(("vocab.json", "target_vocab.json"), vocabularies, strict=False):
+        (path / name).write_text(json.dumps(vocabulary))
+    about = {
+        "tokenizer_class": "MarianTokenizer",
+        "source_lang": "de",
+        "target_lang": "en",
+        "separate_vocabs": separate,
+    }
+    (path / "tokenizer_config.json").write_text(json.dumps(about))
+    n_source, n_target = len(vocabularies[0]), len(vocabularies[-1])
+    special = {"pad_token_id": min(n_source, n_target) - 1, "eos_token_id": 0, "forced_eos_token_id": 0}
+    sizes = {"vocab_size": n_source, "decoder_vocab_size": n_target, "decoder_start_token_id": special["pad_token_id"]}
+    model_class = getattr(transformers, class_name)
+    config = model_class.config_class(**{**SMALL, **special, **sizes, "num_beams": 6, **changes})
+    torch.manual_seed(1)
+    model = model_class(config).eval()
+    with torch.no_grad():  # also norms, biases and the row of PAD, which transformers leaves at 0 or 1
+        for name, x in [*model.named_parameters(), ("bias", model.final_logits_bias)]:
+            if "embed_positions" not in name:  # norms of both signs, so that a piece does not predict itself
+                x.add_((1 if "norm.weight" in name else config.d_model**-0.5) * torch.randn(x.shape))
+    model.save_pretrained(path)
+    return path

@@ -1,0 +1,404 @@
+"""Import of Marian models: what transformers computes with them, nmt computes; every other file is refused."""
+
+import itertools
+import json
+import os
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import SOURCE, TARGET, err_lines, model_of, one_clear_error, out_lines, run_nmt
+from models import random_translator
+
+import nmt
+from nmt.decode.segments import Line, split
+from nmt.decode.translator import Translator
+from nmt.errors import ModelError
+from nmt.interchange import marian
+from nmt.interchange.huggingface import holdable_model, to_huggingface, write_huggingface
+from nmt.interchange.marian import Languages, import_marian
+from nmt.interchange.marian_files import read_settings
+from nmt.run.checkpoint import weights_of
+from nmt.text import BOS, EOS, PAD, UNK
+from nmt.text.tokenizer import Tokenizer
+
+transformers = pytest.importorskip("transformers", reason="pip install 'nmt-trainer[huggingface]'")
+from marian_models import ENGLISH, GERMAN, spm, write_marian  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore:Recommended")  # sacremoses, which the tokenizer does not use
+
+SOAK = os.environ.get("NMT_SOAK") == "1"
+OPUS = {"d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "encoder_attention_heads": 8}
+OPUS |= {"decoder_attention_heads": 8, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048, "max_position_embeddings": 512}
+BIG = {**OPUS, "d_model": 1024, "encoder_ffn_dim": 4096, "decoder_ffn_dim": 4096, "activation_function": "relu"}
+BIG |= {"encoder_attention_heads": 16, "decoder_attention_heads": 16, "max_position_embeddings": 1024}
+PRE_NORM = {"class_name": "PegasusForConditionalGeneration"}
+SHAPES: dict[str, dict[str, Any]] = {
+    "as OPUS-MT": {},
+    "relu, embeddings not scaled": {"activation_function": "relu", "scale_embedding": False},
+    "output apart, not scaled": {"tie_word_embeddings": False, "scale_embedding": False},
+    "source apart, gelu": {
+        "share_encoder_decoder_embeddings": False,
+        "activation_function": "gelu",
+        "encoder_layers": 1,
+        "decoder_layers": 3,
+    },
+    "all apart": {"share_encoder_decoder_embeddings": False, "tie_word_embeddings": False},
+    "two vocabularies": {"share_encoder_decoder_embeddings": False, "separate": True},
+    "pre-norm": PRE_NORM,
+    "pre-norm, not scaled": {**PRE_NORM, "scale_embedding": False},
+    "tags, pieces that the vocabulary lacks": {"tags": (">>fra<<", ">>deu<<"), "without": ("▁the", "er", "。")},
+    **({"OPUS-MT": OPUS, "OPUS-MT, untied": {**OPUS, "tie_word_embeddings": False}, "big": BIG} if SOAK else {}),
+}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("marian")
+
+
+class Pair:
+    """A model of transformers and the run that it became."""
+
+    def __init__(self, directory: Path, run: Path) -> None:
+        self.directory, self.run = directory, run
+        class_name = json.loads((directory / "config.json").read_text())["architectures"][0]
+        self.theirs = getattr(transformers, class_name).from_pretrained(directory, use_safetensors=True).eval()
+        self.their_tokenizer = transformers.MarianTokenizer.from_pretrained(directory, split_special_tokens=True)
+        self.ours: Translator = nmt.load(run)
+        bias = self.theirs.final_logits_bias
+        side = marian.read_sides(directory, read_settings(directory), self.their_tokenizer.init_kwargs, bias)
+        self.source_rows, self.target_rows = (torch.tensor(one.rows) for one in side)
+
+    def their_ids(self, text: str, *, target: bool = False) -> list[int]:
+        given = {"text_target": text} if target else {"text": text}
+        ids: list[int] = self.their_tokenizer(**given)["input_ids"]
+        assert ids[-1] == self.theirs.config.eos_token_id
+        return ids[:-1]
+
+    def our_ids(self, text: str, *, target: bool = False) -> list[int]:
+        """Our tokens of a text, by the numbers of the original's vocabulary."""
+        tokenizers, rows = self.ours.tokenizers, self.target_rows if target else self.source_rows
+        tokens = (tokenizers.target if target else tokenizers.source).encode(text)
+        assert min(tokens, default=UNK) not in (PAD, BOS, EOS)
+        found: list[int] = rows[torch.tensor(tokens, dtype=torch.long)].tolist()
+        return found
+
+
+@pytest.fixture(scope="module")
+def pairs(home: Path) -> dict[str, Pair]:
+    return {}
+
+
+@pytest.fixture
+def pair(request: pytest.FixtureRequest, home: Path, pairs: dict[str, Pair]) -> Pair:
+    """The pair of a shape, made once."""
+    name = request.param
+    if name not in pairs:
+        directory = write_marian(home / name, **SHAPES[name])
+        import_marian(directory, home / f"{name} run")
+        pairs[name] = Pair(directory, home / f"{name} run")
+    return pairs[name]
+
+
+@pytest.fixture(scope="module")
+def trained(home: Path) -> Pair:
+    """A model that transformers has trained on the five pairs, and the run that it became."""
+    directory = write_marian(home / "trained")
+    model = transformers.MarianMTModel.from_pretrained(directory)
+    tokenizer = transformers.MarianTokenizer.from_pretrained(directory)
+    batch = tokenizer(SOURCE, text_target=TARGET, return_tensors="pt", padding=True)
+    batch["labels"][batch["labels"] == tokenizer.pad_token_id] = -100
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
+    for _ in range(120):
+        loss = model(**batch).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    model.save_pretrained(directory)
+    import_marian(directory, home / "trained run")
+    return Pair(directory, home / "trained run")
+
+
+of_every_shape = pytest.mark.parametrize("pair", SHAPES, indirect=True)
+
+
+# --- logits and translations ------------------------------------------------------------------------------
+
+
+@of_every_shape
+def test_logits_are_those_of_transformers(pair: Pair) -> None:
+    model, generator = model_of(pair.ours), torch.Generator().manual_seed(2)
+    for n_source, n_target in ((1, 1), (9, 4), (30, 40)):
+        src = torch.randint(EOS + 1, len(pair.source_rows), (n_source,), generator=generator)
+        tgt = torch.randint(EOS + 1, len(pair.target_rows), (n_target,), generator=generator)
+        src, tgt = torch.cat([src, torch.tensor([EOS])]), torch.cat([torch.tensor([BOS]), tgt])
+        with torch.inference_mode():
+            ours = model(src[None], tgt[None])[0]
+            theirs = pair.theirs(
+                input_ids=pair.source_rows[src][None], decoder_input_ids=pair.target_rows[tgt][None]
+            ).logits[0, :, pair.target_rows]
+        n_same = [i for i in range(len(pair.target_rows)) if i != BOS]
+        torch.testing.assert_close(ours[:, n_same], theirs[:, n_same], atol=1e-4, rtol=0)
+        # BOS has no probability, so those of the others are the original's
+        kept = [i for i in n_same if model.settings.projection_bias or i > UNK]
+        their_log_probs = theirs[:, kept].log_softmax(-1)
+        torch.testing.assert_close(ours[:, [*kept, BOS]].log_softmax(-1)[:, :-1], their_log_probs, atol=1e-4, rtol=0)
+
+
+def their_translation(pair: Pair, text: str) -> str:
+    """By `generate`, greedy."""
+    ids = pair.their_ids(text)
+    (found,) = pair.theirs.generate(
+        input_ids=torch.tensor([[*ids, pair.theirs.config.eos_token_id]]),
+        num_beams=1,
+        do_sample=False,
+        max_new_tokens=len(ids) + 16,
+        bad_words_ids=[[int(pair.target_rows[i])] for i in (PAD, UNK)],
+    )
+    decoded: str = pair.their_tokenizer.decode(found[1:], skip_special_tokens=True, use_source_tokenizer=False)
+    return decoded
+
+
+def our_translation(pair: Pair, text: str) -> str:
+    return pair.ours.translate([text], beam=1, max_length_a=1.0, max_length_b=15)[0]
+
+
+@of_every_shape
+def test_greedy_translations_are_those_of_generate(pair: Pair) -> None:
+    for text in (GERMAN[0], "Hund 2024 Park! das gibt es nicht"):
+        assert our_translation(pair, text) == their_translation(pair, text)
+
+
+def test_a_trained_model_translates_as_before(trained: Pair) -> None:
+    mixed = [f"{one[:5]}{other[5:]}" for one, other in itertools.pairwise(SOURCE)]
+    found = {text: our_translation(trained, text) for text in SOURCE + mixed}
+    assert found == {text: their_translation(trained, text) for text in SOURCE + mixed}
+    assert [found[text] for text in SOURCE] == TARGET
+
+
+# --- tokens -----------------------------------------------------------------------------------------------
+
+PARTS = [
+    "\0",
+    "\u2581",
+    "\u2581\u2581",
+    "</s>",
+    "<unk>",
+    "<pad>",
+    "<s>",
+    " ",
+    "  ",
+    "\t",
+    "\r",
+    "\n",
+    "\u3000",
+    "\u00a0",
+]
+PARTS += [
+    ">>fra<<",
+    ">>",
+    "<<",
+    ">>xyz<<",
+    "ﬁ",
+    "ａ",
+    "e\u0301",
+    "👩‍👩‍👧",
+    "🇩🇪",
+    "中",
+    "日本",
+    "書",
+    "ا",
+    "\ufeff",
+    "\u200b",
+    "\x01",
+    "\x7f",
+]
+PARTS += [
+    "Ein Hund",
+    "läuft",
+    "Häuser!",
+    "2024",
+    "the",
+    "er",
+    "。",
+    "—",
+    "…",
+    "\U0010ffff",
+    "\ufffd",
+    "x" * 500,
+    "Ⅷ",
+    "㎏",
+    "½",
+]
+
+
+def hostile_lines(n: int) -> list[str]:
+    rng = random.Random(7)
+    planes = [(0, 0x80), (0x80, 0x250), (0x370, 0x600), (0x2000, 0x3000), (0x4E00, 0x9FFF), (0xE000, 0x10FFFF)]
+    lines = ["", " ", *PARTS]
+    while len(lines) < n:
+        words = rng.choices(PARTS, k=rng.randint(1, 8))
+        words += ["".join(chr(rng.randint(*rng.choice(planes))) for _ in range(rng.randint(1, 10)))]
+        rng.shuffle(words)
+        lines.append(rng.choice(["", " "]).join(words))
+    return lines[:n]
+
+
+@of_every_shape
+def test_tokens_are_those_of_marian_tokenizer(pair: Pair) -> None:
+    for text in hostile_lines(1000):
+        assert pair.our_ids(text) == pair.their_ids(text), repr(text)
+        assert pair.our_ids(text, target=True) == pair.their_ids(text, target=True), repr(text)
+
+
+def test_text_may_spell_special_pieces_and_stays_text(trained: Pair) -> None:
+    tokenizer = trained.ours.tokenizers.source
+    for text in ("</s>", "a </s> b", "<pad><unk>", "<s>"):
+        assert min(tokenizer.encode(text)) >= UNK
+        assert EOS not in tokenizer.encode(text)
+        assert len(tokenizer.encode(text)) > 1 or text == "<s>"
+
+
+# --- tags -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def multilingual(home: Path) -> Path:
+    return write_marian(home / "multilingual", tags=(">>fra<<", ">>deu<<"))
+
+
+def test_a_target_tag_stands_before_every_line_and_every_part_of_a_long_line(home: Path, multilingual: Path) -> None:
+    import_marian(multilingual, home / "fra", Languages(tag="fra"))
+    translator = nmt.load(home / "fra")
+    source = translator.tokenizers.source
+    assert translator.target_language == "fra"
+    fra, deu = source.ids([">>fra<<", ">>deu<<"])
+    plain = source.encode_untagged("Ein Hund.")
+    assert source.encode("Ein Hund.") == [fra, *plain]
+    assert source.encode(">>deu<<Ein Hund.") == [deu, *plain]
+    assert source.encode("") == source.encode("\ufeff") == []
+    assert source.sample_all(["Ein Hund.", ">>deu<< x"], alpha=0.3, seed=1)[0][0] == fra
+    assert source.encode_words("Ein Hund.", [(0, 3), (4, 9)])[1][:2] == [[], [0]]
+    tokens, words = source.encode_words(">>deu<< Ein Hund.", [(8, 11), (12, 17)])
+    assert tokens == [deu, *plain]
+    assert words[0] == []
+    assert words[1] == [0]
+    assert words[-1] == [1]
+    for text, tag in (("Ein Hund läuft. " * 6, fra), (">>deu<<" + "Hund " * 60, deu)):
+        parts = split(Line(1, text), source, 20)
+        assert len(parts) > 3
+        assert all(part.tokens[0] == tag and len(part.tokens) <= 20 for part in parts)
+        assert all({fra, deu}.isdisjoint(part.tokens[1:]) for part in parts)
+
+
+def test_a_multilingual_model_without_a_tag_is_named_in_a_warning(home: Path, multilingual: Path) -> None:
+    done = run_nmt("import", multilingual, "-o", home / "any")
+    (warning,) = [line for line in err_lines(done) if "several languages" in line]
+    assert "--target-tag" in warning
+    assert "deu, fra" in warning
+    fra, *_ = nmt.load(home / "any").tokenizers.source.encode(">>fra<< Ein Hund.")
+    assert nmt.load(home / "any").tokenizers.source.pieces([fra]) == [">>fra<<"]
+
+
+def test_a_tag_that_the_model_lacks_is_refused(home: Path, multilingual: Path) -> None:
+    done = run_nmt("import", multilingual, "-o", home / "none", "--target-tag", "ita")
+    assert "it has deu, fra" in one_clear_error(done, 2, "no target tag 'ita'")
+    with pytest.raises(ModelError, match="no tag >>ita<<"):
+        Tokenizer(spm(ENGLISH, unk_id=1, bos_id=2, eos_id=3, pad_id=0), target_tag="ita")
+
+
+# --- the run ----------------------------------------------------------------------------------------------
+
+
+def test_the_command_makes_a_run_like_any_other(home: Path, trained: Pair) -> None:
+    shutil.rmtree(home / "runs", ignore_errors=True)
+    imported = run_nmt("import", "trained", "-o", "runs/opus", cwd=home)
+    assert any("checked" in line for line in err_lines(imported))
+    assert sorted(path.name for path in (home / "runs/opus").iterdir()) == [
+        *("checkpoints", "config.yaml", "manifest.json", "model.safetensors"),
+        *("tokenizer.src.model", "tokenizer.tgt.model"),
+    ]
+    source, target = home / "new.de", home / "new.en"
+    source.write_text("".join(f"{line}\n" for line in SOURCE))
+    target.write_text("".join(f"{line}\n" for line in TARGET))
+    assert out_lines(run_nmt("translate", "--beam", "1", "-i", source, cwd=home)) == TARGET
+    assert "BLEU = 100.00" in "\n".join(out_lines(run_nmt("eval", "--src", source, "--ref", target, cwd=home)))
+    told = "\n".join(out_lines(run_nmt("info", cwd=home)))
+    assert "de to en" in told
+    assert "from trained" in told
+    err_lines(run_nmt("explain", SOURCE[0], "-o", "page.html", cwd=home))
+    one_clear_error(run_nmt("import", "trained", "-o", "runs/opus", cwd=home), 2, "exists already")
+    again = run_nmt("train", "runs/opus/config.yaml", cwd=home)
+    one_clear_error(again, 2)
+
+
+def test_fine_tuning_starts_from_the_imported_model(home: Path, trained: Pair) -> None:
+    for name, lines in (("more.de", SOURCE), ("more.en", TARGET[::-1])):
+        (home / name).write_text("".join(f"{line}\n" for line in lines))
+    config = home / "fine.yaml"
+    config.write_text(
+        f"""\
+run: {home}/fine
+data:
+  root: {home}
+  max_length: 60
+  train: {{source: more.de, target: more.en}}
+  dev: {{source: more.de, target: more.en}}
+train: {{init_from: {trained.run}, max_steps: 250, validate_every: 250, lr: 3e-3, precision: fp32}}
+"""
+    )
+    err_lines(run_nmt("train", config, cwd=home))
+    tuned = nmt.load(home / "fine")
+    assert tuned.tokenizers == trained.ours.tokenizers
+    assert tuned.config.model == trained.ours.config.model
+    assert tuned.translate(SOURCE, beam=1) == TARGET[::-1]
+    bias = model_of(tuned).projection.bias
+    assert float(bias[BOS]) < -90  # still outside the softmax
+
+
+def test_an_imported_model_is_exported_to_ctranslate2(home: Path, trained: Pair) -> None:
+    pytest.importorskip("ctranslate2")
+    err_lines(run_nmt("export", "-m", trained.run, "--to", "ctranslate2", "-o", home / "ct2"))
+    assert nmt.load(home / "ct2").translate(SOURCE, beam=1) == TARGET
+
+
+# --- there and back ---------------------------------------------------------------------------------------
+
+OWN: list[dict[str, Any]] = [
+    {"norm": "post", "activation": "relu"},
+    {"norm": "post", "activation": "gelu", "tied_embeddings": "decoder", "n_encoder_layers": 1, "n_decoder_layers": 3},
+    {"norm": "post", "activation": "silu", "tied_embeddings": "none", "joint": False},
+    {"norm": "pre"},
+    {"norm": "pre", "positions": "learned", "d_model": 15, "n_heads": 5, "d_ff": 7},
+]
+
+
+@pytest.mark.parametrize("choices", OWN, ids=lambda choices: " ".join(map(str, choices.values())))
+def test_import_of_an_export_is_the_run_itself(choices: dict[str, Any], tmp_path: Path) -> None:
+    before = random_translator(**choices)
+    (tmp_path / "hf").mkdir()
+    write_huggingface(tmp_path / "hf", before, holdable_model(before), "hf")
+    import_marian(tmp_path / "hf", tmp_path / "run")
+    after = nmt.load(tmp_path / "run")
+    assert after.tokenizers == before.tokenizers
+    assert after.config.model == before.config.model
+    assert after.config.tokenizer.joint == before.config.tokenizer.joint
+    assert (after.options.beam, after.options.alpha) == (before.options.beam, before.options.alpha)
+    ours, theirs = weights_of(model_of(after)), weights_of(model_of(before))
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(x, theirs[name]) for name, x in ours.items())
+
+
+def test_export_of_an_import_is_the_original_to_transformers(trained: Pair, tmp_path: Path) -> None:
+    to_huggingface(trained.ours, tmp_path / "again")
+    for name in ("source.spm", "target.spm"):
+        assert (tmp_path / "again" / name).read_bytes() == (trained.directory / name).read_bytes()
+    import_marian(tmp_path / "again", tmp_path / "run")
+    again = Pair(tmp_path / "again", tmp_path / "run")
+    assert [their_translation(again, text) for text in SOURCE] == TARGET
+    assert again.ours.tokenizers == trained.ours.tokenizers
+    assert again.ours.translate(SOURCE, beam=1) == TARGET
