@@ -1,4 +1,4 @@
-"""A vocabulary beside a SentencePiece model: tokens are its numbers, and the file stays one that SentencePiece reads."""
+"""A vocabulary in the file of a SentencePiece model: it numbers the tokens, and SentencePiece still reads the file."""
 
 import pytest
 import sentencepiece
