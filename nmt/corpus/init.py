@@ -69,19 +69,23 @@ class Plan:
         return max(1, round(min(self.share, 2.0) * self.usual_epochs))
 
     @property
+    def n_tokens(self) -> float:
+        """Target tokens in all epochs."""
+        return self.facts.n_words * PIECES_PER_WORD * self.n_epochs
+
+    @property
     def expected_minutes(self) -> float:
         all_epochs = self.n_epochs * self.epoch_s / 60
         return min(all_epochs, self.minutes) if self.minutes else all_epochs
 
     @property
     def vocab_size(self) -> int:
-        size = min(max(round(8.5 * math.sqrt(self.facts.n_words), -2), 600), 32_000)
+        size = min(max(round(15 * math.sqrt(self.facts.n_words), -2), 600), 32_000)
         return int(max(size, self.facts.n_characters + size // 2))
 
     @property
     def batch_tokens(self) -> int:
-        n_tokens = self.facts.n_words * PIECES_PER_WORD * self.usual_epochs
-        return int(min(max(2 ** round(math.log2(max(n_tokens / STEPS, 1))), 512), 8192))
+        return int(min(max(2 ** round(math.log2(max(self.n_tokens / STEPS, 1))), 512), 8192))
 
     @property
     def dropout(self) -> float:
@@ -92,8 +96,7 @@ class Plan:
     @property
     def warmup(self) -> int:
         """Steps."""
-        n_steps = self.facts.n_words * PIECES_PER_WORD * self.n_epochs / self.batch_tokens
-        return int(min(max(n_steps / 4, 50), 4_000))
+        return int(min(max(self.n_tokens / self.batch_tokens / 4, 50), 4_000))
 
 
 def plan(facts: Facts, minutes: float | None, measure: Callable[[Plan], tuple[float, int]]) -> Plan:
