@@ -91,7 +91,7 @@ def to_huggingface(translator: Translator, path: Path) -> None:
             try:
                 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
             except ImportError:
-                hint = "pip install 'transformers>=4.50', and export again"
+                hint = "pip install 'transformers>=4.57', and export again"
                 log.warning("the export is not compared with nmt, because transformers is not installed: %s", hint)
                 return
             loaded = AutoModelForSeq2SeqLM.from_pretrained(directory, local_files_only=True).eval()
