@@ -34,7 +34,7 @@ FLOATS = ("F32", "F16", "BF16")
 class MarianSettings(BaseModel):
     """What config.json and generation_config.json say, by their own keys; the others have no effect on logits."""
 
-    model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False, protected_namespaces=())  # for model_type
 
     model_type: Literal["marian", "pegasus"]
     d_model: int = Field(ge=4, le=16_384)
