@@ -71,7 +71,7 @@ print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True)
 ```
 """
 N_CHECKED = 8  # lines
-TOLERANCE = 1e-3  # of log-probabilities, nats; a correct export differs by a millionth
+TOLERANCE = 1e-3  # of probabilities, and of log-probabilities in nats; a correct export differs by a millionth
 
 
 def to_huggingface(translator: Translator, path: Path) -> None:
@@ -127,9 +127,8 @@ def write_huggingface(directory: Path, translator: Translator, model: Transforme
     _write_json(directory / "config.json", model_config(config.model, n_rows(model)))
     _write_json(directory / "generation_config.json", generation_settings(translator, model))
     write_tokenizers(directory, translator.tokenizers, config)
-    atomic_write(
-        directory / "README.md", model_card(translator, model.n_parameters, CLASSES[config.model.norm][1], name, use)
-    )
+    _, architecture = CLASSES[config.model.norm]
+    atomic_write(directory / "README.md", model_card(translator, model.n_parameters, architecture, name, use))
 
 
 def _write_json(file: Path, content: object) -> None:
@@ -334,7 +333,7 @@ def quiet_transformers() -> Iterator[None]:
 
 
 def check_translations(translator: Translator, model: Transformer, theirs: Any, tokenizer: Any) -> None:
-    """Translate real lines greedily with both; raises NmtError if tokens, scores or translations differ.
+    """Translate real lines greedily with both; raises NmtError if tokens, probabilities or translations differ.
 
     Rounding may decide between pieces of nearly equal probability. Therefore each piece that they choose need not be
     our best, but must be as probable.
@@ -347,7 +346,7 @@ def check_translations(translator: Translator, model: Transformer, theirs: Any, 
     """
     lines = real_lines(translator, N_CHECKED)
     options = translator.with_options(beam=1, min_length=0)
-    differences, gaps, n_equal = [], [], 0
+    differences, gaps, n_equal = [0.0], [0.0], 0
     for line in lines:
         tokens = translator.tokenizers.source.encode(line)[: model.max_length - 1]
         inputs = tokenizer([line], return_tensors="pt", truncation=True, max_length=model.max_length)
@@ -361,12 +360,12 @@ def check_translations(translator: Translator, model: Transformer, theirs: Any, 
             logits = theirs(**inputs, decoder_input_ids=decoder_inputs).logits[0]  # (T, V)
         log_probs = log_probs_of(model, tokens, found[:-1].tolist())  # (T, V)
         probs = logits.softmax(-1)[:, : log_probs.size(1)]  # without the rows that fill up the smaller vocabulary
-        differences.append((probs - log_probs.exp()).abs().max())
+        differences.append(float((probs - log_probs.exp()).abs().max()))
         chosen = log_probs.gather(-1, found[:, None])[:, 0]  # (T,)
-        gaps.append((log_probs.amax(-1) - chosen)[: limit - 1].amax())  # at the limit EOS is forced
+        gaps += (log_probs.amax(-1) - chosen)[: limit - 1].tolist()  # at the limit EOS is forced
         n_equal += found.tolist() == ours.tokens
-    difference, gap = (float(torch.stack(x).max()) for x in (differences, gaps))
-    if not max(difference, gap) <= TOLERANCE:  # also true for NaN
+    difference, gap = (float(torch.tensor(x).max()) for x in (differences, gaps))
+    if not (difference <= TOLERANCE and gap <= TOLERANCE):  # also true for NaN
         message = f"transformers' probabilities differ from the model's by {difference:.2g}, or its pieces"
         raise NmtError(
             f"{message} are up to {gap:.2g} nats less probable than the best",

@@ -68,7 +68,7 @@ def to_onnx(translator: Translator, path: Path) -> None:
 
 
 def import_optimum() -> tuple[Any, Any, Any]:
-    """optimum's export, its model for ONNX Runtime, and transformers' AutoTokenizer."""
+    """optimum's export, its model for ONNX Runtime, and transformers' MarianTokenizer."""
     try:
         from optimum.exporters.onnx import main_export
         from optimum.onnxruntime import ORTModelForSeq2SeqLM

@@ -2,7 +2,6 @@
 
 import functools
 import http.server
-import json
 import os
 import subprocess
 import sys
@@ -12,37 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import TARGET, file_bytes, one_clear_error, run_nmt
-from models import hostile_lines, random_translator
+from conftest import file_bytes, one_clear_error, run_nmt
+from models import random_translator
 
-from nmt.config import TokenizerSettings
 from nmt.decode.options import Segment
 from nmt.decode.translator import Translator
 from nmt.interchange import onnx as module
 from nmt.interchange.onnx import FILES, to_onnx
-from nmt.interchange.tokenizer_json import tokenizer_json
-from nmt.text import EOS
-from nmt.text.tokenizer import Tokenizer, train_tokenizer
 
 RUNNER = Path(__file__).parents[2] / "configs" / "onnx" / "translate.py"
 LINES = ["I bought a book .", "They are going to school tomorrow .", "tea"]
-
-
-@pytest.mark.parametrize("kind", ["bpe", "unigram", "char"])
-@pytest.mark.parametrize("byte_fallback", [True, False])
-def test_tokenizer_json_gives_our_tokens(kind: Any, byte_fallback: bool) -> None:
-    """But for the names of special pieces, which it does not take for text."""
-    tokenizers = pytest.importorskip("tokenizers", reason="no tokenizers: pip install '.[huggingface]'")
-    lines = [*TARGET, "abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ <>/0123456789"]
-    settings = TokenizerSettings(type=kind, vocab_size=400, byte_fallback=byte_fallback)
-    side = Tokenizer(train_tokenizer(lines, settings).model)
-    theirs = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(side, kind)))
-    special = side.pieces(range(EOS + 1))
-    for line in hostile_lines(1_000):
-        if line and not any(piece in line for piece in special):
-            found = theirs.encode(line).ids
-            assert found == [*side.encode(line), EOS], repr(line)
-            assert theirs.decode(found) == side.decode(found)
 
 
 def test_without_optimum_it_is_one_clear_error(five_run: Any, tmp_path: Path) -> None:

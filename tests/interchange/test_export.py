@@ -1,0 +1,58 @@
+"""What exports share: the lines of the proof, and the directories that may be replaced."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import SOURCE, FiveRun
+from models import fresh_translator, write_run
+
+from nmt.decode.translator import load
+from nmt.errors import InputError
+from nmt.interchange.export import check_replaceable, log_probs_of, real_lines
+from nmt.model.transformer import Transformer
+from nmt.text import BOS, EOS, PAD, UNK
+
+
+def test_real_lines_are_of_the_test_set(five_run: FiveRun) -> None:
+    translator = load(five_run.run)
+    assert real_lines(translator, 3) == SOURCE[:3]
+    assert real_lines(translator, 8) == SOURCE
+
+
+def test_without_corpora_they_are_samples_of_training_else_random_pieces(five_run: FiveRun, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(five_run.run, tmp_path / "run"))
+    config = run / "config.yaml"
+    config.write_text(config.read_text(encoding="utf-8").replace("train.zh", "gone.zh"), encoding="utf-8")
+    samples = real_lines(load(run), 2)
+    assert len(samples) == 2
+    assert set(samples) <= set(SOURCE)
+    lines = real_lines(load(write_run(fresh_translator(), tmp_path / "bare").model_file), 4)
+    assert len(lines) == 4
+    assert all(line.strip() for line in lines)
+
+
+def test_only_an_export_or_an_empty_directory_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_replaceable(tmp_path / "new", {"a", "b"}, "a")
+    check_replaceable(tmp_path, {"a", "b"}, "a")
+    (tmp_path / "b").write_text("")
+    with pytest.raises(InputError, match="is not an export"):
+        check_replaceable(tmp_path, {"a", "b"}, "a")
+    (tmp_path / "a").write_text("")
+    check_replaceable(tmp_path, {"a", "b"}, "a")
+    with pytest.raises(InputError, match="is not an export"):
+        check_replaceable(tmp_path / "a", {"a", "b"}, "a")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="it is in use"):
+        check_replaceable(Path(), {"a", "b"}, "a")
+
+
+def test_log_probs_have_no_banned_pieces_and_sum_to_one() -> None:
+    translator = fresh_translator()
+    (model,) = getattr(translator.engine, "models")  # noqa: B009 - the protocol has none
+    assert isinstance(model, Transformer)
+    log_probs = log_probs_of(model, [5, 6], [7, 8, 9])
+    assert log_probs.shape == (4, len(translator.tokenizers.target))
+    assert (log_probs[:, [PAD, UNK, BOS]] < -1e3).all()
+    assert log_probs.logsumexp(-1).abs().max() < 1e-5
+    assert log_probs[:, EOS].isfinite().all()

@@ -1,0 +1,44 @@
+"""The model card of a run that was evaluated, one that was not, and one with damaged scores."""
+
+import json
+from pathlib import Path
+
+from conftest import FiveRun
+from models import fresh_translator
+
+from nmt.decode.translator import load
+from nmt.files import hash_file
+from nmt.interchange.model_card import model_card
+
+
+def card_of(path: Path) -> str:
+    return model_card(load(path), 1_234_567, "MarianMTModel", "mine", 'load("{name}")')
+
+
+def test_card_of_a_run_has_data_and_the_best_validation(five_run: FiveRun) -> None:
+    card = card_of(five_run.run)
+    assert "# mine: translation from zh to en" in card
+    assert "as `MarianMTModel`" in card
+    assert 'load("mine")' in card
+    assert "1,234,567 parameters" in card
+    assert "| train | 5 | `train.zh` (SHA-256 " in card
+    assert "greedy search:\n\n```text\nBLEU = 100.00  nrefs:1|" in card
+    assert str(five_run.home) not in card
+
+
+def test_scores_of_other_models_and_damaged_ones_are_left_out(five_run: FiveRun, tmp_path: Path) -> None:
+    run = five_run.copy_run(tmp_path / "run")
+    score = {"name": "BLEU", "value": 12.5, "low": 11.0, "high": 14.0, "signature": "nrefs:1"}
+    about = {"source": "/home/me/a.zh", "references": ["/home/me/a.en"], "n_lines": 2_000, "search": {"beam": 4}}
+    own = {**about, "model_sha256": hash_file(run / "model.safetensors"), "scores": [score]}
+    lines = [own, {**own, "model_sha256": "0", "n_lines": 7}, {**own, "scores": [{"x": 1}]}, {**own, "search": 3}]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (run / "scores.jsonl").write_text(text, encoding="utf-8")
+    scores = card_of(run).partition("## Scores\n\n")[2]
+    expected = "2,000 lines of `a.zh`, `a.en`, beam 4:\n\n```text\nBLEU = 12.50  (95 %: 11.0 to 14.0)  nrefs:1\n```\n"
+    assert scores == expected
+
+
+def test_card_of_a_model_without_a_run_says_that_scores_are_unknown() -> None:
+    card = model_card(fresh_translator(), 1, "MarianMTModel", "mine", "")
+    assert "None are known" in card
