@@ -8,6 +8,11 @@ from nmt.config import Config, load_config
 from nmt.errors import ConfigError
 
 MINIMAL = "run: r\ndata: {train: {source: a.de, target: a.en}}\n"
+OTHER_CORPORA = (  # settings that a config has only if the corpus is given
+    "data.dev={source: d, target: e}",
+    "data.test={source: f, target: g}",
+    "data.mix={NAME: {source: h, target: i, weight: 0.1}}",
+)
 
 
 def write(folder: Path, content: str | bytes) -> Path:

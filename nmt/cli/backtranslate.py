@@ -23,7 +23,7 @@ def backtranslate(
     tag: Annotated[str, typer.Option(help='Word at the beginning of each line; "" is none.')] = "<BT>",
     shard: options.ShardOf = None,
     beam: options.Beam = None,
-    sample: Annotated[bool, typer.Option(help="Sample translations instead of searching for the best.")] = False,
+    sample: options.Sample = False,
     temperature: options.Temperature = 1.0,
     top_k: options.TopK = 0,
     top_p: options.TopP = 1.0,

@@ -39,6 +39,7 @@ Beam = Annotated[int | None, typer.Option(help="Beam size; 1 is greedy search. [
 BatchSize = Annotated[int | None, typer.Option(help="Sentences decoded together. [default: the config's, 64]")]
 Mbr = Annotated[Utility | None, typer.Option(help="Minimum Bayes risk: the sample most similar to the others.")]
 Samples = Annotated[int | None, typer.Option(help="Samples that --mbr chooses from. [default: 32]")]
+Sample = Annotated[bool, typer.Option(help="Sample translations instead of searching for the best.")]
 Temperature = Annotated[float, typer.Option(help="Sampling: divide logits by this; below 1 is more conservative.")]
 TopK = Annotated[int, typer.Option(help="Sampling: only the k most probable pieces; 0 is all.")]
 TopP = Annotated[float, typer.Option(help="Sampling: only the most probable pieces that together reach p.")]

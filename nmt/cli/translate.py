@@ -47,7 +47,7 @@ def translate(
     min_length: Annotated[int | None, typer.Option(help="Minimum pieces. [default: the config's, 1]")] = None,
     max_length: Annotated[int | None, typer.Option(help="Maximum pieces. [default: 1.5 x source + 10]")] = None,
     prefix: Annotated[str, typer.Option(help="Text that every translation begins with.")] = "",
-    sample: Annotated[bool, typer.Option(help="Sample translations instead of searching for the best.")] = False,
+    sample: options.Sample = False,
     temperature: options.Temperature = 1.0,
     top_k: options.TopK = 0,
     top_p: options.TopP = 1.0,

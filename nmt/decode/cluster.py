@@ -1,4 +1,4 @@
-"""Translation on a Ray cluster, of a file, a directory or a bucket of line files. Needs the extra `ray`.
+"""Translates a file, or all files of a directory or bucket, on a Ray cluster. Needs the extra `ray`.
 
     paths -> blocks of lines -> translated blocks -> output files
     (here)   (Ray tasks)        (actors)             (here)

@@ -38,7 +38,7 @@ class Shard(NamedTuple):
         return f"{self.number}/{self.n_shards}"
 
     def span(self, n_lines: int) -> range:
-        """The lines of this shard, of `n_lines` that count from 0; all shards are equally long, to one line."""
+        """The line indices of this shard, from 0, in a file of `n_lines`. Lengths of shards differ by at most one."""
         return range(n_lines * self.number // self.n_shards, n_lines * (self.number + 1) // self.n_shards)
 
     def file(self, output: Path) -> Path:

@@ -1,7 +1,7 @@
-"""What transformers' MarianMTModel computes, from its own weights and numbers of pieces: an import is checked by it.
+"""The forward pass of transformers' MarianMTModel, with its weights and token ids. An import is compared with it.
 
-Pre-norm is PegasusForConditionalGeneration. One sentence, no padding, no cache. In float64, so that a difference is
-none of rounding, which random weights can amplify.
+Pre-norm is PegasusForConditionalGeneration. One sentence, no padding, no cache. It computes in float64: with random
+weights, rounding in float32 can change the logits as much as a wrong import would.
 """
 
 import math
@@ -31,7 +31,7 @@ class Reference:
         self.settings = settings
 
     def logits(self, src: Tensor, tgt_in: Tensor) -> Tensor:
-        """Logits (T, V) after each token of `tgt_in` (T,), which begins with the start, given `src` (S,), EOS last."""
+        """Logits (T, V) for a source (S,) that ends in EOS and decoder inputs (T,) that begin with the start token."""
         memory = self.embed("encoder", src)
         for i in range(self.settings.encoder_layers):
             memory = self.attend(f"model.encoder.layers.{i}.self_attn", memory)
@@ -54,7 +54,7 @@ class Reference:
         return x + (sinusoids_in_halves(*x.shape) if positions is None else positions[: len(x)])
 
     def attend(self, name: str, x: Tensor, memory: Tensor | None = None, *, causal: bool = False) -> Tensor:
-        """An attention with its residual connection: x (T, D) to itself, or to `memory` (S, D)."""
+        """Self-attention of x (T, D), or cross-attention to `memory` (S, D), with residual connection and norm."""
         normed = self.norm(f"{name}_layer_norm", x) if self.settings.pre_norm else x
         read = normed if memory is None else memory
         query, key, value = (
@@ -68,7 +68,7 @@ class Reference:
         return x if self.settings.pre_norm else self.norm(f"{name}_layer_norm", x)
 
     def feed_forward(self, layer: str, x: Tensor) -> Tensor:
-        """A feed-forward layer with its residual connection, (T, D) to (T, D)."""
+        """Feed-forward layer with residual connection and norm, (T, D) to (T, D)."""
         normed = self.norm(f"{layer}.final_layer_norm", x) if self.settings.pre_norm else x
         inner = ACTIVATIONS[self.settings.activation_function](self.linear(f"{layer}.fc1", normed))
         x = x + self.linear(f"{layer}.fc2", inner)

@@ -12,6 +12,8 @@ import json
 import struct
 from collections.abc import Mapping, Sequence
 
+from nmt.text.vocabulary import varint
+
 CLASSES = {  # of characters; MiniSBD replaces all white space by spaces
     "final": ".!?…؟۔।",
     "wide": "。！？；",
@@ -93,7 +95,7 @@ def _tensor(name: str, shape: list[int], values: list[float]) -> bytes:
 
 
 def _value(name: str, kind: int, shape: list[str | int]) -> bytes:
-    """The name, type and shape of an input or output; a dimension of any size has a name."""
+    """An input or output of the graph (ValueInfoProto); a string in `shape` names a dimension of variable size."""
     sizes = [_message({2: size} if isinstance(size, str) else {1: size}) for size in shape]
     return _message({1: name, 2: _message({1: _message({1: kind, 2: _message({1: sizes})})})})
 
@@ -104,14 +106,8 @@ def _message(fields: Message) -> bytes:
     for number, values in fields.items():
         for value in [values] if isinstance(values, bytes | str | int) else values:
             if isinstance(value, int):
-                encoded += _varint(number << 3) + _varint(value)
+                encoded += varint(number << 3) + varint(value)
             else:
                 content = value.encode() if isinstance(value, str) else value
-                encoded += _varint(number << 3 | 2) + _varint(len(content)) + content
+                encoded += varint(number << 3 | 2) + varint(len(content)) + content
     return encoded
-
-
-def _varint(n: int) -> bytes:
-    """Seven bits a byte, the lowest first; the eighth says that more follow."""
-    low, rest = n & 0x7F, n >> 7
-    return bytes([low | 0x80]) + _varint(rest) if rest else bytes([low])

@@ -65,7 +65,7 @@ def _unigram(tokenizer: Tokenizer, pieces: Sequence[str]) -> dict[str, Any]:
 
 
 def _bpe(tokenizer: Tokenizer, pieces: Sequence[str]) -> dict[str, Any]:
-    """SentencePiece joins the neighbors that give the piece of the highest score, whatever they are."""
+    """SentencePiece merges the adjacent pair that forms the piece with the highest score, however it is split."""
     processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
     normal = {
         piece: float(processor.get_score(i))

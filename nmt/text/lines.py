@@ -180,7 +180,7 @@ def read_lines(paths: Sequence[Path]) -> list[str]:
 
 @contextlib.contextmanager
 def both_sides(*sides: Generator[T]) -> Iterator[tuple[Generator[T], ...]]:
-    """Read several files in parallel: an error in one closes the others at once, not when garbage is collected."""
+    """Close all readers at the end of the block: an error in one does not leave the file of another open."""
     with contextlib.ExitStack() as stack:
         yield tuple(stack.enter_context(contextlib.closing(side)) for side in sides)
 

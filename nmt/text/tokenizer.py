@@ -161,8 +161,10 @@ class Tokenizers(NamedTuple):
     @property
     def one_vocabulary(self) -> bool:
         """Whether a token is the same piece on both sides, as embeddings that both share need it."""
+        if self.joint:
+            return True
         source, target = (side.pieces(range(len(side))) for side in self)
-        return self.joint or source == target
+        return source == target
 
     @classmethod
     def from_models(cls, source: bytes, target: bytes, *, nfkc_source: bool, target_tag: str = "") -> "Tokenizers":

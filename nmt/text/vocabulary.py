@@ -18,7 +18,7 @@ TAG = re.compile(">>.*?<<", re.DOTALL)  # of the target language, before a sourc
 def with_vocabulary(model: bytes, pieces: Sequence[str]) -> bytes:
     """A serialized SentencePiece model with a vocabulary, which may lack some of its pieces and have others."""
     content = json.dumps(pieces, ensure_ascii=False).encode()
-    return _varint(FIELD) + _varint(len(content)) + content + without_vocabulary(model)
+    return varint(FIELD) + varint(len(content)) + content + without_vocabulary(model)
 
 
 def without_vocabulary(model: bytes) -> bytes:
@@ -48,7 +48,7 @@ def split_tag(text: str) -> tuple[str, str]:
 
 def _split(model: bytes) -> tuple[bytes | None, bytes]:
     """The content of our field, which comes first or not at all, and the rest."""
-    key = _varint(FIELD)
+    key = varint(FIELD)
     if not model.startswith(key):
         return None, model
     length, position = 0, len(key)
@@ -61,7 +61,7 @@ def _split(model: bytes) -> tuple[bytes | None, bytes]:
     return model[position : position + length], model[position + length :]
 
 
-def _varint(n: int) -> bytes:
-    """Protobuf's encoding of a number: seven bits a byte, the lowest first."""
+def varint(n: int) -> bytes:
+    """Protobuf's encoding of a number: seven bits a byte, the lowest first; the eighth bit says that more follow."""
     groups = [n >> shift & 127 for shift in range(0, max(n.bit_length(), 1), 7)]
     return bytes([*(group | 128 for group in groups[:-1]), groups[-1]])

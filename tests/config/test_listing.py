@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pytest
 
-from configs import MINIMAL, load
+from configs import MINIMAL, OTHER_CORPORA, load
 from nmt.config import check_config, language, settings, values
 
 
@@ -19,13 +19,7 @@ def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def test_the_listing_has_every_setting_with_type_and_help(folder: Path) -> None:
-    config = load(
-        folder,
-        MINIMAL,
-        "data.dev={source: d, target: e}",
-        "data.test={source: f, target: g}",
-        "data.mix={NAME: {source: h, target: i, weight: 0.1}}",
-    )
+    config = load(folder, MINIMAL, *OTHER_CORPORA)
     rows = list(settings())
     assert [key for key, *_ in rows] == list(leaves(config.model_dump()))
     assert all(allowed and default and meaning for _, allowed, default, meaning in rows)
