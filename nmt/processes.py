@@ -6,6 +6,7 @@ Children run the same code, import nothing from the working directory, and end w
 import contextlib
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,6 +14,8 @@ from types import FrameType
 
 # Functions of these modules import libraries, before they open anything that needs cleanup.
 IMPORTERS = ("__main__", "nmt.__main__", "nmt.cli", "nmt.decode.translator")
+
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX, M_ARENA_MAX = -1, -2, -4, -8  # of glibc's malloc.h
 
 
 class Stopped(KeyboardInterrupt):
@@ -54,6 +57,8 @@ def prepare_torch(threads: int = 0) -> None:
       at once, waking them would cost more than small operations (one sentence takes 2.5 times as long).
     - oneDNN and torch cache 32 compiled bf16 matmuls, more than a step needs, instead of 1,024 (a gigabyte).
     - `threads` CPU threads; 0 keeps torch's default. NMT_WORKER_THREADS, set for worker processes, overrides it.
+
+    Also calls `keep_freed_memory`.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "20000")
@@ -61,6 +66,26 @@ def prepare_torch(threads: int = 0) -> None:
         os.environ.setdefault(name, "32")
     if threads := int(os.environ.get("NMT_WORKER_THREADS", threads)):
         os.environ["OMP_NUM_THREADS"] = str(threads)
+    keep_freed_memory()
+
+
+def keep_freed_memory() -> None:
+    """Let glibc's malloc keep large blocks that torch frees, unless the user has set one of malloc's variables.
+
+    By default malloc gives each block of more than 32 MB back to the system, which maps and clears pages for the next
+    tensor of this size: 4 to 13 % of a training step, 20 % if the vocabulary is large and the batch is small. The peak
+    grows by up to 3 %. Call it before the first thread starts. Without glibc it has no effect.
+    """
+    if sys.platform != "linux" or any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ):
+        return
+    import ctypes
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt:  # musl has none
+        mallopt(M_MMAP_MAX, 0)  # all blocks come from the heap,
+        mallopt(M_TRIM_THRESHOLD, 2**31 - 1)  # which keeps up to 2 GB,
+        mallopt(M_TOP_PAD, 2**26)  # grows by 64 MB at a time,
+        mallopt(M_ARENA_MAX, 1)  # and is the only one: the heap of another thread holds no block of more than 64 MB
 
 
 def child_variables() -> dict[str, str]:

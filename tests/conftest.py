@@ -18,10 +18,16 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 if TYPE_CHECKING:
     from nmt.decode.translator import Translator
     from nmt.model.base import Seq2Seq
+
+# No limit of time: a busy machine must not fail a test.
+hypothesis_settings.register_profile("nmt", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("nmt")
 
 NMT = [sys.executable, "-m", "nmt"]
 # Forks a process that has imported torch and what torch.optim imports, so that commands start quickly.
@@ -380,15 +386,28 @@ def five_corpus(tmp_path: Path) -> FiveCorpus:
 
 
 @pytest.fixture(scope="session")
-def five_run(tmp_path_factory: pytest.TempPathFactory) -> FiveRun:
+def five_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FiveRun]:
     """A run trained on the five pairs, once for all tests: change only copies of it."""
-    return trained(write_five(tmp_path_factory.mktemp("five")))
+    yield from kept(trained(write_five(tmp_path_factory.mktemp("five"))))
 
 
 @pytest.fixture(scope="session")
-def arabic_run(tmp_path_factory: pytest.TempPathFactory) -> FiveRun:
+def arabic_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FiveRun]:
     """A run trained to translate the five sentences into Arabic, which is written from right to left."""
-    return trained(write_five(tmp_path_factory.mktemp("arabic"), "ar", ARABIC))
+    yield from kept(trained(write_five(tmp_path_factory.mktemp("arabic"), "ar", ARABIC)))
+
+
+def kept(run: FiveRun) -> Iterator[FiveRun]:
+    """Yield a run, then check that no test has changed it: the order of tests must not matter."""
+    before = contents(run.home)
+    yield run
+    assert contents(run.home) == before
+
+
+def contents(home: Path) -> dict[str, bytes]:
+    """The files of a run and its corpus by path, without scores.jsonl, to which every `nmt eval` adds a line."""
+    files = (path for path in home.rglob("*") if path.is_file() and path.name != "scores.jsonl")
+    return {str(path.relative_to(home)): path.read_bytes() for path in files}
 
 
 def trained(corpus: FiveCorpus) -> FiveRun:

@@ -103,7 +103,7 @@ def test_lowercase_ignores_case() -> None:
 LINES = st.lists(st.text(st.characters(categories=["L", "P", "Zs"]), min_size=1, max_size=20), min_size=1, max_size=5)
 
 
-@hypothesis_settings(max_examples=40, deadline=None)
+@hypothesis_settings(max_examples=40)
 @given(LINES)
 def test_references_as_hypotheses_have_a_perfect_score(lines: list[str]) -> None:
     _, chrf, ter = score(lines, [lines], metrics=ALL)
@@ -112,7 +112,7 @@ def test_references_as_hypotheses_have_a_perfect_score(lines: list[str]) -> None
     assert ter.value == 0
 
 
-@hypothesis_settings(max_examples=40, deadline=None)
+@hypothesis_settings(max_examples=40)
 @given(st.data())
 def test_interval_is_ordered_and_reproducible(data: st.DataObject) -> None:
     n_lines = data.draw(st.integers(2, 8))
@@ -214,7 +214,7 @@ def test_tokenizer_without_its_library_is_refused() -> None:
 
 
 @given(st.lists(st.text(alphabet="ab c.你好！\n", max_size=20), min_size=1, max_size=6))
-@hypothesis_settings(deadline=None, max_examples=50)
+@hypothesis_settings(max_examples=50)
 def test_pairwise_scores_are_sacrebleus_sentence_scores(texts: list[str]) -> None:
     chrf, bleu = sacrebleu.CHRF(), sacrebleu.BLEU(tokenize="zh", effective_order=True)
     for found, own in (
@@ -234,7 +234,7 @@ def test_perplexity_by_hand() -> None:
     assert perplexity(halves) == pytest.approx(128**0.25)
 
 
-@hypothesis_settings(max_examples=50, deadline=None)
+@hypothesis_settings(max_examples=50)
 @given(st.integers(1, 1000), st.lists(st.integers(1, 9), min_size=1, max_size=5))
 def test_perplexity_of_a_uniform_model_is_its_vocabulary_size(n_vocab: int, lengths: list[int]) -> None:
     assert perplexity([[-math.log(n_vocab)] * n for n in lengths]) == pytest.approx(n_vocab)

@@ -63,7 +63,7 @@ def alone(path: Path) -> bool:
 # --- writing ----------------------------------------------------------------------------------------------
 
 
-@hypothesis_settings(max_examples=40, deadline=None)
+@hypothesis_settings(max_examples=40)
 @given(st.binary() | st.text(st.characters(exclude_categories=["Cs"])))
 def test_content_is_read_back_as_written(folder: Path, content: bytes | str) -> None:
     path = folder / "it"

@@ -1,6 +1,7 @@
 """Child processes import nothing from the working directory, and end with their parent."""
 
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -48,6 +49,26 @@ def test_idle_threads_sleep_unless_the_user_set_a_policy(policy: str | None) -> 
     env |= {"OMP_WAIT_POLICY": policy} if policy else {}
     done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["None" if policy else "20000", "True"]
+
+
+@pytest.mark.skipif("glibc" not in platform.libc_ver(), reason="malloc is not glibc's")
+@pytest.mark.parametrize("variable", ["", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES"])
+def test_memory_that_torch_frees_is_used_again_unless_the_user_tunes_malloc(variable: str) -> None:
+    program = """
+from resource import RUSAGE_SELF, getrusage
+from nmt.processes import prepare_torch
+prepare_torch()
+def page_faults(n_bytes):
+    before = getrusage(RUSAGE_SELF).ru_minflt
+    bytearray(n_bytes)
+    return getrusage(RUSAGE_SELF).ru_minflt - before
+first, second = page_faults(2**28), page_faults(2**28)
+print(second / first)
+"""
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("MALLOC_", "GLIBC_TUNABLES"))}
+    env |= {variable: "0"} if variable == "MALLOC_TOP_PAD_" else {variable: "glibc.malloc.check=0"} if variable else {}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
+    assert (float(done.stdout) > 0.5) == bool(variable)
 
 
 def test_environment_sets_variables_for_the_block(monkeypatch: pytest.MonkeyPatch) -> None:

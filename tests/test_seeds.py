@@ -17,7 +17,7 @@ def test_seeds_do_not_change() -> None:
     ]
 
 
-@hypothesis_settings(max_examples=200, deadline=None)
+@hypothesis_settings(max_examples=200)
 @given(
     st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=4),
     st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=4),

@@ -162,7 +162,7 @@ FRAGMENTS = [
 ]
 
 
-@hypothesis_settings(max_examples=150, deadline=None)
+@hypothesis_settings(max_examples=150)
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=12).map("".join) | st.text() | st.binary())
 def test_any_content_is_a_config_or_an_error_that_names_the_file(folder: Path, content: str | bytes) -> None:
     if isinstance(content, str):
@@ -294,7 +294,7 @@ TREES = st.fixed_dictionaries(
 )
 
 
-@hypothesis_settings(max_examples=100, deadline=None)
+@hypothesis_settings(max_examples=100)
 @given(TREES)
 @example({"run": "1e5", "data": {"train": {"source": "08", "target": "b"}}})  # strings in YAML 1.1, numbers in 1.2
 def test_a_dumped_config_loads_as_the_same_config(folder: Path, tree: dict[str, Any]) -> None:

@@ -57,7 +57,7 @@ def test_the_less_time_the_fewer_layers_but_no_narrower_than_a_small_corpus_need
     assert (sizes[-1].d_model, sizes[-1].n_layers) == (width, 2)
 
 
-@hypothesis_settings(max_examples=50, deadline=None)
+@hypothesis_settings(max_examples=50)
 @given(
     st.integers(20, 10**8), st.none() | st.floats(0.01, 10_000), st.text(st.characters(exclude_categories=["Cs", "Cc"]))
 )

@@ -17,7 +17,7 @@ def split_of(pairs: Sequence[PairText], public_test: Sequence[PairText] = ()) ->
     return split(pairs, public_test, PINS, len(TRAIN))
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.permutations(PAIRS[:60]))
 def test_the_same_version_gives_the_same_split_in_any_order(first: list[PairText]) -> None:
     found = split_of([*first, *PAIRS[60:], *PAIRS[:3]])

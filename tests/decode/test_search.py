@@ -96,7 +96,7 @@ def all_hypotheses(table: Table, source: tuple[int, ...], options: SearchOptions
     penalty=st.sampled_from(["average", "gnmt"]),
     min_length=st.integers(0, 3),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_beam_that_holds_everything_is_brute_force(seed: int, alpha: float, penalty: Any, min_length: int) -> None:
     options = SearchOptions(
         beam=45,
@@ -129,7 +129,7 @@ def greedy(table: Table, source: tuple[int, ...], options: SearchOptions) -> lis
 
 
 @given(st.integers(0, 10**6), st.integers(0, 2))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_one_beam_is_greedy_search(seed: int, min_length: int) -> None:
     options = SearchOptions(beam=1, max_length_a=1, max_length_b=3, min_length=min_length)
     table = random_table(seed)
@@ -139,7 +139,7 @@ def test_one_beam_is_greedy_search(seed: int, min_length: int) -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(1, 4))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_sentence_does_not_see_its_neighbours(seed: int, beam: int) -> None:
     options = SearchOptions(beam=beam, n_best=beam, max_length_a=1.5, max_length_b=2)
     model = TableModel(random_table(seed))

@@ -13,7 +13,7 @@ TOKENIZER = small_translator().tokenizers.source
 
 
 @given(st.text(alphabet="ab .!\n\t", max_size=200), st.integers(2, 30))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_segments_fit_and_keep_every_word(text: str, max_length: int) -> None:
     segments = split(Line(1, text), TOKENIZER, max_length)
     assert all(0 < len(segment.tokens) <= max_length for segment in segments)

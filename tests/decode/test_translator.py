@@ -24,7 +24,7 @@ TRANSLATOR = small_translator()
 
 
 @given(st.lists(st.one_of(st.text(max_size=30), st.sampled_from(["", "  ", "\t", *LINES])), max_size=12))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_every_line_has_one_line_of_translation(lines: list[str]) -> None:
     out = list(TRANSLATOR.translate_lines(lines, SearchOptions(beam=2, max_length_a=0.2, max_length_b=3), window=5))
     assert [found.source for found in out] == lines

@@ -15,8 +15,10 @@ def card_of(path: Path) -> str:
     return model_card(load(path), 1_234_567, "MarianMTModel", "mine", 'load("{name}")')
 
 
-def test_card_of_a_run_has_data_and_the_best_validation(five_run: FiveRun) -> None:
-    card = card_of(five_run.run)
+def test_card_of_a_run_has_data_and_the_best_validation(five_run: FiveRun, tmp_path: Path) -> None:
+    run = five_run.copy_run(tmp_path / "mine")
+    (run / "scores.jsonl").unlink(missing_ok=True)  # other tests evaluate this run
+    card = card_of(run)
     assert "# mine: translation from zh to en" in card
     assert "as `MarianMTModel`" in card
     assert 'load("mine")' in card

@@ -59,7 +59,7 @@ def hostile_lines(n_lines: int) -> list[bytes]:
     words = " ".join(SOURCE).split()
     lines: list[bytes] = []
 
-    @settings(max_examples=n_lines // 25, derandomize=True, database=None, deadline=None)
+    @settings(max_examples=n_lines // 25, derandomize=True, database=None)
     @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=100, max_size=400) | st.binary(min_size=100))
     def collect(block: str | bytes) -> None:
         start = 0

@@ -206,7 +206,7 @@ def test_a_checkpoint_that_cannot_be_written_is_an_error(checkpoint: Checkpoint,
 # --- damaged and foreign files ----------------------------------------------------------------------------
 
 
-@hypothesis_settings(max_examples=30, deadline=None)
+@hypothesis_settings(max_examples=30)
 @given(st.data())
 def test_a_truncated_file_is_refused(written: Path, scratch: Path, data: st.DataObject) -> None:
     content = written.read_bytes()
@@ -218,7 +218,7 @@ def flip(content: bytes, offset: int, bit: int) -> bytes:
     return content[:offset] + bytes([content[offset] ^ 1 << bit]) + content[offset + 1 :]
 
 
-@hypothesis_settings(max_examples=60, deadline=None)
+@hypothesis_settings(max_examples=60)
 @given(st.data())
 def test_a_flipped_bit_in_a_tensor_is_detected(written: Path, scratch: Path, data: st.DataObject) -> None:
     content = written.read_bytes()
@@ -229,7 +229,7 @@ def test_a_flipped_bit_in_a_tensor_is_detected(written: Path, scratch: Path, dat
     assert str(error) == f"{scratch}: damaged: its tensors are not those that were written"
 
 
-@hypothesis_settings(max_examples=60, deadline=None)
+@hypothesis_settings(max_examples=60)
 @given(st.data())
 def test_a_flipped_bit_in_the_weights_is_detected_if_only_they_are_read(
     written: Path, scratch: Path, data: st.DataObject
@@ -245,7 +245,7 @@ def test_a_flipped_bit_in_the_weights_is_detected_if_only_they_are_read(
     refused(scratch, prefixes=("model",))
 
 
-@hypothesis_settings(max_examples=150, deadline=None)
+@hypothesis_settings(max_examples=150)
 @given(st.data())
 def test_a_flipped_bit_in_the_header_is_detected(written: Path, scratch: Path, data: st.DataObject) -> None:
     """Settings determine what a model computes as much as its weights do."""

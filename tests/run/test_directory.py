@@ -457,7 +457,7 @@ FIGURES: st.SearchStrategy[dict[str, Any]] = st.dictionaries(
 )
 
 
-@hypothesis_settings(max_examples=60, deadline=None)
+@hypothesis_settings(max_examples=60)
 @given(st.lists(FIGURES, max_size=4))
 def test_metrics_are_read_back_in_order(tmp_path_factory: pytest.TempPathFactory, lines: list[dict[str, Any]]) -> None:
     """Also if a text contains other characters at which str.splitlines splits."""

@@ -91,7 +91,7 @@ def plain(found: list[Batch]) -> list[tuple[list[int], list[list[int]], list[lis
 IDS = st.lists(st.integers(EOS + 1, 99), max_size=6)
 
 
-@hypothesis_settings(max_examples=60, deadline=None)
+@hypothesis_settings(max_examples=60)
 @given(st.lists(st.tuples(IDS, IDS), min_size=1, max_size=6))
 def test_collate_adds_special_ids_and_padding(pairs: list[tuple[list[int], list[int]]]) -> None:
     source, target = [s for s, _ in pairs], [t for _, t in pairs]
@@ -135,7 +135,7 @@ def test_moving_a_batch_keeps_its_lines() -> None:
 LENGTHS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=60)
 
 
-@hypothesis_settings(max_examples=200, deadline=None)
+@hypothesis_settings(max_examples=200)
 @given(LENGTHS, st.integers(8, 300))
 def test_every_pair_is_in_one_batch_within_the_budget(lengths: list[tuple[int, int]], batch_tokens: int) -> None:
     cut = cut_batches(lengths, batch_tokens)
@@ -146,7 +146,7 @@ def test_every_pair_is_in_one_batch_within_the_budget(lengths: list[tuple[int, i
         assert cost <= batch_tokens or len(batch) == 1
 
 
-@hypothesis_settings(max_examples=100, deadline=None)
+@hypothesis_settings(max_examples=100)
 @given(LENGTHS, st.integers(40, 300))
 def test_batches_are_sorted_by_length_and_as_full_as_possible(
     lengths: list[tuple[int, int]], batch_tokens: int
@@ -293,7 +293,7 @@ def reference_cut(lengths: Sequence[tuple[int, int]], batch_tokens: int) -> list
     return [batch for batch in batches if batch]
 
 
-@hypothesis_settings(max_examples=100, deadline=None)
+@hypothesis_settings(max_examples=100)
 @given(LENGTHS, st.integers(8, 300))
 def test_cut_batches_equals_the_reference(lengths: list[tuple[int, int]], batch_tokens: int) -> None:
     assert cut_batches(lengths, batch_tokens) == reference_cut(lengths, batch_tokens)

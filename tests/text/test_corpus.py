@@ -36,7 +36,7 @@ from nmt.text.lines import Pair
 ROWS = st.lists(st.lists(st.integers(0, 60_000), max_size=4), min_size=1, max_size=8)
 
 
-@hypothesis_settings(max_examples=50, deadline=None)
+@hypothesis_settings(max_examples=50)
 @given(st.lists(ROWS, min_size=1, max_size=3))
 def test_rows_appended_in_parts_are_read_back(
     tmp_path_factory: pytest.TempPathFactory, parts: list[list[list[int]]]
@@ -65,7 +65,7 @@ def test_pairs_are_read_back_with_their_line_numbers(tmp_path: Path) -> None:
 # --- equal digests ----------------------------------------------------------------------------------------
 
 
-@hypothesis_settings(max_examples=100, deadline=None)
+@hypothesis_settings(max_examples=100)
 @given(st.lists(st.sampled_from("abcdefghij"), max_size=40), st.integers(1, 50))
 def test_equal_digests_are_found_for_any_part_size(texts: list[str], part: int) -> None:
     digests = digests_of(text.encode() for text in texts)
@@ -81,7 +81,7 @@ def test_equal_digests_are_found_for_any_part_size(texts: list[str], part: int) 
 # --- random order -----------------------------------------------------------------------------------------
 
 
-@hypothesis_settings(max_examples=100, deadline=None)
+@hypothesis_settings(max_examples=100)
 @given(st.integers(1, 3000), st.integers(0, 2**31 - 1), st.data())
 def test_shuffled_is_a_permutation_that_can_be_computed_in_parts(n: int, seed: int, data: st.DataObject) -> None:
     order = shuffled(np.arange(n), n, seed)
@@ -124,7 +124,7 @@ SIZES = st.lists(st.integers(1, 40), min_size=2, max_size=4)
 PARTS = [0.05, 0.1, 0.25, 0.3]  # whose sum is less than 1
 
 
-@hypothesis_settings(max_examples=60, deadline=None)
+@hypothesis_settings(max_examples=60)
 @given(SIZES, st.permutations(PARTS), st.integers(0, 2**31 - 1), st.integers(0, 10**6))
 def test_an_epoch_has_all_of_the_first_corpus_and_the_share_of_each_other(
     sizes: list[int], shares: list[float], seed: int, epoch: int
@@ -143,7 +143,7 @@ def test_an_epoch_has_all_of_the_first_corpus_and_the_share_of_each_other(
     assert np.concatenate(halves).tolist() == found.tolist()
 
 
-@hypothesis_settings(max_examples=40, deadline=None)
+@hypothesis_settings(max_examples=40)
 @given(st.integers(1, 20), st.integers(1, 30), st.sampled_from(PARTS), st.integers(1, 12))
 def test_pairs_that_are_mixed_in_are_read_equally_often(n: int, size: int, share: float, n_epochs: int) -> None:
     mixture = Mixture([n, size], [share])

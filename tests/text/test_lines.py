@@ -54,7 +54,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n")
 )
 
 
-@hypothesis_settings(max_examples=100, deadline=None)
+@hypothesis_settings(max_examples=100)
 @given(st.lists(TEXT).filter(lambda lines: not (lines and lines[0].startswith("\ufeff"))), st.data())
 def test_lines_joined_by_line_feeds_are_read_back(lines: list[str], data: st.DataObject) -> None:
     """With and without carriage returns, and with other characters at which str.splitlines splits."""
@@ -65,7 +65,7 @@ def test_lines_joined_by_line_feeds_are_read_back(lines: list[str], data: st.Dat
         assert decoded(content.removesuffix(b"\n").removesuffix(b"\r")) == lines
 
 
-@hypothesis_settings(max_examples=100, deadline=None)
+@hypothesis_settings(max_examples=100)
 @given(
     st.binary() | st.lists(st.sampled_from([b"\n", b"\r", b"\xef\xbb\xbf", b"\xff", b"a", b"\xe4\xb8"])).map(b"".join)
 )
@@ -134,7 +134,7 @@ def test_the_encoding_is_guessed(warnings: pytest.LogCaptureFixture, encoding: s
             list(decode_lines(io.BytesIO(content + b"fine\n" * 999), "it", strict=True))
 
 
-@hypothesis_settings(max_examples=200, deadline=None)
+@hypothesis_settings(max_examples=200)
 @given(st.binary(min_size=1))
 def test_guess_encoding_accepts_any_bytes(content: bytes) -> None:
     assert guess_encoding([content]) in ("", *TEXTS)
@@ -249,20 +249,20 @@ def test_white_space_nul_and_bom_are_blank(text: str) -> None:
     assert is_blank(text)
 
 
-@hypothesis_settings(max_examples=100, deadline=None)
+@hypothesis_settings(max_examples=100)
 @given(BLANK, BLANK)
 def test_blanks_joined_are_blank(left: str, right: str) -> None:
     if is_blank(left) and is_blank(right):
         assert is_blank(left + right)
 
 
-@hypothesis_settings(max_examples=50, deadline=None)
+@hypothesis_settings(max_examples=50)
 @given(BLANK, st.sampled_from("a。0中\u2581\u200b\u0301"), BLANK)
 def test_a_line_with_any_other_character_is_not_blank(left: str, character: str, right: str) -> None:
     assert not is_blank(left + character + right)
 
 
-@hypothesis_settings(max_examples=50, deadline=None)
+@hypothesis_settings(max_examples=50)
 @given(st.text(st.sampled_from("ab\r\n\t\u2028")))
 def test_one_line_replaces_line_ends_and_nothing_else(text: str) -> None:
     line = one_line(text)

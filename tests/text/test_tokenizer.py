@@ -75,7 +75,7 @@ NASTY = st.lists(
 def test_decode_of_encode_is_the_text(models: dict[str, bytes], kind: str) -> None:
     tokenizer = Tokenizer(models[kind])
 
-    @hypothesis_settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.nested_given])
+    @hypothesis_settings(max_examples=100, suppress_health_check=[HealthCheck.nested_given])
     @given(ANY | NASTY)
     @example("")
     @example("0")
@@ -86,25 +86,25 @@ def test_decode_of_encode_is_the_text(models: dict[str, bytes], kind: str) -> No
     round_trip()
 
 
-@hypothesis_settings(max_examples=50, deadline=None)
+@hypothesis_settings(max_examples=50)
 @given(st.text(st.sampled_from(f"ab {SIGN}")))
 def test_the_sign_for_a_space_is_decoded_as_a_space(unigram: Tokenizer, text: str) -> None:
     assert unigram.decode(unigram.encode(text)) == text.replace(SIGN, " ")
 
 
-@hypothesis_settings(max_examples=50, deadline=None)
+@hypothesis_settings(max_examples=50)
 @given(st.text(st.characters(categories=["Cs", "Ll"]), max_size=5))
 def test_a_lone_surrogate_becomes_a_question_mark(unigram: Tokenizer, text: str) -> None:
     assert unigram.decode(unigram.encode(text)) == text.encode(errors="replace").decode()
 
 
-@hypothesis_settings(max_examples=50, deadline=None)
+@hypothesis_settings(max_examples=50)
 @given(st.lists(ANY, max_size=4))
 def test_encode_all_encodes_each_text_like_encode(unigram: Tokenizer, texts: list[str]) -> None:
     assert unigram.encode_all(texts) == [unigram.encode(text) for text in texts]
 
 
-@hypothesis_settings(max_examples=100, deadline=None)
+@hypothesis_settings(max_examples=100)
 @given(st.data())
 def test_any_ids_can_be_decoded_and_special_ids_are_skipped(unigram: Tokenizer, data: st.DataObject) -> None:
     ids = data.draw(st.lists(st.integers(0, len(unigram) - 1), max_size=20))
@@ -159,7 +159,7 @@ def sampled(request: pytest.FixtureRequest) -> Tokenizer:
     return Tokenizer(train_tokenizer(LINES * 5, settings(type=request.param, vocab_size=380)).model)
 
 
-@hypothesis_settings(max_examples=40, deadline=None)
+@hypothesis_settings(max_examples=40)
 @given(st.integers(0, 2**31 - 1), st.lists(ANY | st.sampled_from(LINES), max_size=3))
 def test_a_sampled_segmentation_decodes_to_the_same_text(sampled: Tokenizer, seed: int, texts: list[str]) -> None:
     assert [sampled.decode(ids) for ids in sampled.sample_all(texts, alpha=0.2, seed=seed)] == texts
@@ -207,7 +207,7 @@ def test_a_vocabulary_too_small_is_refused_with_the_minimum(kind: str, byte_fall
             trained(least - 1)
 
 
-@hypothesis_settings(max_examples=60, deadline=None)
+@hypothesis_settings(max_examples=60)
 @given(
     st.lists(ANY, min_size=1, max_size=4),
     st.sampled_from(TYPES),

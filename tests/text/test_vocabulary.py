@@ -22,7 +22,7 @@ def model() -> bytes:
     return train_tokenizer(LINES, settings).model
 
 
-@hypothesis_settings(max_examples=30, deadline=None)
+@hypothesis_settings(max_examples=30)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), unique=True, max_size=300), st.binary())
 def test_a_vocabulary_is_stored_and_taken_off_again(pieces: list[str], rest: bytes) -> None:
     stored = with_vocabulary(rest if vocabulary_of_or_none(rest) is None else b"", pieces)

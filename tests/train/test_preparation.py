@@ -523,7 +523,7 @@ def test_what_is_held_out_does_not_depend_on_how_much_is_sorted_at_once(
     assert split(SOME, 1) == expected
 
 
-@hypothesis_settings(max_examples=150, deadline=None)
+@hypothesis_settings(max_examples=150)
 @given(PAIRS, st.integers(0, 2**31 - 1))
 def test_no_sentence_of_dev_stays_in_train_on_either_side(pairs: list[Pair], seed: int) -> None:
     train, dev = split(pairs, seed)
