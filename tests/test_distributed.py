@@ -154,9 +154,9 @@ def test_workers_train_with_the_losses_of_one_process_and_write_once(five_corpus
     args = ["train.max_steps=20", "train.validate_every=10", "model.dropout=0", "train.average=best"]
     alone = five_corpus.home / "alone"
     expected = run_nmt("train", five_corpus.config, *args, f"run={alone}", cwd=five_corpus.home, env=ONE_THREAD)
-    assert "1 workers of 1 threads" in " ".join(err_lines(expected))
+    assert "workers: 1, threads of each: 1" in " ".join(err_lines(expected))
     done = run_nmt("train", five_corpus.config, *args, "--workers", 2, cwd=five_corpus.home, env=TWO_THREADS)
-    assert "2 workers of 1 threads" in " ".join(err_lines(done))
+    assert "workers: 2, threads of each: 1" in " ".join(err_lines(done))
     figures = [RunDirectory(path).read_metrics() for path in (alone, five_corpus.run)]
     assert [line["step"] for line in figures[1]] == [*range(1, 11), 10, *range(11, 21), 20, 20]
     for one, two in zip(*figures, strict=True):
@@ -211,7 +211,7 @@ def test_sigterm_stops_workers_and_the_same_command_goes_on(five_corpus: FiveCor
     done = run_nmt(*command, more, "--workers", 1, cwd=five_corpus.home, env=ONE_THREAD)
     told = " ".join(err_lines(done))
     assert f"going on from step {stopped[1]}" in told
-    assert "begun with 2 workers, now there are 1" in told
+    assert "workers: 1 instead of 2" in told
 
 
 def test_a_lost_rank_is_one_clear_error(five_corpus: FiveCorpus) -> None:

@@ -271,8 +271,8 @@ def log_training(session: Session, progress: Progress, n_workers: int) -> None:
     frozen = f", {model.n_trainable / 1e6:.2f}M of them trained" if session.config.train.freeze else ""
     log.info(
         f"{session.run.path}: {data.n_epoch_pairs} pairs, {n_steps} steps an epoch, "
-        f"{model.n_parameters / 1e6:.2f}M parameters{frozen}, {'bf16' if progress.bf16 else 'fp32'} on {model.device} "
-        f"with {n_ranks() * n_workers} workers of {torch.get_num_threads() // n_workers} threads"
+        f"{model.n_parameters / 1e6:.2f}M parameters{frozen}, {'bf16' if progress.bf16 else 'fp32'} on {model.device}, "
+        f"workers: {n_ranks() * n_workers}, threads of each: {torch.get_num_threads() // n_workers}"
     )
 
 

@@ -1,10 +1,12 @@
-"""Fine-tuning a model of OPUS-MT's size: nmt's step beside that of transformers' Trainer, on the same batches.
+"""Fine-tuning a model of OPUS-MT's size: nmt's step beside that of transformers' Trainer.
 
-The model has random weights: transformers writes it, and `nmt import` reads it.
+Both get the same batches of random pairs, as Trainer draws them. nmt also gets batches as large of pairs of similar
+lengths, which it cuts itself. The model has random weights: transformers writes it, and `nmt import` reads it.
 """
 
 import io
 import json
+import random
 import shutil
 import sys
 from functools import cache
@@ -14,18 +16,20 @@ from pathlib import Path
 from typing import Any
 
 import sentencepiece
+import torch
 import training
 from measure import PROGRAMS, Options, Table, told
 
 from nmt.config import load_config
 from nmt.errors import DataError
 from nmt.interchange.marian import Languages, import_marian, read_marian
+from nmt.model.kernels import bf16_is_faster
 from nmt.text.batches import cut_batches
 from nmt.train.preparation import read_corpus
 
 VOCABULARY = 58_101
 N_PAIRS = 20_000  # of the recipe's corpus, at most
-BATCH_TOKENS = 2048
+BATCH_PAIRS = 16
 SIZES = {"d_model": 512, "max_position_embeddings": 512, "encoder_layers": 6, "decoder_layers": 6}
 SIZES |= {"encoder_attention_heads": 8, "decoder_attention_heads": 8, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048}
 BASELINE = "transformers' Trainer, fp32"
@@ -56,7 +60,7 @@ def write_model(path: Path, sides: list[list[str]], n_pieces: int = VOCABULARY) 
 
 @cache
 def prepare(options: Options) -> training.Task:
-    """Write the model, import it, and write the same batches for both, each with its numbers of the pieces.
+    """Write the model, import it, and write batches for both programs, each with its numbers of the pieces.
 
     Raises:
         DataError: the corpus is not there, or transformers is not.
@@ -71,33 +75,37 @@ def prepare(options: Options) -> training.Task:
     import_marian(home / "model", home / "run")
     imported = read_marian(home / "model", Languages())
     tokenizers, config = imported.checkpoint.tokenizers, imported.checkpoint.config
-    ids = [
-        tokenizers.source.encode_all([pair.source for pair in pairs]),
-        tokenizers.target.encode_all([pair.target for pair in pairs]),
-    ]
-    lengths = [(len(src), len(tgt)) for src, tgt in zip(*ids, strict=True)]
-    batches = cut_batches([pair for pair in lengths if max(pair) < config.data.max_length], BATCH_TOKENS)
-    middle = batches[len(batches) // 4 : -1]  # neither the shortest sentences nor a batch that is not full
-    task = {"batches": [[[side[i] for i in batch] for side in ids] for batch in middle], "rows": imported.target.rows}
-    (home / "batches.json").write_text(json.dumps(task))
+    source = tokenizers.source.encode_all([pair.source for pair in pairs])
+    target = tokenizers.target.encode_all([pair.target for pair in pairs])
+    short = [(s, t) for s, t in zip(source, target, strict=True) if max(len(s), len(t)) < config.data.max_length]
+    lengths = [(len(s), len(t)) for s, t in short]
+
+    order = random.Random(1).sample(range(len(short)), len(short))
+    drawn = [order[i : i + BATCH_PAIRS] for i in range(0, len(order) - BATCH_PAIRS + 1, BATCH_PAIRS)]
+    n_positions = BATCH_PAIRS * sum(max(pair) + 1 for pair in lengths) // len(lengths)
+    cut = random.Random(1).sample(batches := cut_batches(lengths, n_positions), len(batches))
+    for name, chosen in (("drawn", drawn), ("cut", cut)):
+        sides = [[[short[i][side] for i in batch] for side in (0, 1)] for batch in chosen]
+        (home / f"{name}.json").write_text(json.dumps({"batches": sides, "rows": imported.target.rows}))
     sizes = {**config.model.model_dump(), "vocab_size": len(tokenizers.target)}
-    real = [(lengths[i][0] + 1, lengths[i][1] + 1) for batch in middle for i in batch]
-    flops = sum(training.training_flops(sizes, *pair) for pair in real) / sum(tgt for _, tgt in real)
+    flops = sum(training.training_flops(sizes, s + 1, t + 1) for s, t in lengths) / sum(t + 1 for _, t in lengths)
     return training.Task(config, home, flops)
 
 
 def trainers(task: training.Task) -> dict[str, training.Trainer]:
-    """Both, in both precisions."""
+    """Both, in bf16 too where that is faster."""
     found = {}
-    for name, (who, precision) in {
-        BASELINE: ("transformers", "fp32"),
-        "transformers' Trainer, bf16": ("transformers", "bf16"),
-        "nmt, fp32": ("nmt", "fp32"),
-        "nmt, bf16": ("nmt", "bf16"),
-    }.items():
-        metrics = task.home / f"{who}-{precision}.jsonl"
-        command = [sys.executable, PROGRAMS / "imported_step.py", task.home, who, precision, "--metrics", metrics]
-        found[name] = training.Trainer(command, metrics, training.counted)
+    for precision in ("fp32", "bf16")[: 1 + bf16_is_faster(torch.device("cpu"))]:
+        for name, who, batches in (
+            ("transformers' Trainer", "transformers", "drawn"),
+            ("nmt", "nmt", "drawn"),
+            ("nmt, its own batches", "nmt", "cut"),
+        ):
+            metrics = task.home / f"{who}-{batches}-{precision}.jsonl"
+            command = [sys.executable, PROGRAMS / "imported_step.py", task.home, who, batches, precision]
+            found[f"{name}, {precision}"] = training.Trainer(
+                [*command, "--metrics", metrics], metrics, training.counted
+            )
     return found
 
 
@@ -107,9 +115,10 @@ def throughput(options: Options) -> list[Table]:
     contestants = trainers(task)
     samples, peaks = training.windows(contestants, options, task)
     note = (
-        f"Real target tokens a second, end sign counted, in windows of {options.seconds:g} s, with the same batches of "
-        f"{BATCH_TOKENS} positions, dropout and label smoothing; peak of a large matrix product: {peaks}; memory is "
-        "anonymous, of all processes."
+        f"Real target tokens a second, end sign counted, in windows of {options.seconds:g} s. The batches are "
+        f"{BATCH_PAIRS} random pairs, the same for both; nmt's own are of similar lengths and as many tokens on "
+        f"average. With dropout and label smoothing; peak of a large matrix product: {peaks}; memory is anonymous, of "
+        "all processes."
     )
     commands = {name: told(one.command) for name, one in contestants.items()}
     return [Table("Fine-tuning a model of 74M parameters", note, commands, samples, "tokens_s", [BASELINE])]

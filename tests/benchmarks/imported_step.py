@@ -38,19 +38,19 @@ def by_nmt(home: Path, batches: list[Sides], precision: str) -> Iterator[int]:
         yield train_step(replicas, optimizer, [batch], options).n_tokens
 
 
-def by_transformers(home: Path, batches: list[Sides], precision: str, metrics: Path) -> None:
+def by_transformers(home: Path, batches: list[Sides], rows: list[int], precision: str, metrics: Path) -> None:
     """transformers' Trainer, with its defaults for a CPU, given whole batches."""
     import torch
     from torch import Tensor
     from torch.nn.utils.rnn import pad_sequence
     from transformers import MarianMTModel, Trainer, TrainerCallback, TrainingArguments
 
-    rows = torch.tensor(json.loads((home / "batches.json").read_text())["rows"])
+    row_of = torch.tensor(rows)
     model = MarianMTModel.from_pretrained(home / "model")
     pad = model.config.pad_token_id
 
     def padded(side: list[list[int]], value: int) -> Tensor:
-        return pad_sequence([rows[torch.tensor([*tokens, EOS])] for tokens in side], True, value)
+        return pad_sequence([row_of[torch.tensor([*tokens, EOS])] for tokens in side], True, value)
 
     def collated(chosen: list[int]) -> dict[str, Tensor]:
         source, target = batches[chosen[0] % len(batches)]
@@ -95,16 +95,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("home", type=Path)
     parser.add_argument("who", choices=["nmt", "transformers"])
+    parser.add_argument("batches", choices=["drawn", "cut"])
     parser.add_argument("precision", choices=["fp32", "bf16"])
     parser.add_argument("--metrics", type=Path, required=True)
     args = parser.parse_args()
-    batches = json.loads((args.home / "batches.json").read_text())["batches"]
+    task = json.loads((args.home / f"{args.batches}.json").read_text())
     if args.who == "nmt":
         prepare_torch()
-        for n_tokens in by_nmt(args.home, batches, args.precision):
+        for n_tokens in by_nmt(args.home, task["batches"], args.precision):
             note(args.metrics, n_tokens)
     else:
-        by_transformers(args.home, batches, args.precision, args.metrics)
+        by_transformers(args.home, task["batches"], task["rows"], args.precision, args.metrics)
 
 
 if __name__ == "__main__":
