@@ -72,9 +72,10 @@ def prepare_torch(threads: int = 0) -> None:
 def keep_freed_memory() -> None:
     """Let glibc's malloc keep large blocks that torch frees, unless the user has set one of malloc's variables.
 
-    By default malloc gives each block of more than 32 MB back to the system, which maps and clears pages for the next
-    tensor of this size: 4 to 13 % of a training step, 20 % if the vocabulary is large and the batch is small. The peak
-    grows by up to 3 %. Call it before the first thread starts. Without glibc it has no effect.
+    By default malloc returns each block of more than 32 MB to the system, which has to map and clear pages for the
+    next tensor of this size. That takes 4 to 13 % of a training step, and 20 % if the vocabulary is large and the batch
+    small. Keeping the blocks increases peak memory by up to 3 %. Call this before the first thread starts. Without
+    glibc it has no effect.
     """
     if sys.platform != "linux" or any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ):
         return
@@ -82,10 +83,10 @@ def keep_freed_memory() -> None:
 
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt:  # musl has none
-        mallopt(M_MMAP_MAX, 0)  # all blocks come from the heap,
-        mallopt(M_TRIM_THRESHOLD, 2**31 - 1)  # which keeps up to 2 GB,
-        mallopt(M_TOP_PAD, 2**26)  # grows by 64 MB at a time,
-        mallopt(M_ARENA_MAX, 1)  # and is the only one: the heap of another thread holds no block of more than 64 MB
+        mallopt(M_MMAP_MAX, 0)  # take large blocks from the heap too; free returns mapped blocks to the system
+        mallopt(M_TRIM_THRESHOLD, 2**31 - 1)  # keep up to 2 GB of free memory at the end of the heap
+        mallopt(M_TOP_PAD, 2**26)  # grow the heap by 64 MB, so that it grows rarely
+        mallopt(M_ARENA_MAX, 1)  # one heap for all threads; the others are limited to blocks of 64 MB
 
 
 def child_variables() -> dict[str, str]:

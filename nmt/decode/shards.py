@@ -38,7 +38,7 @@ class Shard(NamedTuple):
         return f"{self.number}/{self.n_shards}"
 
     def span(self, n_lines: int) -> range:
-        """The line indices of this shard, from 0, in a file of `n_lines`. Lengths of shards differ by at most one."""
+        """Indices, from 0, of this shard's lines in a file of `n_lines`. Lengths of shards differ by at most one."""
         return range(n_lines * self.number // self.n_shards, n_lines * (self.number + 1) // self.n_shards)
 
     def file(self, output: Path) -> Path:

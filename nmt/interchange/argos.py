@@ -133,6 +133,6 @@ def write_zip(path: Path, directory: str, contents: dict[str, bytes], files: dic
             if name in contents:
                 archive.writestr(info, contents[name])
                 continue
-            info.file_size = files[name].stat().st_size  # zipfile chooses 32- or 64-bit sizes by it
+            info.file_size = files[name].stat().st_size  # zipfile needs the size to decide on 64-bit fields
             with files[name].open("rb") as file, archive.open(info, "w") as member:
                 shutil.copyfileobj(file, member)

@@ -71,7 +71,7 @@ print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True)
 ```
 """
 N_CHECKED = 8  # lines
-TOLERANCE = 1e-3  # of probabilities, and of log-probabilities in nats; a correct export differs by a millionth
+TOLERANCE = 1e-3  # maximum difference of probabilities and of log-probabilities; rounding causes about 1e-6
 
 
 def to_huggingface(translator: Translator, path: Path) -> None:
@@ -335,14 +335,14 @@ def quiet_transformers() -> Iterator[None]:
 def check_translations(translator: Translator, model: Transformer, theirs: Any, tokenizer: Any) -> None:
     """Translate real lines greedily with both; raises NmtError if tokens, probabilities or translations differ.
 
-    Rounding may decide between pieces of nearly equal probability. Therefore each piece that they choose need not be
-    our best, but must be as probable.
+    Rounding may decide between pieces of nearly equal probability. Therefore each piece that transformers chooses
+    need not be the one that nmt chooses, but must be as probable within TOLERANCE.
 
     Args:
-        translator: that was exported.
-        model: its model.
-        theirs: with the methods of `MarianMTModel`.
-        tokenizer: a `MarianTokenizer`.
+        translator: the one that was exported.
+        model: the translator's model.
+        theirs: the exported model, with the methods of `MarianMTModel`.
+        tokenizer: the exported `MarianTokenizer`.
     """
     lines = real_lines(translator, N_CHECKED)
     options = translator.with_options(beam=1, min_length=0)

@@ -41,7 +41,7 @@ SPECIAL_PIECES = ["<pad>", "<unk>", "<s>", "</s>"]  # at PAD, UNK, BOS, EOS
 BAN = -100.0  # bias of BOS where it is a copy: exp of it is 0, and label smoothing adds little to the loss
 NEVER = -1e3  # a bias below it can only ban a piece, as exports do with PAD, UNK and BOS
 MAX_LENGTH = 200  # data.max_length: a longer line is split into sentences, which is what such models are trained on
-MIN_KNOWN = 0.5  # least share of a SentencePiece model's pieces that the vocabulary has
+MIN_KNOWN = 0.5  # minimum share of a SentencePiece model's pieces that vocab.json must contain
 CHECKED_LENGTHS = (1, 5, 20)  # of the random sentences that compare the logits, pieces
 TOLERANCE = 1e-4  # of the largest logit, in float64
 LANGUAGE = re.compile(r"[a-zA-Z]{2,8}([-_]\w{1,20})*")
@@ -77,7 +77,7 @@ NOT_GIVEN = Languages()
 
 
 def import_marian(directory: Path, output: Path, languages: Languages = NOT_GIVEN, name: str = "") -> float:
-    """Convert the Marian model of a directory and write it as a run. On any error, nothing is written.
+    """Convert the Marian model in a directory to a run. On any error, nothing is written.
 
     Args:
         directory: see `marian_files`.
@@ -286,7 +286,7 @@ def config_tree(settings: MarianSettings, languages: Sequence[str]) -> dict[str,
 
 def converted(weights: dict[str, Tensor], settings: MarianSettings, source: Side, target: Side) -> dict[str, Tensor]:
     """Our weights by name, without the bias of the projection."""
-    order = sines_first(settings.d_model).argsort()  # feature 2i is Marian's i, 2i+1 is its D/2 + i
+    order = sines_first(settings.d_model).argsort()  # our feature 2i is Marian's i, our 2i + 1 is its D/2 + i
     found: dict[str, Tensor] = {}
 
     def put_reader(ours: str, *theirs: str) -> None:

@@ -95,7 +95,7 @@ def _tensor(name: str, shape: list[int], values: list[float]) -> bytes:
 
 
 def _value(name: str, kind: int, shape: list[str | int]) -> bytes:
-    """An input or output of the graph (ValueInfoProto); a string in `shape` names a dimension of variable size."""
+    """A ValueInfoProto, which describes an input or output. A string in `shape` names a dimension of variable size."""
     sizes = [_message({2: size} if isinstance(size, str) else {1: size}) for size in shape]
     return _message({1: name, 2: _message({1: _message({1: kind, 2: _message({1: sizes})})})})
 

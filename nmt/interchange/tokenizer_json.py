@@ -65,7 +65,10 @@ def _unigram(tokenizer: Tokenizer, pieces: Sequence[str]) -> dict[str, Any]:
 
 
 def _bpe(tokenizer: Tokenizer, pieces: Sequence[str]) -> dict[str, Any]:
-    """SentencePiece merges the adjacent pair that forms the piece with the highest score, however it is split."""
+    """A BPE model whose merges are all pairs of pieces that form a piece, in the order of the formed pieces' scores.
+
+    SentencePiece has no list of merges: it merges any two adjacent pieces that form a piece, the highest score first.
+    """
     processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
     normal = {
         piece: float(processor.get_score(i))

@@ -47,7 +47,7 @@ def split_tag(text: str) -> tuple[str, str]:
 
 
 def _split(model: bytes) -> tuple[bytes | None, bytes]:
-    """The content of our field, which comes first or not at all, and the rest."""
+    """The content of the vocabulary field, or None without one, and the rest. The field comes first."""
     key = varint(FIELD)
     if not model.startswith(key):
         return None, model

@@ -1,6 +1,5 @@
 """What exports share: the lines of the proof, and the directories that may be replaced."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ def test_real_lines_are_of_the_test_set(five_run: FiveRun) -> None:
 
 
 def test_without_corpora_they_are_samples_of_training_else_random_pieces(five_run: FiveRun, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(five_run.run, tmp_path / "run"))
+    run = five_run.copy_run(tmp_path / "run")
     config = run / "config.yaml"
     config.write_text(config.read_text(encoding="utf-8").replace("train.zh", "gone.zh"), encoding="utf-8")
     samples = real_lines(load(run), 2)
