@@ -1,7 +1,8 @@
-"""Fetch one URL into a file, continuing an interrupted download. Knows nothing of corpora.
+"""Fetch one URL into a file, and continue interrupted downloads.
 
-The bytes stay in the file if the connection, the disk or the process fails; the next call asks the server for the rest
-(HTTP Range). A server that ignores the range sends everything again. Content is checked by the caller.
+If the connection, the disk or the process fails, the bytes that have arrived stay in the file, and the next call asks
+the server for the rest (HTTP Range). If the server ignores the range, the download starts over. The caller checks the
+content.
 """
 
 import http.client
@@ -19,9 +20,9 @@ from nmt.errors import DownloadError, InputError, OutputError, os_errors_as
 
 log = logging.getLogger("nmt")
 
-TIMEOUT_S = 30.0  # without a byte
-ATTEMPTS = 5  # in a row that bring no byte
-PAUSE_S = 1.0  # before the second attempt; doubles from one to the next
+TIMEOUT_S = 30.0  # longest wait for the next byte
+ATTEMPTS = 5  # failed attempts without a new byte, in a row, before giving up
+PAUSE_S = 1.0  # before the second attempt; doubles with each further failure
 CHUNK = 2**16
 OTHER_SERVER = "try again later, or name a server that has a copy with --mirror URL"
 
@@ -42,11 +43,11 @@ def mirrored(url: str, mirror: str) -> str:
 
 
 def fetch(url: str, part: Path, *, max_bytes: int, quiet: bool = False) -> None:
-    """Download `url` into `part`, after the bytes that are already there; with a progress bar if stderr is a terminal.
+    """Download `url` into `part`, continuing after its bytes; show a progress bar if stderr is a terminal.
 
     Raises:
         DownloadError: no network, the server refuses, it sends more than `max_bytes`, or the connection keeps failing.
-        OutputError: the disk is full or not writable; what has arrived is kept.
+        OutputError: the disk is full or not writable; the bytes that have arrived stay in `part`.
     """
     n_failures, reason = 0, ""
     while n_failures < ATTEMPTS:
@@ -76,7 +77,7 @@ def fetch(url: str, part: Path, *, max_bytes: int, quiet: bool = False) -> None:
 
 
 def _append(url: str, part: Path, max_bytes: int, quiet: bool) -> None:
-    """One request for what `part` lacks. Raises OSError or HTTPException if the connection ends early."""
+    """Request the rest of `part` once, and append it. Raises OSError or HTTPException if the connection ends early."""
     n_bytes = _size(part)
     headers = {"User-Agent": "nmt-trainer"}
     if n_bytes:
@@ -110,17 +111,17 @@ def _append(url: str, part: Path, max_bytes: int, quiet: bool) -> None:
 
 
 def too_large(url: str, max_bytes: int, part: Path) -> DownloadError:
-    """The error; what has arrived is removed, since it cannot be continued."""
+    """Delete `part`, which is of no use, and return the error to raise."""
     part.unlink(missing_ok=True)
     return DownloadError(f"{url} has more than {max_bytes:,} bytes, too many for this corpus", hint=OTHER_SERVER)
 
 
 def described(error: BaseException) -> str:
-    """What went wrong, without the address of an exception or `<urlopen error ...>` around it."""
+    """The reason for an error, without the `<urlopen error [Errno ...] ...>` that urllib writes around it."""
     if isinstance(error, urllib.error.HTTPError):
         return f"HTTP {error.code} {error.reason}"
     cause = getattr(error, "reason", error)
-    return str(getattr(cause, "strerror", None) or cause or type(cause).__name__)
+    return str(getattr(cause, "strerror", None) or cause) or type(cause).__name__
 
 
 def _size(path: Path) -> int:

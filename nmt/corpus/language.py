@@ -1,9 +1,9 @@
-"""Which language and script a text is in, offline.
+"""Tell which language and script a text is in, offline.
 
-Two means, because each is strong where the other is weak. Character n-grams learnt from the two sides of the corpus
-(Cavnar & Trenkle 1994, "N-gram-based text categorization", as a likelihood ratio) tell them apart in short lines and in
-any language, but know no third language. Frequent function words of 23 languages name a third language, but need a
-sentence; to accuse a line they must be joined by n-grams that are rare on its side.
+Uses two methods, because each is strong where the other is weak. Character n-grams learned from the two sides of the
+corpus (Cavnar & Trenkle 1994, "N-gram-based text categorization", as a likelihood ratio) tell any two languages apart,
+even in short lines, but cannot identify a third language. Frequent function words identify 23 languages, but need a
+whole sentence. A line counts as in a third language only if, in addition, its n-grams are rare on its side.
 """
 
 import re
@@ -18,8 +18,8 @@ BITS = 18  # of the hash of an n-gram
 SMOOTHING = 0.5  # added to each count
 MAX_LLR = 5.0  # nats per n-gram: one unseen n-gram proves nothing
 MIN_TOTAL = 25.0  # nats, below which a text is too short to tell its language
-CLEAR, LEANING = 0.15, 0.03  # of the distance between the two sides' typical values, beyond the middle
-RARE_SHARE = 0.25  # a line's n-grams are unusual if this share of lines has rarer ones
+CLEAR, LEANING = 0.15, 0.03  # ratio beyond the middle of both typical ratios, as a share of their distance
+RARE_SHARE = 0.25  # share of the lines of a side whose n-grams count as rare
 N_IDENTIFIED = 5_000  # lines that are enough to tell the language of a side
 N_OWN_WORDS = 150  # most frequent words of a side
 MIN_SCRIPT_SHARE = 0.01  # of the lines of a side, for a script to be usual there
@@ -98,14 +98,14 @@ WORD_SETS = {language: frozenset(words.split()) for language, words in FUNCTION_
 
 @dataclass(frozen=True, eq=False)
 class Languages:
-    """What was learnt of the languages of the two sides."""
+    """What was learned about the languages of the two sides."""
 
     names: tuple[str, str]  # codes such as de; "" if unknown
     scripts: tuple[frozenset[str], frozenset[str]]  # usual ones
     own_words: tuple[frozenset[str], frozenset[str]]  # most frequent words
-    log_probs: NDArray[np.float32]  # (2, 2^BITS), of an n-gram on each side
-    typical: tuple[float, float]  # median likelihood ratio of the lines of each side, source minus target
-    rare: tuple[float, float]  # log-probability per n-gram below which RARE_SHARE of the lines are
+    log_probs: NDArray[np.float32]  # (2, 2^BITS), of each n-gram on each side
+    typical: tuple[float, float]  # median log-likelihood ratio per n-gram (source against target) of each side's lines
+    rare: tuple[float, float]  # log-probability per n-gram below which RARE_SHARE of each side's lines are
 
     @property
     def can_tell_apart(self) -> bool:
@@ -137,9 +137,9 @@ def ratio_of(log_probs: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def ngrams(texts: Sequence[str]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """Hashes of the character n-grams that begin at each place, n = 1 to 3, and where each line begins: (3, N), (n,).
+    """Hashes of the n-grams (1 to 3 characters) that begin at each position: (3, N); the start of each line: (n,).
 
-    Text is in lower case and digits are alike. A line begins and ends with a sign of its own.
+    Text is lower-cased, and all digits count as the same. The newlines before and after a line are part of n-grams.
     """
     joined = "\n".join(["", *texts, "", "", ""]).lower()
     codes = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
@@ -148,8 +148,9 @@ def ngrams(texts: Sequence[str]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]
     size = int(ends[len(texts)])
     hashes = np.empty((3, size), np.uint32)
     mixed = np.zeros(size, np.uint32)
-    for n in range(3):
-        mixed = (mixed ^ codes[n : n + size]) * np.uint32(0x9E3779B1)
+    third = np.where(codes[1 : size + 1] == 10, np.uint32(10), codes[2 : size + 2])  # not from the next line
+    for n, character in enumerate((codes[:size], codes[1 : size + 1], third)):
+        mixed = (mixed ^ character) * np.uint32(0x9E3779B1)
         mixed ^= mixed >> np.uint32(15)
         hashes[n] = (mixed * np.uint32(0x85EBCA6B + 2 * n)) >> np.uint32(32 - BITS)
     return hashes, ends[: len(texts)]
@@ -165,12 +166,12 @@ def per_line(values: NDArray[np.float32], hashes: NDArray[np.uint32], starts: ND
 
 
 def compared(texts: Sequence[str], side: int, languages: Languages) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
-    """Whether lines are in the language of the other side, and whether their n-grams are rare on their own.
+    """Test whether lines are in the language of the other side, and whether their n-grams are rare on their own side.
 
     Args:
         side: 0 source, 1 target.
     Returns:
-        2 for clearly in the other side's language, 1 for perhaps, else 0: (n,); and (n,).
+        2 if a line is clearly in the other side's language, 1 if perhaps, else 0: (n,); whether n-grams are rare: (n,).
     """
     hashes, starts = ngrams(texts)
     middle, distance = sum(languages.typical) / 2, languages.typical[0] - languages.typical[1]
@@ -184,7 +185,7 @@ def compared(texts: Sequence[str], side: int, languages: Languages) -> tuple[NDA
 
 
 def third_language(text: str, side: int, languages: Languages) -> str:
-    """The code of the language that a line is in, if that is clearly neither side's; else "".
+    """The code of a line's language if it is clearly neither side's language; else "".
 
     Args:
         side: 0 source, 1 target.
@@ -208,14 +209,14 @@ def scripts_of(text: str) -> Counter[str]:
 
 
 def main_script(text: str) -> str:
-    """The script of most letters; "" if there are few."""
+    """The script of most letters; "" if there are fewer than `MIN_LETTERS` of it."""
     counts = scripts_of(text)
     name, n = max(counts.items(), key=lambda item: item[1], default=("", 0))
     return name if n >= MIN_LETTERS else ""
 
 
 def has_other_script(texts: Sequence[str], usual: frozenset[str]) -> NDArray[np.bool_]:
-    """Which texts are mostly in another script."""
+    """Which texts are mostly in a script that is not usual."""
     if not usual:
         return np.zeros(len(texts), bool)
     is_usual = re.compile(f"[{''.join(SCRIPTS[name] for name in usual)}]")
@@ -223,7 +224,7 @@ def has_other_script(texts: Sequence[str], usual: frozenset[str]) -> NDArray[np.
     def is_other(text: str) -> bool:
         if text.isascii() and "Latin" in usual:
             return False
-        n_usual = len(is_usual.findall(text))  # a few letters may stand for a whole word: Facebook在中国
+        n_usual = len(is_usual.findall(text))  # few are enough: a Han character may be a word, as in Facebook在中国
         return 5 * n_usual < len(text) and 5 * n_usual < scripts_of(text).total() >= MIN_LETTERS
 
     return np.fromiter(map(is_other, texts), bool, len(texts))
@@ -240,7 +241,7 @@ def frequent_words(texts: Sequence[str]) -> frozenset[str]:
 
 
 def identify(texts: Sequence[str]) -> str:
-    """The language of many lines, by their script or function words; "" if it is none that is known."""
+    """The language of many lines, by their script or function words; "" if it cannot be identified."""
     scripts = Counter(map(main_script, texts))
     scripts.pop("", None)
     if not scripts:

@@ -1,4 +1,4 @@
-"""A page and an HTTP API over translators (extra: serve).
+"""A web page and an HTTP API for translators (extra: serve).
 
 client -> Guard (size, host, media type) -> API -> Batcher, one per model -> Translator
 """

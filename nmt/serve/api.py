@@ -34,7 +34,7 @@ SEARCH = {"beam", "length_penalty", "alpha", "sample", "temperature", "top_k", "
 
 
 class ServedModel:
-    """A translator, its languages and its thread."""
+    """A translator with its languages and its batcher."""
 
     def __init__(self, translator: Translator, max_waiting: int, metrics: "Metrics") -> None:
         self.translator = translator
@@ -43,14 +43,14 @@ class ServedModel:
         self.batcher = Batcher(translator, max_waiting, metrics.batch_lines.observe)
 
     def options(self, given: schema.Search) -> SearchOptions:
-        """Search options for a request. Raises ConfigError if they do not fit together."""
+        """Return the search options of a request. Raises ConfigError if they are inconsistent."""
         values = given.model_dump(include=SEARCH, exclude_none=True)
         if values.get("sample") and "beam" not in values:
             values["beam"] = values.get("n_best", 1)
         return self.translator.with_options(**values)
 
     def translates(self, source: str, target: str | None) -> bool:
-        """Whether it fits a request; source `auto` and target None fit every model."""
+        """Whether the model translates from source to target; source `auto` and target None fit every model."""
         return (source == "auto" or base_language(source) == base_language(self.source)) and (
             target is None or base_language(target) == base_language(self.target)
         )
@@ -78,7 +78,7 @@ class ServedModel:
 
 
 class Metrics:
-    """What /metrics shows."""
+    """The Prometheus metrics of /metrics."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -92,7 +92,7 @@ class Metrics:
 
 
 class Api:
-    """The endpoints over some models."""
+    """The endpoints for a list of models."""
 
     def __init__(self, translators: Sequence[Translator], limits: Limits, keys: Collection[str]) -> None:
         self.limits = limits
@@ -107,7 +107,7 @@ class Api:
         self.metrics.waiting.set_function(lambda: sum(len(model.batcher.waiting) for model in self.models))
 
     def pick(self, source: str, target: str | None) -> ServedModel:
-        """The model for a language pair."""
+        """Return the model for a language pair. Raises HTTPException 400 unless exactly one model fits."""
         found = [model for model in self.models if model.translates(source, target)]
         if len(found) == 1:
             return found[0]
@@ -118,12 +118,12 @@ class Api:
     def check_key(self, request: Request, key: str) -> None:
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
         given = (bearer if scheme.lower() == "bearer" else key).encode(errors="replace")
-        matches = [hmac.compare_digest(given, known) for known in self.keys]  # all, so that the time tells nothing
+        matches = [hmac.compare_digest(given, known) for known in self.keys]  # with all keys, in constant time
         if self.keys and not any(matches):
             raise HTTPException(403, "the API key is missing or wrong")
 
     def lines_of(self, texts: Sequence[str], prefix: Sequence[int] = ()) -> list[list[Line]]:
-        """The lines of each text, numbered through."""
+        """Split each text into lines; line numbers continue from text to text."""
         n_characters = sum(map(len, texts))
         split_texts = [text.replace("\r\n", "\n").split("\n") for text in texts]
         n_lines = sum(map(len, split_texts))
@@ -146,14 +146,14 @@ class Api:
             raise HTTPException(504, f"no translation within {self.limits.answer_s:g} s") from None
 
     async def answer(self, future: asyncio.Future[Result]) -> Result:
-        """Wait for a model."""
+        """Wait for a model's result, at most `Limits.answer_s`."""
         async with self.time_limit():
             return await future
 
     async def translated(
         self, model: ServedModel, texts: Sequence[str], options: SearchOptions
     ) -> list[list[Translation]]:
-        """The translations of the lines of each text."""
+        """Return for each text the translations of its lines."""
         lines_of_texts = self.lines_of(texts)
         lines = [line for of_text in lines_of_texts for line in of_text]
         answered = await self.answer(model.batcher.translate(lines, options))
@@ -230,7 +230,10 @@ class Api:
         )
 
     def stream(self, model: ServedModel, lines: list[Line], options: SearchOptions) -> AsyncIterator[str]:
-        """Server-sent events. Queues the request at once, so a full queue is refused before the response starts."""
+        """Return the server-sent events of a translation.
+
+        The request is queued at once, so that a full queue raises before the response starts.
+        """
         shown: asyncio.Queue[tuple[int, str] | None] = asyncio.Queue()
 
         def show(line: int, text: str) -> None:
@@ -265,7 +268,7 @@ class Api:
     async def explain_page(self, request: Request, body: schema.ExplainRequest) -> Response:
         """The page that `nmt explain` writes; takes forms too."""
 
-        def render(*args: Any, **settings: Any) -> str:  # on the model's thread: it takes longer than the loop may wait
+        def render(*args: Any, **settings: Any) -> str:  # runs on the model's thread: too slow for the event loop
             return as_page(explain(*args, **settings))
 
         page = await self.explained(request, body, render)
@@ -292,7 +295,10 @@ def name_of(code: str) -> str:
 
 
 def variants(lines: Sequence[Translation], n: int) -> list[str]:
-    """The n best translations of a text of several lines, or fewer: all best ones, all second best, and so on."""
+    """Return up to n translations of a text of several lines; the i-th joins the i-th best hypotheses of all lines.
+
+    A line with fewer hypotheses repeats its last one.
+    """
     n_found = min(n, max(len(line.hypotheses) for line in lines))
     return ["\n".join(line.hypotheses[min(i, len(line.hypotheses) - 1)].text for line in lines) for i in range(n_found)]
 

@@ -25,9 +25,9 @@ from nmt.serve.guard import Guard, Limits
 log = logging.getLogger("nmt")
 
 RETRY_AFTER_S = 1
-IDLE_S = 20.0  # after which a connection without a request is closed
+IDLE_S = 20.0  # seconds until a connection without a request is closed
 PAGES = {"/": "index.html", "/docs": "docs.html"}
-ASSETS = {  # file -> package of its folder `pages`
+ASSETS = {  # file -> package whose folder `pages` contains it
     **dict.fromkeys(("serve.css", "serve.js", "docs.js"), "nmt.serve"),
     **dict.fromkeys(("base.css", "figures.js", "search_tree.js"), "nmt.insight"),
 }
@@ -42,13 +42,13 @@ def create_app(
     hosts: Collection[str] = (),
     keys: Collection[str] = (),
 ) -> Guard:
-    """The ASGI application.
+    """Create the ASGI application.
 
     Args:
         translators: at most one for each pair of languages.
-        limits: of a request.
-        hosts: names that the server may be called by, besides localhost and addresses.
-        keys: API keys; if there are none, none is needed.
+        limits: limits of a request.
+        hosts: host names that the server accepts, besides localhost and IP addresses.
+        keys: valid API keys; if empty, requests need no key.
     """
     limits = limits or Limits()
     api = Api(translators, limits, keys)
@@ -83,7 +83,7 @@ def create_app(
 
 
 def asset(name: str, package: str) -> Any:
-    """A handler that answers with a file of a package's folder `pages`."""
+    """Return a handler that answers with a file from a package's folder `pages`."""
     content = files(f"{package}.pages").joinpath(name).read_bytes()
     media_type = MEDIA_TYPES[name.rpartition(".")[2]]
 
@@ -121,7 +121,7 @@ def add_error_handlers(app: FastAPI) -> None:
 
 
 class IdleClosingProtocol(H11Protocol):
-    """uvicorn's HTTP protocol, which also closes a connection without a first request; uvicorn has no such timeout."""
+    """uvicorn's HTTP protocol with a timeout for connections that send no first request; uvicorn has none for them."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -133,7 +133,7 @@ class IdleClosingProtocol(H11Protocol):
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises InputError if the address cannot be used."""
+    """Return a listening socket. Raises InputError if the address cannot be used."""
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
@@ -141,7 +141,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def new_server(app: Guard) -> uvicorn.Server:
-    """A server; on SIGTERM or Ctrl-C, it answers the requests that it has and ends."""
+    """Create a server; on SIGTERM or Ctrl-C, it answers the requests that it has received and stops."""
     config = uvicorn.Config(
         app,
         http=IdleClosingProtocol,

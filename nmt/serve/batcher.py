@@ -1,7 +1,7 @@
-"""Translates the requests of several clients together.
+"""Batches the translation requests of several clients.
 
-A model has one thread, because one search uses all cores. While it searches, requests wait; the next search takes all
-that wait and have the same search options. It does not know HTTP.
+Each model has one thread, because one search uses all cores. Requests that arrive during a search wait; the next search
+translates the oldest one and all others with the same search options. This module does not depend on HTTP.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from nmt.errors import NmtError
 
 log = logging.getLogger("nmt")
 
-MAX_LINES = 128  # of a search: later requests wait no longer than these take
+MAX_LINES = 128  # per search; limits how long later requests wait
 
 Result = TypeVar("Result")
-ShowLine = Callable[[int, str], None]  # index of a line, its translation so far
+ShowLine = Callable[[int, str], None]  # gets the index of a line and its translation so far
 
 
 class QueueFullError(NmtError):
-    """Too many requests wait."""
+    """Too many requests are waiting."""
 
 
 class AbandonedError(Exception):
@@ -37,7 +37,7 @@ class AbandonedError(Exception):
 
 @dataclass(eq=False)
 class Job:
-    """Lines to translate with those of other jobs, or a function to call alone."""
+    """A queued request: lines, which may be batched with those of other jobs, or a function, which runs alone."""
 
     done: asyncio.Future[Any]
     lines: Sequence[Line] = ()
@@ -49,7 +49,7 @@ class Job:
         return self.function is None and other.function is None and self.options == other.options
 
     def finish(self, result: Any = None, error: Exception | None = None) -> None:
-        """Called on the model's thread; the future belongs to the event loop's."""
+        """Set the result or error of the future, in the event loop. Called on the model's thread."""
 
         def set_outcome() -> None:
             if self.done.done():
@@ -62,12 +62,12 @@ class Job:
         self.call_soon(set_outcome)
 
     def call_soon(self, function: Callable[..., None], *args: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: the server ends
+        with contextlib.suppress(RuntimeError):  # the event loop is closed: the server is shutting down
             self.done.get_loop().call_soon_threadsafe(function, *args)
 
 
 class Batcher:
-    """The thread of one translator, and the requests that wait for it."""
+    """Runs one translator in a thread, with a queue of waiting requests."""
 
     def __init__(self, translator: Translator, max_waiting: int, on_batch: Callable[[int], None]) -> None:
         """Start the thread. `on_batch` is called with the number of lines of each search."""
@@ -81,12 +81,12 @@ class Batcher:
     def translate(
         self, lines: Sequence[Line], options: SearchOptions, show: ShowLine | None = None
     ) -> asyncio.Future[list[Translation]]:
-        """Queue lines; canceling the future abandons them.
+        """Queue lines for translation; canceling the future abandons them.
 
         `show` is called in the event loop, for every line after every step of the search.
 
         Raises:
-            QueueFullError: `max_waiting` requests wait already.
+            QueueFullError: `max_waiting` requests are already waiting.
         """
         done = asyncio.get_running_loop().create_future()
         self._queue(Job(done, lines=lines, options=options, show=show))
@@ -114,7 +114,7 @@ class Batcher:
                 self._process(jobs)
 
     def _next(self) -> list[Job]:
-        """The job that has waited longest, and those that can be translated with it."""
+        """Wait for a job, and return the oldest one and all that can be translated with it, without canceled jobs."""
         with self.changed:
             self.changed.wait_for(lambda: self.waiting)
             first = self.waiting.popleft()
@@ -127,7 +127,7 @@ class Batcher:
         return [job for job in jobs if not job.done.cancelled()]
 
     def _process(self, jobs: Sequence[Job]) -> None:
-        """Process jobs together; if that fails, each alone, so that none fails because of another."""
+        """Process jobs together; if that fails, process each alone, so that only the faulty ones fail."""
         try:
             function = jobs[0].function
             results = [function()] if function else self._translate(jobs)

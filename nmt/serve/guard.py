@@ -1,6 +1,6 @@
-"""What stands between the network and the API: it refuses hostile requests and adds security headers.
+"""Middleware between the network and the API: it refuses hostile requests and adds security headers.
 
-Every body is read here, whole and within a time limit, before a handler sees the request.
+It reads the whole body of a request, within a time limit, before a handler is called.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
-FORM_PATHS = {"/translate", "/explain"}  # LibreTranslate's clients, and the form of our page
+FORM_PATHS = {"/translate", "/explain"}  # for LibreTranslate's clients; for the form of our page
 MAX_FIELDS = 32  # of a form
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",  # with no-referrer, forms of our own page would have the origin null
+    "Referrer-Policy": "same-origin",  # with no-referrer, forms of our own page would send Origin: null
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
@@ -32,7 +32,7 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class Limits:
-    """What a client may ask for."""
+    """The limits of a request."""
 
     n_bytes: int = 65_536  # of a body
     n_characters: int = 5_000  # of all texts of a request
@@ -43,10 +43,10 @@ class Limits:
 
 
 class Guard:
-    """ASGI middleware: answers a bad request itself, passes others to the app with their body already read.
+    """ASGI middleware: refuses invalid requests itself; passes others to the app, with the body already read.
 
-    Status: 400 not a form, 403 from a page of another origin, 408 too slow, 413 too large, 415 another media type,
-    421 another host.
+    Status of refused requests: 400 malformed form, 403 from a page of another origin, 408 too slow, 413 too large,
+    415 wrong media type, 421 unknown host.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Guard:
         self.on_answer(scope["path"], status, time.monotonic() - started)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
-        """Call the API; stop it if the client disconnects."""
+        """Call the app; cancel the call if the client disconnects."""
         messages = [{"type": "http.request", "body": body, "more_body": False}]
         gone = asyncio.ensure_future(receive())
 
@@ -102,7 +102,7 @@ class Guard:
             gone.cancel()
 
     async def _checked_body(self, scope: Scope, receive: Receive) -> bytes | None:
-        """The body of an acceptable request, as JSON; None if the client has disconnected."""
+        """Check a request and return its body as JSON; None if the client has disconnected."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._is_ours(host):
@@ -143,7 +143,7 @@ class Guard:
         return HTTPException(413, f"a request may have {self.limits.n_bytes:,} bytes")
 
     def _is_ours(self, host: str) -> bool:
-        """Whether the Host header is an allowed name or an IP address. DNS rebinding, an attack, needs a name."""
+        """Whether the Host header is an allowed name or any IP address; DNS rebinding attacks need a name."""
         try:
             name = urlsplit(f"//{host}").hostname or ""
             if name in self.hosts:
@@ -155,7 +155,7 @@ class Guard:
 
 
 def form_fields(body: bytes) -> dict[str, Any]:
-    """The fields of a form."""
+    """Parse the fields of a URL-encoded form."""
     try:
         pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS)
     except ValueError as error:

@@ -1,12 +1,12 @@
-"""The bodies of requests and answers. Descriptions are shown at /docs."""
+"""Schemas of the bodies of requests and answers. /docs shows the descriptions of fields."""
 
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-MAX_BEAM = 16  # a wider beam would let one client take a model for long
+MAX_BEAM = 16  # with a wider beam, one client could occupy a model for a long time
 
-# JSON can hold a lone surrogate, UTF-8 cannot: no answer could repeat it.
+# Replace lone surrogates: JSON may contain them, but an answer in UTF-8 cannot repeat them.
 Encodable = Annotated[str, AfterValidator(lambda text: text.encode(errors="replace").decode())]
 Text = Annotated[Encodable, Field(description="Text; each of its lines is translated by itself.")]
 Texts = Text | Annotated[list[Text], Field(description="Several texts.")]

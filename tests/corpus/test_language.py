@@ -73,3 +73,5 @@ def test_ngrams_do_not_cross_lines() -> None:
     assert (hashes[:, 4:] == alone).all()
     values = np.arange(2**language.BITS, dtype=np.float32)
     assert language.per_line(values, hashes, starts)[2] == pytest.approx(values[alone].mean(), rel=1e-5)
+    first, _ = language.ngrams(["ab"])
+    assert (hashes[:, :3] == first).all()

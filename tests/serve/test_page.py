@@ -1,4 +1,4 @@
-"""The page to translate on, in a browser: by mouse, by keyboard alone, wide and narrow, light and dark."""
+"""The translation page in a browser: by mouse, by keyboard alone, wide and narrow, light and dark."""
 
 import contextlib
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from served import Client, served
 from nmt.decode.translator import load
 from nmt.serve.guard import Limits
 
-FAST = 30_000  # ms; playwright waits no longer than it has to
+FAST = 30_000  # ms; playwright continues as soon as the condition is true
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def client(browser: Any, five_run: FiveRun) -> Iterator[Client]:
 
 @contextlib.contextmanager
 def opened(browser: Any, client: Client, path: str = "/", **options: Any) -> Iterator[Any]:
-    """A page of the server."""
+    """Open a page of the server."""
     may_load = (client.url, "data:", f"blob:{client.url}")
     with opened_page(browser, client.url + path, *may_load, **options) as page:
         page.set_default_timeout(FAST)
@@ -140,6 +140,17 @@ def test_lines_longer_than_a_request_are_cut(browser: Any, five_run: FiveRun) ->
         assert second == TARGET[1]
 
 
+def test_a_line_may_have_as_many_characters_as_a_request(browser: Any, five_run: FiveRun) -> None:
+    longest = max(SOURCE, key=len)
+    limits = Limits(n_characters=len(longest))
+    with served(load(five_run.run, device="cpu"), limits=limits) as client, opened(browser, client) as page:
+        page.locator("#pair option").first.wait_for(state="attached")
+        page.locator("#text").fill(f"{longest}\n{SOURCE[0]}")
+        wait_for(page, "#status", "2 lines translated")
+        expected = TARGET[SOURCE.index(longest)], TARGET[0]
+        assert page.locator("#result").inner_text() == "\n".join(expected)
+
+
 def test_the_full_explanation_opens(browser: Any, client: Client) -> None:
     with opened(browser, client) as page:
         page.locator("#text").fill(SOURCE[0])
@@ -209,7 +220,7 @@ def test_accessibility_and_width(browser: Any, client: Client, width: int, schem
         "viewport": {"width": width, "height": 900},
         "color_scheme": scheme,
         "bypass_csp": True,
-    }  # axe is a script
+    }  # bypass_csp: axe runs as a script in the page
     for path in ("/", "/docs"):
         with opened(browser, client, path, **options) as page:
             if path == "/":

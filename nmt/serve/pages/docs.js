@@ -1,5 +1,5 @@
 "use strict";
-// The page of the API, from the OpenAPI description that the server gives of itself.
+// The documentation page of the API, built from the server's OpenAPI description.
 
 const EXAMPLES = {
   "/translate": { q: "Ein Hund rennt.", source: "auto", target: "en", alternatives: 2 },
@@ -16,7 +16,7 @@ function typeOf(schema, all) {
   return schema.type ?? "any";
 }
 
-// A table of fields; with their defaults if a client may leave them out.
+// A table of a schema's fields; `withDefaults` adds a column with their default values.
 function fieldsOf(title, schema, all, withDefaults = false) {
   if (schema?.type === "array") return fieldsOf(`${title}: a list of`, schema.items, all, withDefaults);
   const found = schema?.$ref ? all[schema.$ref.split("/").at(-1)] : schema;

@@ -1,13 +1,13 @@
 "use strict";
-// The page to translate on. It talks to /v1/models, /v1/translate and /v1/explain; text never becomes HTML.
+// The translation page. It calls /v1/models, /v1/translate and /v1/explain, and never inserts text as HTML.
 
-const WAIT_MS = 400; // after the last key
+const WAIT_MS = 400; // from the last input to the request
 const BOUNDARY = /^[\p{P}\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]/u;
-const EOS = 3; // tokens up to this are special
+const EOS = 3; // token ids up to EOS are special
 let limits = null;
 let models = [];
-let current = null; // AbortController of the translation that runs
-let prefix = []; // tokens that the translation must begin with
+let current = null; // AbortController of the running translation
+let prefix = []; // token ids that the translation must begin with
 let fileName = "translation";
 
 const isOneSentence = () => !byId("text").value.trim().includes("\n");
@@ -55,7 +55,7 @@ async function* eventsOf(response) {
 
 // --- documents ----------------------------------------------------------------------------------------------
 
-// A line in parts that a request can hold, cut at spaces or after punctuation where there are some.
+// Split a line into parts of at most `size` characters, after spaces or punctuation if there are any.
 function cut(line, size) {
   const parts = [];
   while (line.length > size) {
@@ -66,18 +66,17 @@ function cut(line, size) {
   return [...parts, line];
 }
 
-// Requests of as many parts as the server takes; a part is { line, text }.
+// Group the parts of all lines into requests within the server's limits; a part is { line, text }.
 function requestsOf(lines) {
   const requests = [[]];
   let size = 0;
   lines.forEach((text, line) => cut(text, limits.max_characters).forEach((part) => {
-    // Each line counts as one character more, because a request must not be empty.
-    if (requests.at(-1).length >= limits.max_lines || size + part.length + 1 > limits.max_characters) {
+    if (requests.at(-1).length >= limits.max_lines || size + part.length > limits.max_characters) {
       requests.push([]);
       size = 0;
     }
     requests.at(-1).push({ line, text: part });
-    size += part.length + 1;
+    size += part.length;
   }));
   return requests;
 }
@@ -137,7 +136,7 @@ async function lookInside(text, signal) {
     found = await (await post("v1/explain", { q: text, prefix, ...settings() }, signal)).json();
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    return; // longer than the model can hold at once: translated in parts, which cannot be explained as one
+    return; // a sentence longer than the model's limit is translated in parts and cannot be explained
   }
   const [best] = found.hypotheses;
   byId("words").dir = directionOfResult();
@@ -157,7 +156,7 @@ async function lookInside(text, signal) {
   byId("inside").hidden = false;
 }
 
-// dir="auto" would not see the words, which are isolated in elements of their own.
+// dir="auto" would ignore the words, because they are in <bdi> elements.
 function directionOfResult() {
   return getComputedStyle(byId("result")).direction;
 }
@@ -184,7 +183,7 @@ function wordButton(text, tokens, [start, end]) {
   } }, bdi(word), html("span", { class: "bar" }));
 }
 
-// The sentence with each alternative at this position. The server translates these requests together.
+// Show the sentence with each alternative at this position. The server translates these requests together.
 async function showAlternatives(text, tokens, position, word) {
   const before = tokens.slice(0, position).map((token) => token.token);
   const choices = tokens[position].alternatives.filter((choice) => choice.token > EOS && choice.token !== tokens[position].token);
