@@ -1,12 +1,12 @@
-"""Whether lines that stand beside each other translate each other, and which lines do if they do not.
+"""Measure whether the two lines of a pair translate each other, and find blocks of pairs that do not.
 
-A lexicon of words that occur together is learnt from the corpus itself; names and numbers, which are the same on both
-sides, count without having been learnt. The agreement of a pair is the mean over target words of the strongest link to
-a source word. How it and the ratio of lengths are distributed in true pairs, and in pairs of lines far apart, gives
-each pair a log-likelihood ratio; a two-state Viterbi search over these finds blocks. In a block, windows of lines are
-compared with their neighbors to find the offset of their translations.
+A lexicon of words that occur together is learned from the corpus itself; names and numbers, which are the same on both
+sides, count without having been learned. The agreement of a pair is the mean, over target words, of the strongest link
+to a source word. Each pair has a log-likelihood ratio, estimated from the distributions of agreement and length ratio
+in the pairs of the corpus and in pairs of lines far apart. A two-state Viterbi search over these ratios finds blocks.
+`nmt.corpus.blocks` then finds the offset of the translations of a block.
 
-One pair alone proves little here, since short sentences share few words; `nmt check --model` ranks single pairs.
+The ratio of a single pair is weak evidence, since short sentences share few words; `nmt check --model` ranks pairs.
 """
 
 import re
@@ -17,19 +17,19 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-MAX_WORDS = 24  # of a line that are compared
-MIN_TOGETHER = 2  # pairs in which two words must occur together
+MAX_WORDS = 24  # only the first words of a line are compared
+MIN_TOGETHER = 2  # pairs in which two words must occur together to be linked
 MIN_LINK = 1.0  # nats of pointwise mutual information
 MAX_LINK = 7.0
 SAME_WORD = 4.0  # the link of two equal words that are not frequent
-FREQUENT = 0.001  # share of lines with a word above which equality counts only if learnt
+FREQUENT = 0.001  # a word in a larger share of the lines of both sides is linked to itself only if learned
 TABLE_BITS = 20
 BATCH = 1_000  # pairs compared at once; the unrelated partner of a pair is BATCH / 2 lines away
 N_BINS = 24
-SWITCH = 14.0  # nats against a block's beginning, and against its end
-MIN_CONTRAST = 0.7  # nats by which a corpus must differ from unrelated lines
+SWITCH = 14.0  # cost in nats of the beginning of a block, and of its end
+MIN_CONTRAST = 0.7  # nats; if `Evidence.contrast` is less, the pairs look like unrelated lines
 
-# Scripts without spaces give a word per character; the end of a line is a sign of its own.
+# In scripts without spaces, each character is a word. The newline is a token that marks the end of a line.
 WORD_OR_END = re.compile(r"[\n㐀-䶿一-鿿豈-﫿ぁ-ヿ฀-๿]|[^\W_㐀-䶿一-鿿豈-﫿ぁ-ヿ฀-๿]+")
 Words = NDArray[np.uint32]
 STRENGTHS = (np.arange(256) * (MAX_LINK / 255)).astype(np.float32)
@@ -42,7 +42,7 @@ class Lexicon:
     table: NDArray[np.uint32]  # (2^TABLE_BITS,)
 
     def strength(self, source: Words, target: Words) -> NDArray[np.float32]:
-        """The links of words with these hashes, for each line every source word with every target word: (n, S, T)."""
+        """The link between each source word and each target word of a line, given their hashes: (n, S, T)."""
         keys = _keys(source)[:, :, None] ^ _keys(target)[:, None, :].byteswap()
         found = self.table[_slots(keys)]
         links: NDArray[np.float32] = STRENGTHS[found & np.uint32(0xFF)]
@@ -63,7 +63,7 @@ def _slots(keys: Words) -> Words:
 
 
 def hashed(texts: Sequence[str]) -> tuple[Words, NDArray[np.int64]]:
-    """Hashes of all words of all texts in a row, and where each text begins among them: (n_words,), (n + 1,)."""
+    """Hashes of the words of all texts, concatenated: (n_words,); the bounds of the texts among them: (n + 1,)."""
     tokens = WORD_OR_END.findall("\n".join([*texts, ""]).lower())
     known: dict[str, int] = {"\n": 0}
     for token in set(tokens):
@@ -79,7 +79,7 @@ def words_of(texts: Sequence[str]) -> Words:
 
 
 def first_words(hashes: Words, starts: NDArray[np.int64]) -> Words:
-    """What `hashed` returns as `words_of` returns it."""
+    """Convert the result of `hashed` to that of `words_of`."""
     lines = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     places = np.arange(len(hashes)) - starts[lines]
     kept = places < MAX_WORDS
@@ -89,7 +89,7 @@ def first_words(hashes: Words, starts: NDArray[np.int64]) -> Words:
 
 
 def learn(source: Words, target: Words) -> Lexicon:
-    """Learn which words occur together: pointwise mutual information, of pairs that are significant."""
+    """Link words that occur together significantly often, with their pointwise mutual information as strength."""
     n = len(source)
     own, own_counts = _counts(source)
     other, other_counts = _counts(target)
@@ -116,7 +116,7 @@ def learn(source: Words, target: Words) -> Lexicon:
         np.concatenate(both)
         for both in ((frequent, left[kept]), (frequent, right[kept]), (np.zeros(len(frequent)), links[kept]))
     )
-    order = np.argsort(links, kind="stable")  # of links in the same slot the strongest stays
+    order = np.argsort(links, kind="stable")  # the strongest of the links in a slot overwrites the others
     keys = _keys(left[order]) ^ _keys(right[order]).byteswap()
     table = np.zeros(2**TABLE_BITS, np.uint32)
     levels = np.clip(links[order] * (255 / MAX_LINK), 0, 255).astype(np.uint32)
@@ -125,7 +125,7 @@ def learn(source: Words, target: Words) -> Lexicon:
 
 
 def _counts(words: Words) -> tuple[Words, NDArray[np.int64]]:
-    """Every word and the number of lines that have it."""
+    """Every word, and the number of lines that contain it."""
     ordered = np.sort(words, 1)
     is_new = np.concatenate([np.ones((len(words), 1), bool), ordered[:, 1:] != ordered[:, :-1]], 1) & (ordered != 0)
     return np.unique(ordered[is_new], return_counts=True)
@@ -137,7 +137,7 @@ def agreement(source: Words, target: Words, lexicon: Lexicon) -> NDArray[np.floa
     for start in range(0, len(source), BATCH):
         left, right = source[start : start + BATCH], target[start : start + BATCH]
         n_words = (right != 0).sum(1)
-        wide, tall = max(int((left != 0).sum(1).max()), 1), max(int(n_words.max()), 1)  # words are at the front
+        wide, tall = max(int((left != 0).sum(1).max()), 1), max(int(n_words.max()), 1)  # padding is at the end
         left, right = left[:, :wide], right[:, :tall]
         links = lexicon.strength(left, right)
         links[left == 0] = 0
@@ -148,7 +148,7 @@ def agreement(source: Words, target: Words, lexicon: Lexicon) -> NDArray[np.floa
 
 
 def apart(n: int) -> NDArray[np.int64]:
-    """For each of n lines one that is far from it, within its batch."""
+    """For each of n lines, the index of the line that is half a batch away in the same batch."""
     starts = np.arange(n) // BATCH * BATCH
     sizes = np.minimum(BATCH, n - starts)
     return np.asarray(starts + (np.arange(n) - starts + sizes // 2) % sizes, np.int64)
@@ -174,10 +174,10 @@ Feature = tuple[NDArray[np.float32], NDArray[np.float32]]  # agreement and z of 
 
 
 def weigh(true: Feature, unrelated: Feature, is_true: NDArray[np.bool_] | None = None) -> Evidence:
-    """The evidence that each value gives, from all pairs and from lines far apart.
+    """Estimate log-likelihood ratios from histograms of the pairs' features and of those of lines far apart.
 
     Args:
-        is_true: pairs that are taken for translations; default all.
+        is_true: mask of the pairs that count as translations; default all.
     """
     bounds, ratios, contrast = [], [], 0.0
     for own, other in zip(true, unrelated, strict=True):
@@ -196,8 +196,8 @@ def weigh(true: Feature, unrelated: Feature, is_true: NDArray[np.bool_] | None =
 
 def blocks(ratios: NDArray[np.float64]) -> list[tuple[int, int]]:
     """Blocks [start, end) of unrelated pairs: the likeliest path of two states, where a switch costs `SWITCH`."""
-    inside, outside = -np.inf, 0.0  # likelihood of the best path that ends in a block, and of the best that does not
-    entered, left = np.zeros(len(ratios), bool), np.zeros(len(ratios), bool)  # whether these paths switched at i
+    inside, outside = -np.inf, 0.0  # log-likelihood of the best path that ends in a block, and outside
+    entered, left = np.zeros(len(ratios), bool), np.zeros(len(ratios), bool)  # whether they switch at i
     for i, ratio in enumerate(ratios.tolist()):
         entered[i], left[i] = outside - SWITCH > inside, inside - SWITCH > outside
         inside, outside = max(inside, outside - SWITCH) + ratio, max(outside, inside - SWITCH)
@@ -213,6 +213,6 @@ def blocks(ratios: NDArray[np.float64]) -> list[tuple[int, int]]:
 
 
 def place_edge(before: NDArray[np.float64], after: NDArray[np.float64]) -> int:
-    """The index at which one state gives way to another, given each line's ratio in both: least total ratio."""
+    """The index i at which one state gives way to another: it minimizes sum(before[:i]) + sum(after[i:])."""
     totals = np.concatenate([[0.0], np.cumsum(before)]) + np.concatenate([np.cumsum(after[::-1])[::-1], [0.0]])
     return int(totals.argmin())

@@ -1,4 +1,4 @@
-"""Blocks of lines that do not stand beside their translations, and where these are."""
+"""Find blocks of lines whose translations have other line numbers, and the offset of these translations."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ from nmt.corpus.examine import Usual
 from nmt.corpus.gathered import Gathered
 from nmt.corpus.reading import CorpusFiles, decode, lines_at
 
-MAX_OFFSET = 300  # lines
-WINDOW = 60  # lines that are compared with their neighbors at once
+MAX_OFFSET = 300  # lines up or down that are searched for translations
+WINDOW = 60  # source lines for which one offset is searched
 MAX_WINDOWS = 40  # in a block
 MAX_WINDOWS_IN_ALL = 400
-CLEAR = -2.0  # mean log-likelihood ratio of lines that stand beside their translations
+CLEAR = -2.0  # a mean log-likelihood ratio below this shows that lines are paired with their translations
 
 
 @dataclass(frozen=True)
 class Span:
-    """Lines in a row whose translations are `offset` lines further on the target side; None if they are nowhere."""
+    """Consecutive lines whose translations are `offset` lines further down; None if no translations are nearby."""
 
     start: int  # from 0
     end: int  # exclusive
@@ -40,7 +40,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Compares any lines of the source with any lines of the target."""
+    """Compares any source lines with any target lines."""
 
     usual: Usual
     evidence: Evidence
@@ -62,7 +62,7 @@ class Comparison:
         return found
 
     def at_offset(self, lines: Sequence[int], offset: int | None) -> NDArray[np.float64]:
-        """The ratios of lines with the lines at an offset; 0 if there is none."""
+        """The ratios of source lines with the target lines at an offset: (lines,); 0 where there is no target line."""
         found = np.zeros(len(lines))
         places = [i for i, line in enumerate(lines) if offset is not None and line + offset in self.target]
         if places and offset is not None:
@@ -75,7 +75,7 @@ class Comparison:
 
 
 def find(found: Gathered, usual: Usual, evidence: Evidence) -> list[Span]:
-    """All spans of lines that are not beside their translations."""
+    """All spans of lines whose translations have other line numbers or are missing."""
     blocks = alignment.blocks(evidence(*found.features()[0]))
     per_block = max(1, min(MAX_WINDOWS, MAX_WINDOWS_IN_ALL // max(len(blocks), 1)))
     windows = {block: windows_of(block, per_block) for block in blocks}
@@ -106,7 +106,7 @@ def windows_of(block: tuple[int, int], n_max: int) -> list[range]:
 def read(
     files: CorpusFiles, usual: Usual, evidence: Evidence, source: Iterable[int], target: Iterable[int]
 ) -> Comparison:
-    """The text of lines of both sides, by index from 0."""
+    """Read these lines of both sides, numbered from 0, to compare them."""
     sides = []
     for paths, wanted in zip(files.sides, (source, target), strict=True):
         lines = lines_at(paths, [i + 1 for i in wanted if i >= 0])
@@ -115,10 +115,10 @@ def read(
 
 
 def offset_of(window: range, comparison: Comparison, guess: int | None) -> int | None:
-    """The offset at which most lines of a window are translated; None if there is none.
+    """The offset at which the lines of a window best match the target; None if none matches well enough.
 
     Args:
-        guess: taken without a search if most lines are translated there.
+        guess: an offset that is returned without a search if the lines clearly match there.
     """
     if guess is not None and comparison.at_offset(window, guess).mean() < CLEAR:
         return guess
@@ -134,7 +134,7 @@ def offset_of(window: range, comparison: Comparison, guess: int | None) -> int |
 
 
 def meet(spans: Sequence[Span], start: int, end: int) -> list[Span]:
-    """Join neighbors with the same offset; others meet in the middle of what lies between them."""
+    """Join neighboring spans of the same offset, then extend all spans to meet mid-gap and to fill [start, end)."""
     joined: list[Span] = []
     for span in spans:
         if joined and joined[-1].offset == span.offset:
@@ -146,7 +146,7 @@ def meet(spans: Sequence[Span], start: int, end: int) -> list[Span]:
 
 
 def tiled(spans: Sequence[Span], n_pairs: int) -> list[Span]:
-    """The spans and, with the offset 0, what lies between them."""
+    """The spans, and spans of offset 0 for all lines between them."""
     cuts = [0, *(cut for span in spans for cut in (span.start, span.end)), n_pairs]
     between = [Span(start, end, 0) for start, end in zip(cuts[::2], cuts[1::2], strict=True)]
     tiles = [between[0], *(tile for both in zip(spans, between[1:], strict=True) for tile in both)]

@@ -1,10 +1,11 @@
-"""The corpora that `nmt download` knows: where they come from, what they must be, and their licenses.
+"""The corpora that `nmt download` offers: their URLs, expected hashes and licenses.
 
-`pins/NAME.sha256` has the SHA-256 of the texts (decompressed) that the recipes were measured on, in the format of
-sha256sum; `data/pin_corpora.py` writes it. The recipes do not use the French and Czech files of Multi30k, which have no
-such hash. The raw ones are checked by the MD5 of the compressed file that torchtext published; its list agrees with the
-German and English files that we measured on. The tokenized ones are not pinned. What is not pinned is recorded in
-SHA256SUMS beside the data, and a later download must agree with it.
+`pins/NAME.sha256` contains the SHA-256 of the decompressed texts that the recipes were measured on, in the format of
+sha256sum; `data/pin_corpora.py` writes it. It does not list the French and Czech files of Multi30k, which no recipe
+uses. The raw French and Czech files are checked against the MD5 of the compressed file that torchtext published.
+(torchtext's MD5s of the German and English files match the files that we measured on.) The tokenized French and Czech
+files are not pinned. The first download of any file records its SHA-256 in SHA256SUMS beside the data, and later
+downloads must match it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +17,7 @@ MULTI30K_COMMIT = "2cc0f2d7c615b60e07e2d51bb5edc004444d7e0e"
 MULTI30K_URL = f"https://raw.githubusercontent.com/multi30k/dataset/{MULTI30K_COMMIT}/data/task1"
 MULTI30K_PARTS = ("train", "val", "test_2016_flickr")
 TATOEBA_PARTS = ("train", "dev", "test")
-MD5 = {  # of the compressed file
+MD5 = {  # of compressed files
     "train.fr.gz": "6cb767741dcad3931f966fefbc05203f",
     "val.fr.gz": "93fc564584b7e5ba410c761ea5a1c682",
     "test_2016_flickr.fr.gz": "08dc7cd4a662f31718412de95ca9bfe3",
@@ -48,16 +49,17 @@ Split into train, dev and test by nmt. Cite for OPUS: Tiedemann 2012, "Parallel 
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus; `name` is that of its directory and the recipes' `data.root`.
+    """A corpus that `nmt download` offers.
 
     Attributes:
+        name: also the name of its directory, and `data.root` in the recipes.
         languages: suffixes of its files; the first two are downloaded by default.
-        parts: its files are PART.LANGUAGE.gz.
-        n_pairs: of train, of dev and of test, as the recipes were measured on.
-        size_mb: to download two languages, megabytes.
-        license: in short.
-        terms: what LICENSE.txt beside the data says.
-        note: for the list; empty if nothing is to be said.
+        parts: names of train, dev and test; the files are PART.LANGUAGE.gz.
+        n_pairs: number of pairs of train, dev and test that the recipes were measured on.
+        size_mb: megabytes to download for two languages.
+        license: short name of the license.
+        terms: text of LICENSE.txt beside the data.
+        note: remark in the list that `nmt download` prints; may be empty.
     """
 
     name: str
@@ -76,12 +78,12 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Multi30k(Corpus):
-    """One upstream file for each of ours."""
+    """Multi30k, where each file has its own upstream file."""
 
     tokenized: bool = False
 
     def url(self, name: str) -> str:
-        """Of one file: `train.de`."""
+        """The upstream URL of a file such as `train.de`."""
         part, language = name.split(".")
         return (
             f"{MULTI30K_URL}/tok/{part}.lc.norm.tok.{language}" if self.tokenized else f"{MULTI30K_URL}/raw/{name}.gz"
@@ -90,13 +92,13 @@ class Multi30k(Corpus):
 
 @dataclass(frozen=True)
 class Tatoeba(Corpus):
-    """Pairs in one upstream file, which `nmt.corpus.tatoeba` splits.
+    """A corpus with all pairs in one upstream file, which `nmt.corpus.tatoeba` splits.
 
     Attributes:
-        url: of the pairs: lines of target, tab, source, or a zip file with one member per side.
-        members: names in the zip file, of the source and of the target; none if it is a text file.
-        test_urls: of the source and the target of a public test set that `test` is drawn from and whose sentences are
-            kept out of train and dev; none if `test` is drawn from the pairs.
+        url: the file of all pairs: lines of target, tab, source, or a zip file with one member per side.
+        members: names of source and target in the zip file; empty for a file of lines.
+        test_urls: source and target of a public test set, from which `test` is sampled and whose sentences are not in
+            train or dev; empty if `test` is sampled from the pairs.
     """
 
     url: str = ""
@@ -107,8 +109,8 @@ class Tatoeba(Corpus):
 OPUS_MT_TESTSETS = (
     "https://raw.githubusercontent.com/Helsinki-NLP/OPUS-MT-testsets/a35942bf0fbf19e0c185030e358ea5368a5a2d6f/testsets"
 )
-# A copy of an old file of manythings.org, which keeps only its newest. A sample of 83 pairs contains all 80 of the
-# recipe's pairs that could be in it.
+# A copy of an old file of manythings.org, which offers only its newest file. We checked a sample of 83 pairs of it:
+# they include all 80 pairs of the recipe that should be among them.
 MANYTHINGS_CMN = (
     "https://raw.githubusercontent.com/YC-Coder-Chen/English-Chinese-Translator/"
     "5853fd29effd1b78f234a62328b3cdfa483e5295/data/cmn.txt"
@@ -173,14 +175,14 @@ CORPORA: dict[str, Multi30k | Tatoeba] = {
 
 
 def command(corpus: Corpus, languages: Sequence[str]) -> str:
-    """What downloads a corpus in two languages."""
+    """The command that downloads a corpus in two languages."""
     option = "" if set(languages) == set(corpus.languages[:2]) else f" -l {'-'.join(languages)}"
     return f"nmt download {corpus.name}{option}"
 
 
 @cache
 def pinned(corpus: str) -> dict[str, str]:
-    """SHA-256 of the text of each pinned file of a corpus, by name without .gz."""
+    """SHA-256 of the text of each pinned file of a corpus, by file name without .gz."""
     lines = pins_file(f"{corpus}.sha256").splitlines()
     return {name: digest for digest, name in (line.split() for line in lines)}
 

@@ -1,4 +1,4 @@
-"""Faults in the characters of one text: a test and, where it can be mended, a function that mends it."""
+"""Faults in the characters of one text: a test for each kind and, if it can be mended, a function for that."""
 
 import html
 import re
@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Callable
 
 UTF8_CONTINUATIONS = bytes(range(0x80, 0xC0))
-# The byte of each character of Latin-1 and Windows-1252, with which UTF-8 is most often confused.
+# The byte of each character in Latin-1 and Windows-1252, the encodings with which UTF-8 is most often confused.
 BYTES = {code: code for code in range(256)} | {
     ord(bytes([code]).decode("cp1252")): code
     for code in range(0x80, 0xA0)
@@ -38,7 +38,7 @@ HOMOGLYPHS = re.compile(
     f"[{_LATIN}][{_CYRILLIC}]|[{_CYRILLIC}][{_LATIN}]|[{_LATIN}][{_GREEK}]|[{_GREEK}][{_LATIN}]|"
     f"[{_CYRILLIC}][{_GREEK}]|[{_GREEK}][{_CYRILLIC}]"
 )
-# Space before a full stop or comma, detached clitics and signs of the Penn Treebank; Han characters with spaces.
+# Traces of tokenizers: space before punctuation, detached clitics and brackets as in the Penn Treebank, spaces in Han.
 TOKENIZED = re.compile(r" (?:[.,](?: |$)|[!?]$|n't\b|['’](?:s|re|ve|ll|d|m)\b|-[lr]rb-)", re.IGNORECASE)
 TOKENIZED_SIGNS = (" .", " ,", " !", " ?", " '", " ’", " n'", " -", " N'")
 SPACED_HAN = re.compile("(?:[一-鿿] ){2,}[一-鿿]")
@@ -80,7 +80,7 @@ def has_markup(text: str) -> bool:
 
 
 def without_markup(text: str) -> str:
-    for _ in range(3):  # &amp;lt; was escaped twice
+    for _ in range(3):  # text may be escaped repeatedly: &amp;lt;
         text = html.unescape(TAG.sub("", text)) if "<" in text or ENTITY.search(text) else text
     return text
 
@@ -110,7 +110,7 @@ def in_ascii(text: str) -> str:
     return FULL_WIDTH.sub(lambda c: chr(ord(c[0]) - 0xFEE0), text)
 
 
-# Tests of one text that name the kind of fault.
+# Tests of one text, by kind of fault.
 TESTS: dict[str, Callable[[str], object]] = {
     "replaced": lambda text: "\ufffd" in text,
     "mojibake": has_mojibake,
@@ -122,7 +122,7 @@ TESTS: dict[str, Callable[[str], object]] = {
     "full-width": lambda text: not text.isascii() and FULL_WIDTH.search(text),
     "tokenized": is_tokenized,
 }
-# What mends them, in the order in which they are applied.
+# Functions that mend a text, by kind of fault, in the order in which they are applied.
 MENDED: dict[str, Callable[[str], str]] = {
     "mojibake": without_mojibake,
     "markup": without_markup,

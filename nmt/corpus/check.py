@@ -1,9 +1,9 @@
-"""`nmt check`: the faults of parallel text.
+"""`nmt check`: find the faults of parallel text.
 
-    sample of train -> what is usual -> every pair of test, dev and train, in processes -> findings
+    sample of train -> what is usual -> every pair of test, dev and train, in several processes -> findings
 
-Every file is read a few times in chunks. What is kept of a pair are three digests of 8 bytes and two figures, so that
-memory grows by 32 bytes with each pair.
+Every file is read a few times, in chunks. Memory grows by 32 bytes per pair: three 8-byte digests and two float32
+features.
 """
 
 import time
@@ -48,12 +48,12 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Report:
-    """All that was found."""
+    """The result of a check."""
 
     corpora: list[Corpus]
     languages: tuple[str, str]  # of the text, "" if unknown
     findings: list[Finding]  # the worst first
-    spans: dict[str, list[Span]]  # by corpus: lines that do not stand beside their translations
+    spans: dict[str, list[Span]]  # by corpus: lines that are not paired with their translations
     seconds: float
 
     @property
@@ -70,10 +70,10 @@ def check(
     """Look for all faults of a corpus and of its dev and test sets.
 
     Args:
-        corpora: train first, from which is learnt what is usual.
+        corpora: train first; what is usual is learned from it.
         declared: language codes of source and target, "" if unknown.
         tokenizers: to measure how their vocabulary fits.
-        progress: given the chunks of a corpus, its name and its number of pairs; returns the chunks.
+        progress: called with the chunks of a corpus, its name and its number of pairs; returns the chunks.
     Raises:
         DataError: a file is missing, empty or UTF-16.
     """
@@ -104,7 +104,7 @@ def summarized(found: Gathered) -> Corpus:
 
 
 def finished(found: Gathered, drafts: Sequence[Draft]) -> list[Finding]:
-    """Findings with examples, whose text is read again."""
+    """Turn drafts into findings with examples, whose text is read from the files again."""
     drafts = [draft for draft in drafts if len(draft.lines) or draft.kind in OF_CORPUS]
     chosen = [examples_of(draft.lines) for draft in drafts]
     wanted = [line for lines in chosen for line in lines]
@@ -123,6 +123,6 @@ def finished(found: Gathered, drafts: Sequence[Draft]) -> list[Finding]:
 
 
 def examples_of(lines: NDArray[np.int64]) -> list[int]:
-    """Some lines at equal distances."""
+    """Choose at most `N_EXAMPLES` of the lines, at equal distances."""
     places = np.unique(np.linspace(0, len(lines) - 1, min(N_EXAMPLES, len(lines))).astype(int))
     return [int(line) for line in lines[places]]

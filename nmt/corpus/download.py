@@ -1,7 +1,8 @@
 """Download a corpus of the catalog: fetch, check, unpack and split it into the files that the recipes name.
 
-The directory NAME holds PART.LANGUAGE.gz, LICENSE.txt, and SHA256SUMS with the hash of each text (decompressed). A text
-that is not the pinned or recorded one is an error and is not kept. What is being downloaded is in NAME.part beside it.
+The directory NAME contains PART.LANGUAGE.gz, LICENSE.txt, and SHA256SUMS with the SHA-256 of each decompressed text. A
+text that does not match its pinned or recorded hash is an error and is deleted. The directory NAME.part beside it
+contains incomplete downloads.
 """
 
 import contextlib
@@ -26,13 +27,13 @@ from nmt.text.lines import is_blank, open_bytes, reading
 log = logging.getLogger("nmt")
 
 MAX_TEXT_BYTES = 200_000_000  # of one decompressed file; the largest has about 20 million
-MAX_GROWTH = 4  # a download may have so many times the size in the catalog
+MAX_GROWTH = 4  # a download may be this many times as large as the size in the catalog
 SUMS = "SHA256SUMS"
 CHANGED = "repeat the command; if it fails again, the server's file has changed: name another server with --mirror URL"
 
 
 class Folder:
-    """The directory of a downloaded corpus, and the one of files that are not complete yet."""
+    """The directory of a downloaded corpus, and the directory NAME.part of its incomplete downloads."""
 
     def __init__(self, corpus: Corpus, path: Path, *, mirror: str = "", quiet: bool = False) -> None:
         self.corpus, self.path, self.mirror, self.quiet = corpus, path, mirror, quiet
@@ -43,7 +44,7 @@ class Folder:
         return self.path / f"{name}.gz"
 
     def has(self, name: str) -> bool:
-        """Whether a file is there and intact. Raises InputError if something else has its name."""
+        """Whether a file exists and is intact. Raises InputError if a file with other content has its name."""
         if not self.file(name).exists():
             return False
         expected = self.recorded.get(name) or pinned(self.corpus.name).get(name)
@@ -53,7 +54,7 @@ class Folder:
         return True
 
     def fetched(self, url: str) -> tuple[bytes, Path]:
-        """The content of a URL, and the file to remove when it has been used."""
+        """Fetch a URL; return the content, and the file in NAME.part that the caller deletes after use."""
         part = self.parts / urlsplit(url).path.rpartition("/")[2]
         max_bytes = int(MAX_GROWTH * self.corpus.size_mb * 1e6)
         fetch(mirrored(url, self.mirror), part, max_bytes=max_bytes, quiet=self.quiet)
@@ -61,7 +62,7 @@ class Folder:
             return part.read_bytes(), part
 
     def check(self, name: str, text: bytes) -> None:
-        """Raise DownloadError if a text is not the recorded one; record it if it is the first."""
+        """Raise DownloadError if the hash of a text differs from the recorded one; record it if there is none."""
         digest = sha256(text)
         expected = self.recorded.setdefault(name, digest)
         if digest != expected:
@@ -69,7 +70,10 @@ class Folder:
             raise DownloadError(reason, hint=CHANGED)
 
     def write(self, files: Mapping[str, bytes]) -> None:
-        """Write compressed texts that have been checked; the hashes first, so that after a kill no file is unknown."""
+        """Write compressed texts that have been checked.
+
+        Writes SHA256SUMS first: if the process is killed, the next call recognizes all files that were written.
+        """
         self.path.mkdir(exist_ok=True)
         atomic_write(self.path / "LICENSE.txt", self.corpus.terms)
         lines = [f"{digest}  {name}\n" for name, digest in sorted(self.recorded.items())]
@@ -89,13 +93,15 @@ class Folder:
 def download(
     corpus: Multi30k | Tatoeba, path: Path, names: Collection[str], *, mirror: str = "", quiet: bool = False
 ) -> list[str]:
-    """Download what is missing of the named files (of all, for a corpus that is split here) into the directory `path`.
+    """Download the named files that are missing into the directory `path`.
+
+    If a file of Tatoeba is missing, all of its files are written again, because they come from one split.
 
     Returns:
         The names that were written, without .gz.
     Raises:
         DownloadError: the network fails, or a file is not what it should be.
-        InputError: other files have these names.
+        InputError: a file with other content has one of these names, or another process is downloading the corpus.
         OutputError: the directory cannot be written.
     """
     with os_errors_as(OutputError, f"make {path}", hint="set NMT_DATA=PATH to a directory that you may write to"):
@@ -115,7 +121,7 @@ def download(
                 _download_file(corpus, folder, name)
             return missing
         finally:
-            with contextlib.suppress(OSError):  # it keeps what can be continued
+            with contextlib.suppress(OSError):  # not empty: it contains files that the next call continues
                 folder.parts.rmdir()
 
 
@@ -169,7 +175,7 @@ def _download_tatoeba(corpus: Tatoeba, folder: Folder) -> list[str]:
 
 
 def read_archive(content: bytes, corpus: Tatoeba) -> list[PairText]:
-    """The pairs of a zip file with one member per side, or of lines `target, tab, source, tab, attribution`."""
+    """The pairs in a zip file with one member per side, or in lines of target, tab, source, tab, attribution."""
     if corpus.members:
         return aligned([member(content, name, corpus.url) for name in corpus.members], corpus.url)
     rows = (line.split("\t") for line in text_lines(content))
@@ -177,7 +183,7 @@ def read_archive(content: bytes, corpus: Tatoeba) -> list[PairText]:
 
 
 def aligned(sides: list[bytes], name: str) -> list[PairText]:
-    """The pairs of two texts. Raises DownloadError if they differ in their number of lines."""
+    """The pairs of two texts, without blank ones. Raises DownloadError if the numbers of lines differ."""
     if not sides:
         return []
     source, target = map(text_lines, sides)
@@ -196,7 +202,7 @@ def not_blank(pairs: Iterable[PairText]) -> list[PairText]:
 
 
 def member(content: bytes, name: str, archive: str) -> bytes:
-    """One file of a zip archive, by its name; nothing is extracted to disk. Raises DownloadError."""
+    """Read one file of a zip archive in memory. Raises DownloadError if it is missing, damaged or too large."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as opened, opened.open(name) as file:
             return read_limited(file, f"{name} in {archive}")
@@ -207,7 +213,7 @@ def member(content: bytes, name: str, archive: str) -> bytes:
 
 
 def decompressed(content: bytes, name: str) -> bytes:
-    """The text in a gzip file. Raises DownloadError."""
+    """The text in a gzip file. Raises DownloadError if the file is damaged or the text too large."""
     try:
         with gzip.open(io.BytesIO(content)) as file:
             return read_limited(file, name)
@@ -216,7 +222,7 @@ def decompressed(content: bytes, name: str) -> bytes:
 
 
 def read_limited(file: IO[bytes] | gzip.GzipFile, name: str) -> bytes:
-    """Read a decompressed file. Raises DownloadError if it is larger than a text of the catalog can be."""
+    """Read a decompressed file. Raises DownloadError if it has more than `MAX_TEXT_BYTES`."""
     content: bytes = file.read(MAX_TEXT_BYTES + 1)
     if len(content) > MAX_TEXT_BYTES:
         raise DownloadError(f"{name} has over {MAX_TEXT_BYTES:,} bytes when decompressed", hint=CHANGED)
@@ -224,7 +230,7 @@ def read_limited(file: IO[bytes] | gzip.GzipFile, name: str) -> bytes:
 
 
 def compressed(text: bytes) -> bytes:
-    """A gzip file without time and name: equal texts give equal files."""
+    """Compress with gzip, without time stamp and file name, so that equal texts become equal files."""
     return gzip.compress(text, mtime=0)
 
 

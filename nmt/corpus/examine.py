@@ -1,4 +1,4 @@
-"""What is learnt from a sample of a corpus, and the examination of a chunk of its pairs by that; runs in processes."""
+"""Learn from a sample what is usual in a corpus, and examine a chunk of pairs for faults. Runs in several processes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ from nmt.text.corpus import digests_of
 from nmt.text.lines import BOM
 
 SIDES = ("source", "target")
-MIN_HAN = 20  # lines of the sample in a variant of Chinese
-# A line with the first fault is not accused of the others, which follow from it.
+MIN_HAN = 20  # lines of the sample in one variant of Chinese; with fewer, the usual variant is unknown
+# A line with the fault on the left is not reported for the faults on the right, which follow from it.
 EXPLAINS = {
     "blank": ("copy", "numbers", "urls", "placeholders", "brackets", "repetition", "punctuation", "truncated", "ratio"),
     "encoding": ("replaced",),
@@ -32,7 +32,7 @@ EXPLAINS = {
 
 @dataclass(frozen=True, eq=False)
 class Usual:
-    """What is usual in a corpus, learnt from a sample."""
+    """What is usual in a corpus, learned from a sample."""
 
     habits: Habits
     lengths: Lengths
@@ -41,14 +41,14 @@ class Usual:
 
 @dataclass(frozen=True, eq=False)
 class Examined:
-    """What is known of a chunk of pairs."""
+    """The results for a chunk of pairs."""
 
     hits: dict[str, NDArray[np.int64]]  # line numbers by kind
     digests: tuple[Keys, Keys, Keys]  # of source, target and pair
     true: Feature  # agreement and length ratio of the pairs
-    unrelated: Feature  # of some lines with lines far from their own
-    near: dict[str, NDArray[np.int64]]  # by other corpus: its line, this line: (n, 2)
-    keys: tuple[Index, Index] | None  # of both sides, if they are wanted
+    unrelated: Feature  # the same for some source lines with target lines far away
+    near: dict[str, NDArray[np.int64]]  # by other corpus: its line, and the line here that is almost the same: (n, 2)
+    keys: tuple[Index, Index] | None  # of both sides, for comparison with another corpus
 
 
 def learn(source: list[str], target: list[str]) -> Usual:
@@ -77,11 +77,11 @@ def han_variant(texts: list[str]) -> str:
 
 
 def examine(usual: Usual, others: dict[str, tuple[Index, Index]], keep_keys: bool, chunk: Chunk) -> Examined:
-    """Look for every fault that shows in the chunk itself.
+    """Look for all faults that can be found in a chunk without the rest of its corpus.
 
     Args:
         others: keys of both sides of the corpora that this one must not overlap with.
-        keep_keys: whether to return such keys for this chunk.
+        keep_keys: whether to return the keys of this chunk.
     """
     raw = chunk.raw_sides()
     source, target = ([decode(line, chunk.first + i) for i, line in enumerate(side)] for side in raw)
@@ -115,7 +115,7 @@ def examine(usual: Usual, others: dict[str, tuple[Index, Index]], keep_keys: boo
 
 
 def places(found: Iterable[object]) -> NDArray[np.int64]:
-    """The places at which something was found."""
+    """The indices of the true items."""
     return np.array([i for i, hit in enumerate(found) if hit], np.int64)
 
 

@@ -19,10 +19,10 @@ from nmt.text.lines import guess_encoding
 from nmt.text.tokenizer import Tokenizers
 
 N_RAW = 200  # lines from which an encoding is guessed
-MISMATCH = 4.0  # nats by which a pair looks more like unrelated lines than like a translation
-MIN_PAIRS = 200  # fewer teach too little to judge the alignment
-MIN_CORRELATION = 0.2  # of the lengths of both sides
-MANY_PIECES = 3.0  # of a word
+MISMATCH = 4.0  # log-likelihood ratio in nats, unrelated against translated, above which a pair is a mismatch
+MIN_PAIRS = 200  # with fewer pairs the alignment cannot be judged
+MIN_CORRELATION = 0.2  # between the lengths of both sides
+MANY_PIECES = 3.0  # per word
 SIMILAR = ({"da", "no", "nb", "nn"}, {"zh", "yue", "ja"})  # languages that are easily confused
 KNOWN = {*WORD_SETS, *LANGUAGE_OF_SCRIPT.values(), "ja"}
 EMPTY = np.zeros(0, np.int64)
@@ -36,14 +36,15 @@ class Draft:
     lines: NDArray[np.int64]
     detail: str = ""
     other: str = ""  # the other corpus
-    details: dict[int, str] = field(default_factory=dict)  # of lines
-    n_seen: int = 0  # lines that were looked at; 0 is all
+    details: dict[int, str] = field(default_factory=dict)  # by line number
+    n_seen: int = 0  # number of lines that were examined; 0 for all
 
 
 def evidence_of(train: Gathered) -> Evidence | None:
-    """How agreement and length tell translations from unrelated lines; None if train is too small, or has neither.
+    """Estimate how agreement and length tell translations from unrelated lines.
 
-    Weighed twice: the second time without the blocks that the first has found.
+    Estimates twice, the second time without the blocks of unrelated pairs that the first estimate finds. Returns None
+    if train is too small, or its pairs look like unrelated lines.
     """
     if train.n_pairs < MIN_PAIRS:
         return None
@@ -58,7 +59,7 @@ def evidence_of(train: Gathered) -> Evidence | None:
 
 
 def faults_of_lines(found: Gathered) -> list[Draft]:
-    """What the examination of single pairs has found."""
+    """The faults that were found in single pairs."""
     drafts = {name: Draft(name, found.lines_of(name)) for name in found.hits}
     if "encoding" in drafts:
         guess = guess_encoding(sample_of_bad_lines(found, drafts["encoding"].lines))
@@ -108,7 +109,7 @@ def faults_of_alignment(found: Gathered, spans: Sequence[Span], evidence: Eviden
 
 
 def is_unrelated(found: Gathered) -> bool:
-    """Whether the lengths of the two sides, too, have nothing to do with each other."""
+    """Whether not even the lengths of the two sides are correlated."""
     sides = found.survey.source, found.survey.target
     source, target = (np.log1p(np.array([*map(len, side)], np.float64)) for side in sides)
     if found.n_pairs < MIN_PAIRS or not source.std() or not target.std():
@@ -126,7 +127,7 @@ def faults_of_repetition(found: Gathered) -> list[Draft]:
 
 
 def overlaps(found: Gathered, earlier: Sequence[Gathered]) -> list[Draft]:
-    """Lines of dev or test that train, or dev, has too, or nearly."""
+    """Lines with a side that is also, or almost, in an earlier corpus: train and, for test, dev."""
     drafts = []
     empty = digests_of([b""])
     for other in earlier:
@@ -144,7 +145,7 @@ def overlaps(found: Gathered, earlier: Sequence[Gathered]) -> list[Draft]:
 
 
 def faults_of_languages(usual: Usual, declared: tuple[str, str]) -> list[Draft]:
-    """A side of train that is not in the language that the config or the file's name says."""
+    """Sides of train that are not in the language that the config or the file name declares."""
     found = []
     for side, shown, said in zip(SIDES, usual.habits.languages.names, map(base_language, declared), strict=True):
         said = {"deu": "de", "eng": "en", "fra": "fr", "ces": "cs", "zho": "zh", "cmn": "zh", "spa": "es"}.get(
@@ -157,7 +158,7 @@ def faults_of_languages(usual: Usual, declared: tuple[str, str]) -> list[Draft]:
 
 
 def vocabulary_fit(train: Gathered, tokenizers: Tokenizers) -> list[Draft]:
-    """How the tokenizers cut a sample of the text."""
+    """Whether the vocabulary fits a sample of the text: pieces per word, and characters spelled in bytes."""
     sample = train.survey
     drafts, bytes_in = [], np.zeros(len(sample.lines), bool)
     for side, texts, tokenizer in zip(SIDES, (sample.source, sample.target), tokenizers, strict=True):

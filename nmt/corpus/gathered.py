@@ -1,4 +1,4 @@
-"""What the examination of all chunks of a corpus gives."""
+"""Examine all chunks of the corpora, and collect the results of each corpus."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from nmt.corpus.leakage import Index, Keys
 from nmt.corpus.reading import Chunk, CorpusFiles, Survey, chunks
 from nmt.text.corpus import in_parallel
 
-SWAPPED_SHARE = 0.5  # of lines with exchanged sides, for a corpus to be exchanged as a whole
+SWAPPED_SHARE = 0.5  # share of exchanged lines above which the whole corpus counts as exchanged
 Progress = Callable[[Iterable[Chunk], str, int], Iterable[Chunk]]  # chunks, name of the corpus, number of its pairs
 
 
@@ -23,7 +23,7 @@ def no_progress(items: Iterable[Chunk], _name: str, _n_pairs: int) -> Iterable[C
 
 @dataclass(eq=False)
 class Gathered:
-    """The lines with each kind of fault, and three digests and two figures of each pair."""
+    """The results for one corpus: lines by kind of fault, and three digests and two features of each pair."""
 
     files: CorpusFiles
     survey: Survey
@@ -31,7 +31,7 @@ class Gathered:
     digests: list[tuple[Keys, Keys, Keys]] = field(default_factory=list)
     true: list[Feature] = field(default_factory=list)
     unrelated: list[Feature] = field(default_factory=list)
-    near: dict[str, list[NDArray[np.int64]]] = field(default_factory=dict)  # by other corpus: its line, this line
+    near: dict[str, list[NDArray[np.int64]]] = field(default_factory=dict)  # as `Examined.near`
     keys: list[tuple[Index, Index]] = field(default_factory=list)
 
     @property
@@ -62,7 +62,7 @@ class Gathered:
         return np.concatenate([np.zeros(0, np.int64), *self.hits.get(kind, [])])
 
     def digests_of(self, which: int) -> Keys:
-        """Of the source (0), the target (1) or the pair (2) of all lines."""
+        """The digests of the source (0), the target (1) or the pair (2) of all lines."""
         return np.concatenate([part[which] for part in self.digests])
 
     def features(self) -> tuple[Feature, Feature]:
@@ -74,7 +74,7 @@ class Gathered:
         return true, unrelated
 
     def index(self) -> tuple[Index, Index]:
-        """The keys of both sides. Only dev and test, which are small, keep them."""
+        """The sorted keys of both sides. Only dev and test, which are small, store keys."""
         found = []
         for side in (0, 1):
             keys = np.concatenate([part[side].keys for part in self.keys])
@@ -85,7 +85,10 @@ class Gathered:
 
 
 def gather(corpora: list[tuple[CorpusFiles, Survey]], usual: Usual, progress: Progress) -> list[Gathered]:
-    """Examine all pairs of all corpora, train (the first) last, because it is compared with the keys of the others."""
+    """Examine all pairs of all corpora, from the last to the first.
+
+    Train, the first, is compared with the keys of dev and test; dev with the keys of test.
+    """
     found: list[Gathered] = []
     for files, counted in corpora[::-1]:
         current = Gathered(files, counted)

@@ -1,6 +1,6 @@
 """`nmt init`: a commented config with sizes, budget and schedule that fit a text and a machine. Imports no torch.
 
-The rules are those of our recipes: what trained best on 3,000 to 158,000 pairs, interpolated.
+The rules interpolate between our recipes: the settings that worked best for 3,000 to 158,000 pairs.
 """
 
 import math
@@ -13,9 +13,9 @@ import yaml
 from nmt.config.yaml_file import CoreDumper
 from nmt.corpus.split import Facts
 
-PIECES_PER_WORD = 1.35  # of either side, EOS included
-STEPS = 5_000  # a model of this kind needs some thousand updates, each on as many tokens as that leaves
-MIN_SHARE = 0.25  # of the usual epochs; with fewer, a smaller model, which sees more, is better
+PIECES_PER_WORD = 1.35  # on either side, EOS included
+STEPS = 5_000  # target number of updates, which determines the batch size; a model needs some thousand
+MIN_SHARE = 0.25  # of the usual epochs; if fewer fit in the time, a smaller, faster model is better
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,12 @@ class Size:
     d_model: int
     d_ff: int
     n_layers: int
-    min_pairs: int  # with fewer, a smaller model is better
+    min_pairs: int  # with fewer pairs, a smaller model is better
     lr: float
     max_pairs: float = math.inf
 
 
-# Largest first. A shallow model of the same width takes less time a step, and learns from fewer steps.
+# Largest first. Of models of the same width, a shallow one takes less time per step and needs fewer steps.
 SIZES = [
     Size(512, 1024, 6, 500_000, 7e-4),
     Size(512, 1024, 3, 500_000, 7e-4),
@@ -44,22 +44,22 @@ SIZES = [
 
 @dataclass(frozen=True)
 class Plan:
-    """A size for a corpus, what a training with it costs on this machine, and the settings that follow from them."""
+    """A model size for a corpus, the cost of training it on this machine, and the settings that follow from them."""
 
     facts: Facts
     size: Size
-    minutes: float | None  # the limit that the user gave
+    minutes: float | None  # time limit that the user gave
     epoch_s: float = math.nan  # measured
-    memory: int = 0  # bytes, measured
+    memory: int = 0  # peak in bytes, measured
 
     @property
     def usual_epochs(self) -> int:
-        """How often a model should see each pair: 45 times 18,000 pairs, more often fewer."""
+        """How many epochs a model should train: 45 for 18,000 pairs, more for fewer pairs."""
         return min(max(round(45 * math.pow(18_000 / self.facts.n_train, 0.4)), 3), 300)
 
     @property
     def share(self) -> float:
-        """The epochs that the time suffices for, as a share of the usual number; 1 without a limit."""
+        """The number of epochs that fit in the time limit, as a share of the usual number; 1 without a limit."""
         if self.minutes is None or math.isnan(self.epoch_s):
             return 1.0
         return self.minutes * 60 / self.epoch_s / self.usual_epochs
@@ -89,22 +89,22 @@ class Plan:
 
     @property
     def dropout(self) -> float:
-        """Less in a short training, in which no pair is seen often enough to be learnt by heart."""
+        """Dropout; lower for a short training, which sees no pair often enough to memorize it."""
         usual = 0.3 if self.facts.n_train < 100_000 else 0.2 if self.facts.n_train < 1_000_000 else 0.1
         return round(max(usual * min(self.share, 1.0), 0.1), 2)
 
     @property
     def warmup(self) -> int:
-        """Steps."""
+        """Number of warm-up steps."""
         return int(min(max(self.n_tokens / self.batch_tokens / 4, 50), 4_000))
 
 
 def plan(facts: Facts, minutes: float | None, measure: Callable[[Plan], tuple[float, int]]) -> Plan:
-    """Choose the largest model that the corpus is large enough for and that the time suffices for.
+    """Choose the largest model for which both the corpus and the time are sufficient.
 
     Args:
         facts: of the corpus.
-        minutes: of training; None for as many as the usual number of epochs takes.
+        minutes: time limit of training; None for the usual number of epochs.
         measure: returns the seconds of an epoch with a plan's settings on this machine, and the peak memory in bytes.
     """
     for size in (size for size in SIZES if size.min_pairs <= facts.n_train < size.max_pairs):

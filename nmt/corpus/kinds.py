@@ -1,4 +1,4 @@
-"""The kinds of fault that `nmt check` looks for, and what was found of one kind.
+"""The kinds of fault that `nmt check` looks for, and its findings.
 
 An error would spoil training or a score, a warning costs quality, a note is worth knowing. Khayrallah & Koehn (2018,
 "On the impact of various types of noise on neural machine translation") measure what faults cost: untranslated text
@@ -21,11 +21,11 @@ class Kind:
     """A kind of fault."""
 
     name: str
-    text: str  # its title
-    severity: Severity  # while few lines have it
-    spoils_at: float  # share of the lines, 0-1, from which it is an error
+    text: str  # the title, perhaps with {other}
+    severity: Severity  # of a fault whose share is below spoils_at
+    spoils_at: float  # share of the lines, 0-1, from which the severity is error
     repair: Repair
-    other: str = "train"  # the corpus that title and advice speak of
+    other: str = "train"  # the corpus that title and advice name as {other}
 
     @property
     def title(self) -> str:
@@ -50,10 +50,10 @@ class Example:
 class Finding:
     """All lines of a corpus with the same kind of fault."""
 
-    corpus: str  # train, dev, test
+    corpus: str  # train, dev or test; "corpus" if two files were checked without a config
     kind: Kind
     severity: Severity
-    lines: list[int]  # ascending, from 1; empty if the fault is of the whole corpus
+    lines: list[int]  # ascending, from 1; empty if the fault concerns the whole corpus
     share: float  # of the lines of the corpus, 0-1
     detail: str
     examples: list[Example]
@@ -110,7 +110,7 @@ _ALL = (
     Kind("many-sources", "a target of five or more sources", "note", NEVER, ""),
     Kind("leak", "a side is also in {other}", "warning", 0.05, ""),
     Kind("near-leak", "a side is almost the same in {other}", "warning", NEVER, ""),
-    # By a model.
+    # Found by a model (--model).
     Kind("unlikely", "the pairs that the model believes least", "note", NEVER, ""),
 )
 KINDS = {kind.name: kind for kind in _ALL}
@@ -164,5 +164,5 @@ ADVICE = {
 
 
 def severity_of(kind: Kind, share: float) -> Severity:
-    """The severity of a kind that a share of the lines has, 0-1."""
+    """The severity of a fault that a share (0-1) of the lines has."""
     return "error" if share >= kind.spoils_at else kind.severity

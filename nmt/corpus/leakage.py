@@ -1,8 +1,8 @@
 """Repeated sentences: within a corpus, and between train, dev and test.
 
-Two sentences are nearly the same if their words, in lower case, without punctuation and in any order, differ in at most
-one that is added, removed or replaced. Each sentence has a key for all of its words and one without each word, and
-nearly equal sentences share a key. Unlike MinHash this finds every such sentence and accuses no other.
+Two sentences are almost the same if at most one word is added, removed or replaced, regardless of case, punctuation and
+word order. Each sentence has a key of all its words, and for each word a key of all the other words. Sentences that are
+almost the same share a key. Unlike MinHash, this finds all of them, and no others.
 """
 
 from dataclasses import dataclass
@@ -13,21 +13,21 @@ from numpy.typing import NDArray
 from nmt.corpus.alignment import Words
 from nmt.text.corpus import first_occurrences, hash_buckets
 
-MIN_WORDS = 8  # characters in scripts without spaces; in shorter sentences one word is much
+MIN_WORDS = 8  # characters in scripts without spaces; in shorter sentences, one word makes a great difference
 MANY = 5  # different translations of one sentence
 Keys = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """The keys of the sentences of one side of a corpus, ascending, and their line numbers."""
+    """The sorted keys of the sentences on one side of a corpus, and the line number of each key."""
 
     keys: Keys
     lines: NDArray[np.int64]
 
 
 def near_keys(hashes: Words, starts: NDArray[np.int64], first: int) -> Index:
-    """The keys of lines whose words `alignment.hashed` gives; the first line has the number `first`."""
+    """The keys of lines, given the result of `alignment.hashed`; `first` is the number of the first line."""
     mixed = (hashes.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(31))) * np.uint64(0x94D049BB133111EB)
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)])  # modulo 2^64
@@ -56,7 +56,7 @@ def repeated(pairs: Keys) -> NDArray[np.int64]:
 
 
 def with_many(texts: Keys, pairs: Keys) -> NDArray[np.int64]:
-    """Indices of texts that stand in `MANY` or more different pairs."""
+    """Indices of texts that occur in `MANY` or more different pairs."""
     is_first = first_occurrences(pairs)
     found = []
     for bucket in hash_buckets(texts):

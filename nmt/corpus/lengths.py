@@ -1,4 +1,4 @@
-"""How long a translation usually is: the logarithm of the ratio of lengths in characters, by length."""
+"""How long translations usually are: the distribution of log(target length / source length), in characters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-N_GROUPS = 14  # by the binary logarithm of the product of both lengths: short texts vary more
+N_GROUPS = 14  # of pairs, by log2(source length * target length), because short texts vary more
 MIN_IN_GROUP = 50
 MIN_SPREAD = 0.08
-NORMAL = 1.4826  # ratio of standard deviation and median absolute deviation of a normal distribution
+NORMAL = 1.4826  # standard deviation / median absolute deviation of a normal distribution
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,12 +26,12 @@ class Lengths:
         return np.asarray(np.where((source == 0) | (target == 0), np.nan, z), np.float32)
 
     def factor(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.float64]:
-        """How many times the usual ratio, or its inverse, a ratio is."""
+        """The factor, at least 1, between the length ratio of a pair and the usual ratio."""
         return np.asarray(np.exp(np.abs(_ratio(source, target) - self.median[_group(source, target)])))
 
 
 def learn(source: Sequence[str], target: Sequence[str]) -> Lengths:
-    """Learn from a sample of pairs."""
+    """Learn the usual lengths from a sample of pairs."""
     lengths = tuple(np.array([len(text) for text in texts]) for texts in (source, target))
     kept = (lengths[0] > 0) & (lengths[1] > 0)
     group, ratio = _group(lengths[0][kept], lengths[1][kept]), _ratio(lengths[0][kept], lengths[1][kept])

@@ -1,4 +1,4 @@
-"""Faults of a pair: what the two texts must share, whatever their languages."""
+"""Faults of a pair that show in any language: numbers, URLs, brackets and so on that differ between the two texts."""
 
 import math
 import re
@@ -13,11 +13,11 @@ from nmt.text.lines import is_blank
 MAX_CHARACTERS = 1_000  # about data.max_length pieces
 FAR_OFF = 5.0  # standard deviations of the logarithm of the length ratio
 SHORT_PARTNER = 1.5  # standard deviations below the usual length of a translation
-MIN_FACTOR = 2.2  # by which a ratio differs from the usual one at least
-CUT_OFF = 5.5  # nats of surprise
-OFTEN = 0.2  # share of lines without a stop above which that is no fault
-LONG_NUMBER = 4  # digits: years and sums, not clocks, units and small numbers
-MIN_NO_WORDS = 5  # characters
+MIN_FACTOR = 2.2  # the least factor between a faulty length ratio and the usual one
+CUT_OFF = 5.5  # nats of evidence that a text is cut off
+OFTEN = 0.2  # share of lines without final punctuation from which its absence is no fault
+LONG_NUMBER = 4  # digits of years and sums; times, measures and small numbers have fewer
+MIN_NO_WORDS = 5  # characters; `has_no_words` does not judge shorter texts
 
 DIGIT = re.compile(r"\d")
 NUMBER = re.compile(r"\d+(?:[.,:’' \xa0\u2009\u202f]\d+)*")
@@ -27,7 +27,7 @@ MAGNITUDE = re.compile(
     re.IGNORECASE,
 )
 HAN_NUMBER = re.compile("[一二三四五六七八九十百千万萬零〇两兩]")
-CONVERTED = re.compile(  # clocks and units, whose numbers a translation may change
+CONVERTED = re.compile(  # times and units, whose numbers a translation may change
     r"\d ?[ap]\.?m\b|\b(?:o'clock|noon|midnight|half|quarter|Uhr\b|halb|viertel|"
     r"miles?\b|feet|foot|ft\b|inch|yards?\b|pounds?\b|"
     r"gallons?\b|acres?\b|fahrenheit)|\d ?['′点點时時]|[点點]半",
@@ -53,11 +53,11 @@ class Habits:
 
     languages: Languages
     without_stop: tuple[float, float]  # share of the lines of a side that do not end with punctuation, above 0
-    han_variant: tuple[str, str]  # simplified, traditional or "": what a side usually has
+    han_variant: tuple[str, str]  # the usual variant of Chinese of each side: simplified, traditional or ""
 
 
 def is_copy(source: str, target: str) -> bool:
-    """Whether the texts are the same; one or two words may be a name."""
+    """Whether the texts are the same, and too long to be only a name."""
     if source.casefold() != target.casefold():
         return False
     n_letters = sum(map(str.isalpha, source))
@@ -65,7 +65,7 @@ def is_copy(source: str, target: str) -> bool:
 
 
 def numbers_differ(source: str, target: str) -> bool:
-    """Whether digits differ, apart from separators, numbers in words, and the numbers of clocks and units."""
+    """Whether numbers differ by more than separators, spelling in words, or conversion of times and units."""
     if not DIGIT.search(source) and not DIGIT.search(target):
         return False
     own, other = NUMBER.findall(source), NUMBER.findall(target)
@@ -79,13 +79,13 @@ def numbers_differ(source: str, target: str) -> bool:
     both = f"{source} {target}"
     if MAGNITUDE.search(both) or CONVERTED.search(both):
         return False
-    # A number of one or two digits on one side only is a word on the other.
+    # A number of one or two digits that is on one side only is probably a word on the other.
     has_words = (missing and HAN_NUMBER.search(target)) or (added and HAN_NUMBER.search(source))
     return not has_words and (min(longest) > 0 or max(longest) >= 3)
 
 
 def digits(number: str) -> str:
-    """A number without separators, in ASCII, without leading zeros and zeros after a decimal point."""
+    """A number in ASCII, without separators, leading zeros, and trailing zeros after the decimal point."""
     if decimal := DECIMAL.fullmatch(number):
         number = decimal[1] + decimal[2].rstrip("0")
     plain = re.sub(r"\D", "", number)
@@ -106,13 +106,13 @@ def placeholders_differ(source: str, target: str) -> bool:
 
 
 def final(text: str) -> str:
-    """The kind of sign that ends a text: . ? , or "" """
+    """The kind of punctuation that ends a text: . ? , or "" for none."""
     stripped = text.rstrip(CLOSERS)
     return ENDS.get(stripped[-1:], "")
 
 
 def brackets_differ(source: str, target: str) -> bool:
-    """Whether brackets or quotes are not closed on one side only: a quotation may go on in the next line."""
+    """Whether only one side has unclosed brackets or quotes. If both do, a quotation may go on in the next line."""
     return is_unclosed(source) != is_unclosed(target)
 
 
@@ -133,7 +133,7 @@ def repetition_differs(source: str, target: str) -> bool:
 def repeats(text: str) -> bool:
     """Whether a character is repeated five times, two to four letters of a word four times, or some words three times.
 
-    Tests of substrings and slices: regular expressions with back references take ten times as long.
+    Compares substrings and slices: regular expressions with back references take ten times as long.
     """
     for character in set(text):
         if character * 5 in text and (character.isalpha() or character in "!?"):
@@ -168,9 +168,10 @@ def is_capital(text: str) -> bool:
 
 
 def cut_off(source: str, target: str, z: float, habits: Habits) -> bool:
-    """Whether a text is too short for its partner and, unlike it, ends without a stop where that is rare.
+    """Whether one text is cut off: it is too short for its partner, and lacks the partner's final punctuation.
 
-    Both count together: a rare ending by the logarithm of its share, a length of z standard deviations by z²/2.
+    The evidence is the sum of two terms: -log of the share of lines on its side that lack final punctuation, and z²/2,
+    where z is the deviation of the length ratio in standard deviations.
     """
     side, short, long = (1, target, source) if z < 0 else (0, source, target)
     if abs(z) < SHORT_PARTNER or -math.log(habits.without_stop[side]) + z * z / 2 < CUT_OFF:
@@ -193,7 +194,10 @@ TESTS: dict[str, Callable[[str, str], bool]] = {
 
 
 def ends_differ(source: str, target: str, habits: Habits) -> bool:
-    """Whether one is a question, or has no final punctuation, and the other is not so."""
+    """Whether the two texts end in different kinds of punctuation.
+
+    A difference without a question mark counts only if few lines of the corpus lack final punctuation.
+    """
     own, other = final(source), final(target)
     if own == other or not (source and target):
         return False

@@ -1,4 +1,4 @@
-"""The lines of a corpus as bytes: what `nmt.text.lines` repairs or refuses when it reads is to be seen here.
+"""Read the lines of a corpus as bytes, with all faults that `nmt.text.lines` would repair or refuse.
 
 The files are read several times, in chunks, so that memory does not grow with the corpus.
 """
@@ -13,15 +13,15 @@ from nmt.errors import DataError
 from nmt.text.lines import BOM, both_sides, open_bytes, raw_lines, reading
 
 CHUNK = 10_000  # pairs that a process examines at once
-MAX_SAMPLE = 15_000  # half the pairs from which is learnt what is usual
+MAX_SAMPLE = 15_000  # half the greatest size of the sample from which `examine.learn` learns what is usual
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 @dataclass(frozen=True)
 class CorpusFiles:
-    """A corpus by its files."""
+    """The files of a corpus."""
 
-    name: str  # train, dev or test
+    name: str  # train, dev or test; "corpus" if two files are checked without a config
     source: list[Path]
     target: list[Path]
 
@@ -32,10 +32,10 @@ class CorpusFiles:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Pairs in a row, as bytes without \\n; one object per side, because a process receives it faster than a list."""
+    """Consecutive pairs; each side is one bytes object, because sending a list to a process takes longer."""
 
     first: int  # line number of the first pair, from 1
-    source: bytes  # joined by \n
+    source: bytes  # lines joined by \n
     target: bytes
 
     def raw_sides(self) -> tuple[list[bytes], list[bytes]]:
@@ -64,7 +64,7 @@ class Survey:
 
     n_source: int
     n_target: int
-    lines: list[int]  # of the sample, from 1; fewer than twice MAX_SAMPLE
+    lines: list[int]  # line numbers of the sample, from 1; fewer than 2 * MAX_SAMPLE
     source: list[str]
     target: list[str]
 
@@ -74,7 +74,7 @@ class Survey:
 
 
 def survey(files: CorpusFiles) -> Survey:
-    """Count the lines of both sides and take pairs at equal distances.
+    """Count the lines of both sides, and sample pairs at equal distances.
 
     Raises:
         DataError: a side is empty or cannot be read.
@@ -104,7 +104,7 @@ def survey(files: CorpusFiles) -> Survey:
 
 
 def chunks(files: CorpusFiles) -> Iterator[Chunk]:
-    """All pairs in order; lines of the longer side that have no partner are left out."""
+    """All pairs in order, without the lines of the longer side that have no partner."""
     with both_sides(*map(side_lines, files.sides)) as sides:
         pairs = enumerate(zip(*sides, strict=False), 1)
         while part := list(itertools.islice(pairs, CHUNK)):

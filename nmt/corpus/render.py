@@ -6,15 +6,15 @@ from typing import Any
 from nmt.corpus.check import Corpus, Report
 from nmt.corpus.kinds import SEVERITIES, Example, Finding
 
-MAX_RANGES = 6  # of line numbers, in a line of text
-MAX_CHARACTERS = 90  # of a text in an example
+MAX_RANGES = 6  # of line numbers that are shown for a finding
+MAX_CHARACTERS = 90  # of each side of an example
 
 
 def as_text(report: Report, n_examples: int) -> Iterator[str]:
     """Lines to read in a terminal.
 
     Args:
-        n_examples: of each finding, at most.
+        n_examples: at most this many examples per finding.
     """
     yield from map(corpus_line, report.corpora)
     for finding in report.findings:
@@ -48,7 +48,7 @@ def amount(finding: Finding) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as a percentage of two significant digits; a rare one is not rounded to zero."""
+    """A share as a percentage, to about two significant digits; a tiny share is not rounded to zero."""
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %" if share >= 0.0001 else "under 0.01 %"
 
 
@@ -87,7 +87,7 @@ def as_plain(report: Report, max_lines: int | None = None) -> dict[str, Any]:
     """The report as a JSON-serializable dict.
 
     Args:
-        max_lines: line numbers of a finding at most; None is all.
+        max_lines: at most this many line numbers per finding; None for all.
     """
     return {
         "corpora": [vars(corpus) for corpus in report.corpora],

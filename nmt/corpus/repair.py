@@ -1,7 +1,8 @@
-"""`nmt check --fix`: cleaned copies of the files, and a list of all changes from which they can be undone.
+"""`nmt check --fix`: write cleaned copies of the files, and a list of changes with which they can be undone.
 
-Each entry of the list has the original text: of a pair that was dropped, of a pair that was changed, or of a line of
-one side that has no partner. The lines of the cleaned file and these, in the order of their numbers, are the original.
+Each entry of the list contains original text: a pair that was dropped, a pair that was changed, or a line of one side
+that has no partner. The original file consists of these lines and the unchanged lines of the cleaned file, in the order
+of their line numbers.
 """
 
 import itertools
@@ -81,7 +82,7 @@ class _Repair:
         self.changes = changes
         n_pairs = next(min(one.n_source, one.n_target) for one in report.corpora if one.name == files.name)
         self.tiles = tiled(report.spans[files.name], n_pairs)
-        self.kinds: dict[int, list[str]] = {}  # of the lines to repair
+        self.kinds: dict[int, list[str]] = {}  # by number of the line to repair
         self.repairs = {"drop": set[str](), "clean": set[str](), "exchange": set[str]()}
         findings = [finding for finding in report.findings if finding.corpus == files.name]
         for finding in findings:
@@ -106,14 +107,14 @@ class _Repair:
         return Repaired(self.files.name, paths, self.n_pairs, self.n_changed, self.n_dropped)
 
     def paired(self) -> Iterator[tuple[Line | None, Line | None, bool]]:
-        """All lines of both sides with their partners, and whether these have another number."""
+        """All lines of both sides with their partners, and whether the line is in a misaligned block."""
         sources, targets = (
             (Line(number, raw) for number, raw in enumerate(side_lines(paths), 1)) for paths in self.files.sides
         )
-        n_targets = 0  # that were read
+        n_targets = 0  # read so far
         for span, following in pairwise([*self.tiles, None]):
             assert span is not None
-            end = math.inf  # the first target line of the next tile, which must not be given away before
+            end = math.inf  # first target line of the next tile, which this tile must leave to it
             if following is not None and following.offset is not None:
                 end = following.start + 1 + following.offset
             for source in itertools.islice(sources, span.end - span.start):
@@ -130,11 +131,11 @@ class _Repair:
             yield None, rest, False
 
     def mended(self, source: Line, target: Line, is_realigned: bool) -> tuple[str, str] | None:
-        """The texts of a pair as they are written; None if it is dropped."""
+        """The cleaned texts of a pair; None if the pair is dropped. Adds to the list of changes."""
         texts = decode(source.raw, source.number), decode(target.raw, target.number)
         numbers = {source.number} if not is_realigned else {source.number, target.number}
         kinds = [kind for number in sorted(numbers) for kind in self.kinds.get(number, [])]
-        if is_realigned:  # its other faults were those of a wrong pair
+        if is_realigned:  # its other faults were due to the wrong pairing
             kinds = [kind for kind in kinds if kind in MENDED or kind in ("bom", "crlf")]
         dropped = [kind for kind in kinds if kind in self.repairs["drop"]]
         if any(text in held_out for text, held_out in zip(texts, self.held_out, strict=True)):
@@ -165,7 +166,7 @@ class _Repair:
 
 
 def output_paths(files: CorpusFiles, directory: Path) -> tuple[Path, Path]:
-    """train.de and train.en, or with other endings if those of the files are the same."""
+    """The paths of the copies, such as train.de and train.en; if the suffixes are the same, .source and .target."""
     source, target = (Path(side[0].name.removesuffix(".gz")).suffix for side in files.sides)
     if source == target:
         source, target = ".source", ".target"

@@ -16,22 +16,22 @@ from nmt.files import atomic_writer
 from nmt.text import corpus as disk
 from nmt.text.lines import Pair, is_blank, iter_pairs
 
-HELD_OUT_SHARE, MAX_HELD_OUT, MIN_HELD_OUT = 0.05, 1_000, 100  # of the pairs, for dev and again for test
+HELD_OUT_SHARE, MAX_HELD_OUT, MIN_HELD_OUT = 0.05, 1_000, 100  # of dev and of test; limits are in pairs
 MIN_PAIRS = 20
 NOT_IN_A_KEY = re.compile(r"[\W_]+")
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a split has found in a text."""
+    """Counts from the split of a text."""
 
     n_train: int
     n_dev: int
     n_test: int
     n_blank: int  # pairs left out because a side is blank
-    n_leaking: int  # pairs left out because a sentence of theirs is also in dev or test
-    n_words: int  # of the target side of train; characters / 1.6 if it has no spaces
-    n_characters: int  # different characters of train
+    n_leaking: int  # pairs left out because one of their sentences is also in dev or test
+    n_words: int  # on the target side of train; characters / 1.6 for text without spaces
+    n_characters: int  # number of distinct characters in train
 
 
 def split_corpus(
@@ -39,9 +39,9 @@ def split_corpus(
 ) -> Facts:
     """Write train, dev and test of both languages into a directory, as train.de and so on.
 
-    Reads the text twice, so that memory holds two numbers a pair and not the text. Dev and test are drawn at random,
-    5 % of the pairs each, at least 100 and at most 1,000, in the order of the text. Two sentences count as the same
-    if they differ only in case, punctuation, spaces or the digits of numbers.
+    Reads the text twice, so that memory holds two digests per pair instead of the text. Dev and test are sampled at
+    random: 5 % of the pairs each, at least 100, but at most 1,000 and at most a tenth of the pairs. All parts keep the
+    order of the text. Sentences that differ only in case, punctuation, spaces or digits count as the same.
 
     Raises:
         DataError: the sides differ in their number of lines, or there are fewer than `MIN_PAIRS` pairs.
@@ -58,7 +58,7 @@ def split_corpus(
     parts[held_out] = "dev"
     test = held_out[np.argsort(disk.shuffled(np.arange(len(held_out)), len(held_out), seed))[n_each:]]
     parts[test] = "test"
-    for own in digests:  # of the few texts in which most sentences occur repeatedly
+    for own in digests:  # dev and test share a sentence only if most sentences occur repeatedly
         parts[test[disk.is_among(own[test], own[parts == "dev"])]] = "leaks"
     of_line = np.full(len(is_usable), "blank")
     of_line[is_usable] = parts
@@ -66,7 +66,7 @@ def split_corpus(
 
 
 def read_keys(pairs: Iterable[Pair]) -> tuple[NDArray[np.bool_], list[NDArray[np.uint64]]]:
-    """Which pairs have text on both sides, and the digests of both sides' keys of these."""
+    """Return which pairs have text on both sides, and for each side the digests of these pairs' `key_of`."""
     is_usable, keys = array("b"), [array("Q"), array("Q")]
     for pair in pairs:
         is_usable.append(not (is_blank(pair.source) or is_blank(pair.target)))
@@ -108,11 +108,11 @@ def write_parts(
 
 
 def key_of(text: str) -> bytes:
-    """What sentences that count as the same have in common."""
+    """Normalize a sentence: sentences with the same key count as the same."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return (re.sub(r"\d", "0", NOT_IN_A_KEY.sub("", folded)) or folded).encode()
 
 
 def n_words_of(text: str) -> int:
-    """The number of words; of text without spaces, an estimate."""
+    """The number of words; an estimate for text without spaces."""
     return len(text.split()) if " " in text.strip() else round(len(text) / 1.6)

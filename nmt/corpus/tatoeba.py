@@ -1,8 +1,8 @@
 """Split the pairs of Tatoeba into the train, dev and test that the recipes were measured on.
 
-Tatoeba grows, and only some of its old versions are kept. So `pins/NAME.pairs` has a short hash of each pair of dev and
-test, in their order, and of one in 64 pairs of train; `data/pin_corpora.py` writes it. Whatever version is downloaded,
-dev and test are the pairs of this list, and train is every other pair that shares no side with them.
+Tatoeba grows, and only some of its old versions remain available. So `pins/NAME.pairs` lists a short hash of each pair
+of dev and test, in order, and of one in 64 pairs of train; `data/pin_corpora.py` writes it. Whatever version is
+downloaded, dev and test are the pairs in this list, and train is every other pair that shares no side with them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,15 +13,15 @@ from nmt.files import sha256
 PairText = tuple[str, str]  # source and target
 
 HASH_DIGITS = 10  # hexadecimal: 40 bits tell 300,000 pairs apart
-SAMPLE_RATE = 64  # one pair of train in so many is in the list
+SAMPLE_RATE = 64  # the list contains one in this many pairs of train
 
 
 @dataclass(frozen=True)
 class Split:
-    """Train, dev and test by name; and what differs from those of the recipes, in one line each."""
+    """Train, dev and test by name, and one note for each difference from those of the recipes."""
 
     parts: dict[str, list[PairText]]
-    incomplete: frozenset[str]  # those of dev and test that lack a pair
+    incomplete: frozenset[str]  # "dev" or "test" if pinned pairs are missing
     notes: list[str]
 
 
@@ -35,20 +35,20 @@ def is_sampled(digest: str) -> bool:
 
 
 def pins_of(parts: Mapping[str, Sequence[PairText]]) -> str:
-    """The list for a corpus: a line `PART HASH` for each pinned pair."""
+    """The content of `pins/NAME.pairs`: a line `PART HASH` for each pinned pair."""
     hashes = {part: [pair_hash(pair) for pair in pairs] for part, pairs in parts.items()}
     hashes["train"] = sorted(filter(is_sampled, hashes["train"]))
     return "".join(f"{part} {digest[:HASH_DIGITS]}\n" for part, digests in hashes.items() for digest in digests)
 
 
 def split(pairs: Iterable[PairText], public_test: Sequence[PairText], pins: str, n_train: int) -> Split:
-    """Split the pairs as `pins` has it.
+    """Split the pairs as `pins` prescribes.
 
     Args:
-        pairs: all of a version of Tatoeba.
-        public_test: pairs of a public test set: `test` may be drawn from them, train and dev share no side with them.
+        pairs: all pairs of one version of Tatoeba.
+        public_test: pairs of a public test set; `test` may contain some of them, train shares no side with any.
         pins: from `pins_of`.
-        n_train: pairs of the recipes' train.
+        n_train: number of pairs of train in the recipes.
     """
     pinned: dict[str, list[str]] = {"train": [], "dev": [], "test": []}
     for line in pins.splitlines():

@@ -15,8 +15,8 @@ def public_test_set(name: str, languages: str) -> tuple[list[str], list[list[str
     """Source and references of one of sacreBLEU's test sets, downloaded by sacreBLEU into ~/.sacrebleu or $SACREBLEU.
 
     Args:
-        name: sacreBLEU's, for example wmt14/full.
-        languages: for example en-de.
+        name: sacreBLEU's name, for example wmt14/full.
+        languages: source and target, for example en-de.
     Raises:
         InputError: sacreBLEU has no such test set, or not in these languages.
         DownloadError: it cannot be downloaded.

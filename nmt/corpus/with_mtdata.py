@@ -26,7 +26,7 @@ Its license is that of its publisher: `mtdata list --full -n NAME` shows the sou
 
 
 def languages_of(dataset_id: str) -> tuple[str, str]:
-    """Source and target of a dataset: its last two parts. Raises InputError if it is not the id of parallel text."""
+    """Source and target language: the last two parts of the id. Raises InputError if the id has another form."""
     found = DATASET_ID.fullmatch(dataset_id)
     if not found:
         raise InputError(f"'{dataset_id}' is no mtdata id of parallel text", hint=f"GROUP-NAME-VERSION-L1-L2; {SEE}")
@@ -34,13 +34,13 @@ def languages_of(dataset_id: str) -> tuple[str, str]:
 
 
 def download_with_mtdata(dataset_id: str, path: Path) -> bool:
-    """Write train.L1.gz and train.L2.gz into the directory `path`; False if it is there already.
+    """Write train.L1.gz and train.L2.gz into the directory `path`; return False if it exists already.
 
     Rows without two columns, or with an empty one, are left out.
 
     Raises:
-        InputError: mtdata is not installed, or this is no id of its.
-        DownloadError: mtdata fails; the message is its last one.
+        InputError: mtdata is not installed, or the id does not have the form of mtdata's ids.
+        DownloadError: mtdata fails (the error contains its last message), or finds no pairs.
     """
     languages = languages_of(dataset_id)
     if path.exists():
@@ -64,7 +64,7 @@ def download_with_mtdata(dataset_id: str, path: Path) -> bool:
 
 
 def _rows(dataset_id: str, messages: IO[bytes]) -> Iterator[list[bytes]]:
-    """What `mtdata echo` prints, without incomplete rows; it writes its messages to a file."""
+    """The columns of the complete rows that `mtdata echo` prints; its stderr goes to the file `messages`."""
     command = [sys.executable, "-m", "mtdata", "-no-pb", "echo", dataset_id]
     variables = {**os.environ, **child_variables(), "PYTHONUTF8": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=messages, env=variables) as mtdata:
@@ -81,7 +81,7 @@ def _rows(dataset_id: str, messages: IO[bytes]) -> Iterator[list[bytes]]:
         messages.seek(0)
         lines = messages.read().decode(errors="replace").split("\n")
         reason = next((line.strip() for line in reversed(lines) if line.strip()), f"exit code {mtdata.returncode}")
-        if reason == "AssertionError":  # mtdata's way to say so
+        if reason == "AssertionError":  # mtdata's only message for an unknown id
             reason = "it knows no such id"
         hint = f"check the id and the network; {SEE}"
         raise DownloadError(f"mtdata cannot get {dataset_id}: {reason}", hint=hint)

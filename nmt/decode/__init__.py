@@ -1,4 +1,4 @@
-"""Decoding: search over a step function, engines, and the translator."""
+"""Decoding: search, engines and the translator."""
 
 from typing import Literal
 

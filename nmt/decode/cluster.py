@@ -1,11 +1,11 @@
-"""Translates a file, or all files of a directory or bucket, on a Ray cluster. Needs the extra `ray`.
+"""Translate a file, or all files of a directory or bucket, on a Ray cluster. Needs the extra `ray`.
 
     paths -> blocks of lines -> translated blocks -> output files
-    (here)   (Ray tasks)        (actors)             (here)
+    (driver) (Ray tasks)        (actors)             (driver)
 
-Ray Data keeps the order of the blocks and does those again whose worker was lost. Blocks are read while others are
-translated, so that memory does not grow with the files. Workers read the input by its path and get the model from here;
-`nmt` must be installed where they run. Nothing else imports this module.
+Ray Data keeps the order of the blocks and repeats blocks whose worker was lost. Blocks are read while others are
+translated, so that memory does not grow with the files. Workers read the input by its path and get the model from the
+driver; `nmt` must be installed on their machines. Only `nmt translate --ray` imports this module.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ from nmt.text.lines import decode_lines, raw_lines, reading
 
 log = logging.getLogger("nmt")
 
-BLOCK_LINES = 250  # that are translated together, and again if their worker is lost
+BLOCK_LINES = 250  # lines per block; if a worker is lost, its blocks are translated again
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class Job:
     options: SearchOptions
     batch_size: int | None
     prefix: str
-    render: Callable[[Translation], str]  # the output line of a translation; its function must be importable
+    render: Callable[[Translation], str]  # formats an output line; workers must be able to import it
 
 
 class Task(NamedTuple):
     """A file to translate."""
 
-    url: str  # where workers read it
+    url: str  # URL that workers read the file from
     output: str  # path in the file system of the outputs
 
 
@@ -64,7 +64,7 @@ class Task(NamedTuple):
 
 
 def read_blocks(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The lines of a file in blocks; `row` has its url, and its number among the files."""
+    """Yield the lines of a file in blocks; `row` contains the file's `url` and its index, `file`."""
     url = row["url"]
     compression = "gzip" if url.endswith(".gz") else None
     with reading(url), fsspec.open(url, "rb", compression=compression) as stream:
@@ -94,26 +94,27 @@ class BlockTranslator:
 
 
 def pack(path: Path) -> dict[str, bytes]:
-    """The files of a model."""
+    """Read the files of a model: {name: content}."""
     return {file.name: file.read_bytes() for file in model_files(path)}
 
 
 def unpack(files: dict[str, bytes], home: Path) -> Path:
-    """Write the files of a model into a directory; what `load` reads it from."""
+    """Write the files of a model into a new directory. Returns the path to `load` the model from."""
     home.mkdir()
     for name, content in files.items():
         (home / name).write_bytes(content)
     return home if is_export(home) else home / name
 
 
-# --- here -------------------------------------------------------------------------------------------------
+# --- in the driver ----------------------------------------------------------------------------------------
 
 
 def find_tasks(source: str, output: str) -> tuple[list[Task], Any]:
-    """The files below a path or URL, each with its output, and the file system of the outputs.
+    """Return a task for each file below a path or URL, and the file system of the outputs.
 
     Raises:
-        InputError: there are none, the output is among them, or a path cannot be used.
+        InputError: there are no files, two have the same output, the output directory is inside the source, or a path
+            cannot be used.
     """
     try:
         (system, root), (out_system, out_root) = fsspec.url_to_fs(source), fsspec.url_to_fs(output)
@@ -136,10 +137,10 @@ def find_tasks(source: str, output: str) -> tuple[list[Task], Any]:
 
 @contextlib.contextmanager
 def connected(address: str, n_cpus: int | None) -> Iterator[None]:
-    """Use the Ray cluster at an address, or one of this machine alone, `local`, that ends with the block."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # sends nothing to Ray's makers
+    """Connect to the Ray cluster at an address; `local` starts one on this machine for the duration of the block."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage statistics are sent
     own: dict[str, Any] = {"num_cpus": n_cpus, "include_dashboard": False} if address == "local" else {}
-    with environment(child_variables()), contextlib.redirect_stdout(sys.stderr):  # for Ray's own messages
+    with environment(child_variables()), contextlib.redirect_stdout(sys.stderr):  # where Ray's messages go
         try:
             ray.init(address, logging_level=logging.WARNING, **own)
         except (ConnectionError, RuntimeError, ValueError) as error:
@@ -152,14 +153,14 @@ def connected(address: str, n_cpus: int | None) -> Iterator[None]:
 
 
 def translate_files(address: str, job: Job, source: str, output: str, n_workers: int | None) -> Iterator[int]:
-    """Translate files on a cluster; each output is written as a whole. Yields the number of lines of each block.
+    """Translate files on a cluster; an output appears when it is complete. Yields the number of lines of each block.
 
     Args:
-        address: `auto`, `local` or that of a cluster.
-        job: what workers do.
+        address: `auto`, `local` or the address of a cluster.
+        job: how workers translate.
         source: path or URL of a file or a directory of files.
-        output: the same for the outputs.
-        n_workers: actors; None is one for each GPU or `job.threads` CPUs of the cluster.
+        output: path or URL of the output file or directory.
+        n_workers: number of actors; None is one per GPU, or one per `job.threads` CPUs, of the cluster.
     Raises:
         LostRankError: the cluster fails.
     """
@@ -181,24 +182,24 @@ def translate_files(address: str, job: Job, source: str, output: str, n_workers:
 
 
 def cause_of(error: BaseException) -> NmtError | None:
-    """Our own error that was raised in a worker, if that is what Ray's error is about."""
+    """Return the NmtError of a worker that Ray's error wraps, if there is one."""
     cause: BaseException | None = error
-    while isinstance(cause, RayError):  # one of its classes is both
+    while isinstance(cause, RayError):  # Ray's wrapper may be an NmtError, too
         cause = getattr(cause, "cause", None) or cause.__cause__
     if not isinstance(cause, NmtError):
         return None
-    return type(cause)(str(cause).partition("\n")[0], hint=cause.hint)  # without what Ray has added
+    return type(cause)(str(cause).partition("\n")[0], hint=cause.hint)  # Ray appends lines
 
 
 def translated(tasks: list[Task], job: Job, n_actors: int, n_cpus: int, on_gpu: bool) -> Iterator[dict[str, Any]]:
-    """Translated blocks of all files, in order."""
+    """Yield the translated blocks of all files, in order."""
     context = ray.data.DataContext.get_current()
     context.execution_options.preserve_order = True
-    context.enable_progress_bars = False  # ours counts lines
-    context.target_max_block_size = 1  # byte: each block of lines is one of Ray's, which it schedules by itself
+    context.enable_progress_bars = False  # nmt has its own, which counts lines
+    context.target_max_block_size = 1  # byte: makes each block of lines a separate Ray block
     logging.getLogger("ray.data").setLevel(logging.WARNING if log.isEnabledFor(logging.DEBUG) else logging.CRITICAL)
     rows = [{"url": task.url, "file": i} for i, task in enumerate(tasks)]
-    # One task reads all files, in order: blocks near each other are translated at about the same time.
+    # One task reads all files in order, so that neighboring blocks are translated at about the same time.
     blocks = ray.data.from_items(rows, override_num_blocks=1).flat_map(read_blocks, num_cpus=0)
     models = ray.put([pack(path) for path in job.models])
     return iter(
@@ -213,7 +214,7 @@ def translated(tasks: list[Task], job: Job, n_actors: int, n_cpus: int, on_gpu: 
 
 
 def write_files(tasks: list[Task], system: Any, blocks: Iterable[dict[str, Any]]) -> Iterator[int]:
-    """Write the blocks of each file, which come in order, to its output; yields the number of lines of each."""
+    """Write blocks, in the order of the tasks' files, to the outputs. Yields the number of lines of each block."""
     by_file = groupby(blocks, key=lambda block: int(block["file"]))
     current = next(by_file, None)
     for i, task in enumerate(tasks):
@@ -231,7 +232,7 @@ def write_files(tasks: list[Task], system: Any, blocks: Iterable[dict[str, Any]]
 
 @contextlib.contextmanager
 def whole_file(system: Any, path: str) -> Iterator[BinaryIO]:
-    """A file that takes its name when the block succeeds."""
+    """Open a file for writing that appears at `path` only when the `with` block succeeds."""
     if isinstance(system, LocalFileSystem):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         with atomic_writer(Path(path)) as out:

@@ -1,7 +1,7 @@
 """Minimum Bayes risk decoding (Kumar and Byrne 2004; Eikema and Aziz 2020).
 
-The best of many samples is the one most similar to the others: its expected utility is estimated by its mean score
-against all other samples as references.
+The best sample is the one most similar to the others: the expected utility of a sample is estimated by its mean score
+with all other samples as references.
 """
 
 from collections import Counter
@@ -17,10 +17,10 @@ from nmt.decode.options import Hypothesis
 def by_expected_utility(
     samples: Sequence[Hypothesis], texts: Sequence[str], utility: Callable[[Sequence[str]], NDArray[np.float64]]
 ) -> list[Hypothesis]:
-    """Rank the samples of a segment by expected utility, which becomes their score; ties by log-probability.
+    """Rank the samples of a segment by expected utility, which becomes their score; break ties by log-probability.
 
-    Of samples with the same text, the most probable one is returned. `utility` scores N texts as hypotheses (rows)
-    against each other as references (columns): (N, N).
+    Of samples with the same text, only the most probable one is returned. `utility` scores N texts as hypotheses (rows)
+    against the same texts as references (columns): (N, N).
     """
     most_probable: dict[str, Hypothesis] = {}
     for text, sample in zip(texts, samples, strict=True):

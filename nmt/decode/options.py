@@ -13,9 +13,9 @@ from nmt.errors import ConfigError
 
 
 class SearchOptions(SearchSettings):
-    """How to search; an option that is unknown, of the wrong type or out of range is a ConfigError."""
+    """Options of a search. Raises ConfigError for an unknown option, a wrong type or a value out of range."""
 
-    model_config = ConfigDict(strict=True)  # beam=2.0 or beam=True in a program is a mistake
+    model_config = ConfigDict(strict=True)  # rejects beam=2.0 and beam=True
 
     n_best: int = Field(1, ge=1, description="hypotheses returned, at most beam, or with mbr n_samples")
     sample: bool = Field(False, description="draw `beam` translations at random instead of searching for the best")
@@ -38,11 +38,11 @@ class SearchOptions(SearchSettings):
             raise ConfigError(message, hint=f"add --{name} {self.n_best}")
 
     def changed(self, **changes: Any) -> "SearchOptions":
-        """These options with some changed; checked as a whole."""
+        """Return a copy with some options changed; all options are checked together."""
         return SearchOptions(**{**self.model_dump(), **changes})
 
     def for_engine(self) -> "SearchOptions":
-        """Options for generating the candidates; with minimum Bayes risk, these are samples."""
+        """Return the options for the engine; for minimum Bayes risk, it generates the samples to choose from."""
         if self.mbr is None:
             return self
         return self.changed(mbr=None, sample=True, beam=self.n_samples, n_best=self.n_samples)
@@ -52,7 +52,7 @@ class SearchOptions(SearchSettings):
         return math.ceil(self.max_length_a * source_length) + self.max_length_b
 
     def limit(self, source_length: int, prefix_length: int = 0, model_limit: int | None = None) -> int:
-        """`max_length`, at least prefix and EOS, at most `model_limit`. Raises ConfigError if that cuts the prefix."""
+        """`max_length`, at least prefix + EOS, at most `model_limit`. Raises ConfigError if the prefix is too long."""
         limit = max(self.max_length(source_length), prefix_length + 1)
         if model_limit is not None and prefix_length >= model_limit:
             message = f"the prefix has {prefix_length} pieces, the model takes at most {model_limit - 1}"
@@ -60,7 +60,7 @@ class SearchOptions(SearchSettings):
         return limit if model_limit is None else min(limit, model_limit)
 
     def length_divisor(self, length: int) -> float:
-        """Length penalty of `length` tokens, EOS counted: score = log-probability / divisor."""
+        """Length penalty for `length` tokens including EOS: score = log-probability / divisor."""
         base = (5 + length) / 6 if self.length_penalty == "gnmt" else length
         return float(base**self.alpha)
 
@@ -76,7 +76,7 @@ class Segment:
 
     tokens: list[int]  # source ids without EOS, not empty
     prefix: Sequence[int] = ()  # target ids that the translation begins with
-    seed: int = 0  # separates its random draws from those of other segments
+    seed: int = 0  # random seed for sampling, different for each segment
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ class Hypothesis:
     """A finished translation."""
 
     tokens: list[int]  # target ids, EOS last, without BOS
-    log_probs: list[float]  # of each token given the previous ones, nats
-    score: float  # their sum divided by the length penalty; with minimum Bayes risk, the expected utility, 0-100
+    log_probs: list[float]  # log-probability of each token given the previous tokens, in nats
+    score: float  # sum of log_probs / length penalty; with minimum Bayes risk, the expected utility, 0-100
 
     @property
     def log_prob(self) -> float:
@@ -93,21 +93,21 @@ class Hypothesis:
 
 
 NBest = list[Hypothesis]  # the hypotheses of one segment, best first
-WatchStep = Callable[[dict[int, list[int]]], None]  # takes the best hypothesis so far by index of its segment
+WatchStep = Callable[[dict[int, list[int]]], None]  # takes {segment index: tokens of its best hypothesis so far}
 
 
 class Engine(Protocol):
     """Translates and scores token ids."""
 
-    max_length: int  # the longest sequence of either side that the model can hold, EOS counted
+    max_length: int  # maximum tokens of a source or target sequence, including EOS
 
     def translate(
         self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int, watch: WatchStep | None = None
     ) -> list[NBest]:
-        """The n-best hypotheses of each segment or fewer; at most `batch_size` segments at a time.
+        """Return at most `n_best` hypotheses for each segment; decode at most `batch_size` segments at a time.
 
-        `watch` is called after every step of a search; an engine that cannot be watched does not call it.
+        `watch` is called after every step of a search, unless the engine has no access to the steps.
         """
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
-        """Log-probabilities of target tokens, EOS last, nats; the ids come without EOS and fit the model."""
+        """Return log-probabilities, in nats, of target tokens and EOS. The ids are without EOS and fit the model."""

@@ -1,7 +1,7 @@
 """Resumable output: lines go to `FILE.part`, which is renamed to `FILE` when it is complete.
 
-The first line of the part file says what the output is made from: input, model and options. A command resumes only
-a part file of the same origin. The shards of an output keep this line when they are complete.
+The first line of the part file, its header, is the origin of the output: input, model and options. A command resumes
+only a part file with the same origin. Complete shards of an output keep the header.
 """
 
 import contextlib
@@ -25,12 +25,12 @@ log = logging.getLogger("nmt")
 def resumed_output(
     path: Path, origin: Mapping[str, str], *, keep_header: bool = False
 ) -> Iterator[tuple[BinaryIO, int]]:
-    """A file to append lines to, and the number of lines in it. It becomes `path` if the block succeeds.
+    """Yield a file to append lines to, and the number of its lines. It becomes `path` if the `with` block succeeds.
 
     Args:
-        origin: names and hashes or values of the inputs; an existing part file must have the same.
-        keep_header: begin the complete file with its origin, too. If there is one of the same origin, it is resumed at
-            its end.
+        origin: the hash or value of each input, by name; an existing part file must have the same origin.
+        keep_header: keep the header in the complete file. If a complete file with the same header exists, it is not
+            changed, and its number of lines is yielded.
     Raises:
         InputError: the part file has another origin, or another process is writing it.
         OutputError: the part file cannot be written.
@@ -64,13 +64,16 @@ def resumed_output(
 
 
 def _n_lines_after(header: bytes, path: Path) -> int | None:
-    """The number of lines after the header of a file; None if it begins with something else."""
+    """Count the lines after the header of a file. Returns None if the file does not begin with `header`."""
     with reading(str(path)), path.open("rb") as file:
         return n_lines_left(file) if file.readline(len(header)) == header else None
 
 
 def _seek_end(file: BinaryIO, part: Path, header: bytes, origin: Mapping[str, str]) -> int:
-    """Truncate the file after its last complete line, or write its header; returns the number of lines after it."""
+    """Write the header of a new file, or truncate an old one after its last complete line.
+
+    Returns the number of lines after the header.
+    """
     first, n_lines, end = file.readline(), 0, len(header)
     if not first.endswith(b"\n"):
         file.seek(0)

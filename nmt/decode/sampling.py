@@ -12,13 +12,13 @@ from nmt.seeds import seed_of
 
 
 class Sampler:
-    """Draws from softmax(logits) by the Gumbel-max trick: the largest sum of a logit and its noise.
+    """Samples from softmax(logits) by the Gumbel-max trick: take the largest sum of logit and Gumbel noise.
 
-    In two stages, a group of neighboring tokens by its total probability, then a token of it: V/64 + 64 random
-    numbers per beam instead of V. They depend only on the sentence's seed, the step, the beam and the token. The
-    rest of the batch can change a draw only by the rounding of the logits, if the two largest sums are equal but for
-    it: in fp32 about one draw in a million. If rounding moves a token across the threshold of top-k or top-p, only
-    the draws that it wins change, because the others keep their noise.
+    There are two stages: sample a group of neighboring tokens by its total probability, then a token of this group.
+    This takes V/64 + 64 random numbers per beam instead of V. The noise depends only on the sentence's seed, the step,
+    the beam and the token. The rest of the batch can change a sample only through the rounding of the logits, if the
+    two largest sums are nearly equal: in fp32, about one sample in a million. If rounding moves a token across the
+    threshold of top-k or top-p, only samples that select it change, because the other tokens keep their noise.
     """
 
     def __init__(self, options: SearchOptions, seeds: Sequence[int]) -> None:
@@ -26,10 +26,11 @@ class Sampler:
         self.generators = [torch.Generator().manual_seed(seed_of(options.seed, seed)) for seed in seeds]
 
     def continuations(self, log_probs: Tensor, live: Tensor, sentences: list[int]) -> tuple[Tensor, ...]:
-        """One continuation of each beam; called once per step with log_probs (B, K, V) and live hypotheses (B, K).
+        """Sample one continuation of each beam; called once per step.
 
-        `sentences` are the indices of the rows' seeds. Returns log-probabilities of the hypotheses, parent beams,
-        tokens and their log-probabilities, each (B, K).
+        log_probs is (B, K, V); live (B, K), the log-probabilities of the live hypotheses; `sentences`, for each batch
+        row, the index of its seed. Returns log-probabilities of the new hypotheses, parent beams, tokens and
+        log-probabilities of the tokens, each (B, K).
         """
         groups = grouped(self._allowed_logits(log_probs))  # (B, K, G, 64)
         n_groups = groups.size(2)
@@ -38,13 +39,13 @@ class Sampler:
         group = (totals + noise[..., :n_groups]).argmax(-1, keepdim=True)  # (B, K, 1)
         in_group = groups.gather(2, group[..., None].expand(-1, -1, -1, GROUP))[:, :, 0]  # (B, K, 64)
         index = (in_group + noise[..., n_groups:]).argmax(-1, keepdim=True)  # (B, K, 1)
-        tokens = (group * GROUP + index).clamp(max=log_probs.size(-1) - 1)  # beyond V only if all logits are NaN
+        tokens = (group * GROUP + index).clamp(max=log_probs.size(-1) - 1)  # out of range only if all logits are NaN
         drawn = log_probs.gather(-1, tokens)[..., 0]  # (B, K)
         parent_beams = torch.arange(live.size(1), device=live.device).expand_as(live)
         return live + drawn, parent_beams, tokens[..., 0], drawn
 
     def _allowed_logits(self, log_probs: Tensor) -> Tensor:
-        """Logits divided by the temperature, -inf where top-k or top-p exclude them; ties at a threshold stay."""
+        """Logits / temperature, -inf for tokens that top-k or top-p excludes; ties at a threshold are included."""
         logits = log_probs / self.options.temperature  # (B, K, V)
         if 0 < self.options.top_k < logits.size(-1):
             least = logits.topk(self.options.top_k, sorted=False).values.amin(-1, keepdim=True)
@@ -57,8 +58,8 @@ class Sampler:
         return logits
 
     def _gumbel(self, sentences: list[int], n_beams: int, n: int, device: torch.device) -> Tensor:
-        """(B, K, n) Gumbel noise from CPU generators, so that all devices draw the same."""
+        """Return Gumbel noise (B, K, n), from CPU generators so that it is the same on all devices."""
         noise = torch.empty(len(sentences), n_beams, n)
         for row, sentence in zip(noise, sentences, strict=True):
             row.uniform_(generator=self.generators[sentence])
-        return noise.to(device).clamp_(min=2**-25).log_().neg_().log_().neg_()  # uniform_ can give 0, never 1
+        return noise.to(device).clamp_(min=2**-25).log_().neg_().log_().neg_()  # uniform_ may return 0, never 1

@@ -17,16 +17,16 @@ from nmt.text.lines import is_blank, one_line
 
 log = logging.getLogger("nmt")
 
-WINDOW = 1000  # lines scored together: bounds memory, and lets lines of similar length share a batch
+WINDOW = 1000  # lines scored together: limits memory, and lets lines of similar length share a batch
 
-Part = tuple[list[int], list[int]]  # token ids of source and target without EOS
+Part = tuple[list[int], list[int]]  # source and target ids of a segment, without EOS
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """A source line and translations to score, each as text or as token ids; the ids of each segment end in EOS."""
+    """A source line and translations to score, as text or as token ids; among the ids, each segment ends in EOS."""
 
-    number: int  # of the line, from 1
+    number: int  # line number, from 1
     source: str
     targets: Sequence[str | list[int]]
 
@@ -36,8 +36,8 @@ def score_lines(
 ) -> Iterator[Translation]:
     """Score a stream of lines, in order.
 
-    A hypothesis has the log-probabilities that a search would give it, and its score by the length penalty of
-    `options`. They are NaN, and a warning names the line, if the model cannot hold the line.
+    Each hypothesis gets the log-probabilities that a search would report, and a score with the length penalty of
+    `options`. If a line cannot be scored (see `parts_of`), both are NaN and a warning names the line.
 
     Args:
         options: the model's defaults if None.
@@ -63,7 +63,7 @@ def scored(
     log_probs: list[float] | None,
     options: SearchOptions,
 ) -> TextHypothesis:
-    """A hypothesis from the log-probabilities of all its parts; None if they are unknown."""
+    """Return the hypothesis of a target, given the log-probabilities of all its parts, or None if it is not scored."""
     tokenizer = translator.tokenizers.target
     tokens = [token for _, part in parts for token in (*part, EOS)]
     if isinstance(target, str):
@@ -78,10 +78,11 @@ def scored(
 
 
 def parts_of(translator: Translator, line: Candidates, target: str | list[int]) -> list[Part] | None:
-    """Source and target cut as `nmt translate` cuts the source; None, with a warning, if the model cannot hold them.
+    """Cut source and target into segments as `nmt translate` cuts the source.
 
-    A target text has no segments. If it has as many sentences as the source, these are paired; else the model reads
-    the whole line, which may be longer than those that it was trained on.
+    A target text has no segment boundaries. If it has as many sentences as the source, they are paired; else the whole
+    line is one segment, which may be longer than the lines that the model was trained on. Logs a warning and returns
+    None if a segment is too long for the model, or the number of segments in token ids differs from the source's.
     """
     tokenizers, longest = translator.tokenizers, translator.config.data.max_length
     source = [] if is_blank(line.source) else tokenizers.source.encode(line.source)
@@ -108,7 +109,7 @@ def parts_of(translator: Translator, line: Candidates, target: str | list[int]) 
 
 
 def split_at_eos(tokens: Sequence[int]) -> list[list[int]]:
-    """The segments of a hypothesis without their EOS; the last EOS may be missing."""
+    """Split the tokens of a hypothesis into segments without EOS; the last EOS may be missing."""
     parts: list[list[int]] = [[]]
     for token in tokens:
         if token == EOS:

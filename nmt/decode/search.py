@@ -5,7 +5,7 @@ each comes from its own source, and each leaves the batch when its search ends (
 
     live        K unfinished hypotheses per sentence
     candidates  continuations of live hypotheses by one token. Beam search takes the best 2K: at most K of them end in
-                EOS (one per beam), so at least K do not. Sampling draws one per hypothesis.
+                EOS (one per beam), so at least K do not. Sampling takes one per hypothesis.
     finished    hypotheses that end in EOS and rank among the best K candidates of their step
 """
 
@@ -36,7 +36,7 @@ class IncrementalDecoder(Protocol[State]):
         """Encode src (B, S). Returns the state of one beam per sentence before the first target token."""
 
     def step(self, tokens: Tensor, state: State, /) -> tuple[Tensor, State]:
-        """Read one token per beam, (B, K). Returns the next tokens' logits (B, K, V); search modifies the logits."""
+        """Read one token per beam (B, K). Returns next-token logits (B, K, V), which search modifies, and the state."""
 
     def select(self, state: State, beam_indices: Tensor, /) -> State:
         """Keep the beams with the given indices, (B', K').
@@ -52,7 +52,7 @@ class Beams(NamedTuple):
 
     tokens: Tensor  # (B, K, t)
     token_log_probs: Tensor  # (B, K, t)
-    log_prob: Tensor  # (B, K), their sum; -inf where there is no hypothesis
+    log_prob: Tensor  # (B, K), sum of `token_log_probs`; -inf where there is no hypothesis
 
 
 class Candidates(NamedTuple):
@@ -66,12 +66,12 @@ class Candidates(NamedTuple):
 
 @dataclass(frozen=True)
 class TraceStep:
-    """A step of the B sentences that took part in it.
+    """One step of the search, for the B sentences that are still in the batch.
 
-    `sentences` are the indices of these sentences in the batch that `search` was given.
+    `sentences` are the indices of these sentences in the batch that `search` was called with.
     """
 
-    position: int  # of the step's tokens, from 1
+    position: int  # of the new tokens, counted from 1
     sentences: list[int]
     candidates: Candidates
     live: Beams  # after the step
@@ -96,10 +96,10 @@ def search(
         options: beam, penalties, limits.
         prefixes: for each sentence, the tokens that its translation must begin with; may be empty.
         max_length: the maximum number of tokens that the model can decode.
-        sentence_seeds: for each sentence, a seed of its random draws; by default its index.
+        sentence_seeds: for each sentence, a random seed for sampling; by default its index.
         trace: called after every step.
     Returns:
-        for each sentence, its `n_best` hypotheses or fewer, best score first; at least one.
+        for each sentence, at most `n_best` hypotheses, best score first; none if the model's output is NaN.
     """
     prefixes = prefixes or [()] * len(src)
     lengths = (src != PAD).sum(1).tolist()
@@ -141,7 +141,7 @@ def search(
 
 
 def _begin(decoder: IncrementalDecoder[State], src: Tensor, options: SearchOptions) -> tuple[Beams, State]:
-    """Empty hypotheses and the decoder's state.
+    """Return empty hypotheses and the decoder's initial state.
 
     Sampling starts with K hypotheses per sentence. Beam search starts with one, because K identical ones would have
     the same continuations.
@@ -156,7 +156,7 @@ def _begin(decoder: IncrementalDecoder[State], src: Tensor, options: SearchOptio
 
 
 def _log_softmax_(logits: Tensor) -> Tensor:
-    """Log-softmax over (B, K, V), in float32 or wider. It works in place because that is 1.5 times as fast."""
+    """Compute the log-softmax over (B, K, V) in float32 or wider; in place, which is 1.5 times as fast."""
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     return torch.log_softmax(logits, -1, out=logits)
 
@@ -176,7 +176,7 @@ def _required(options: SearchOptions, limit: int, length: int, prefix: Sequence[
 def _ban(log_probs: Tensor, required: list[int | None]) -> None:
     """Set the log-probabilities (B, K, V) of forbidden tokens to -inf, in place.
 
-    The others are not renormalized, so the log-probability of a hypothesis equals that of a teacher-forced pass.
+    Allowed tokens are not renormalized, so hypotheses have the log-probabilities of a teacher-forced pass.
     """
     forced = {row: log_probs[row, :, token].clone() for row, token in enumerate(required) if token is not None}
     log_probs[..., :EOS] = -math.inf  # PAD, UNK and BOS
@@ -189,7 +189,7 @@ def _ban(log_probs: Tensor, required: list[int | None]) -> None:
 
 
 def _ended(candidates: Candidates, live: Beams, options: SearchOptions, length: int) -> list[tuple[int, Hypothesis]]:
-    """The candidates that end in EOS and rank among the best K, as (batch row, hypothesis)."""
+    """Return the candidates that end in EOS and rank among the best K, as (batch row, hypothesis)."""
     best = slice(options.beam)
     accepted = (candidates.tokens[:, best] == EOS) & (candidates.log_prob[:, best] > -math.inf)
     if not accepted.any():
@@ -210,7 +210,7 @@ def _ended(candidates: Candidates, live: Beams, options: SearchOptions, length: 
 
 
 def _continue(candidates: Candidates, live: Beams, n_beams: int) -> tuple[Beams, Tensor]:
-    """The best K candidates that do not end in EOS, and their parent beams (B, K)."""
+    """Return the best K candidates that do not end in EOS, and their parent beams (B, K)."""
     unfinished = candidates.log_prob.masked_fill(candidates.tokens == EOS, -math.inf)
     log_prob, index = unfinished.topk(min(n_beams, unfinished.size(1)))  # (B, K), sorted
     parent_beams = candidates.parent_beams.gather(1, index)
@@ -220,13 +220,13 @@ def _continue(candidates: Candidates, live: Beams, n_beams: int) -> tuple[Beams,
 
 
 def _appended(x: Tensor, parent_beams: Tensor, new: Tensor) -> Tensor:
-    """The parents' sequences from x (B, K, t), each with one more element from new (B, K'): (B, K', t + 1)."""
+    """Select the parents' sequences from x (B, K, t) and append new (B, K'). Returns (B, K', t + 1)."""
     parents = x.gather(1, parent_beams[..., None].expand(-1, -1, x.size(-1)))
     return torch.cat([parents.to(new.dtype), new[..., None]], -1)
 
 
 def _unfinished(options: SearchOptions, finished: list[list[Hypothesis]], live: Beams, length: int) -> list[int]:
-    """The batch rows whose search goes on."""
+    """Return the batch rows whose search is not done."""
     best = live.log_prob[:, 0].tolist()
     return [row for row in range(len(best)) if not _is_done(options, finished[row], best[row], length)]
 

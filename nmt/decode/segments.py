@@ -1,4 +1,4 @@
-"""Split source lines into segments that the model can hold; join their translations to one per line."""
+"""Split source lines into segments that are short enough for the model; join the translations of a line's segments."""
 
 import logging
 import re
@@ -18,7 +18,7 @@ UNSPACED = frozenset(["zh", "zho", "cmn", "yue", "ja", "jpn", "th", "lo", "my", 
 
 
 class Line(NamedTuple):
-    """A source line; numbers count from 1."""
+    """A source line; line numbers start at 1."""
 
     number: int
     text: str
@@ -46,9 +46,10 @@ class Translation:
 
 
 def split(line: Line, tokenizer: Tokenizer, max_length: int) -> list[Segment]:
-    """Cut a line into segments of at most `max_length` tokens, without EOS: sentences, else words, else pieces.
+    """Return the segments of a line, each of at most `max_length` tokens without EOS.
 
-    The translation of the first segment begins with the line's prefix. A blank line has no segments.
+    A longer line is cut into sentences, a longer sentence between words, a longer word between pieces. The translation
+    of the first segment begins with the line's prefix. A blank line has no segments.
     """
     if is_blank(line.text):
         return []
@@ -62,7 +63,7 @@ def split(line: Line, tokenizer: Tokenizer, max_length: int) -> list[Segment]:
 
 
 def sentence_parts(text: str, tokenizer: Tokenizer, max_length: int) -> list[list[int]]:
-    """The tokens of each sentence of a text, or of several parts of a sentence that is too long, each with the tag."""
+    """Return the tokens of each sentence of a text. Long sentences are cut; each part begins with the tag, if any."""
     tag, text = tokenizer.split_tag(text)
     tokens = tokenizer.tag(tag)
     max_length = max(max_length - len(tokens), 1)
@@ -85,7 +86,7 @@ def _split_sentence(sentence: str, tokenizer: Tokenizer, max_length: int) -> lis
 
 
 def join(segments: Sequence[NBest], tokenizer: Tokenizer, options: SearchOptions, joiner: str) -> list[TextHypothesis]:
-    """The n-best list of a line, from those of its segments: all best hypotheses, all second best, and so on.
+    """Return the n-best list of a line: the best hypotheses of all segments joined, then the second best, and so on.
 
     The length penalty applies to the log-probability of the whole line; expected utilities are averaged.
     """

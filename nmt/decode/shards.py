@@ -1,7 +1,8 @@
-"""Shards: one file translated by independent commands, each a contiguous range of its lines, and their outputs joined.
+"""Shards: independent commands translate contiguous ranges of a file's lines, and `nmt merge` joins their outputs.
 
-The output of a shard is a file of its own. Its first line says what it is made from, which shard it is and how many
-lines follow, so that `nmt merge` can tell whether all shards are there, complete and made from the same.
+Each shard has its own output file. The first line of this file, its header, contains the origin (input, model and
+options), the shard and the number of lines, so that `nmt merge` can check that all shards are present and complete and
+have the same origin.
 """
 
 import json
@@ -27,7 +28,7 @@ class Shard(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Shard":
-        """Read `I/N`. Raises InputError if it is something else, or I is not 0 to N-1."""
+        """Parse `I/N`. Raises InputError if the text has another form, or I is not in 0 to N-1."""
         found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text, re.ASCII)
         if not found or not int(found[1]) < int(found[2]):
             last = f"0/{found[2]} to {int(found[2]) - 1}/{found[2]}" if found and int(found[2]) else "0/10 to 9/10"
@@ -38,28 +39,28 @@ class Shard(NamedTuple):
         return f"{self.number}/{self.n_shards}"
 
     def span(self, n_lines: int) -> range:
-        """Indices, from 0, of this shard's lines in a file of `n_lines`. Lengths of shards differ by at most one."""
+        """Indices, from 0, of this shard's lines in a file of `n_lines`. Shard lengths differ by at most one line."""
         return range(n_lines * self.number // self.n_shards, n_lines * (self.number + 1) // self.n_shards)
 
     def file(self, output: Path) -> Path:
-        """Where this shard of `output` is written."""
+        """The path of this shard of `output`."""
         return output.with_name(f"{output.name}.shard-{self.number:03}-of-{self.n_shards:03}")
 
 
 def count_lines(path: Path) -> int:
-    """The number of lines of a file, perhaps gzipped, as `iter_lines` yields them."""
+    """Count the lines of a file, which may be gzipped, as `iter_lines` does."""
     with open_bytes(path) as stream, reading(str(path)):
         return n_lines_left(stream)
 
 
 def output_of(shards: Sequence[Path]) -> Path | None:
-    """The output that files are shards of, by their names; None if a name is not that of a shard, or they differ."""
+    """Infer the output from the names of its shards. Returns None if a name is not a shard's, or the outputs differ."""
     names = {path.with_name(found[1]) if (found := FILE_NAME.fullmatch(path.name)) else None for path in shards}
     return names.pop() if len(names) == 1 else None
 
 
 def find_shards(output: Path) -> list[Path]:
-    """The finished shards of an output, in order. Raises InputError if there are none, or of two divisions."""
+    """Find the complete shards of an output, in order. Raises InputError if there are none, or I/N differ in N."""
     files = list(output.parent.iterdir()) if output.parent.is_dir() else []
     shards = {path: found[2] for path in files if (found := FILE_NAME.fullmatch(path.name)) and found[1] == output.name}
     if not shards:
@@ -76,7 +77,7 @@ class _Written(NamedTuple):
 
     path: Path
     shard: Shard
-    origin: dict[str, str]  # without what differs from shard to shard
+    origin: dict[str, str]  # header fields that must be equal in all shards
     n_lines: int
 
 
@@ -84,7 +85,7 @@ def join_shards(paths: Sequence[Path], out: BinaryIO) -> int:
     """Check shards and write their lines in order; returns the number of lines.
 
     Raises:
-        InputError: a file is no shard, is damaged, has another origin than the others, or one is missing or repeated.
+        InputError: a file is not a shard or is damaged, origins differ, or a shard is missing or given twice.
     """
     written = [_check_shard(path) for path in paths]
     first, by_number = written[0], dict[int, _Written]()
@@ -108,7 +109,7 @@ def join_shards(paths: Sequence[Path], out: BinaryIO) -> int:
 
 
 def _check_shard(path: Path) -> _Written:
-    """Read the header of a shard and count its lines. Raises InputError if it is damaged or something else."""
+    """Read the header of a shard and count its lines. Raises InputError if the file is damaged or not a shard."""
     with reading(str(path)), path.open("rb") as file:
         first = file.readline(MAX_HEADER_BYTES)
         try:

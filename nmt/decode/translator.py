@@ -2,8 +2,8 @@
 
     window of lines -> segments -> engine -> hypotheses of segments -> translations of lines
 
-A window is translated as a whole before its first line is written, so that lines of similar length can share a
-batch. It bounds memory, too. Imports no torch: an engine may do without it.
+A window is translated as a whole before its first line is returned, so that lines of similar length can share a batch.
+Windows also limit memory. This module does not import torch, because CTranslate2 does not need it.
 """
 
 import json
@@ -31,9 +31,9 @@ from nmt.text.tokenizer import Tokenizers
 
 log = logging.getLogger("nmt")
 
-MAX_LINES, MAX_CHARACTERS = 2_000, 1_000_000  # of a window
-MAX_READ_S = 1.0  # after the first line of a window has come
-FIRST_LINES = 250  # of the first window
+MAX_LINES, MAX_CHARACTERS = 2_000, 1_000_000  # limits of a window
+MAX_READ_S = 1.0  # maximum time to read the other lines of a window after the first
+FIRST_LINES = 250  # lines of the first window
 TARGET_S = 5.0  # time to translate a window; on slow machines later windows are shorter
 
 
@@ -47,7 +47,7 @@ class Translator:
         self.engine = engine
         self.tokenizers = tokenizers
         self.config = config
-        self.run = run  # that the model was loaded from, if any
+        self.run = run  # run directory that the model was loaded from, if any
         self.options = SearchOptions(**config.decode.model_dump(exclude={"batch_size"}))
         self.target_language = language(config.data, "target")
         self.joiner = "" if base_language(self.target_language) in UNSPACED else " "
@@ -59,11 +59,11 @@ class Translator:
         return [found.text for found in self.translate_lines(texts, self.with_options(**options))]
 
     def with_options(self, **changes: Any) -> SearchOptions:
-        """The model's default options with some changed."""
+        """Return the model's default options with some changed."""
         return self.options.changed(**changes)
 
     def encode_prefix(self, prefix: str | Sequence[int]) -> list[int]:
-        """Target tokens of a prefix, which may be given as tokens. Raises ConfigError if the model cannot hold them."""
+        """Return the tokens of a prefix, given as text or tokens. Raises ConfigError if it is invalid or too long."""
         target = self.tokenizers.target
         tokens = (target.encode(prefix) if prefix else []) if isinstance(prefix, str) else list(prefix)
         for token in tokens:
@@ -83,15 +83,15 @@ class Translator:
         window: int = MAX_LINES,
         first: int = 1,
     ) -> Iterator[Translation]:
-        """Translate a stream of lines, in order; ranks share the lines of the first rank, and each yields all.
+        """Translate a stream of lines, in order. Only rank 0 reads lines; all ranks share the work and yield all.
 
         Args:
             lines: read one window at a time; a `Pause` ends a window.
             options: the model's defaults if None.
             batch_size: sentences decoded together; the config's if None.
-            prefix: what every translation must begin with.
-            window: maximum lines of a window; with 1, each line is translated as it comes.
-            first: number of the first line, for messages and random draws.
+            prefix: text that every translation must begin with.
+            window: maximum lines of a window; with 1, each line is translated as soon as it is read.
+            first: number of the first line, for messages and random seeds.
         Raises:
             ConfigError: `batch_size`, `window` or `first` is not a positive integer, or the prefix is too long.
             InputError: a line is not a string.
@@ -118,7 +118,7 @@ class Translator:
         """Each rank translates a share of a window and returns all translations, in order."""
         if n_ranks() == 1:
             return self.translate_together(window, *settings)
-        by_length = sorted(window, key=lambda line: len(line.text))  # so that shares take equally long
+        by_length = sorted(window, key=lambda line: len(line.text))  # so that all shares take about equally long
         shares = gather(json.dumps(self.translate_together(mine(by_length), *settings), default=vars).encode())
         found = zip(by_length, merged([json.loads(share) for share in shares]), strict=True)
         of_line = {line.number: [TextHypothesis(**h) for h in translation["hypotheses"]] for line, translation in found}
@@ -127,15 +127,15 @@ class Translator:
     def translate_together(
         self, lines: Sequence[Line], options: SearchOptions, batch_size: int, watch: Watch | None = None
     ) -> list[Translation]:
-        """Translate lines, all before the first is returned.
+        """Translate lines in one call of the engine.
 
         `watch` is called after every step of the search, with a function from the index of a line to the text of its
-        best hypothesis so far. What it raises ends the translation.
+        best hypothesis so far. An exception that `watch` raises ends the translation.
         """
         max_length, target = self.config.data.max_length, self.tokenizers.target
         segments_of_lines = [split(line, self.tokenizers.source, max_length) for line in lines]
         segments = [segment for of_line in segments_of_lines for segment in of_line]
-        begun: dict[int, list[int]] = {}  # tokens of a segment so far
+        begun: dict[int, list[int]] = {}  # segment index -> tokens so far
         ends = list(accumulate(map(len, segments_of_lines), initial=0))
 
         def text_of(line: int) -> str:
@@ -161,9 +161,9 @@ class Translator:
         ]
 
     def rank_by_utility(self, samples: NBest, options: SearchOptions) -> NBest:
-        """The samples of one segment by minimum Bayes risk, best first; see `by_expected_utility`."""
+        """Rank the samples of one segment by minimum Bayes risk, best first; see `by_expected_utility`."""
         from nmt.decode.mbr import by_expected_utility
-        from nmt.evaluate import bleu_tokenizer, pairwise_scores  # imports sacreBLEU, which nothing else needs
+        from nmt.evaluate import bleu_tokenizer, pairwise_scores  # imports sacreBLEU, needed only here
 
         assert options.mbr
         utility = partial(pairwise_scores, metric=options.mbr, tokenize=bleu_tokenizer(self.target_language))
@@ -171,18 +171,18 @@ class Translator:
         return by_expected_utility(samples, texts, utility)
 
     def reference_log_probs(self, sources: Sequence[str], references: Sequence[str]) -> list[list[float]]:
-        """Log-probabilities of the pieces of each reference, EOS last, nats; long texts are cut to fit the model."""
+        """Return log-probabilities (nats) of each reference's pieces and EOS; long texts are cut to fit the model."""
         return self.engine.score(*self.encode_pairs(sources, references))
 
     def encode_pairs(self, sources: Sequence[str], targets: Sequence[str]) -> tuple[list[list[int]], list[list[int]]]:
-        """Token ids of both sides without EOS, cut to fit the model."""
+        """Return the token ids of both sides without EOS, cut to fit the model."""
         limit = self.engine.max_length - 1
         src, tgt = self.tokenizers.source.encode_all(sources), self.tokenizers.target.encode_all(targets)
         return [tokens[:limit] for tokens in src], [tokens[:limit] for tokens in tgt]
 
 
 def next_window(stream: Iterator[str | Pause], first: int, n_lines: int) -> list[Line]:
-    """The next window of at most `n_lines` per rank: read by the first rank, sent to all; empty at the end."""
+    """Return the next window, at most `n_lines` per rank. Rank 0 reads it and sends it to all. Empty at the end."""
     if n_ranks() == 1:
         return read_window(stream, first, n_lines)
     window = read_window(stream, first, n_lines * n_ranks()) if rank() == 0 else []
@@ -190,7 +190,7 @@ def next_window(stream: Iterator[str | Pause], first: int, n_lines: int) -> list
 
 
 def read_window(stream: Iterator[str | Pause], first: int, n_lines: int) -> list[Line]:
-    """At most `n_lines`, numbered from `first`; fewer if lines are long or come slowly, or before a `Pause`."""
+    """Read at most `n_lines` lines, numbered from `first`; fewer if they are long or arrive slowly, or at a `Pause`."""
     window: list[Line] = []
     n_characters, deadline = 0, math.inf
     for line in stream:
@@ -229,12 +229,14 @@ def load(
     """Load a translator from a run directory, a model file or an export to CTranslate2.
 
     Args:
-        path: one of these; several runs or model files form an ensemble.
-        device: auto is cuda, else mps, else cpu.
-        precision: None is fp32, or an export's own. bf16 (on some hardware) and int8 (on CPUs) are faster, less exact.
+        path: path of one of these; a sequence of several runs or model files is an ensemble.
+        device: `auto` is cuda, else mps, else cpu.
+        precision: None is fp32, or the precision of an export. bf16 (on some hardware) and int8 (on CPUs) are faster
+            but less exact.
         engine: None is CTranslate2 for its exports, else torch.
     Raises:
-        ModelError: the model is missing, damaged, of another engine, or has another tokenizer than its run or ensemble.
+        ModelError: the model is missing, damaged or of another engine, or its tokenizer differs from that of its run or
+            of the other models of the ensemble.
         ConfigError: the device is missing or does not support the precision.
     """
     paths = [Path(path)] if isinstance(path, Path | str) else [Path(one) for one in path]

@@ -1,1 +1,1 @@
-"""Look inside a model: statistics of its attention heads, and the explanation of one translation."""
+"""Inspection of models and runs: attention heads, explanations, alignments, reports and comparisons of systems."""

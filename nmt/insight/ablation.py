@@ -1,4 +1,4 @@
-"""What a head is for: translate without it (Michel et al. 2019, "Are sixteen heads really better than one?")."""
+"""Ablation of attention heads (Michel et al. 2019, "Are sixteen heads really better than one?")."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ def head_names(model: Seq2Seq) -> list[str]:
 def ablated(model: Seq2Seq, heads: Sequence[str]) -> Iterator[None]:
     """Set the output of some heads to 0 for the duration of the block.
 
-    It has no effect on a decoder whose layers have been traced before.
+    A decoder whose layers were traced before (`kernels.Traced`) is not affected.
 
     Args:
         heads: PART.LAYER.HEAD, counted from 1; part is encoder, decoder or cross.
@@ -60,11 +60,11 @@ def bleu_without(
     """BLEU of a test set without some heads, 0-100, for each of several choices of heads.
 
     Args:
-        translator: of one run.
+        translator: a translator of a single model.
         choices: the heads to translate without; an empty choice keeps all.
-        sources: lines.
-        references: one or several lists of lines.
-        beam: 1, greedy search, is fast; the differences are similar with more.
+        sources: source lines.
+        references: one or several lists of reference lines.
+        beam: 1 (greedy search) is fast; the differences in BLEU are similar with a larger beam.
     """
     model = single_model(translator)
     untraced = Translator(TorchEngine(model), translator.tokenizers, translator.config)
@@ -80,14 +80,14 @@ def bleu_without(
 def bleu_without_each(
     translator: Translator, sources: Sequence[str], references: Sequence[Sequence[str]], beam: int = 1
 ) -> dict[str, float]:
-    """`bleu_without` by head; "none" is with all heads."""
+    """Return BLEU without each head, by head name; the key "none" has BLEU with all heads."""
     heads = head_names(single_model(translator))
     choices: list[list[str]] = [[], *([head] for head in heads)]
     return dict(zip(["none", *heads], bleu_without(translator, choices, sources, references, beam), strict=True))
 
 
 def table(bleu: Mapping[str, float]) -> list[str]:
-    """What `bleu_without_each` returns as lines of text, the most important head first."""
+    """Format the result of `bleu_without_each` as lines of text, the most important head first."""
     whole = bleu["none"]
     ranked = sorted((value, head) for head, value in bleu.items() if head != "none")
     lines = [f"{head:<14}{value:6.2f}  {value - whole:+.2f}" for value, head in ranked]
@@ -95,7 +95,7 @@ def table(bleu: Mapping[str, float]) -> list[str]:
 
 
 def _outputs(model: Seq2Seq) -> dict[str, tuple[nn.Module, slice]]:
-    """By head: the module that projects the merged heads, and the head's columns in its input."""
+    """Return for each head name the output projection (W^O) and the columns of its input that the head fills."""
     if isinstance(model, RecurrentModel):
         return {"cross.1.1": (model.look.output, slice(model.settings.d_model))} if model.look is not None else {}
     assert isinstance(model, Transformer)

@@ -1,9 +1,9 @@
 """Word alignments from cross-attention.
 
-The weights of all heads and layers are averaged and summed over the pieces of each pair of words. A link joins words
-that attend to each other more than to others: both conditional distributions of the weights are multiplied, and the
-best source word of each target word and the best target word of each source word are merged by grow-diagonal (Koehn et
-al. 2003). README.md beside this file compares other methods.
+The weights are averaged over all layers and heads and summed over the pieces of each pair of words. The sums are
+normalized over source words and over target words, and both distributions are multiplied. The best source word of each
+target word and the best target word of each source word are merged by grow-diagonal (Koehn et al. 2003). README.md in
+this directory compares other methods.
 """
 
 import logging
@@ -23,7 +23,7 @@ from nmt.text.tokenizer import Tokenizer
 
 log = logging.getLogger("nmt")
 
-WINDOW = 1000  # pairs aligned together: bounds memory, and lets pairs of similar length share a batch
+WINDOW = 1000  # pairs aligned together: limits memory, and lets pairs of similar length share a batch
 
 # Thai, Lao, Burmese, Khmer, Chinese and Japanese characters and punctuation, as ranges of a regular expression.
 UNSPACED_SCRIPTS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u9fff\uff00-\uffef\U00020000-\U0003ffff"
@@ -41,7 +41,7 @@ class WordText:
 
     @classmethod
     def split(cls, text: str) -> "WordText":
-        """Words are what white space separates; each character is one in a text without, in a script without."""
+        """Split at white space; in a text without spaces, each character of an unspaced script is a word."""
         pattern = r"\S+" if len(text.split()) > 1 else rf"[{UNSPACED_SCRIPTS}]|[^\s{UNSPACED_SCRIPTS}]+"
         return cls(text, [match.span() for match in re.finditer(pattern, text)])
 
@@ -57,7 +57,7 @@ def align(translator: Translator, pairs: Iterable[WordPair], reverse: Translator
     """Align a stream of pairs, in order; pairs that are blank on one side or too long for the model have no links.
 
     Args:
-        reverse: a model that translates from target to source, whose weights are multiplied with the first one's.
+        reverse: a model from target to source; its scores of word pairs are multiplied with those of `translator`.
     Raises:
         InputError: a model is an export or an ensemble, or has no attention.
     """
@@ -73,15 +73,15 @@ def align(translator: Translator, pairs: Iterable[WordPair], reverse: Translator
 
 
 def word_attention(translator: Translator, pairs: Sequence[WordPair], first: int = 1) -> list[Tensor | None]:
-    """How much the words of each pair belong together: (source words, target words), in [0, 1].
+    """Return the alignment scores of each pair: (source words, target words), in [0, 1].
 
-    That is p(source word | target word) · p(target word | source word), both from the same attention weights. It is
-    None for a pair with a blank side and, with a warning, for one that the model cannot hold; `first` is the number of
-    the first pair.
+    A score is p(source word | target word) · p(target word | source word), both from the same attention weights. A pair
+    with a blank side has None instead of scores; so has a pair that is too long for the model, after a warning. `first`
+    is the number of the first pair, for the warnings.
     """
     model, limit = single_model(translator), translator.engine.max_length - 1
     found: list[Tensor | None] = [None for _ in pairs]
-    sides, kept = [], []  # token ids and shares of both sides, and the index of the pair
+    sides, kept = [], []  # per aligned pair: token ids and shares of both sides; index of the pair
     for i, pair in enumerate(pairs):
         if not all(side.spans for side in pair):
             continue
@@ -109,9 +109,9 @@ def word_attention(translator: Translator, pairs: Sequence[WordPair], first: int
 
 
 def encoded(side: WordText, tokenizer: Tokenizer, limit: int) -> tuple[list[int], Tensor] | None:
-    """Token ids of a text, and the share that each token has in each word: (tokens, words).
+    """Return the token ids of a text, and the share of each token that belongs to each word: (tokens, words).
 
-    Punctuation around a word has no share in it. None if there are more tokens than `limit`.
+    The punctuation around a word is not part of it. Returns None if there are more tokens than `limit`.
     """
     if len(tokenizer.encode(side.text)) > limit:
         return None
@@ -123,25 +123,28 @@ def encoded(side: WordText, tokenizer: Tokenizer, limit: int) -> tuple[list[int]
 
 
 def bare_span(text: str, span: Span) -> Span:
-    """The span from the first to the last letter or digit of a word, with a ' before; all of it if it has none."""
+    """Return the span from the first to the last letter or digit of a word, including an apostrophe directly before it.
+
+    A word without letters and digits keeps its span.
+    """
     found = re.search(r"['’]?\w(.*\w)?", text[slice(*span)])
     return (span[0] + found.start(), span[0] + found.end()) if found else span
 
 
 def normalized(weights: Tensor, dim: int) -> Tensor:
-    """Weights divided by their sum over a dimension; 0 where that is 0."""
+    """Weights divided by their sum over a dimension; 0 where the sum is 0."""
     return weights / weights.sum(dim, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
 
 
 def links(matrix: Tensor) -> Links:
-    """Links of words that belong together most, given (source words, target words)."""
+    """Return the links for alignment scores of shape (source words, target words)."""
     by_target = {(s, t) for t, s in enumerate(matrix.argmax(0).tolist()) if matrix[s, t] > 0}
     by_source = {(s, t) for s, t in enumerate(matrix.argmax(1).tolist()) if matrix[s, t] > 0}
     return sorted(grow_diagonal(by_target, by_source))
 
 
 def grow_diagonal(one: set[tuple[int, int]], other: set[tuple[int, int]]) -> set[tuple[int, int]]:
-    """The intersection of two alignments, and links of either beside them that reach a word without a link."""
+    """Return the intersection of two alignments, grown by adjacent links of their union that cover an unlinked word."""
     found, candidates = one & other, sorted(one ^ other)
     has_grown = True
     while has_grown:
@@ -158,5 +161,5 @@ def grow_diagonal(one: set[tuple[int, int]], other: set[tuple[int, int]]) -> set
 
 
 def moses(found: Links) -> str:
-    """Links as `0-0 1-2`."""
+    """Links in the Moses format, `0-0 1-2`."""
     return " ".join(f"{s}-{t}" for s, t in found)

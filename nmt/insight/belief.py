@@ -1,9 +1,9 @@
-"""How little a model believes that pairs are translations: `nmt check --model`.
+"""Scores of how unlikely sentence pairs are as translations: `nmt check --model`.
 
-With one model, the cross-entropy of the target given the source, per piece. With a model of the opposite direction
-too, dual conditional cross-entropy (Junczys-Dowmunt 2018, "Dual conditional cross-entropy filtering of noisy parallel
-corpora", equation 1): |H(t|s) - H(s|t)| + (H(t|s) + H(s|t)) / 2. The first term is large if one text says more than
-the other, the second if both are unlikely.
+With one model, the score is the cross-entropy per piece of the target given the source. With a second model of the
+opposite direction, it is the dual conditional cross-entropy (Junczys-Dowmunt 2018, "Dual conditional cross-entropy
+filtering of noisy parallel corpora", equation 1): |H(t|s) - H(s|t)| + (H(t|s) + H(s|t)) / 2. The first term is large
+if one text contains more than the other, the second if the pair is unlikely in both directions.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,20 +16,20 @@ from nmt.corpus.reading import Chunk, decode
 from nmt.decode.translator import Translator
 
 PART = 1_000  # pairs scored at once
-SHARE, MIN_LINES, MAX_LINES = 0.01, 20, 1_000  # of the pairs that are named
+SHARE, MIN_LINES, MAX_LINES = 0.01, 20, 1_000  # of the pairs to report
 N_EXAMPLES = 5
 
 
 def cross_entropies(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
-    """The negative log-probability of each target given its source, per piece, EOS counted, in nats."""
+    """Return the cross-entropy of each target given its source, in nats per piece, including EOS."""
     return [-sum(line) / max(len(line), 1) for line in translator.reference_log_probs(sources, targets)]
 
 
 def disbelief(models: Sequence[Translator], sources: Sequence[str], targets: Sequence[str]) -> list[float]:
-    """How unlikely each pair is; 0 is certain.
+    """Return how unlikely each pair is; 0 is certain.
 
     Args:
-        models: one that translates source to target, and perhaps one of the opposite direction.
+        models: a model that translates source to target, optionally followed by one of the opposite direction.
     """
     forward = cross_entropies(models[0], sources, targets)
     if len(models) == 1:
@@ -39,12 +39,12 @@ def disbelief(models: Sequence[Translator], sources: Sequence[str], targets: Seq
 
 
 def least_believed(models: Sequence[Translator], chunks: Iterable[Chunk], report: Report) -> Finding:
-    """The pairs of train that the models believe least, as a finding whose examples are the worst.
+    """Return the least likely pairs of the training corpus as a finding; its examples are the least likely of these.
 
     Args:
         models: see `disbelief`.
-        chunks: the pairs of train.
-        report: of the same corpus.
+        chunks: the training pairs.
+        report: the report on the same corpus.
     """
     found: list[tuple[float, int]] = []
     texts: dict[int, tuple[str, str]] = {}
@@ -65,7 +65,7 @@ def least_believed(models: Sequence[Translator], chunks: Iterable[Chunk], report
 
 
 def parts(chunks: Iterable[Chunk]) -> Iterator[tuple[list[int], list[str], list[str]]]:
-    """Line numbers and texts of up to `PART` pairs."""
+    """Yield line numbers, sources and targets of up to `PART` pairs at a time."""
     for chunk in chunks:
         source, target = (
             [decode(raw, number) for number, raw in enumerate(side, chunk.first)] for side in chunk.raw_sides()

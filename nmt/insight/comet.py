@@ -1,4 +1,4 @@
-"""COMET (Rei et al. 2020), a learned metric, in the form of sacreBLEU's. Needs the extra `comet`."""
+"""COMET (Rei et al. 2020), a learned metric, with the interface of sacreBLEU's metrics. Needs the extra `comet`."""
 
 from collections.abc import Sequence
 from importlib import metadata
@@ -14,14 +14,14 @@ BATCH_SIZE = 16
 
 
 class Comet:
-    """What sacreBLEU's paired tests need of a metric.
+    """COMET with the methods that sacreBLEU's paired tests call.
 
     The score is the mean of COMET's sentence scores, times 100 as papers report it. The statistics of a line are its
-    score and 1.
+    score and a count of 1.
     """
 
     def __init__(self, sources: Sequence[str], references: Sequence[str], model: str) -> None:
-        """Load a model by its name at Hugging Face, downloading it if needed, or from a checkpoint file.
+        """Load a model by its name on the Hugging Face Hub, downloading it if needed, or from a .ckpt file.
 
         Raises:
             InputError: COMET is not installed, or cannot load the model.
@@ -33,7 +33,7 @@ class Comet:
         self.sources, self.references, self.name = sources, references, model
         try:
             self.model: Any = load_from_checkpoint(model if model.endswith(".ckpt") else download_model(model))
-        except Exception as error:  # whatever its libraries raise without network, space or such a model
+        except Exception as error:  # many types: no network, no disk space, unknown model
             reason = " ".join(str(error).split())
             raise InputError(f"COMET cannot load {model}: {reason}", hint="check the name and the network") from error
 

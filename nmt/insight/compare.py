@@ -1,6 +1,6 @@
-"""Which of several systems translates better, how sure that is, and where they differ. Imports no torch.
+"""Comparison of several systems: scores, significance, and where the translations differ. Imports no torch.
 
-The counts of words by their frequency follow compare-mt (Neubig et al. 2019).
+The recall of words by their frequency follows compare-mt (Neubig et al. 2019).
 """
 
 import json
@@ -18,7 +18,7 @@ from nmt.evaluate import PairedScore, TestName, paired_scores, sacrebleu_metrics
 from nmt.insight.sentences import LENGTHS, bare_words, group_index, group_names, n_words, numbers
 from nmt.insight.tables import columns
 
-FREQUENCIES = (0, 1, 4, 19, 99)  # bounds of the groups of words
+FREQUENCIES = (0, 1, 4, 19, 99)  # upper bounds of the groups of words by number of occurrences
 MAX_SYSTEMS = len(ascii_uppercase)
 TESTS = {"bs": "paired bootstrap", "ar": "paired approximate randomization"}
 N_DIFFERING = 5
@@ -49,7 +49,7 @@ class ComparedLine:
 
 @dataclass(frozen=True)
 class Wins:
-    """Lines of which a system's translation has a higher, the same or a lower sentence chrF than the baseline's."""
+    """Numbers of lines in which a system's sentence chrF is higher than, equal to or lower than the baseline's."""
 
     n_better: int
     n_equal: int
@@ -58,7 +58,7 @@ class Wins:
 
 @dataclass(frozen=True)
 class Group:
-    """Some lines of the test set."""
+    """A group of lines of the test set and the scores of each system on it."""
 
     name: str
     n_lines: int
@@ -68,11 +68,11 @@ class Group:
 
 @dataclass(frozen=True)
 class Recall:
-    """Words or numbers that a translation should contain."""
+    """How many of the expected words (or numbers) of a group the translations contain."""
 
     name: str
-    n: int
-    share: list[float]  # that each system's translations contain, 0-1
+    n: int  # expected words (or numbers)
+    share: list[float]  # found in each system's translations, 0-1
 
 
 @dataclass(frozen=True)
@@ -85,15 +85,15 @@ class Differing:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Systems on one test set; the first one is the baseline."""
+    """The comparison of systems on one test set; the first system is the baseline."""
 
     systems: list[str]
     corpus: str
     n_lines: int
     test: TestName
     scores: list[PairedScore]
-    groups: dict[str, list[Group]]  # by what the lines are grouped by
-    recalls: dict[str, list[Recall]]  # by what is counted
+    groups: dict[str, list[Group]]  # key: what the lines are grouped by
+    recalls: dict[str, list[Recall]]  # key: what is counted
     differing: list[Differing]  # of each system but the baseline
 
 
@@ -110,10 +110,11 @@ def compare(
     """Compare the translations of a test set by several systems.
 
     Args:
-        names, systems: two or more; the first is the baseline. A translation for each line of the test set.
+        names, systems: names of two or more systems and their translations, one per line of the test set; the first
+            system is the baseline.
         test, n_trials: see `paired_scores`.
-        training: name and target lines of a training corpus. Words are rare there, or else in the references.
-        extra: more metrics by name, sacreBLEU's or of the same form.
+        training: name and target lines of a training corpus, for word frequencies; by default, the references are used.
+        extra: more metrics by name, with the interface of sacreBLEU's.
     """
     references = test_set.references
     metrics = sacrebleu_metrics(references, tokenize=test_set.tokenize, lowercase=test_set.lowercase)
@@ -135,7 +136,7 @@ def compare(
 
 
 def compared_lines(systems: Sequence[Sequence[str]], test_set: EvaluationSet) -> list[ComparedLine]:
-    """All lines with their sentence chrF."""
+    """Return all lines with the sentence chrF of each translation."""
     chrf = CHRF(lowercase=test_set.lowercase)
     sources = test_set.sources or [""] * len(test_set.references[0])
     return [
@@ -149,7 +150,7 @@ def compared_lines(systems: Sequence[Sequence[str]], test_set: EvaluationSet) ->
 
 
 def word_counts(lines: Iterable[str], wanted: set[str], *, spaced: bool) -> Counter[str]:
-    """How often each of these words occurs; others are not counted, so that memory does not grow with the corpus."""
+    """Count the wanted words in the lines; other words are skipped, so that memory does not grow with the corpus."""
     counts: Counter[str] = Counter()
     for line in lines:
         counts.update(word for word in bare_words(line, spaced=spaced) if word in wanted)
@@ -159,11 +160,11 @@ def word_counts(lines: Iterable[str], wanted: set[str], *, spaced: bool) -> Coun
 def groups_of(
     lines: Sequence[ComparedLine], test_set: EvaluationSet, where: str, rarest: Sequence[int | None]
 ) -> Iterator[tuple[str, list[Group]]]:
-    """Lines by length, by their rarest word and by numbers.
+    """Group the lines by length, by the frequency of their rarest word, and by whether they have numbers to copy.
 
     Args:
-        where: the corpus in which words are rare.
-        rarest: how often the rarest word of each line occurs there; None for a line without words.
+        where: name of the corpus in which words are counted.
+        rarest: number of occurrences of each line's rarest word in that corpus; None for a line without words.
     """
     has_source = test_set.sources is not None
     measured = [line.source if has_source else line.reference for line in lines]
@@ -185,7 +186,7 @@ def groups_of(
 
 
 def group(name: str, members: Sequence[int], lines: Sequence[ComparedLine], test_set: EvaluationSet) -> Group:
-    """The figures of the lines with these indices."""
+    """Return the scores of the lines whose indices are `members`."""
     references = [[side[i] for i in members] for side in test_set.references]
     own = [lines[i] for i in members]
     bleu, wins = [], []
@@ -204,7 +205,7 @@ def sign(x: float) -> int:
 
 
 def numbers_to_copy(line: ComparedLine) -> Counter[str]:
-    """The numbers of the source that the reference keeps; without a source, the reference's."""
+    """The numbers in both source and reference; without a source, all numbers of the reference."""
     found = numbers(line.reference)
     return found & numbers(line.source) if line.source else found
 
@@ -212,7 +213,7 @@ def numbers_to_copy(line: ComparedLine) -> Counter[str]:
 def recalls_of(
     lines: Sequence[ComparedLine], words: Sequence[list[str]], where: str, counts: Counter[str], *, spaced: bool
 ) -> Iterator[tuple[str, list[Recall]]]:
-    """The words of the references, by their number of occurrences, and the numbers that the translations contain."""
+    """Yield the recall of the references' words, grouped by number of occurrences, and of the numbers to copy."""
     n_systems = len(lines[0].translations)
     names = group_names(FREQUENCIES, 0)
     expected: Counter[int] = Counter()
@@ -237,7 +238,7 @@ def recalls_of(
 
 
 def most_differing(lines: Sequence[ComparedLine], system: int) -> Differing:
-    """The lines in which a system is better and worse than the baseline by most."""
+    """Return the lines in which a system is better and worse than the baseline by the largest margins."""
 
     def gain(line: ComparedLine) -> float:
         return line.chrf[system] - line.chrf[0]
@@ -263,7 +264,7 @@ def as_page(comparison: Comparison) -> str:
 
 
 def as_text(comparison: Comparison) -> list[str]:
-    """Everything as lines of text."""
+    """The comparison as lines of text."""
     letters = ascii_uppercase[: len(comparison.systems)]
     lines = [
         f"{letter}  {name}{'' if i else '  (baseline)'}"

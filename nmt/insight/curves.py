@@ -13,8 +13,8 @@ from typing import Any, TypeGuard
 from nmt.errors import InputError
 from nmt.run.directory import RunDirectory, kind_of
 
-MAX_POINTS = 1000  # of a curve, an even number; more steps are averaged
-MEANS = ("loss", "nll", "lr", "grad_norm")  # per step, weighted by its tokens
+MAX_POINTS = 1000  # per curve, an even number; with more steps, each point covers several
+MEANS = ("loss", "nll", "lr", "grad_norm")  # averaged over the steps of a point, weighted by n_tokens
 COUNTS = ("n_tokens", "n_real", "n_positions")
 CHARTS = {  # by metric: title and unit
     "loss": ("Training loss", "nats per piece, smoothed"),
@@ -27,20 +27,20 @@ CHARTS = {  # by metric: title and unit
     "tokens_per_s": ("Speed", "target pieces a second"),
     "non_padding": ("Non-padding share", "of all positions"),
 }
-MARKS = "*o+x#@%&=~"  # of the series of a text chart
+MARKS = "*o+x#@%&=~"  # one per series of a text chart
 TEXT_WIDTH, TEXT_ROWS = 80, 12
 WIDTH, HEIGHT = 380, 240  # of a chart in an SVG, title included
-LEFT, RIGHT, TOP, BOTTOM = 50, 16, 34, 26  # its margins
+LEFT, RIGHT, TOP, BOTTOM = 50, 16, 34, 26  # margins of a chart
 N_COLORS = 6
 Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Series:
-    """A curve."""
+    """A curve with the name of its run."""
 
     name: str
-    points: list[Point]  # (x, y), x increases
+    points: list[Point]  # (x, y), sorted by x
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Chart:
     series: list[Series]
 
     def ranges(self) -> tuple[float, float, float, float]:
-        """The lowest and highest x, then y, to show. The first perplexities and gradient norms, far out, are cut."""
+        """Return the lowest and highest x, then y, to show; very high perplexities and gradient norms are cut off."""
         xs, ys = (sorted(values) for values in zip(*(p for one in self.series for p in one.points), strict=True))
         low, high = ys[0], ys[-1]
         if "perplexity" in self.metric or self.metric == "grad_norm":
@@ -66,11 +66,11 @@ class Chart:
 
 @dataclass(frozen=True)
 class Steps:
-    """Some steps in a row."""
+    """The sums over consecutive steps."""
 
-    step: int  # the last of them
+    step: int  # number of the last step
     n_steps: int
-    elapsed_s: float | None  # at the end of the last
+    elapsed_s: float | None  # at the end of the last step
     sums: dict[str, float]  # of `COUNTS`, and of `MEANS` weighted by n_tokens
 
     def __add__(self, later: "Steps") -> "Steps":
@@ -79,17 +79,17 @@ class Steps:
 
 
 class Curves:
-    """Figures of all steps as at most `MAX_POINTS` points; each stands for as many steps as the others, save the last.
+    """The metrics of all steps as at most `MAX_POINTS` points, each over the same number of steps except the last.
 
     Memory does not grow with the number of steps.
     """
 
     def __init__(self) -> None:
         self.points: list[Steps] = []
-        self.size = 1  # steps of a point
+        self.size = 1  # steps per point
 
     def add(self, line: Mapping[str, Any]) -> None:
-        """Add a line of metrics.jsonl; only complete ones of steps count."""
+        """Add a line of metrics.jsonl; ignore it unless it is a complete line of a step."""
         if kind_of(line) != "step" or not has_numbers(line, (*MEANS, *COUNTS)):
             return
         sums = {name: line[name] for name in COUNTS} | {name: line[name] * line["n_tokens"] for name in MEANS}
@@ -97,7 +97,7 @@ class Curves:
         if self.points and self.points[-1].n_steps < self.size:
             self.points[-1] += point
             return
-        if len(self.points) == MAX_POINTS:  # even: all points have a partner
+        if len(self.points) == MAX_POINTS:  # an even number, so every point has a partner
             self.points = [one + next_one for one, next_one in zip(self.points[::2], self.points[1::2], strict=True)]
             self.size *= 2
         self.points.append(point)
@@ -132,22 +132,22 @@ def has_numbers(line: Mapping[str, Any], names: Sequence[str]) -> bool:
 
 
 def charts_of(paths: Sequence[Path], metrics: Sequence[str] = tuple(CHARTS), *, by_time: bool = False) -> list[Chart]:
-    """The curves of runs, one chart per metric; metrics of which no run has a figure are left out.
+    """Return one chart per metric with the curves of all runs; metrics without any value are left out.
 
     Args:
-        paths: of runs.
+        paths: run directories.
         metrics: keys of `CHARTS`.
         by_time: whether x is minutes of training instead of steps.
     Raises:
         ModelError: a path is not a run.
-        InputError: a metric is unknown, or no run has a figure yet.
+        InputError: a metric is unknown, or no run has any value yet.
     """
     if unknown := [name for name in metrics if name not in CHARTS]:
         raise InputError(f"no metric '{unknown[0]}'", hint=f"one of {', '.join(CHARTS)}")
     runs = []
     for path in paths:
         run = RunDirectory(path)
-        run.read_config()  # or it is not a run
+        run.read_config()  # raises ModelError if this is not a run
         lines = run.read_metrics()
         runs.append((str(path), curves(lines), [line for line in lines if kind_of(line) == "validation"]))
     x_name, x_title = ("elapsed_s", "minute") if by_time else ("step", "step")
@@ -177,7 +177,7 @@ def is_finite(value: object) -> TypeGuard[float]:
 
 
 def as_text(chart: Chart, marks: str = MARKS) -> list[str]:
-    """A chart as lines of at most `TEXT_WIDTH` characters, each series with its own mark, and what it ends with."""
+    """A chart as text of `TEXT_WIDTH` columns; each series has its own mark, and a line with last value and range."""
     x_low, x_high, y_low, y_high = chart.ranges()
     labels = [short(y_high), short(y_low)]
     margin = max(map(len, labels))
@@ -228,7 +228,7 @@ def short(value: float) -> str:
 
 
 def as_svg(charts: Sequence[Chart]) -> str:
-    """Charts side by side as one SVG file, in the colors of the pages, light or dark by the system's setting."""
+    """Charts side by side as one SVG file, in the colors of the HTML pages, light or dark by the system's setting."""
     names = list(dict.fromkeys(one.name for chart in charts for one in chart.series))
     colors = {name: f"var(--run-{i % N_COLORS})" for i, name in enumerate(names)}
     n_columns = min(3, len(charts)) if len(charts) != 4 else 2
@@ -253,7 +253,7 @@ def as_svg(charts: Sequence[Chart]) -> str:
 
 
 def _colors() -> str:
-    """The rules of the pages' style sheet that define colors, for light and for dark."""
+    """Return the CSS rules of the pages' style sheet that define the light and the dark colors."""
     text = files("nmt.insight").joinpath("pages", "base.css").read_text(encoding="utf-8")
     light, dark, _ = re.findall(r":root \{[^}]*\}", text)  # the last is for print
     return f"{light} @media (prefers-color-scheme: dark) {{ {dark} }}"

@@ -1,4 +1,4 @@
-"""The figures of a run as TensorBoard events (extra: tensorboard), from metrics.jsonl."""
+"""Conversion of a run's metrics.jsonl to TensorBoard events (extra: tensorboard)."""
 
 import time
 from collections.abc import Callable
@@ -31,7 +31,7 @@ class EventWriter:
 
     def __call__(self) -> None:
         lines, starts_over = self.metrics.new_lines()
-        if starts_over:  # also when training went back to a checkpoint
+        if starts_over:  # the first call, or training resumed from an earlier step
             if self.writer is not None:
                 self.writer.close()
             self.writer = self.new_writer()

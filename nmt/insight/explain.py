@@ -1,7 +1,7 @@
-"""How one translation came about: the way through the model, attention, the search, and what would have changed it.
+"""The explanation of one translation: tensors inside the model, attention, the search, and effects of changes.
 
-Everything shown comes from the model and the search that translate: the callback of `search`, the weights of
-`model.attention`, and torch's hooks.
+Everything comes from the model and the search that also translate: from the `trace` callback of `search`, the weights
+of `model.attention`, and torch's hooks.
 """
 
 import math
@@ -32,8 +32,8 @@ from nmt.text.lines import one_line
 from nmt.text.tokenizer import Tokenizer
 
 N_ALTERNATIVES = 5
-N_COLUMNS = 48  # tokens of the vocabulary in the stages that have a column for each
-N_PADDING = 3  # of the pictured padding mask
+N_COLUMNS = 48  # columns shown of a stage that has one per token of the vocabulary
+N_PADDING = 3  # padding tokens in the figure of the padding mask
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Token:
-    """A target token at its position; log_prob and rank are conditional on the tokens before it."""
+    """A target token of a sentence; its log_prob and rank are conditional on the tokens before it."""
 
     piece: str
     token: int
@@ -63,27 +63,27 @@ class Translated:
     text: str
     tokens: list[Token]  # EOS last
     log_prob: float  # sum over tokens
-    score: float  # after the length penalty, or with minimum Bayes risk the expected utility
+    score: float  # after the length penalty; with minimum Bayes risk decoding, the expected utility
     is_cut: bool  # whether its end was forced at the length limit
 
 
 @dataclass(frozen=True)
 class Reference:
-    """The reference by teacher forcing: each of its tokens, given the true ones before it."""
+    """The reference, scored by teacher forcing: each token is conditional on the reference tokens before it."""
 
     text: str
     tokens: list[Token]  # EOS last
     log_prob: float
-    first_difference: int | None  # index of the first token in which greedy search differs; None if it does not
+    first_difference: int | None  # index of the first token that differs from greedy search; None if none does
     bleu: float  # sentence BLEU of the translation, 0-100
 
 
 @dataclass(frozen=True)
 class OnePass:
-    """A single pass over BOS and padding, as if the decoder needed no previous tokens: a common mistake."""
+    """The result of a single decoder pass over BOS and padding, without the previous tokens: a common mistake."""
 
     text: str
-    tokens: list[Token]  # the most probable token of each position; `log_prob` and `rank` are its own
+    tokens: list[Token]  # the most probable token of each position in this pass
 
 
 @dataclass(frozen=True)
@@ -98,13 +98,13 @@ class Ablation:
 
 @dataclass(frozen=True)
 class Samples:
-    """What minimum Bayes risk chooses from."""
+    """The samples that minimum Bayes risk decoding chooses from."""
 
     texts: list[str]  # distinct, best first
-    counts: list[int]  # how often each was drawn
+    counts: list[int]  # how often each text was sampled
     log_probs: list[float]
     expected: list[float]  # expected utility, 0-100
-    utility: list[list[float]]  # of each text (row) with each other one as its reference, 0-100
+    utility: list[list[float]]  # of each text (row) with each text (column) as its reference, 0-100
     metric: str
 
 
@@ -123,8 +123,8 @@ class Explanation:
     stages: list[Stage]
     attention: AttentionWeights  # of one sentence: (L, 1, H, S, S), (L, 1, H, T, T), (L, 1, H, T, S)
     heads: list[HeadSummary]  # of this pair, or of the corpus
-    n_corpus: int  # pairs that `heads` are means over
-    padding_mask: list[bool]  # of the source with `N_PADDING` paddings behind it: what may be attended to
+    n_corpus: int  # number of pairs that `heads` averages over
+    padding_mask: list[bool]  # whether each position of the source, with `N_PADDING` PADs added, may be attended to
     tree: list[Node]
     one_pass: OnePass
     reference: Reference | None
@@ -138,16 +138,16 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Outline:
-    """The part of an explanation that is computed as fast as the translation; see `outline`."""
+    """The parts of an explanation that take about as long to compute as the translation; see `outline`."""
 
     source_pieces: list[str]  # EOS last
     hypotheses: list[Translated]  # best first
-    cross: list[list[float]] | None  # (T, S) cross-attention of the best one, mean of all heads; None without attention
+    cross: list[list[float]] | None  # (T, S), of the best hypothesis, mean of all heads; None without attention
     tree: list[Node]
 
 
 def outline(translator: Translator, text: str, *, prefix: str | Sequence[int] = (), **options: Any) -> Outline:
-    """The hypotheses, attention and search of one sentence; arguments and errors are those of `explain`."""
+    """Return hypotheses, attention and search tree of one sentence; arguments and errors are those of `explain`."""
     sentence = _Sentence(translator, text, translator.with_options(**options), translator.encode_prefix(prefix))
     with torch.inference_mode():
         found, steps = sentence.search(sentence.options)
@@ -175,15 +175,15 @@ def explain(
 
     Args:
         run: a run directory or model file, or what `load` returns for it.
-        text: one sentence that the model can hold.
+        text: one sentence, not longer than the model's maximum length.
         reference: a correct translation, to compare with.
-        prefix: what the translation must begin with, as text or target tokens.
+        prefix: what the translation must begin with, as text or target token ids.
         ablate: heads to translate without, as "encoder.1.3" (part, layer, head, from 1).
-        corpus: pairs for the statistics of heads and the BLEU of `ablate`; by default the sentence and its translation,
-            and no BLEU.
+        corpus: pairs for the statistics of heads and for the BLEU without the heads of `ablate`. By default, statistics
+            are of the sentence and its translation, and there is no BLEU.
         options: fields of `SearchOptions`, `beam=1` for example.
     Raises:
-        InputError: the text is blank or too long, the model is an export or an ensemble, or has no such head.
+        InputError: the text is blank or too long, the model is an export or an ensemble, or it lacks a head to ablate.
         ConfigError: an option is unknown or out of range.
     """
     translator = run if isinstance(run, Translator) else load(run)
@@ -222,7 +222,7 @@ def explain(
 
 
 def _with_likely_columns(stages: Sequence[Stage], log_probs: Tensor, tokenizer: Tokenizer) -> list[Stage]:
-    """The stages; of those with a column per token of the vocabulary, only the columns most probable by `log_probs`."""
+    """Return the stages; those with a column per token of the vocabulary are cut to the most probable tokens."""
     likely = log_probs.amax(0).topk(min(N_COLUMNS, log_probs.size(1))).indices
     return [
         replace(stage, values=stage.values[:, likely], columns=tokenizer.pieces(likely.tolist()))
@@ -245,7 +245,7 @@ def described(model: Seq2Seq) -> str:
 
 
 class _Sentence:
-    """One sentence, its model, and the ways to translate it."""
+    """One sentence, its model, and several ways to translate the sentence."""
 
     def __init__(self, translator: Translator, text: str, options: SearchOptions, prefix: Sequence[int]) -> None:
         self.model, self.options, self.prefix = single_model(translator), options, prefix
@@ -259,7 +259,7 @@ class _Sentence:
         self.src = torch.tensor([[*segments[0].tokens, EOS]], device=self.model.device)
 
     def search(self, options: SearchOptions) -> tuple[list[Hypothesis], list[TraceStep]]:
-        """The n-best hypotheses, and the steps of the search; as `nmt translate` finds them, but without tracing."""
+        """Return the n-best hypotheses and the search steps, as in `nmt translate` but without `torch.jit.trace`."""
         steps: list[TraceStep] = []
         (found,) = search(
             incremental_decoder(self.model),
@@ -275,7 +275,7 @@ class _Sentence:
         return found, steps
 
     def greedy(self) -> Hypothesis:
-        """The hypothesis of greedy search, with the same limits."""
+        """Return the hypothesis of greedy search with otherwise unchanged options."""
         changes = {"beam": 1, "n_best": 1, "sample": False, "mbr": None}
         return self.search(self.options.changed(**changes))[0][0]
 
@@ -292,7 +292,7 @@ class _Sentence:
         return one_line(self.tokenizer.decode(tokens))
 
     def tokens(self, tokens: Sequence[int], log_probs: Tensor) -> list[Token]:
-        """Tokens in their places, given log-probabilities (T, V)."""
+        """Return a `Token` for each token id, given the log-probabilities of all positions (T, V)."""
         best, indices = log_probs.topk(min(N_ALTERNATIVES, log_probs.size(1)))
         own = log_probs.gather(1, torch.tensor(tokens, device=log_probs.device)[:, None])  # (T, 1)
         ranks = (log_probs > own).sum(1) + 1
@@ -321,13 +321,13 @@ class _Sentence:
         return Translated(self.text_of(hypothesis.tokens), tokens, hypothesis.log_prob, hypothesis.score, is_cut)
 
     def one_pass(self, length: int) -> OnePass:
-        """One pass over BOS and padding, for so many tokens."""
+        """Predict `length` tokens in one pass over BOS and padding."""
         log_probs = self.log_probs(F.pad(torch.tensor([[BOS]], device=self.src.device), (0, length - 1), value=PAD))
         best = log_probs.argmax(1).tolist()
         return OnePass(self.text_of(best), self.tokens(best, log_probs))
 
     def padding_mask(self) -> list[bool]:
-        """Which positions of the source may be attended to, had it `N_PADDING` paddings behind it."""
+        """Return whether each position of the source, with `N_PADDING` PADs added, may be attended to."""
         if not isinstance(self.model, Transformer):
             return []
         _, mask = self.model.encode(F.pad(self.src, (0, N_PADDING), value=PAD))
@@ -358,7 +358,7 @@ def _ablate(
 def _compare(
     translator: Translator, sentence: _Sentence, text: str, translation: Translated, greedy: Hypothesis
 ) -> Reference:
-    """The reference beside what greedy search generates."""
+    """Score the reference, and compare it with the output of greedy search and the translation."""
     _, (tokens,) = translator.encode_pairs([""], [text])
     tokens = [*tokens, EOS]
     scored = sentence.tokens(tokens, sentence.log_probs(sentence.tgt_in(tokens)))
@@ -376,7 +376,7 @@ def _bleu(translator: Translator, hypothesis: str, reference: str) -> float:
 def _rank_samples(
     translator: Translator, found: list[Hypothesis], options: SearchOptions
 ) -> tuple[list[Hypothesis], Samples]:
-    """Rank samples by expected utility; the utility of each pair."""
+    """Rank samples by expected utility. Returns the n best, and all samples with the utility of each pair."""
     assert options.mbr
     ranked = translator.rank_by_utility(found, options)
     decode = translator.tokenizers.target.decode

@@ -1,4 +1,4 @@
-"""Statistics of attention heads over a corpus: how far and how widely each one looks, and how much heads differ."""
+"""Statistics of attention heads over a corpus: entropy, distance, weight on nearby pieces, and divergence of heads."""
 
 import math
 from collections import Counter
@@ -17,7 +17,7 @@ from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.text import BOS, EOS, PAD
 from nmt.text.batches import Batch, pair_batches
 
-MAX_POSITIONS = 1024  # per side of a batch: bounds the memory of the weights
+MAX_POSITIONS = 1024  # per side of a batch: limits the memory of the weights
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class HeadSummary:
     """Statistics of one head, each a mean over all real query positions.
 
     Entropy is in bits (n equal weights have log2(n)), distance in pieces between query and key. Previous, same and
-    next are the weights, 0-1, on the piece before, at and after the query's position; in cross-attention, positions
-    of source and target are compared by their number. Boundary is the weight on EOS of the source, or on BOS in the
+    next are the weights, 0-1, on the piece before, at and after the query's position; in cross-attention, source
+    and target positions are compared by their index. Boundary is the weight on EOS of the source, or on BOS in the
     decoder's self-attention. Divergence is the mean Jensen-Shannon divergence from the layer's other heads, 0 (equal)
     to 1 bit (disjoint; Clark et al. 2019, section 6); None in a layer with one head.
     """
@@ -84,7 +84,7 @@ def none_if_nan(value: float) -> Any:
 
 
 def single_model(translator: Translator) -> Seq2Seq:
-    """The model of a translator. Raises InputError if it is an export or an ensemble."""
+    """The model of a translator. Raises InputError if the translator is an export or an ensemble."""
     engine = translator.engine
     if not isinstance(engine, TorchEngine) or len(engine.models) > 1:
         what = "an ensemble" if isinstance(engine, TorchEngine) else "an export"
@@ -93,7 +93,7 @@ def single_model(translator: Translator) -> Seq2Seq:
 
 
 def parts_of(weights: AttentionWeights, batch: Batch) -> list[tuple[str, Tensor, Tensor, Tensor, Tensor]]:
-    """Per part with attention: name, weights, and bool masks of real queries, real keys and boundary keys."""
+    """For each part with attention: name, weights, and bool masks of real queries, real keys and boundary keys."""
     src, tgt, end_of_src = batch.src != PAD, batch.tgt_in != PAD, batch.src == EOS
     parts = [
         ("encoder", weights.encoder, src, src, end_of_src),
@@ -104,10 +104,10 @@ def parts_of(weights: AttentionWeights, batch: Batch) -> list[tuple[str, Tensor,
 
 
 def head_figures(weights: Tensor, queries: Tensor, keys: Tensor, boundary: Tensor) -> Tensor:
-    """`FIGURES` summed over real queries: (L, H, 7); the divergence is NaN if H is 1.
+    """Return the statistics `FIGURES`, summed over real queries: (L, H, 7); the divergence is NaN if H is 1.
 
-    Rows of `weights` (L, B, H, T, S) sum to 1. The masks `queries` (B, T), `keys` and `boundary` (B, S) are bool; a
-    model without a padding mask has weight on other keys, which is removed.
+    Rows of `weights` (L, B, H, T, S) sum to 1. The masks `queries` (B, T), `keys` and `boundary` (B, S) are bool. A
+    model without a padding mask also attends to padding; this weight is removed, and rows are normalized again.
     """
     w = weights.to(torch.promote_types(weights.dtype, torch.float32)) * keys[:, None, None]
     w = w / w.sum(-1, keepdim=True)

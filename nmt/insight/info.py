@@ -1,4 +1,4 @@
-"""What a run, a model file or an export is: architecture, parameters, data, training, scores, how to use it."""
+"""Information about a run, a model file or an export: architecture, parameters, data, training, scores, use."""
 
 import math
 import time
@@ -20,7 +20,7 @@ from nmt.train.preparation import all_corpora, corpus_paths
 from nmt.train.report import clock
 
 IGNORED_BY_RNN = {"n_heads", "d_ff", "norm", "positions", "activation", "padding_mask"}
-BLOCKS = {  # by the first part of a weight's name
+BLOCKS = {  # key: first part of a parameter's name
     **dict.fromkeys(("source_embedding", "target_embedding"), "embeddings"),
     **dict.fromkeys(("source_positions", "target_positions"), "positions"),
     **dict.fromkeys(("encoder", "encoder_norm"), "encoder"),
@@ -35,10 +35,10 @@ Rows = list[tuple[str, str]]  # name and text
 
 
 def information(path: Path) -> dict[str, Any]:
-    """What the files say about a run directory, a model file or an export to CTranslate2, as JSON-serializable values.
+    """Return information about a run, a model file or a CTranslate2 export, as JSON-serializable values.
 
     Raises:
-        ModelError: it is none of them, or damaged.
+        ModelError: the path is none of these, or a file is damaged.
     """
     if is_export(path):
         return {"path": str(path), "kind": "CTranslate2 export", **_of_export(path), "use": use_of(path)}
@@ -50,7 +50,7 @@ def information(path: Path) -> dict[str, Any]:
 
 
 def use_of(path: Path) -> dict[str, str]:
-    """Commands and Python that translate with the model."""
+    """Return shell commands and a line of Python that use the model."""
     python = f"import nmt; print(nmt.load({str(path)!r}).translate(['…']))"
     name = quote(str(path))
     return {"translate": f'nmt translate -m {name} "…"', "serve": f"nmt serve -m {name}", "python": python}
@@ -135,7 +135,7 @@ def _of_run(run: RunDirectory) -> dict[str, Any]:
         seconds=max(of_lines("elapsed_s"), default=0.0),
         checkpoints=run.checkpoint_steps(),
     )
-    corpora = {} if "imported" in manifest else all_corpora(config)  # the data of an imported model is not known
+    corpora = {} if "imported" in manifest else all_corpora(config)  # the data of an imported model is unknown
     names = {
         f"{corpus}.{side}": [*map(str, paths)]
         for corpus, files in corpora.items()
@@ -211,7 +211,7 @@ def _model_rows(found: Mapping[str, Any]) -> Rows:
 
 
 def _training_rows(training: Mapping[str, Any]) -> Rows:
-    if not training:  # an export does not say
+    if not training:  # an export has no information about training
         return []
     counts = [f"{training[key]:,} {key.replace('_', ' ')}" for key in COUNTS if training.get(key)]
     if seconds := training.get("seconds"):

@@ -14,8 +14,8 @@ from nmt.insight.stages import Stage
 from nmt.insight.tables import columns
 
 SHADES = " ░▒▓█"
-N_SHOWN = 4  # alternatives beside a token
-MAX_COLUMNS = 64  # of the picture of a stage
+N_SHOWN = 4  # alternatives per token
+MAX_COLUMNS = 64  # columns of a stage's heat map
 
 
 def as_page(explanation: Explanation) -> str:
@@ -25,7 +25,7 @@ def as_page(explanation: Explanation) -> str:
 
 
 def _picture(stage: Stage) -> Stage:
-    """A stage with at most `MAX_COLUMNS` columns of a dimension."""
+    """Return the stage, cut to `MAX_COLUMNS` columns if its columns are hidden units."""
     return replace(stage, values=stage.values[:, :MAX_COLUMNS]) if stage.axes[-1] in "DdF" else stage
 
 
@@ -35,7 +35,7 @@ def as_json(explanation: Explanation) -> str:
 
 
 def as_text(explanation: Explanation) -> list[str]:
-    """The whole explanation, as lines."""
+    """The explanation as lines of text."""
     best, greedy = explanation.translation, explanation.greedy
     lines = [
         explanation.source,
@@ -90,7 +90,7 @@ def _doubt(tokens: Sequence[Token]) -> str:
 
 
 def mean_cross(explanation: Explanation) -> Tensor | None:
-    """Cross-attention of one sentence, mean over layers and heads: (T, S); None if the model has none."""
+    """Cross-attention of one sentence, averaged over layers and heads: (T, S); None if the model has no attention."""
     cross = explanation.attention.cross
     return cross.mean((0, 1, 2)) if len(cross) else None
 

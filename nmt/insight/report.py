@@ -1,4 +1,4 @@
-"""What a run has learned: curves of its figures, samples as they changed, and the faults of its translations."""
+"""The report of a run: curves of its metrics, sample translations over time, and faults of its translations."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -62,25 +62,25 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class RunReport:
-    """A run, as far as its training has come."""
+    """The state of a run, which may still be training."""
 
     name: str
     curves: dict[str, list[float | None]]  # by name, one value per point; "step" is the x axis
-    validations: list[dict[str, Any]]  # lines of metrics.jsonl
+    validations: list[dict[str, Any]]  # the validation lines of metrics.jsonl, without warnings
     warnings: list[tuple[int, str]]  # step and text
-    is_finished: bool  # known only of runs that average checkpoints at their end
+    is_finished: bool  # True after checkpoints are averaged at the end of training; otherwise unknown
     settings: dict[str, Any]
     manifest: dict[str, Any]
     evaluation: Evaluation | None
 
 
 def read_report(path: Path, evaluation: Evaluation | None = None) -> RunReport:
-    """The report of a run from its files; see `ReportReader.read`."""
+    """Read the report of a run from its files; see `ReportReader.read`."""
     return ReportReader(path).read(evaluation)
 
 
 class ReportReader:
-    """Reads the report of a run again and again while it trains; each time parses only the new lines of figures."""
+    """Reads the report of a run repeatedly while it trains; each call parses only the new lines of metrics.jsonl."""
 
     def __init__(self, path: Path) -> None:
         self.run = RunDirectory(path)
@@ -90,10 +90,10 @@ class ReportReader:
         self.is_finished = False
 
     def read(self, evaluation: Evaluation | None = None) -> RunReport:
-        """The report as of now.
+        """Return the current report.
 
         Raises:
-            ModelError: this is not a run.
+            ModelError: the directory is not a run.
         """
         config = self.run.read_config()
         lines, starts_over = self.metrics.new_lines()
@@ -123,12 +123,12 @@ class ReportReader:
 def evaluated(
     corpus: str, sources: Sequence[str], references: Sequence[str], translations: Sequence[str], config: Config
 ) -> Evaluation:
-    """Scores and faults of translations.
+    """Score the translations of a test set and find their faults.
 
     Args:
-        corpus: its name.
-        sources, references, translations: as many lines each.
-        config: of the run, for the target language.
+        corpus: name of the test set.
+        sources, references, translations: lists of the same length.
+        config: config of the run, for the target language.
     """
     tokenize = bleu_tokenizer(language(config.data, "target"))
     chrf = sacrebleu.CHRF()
@@ -158,7 +158,7 @@ def evaluated(
 
 
 def find_faults(lines: Sequence[Example]) -> list[Fault]:
-    """Translations that repeat themselves, copy the source, have an odd length or other numbers, or are empty."""
+    """Find translations that are empty, repeat words, copy the source, have an unusual length or change numbers."""
     ratio = sorted((n_words(line.reference) + 1) / (n_words(line.source) + 1) for line in lines)[len(lines) // 2]
     tests: dict[str, Callable[[Example], bool]] = {
         "empty": lambda line: bool(line.source.strip()) and not line.translation.strip(),
@@ -177,7 +177,7 @@ def find_faults(lines: Sequence[Example]) -> list[Fault]:
 
 
 def repeats(text: str) -> bool:
-    """Whether a sequence of one to four words follows itself twice."""
+    """Return whether a sequence of one to four words occurs three times in a row."""
     units = words(text)
     return any(
         units[i : i + n] == units[i + n : i + 2 * n] == units[i + 2 * n : i + 3 * n]
@@ -187,7 +187,7 @@ def repeats(text: str) -> bool:
 
 
 def is_copy(line: Example) -> bool:
-    """Whether most words of a translation of three or more are those of the source."""
+    """Return whether a translation has at least three words, more than 80 % of which are in the source."""
     own = Counter(words(line.translation))
     return own.total() >= 3 and (own & Counter(words(line.source))).total() > 0.8 * own.total()
 

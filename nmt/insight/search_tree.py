@@ -1,4 +1,4 @@
-"""The tree of hypotheses that a search has built, from the steps that it was watched in."""
+"""The tree of hypotheses of a search, built from the steps that `search` passes to its `trace` callback."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ class Node:
 
 
 def search_tree(steps: Sequence[TraceStep], options: SearchOptions, tokenizer: Tokenizer) -> list[Node]:
-    """All candidates of a search over one sentence, step by step, best first within a step."""
+    """Return all candidates of the search for one sentence, step by step, best first within a step."""
     nodes: list[Node] = []
     live: list[int | None] = [None] * options.beam  # node of each live hypothesis
     for step in steps:
@@ -65,7 +65,10 @@ def search_tree(steps: Sequence[TraceStep], options: SearchOptions, tokenizer: T
 
 
 def with_paths(nodes: Sequence[Node], best: Sequence[int], greedy: Sequence[int]) -> list[Node]:
-    """The nodes, with the paths of two hypotheses marked as far as the search has followed them."""
+    """Return the nodes with `is_best` and `is_greedy` set on the paths of two hypotheses, given as token ids.
+
+    A path ends before the first token that was not a candidate of the search.
+    """
     on_best, on_greedy = _path(nodes, best), _path(nodes, greedy)
     return [replace(node, is_best=node.index in on_best, is_greedy=node.index in on_greedy) for node in nodes]
 

@@ -1,10 +1,10 @@
-"""The lines of a test set one by one: their words and numbers, and groups of lines. Imports no torch."""
+"""The words and numbers in the lines of a test set, and groups of lines. Imports no torch."""
 
 import re
 from collections import Counter
 from collections.abc import Sequence
 
-LENGTHS = (5, 10, 20, 40)  # bounds of the groups of source lengths, words (characters if there are no spaces)
+LENGTHS = (5, 10, 20, 40)  # upper bounds of the groups by source length, in units of `words`
 
 
 def words(text: str) -> Sequence[str]:
@@ -17,18 +17,18 @@ def n_words(text: str) -> int:
 
 
 def bare_words(text: str, *, spaced: bool) -> list[str]:
-    """The words of a text in lower case without punctuation around them; its letters if it is not `spaced`."""
+    """The words of a text in lower case without surrounding punctuation; its characters if it is not `spaced`."""
     units = text.casefold().split() if spaced else text.casefold()
     return [bare for unit in units if (bare := re.sub(r"^\W+|\W+$", "", unit))]
 
 
 def numbers(text: str) -> Counter[str]:
-    """The numbers in a text, written in digits, without separators of thousands."""
+    """Count the numbers in a text that are written in digits; thousands separators are removed."""
     return Counter(re.sub(r"(?<=\d)[., ](?=\d{3}\b)", "", found) for found in re.findall(r"\d[\d., ]*\d|\d", text))
 
 
 def group_index(value: int, bounds: Sequence[int]) -> int:
-    """The group of a value: the number of bounds, upper and inclusive, that it exceeds."""
+    """Return the index of the group that contains a value, given the inclusive upper bounds of the groups."""
     return sum(value > bound for bound in bounds)
 
 

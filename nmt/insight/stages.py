@@ -1,7 +1,7 @@
-"""The way through a model: what its modules compute for one sentence pair, in order, as in figure 1 of the paper.
+"""The intermediate tensors of a model for one sentence pair, in the order of computation.
 
-All values come from one forward pass, watched by torch's module hooks and its function mode. Sections and equations
-are those of Vaswani et al. 2017, or for recurrent models of Luong et al. 2015.
+All values come from one forward pass, recorded by module hooks and a torch function mode. Sections, equations and the
+order (figure 1) are those of Vaswani et al. 2017; for recurrent models, those of Luong et al. 2015.
 """
 
 from collections import defaultdict
@@ -43,12 +43,12 @@ class Stage:
     text: str  # what happens here
     axes: str  # a letter per dimension: B, H, S, T, D, d (D/H), F (feed-forward), V
     shape: tuple[int, ...]
-    values: Tensor  # the last two dimensions, of the first sentence and the first head
-    columns: list[str] | None = None  # their names, if they are tokens of the vocabulary
+    values: Tensor  # the last two dimensions, for the first sentence and the first head
+    columns: list[str] | None = None  # names of the columns of `values`, if these are tokens of the vocabulary
 
 
 def stage(part: str, name: str, section: str, x: Tensor, axes: str, text: str) -> Stage:
-    """The stage of a tensor x."""
+    """Return the stage that shows a tensor x."""
     values = x[(0,) * (x.dim() - 2)]
     return Stage(part, name, section, text, axes, tuple(x.shape), values)
 
@@ -110,7 +110,7 @@ def record_stages(model: Seq2Seq, src: Tensor, tgt_in: Tensor) -> tuple[list[Sta
 
 
 def transformer_stages(model: Transformer, seen: Recorder, attention: AttentionWeights) -> Iterator[Stage]:
-    """Layer 1 of encoder and decoder in full, then the output of the last layer."""
+    """Yield all stages of layer 1 and the output of the last layer, for the encoder and then the decoder."""
     encoder, decoder = list(model.encoder), list(model.decoder)
     positions = model.settings.positions
     name = "Scaled embedding" if positions in ("rotary", "none") else "Embedding + position"
@@ -136,12 +136,12 @@ def transformer_stages(model: Transformer, seen: Recorder, attention: AttentionW
 
 
 def recurrent_stages(model: RecurrentModel, seen: Recorder, attention: AttentionWeights) -> Iterator[Stage]:
-    """Every recurrent layer, then attention."""
+    """Yield the embeddings and the output of every recurrent layer, then the stages of attention."""
     kind = model.settings.cell.upper()
     yield embedding_stage("encoder", "S", seen.outputs[model.source_embedding][0])
     for i, layer in enumerate(model.encoder, 1):
         out, _ = seen.outputs[layer][0]
-        x = out.data[None] if isinstance(out, PackedSequence) else out  # of one sentence: the order is as it was
+        x = out.data[None] if isinstance(out, PackedSequence) else out  # packing one sentence keeps its order
         yield stage("encoder", f"{kind} layer {i}", "3", x, "BSD", "Reads the sentence in both directions.")
     yield embedding_stage("decoder", "T", seen.outputs[model.target_embedding][-1])
     for i, layer in enumerate(model.decoder, 1):
@@ -200,7 +200,7 @@ def projection_stages(
 def weighting_stages(
     part: str, mask: str, n_queries: str, n_keys: str, scores: Tensor, weights: Tensor
 ) -> Iterator[Stage]:
-    """Scores (B, H, T, S'), S' perhaps padded, the mask that they contain, and weights (B, H, T, S)."""
+    """Yield the mask, the scores (B, H, T, S'), which may have padded keys, and the weights (B, H, T, S)."""
     axes = f"BH{n_queries}{n_keys}"
     scores = scores[..., : weights.size(-1)].expand_as(weights)
     is_allowed = (scores[0, 0] > -torch.inf).float()

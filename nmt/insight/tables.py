@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 
 def columns(names: Sequence[str], rows: Iterable[Sequence[object]], numbers: Collection[str] = ()) -> list[str]:
-    """A table as lines of text, columns aligned: those named in `numbers` to the right, others to the left."""
+    """Format a table as lines of text. Columns named in `numbers` are aligned to the right, others to the left."""
     cells = [list(names), *([str(cell) for cell in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(names))]
     signs = [">" if name in numbers else "<" for name in names]

@@ -1,16 +1,16 @@
-"""A package for Argos Translate and LibreTranslate, which translate offline with CTranslate2.
+"""Export to a package for Argos Translate and LibreTranslate, which translate offline with CTranslate2.
 
-A zip of one directory, whose content is a function of the model:
+The package is a zip of one directory. Equal models give equal packages. Content:
 
     metadata.json          languages
-    README.md              what the package is
+    README.md              description of the package
     sentencepiece.model    one tokenizer for both sides
-    model/                 for CTranslate2
-    minisbd/sentences.onnx a sentence splitter (MiniSBD); without one, Argos Translate would download its own
+    model/                 the model for CTranslate2
+    minisbd/sentences.onnx a sentence splitter for MiniSBD; without it, Argos Translate would download another
 
-Argos Translate 1.11 reads such packages. Its search differs from ours: beam 4, length penalty 0.2 of CTranslate2, at
-most 256 pieces, and sources are cut at 1,024 pieces. It splits a paragraph into sentences, and replaces every `_` of a
-translation by a space.
+Packages are for Argos Translate 1.11. Its search differs from ours: beam 4, length penalty 0.2 as defined by
+CTranslate2, at most 256 pieces per translation, and sources are truncated to 1,024 pieces. It splits paragraphs into
+sentences, and replaces every `_` in a translation by a space.
 """
 
 import json
@@ -31,8 +31,8 @@ from nmt.interchange.sentence_splitter import sentence_splitter
 
 log = logging.getLogger("nmt")
 
-MAX_SOURCE = 1024  # pieces, CTranslate2's default
-EPOCH = (1980, 1, 1, 0, 0, 0)  # the first time that a zip can hold, so that equal models give equal files
+MAX_SOURCE = 1024  # pieces; CTranslate2's default limit
+EPOCH = (1980, 1, 1, 0, 0, 0)  # earliest time in a zip; fixed, so that equal models give equal files
 README = """\
 # {source} to {target}
 
@@ -49,10 +49,10 @@ offline: model, tokenizer and a sentence splitter are in the package.
 
 
 def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> None:
-    """Write an .argosmodel file, if CTranslate2 gives the same scores as the model.
+    """Export a model to an .argosmodel file, if CTranslate2 computes the same scores. The model must be on the CPU.
 
-    The model is on the CPU. Errors are those of `to_ctranslate2`, and InputError: no langcodes, one tokenizer per
-    side, a normalized source, or an unknown language.
+    Raises the errors of `to_ctranslate2`, and InputError if langcodes is not installed, each side has its own
+    tokenizer, the source is normalized (data.nfkc_source), or a language is unknown.
     """
     _check_supported(translator, path)
     langcodes = import_langcodes()
@@ -106,10 +106,10 @@ def _check_supported(translator: Translator, path: Path) -> None:
 
 
 def import_langcodes() -> ModuleType:
-    """langcodes with names of languages. Raises InputError if it is not installed."""
+    """Import langcodes. Raises InputError if it or its language names are not installed."""
     try:
         import langcodes
-        import language_data  # type: ignore[import-untyped]  # noqa: F401 - for names
+        import language_data  # type: ignore[import-untyped]  # noqa: F401 - has the names of languages
     except ImportError as error:
         raise InputError("langcodes is not installed", hint="pip install 'langcodes[data]>=3.4'") from error
     return langcodes
@@ -119,16 +119,16 @@ def write_zip(path: Path, directory: str, contents: dict[str, bytes], files: dic
     """Write a zip of one directory; equal contents give equal bytes.
 
     Args:
-        path: of the zip, which replaces another file when it is complete.
-        directory: the name of the one directory.
-        contents: of small files, by their path in the directory.
+        path: the zip file; an existing file is replaced only when the new one is complete.
+        directory: name of the one directory.
+        contents: contents of small files, by their path in the directory.
         files: large files on disk, by their path in the directory.
     """
     with atomic_writer(path) as out, zipfile.ZipFile(out, "w") as archive:
         for name in sorted([*contents, *files]):
             info = zipfile.ZipInfo(f"{directory}/{name}", EPOCH)
             info.compress_type = zipfile.ZIP_DEFLATED
-            info.create_system = 3  # Unix, whatever this system is
+            info.create_system = 3  # Unix, also if written on another system
             info.external_attr = (stat.S_IFREG | 0o644) << 16
             if name in contents:
                 archive.writestr(info, contents[name])

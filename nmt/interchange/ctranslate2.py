@@ -1,13 +1,14 @@
-"""A directory for CTranslate2, which translates without torch.
+"""Export to a directory for CTranslate2, which translates without torch.
 
-    config.json, model.bin, shared_vocabulary.json (or source_, target_)    CTranslate2's
-    config.yaml, tokenizer.model (or tokenizer.src.model, .tgt.model)       as in a run: limits, languages, pieces
+    config.json, model.bin, shared_vocabulary.json (or source_, target_)    for CTranslate2
+    config.yaml, tokenizer.model (or tokenizer.src.model, .tgt.model)       for nmt, as in a run
 
 CTranslate2's search differs from ours:
-- It bans PAD, UNK, BOS, and EOS before the minimum length, before the softmax: other pieces get their probability.
-- It stops when K hypotheses have finished, whatever the score of the live ones.
-- It counts EOS in the length of a hypothesis, as we do, only with `return_end_token`.
-- At `max_decoding_length` it cuts a hypothesis, while we force EOS: our limit L is its L - 1.
+- It masks PAD, UNK, BOS, and EOS below the minimum length, before the softmax, so that the other pieces get their
+  probability. We mask them after the softmax.
+- It stops when as many hypotheses as the beam size have finished, even if an unfinished one has a better score.
+- It includes EOS in the length of a hypothesis only with `return_end_token`; we always do.
+- At `max_decoding_length` it truncates a hypothesis, while we force EOS: our limit L corresponds to its limit L - 1.
 """
 
 import logging
@@ -28,15 +29,15 @@ from nmt.text import EOS
 
 log = logging.getLogger("nmt")
 
-# Storage type -> the largest difference from our float32 scores that is accepted, nats per piece. A correct export
-# in float32 differs by a millionth; the other limits allow for rounding.
+# Storage type -> maximum accepted difference from our float32 scores, in nats per piece. A correct float32 export
+# differs by about 1e-6; the other limits allow for rounding.
 QUANTIZATIONS = {"float32": 1e-3, "float16": 0.1, "bfloat16": 1.0, "int8": 1.0}
-FILES = {  # that an export may have
+FILES = {  # all files that an export can have
     *("config.yaml", "config.json", "model.bin"),
     *("tokenizer.model", "tokenizer.src.model", "tokenizer.tgt.model"),
     *("shared_vocabulary.json", "source_vocabulary.json", "target_vocabulary.json"),
 }
-SUPPORTED: dict[str, tuple[object, ...]] = {  # settings of which CTranslate2 supports only some values
+SUPPORTED: dict[str, tuple[object, ...]] = {  # supported values; other settings may have any value
     "architecture": ("transformer",),
     "attention": ("scaled_dot",),
     "attention_window": (0,),
@@ -44,14 +45,18 @@ SUPPORTED: dict[str, tuple[object, ...]] = {  # settings of which CTranslate2 su
     "positions": ("sinusoidal", "learned"),
 }
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}  # CTranslate2's names
-CHECKED_LENGTHS = (1, 5, 20)  # of the random sentences that compare the engines, pieces
+CHECKED_LENGTHS = (1, 5, 20)  # pieces of the random sentences on which the engines are compared
 CHECKED_BEAMS = (1, 5)
 
 
 def to_ctranslate2(translator: Translator, path: Path, quantization: str = "float32") -> None:
-    """Write a directory that CTranslate2 loads, or replace an earlier one, if both engines give the same scores.
+    """Export a model to a directory for CTranslate2, if both engines compute the same scores.
 
-    The model is on the CPU. InputError: no CTranslate2, unsupported model or foreign `path`; NmtError: other scores.
+    Replaces an earlier export. The model must be on the CPU.
+
+    Raises:
+        InputError: CTranslate2 is not installed, the model is not supported, or `path` exists and is not an export.
+        NmtError: the scores differ.
     """
     if quantization not in QUANTIZATIONS:
         raise InputError(f"unknown quantization '{quantization}'", hint=f"choose one of {', '.join(QUANTIZATIONS)}")
@@ -66,7 +71,7 @@ def to_ctranslate2(translator: Translator, path: Path, quantization: str = "floa
         run.write_config(config)
         run.write_tokenizers(tokenizers, config.tokenizer.joint)
         differences = []
-        for kind in dict.fromkeys(["float32", quantization]):  # float32 first: only its check is precise
+        for kind in dict.fromkeys(["float32", quantization]):  # float32 first, because its check is the strictest
             spec = _model_spec(model)
             spec.register_source_vocabulary(tokenizers.source.pieces(range(len(tokenizers.source))))
             spec.register_target_vocabulary(tokenizers.target.pieces(range(len(tokenizers.target))))
@@ -84,7 +89,7 @@ def to_ctranslate2(translator: Translator, path: Path, quantization: str = "floa
 
 
 def _model_spec(model: Transformer) -> Any:
-    """CTranslate2's description of the model, with a copy of the weights: it quantizes them in place."""
+    """Return CTranslate2's model spec with a copy of the weights, because CTranslate2 quantizes them in place."""
     specs, settings = import_ctranslate2().specs, model.settings
     spec = specs.TransformerSpec.from_config(
         (settings.n_encoder_layers, settings.n_decoder_layers),
@@ -142,10 +147,11 @@ def _array(x: Tensor) -> Any:
 
 
 def _largest_score_difference(engine: Any, model: Transformer, translator: Translator, *, exact: bool) -> float:
-    """The largest difference between both engines' scores of CTranslate2's translations, nats per piece.
+    """Return the largest difference between both engines' scores of CTranslate2's translations, in nats per piece.
 
     Translations of random sentences are compared by score, not by text, because rounding may decide between pieces
-    of nearly equal probability. `exact` adds how far any piece of a greedy translation is from our model's best.
+    of nearly equal probability. With `exact`, the differences also include, for each piece of a greedy translation,
+    how much less probable it is than our model's best piece.
     """
     source, target = translator.tokenizers.source, translator.tokenizers.target
     generator = torch.Generator().manual_seed(1)

@@ -1,4 +1,4 @@
-"""What exports share: which models a format can hold, which directories they replace, and the proof on real lines."""
+"""Shared by all exports: checks of model and directory, biases of the logits, and lines to compare engines on."""
 
 import contextlib
 from collections.abc import Collection, Mapping
@@ -17,16 +17,16 @@ from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.batches import pad_source
 from nmt.text.lines import is_blank, iter_lines
 
-BAN = -1e4  # bias of pieces that are never generated: fits into float16, and exp of it is 0
+BAN = -1e4  # bias of pieces that are never generated: representable in float16, and exp(BAN) is 0
 
 
 def check_replaceable(path: Path, names: Collection[str], needed: str) -> None:
     """Refuse to replace anything but an empty directory or an earlier export.
 
     Args:
-        path: where the export goes.
-        names: that an export may have in its directory.
-        needed: the file that every export has.
+        path: output directory of the export.
+        names: all names that an export can have in its directory.
+        needed: the name that every export has in its directory.
     """
     if path.resolve() == Path.cwd() or path.is_mount():
         raise InputError(f"{path} cannot be replaced: it is in use", hint="name a directory in it")
@@ -36,12 +36,12 @@ def check_replaceable(path: Path, names: Collection[str], needed: str) -> None:
 
 
 def exportable_model(translator: Translator, tool: str, supported: Mapping[str, Collection[object]]) -> Transformer:
-    """The translator's model, if it is one Transformer with settings that the tool supports.
+    """Return the translator's model. Raises InputError unless it is one Transformer with supported settings.
 
     Args:
-        translator: of a run or a model file.
-        tool: its name.
-        supported: values of `model.*` settings, by key; those of other settings do not matter.
+        translator: a loaded run or model file.
+        tool: name of the tool that loads the export, for messages.
+        supported: supported values of `model.*` settings, by key; other settings may have any value.
     """
     if not isinstance(translator.engine, TorchEngine):
         raise InputError("the model is already an export", hint="give the run that was exported")
@@ -57,34 +57,34 @@ def exportable_model(translator: Translator, tool: str, supported: Mapping[str, 
 
 
 def output_bias(model: Transformer) -> Tensor:
-    """(V,): bans pieces that are never generated."""
+    """(V,): `BAN` for PAD, UNK and BOS, which are never generated, else 0."""
     bias = torch.zeros(model.projection.out_features)
     bias[[PAD, UNK, BOS]] = BAN
     return bias
 
 
 def logits_bias(model: Transformer) -> Tensor:
-    """(V,): what a format adds to the logits: the model's own bias, if it has one, and `output_bias`."""
+    """(V,): the bias of the exported projection: the model's own bias, if it has one, plus `output_bias`."""
     own = model.projection.bias.detach() if model.settings.projection_bias else 0.0
     return output_bias(model) + own
 
 
 def log_probs_of(model: Transformer, source: list[int], target: list[int]) -> Tensor:
-    """(T + 1, V): log-probabilities at each piece of `target` and after the last, where PAD, UNK and BOS have none."""
+    """(T + 1, V): log-probabilities at each position of `target` and after its end; PAD, UNK and BOS are banned."""
     with torch.inference_mode():
         logits: Tensor = model(pad_source([source]), torch.tensor([[BOS, *target]]))[0]
     return (logits + output_bias(model)).log_softmax(-1)
 
 
 def real_lines(translator: Translator, n: int) -> list[str]:
-    """The first lines of the run's test or dev set that are not blank.
+    """Return the first n source lines of the run's test or dev set that are not blank.
 
-    Where these files are missing: samples that training kept, else text made of random pieces.
+    If these files are missing, return source lines that validations logged as samples, or else random pieces as text.
     """
     data = translator.config.data
     if translator.run:
         with contextlib.suppress(NmtError):
-            data = translator.run.read_config().data  # a model file has no paths of the machine
+            data = translator.run.read_config().data  # a model file's config has no paths
     for files in (data.test, data.dev):
         if files is not None:
             with contextlib.suppress(DataError):

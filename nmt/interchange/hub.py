@@ -1,4 +1,4 @@
-"""Finds the directory of a model by its path, or by its id on the Hugging Face Hub, which brings it into its cache."""
+"""Find a model's directory by path, or by id on the Hugging Face Hub: the model is downloaded to the Hub's cache."""
 
 import re
 from pathlib import Path
@@ -16,8 +16,8 @@ def model_directory(model: str, revision: str | None = None) -> Path:
         model: a directory, or an id such as Helsinki-NLP/opus-mt-de-en.
         revision: a branch, tag, commit or pull request (refs/pr/5) of the model on the Hub.
     Raises:
-        InputError: there is no such directory, and it is not an id, or huggingface_hub is not installed.
-        DownloadError: the Hub does not give it.
+        InputError: `model` is neither a directory nor an id, or huggingface_hub is not installed.
+        DownloadError: the download fails.
     """
     path = Path(model)
     if path.is_dir():
@@ -36,7 +36,7 @@ def model_directory(model: str, revision: str | None = None) -> Path:
         raise InputError(f"no directory {path}, and huggingface_hub is not installed", hint=hint) from error
     try:
         return Path(snapshot_download(model, revision=revision, allow_patterns=FILES))
-    except (OSError, ValueError, RuntimeError) as error:  # all errors of the Hub, of its validators and of the network
+    except (OSError, ValueError, RuntimeError) as error:  # errors of the Hub, its validators and the network
         reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         hint = "check the id and the network, or download the model elsewhere and give its directory"
         raise DownloadError(f"cannot get {model}: {reason:.300}", hint=hint) from error

@@ -1,4 +1,4 @@
-"""A directory in Hugging Face's format, from which `AutoModelForSeq2SeqLM` and `AutoTokenizer` load.
+"""Export to a directory in Hugging Face's format, for `AutoModelForSeq2SeqLM` and `AutoTokenizer`.
 
     config.json, generation_config.json, model.safetensors    MarianMTModel if post-norm, else Pegasus
     source.spm, target.spm, vocab.json, target_vocab.json,    MarianTokenizer; target_vocab.json only with one
@@ -6,8 +6,8 @@
     README.md                                                 the model card
 
 Both classes are Transformers with the paper's sinusoids, but have all sines before all cosines, while ours alternate.
-Therefore the D numbers that flow through the layers are reordered: columns of matrices that read them, rows of matrices
-that write them, embeddings and norms. What a layer computes inside (heads, F numbers) keeps its order.
+Therefore the D features of the residual stream are permuted: columns of matrices that read them, rows of matrices that
+write them, embeddings and norms. Features inside a layer (heads, feed-forward) keep their order.
 """
 
 import contextlib
@@ -44,18 +44,18 @@ from nmt.text.vocabulary import without_vocabulary
 log = logging.getLogger("nmt")
 
 CLASSES = {"post": ("marian", "MarianMTModel"), "pre": ("pegasus", "PegasusForConditionalGeneration")}
-SUPPORTED: dict[str, tuple[object, ...]] = {  # settings of which both classes support only some values
+SUPPORTED: dict[str, tuple[object, ...]] = {  # values that both classes support
     "architecture": ("transformer",),
     "attention": ("scaled_dot",),
     "attention_window": (0,),
     "padding_mask": (True,),
 }
-# Pegasus saves its table of positions, so that it can be learned ones, or zeros. Marian always computes it.
+# Pegasus saves its position table, which can therefore also be learned, or zeros for none. Marian computes sinusoids.
 SUPPORTED_BY_NORM: dict[str, dict[str, tuple[object, ...]]] = {
     "post": {"positions": ("sinusoidal",)},
     "pre": {"positions": ("sinusoidal", "learned", "none"), "tied_embeddings": ("all",)},
 }
-FILES = {  # that an export may have
+FILES = {  # all files that an export can have
     *("config.json", "model.safetensors", "generation_config.json", "README.md"),
     *("source.spm", "target.spm", "vocab.json", "target_vocab.json", "tokenizer_config.json"),
     "special_tokens_map.json",
@@ -70,18 +70,18 @@ inputs = tokenizer(["…"], return_tensors="pt", padding=True)
 print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True))
 ```
 """
-N_CHECKED = 8  # lines
+N_CHECKED = 8  # lines that both engines translate
 TOLERANCE = 1e-3  # maximum difference of probabilities and of log-probabilities; rounding causes about 1e-6
 
 
 def to_huggingface(translator: Translator, path: Path) -> None:
-    """Write a directory that transformers loads, or replace an earlier one, if it gives the same translations.
+    """Export a model to a directory for transformers, if it translates as nmt does. Replaces an earlier export.
 
-    The model is on the CPU. Without transformers the directory is written, with a warning that it was not compared.
+    The model must be on the CPU. If transformers is not installed, a warning says that translations are not compared.
 
     Raises:
-        InputError: the format cannot hold the model, or `path` is something else.
-        NmtError: transformers translates otherwise.
+        InputError: the format does not support the model, or `path` exists and is not an export.
+        NmtError: transformers' translations differ from nmt's.
     """
     check_replaceable(path, FILES, "source.spm")
     model = holdable_model(translator)
@@ -100,7 +100,7 @@ def to_huggingface(translator: Translator, path: Path) -> None:
 
 
 def holdable_model(translator: Translator) -> Transformer:
-    """The translator's model, if one of the two classes can hold it."""
+    """Return the translator's model. Raises InputError if transformers' class for its norm does not support it."""
     norm = translator.config.model.norm
     model = exportable_model(translator, CLASSES[norm][1], SUPPORTED | SUPPORTED_BY_NORM[norm])
     if translator.config.data.nfkc_source:
@@ -116,11 +116,11 @@ def write_huggingface(directory: Path, translator: Translator, model: Transforme
     """Write all files into an empty directory.
 
     Args:
-        directory: to write to.
-        translator: to export.
-        model: of the translator.
-        name: what the card calls the model.
-        use: how the card says it is used, in Markdown, with the name as `{name}`.
+        directory: output directory.
+        translator: the translator to export.
+        model: the translator's model.
+        name: name of the model in the model card.
+        use: usage instructions for the model card in Markdown, with `{name}` in place of the name.
     """
     config = translator.config
     atomic_write(directory / "model.safetensors", save(weights(model), {"format": "pt"}))
@@ -139,7 +139,7 @@ def _write_json(file: Path, content: object) -> None:
 
 
 def model_config(settings: ModelSettings, vocab_size: int) -> dict[str, Any]:
-    """config.json."""
+    """Return the content of config.json."""
     model_type, architecture = CLASSES[settings.norm]
     shared = {"share_encoder_decoder_embeddings": settings.tied_embeddings == "all", "decoder_vocab_size": vocab_size}
     return {
@@ -165,7 +165,7 @@ def model_config(settings: ModelSettings, vocab_size: int) -> dict[str, Any]:
         "pad_token_id": PAD,
         "bos_token_id": BOS,
         "eos_token_id": EOS,
-        "forced_eos_token_id": None,  # generation_config.json has it; the default is another id
+        "forced_eos_token_id": None,  # in generation_config.json; the default is not our EOS
         "decoder_start_token_id": BOS,
         "use_cache": True,
         "dtype": "float32",
@@ -173,7 +173,7 @@ def model_config(settings: ModelSettings, vocab_size: int) -> dict[str, Any]:
 
 
 def generation_settings(translator: Translator, model: Transformer) -> dict[str, Any]:
-    """generation_config.json: what `generate` does by default."""
+    """Return the content of generation_config.json, the default settings of `generate`."""
     decode = translator.config.decode
     if decode.length_penalty == "gnmt":
         log.warning("transformers has no decode.length_penalty=gnmt: it divides by L^alpha, tune length_penalty for it")
@@ -181,8 +181,8 @@ def generation_settings(translator: Translator, model: Transformer) -> dict[str,
     return {
         "num_beams": decode.beam,
         "length_penalty": decode.alpha,
-        "early_stopping": False,  # stops by our rule
-        "max_length": longest + 1,  # BOS counts
+        "early_stopping": False,  # the same stopping rule as ours
+        "max_length": longest + 1,  # transformers counts BOS
         "min_new_tokens": decode.min_length,
         "pad_token_id": PAD,
         "bos_token_id": BOS,
@@ -193,12 +193,12 @@ def generation_settings(translator: Translator, model: Transformer) -> dict[str,
 
 
 def n_rows(model: Transformer) -> int:
-    """Rows of each embedding: the pieces of the larger vocabulary, because transformers 4 gives both sides as many."""
+    """Return the rows of each embedding: the larger vocabulary, because transformers 4 has one size for both sides."""
     return max(model.source_embedding.num_embeddings, model.target_embedding.num_embeddings)
 
 
 def weights(model: Transformer) -> dict[str, Tensor]:
-    """The weights by the names and in the order of transformers; tied weights once."""
+    """Return the weights with transformers' names and order of features; tied weights once."""
     settings, rows = model.settings, n_rows(model)
     order = sines_first(settings.d_model)
 
@@ -237,7 +237,7 @@ def sines_first(d_model: int) -> Tensor:
 
 
 def position_table(model: Transformer, learned: Tensor | None) -> Tensor:
-    """(P, D): what is added to the embeddings."""
+    """(P, D): the position embeddings; zeros for a model without positions."""
     settings = model.settings
     if model.sinusoids is not None:
         learned = model.sinusoids(slice(settings.max_positions))
@@ -245,7 +245,7 @@ def position_table(model: Transformer, learned: Tensor | None) -> Tensor:
 
 
 def layer_weights(layer: EncoderLayer | DecoderLayer, order: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """The weights of a layer by the names of transformers, with the D numbers in the given order."""
+    """Yield names and weights of a layer for transformers, with the D features in the given order."""
 
     def reads(name: str, weight: Tensor, bias: Tensor) -> Iterator[tuple[str, Tensor]]:  # weight (n, D)
         yield from ((f"{name}.weight", weight[:, order]), (f"{name}.bias", bias))
@@ -302,18 +302,18 @@ def write_tokenizers(directory: Path, tokenizers: Tokenizers, config: Config) ->
         "target_lang": language(config.data, "target"),
         "separate_vocabs": not tokenizers.one_vocabulary,
         "model_max_length": config.model.max_positions,
-        "split_special_tokens": True,  # text is text: "</s>" in it is not the end
+        "split_special_tokens": True,  # "</s>" in a text is not parsed as EOS
         "clean_up_tokenization_spaces": False,
     }
     _write_json(directory / "tokenizer_config.json", settings)
 
 
-# --- the proof --------------------------------------------------------------------------------------------
+# --- the comparison ---------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Without warnings and progress bars of transformers in the block, if it is installed."""
+    """Suppress warnings, and log messages and progress bars of transformers, in a block."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -333,13 +333,13 @@ def quiet_transformers() -> Iterator[None]:
 
 
 def check_translations(translator: Translator, model: Transformer, theirs: Any, tokenizer: Any) -> None:
-    """Translate real lines greedily with both; raises NmtError if tokens, probabilities or translations differ.
+    """Translate real lines greedily with both; raise NmtError if source tokens, probabilities or translations differ.
 
-    Rounding may decide between pieces of nearly equal probability. Therefore each piece that transformers chooses
-    need not be the one that nmt chooses, but must be as probable within TOLERANCE.
+    Rounding may decide between pieces of nearly equal probability. Therefore a translation may contain other pieces
+    than nmt's, if nmt's model finds each of them as probable as the best piece, within TOLERANCE.
 
     Args:
-        translator: the one that was exported.
+        translator: the exported translator.
         model: the translator's model.
         theirs: the exported model, with the methods of `MarianMTModel`.
         tokenizer: the exported `MarianTokenizer`.
@@ -359,10 +359,10 @@ def check_translations(translator: Translator, model: Transformer, theirs: Any, 
             decoder_inputs = torch.tensor([[BOS, *found[:-1].tolist()]])
             logits = theirs(**inputs, decoder_input_ids=decoder_inputs).logits[0]  # (T, V)
         log_probs = log_probs_of(model, tokens, found[:-1].tolist())  # (T, V)
-        probs = logits.softmax(-1)[:, : log_probs.size(1)]  # without the rows that fill up the smaller vocabulary
+        probs = logits.softmax(-1)[:, : log_probs.size(1)]  # without padding rows (see `n_rows`)
         differences.append(float((probs - log_probs.exp()).abs().max()))
         chosen = log_probs.gather(-1, found[:, None])[:, 0]  # (T,)
-        gaps += (log_probs.amax(-1) - chosen)[: limit - 1].tolist()  # at the limit EOS is forced
+        gaps += (log_probs.amax(-1) - chosen)[: limit - 1].tolist()  # EOS is forced at the limit
         n_equal += found.tolist() == ours.tokens
     difference, gap = (float(torch.tensor(x).max()) for x in (differences, gaps))
     if not (difference <= TOLERANCE and gap <= TOLERANCE):  # also true for NaN

@@ -1,11 +1,11 @@
-"""A Marian model in Hugging Face's format, such as those of OPUS-MT, becomes a run.
+"""Import Marian models in Hugging Face's format, such as OPUS-MT's, as runs.
 
-What differs, and where it goes:
-- Marian numbers EOS 0, UNK 1, PAD last, and its decoder begins with PAD. Rows of the embeddings are put into our order,
-  where BOS has a copy of the row that the decoder begins with; a bias keeps this copy out of the softmax.
-- Its sinusoids are in halves (sines, then cosines), ours alternate. So the features of the residual stream change
-  places: columns of embeddings and norms, columns of matrices that read it, rows of those that write it.
-- A side's SentencePiece model does not number the vocabulary: `nmt.text.vocabulary`.
+Differences between Marian and nmt, and how they are converted:
+- Marian's ids are EOS 0, UNK 1, PAD last, and its decoder starts with PAD. Embedding rows are put into our order. Our
+  BOS gets a copy of the start token's row, and a bias excludes this copy from the softmax.
+- Marian's sinusoids have all sines before all cosines, ours alternate. Therefore the features of the residual stream
+  are permuted: columns of embeddings and norms, columns of matrices that read it, rows of matrices that write to it.
+- Token ids come from vocab.json, not from the SentencePiece models: see `nmt.text.vocabulary`.
 - Logits have a bias: model.projection_bias.
 """
 
@@ -37,40 +37,40 @@ from nmt.text.vocabulary import TAG, with_vocabulary, without_vocabulary
 log = logging.getLogger("nmt")
 
 CODERS = {"source": "encoder", "target": "decoder"}
-SPECIAL_PIECES = ["<pad>", "<unk>", "<s>", "</s>"]  # at PAD, UNK, BOS, EOS
-BAN = -100.0  # bias of BOS where it is a copy: exp of it is 0, and label smoothing adds little to the loss
-NEVER = -1e3  # a bias below it can only ban a piece, as exports do with PAD, UNK and BOS
-MAX_LENGTH = 200  # data.max_length: a longer line is split into sentences, which is what such models are trained on
+SPECIAL_PIECES = ["<pad>", "<unk>", "<s>", "</s>"]  # of PAD, UNK, BOS, EOS
+BAN = -100.0  # bias of BOS if it is a copy: exp(BAN) is 0, and label smoothing adds little to the loss
+NEVER = -1e3  # a bias at or below it bans a piece, as our exports do with PAD, UNK and BOS
+MAX_LENGTH = 200  # data.max_length: longer lines are split into sentences, because Marian models are trained on these
 MIN_KNOWN = 0.5  # minimum share of a SentencePiece model's pieces that vocab.json must contain
-CHECKED_LENGTHS = (1, 5, 20)  # of the random sentences that compare the logits, pieces
-TOLERANCE = 1e-4  # of the largest logit, in float64
+CHECKED_LENGTHS = (1, 5, 20)  # pieces of the random sentences on which logits are compared
+TOLERANCE = 1e-4  # maximum difference of logits, relative to the largest; in float64
 LANGUAGE = re.compile(r"[a-zA-Z]{2,8}([-_]\w{1,20})*")
 MODEL_NAME = re.compile(r"opus-mt-(?:tc-)?(?:tiny-|base-|big-)?([a-zA-Z]{2,8})-([a-zA-Z]{2,8})$")
 
 
 class Side(NamedTuple):
-    """The pieces of a side in our order."""
+    """The vocabulary of a side in our order."""
 
-    rows: list[int]  # of Marian's embedding, one for each of our tokens
+    rows: list[int]  # row of Marian's embedding for each of our token ids
     pieces: list[str]
 
 
 class Imported(NamedTuple):
-    """What was read, in memory."""
+    """A Marian model in memory, and the checkpoint converted from it."""
 
     settings: MarianSettings
-    weights: dict[str, Tensor]  # of Marian, by its names
+    weights: dict[str, Tensor]  # Marian's, by Marian's names
     source: Side
     target: Side
     checkpoint: Checkpoint
 
 
 class Languages(NamedTuple):
-    """What the user says about the languages; empty for what the model says."""
+    """Languages that the user gives; an empty string leaves the choice to the model."""
 
     source: str = ""
     target: str = ""
-    tag: str = ""  # of the target language: fra for >>fra<<
+    tag: str = ""  # of the target language, without brackets: fra for >>fra<<
 
 
 NOT_GIVEN = Languages()
@@ -81,14 +81,15 @@ def import_marian(directory: Path, output: Path, languages: Languages = NOT_GIVE
 
     Args:
         directory: see `marian_files`.
-        output: of the run; must not exist.
+        output: directory of the new run; must not exist.
         languages: codes, and the tag of a multilingual model.
         name: where the model comes from, for the manifest; the directory if empty.
     Returns:
-        the largest difference between logits of the run and of the original, which is checked.
+        the largest relative difference between the logits of the run and of the original.
     Raises:
-        ModelError: a file is missing, damaged, or of a model that nmt cannot have.
-        InputError: `output` exists, or the model has no such tag.
+        ModelError: a file is missing or damaged, or nmt does not support the model.
+        InputError: `output` exists, or the model does not have the given tag.
+        NmtError: the logits differ by more than `TOLERANCE`.
     """
     if output.exists() or output.is_symlink():
         raise InputError(f"{output} exists already", hint="give another name with -o, or move it away")
@@ -143,7 +144,7 @@ def read_marian(directory: Path, languages: Languages) -> Imported:
 def read_sides(
     directory: Path, settings: MarianSettings, tokenizer_config: dict[str, Any], bias: Tensor | None
 ) -> tuple[Side, Side]:
-    """The vocabularies of both sides, often one, in our order; `bias` is that of the logits, (1, V) or None."""
+    """Read both sides' vocabularies, often the same, in our order; `bias`: of the logits, (1, V) or None."""
     file = directory / "vocab.json"
     source = target = read_vocabulary(file, settings.vocab_size)
     start = settings.decoder_start_token_id
@@ -151,14 +152,14 @@ def read_sides(
         other = directory / "target_vocab.json"
         target = read_vocabulary(other, settings.n_target)
         while not target[-1] and bias is not None and bias[0, len(target) - 1] <= NEVER:
-            target.pop()  # a row that only makes both embeddings equally large
+            target.pop()  # a padding row that makes both embeddings equally large
         while not source[-1]:
             source.pop()
         if source != target:
             if settings.share_encoder_decoder_embeddings:
                 reason = f"{other}: both sides share their embeddings, but their vocabularies differ"
                 raise ModelError(reason, hint="are config.json and tokenizer_config.json of one model?")
-            of_source = source.index("<s>") if "<s>" in source else settings.pad_token_id  # the encoder never reads it
+            of_source = source.index("<s>") if "<s>" in source else settings.pad_token_id  # the encoder reads no BOS
             return in_our_order(file, source, settings, of_source), in_our_order(other, target, settings, start)
     elif len(target) != settings.n_target:
         reason = f"{file}: config.json has another number of pieces of the target, {settings.n_target}"
@@ -168,7 +169,7 @@ def read_sides(
 
 
 def in_our_order(path: Path, pieces: list[str], settings: MarianSettings, start: int) -> Side:
-    """PAD, UNK, the start and EOS come first, the others in their order; a piece without a name gets one."""
+    """Put PAD, UNK, the start token (our BOS) and EOS first, then the rest in order; ids without a piece get a name."""
     if "<unk>" not in pieces:
         raise ModelError(f"{path} has no <unk>", hint=HINT)
     pad = pieces.index("<pad>") if "<pad>" in pieces else settings.pad_token_id
@@ -192,7 +193,7 @@ def in_our_order(path: Path, pieces: list[str], settings: MarianSettings, start:
 
 
 def model_of(path: Path, pieces: list[str]) -> bytes:
-    """The SentencePiece model in a file, with a vocabulary if it does not number its pieces as in `pieces`."""
+    """Read a SentencePiece model, and store the vocabulary `pieces` in it unless the model has the same ids itself."""
     try:
         model = without_vocabulary(read_capped(path, MAX_MODEL_BYTES))
         with_own = with_vocabulary(model, pieces)
@@ -208,22 +209,22 @@ def model_of(path: Path, pieces: list[str]) -> bytes:
 
 
 def pieces_of(model: bytes) -> list[str]:
-    """The pieces of a SentencePiece model, as it numbers them."""
+    """Return the pieces of a SentencePiece model in the order of its own ids."""
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     return [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
 
 
 def kind_of(models: Sequence[bytes]) -> dict[str, Any]:
-    """What the tokenizer's settings say of SentencePiece models."""
+    """Return the settings of a tokenizer, type and byte_fallback, that describe these SentencePiece models."""
     processors = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in models]
     every = [(processor, i) for processor in processors for i in range(processor.get_piece_size())]
     is_ranked = all(score == int(score) for score in (processor.get_score(i) for processor, i in every))
     is_bytes = any(processor.is_byte(i) for processor, i in every)
-    return {"type": "bpe" if is_ranked else "unigram", "byte_fallback": is_bytes}  # ranks, or log-probabilities
+    return {"type": "bpe" if is_ranked else "unigram", "byte_fallback": is_bytes}  # BPE scores are ranks
 
 
 def check_tag(tags: Sequence[str], tag: str) -> None:
-    """Refuse a tag that the model lacks; say that a model with tags has none by default."""
+    """Raise InputError if the model does not have the tag. Warn if it has tags but none was chosen."""
     known = [one.removeprefix(">>").removesuffix("<<") for one in tags]
     some = ", ".join(sorted(known)[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
     if tag and tag not in known:
@@ -242,7 +243,7 @@ def check_tag(tags: Sequence[str], tag: str) -> None:
 
 
 def languages_of(directory: Path, tokenizer_config: dict[str, Any], given: Languages) -> list[str]:
-    """Language codes of source and target: given, of the tag, of the tokenizer, in the model's name, or empty."""
+    """Return source and target language from the user, else the tag, the tokenizer or the model's name, else empty."""
     by_name = MODEL_NAME.search(directory.resolve().name)
     codes = [given.source, given.target or given.tag]
     for i, key in enumerate(("source_lang", "target_lang")):
@@ -254,7 +255,7 @@ def languages_of(directory: Path, tokenizer_config: dict[str, Any], given: Langu
 
 
 def config_tree(settings: MarianSettings, languages: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The run's settings by section, but for those of tokenizer and bias."""
+    """Return the run's settings by section, without those that depend on tokenizers and weights."""
     shared, tied = settings.share_encoder_decoder_embeddings, settings.tie_word_embeddings
     activation = settings.activation_function
     tree: dict[str, Any] = {"run": "run", "decode": {"beam": settings.num_beams, "alpha": settings.length_penalty}}
@@ -285,17 +286,17 @@ def config_tree(settings: MarianSettings, languages: Sequence[str]) -> dict[str,
 
 
 def converted(weights: dict[str, Tensor], settings: MarianSettings, source: Side, target: Side) -> dict[str, Tensor]:
-    """Our weights by name, without the bias of the projection."""
+    """Return the weights with nmt's names and order of features, without the bias of the projection."""
     order = sines_first(settings.d_model).argsort()  # our feature 2i is Marian's i, our 2i + 1 is its D/2 + i
     found: dict[str, Tensor] = {}
 
     def put_reader(ours: str, *theirs: str) -> None:
-        """Layers that read the residual stream, as one: their columns change places."""
+        """Join layers that read the residual stream into one, with permuted columns."""
         found[f"{ours}.weight"] = torch.cat([weights[f"{name}.weight"][:, order] for name in theirs])
         found[f"{ours}.bias"] = torch.cat([weights[f"{name}.bias"] for name in theirs])
 
     def put_writer(ours: str, theirs: str) -> None:
-        """A layer that writes to the residual stream, or a norm of it: its rows change places."""
+        """Convert a layer that writes to the residual stream, or a norm, with permuted rows."""
         for kind in ("weight", "bias"):
             found[f"{ours}.{kind}"] = weights[f"{theirs}.{kind}"][order]
 
@@ -326,7 +327,7 @@ def converted(weights: dict[str, Tensor], settings: MarianSettings, source: Side
     found |= {f"{side}_embedding.weight": x for side, x in embedded.items()}
     if not tied:
         found["projection.weight"] = weights["lm_head.weight"][target.rows][:, order]
-    elif scale != 1.0:  # what the smaller embeddings take from the logits, the last norm gives back
+    elif scale != 1.0:  # tied projection: the last norm compensates for its smaller weights
         last = (
             "decoder_norm" if settings.pre_norm else f"decoder.{settings.decoder_layers - 1}.feed_forward_residual.norm"
         )
@@ -336,7 +337,7 @@ def converted(weights: dict[str, Tensor], settings: MarianSettings, source: Side
 
 
 def bias_of(weights: dict[str, Tensor], target: Side) -> Tensor | None:
-    """The bias of the logits (V,), or None if it is 0, and where a piece is banned, search bans it anyhow."""
+    """Return the bias of the logits (V,), or None if it is 0 except for pieces that search bans anyway."""
     bias = torch.zeros(len(target.rows))
     if "final_logits_bias" in weights:
         bias = weights["final_logits_bias"][0][target.rows]
@@ -349,9 +350,9 @@ def bias_of(weights: dict[str, Tensor], target: Side) -> Tensor | None:
 
 
 def learned_positions(weights: dict[str, Tensor], settings: MarianSettings) -> dict[str, Tensor]:
-    """The tables of positions, in Marian's order of features; empty if they are the sinusoids.
+    """Return the position tables in Marian's order of features; empty if both are sinusoidal.
 
-    Most files leave these out. Our exports of pre-norm models with other positions have them.
+    Most files have no tables, because they are sinusoidal. Exports of our pre-norm models always have them.
     """
     names = {f"{side}_positions": f"model.{coder}.embed_positions.weight" for side, coder in CODERS.items()}
     sinusoids = sinusoids_in_halves(settings.max_position_embeddings, settings.d_model)
@@ -361,9 +362,9 @@ def learned_positions(weights: dict[str, Tensor], settings: MarianSettings) -> d
 
 
 def largest_difference(imported: Imported, model: Seq2Seq) -> float:
-    """The largest difference between logits of our model and of the original, as a share of the largest logit or of 1.
+    """Return the largest difference between our model's logits and the original's, divided by max(largest logit, 1).
 
-    In float64, on random sentences; PAD, UNK and BOS, which search bans, do not count.
+    It is computed in float64 on random sentences, without the logits of PAD, UNK and BOS, which search bans.
     """
     _, weights, source, target, _ = imported
     reference, generator = Reference(weights, imported.settings), torch.Generator().manual_seed(1)

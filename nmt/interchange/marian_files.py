@@ -1,10 +1,10 @@
-"""Reads a directory with a Marian model in Hugging Face's format; every file in it is untrusted.
+"""Read a directory with a Marian model in Hugging Face's format; every file in it is untrusted.
 
-    config.json, model.safetensors      of MarianMTModel, or of PegasusForConditionalGeneration, the same with pre-norm
+    config.json, model.safetensors      of MarianMTModel, or PegasusForConditionalGeneration (the same, but pre-norm)
     vocab.json, source.spm, target.spm  of MarianTokenizer; target_vocab.json if the vocabularies are separate
     generation_config.json, tokenizer_config.json       may be missing
 
-All that is read is checked: types, ranges, names and shapes. Nothing is unpickled.
+Types, ranges, names and shapes are checked. Nothing is unpickled.
 """
 
 import json
@@ -20,7 +20,7 @@ from nmt.errors import ModelError
 from nmt.files import read_capped
 from nmt.run.checkpoint import is_safe_to_read
 
-MAX_JSON_BYTES = 50_000_000  # a vocabulary of a million pieces
+MAX_JSON_BYTES = 50_000_000  # enough for a vocabulary of a million pieces
 LARGEST_VOCABULARY = 1_000_000
 HINT = "get the files again, or another model"
 PICKLES = ("pytorch_model.bin", "pytorch_model.pt", "tf_model.h5")
@@ -32,7 +32,7 @@ FLOATS = ("F32", "F16", "BF16")
 
 
 class MarianSettings(BaseModel):
-    """What config.json and generation_config.json say, by their own keys; the others have no effect on logits."""
+    """The keys of config.json and generation_config.json that nmt reads; other keys have no effect on logits."""
 
     model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False, protected_namespaces=())  # for model_type
 
@@ -86,7 +86,7 @@ class MarianSettings(BaseModel):
 
 
 def read_settings(directory: Path) -> MarianSettings:
-    """config.json, with the search of generation_config.json. Raises ModelError if nmt cannot have such a model."""
+    """Read config.json and the search settings of generation_config.json. Raises ModelError for unsupported models."""
     path = directory / "config.json"
     config = read_json(path)
     generation = directory / "generation_config.json"
@@ -110,7 +110,7 @@ def read_settings(directory: Path) -> MarianSettings:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A file with a JSON object."""
+    """Read a file that contains a JSON object."""
     try:
         found = json.loads(read_capped(path, MAX_JSON_BYTES))
     except OSError as error:
@@ -124,7 +124,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_vocabulary(path: Path, n: int) -> list[str]:
-    """The piece of each of n ids, empty for ids that no piece has."""
+    """Return the pieces of the ids 0 to n - 1; an empty string if no piece has the id."""
     pieces = [""] * n
     for piece, i in read_json(path).items():
         if type(i) is not int or not 0 <= i < n:
@@ -138,7 +138,7 @@ def read_vocabulary(path: Path, n: int) -> list[str]:
 
 
 def read_weights(directory: Path, settings: MarianSettings) -> dict[str, Tensor]:
-    """All weights in float32, by the names of MarianMTModel; tied ones under each of theirs. Raises ModelError."""
+    """Read all weights in float32, by MarianMTModel's names; tied ones under every name. Raises ModelError."""
     path = directory / "model.safetensors"
     if not path.exists():
         if pickled := [name for name in PICKLES if (directory / name).exists()]:
@@ -174,10 +174,10 @@ def read_weights(directory: Path, settings: MarianSettings) -> dict[str, Tensor]
 
 
 def matrices_of(settings: MarianSettings) -> dict[str, list[str]]:
-    """The embeddings of source and target and the projection by name, each with the names it may have in the file.
+    """Return the names of source embedding, target embedding and projection, each with its possible names in the file.
 
-    With tied embeddings all names are of one matrix. Without, transformers 5 writes each matrix, and earlier versions
-    write one for source and target if they share it.
+    If embeddings are tied, the possible names belong to one matrix. Otherwise, transformers 5 writes every matrix, and
+    earlier versions write only model.shared.weight for source and target if they share it.
     """
     shared, source, target, output = (
         *("model.shared.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"),
@@ -192,7 +192,7 @@ def matrices_of(settings: MarianSettings) -> dict[str, list[str]]:
 
 
 def _check_shapes(path: Path, shapes: dict[str, tuple[int, ...]], settings: MarianSettings) -> None:
-    """Compare names and shapes with those of a model of these settings."""
+    """Raise ModelError if names or shapes are not those of a model with these settings."""
     d, n_source, n_target = settings.d_model, settings.vocab_size, settings.n_target
     required = shapes_of_layers(settings)
     optional: dict[str, tuple[int, ...]] = {"final_logits_bias": (1, n_target)}
@@ -212,7 +212,7 @@ def _check_shapes(path: Path, shapes: dict[str, tuple[int, ...]], settings: Mari
 
 
 def shapes_of_layers(settings: MarianSettings) -> dict[str, tuple[int, ...]]:
-    """The shapes of all weights of encoder and decoder without embeddings, by name."""
+    """Return the shapes of all weights of encoder and decoder except embeddings, by name."""
     d, d_ff = settings.d_model, settings.encoder_ffn_dim
     shapes: dict[str, tuple[int, ...]] = {}
 

@@ -1,7 +1,7 @@
-"""The forward pass of transformers' MarianMTModel, with its weights and token ids. An import is compared with it.
+"""A reference implementation of transformers' MarianMTModel, with its weights and token ids, to check imports.
 
-Pre-norm is PegasusForConditionalGeneration. One sentence, no padding, no cache. It computes in float64: with random
-weights, rounding in float32 can change the logits as much as a wrong import would.
+With pre-norm it is PegasusForConditionalGeneration. It handles one sentence, without padding or cache, in float64: with
+random weights, rounding in float32 can change the logits as much as a wrong import would.
 """
 
 import math
@@ -24,7 +24,7 @@ def sinusoids_in_halves(n_positions: int, d_model: int) -> Tensor:
 
 
 class Reference:
-    """The model as functions of its weights, which have the names of MarianMTModel."""
+    """The model. `weights` has the parameter names of MarianMTModel."""
 
     def __init__(self, weights: dict[str, Tensor], settings: MarianSettings) -> None:
         self.weights = weights
@@ -47,7 +47,7 @@ class Reference:
         return logits + self.weights["final_logits_bias"][0] if "final_logits_bias" in self.weights else logits
 
     def embed(self, side: str, tokens: Tensor) -> Tensor:
-        """Embeddings and positions, (T, D)."""
+        """The sum of token and position embeddings, (T, D)."""
         x = self.weights[f"model.{side}.embed_tokens.weight"][tokens].double()
         x = x * math.sqrt(self.settings.d_model) if self.settings.scale_embedding else x
         positions = self.weights.get(f"model.{side}.embed_positions.weight")

@@ -12,14 +12,14 @@ from nmt.run.directory import RunDirectory
 
 
 def model_card(translator: Translator, n_parameters: int, architecture: str, name: str, use: str) -> str:
-    """The card, in Markdown with YAML metadata as the Hugging Face Hub reads it.
+    """Return the card: Markdown with YAML metadata for the Hugging Face Hub.
 
     Args:
-        translator: of a run or a model file.
-        n_parameters: of its model.
-        architecture: the class of transformers that holds it.
-        name: of the directory that the card is written to.
-        use: how it is used, in Markdown, with the name as `{name}`.
+        translator: a loaded run or model file.
+        n_parameters: number of parameters of its model.
+        architecture: the transformers class of the exported model.
+        name: name of the exported directory.
+        use: usage instructions in Markdown, with `{name}` in place of the name.
     """
     config = translator.config
     known = [code for code in base_languages(config.data) if code]
@@ -48,7 +48,7 @@ def model_card(translator: Translator, n_parameters: int, architecture: str, nam
 
 
 def data_table(translator: Translator) -> str:
-    """The corpora by the names of their files, with pairs and hashes as far as the run knows them."""
+    """Return a table of the corpora: file names, and the pair counts and hashes that the run's manifest has."""
     data = translator.config.data
     manifest = translator.run.read_manifest() if translator.run else {}
     rows = ["| corpus | pairs | source | target |", "|---|---|---|---|"]
@@ -68,14 +68,14 @@ def data_table(translator: Translator) -> str:
 
 
 def scores(run: RunDirectory | None) -> str:
-    """What `nmt eval` found for this model, else the best validation of its training."""
+    """Return the scores of `nmt eval` for this model, or if there are none, of the best validation in training."""
     found = [] if run is None else [*evaluations(run)] or [*validations(run)]
     blocks = ["\n".join([title, "", "```text", *map(str, values), "```"]) for title, values in found]
     return "\n\n".join(blocks) or "None are known: `nmt eval` finds them and keeps them in the run."
 
 
 def evaluations(run: RunDirectory) -> Iterator[tuple[str, list[Score]]]:
-    """The lines of scores.jsonl that belong to the run's present model, as a title and scores; others are left out."""
+    """Yield title and scores of each line in scores.jsonl that is valid and belongs to the run's present model."""
     of_model = hash_file(run.model_file)
     for line in run.read_scores():
         with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
@@ -87,7 +87,7 @@ def evaluations(run: RunDirectory) -> Iterator[tuple[str, list[Score]]]:
 
 
 def validations(run: RunDirectory) -> Iterator[tuple[str, list[Score]]]:
-    """The best validation."""
+    """Yield title and scores of the validation with the highest BLEU, if there is any."""
     lines = [line for line in run.read_metrics() if isinstance(line.get("dev_bleu"), float)]
     if lines:
         best = max(lines, key=lambda line: float(line["dev_bleu"]))

@@ -1,12 +1,12 @@
-"""A directory with ONNX graphs, made by optimum from the Hugging Face export: for ONNX Runtime and transformers.js.
+"""Export to a directory with ONNX graphs for ONNX Runtime and transformers.js. optimum traces the Hugging Face export.
 
-    onnx/encoder_model.onnx           tokens to memory
-    onnx/decoder_model_merged.onnx    one step with a cache, or the first without
+    onnx/encoder_model.onnx           token ids to encoder memory
+    onnx/decoder_model_merged.onnx    one decoder step: the first without a KV cache, the next ones with it
     config.json, generation_config.json, README.md and the tokenizer    as huggingface.py writes them
-    tokenizer.json                    for transformers.js, where it can hold the tokenizer
+    tokenizer.json                    for transformers.js; only if this format supports the tokenizer
 
-Post- and pre-norm models have graphs with the same inputs and outputs. transformers.js knows only Marian's, so that
-config.json always names Marian; nothing here reads weights by it.
+The graphs of post- and pre-norm models have the same inputs and outputs. transformers.js supports only Marian, so
+config.json always names Marian. The name does not matter otherwise, because the weights are in the graphs.
 """
 
 import json
@@ -41,23 +41,23 @@ print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True)
 
 
 def to_onnx(translator: Translator, path: Path) -> None:
-    """Write a directory that ONNX Runtime translates from, or replace an earlier one, if it translates as nmt does.
+    """Export a model to a directory for ONNX Runtime, if it translates as nmt does. Replaces an earlier export.
 
     Raises:
-        InputError: optimum is not installed, the format cannot hold the model, or `path` is something else.
-        NmtError: ONNX Runtime translates otherwise.
+        InputError: optimum is not installed, the format does not support the model, or `path` is not an export.
+        NmtError: ONNX Runtime's translations differ from nmt's.
     """
     check_replaceable(path, FILES, "onnx")
     model = huggingface.holdable_model(translator)
     with huggingface.quiet_transformers():
         main_export, runtime, tokenizers = import_optimum()
-        logging.getLogger("optimum").setLevel(logging.ERROR)  # it explains how it finds tied weights
+        logging.getLogger("optimum").setLevel(logging.ERROR)  # no messages about tied weights
         with atomic_directory(path) as directory:
             held = directory / "huggingface"
             held.mkdir()
             huggingface.write_huggingface(held, translator, model, path.name, USE)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of tracing
+                warnings.simplefilter("ignore")  # tracing warns
                 task = "text2text-generation-with-past"
                 main_export(str(held), directory / "onnx", task=task, do_validation=False, local_files_only=True)
             arrange(directory, held)
@@ -68,7 +68,7 @@ def to_onnx(translator: Translator, path: Path) -> None:
 
 
 def import_optimum() -> tuple[Any, Any, Any]:
-    """optimum's export, its model for ONNX Runtime, and transformers' MarianTokenizer."""
+    """Import optimum's export function and its model class for ONNX Runtime, and transformers' MarianTokenizer."""
     try:
         from optimum.exporters.onnx import main_export
         from optimum.onnxruntime import ORTModelForSeq2SeqLM
@@ -80,7 +80,7 @@ def import_optimum() -> tuple[Any, Any, Any]:
 
 
 def arrange(directory: Path, held: Path) -> None:
-    """Keep the two graphs that are needed, and move the other files up."""
+    """Keep only the two graphs in onnx/, and move the files in `held` to `directory`, except the weights."""
     for file in (directory / "onnx").iterdir():
         if file.name in GRAPHS:
             sync(file)
@@ -93,7 +93,7 @@ def arrange(directory: Path, held: Path) -> None:
 
 
 def write_for_browsers(directory: Path, translator: Translator) -> None:
-    """What transformers.js needs besides."""
+    """Adapt config.json to transformers.js, and write tokenizer.json if this format supports the tokenizer."""
     file = directory / "config.json"
     config = json.loads(file.read_text(encoding="utf-8"))
     config |= {"model_type": "marian", "architectures": ["MarianMTModel"]}

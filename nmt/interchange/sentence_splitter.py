@@ -1,11 +1,11 @@
 """A sentence splitter as an ONNX file that MiniSBD loads, so that an Argos package needs no download.
 
-MiniSBD gives a model the characters of a paragraph as ids and asks for the class of each: 0 within a sentence, 2 at its
-end. This model is a table of character classes and one convolution, which adds up `WEIGHTS`. A sentence ends at `.!?…`
-before a space, but not before a lower-case letter or after a single letter ("z. B."), and at `。！？；` and their
-closing quotation marks. "Dr. Weber" is cut in two.
+MiniSBD passes the character ids of a paragraph to a model, which labels each character: 0 inside a sentence, 2 at its
+end. This model is an embedding table of character classes and one convolution with the kernel `WEIGHTS`. A sentence
+ends at `.!?…` before a space, unless a lower-case letter follows or a single letter precedes ("z. B."). It also ends at
+`。！？；`, or at a closing quotation mark after them. "Dr. Weber" is split in two.
 
-ONNX is written as protobuf by hand (onnx.proto of IR version 8, opset 13), because it is four nodes.
+The ONNX protobuf (onnx.proto of IR version 8, opset 13) is encoded by hand, because the graph has only four nodes.
 """
 
 import json
@@ -14,18 +14,18 @@ from collections.abc import Mapping, Sequence
 
 from nmt.text.vocabulary import varint
 
-CLASSES = {  # of characters; MiniSBD replaces all white space by spaces
+CLASSES = {  # class -> its characters; MiniSBD replaces all white space by spaces
     "final": ".!?…؟۔।",
     "wide": "。！？；",
     "closing": "”’」』）",
     "space": " ",
     "lower": "".join(chr(i) for i in range(0x530) if chr(i).islower()),  # Latin, Greek and Cyrillic
 }
-WINDOW = range(-2, 3)  # positions that are looked at, relative to the character
-WEIGHTS: dict[str, list[float]] = {  # of a character of a class at each position
-    "final": [0, 0, 12, -50, 0],  # with a space at 1 and text at -2
+WINDOW = range(-2, 3)  # positions that the convolution covers, relative to the character
+WEIGHTS: dict[str, list[float]] = {  # class -> weight of a character of this class at each position of `WINDOW`
+    "final": [0, 0, 12, -50, 0],  # ends a sentence if a space is at 1 and text at -2
     "wide": [0, 10.5, 50, -50, 0],
-    "closing": [0, 0, 10.5, -50, 0],  # with `wide` at -1
+    "closing": [0, 0, 10.5, -50, 0],  # ends a sentence if `wide` is at -1
     "space": [0, 0, 0, 4.5, 0],
     "lower": [0, 0, 0, 0, -20],
     "text": [4.5, 0, 0, 0, 0],  # any character but white space
@@ -34,16 +34,16 @@ THRESHOLD = 20.0  # a sentence ends where the sum is greater
 N_LABELS, END = 3, 2
 NEVER = -1e6
 
-# Numbers of onnx.proto
+# Enum values of onnx.proto
 FLOAT, INT64 = 1, 7
-INTS = 7  # the type of an attribute
+INTS = 7  # type of an attribute that is a list of integers
 
 Field = bytes | str | int
 Message = Mapping[int, Field | Sequence[Field]]
 
 
 def sentence_splitter() -> bytes:
-    """The ONNX file."""
+    """Return the content of the ONNX file."""
     units = ["<PAD>", "<UNK>", *"".join(CLASSES.values())]
     table = [x for unit in units for x in _classes(unit)]
     ending = [weight for weights in WEIGHTS.values() for weight in weights]
@@ -81,7 +81,7 @@ def sentence_splitter() -> bytes:
 
 
 def _classes(unit: str) -> list[float]:
-    """Which of `CLASSES` a character is in, and whether it is text: not white space, nor the padding."""
+    """Return an indicator, 0 or 1, for each of `CLASSES`, and one for text (not white space or padding)."""
     return [*(float(unit in members) for members in CLASSES.values()), float(unit not in ("<PAD>", " "))]
 
 
@@ -101,7 +101,7 @@ def _value(name: str, kind: int, shape: list[str | int]) -> bytes:
 
 
 def _message(fields: Message) -> bytes:
-    """Encode a protobuf message: numbers of fields and their values; a list is a repeated field."""
+    """Encode a protobuf message from field numbers and their values; a list is a repeated field."""
     encoded = b""
     for number, values in fields.items():
         for value in [values] if isinstance(values, bytes | str | int) else values:

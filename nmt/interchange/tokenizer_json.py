@@ -1,7 +1,7 @@
-"""A SentencePiece model as tokenizer.json, the format of Hugging Face's tokenizers, which transformers.js reads.
+"""Convert a SentencePiece model to tokenizer.json, the format of Hugging Face's tokenizers and transformers.js.
 
-Differences from SentencePiece: text such as `</s>` is read as the special piece, and transformers.js has no byte pieces
-for a unigram model, where characters outside of the vocabulary become <unk>. Imports no torch.
+Differences from SentencePiece: text such as `</s>` is parsed as the special piece. For unigram models, transformers.js
+does not support byte fallback: characters outside of the vocabulary become <unk>. Imports no torch.
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.subword_sampling import SPACE
 from nmt.text.tokenizer import Tokenizer
 
-KINDS = ("unigram", "bpe", "char")  # values of tokenizer.type that the format can hold
-NEVER = -1e4  # score of pieces that no text has; that of a real piece is above -100
+KINDS = ("unigram", "bpe", "char")  # values of tokenizer.type that the format supports
+NEVER = -1e4  # score of special and byte pieces, which keeps them out of segmentations; others are above -100
 
 
 def tokenizer_json(tokenizer: Tokenizer, kind: str) -> dict[str, Any]:
-    """The content of tokenizer.json; `kind` is one of `KINDS`."""
+    """Return the content of tokenizer.json; `kind` is one of `KINDS`."""
     pieces = tokenizer.pieces(range(len(tokenizer)))
     end = {"id": pieces[EOS], "ids": [EOS], "tokens": [pieces[EOS]]}
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
@@ -65,7 +65,7 @@ def _unigram(tokenizer: Tokenizer, pieces: Sequence[str]) -> dict[str, Any]:
 
 
 def _bpe(tokenizer: Tokenizer, pieces: Sequence[str]) -> dict[str, Any]:
-    """A BPE model whose merges are all pairs of pieces that form a piece, in the order of the formed pieces' scores.
+    """Return a BPE model whose merges are all pairs of pieces that form another piece, the highest score first.
 
     SentencePiece has no list of merges: it merges any two adjacent pieces that form a piece, the highest score first.
     """

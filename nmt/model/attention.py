@@ -51,7 +51,7 @@ def weighted_sum(
     n_keys = scores.size(-1)
     if mask is not None:
         scores = scores.masked_fill_(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
-    scores, value = kernels.pad_keys(scores, value)  # keys of weight 0 make the softmax faster
+    scores, value = kernels.pad_keys(scores, value)  # the padding gets weight 0; it makes the softmax faster
     weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
     dropped = dropout(weights) if dropout else weights
     return dropped.to(value.dtype) @ value, weights[..., :n_keys]
@@ -84,7 +84,7 @@ class MultiHeadAttention(nn.Module):
             self.v = nn.Parameter(uniform(self.n_heads, 1, d_model // self.n_heads))
 
     def split_heads(self, x: Tensor, n: int) -> Tensor:
-        """The outputs of n projections, (B, T, n*D), to (B, T, n, H, D/H)."""
+        """Reshape the outputs of n projections from (B, T, n*D) to (B, T, n, H, D/H)."""
         return x.view(*x.shape[:2], n, self.n_heads, -1)
 
     def attend(
@@ -97,20 +97,20 @@ class MultiHeadAttention(nn.Module):
         causal: bool = False,
         weights: list[Tensor] | None = None,
     ) -> Tensor:
-        """Attention by each head, then `merge_heads`.
+        """Compute attention for each head, then merge the heads.
 
         Args:
             query: (B, H, T, D/H).
             key, value: (B, H, S, D/H). The query is cast to their dtype, because a KV cache may be bf16.
             mask: broadcastable to (B, H, T, S), bool or additive.
             causal: whether to apply the causal mask; requires T = S, and `mask` must be None.
-            weights: a list that the attention weights (B, H, T, S) are appended to, or None.
+            weights: if not None, the attention weights (B, H, T, S) are appended to this list.
         Returns:
             (B, T, D)
         """
         query = query.to(key.dtype)
         if not self.scaled:
-            query = query * math.sqrt(query.size(-1))  # cancels the division of equation 1
+            query = query * math.sqrt(query.size(-1))  # cancels the division by sqrt(d) in equation 1
         if weights is None and self.v is None and kernels.prefers_fused(query):
             p = self.dropout.p if self.training else 0.0
             heads = F.scaled_dot_product_attention(query, key, value, mask, p, is_causal=causal)
@@ -140,12 +140,12 @@ class SelfAttention(MultiHeadAttention):
         self.query_key_value = nn.Linear(settings.d_model, 3 * settings.d_model)  # W^Q, W^K, W^V in one product
 
     def project(self, x: Tensor, rotation: Tensor | None = None) -> Tensor:
-        """(B, T, D) to queries, keys and values, (B, T, 3, H, D/H).
+        """Project x to queries, keys and values, (B, T, 3, H, D/H).
 
         Args:
             x: (B, T, D).
             rotation: rotary positions of the tokens, complex, broadcastable to (T, D/H/2), applied to queries and keys;
-                None if the model has none.
+                None if the model has no rotary positions.
         """
         heads = self.split_heads(self.query_key_value(x), 3)
         if rotation is None:
@@ -161,7 +161,7 @@ class SelfAttention(MultiHeadAttention):
         rotation: Tensor | None = None,
         weights: list[Tensor] | None = None,
     ) -> Tensor:
-        """(B, T, D) to (B, T, D). `mask` hides padding in the encoder, (B, 1, 1, T) bool; the decoder passes None."""
+        """Map x (B, T, D) to (B, T, D). `mask` (B, 1, 1, T) bool hides padding in the encoder; None in the decoder."""
         query, key, value = heads_first(self.project(x, rotation))
         if self.window:
             length = x.size(1)
@@ -191,7 +191,7 @@ class CrossAttention(MultiHeadAttention):
         self.key_value = nn.Linear(settings.d_model, 2 * settings.d_model)  # W^K and W^V in one product
 
     def keys_values(self, memory: Tensor) -> tuple[Tensor, ...]:
-        """(B, S, D) to keys and values, each (B, H, S, D/H)."""
+        """Project the encoder output (B, S, D) to keys and values, each (B, H, S, D/H)."""
         return heads_first(self.split_heads(self.key_value(memory), 2))
 
     def forward(
@@ -201,17 +201,17 @@ class CrossAttention(MultiHeadAttention):
         mask: Tensor | None = None,
         weights: list[Tensor] | None = None,
     ) -> Tensor:
-        """(B, T, D) to (B, T, D), given `keys_values` of the encoder output; see `attend` for the rest."""
+        """Map x (B, T, D) to (B, T, D). `cross_kv` comes from `keys_values`; for `mask` and `weights` see `attend`."""
         (query,) = heads_first(self.split_heads(self.query(x), 1))
         key, value = cross_kv
         return self.attend(query, key, value, mask=mask, weights=weights)
 
 
 def heads_first(projections: Tensor) -> tuple[Tensor, ...]:
-    """(B, T, n, H, d) to n views (B, H, T, d)."""
+    """Split (B, T, n, H, d) into n views (B, H, T, d)."""
     return projections.permute(2, 0, 3, 1, 4).unbind()
 
 
 def uniform(*shape: int) -> Tensor:
-    """A tensor of the given shape, drawn from a uniform distribution with variance 1/shape[-1]."""
+    """Return a tensor of the given shape, sampled from a uniform distribution with variance 1/shape[-1]."""
     return torch.empty(shape).uniform_(-1, 1) * math.sqrt(3 / shape[-1])

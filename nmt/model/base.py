@@ -15,7 +15,7 @@ from nmt.config import ModelSettings
 from nmt.errors import ConfigError
 from nmt.model.dropout import Dropout
 
-PART_OF = {  # first part of a parameter's name -> part of the model that train.freeze names
+PART_OF = {  # first component of a parameter's name -> name of the model part in train.freeze
     "source_embedding": "embeddings",
     "target_embedding": "embeddings",
     "source_positions": "embeddings",
@@ -30,7 +30,7 @@ PART_OF = {  # first part of a parameter's name -> part of the model that train.
 
 
 class AttentionWeights(NamedTuple):
-    """Weights of every layer L and head H; rows sum to 1. Where a model has no such attention, L is 0."""
+    """Attention weights of all L layers and H heads; rows sum to 1. L is 0 for a kind of attention the model lacks."""
 
     encoder: Tensor  # (L, B, H, S, S)
     decoder: Tensor  # (L, B, H, T, T)
@@ -45,14 +45,14 @@ class ActivatedLinear(nn.Linear):
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., n_in) to (..., n_out)."""
+        """Map x (..., n_in) to (..., n_out)."""
         return self.activation(super().forward(x))
 
 
 class Seq2Seq(nn.Module, abc.ABC):
     """A model of the next target token, given the source and the target so far.
 
-    Masks are made inside, from `src != PAD`. Target padding is at the end, where no real position attends to it.
+    Masks are computed inside from `src != PAD`. Target padding is at the end, where no real position attends to it.
     Both vocabularies have the same size if the embeddings of both sides are tied.
     """
 
@@ -80,7 +80,7 @@ class Seq2Seq(nn.Module, abc.ABC):
             self.projection.weight = self.target_embedding.weight
 
     def freeze(self, parts: Collection[str]) -> None:
-        """Exclude parts of the model, values of `PART_OF`, from training; a matrix that two parts share counts as both.
+        """Freeze parts of the model (values of `PART_OF`). A matrix shared by two parts is frozen with either of them.
 
         Raises:
             ConfigError: no parameter is left to train.
@@ -93,7 +93,7 @@ class Seq2Seq(nn.Module, abc.ABC):
 
     @property
     def max_length(self) -> int:
-        """The longest sequence, of either side, that the model can read."""
+        """The maximum number of tokens of a source or target sequence."""
         return self.settings.max_positions
 
     @property
@@ -112,14 +112,14 @@ class Seq2Seq(nn.Module, abc.ABC):
         return sum(p.numel() for p in self.parameters() if p.requires_grad)
 
     def scaled_embedding(self, tokens: Tensor, embedding: nn.Module) -> Tensor:
-        """(B, T) ids to (B, T, D), times sqrt(D) (Vaswani et al. 2017, section 3.4)."""
+        """Embed ids (B, T) and multiply by sqrt(D) (Vaswani et al. 2017, section 3.4): (B, T, D)."""
         out: Tensor = embedding(tokens) * math.sqrt(self.settings.d_model)
         return out
 
     def forward(self, src: Tensor, tgt_in: Tensor, is_token: Tensor | None = None) -> Tensor:
-        """Logits (B, T, V) of the next token at every target position, given src (B, S) and tgt_in (B, T), BOS first.
+        """Return next-token logits (B, T, V) at every target position for src (B, S) and tgt_in (B, T), BOS first.
 
-        With `is_token`, (B, T) bool, they are (N, V), only for these N positions: the projection is the largest matmul.
+        With `is_token` (B, T) bool, return only its N True positions, (N, V): the projection is the largest matmul.
         """
         hidden = self.hidden(src, tgt_in)
         logits: Tensor = self.projection(hidden if is_token is None else hidden[is_token])
@@ -127,8 +127,8 @@ class Seq2Seq(nn.Module, abc.ABC):
 
     @abc.abstractmethod
     def hidden(self, src: Tensor, tgt_in: Tensor) -> Tensor:
-        """What the projection reads at every target position, given the true previous tokens: (B, T, D)."""
+        """Return the input of the projection (B, T, D) at every target position, given the true previous tokens."""
 
     @abc.abstractmethod
     def attention(self, src: Tensor, tgt_in: Tensor) -> AttentionWeights:
-        """The weights of one teacher-forced pass, in eval mode."""
+        """Return the attention weights of one teacher-forced pass in eval mode."""

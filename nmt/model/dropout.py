@@ -1,4 +1,4 @@
-"""Dropout that is fast on a CPU: one int64 of random bits for eight elements instead of a Bernoulli draw for each."""
+"""Dropout that is fast on a CPU: one random int64 decides eight elements, instead of one Bernoulli sample for each."""
 
 import contextlib
 import threading
@@ -13,8 +13,8 @@ _of_thread = threading.local()
 
 @contextlib.contextmanager
 def dropout_seeded(seed: int) -> Iterator[None]:
-    """Seed dropout for this thread only; on devices other than the CPU, for the process."""
-    torch.manual_seed(seed)  # other devices are used by one thread
+    """Seed dropout: on the CPU for this thread only, on other devices for the whole process."""
+    torch.manual_seed(seed)  # for devices other than the CPU, which only one thread uses
     _of_thread.generator = torch.Generator().manual_seed(seed)
     try:
         yield
@@ -25,7 +25,7 @@ def dropout_seeded(seed: int) -> Iterator[None]:
 class Dropout(nn.Module):
     """Zeroes each element with probability p and scales the rest to keep the mean (Srivastava et al. 2014).
 
-    On a CPU p and the scale are rounded to 1/256, because torch's own dropout takes a fifth of a training step.
+    On a CPU p is rounded to n/256: one random byte per element. torch's own dropout takes a fifth of a training step.
     """
 
     def __init__(self, p: float) -> None:
@@ -33,7 +33,7 @@ class Dropout(nn.Module):
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
-        """x with elements dropped; x itself in eval mode."""
+        """Return x with elements dropped, or x itself in eval mode."""
         if not (self.training and self.p):
             return x
         if x.device.type != "cpu":

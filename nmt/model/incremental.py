@@ -1,7 +1,7 @@
 """Decoding one token at a time, for search: the Transformer's KV cache, and `start`, `step` and `select`.
 
-`step` computes what `Transformer.decode` does at its last position. `incremental_decoder` gives the decoder of any
-model; nothing outside this package knows which one it has.
+`step` returns the logits that a full forward pass computes at the last position. `incremental_decoder` returns the
+decoder of any model; code outside this package uses only the interface `IncrementalDecoder`.
 """
 
 import functools
@@ -22,7 +22,7 @@ from nmt.model.transformer import DecoderLayer, Transformer
 
 
 class IncrementalDecoder(Protocol):
-    """What search uses, see `nmt.decode.search`; here the type of the state is left open."""
+    """The interface that search uses, with a state of any type; documented in `nmt.decode.search`."""
 
     def start(self, src: Tensor, /) -> Any: ...
     def step(self, tokens: Tensor, state: Any, /) -> tuple[Tensor, Any]: ...
@@ -32,7 +32,7 @@ class IncrementalDecoder(Protocol):
 def incremental_decoder(
     model: Seq2Seq, *, cache_dtype: torch.dtype | None = None, trace: bool = False
 ) -> IncrementalDecoder:
-    """The decoder of a model in eval mode; see `TransformerDecoder`. A recurrent model has no cache to convert."""
+    """Return the decoder of a model in eval mode. For the options see `TransformerDecoder`; RNNs ignore them."""
     if isinstance(model, Transformer):
         return TransformerDecoder(model, cache_dtype=cache_dtype, trace=trace)
     assert isinstance(model, RecurrentModel)
@@ -44,17 +44,17 @@ class KVCache:
     """Keys and values of B sentences with K beams each.
 
     Self-attention has one cache per sentence, with R slots. Beams share slots; reordering beams updates `ancestry`
-    instead of copying the cache. A slot that no beam descends from is used again. In cross-attention, too, the
-    beams are query positions of one sentence. While there is one beam per sentence, `ancestry` is None, and slot t
-    holds position t.
+    instead of copying the cache. A slot that is in no beam's `ancestry` is reused. Attention treats the beams of a
+    sentence as query positions. As long as there is one beam per sentence and no local window, `ancestry` is None and
+    slot t holds position t.
     """
 
     self_kv: list[Tensor]  # per layer (2, N, H, R, D/H), keys and values; N >= B: finished sentences stay allocated
-    ancestry: Tensor | None  # (B, K, R) bool, whether the beam descends from the token in the slot
+    ancestry: Tensor | None  # (B, K, R) bool, whether the slot holds a token that the beam may attend to
     n_read: int  # tokens read by each beam
     cross_kv: list[tuple[Tensor, ...]]  # per layer, keys and values of the encoder output, each (B, H, S, D/H)
     cross_mask: Tensor | None  # (B, 1, 1, S), additive; None if there is no padding
-    batched: bool  # whether the search began with several sentences; then R is rounded up to `kernels.CACHE_SLOTS`
+    batched: bool  # whether the search began with several sentences; then attention lengths are padded (`CACHE_SLOTS`)
     slot_positions: Tensor | None  # (B, R), the position last written to each slot; only for a local window
 
 
@@ -62,8 +62,8 @@ class TransformerDecoder:
     """The `IncrementalDecoder` of a Transformer in eval mode.
 
     Args:
-        cache_dtype: of keys and values where several sentences are decoded: that is memory-bound, and a bf16 cache
-            halves the traffic. None: that of the activations.
+        cache_dtype: dtype of the cache when several sentences are decoded together, which is memory-bound: a bf16 cache
+            halves the traffic. None: the dtype of the activations.
         trace: whether to trace the layers; see `kernels.Traced`.
     """
 
@@ -101,7 +101,7 @@ class TransformerDecoder:
         now = slice(cache.n_read, cache.n_read + 1)
         x, rotation = model.embed(tokens, model.target_embedding, model.target_positions, now)  # (B, K, D)
         n_slots = cache.n_read + 1 if bool_mask is None else bool_mask.size(-1)
-        # With many beams Python overhead is negligible, and a trace would keep the kernel chosen for few.
+        # With many beams Python overhead is negligible, and a trace would use the kernel chosen for few beams.
         step_layers = self.traced if self.traced and n_beams < kernels.FEW_QUERIES else self.step_layers
         logits = step_layers(
             x=x,
@@ -118,9 +118,9 @@ class TransformerDecoder:
         return logits, replace(cache, n_read=cache.n_read + 1)
 
     def step_layers(self, x: Tensor, kv: Sequence[tuple[Tensor, ...]], **shared: Any) -> Tensor:
-        """All decoder layers for one position of each beam: x (B, K, D) to logits (B, K, V).
+        """Run all decoder layers for one position of each beam: x (B, K, D) to logits (B, K, V).
 
-        See `step_layer`: `kv` has an element for each layer, and `shared` is the same for all.
+        `kv` contains the argument `kv` of `step_layer` for each layer; `shared` are its other arguments.
         """
         for layer, of_layer in zip(self.model.decoder, kv, strict=True):
             x = step_layer(layer, x, of_layer, **shared)
@@ -139,7 +139,7 @@ class TransformerDecoder:
         if n == n_before:
             return replace(cache, ancestry=ancestry)
         sentences = beam_indices[:, 0] // n_beams  # (B',)
-        moved = (sentences != torch.arange(n, device=sentences.device)).nonzero()[:, 0]  # few: copied in place
+        moved = (sentences != torch.arange(n, device=sentences.device)).nonzero()[:, 0]  # few rows: copied in place
         caches = chain(*map(torch.unbind, cache.self_kv), *cache.cross_kv)
         for x in (*caches, cache.cross_mask, cache.slot_positions):
             if x is not None:
@@ -162,16 +162,16 @@ def step_layer(
     self_mask: Tensor | None = None,
     rotation: Tensor | None = None,
 ) -> Tensor:
-    """`DecoderLayer.forward` for one position of each beam, whose keys and values are written to the cache.
+    """Compute `DecoderLayer.forward` for one position of each beam, and write its keys and values to the cache.
 
     Args:
         x: (B, K, D).
-        kv: cross-attention's keys and values, each (B, H, S, D/H), self-attention's cache (2, N, H, R, D/H), and the
-            part of it to attend to, (2, B, H, R', D/H).
-        vectors: (2*B*K*H,), where to write, see `reserve_slots`.
+        kv: cross-attention's keys and values, each (B, H, S, D/H); self-attention's cache (2, N, H, R, D/H); and the
+            slice of this cache to attend to, (2, B, H, R', D/H).
+        vectors: (2*B*K*H,), the indices to write keys and values to, see `reserve_slots`.
         cross_mask: see `KVCache`.
         self_mask: additive, broadcastable to (B, H, K, R'); None to attend to all R' slots.
-        rotation: rotary position that all beams have, see `SelfAttention.project`.
+        rotation: the rotary position, the same for all beams; see `SelfAttention.project`.
     """
     self_kv, used_kv = kv[2:]
     attend_memory = functools.partial(layer.cross_attention, cross_kv=kv[:2], mask=cross_mask)
@@ -179,7 +179,7 @@ def step_layer(
     def attend_self(y: Tensor) -> Tensor:
         new = layer.self_attention.project(y, rotation).to(self_kv.dtype)  # (B, K, 3, H, D/H)
         new_kv = new[:, :, 1:].permute(2, 0, 1, 3, 4).flatten(0, 3)  # (2*B*K*H, D/H)
-        self_kv.flatten(0, 3).index_copy_(0, vectors, new_kv)  # written here, seen through used_kv
+        self_kv.flatten(0, 3).index_copy_(0, vectors, new_kv)  # also changes used_kv, a view of self_kv
         key, value = used_kv.unbind()
         return layer.self_attention.attend(new[:, :, 0].transpose(1, 2), key, value, mask=self_mask)
 
@@ -193,12 +193,12 @@ def reserve_slots(cache: KVCache, tokens: Tensor, window: int) -> tuple[KVCache,
     """Assign each beam the lowest free slot of the cache for its next token; grow the cache if it is full.
 
     Args:
-        cache: as before this token.
+        cache: the cache before this token.
         tokens: (B, K).
-        window: of self-attention, 0 for none.
+        window: the local window of self-attention, 0 for none.
     Returns:
-        the cache; where keys and values go, (2*B*K*H,) indices into the 2*N*H*R vectors of a layer's `self_kv`; and
-        the mask of slots to attend to, (B, 1, K, R) or (1, R) bool, None for all.
+        the cache; the indices (2*B*K*H,) of the new keys and values among the 2*N*H*R vectors of a layer's `self_kv`;
+        and the mask of slots to attend to, (B, 1, K, R) or (1, R) bool, None for all.
     """
     n_sentences, n_beams = tokens.shape
     self_kv, ancestry, positions = cache.self_kv, cache.ancestry, cache.slot_positions
@@ -216,12 +216,12 @@ def reserve_slots(cache: KVCache, tokens: Tensor, window: int) -> tuple[KVCache,
         n_slots = used.size(1)
         slots = used.byte().argsort(dim=1, stable=True)[:, :n_beams]  # (B, K)
         ancestry = F.pad(ancestry, (0, n_slots - ancestry.size(2))).scatter(2, slots[..., None], True)
-        if positions is not None:  # tokens that have left the window free their slots
+        if positions is not None:  # slots of tokens outside the window become free
             positions = F.pad(positions, (0, n_slots - positions.size(1))).scatter(1, slots, cache.n_read)
             ancestry = ancestry & (positions >= cache.n_read - window)[:, None]
         bool_mask = ancestry[:, None]
     missing = n_slots - self_kv[0].size(3)
-    if missing > 0:  # copied, without the rows of finished sentences
+    if missing > 0:  # grown by copying, without the rows of finished sentences
         padding = kernels.round_up(missing, kernels.CACHE_SLOTS)
         self_kv = [F.pad(x[:, :n_sentences], (0, 0, 0, padding)) for x in self_kv]
     _, n, n_heads, n_rows, _ = self_kv[0].shape

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-FIRST_POSITIONS = 1024  # rows of a table before a longer sequence is met
+FIRST_POSITIONS = 1024  # initial number of rows of a table; longer sequences make it grow
 
 
 def sinusoidal_positions(n_positions: int, d_model: int) -> Tensor:
-    """PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos of the same: (n_positions, D) float32."""
+    """PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(pos / 10000^(2i/D)): (n_positions, D) float32."""
     angles = _angles(n_positions, d_model)  # (P, D/2)
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1).float()
 
@@ -37,9 +37,9 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
 
 
 class PositionTable(nn.Module):
-    """Rows of a fixed encoding, computed when a sequence first needs them: `max_positions` may be much larger.
+    """A table of fixed positional encodings that grows on demand, because `max_positions` may be very large.
 
-    `encoding` maps a number of positions P, at most `max_positions`, to its table (P, ...).
+    `encoding(P)` returns the table (P, ...) of the first P positions; P is at most `max_positions`.
     """
 
     table: Tensor
@@ -51,7 +51,7 @@ class PositionTable(nn.Module):
         self.register_buffer("table", encoding(min(FIRST_POSITIONS, max_positions)), persistent=False)
 
     def forward(self, positions: slice) -> Tensor:
-        """The rows of these positions."""
+        """Return the rows of these positions."""
         if positions.stop > len(self.table):
             n = min(max(positions.stop, 2 * len(self.table)), self.max_positions)
             with torch.inference_mode(False):  # training may use the table later

@@ -1,7 +1,7 @@
 """The recurrent encoder-decoder that preceded the Transformer: LSTM or GRU layers.
 
 The encoder is bidirectional (Bahdanau et al. 2015). Its final state initializes the decoder (Sutskever et al. 2014);
-with `attention` none, that state is all the decoder knows of the source. Attention follows the decoder's recurrent
+with `attention: none`, the decoder gets only this state from the source. Attention follows the decoder's recurrent
 layers (Luong et al. 2015, section 3), so training runs each layer over all target positions in one fused call. Luong's
 input feeding and Bahdanau's attention inside the recurrence would need one call per position.
 """
@@ -60,7 +60,7 @@ class RecurrentLayer(nn.Module):
         Returns the output, shaped like x, and the final state (G, B, D), both directions concatenated.
         """
         if torch.is_autocast_enabled("cpu") and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
-            # Without a gradient, torch takes oneDNN's LSTM, which has no bf16 on CPUs without AVX-512.
+            # Without autograd, torch uses oneDNN's LSTM, which does not support bf16 on CPUs without AVX-512.
             dtype = next(self.parameters()).dtype
             with torch.autocast("cpu", enabled=False):
                 return self.forward(x.to(dtype), None if state is None else state.to(dtype))
@@ -89,9 +89,9 @@ class GlobalAttention(nn.Module):
         self.output = nn.Linear(2 * d_model, d_model, bias=False)
 
     def forward(self, hidden: Tensor, keys: Tensor, memory: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Equation 5 of Luong et al., tanh(W [context; hidden]): (B, T, D), and the weights (B, T, S).
+        """Return tanh(W [context; hidden]) (B, T, D), equation 5 of Luong et al., and attention weights (B, T, S).
 
-        hidden (B, T, D) are decoder states, keys (B, S, D) is `self.key` of memory (B, S, D), mask is (B, 1, S) bool.
+        hidden is (B, T, D), decoder states; memory (B, S, D); keys (B, S, D), `self.key(memory)`; mask (B, 1, S) bool.
         """
         query = self.query(hidden)
         additive = self.scoring == "additive"
@@ -103,7 +103,7 @@ class GlobalAttention(nn.Module):
 
 
 class RecurrentModel(Seq2Seq):
-    """Encoder, decoder and the attention between them; in eval mode it is its own `IncrementalDecoder`.
+    """Encoder, decoder and the attention between them; in eval mode the model itself is an `IncrementalDecoder`.
 
     Dropout applies to the inputs of layers and of the projection, not to recurrent connections (Zaremba et al. 2014).
     """
@@ -114,11 +114,11 @@ class RecurrentModel(Seq2Seq):
         decoder = (RecurrentLayer(settings) for _ in range(settings.n_decoder_layers))
         self.encoder = cast(Iterable[RecurrentLayer], nn.ModuleList(encoder))
         self.decoder = cast(Iterable[RecurrentLayer], nn.ModuleList(decoder))
-        self.look = None if settings.attention == "none" else GlobalAttention(settings)  # named so in model files
+        self.look = None if settings.attention == "none" else GlobalAttention(settings)  # the name in model files
         self.reset_parameters()
 
     def start(self, src: Tensor) -> RecurrentState:
-        """Encode src (B, S): the state of one beam per sentence, before the first target token."""
+        """Encode src (B, S). Returns the state of one beam per sentence before the first target token."""
         mask = src != PAD
         x = self.scaled_embedding(src, self.source_embedding)
         lengths = mask.sum(1).cpu()  # a sync point
@@ -144,7 +144,7 @@ class RecurrentModel(Seq2Seq):
         return x, torch.stack(after)
 
     def attend(self, hidden: Tensor, state: RecurrentState) -> tuple[Tensor, Tensor | None]:
-        """What the projection reads (B, T, D), given the layers' output (B, T, D), and attention weights (B, T, S)."""
+        """Map the layers' output (B, T, D) to the input of the projection (B, T, D) and attention weights (B, T, S)."""
         weights = None
         if self.look is not None:
             hidden, weights = self.look(hidden, state.keys, state.memory, state.mask)
@@ -157,7 +157,7 @@ class RecurrentModel(Seq2Seq):
         return self.attend(x, state)[0]
 
     def attention(self, src: Tensor, tgt_in: Tensor) -> AttentionWeights:
-        """See `Seq2Seq`: only cross-attention, one layer and one head."""
+        """See `Seq2Seq`; there is only cross-attention, with one layer and one head."""
         state = self.start(src)
         hidden, _ = self.decode(tgt_in, state.layers)
         _, weights = self.attend(hidden, state)
@@ -166,7 +166,7 @@ class RecurrentModel(Seq2Seq):
         return AttentionWeights(encoder, decoder, cross if weights is None else weights[None, :, None])
 
     def step(self, tokens: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """See `IncrementalDecoder`; to attention the beams are target positions of one sentence."""
+        """See `IncrementalDecoder`. Attention treats the beams of a sentence as its target positions."""
         x, layers = self.decode(tokens.reshape(-1, 1), state.layers)  # (B*K, 1, D)
         hidden, _ = self.attend(x.view(*tokens.shape, -1), state)  # (B, K, D)
         return self.projection(hidden), replace(state, layers=layers)

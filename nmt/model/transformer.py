@@ -1,7 +1,7 @@
 """The Transformer (Vaswani et al. 2017), figure 1: encoder and decoder layers, embeddings, encode and decode.
 
 `decode` computes all target positions at once, as in training. `incremental.py` computes one position at a time and
-writes the KV cache. The padding mask is made here, from `src != PAD`; attention makes the causal mask.
+writes the KV cache. The padding mask is computed here, from `src != PAD`; `attention.py` computes the causal mask.
 """
 
 import functools
@@ -32,7 +32,7 @@ class Residual(nn.Module):
         self.pre_norm = settings.norm == "pre"
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """x (B, T, D) to (B, T, D); `sublayer` is a function with the same shapes."""
+        """Map x (B, T, D) to (B, T, D); `sublayer` has the same input and output shape."""
         y: Tensor = self.dropout(sublayer(self.norm(x) if self.pre_norm else x))
         x = x + y.to(x.dtype)  # casting y first is faster than adding bf16 to fp32
         return x if self.pre_norm else self.norm(x)
@@ -48,7 +48,7 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(settings.activation_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, T, D) to (B, T, D)."""
+        """Map x (B, T, D) to (B, T, D)."""
         y: Tensor = self.outer(self.dropout(self.inner(x)))
         return y
 
@@ -66,7 +66,7 @@ class EncoderLayer(nn.Module):
     def forward(
         self, x: Tensor, mask: Tensor, rotation: Tensor | None = None, weights: list[Tensor] | None = None
     ) -> Tensor:
-        """(B, S, D) to (B, S, D); mask (B, 1, 1, S); `rotation` and `weights` as in `SelfAttention`."""
+        """Map x (B, S, D) to (B, S, D). mask is (B, 1, 1, S); for `rotation` and `weights` see `SelfAttention`."""
         attend = functools.partial(self.self_attention, mask=mask, rotation=rotation, weights=weights)
         x = self.self_attention_residual(x, attend)
         x = self.feed_forward_residual(x, self.feed_forward)
@@ -94,7 +94,7 @@ class DecoderLayer(nn.Module):
         self_weights: list[Tensor] | None = None,
         cross_weights: list[Tensor] | None = None,
     ) -> Tensor:
-        """x (B, T, D) to (B, T, D); memory (B, S, D); memory_mask (B, 1, 1, S)."""
+        """Map x (B, T, D) to (B, T, D), given memory (B, S, D) and memory_mask (B, 1, 1, S)."""
         attend_self = functools.partial(self.self_attention, causal=True, rotation=rotation, weights=self_weights)
         attend_memory = functools.partial(
             self.cross_attention,
@@ -147,13 +147,13 @@ class Transformer(Seq2Seq):
     def embed(
         self, tokens: Tensor, embedding: nn.Module, learned: Tensor | None, positions: slice
     ) -> tuple[Tensor, Tensor | None]:
-        """Embeddings plus positional encodings (sections 3.4 and 3.5).
+        """Return embeddings plus positional encodings (sections 3.4 and 3.5).
 
         Args:
             tokens: (B, T) ids of source or target tokens.
             embedding: the source or the target embedding.
             learned: learned source or target positions, (P, D), or None.
-            positions: the slice of their positions; of length 1 if all are at the same position.
+            positions: the slice of the tokens' positions; of length 1 if all tokens have the same position.
         Returns:
             the embeddings (B, T, D), and rotary positions for self-attention, (T, D/H/2) or None.
         """
@@ -165,11 +165,11 @@ class Transformer(Seq2Seq):
         return self.dropout(x), None if self.rotations is None else self.rotations(positions)
 
     def encode(self, src: Tensor, weights: list[Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        """The encoder.
+        """Run the encoder.
 
         Args:
             src: (B, S) ids; PAD is masked.
-            weights: a list that each layer's attention weights (B, H, S, S) are appended to, or None.
+            weights: if not None, each layer's attention weights (B, H, S, S) are appended to this list.
         Returns:
             memory (B, S, D) and its mask (B, 1, 1, S) bool.
         """
@@ -189,15 +189,15 @@ class Transformer(Seq2Seq):
         self_weights: list[Tensor] | None = None,
         cross_weights: list[Tensor] | None = None,
     ) -> Tensor:
-        """The decoder, given the true previous tokens (teacher forcing).
+        """Run the decoder, given the true previous tokens (teacher forcing).
 
         Padding of `tgt_in` is at the end, where the causal mask hides it from all real positions.
 
         Args:
             tgt_in: (B, T) ids, BOS first.
             memory, memory_mask: from `encode`.
-            self_weights, cross_weights: lists that each layer's attention weights (B, H, T, T) and (B, H, T, S) are
-                appended to, or None.
+            self_weights, cross_weights: if not None, each layer's attention weights (B, H, T, T) and (B, H, T, S) are
+                appended to these lists.
         Returns:
             (B, T, D), the decoder output; `projection` maps it to logits.
         """
@@ -208,11 +208,11 @@ class Transformer(Seq2Seq):
         return out
 
     def hidden(self, src: Tensor, tgt_in: Tensor) -> Tensor:
-        """The decoder output (B, T, D) for src (B, S) and tgt_in (B, T); `Seq2Seq.forward` projects it to logits."""
+        """Return the decoder output (B, T, D) for src (B, S) and tgt_in (B, T); `forward` projects it to logits."""
         return self.decode(tgt_in, *self.encode(src))
 
     def attention(self, src: Tensor, tgt_in: Tensor) -> AttentionWeights:
-        """The attention weights of all layers and heads for src (B, S) and tgt_in (B, T)."""
+        """Return the attention weights of all layers and heads for src (B, S) and tgt_in (B, T)."""
         encoder: list[Tensor] = []
         decoder: list[Tensor] = []
         cross: list[Tensor] = []

@@ -6,19 +6,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-MIN_BLOCK = 32  # queries per block of local attention, at least
+MIN_BLOCK = 32  # minimum number of queries per block of local attention
 
 
 def additive_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
     """v tanh(q + k) for each projected query and key (Bahdanau et al. 2015, section A.1.2): (..., T, S).
 
-    query is (..., T, d), key (..., S, d), v (d,) or broadcastable to (..., T, d); their sum is (..., T, S, d).
+    query is (..., T, d), key (..., S, d), v (d,) or broadcastable to (..., T, d). The sum q + k is (..., T, S, d).
     """
     return (torch.tanh(query[..., :, None, :] + key[..., None, :, :]) @ v[..., None])[..., 0]
 
 
 def local_mask(length: int, window: int, causal: bool, is_token: Tensor) -> Tensor:
-    """Each position may attend to itself and to tokens at most `window` away, if `causal` only to earlier ones.
+    """Local mask: a position attends to itself and to tokens at most `window` away; if `causal`, not to later tokens.
 
     is_token is (..., 1, T) bool, False at padding; the mask is (..., T, T) bool. Padding attends to itself, because a
     softmax over no key is NaN.
@@ -38,17 +38,17 @@ def local_attention(
     is_token: Tensor,
     attention: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor],
 ) -> Tensor:
-    """Attention under `local_mask` in time and memory linear in T: blocks of queries, each with the keys in reach.
+    """Attention with `local_mask` in time and memory linear in T: each block of queries sees only the keys in reach.
 
     Args:
-        query, key, value: (B, H, T, d), like the result.
+        query, key, value: (B, H, T, d); the result has the same shape.
         window, causal: see `local_mask`.
         is_token: (B, 1, 1, T) or (1, 1, 1, T) bool.
-        attention: equation 1, of query, key, value and a bool mask.
+        attention: computes equation 1 from query, key, value and a bool mask.
     """
     length, block, right = query.size(2), max(window, MIN_BLOCK), 0 if causal else window
     beyond = -length % block  # padding of the last block
-    n_keys = window + block + right  # per block, W
+    n_keys = window + block + right  # W, keys per block
 
     def key_blocks(x: Tensor) -> Tensor:  # (B, H, T, d) to (B, H, n, W, d)
         return F.pad(x, (0, 0, window, beyond + right)).unfold(2, n_keys, block).transpose(-1, -2)

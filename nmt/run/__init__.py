@@ -1,1 +1,1 @@
-"""A run's directory: the only reader and writer of its files."""
+"""A run's directory: the code that reads and writes its files."""

@@ -1,13 +1,13 @@
 """Checkpoints: one safetensors file with weights, tokenizers, settings and, to resume, the optimizer's moments.
 
-    model.<name>      weights, tied ones once
+    model.<name>      weights; tied weights are stored once
     average.<name>    their moving average, if there is one
     optimizer.<name>.<moment>
-    tokenizer.source, tokenizer.target   uint8; the target's only if it is not the same
-    metadata "nmt"    JSON: format_version, config, progress, and hashes of all of this
+    tokenizer.source, tokenizer.target   serialized, uint8; target only if it differs from source
+    metadata "nmt"    JSON: format_version, config, progress, and hashes of these and of the tensors
 
-A model file needs no other file to translate, and contains no path of the machine. Nothing is unpickled: before a
-model is built, names and shapes of the tensors are checked against the settings.
+Translation needs no other file than the model file, which contains no paths of the machine. Nothing is unpickled.
+Before a model is built, names and shapes of the tensors are checked against the settings.
 """
 
 import contextlib
@@ -33,21 +33,21 @@ from nmt.run.directory import RunDirectory
 from nmt.text.tokenizer import Tokenizers
 
 FORMAT_VERSION = 2
-PARTS = ("model", "average", "optimizer")  # of the tensors, besides the tokenizers
+PARTS = ("model", "average", "optimizer")  # prefixes of the names of tensors, besides "tokenizer"
 HINT = "give a run's directory or its model.safetensors"
-MAX_TENSORS = 25_000  # 100 layers per side have 4,200 weights, a checkpoint has five tensors for each
+MAX_TENSORS = 25_000  # 100 layers per side have 4,200 weights; a checkpoint has up to five tensors per weight
 MAX_HEADER_BYTES = 10_000_000
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    config: Config  # without paths, once read from a file
+    config: Config  # without paths if it was read from a file
     tensors: dict[str, Tensor]  # all but the tokenizers, by full name
     tokenizers: Tokenizers
     progress: dict[str, Any] = field(default_factory=dict)  # JSON values: steps, scores, times
 
     def part(self, prefix: str) -> dict[str, Tensor]:
-        """The tensors of one of `PARTS`, by the rest of their names."""
+        """The tensors of one of `PARTS`, by their names without this prefix."""
         start = prefix + "."
         return {name.removeprefix(start): x for name, x in self.tensors.items() if name.startswith(start)}
 
@@ -71,7 +71,7 @@ def new_model(config: Config, tokenizers: Tokenizers) -> Seq2Seq:
 
 
 class _SkipNormal(TorchFunctionMode):
-    """Skip `normal_`, which on the meta device would import modules for a second."""
+    """Skip `normal_`: on the meta device, it would first import modules, which takes a second."""
 
     def __torch_function__(self, func: Any, _types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         return None if func is torch.nn.init.normal_ else func(*args, **(kwargs or {}))
@@ -79,7 +79,7 @@ class _SkipNormal(TorchFunctionMode):
 
 def shapes_of(config: Config, tokenizers: Tokenizers) -> dict[str, tuple[int, ...]]:
     """The shapes of the weights of a model, computed without allocating them."""
-    if config.model.positions != "learned":  # others are not weights, and slow to compute on the meta device
+    if config.model.positions != "learned":  # others have no weights and are slow to compute on the meta device
         config = config.model_copy(update={"model": config.model.model_copy(update={"positions": "none"})})
     with torch.device("meta"), _SkipNormal():
         model = new_model(config, tokenizers)
@@ -125,7 +125,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 
 
 def without_paths(config: Config) -> dict[str, Any]:
-    """The config with file names in place of paths, so that a shared model reveals nothing of its author's disk."""
+    """The config with file names in place of paths, so that a shared model reveals no directories of its author."""
     tree = config.model_dump(mode="json")
     data = tree["data"]
     for files in (data, *data["mix"].values()):
@@ -139,7 +139,7 @@ def without_paths(config: Config) -> dict[str, Any]:
 
 
 def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 of names, shapes, dtypes and bytes, sorted by name; safetensors files of equal tensors may differ."""
+    """SHA-256 of names, shapes, dtypes and bytes, sorted by name. (Safetensors files of equal tensors may differ.)"""
     digest = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
@@ -176,7 +176,7 @@ def read_newest(run: RunDirectory, *, prefixes: tuple[str, ...] = PARTS) -> Newe
 
 
 def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpoint:
-    """Read and check a checkpoint; load only its tensors with these prefixes: translating needs only `model`.
+    """Read and check a checkpoint; load only tensors with these prefixes. Translation needs only `model`.
 
     Raises:
         ModelError: the file is missing, damaged, not a checkpoint, or of another format version.
@@ -216,7 +216,7 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpo
 
 
 def is_safe_to_read(path: Path) -> bool:
-    """Whether reading the file neither blocks, as for a pipe, nor takes too much memory for its header."""
+    """Whether reading the file does not block, as a pipe would, and its header does not take too much memory."""
     if path.exists() and not path.is_file() and not path.is_dir():
         return False
     with path.open("rb") as file:
@@ -247,7 +247,7 @@ def _check_hashes(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> N
 
 
 def _check_shapes(shapes: dict[str, tuple[int, ...]], config: Config, tokenizers: Tokenizers) -> None:
-    """Compare the tensors with a model of these settings; each part may be missing, but only as a whole."""
+    """Raise ModelError if the tensors do not fit a model of these settings. A part may be missing as a whole."""
     mismatch = ModelError("its weights are not those of its settings", hint="train it again")
     if config.model.n_encoder_layers + config.model.n_decoder_layers > len(shapes):  # `shapes_of` would take long
         raise mismatch
@@ -258,7 +258,7 @@ def _check_shapes(shapes: dict[str, tuple[int, ...]], config: Config, tokenizers
         expected |= dict.fromkeys((f"optimizer.{name}.exp_avg", f"optimizer.{name}.exp_avg_sq"), shape)
         expected[f"optimizer.{name}.step"] = ()
     for name in sorted(shapes.keys() - {"tokenizer.source", "tokenizer.target"}):
-        if shapes[name] != expected.get(name):  # also of moments: the fused optimizer does not check them
+        if shapes[name] != expected.get(name):  # moments, too: the fused optimizer does not check shapes
             reason = f"{name} is {shapes[name]}, in a model of its settings {expected.get(name, 'absent')}"
             raise ModelError(f"{reason:.300}", hint="train it again")  # names in a hostile file may be long
     for part in ("model.", "average."):

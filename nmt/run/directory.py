@@ -1,4 +1,4 @@
-"""A run directory: its layout, and the only code that reads and writes its small files. Imports no torch.
+"""A run directory: its layout, and the code that reads and writes its small files. Imports no torch.
 
 config.yaml         all settings, resolved
 manifest.json       versions, data hashes, seed, command, git commit
@@ -6,10 +6,10 @@ tokenizer.model     or tokenizer.src.model and tokenizer.tgt.model
 model.safetensors   the best model or average of models: what `nmt translate` loads
 checkpoints/        step-N.safetensors; step-N.damaged if it could not be read
 metrics.jsonl       figures of training and validation, one line each
-train.log           what every `nmt train` said on stderr, with times
+train.log           messages of every `nmt train` on stderr, with times
 lock                held during training
-scores.jsonl        what `nmt eval` found, one line each; only after `nmt eval`
-average.safetensors the model that `nmt average` wrote, if it did
+scores.jsonl        results of `nmt eval`, one line each; only after `nmt eval`
+average.safetensors the model that `nmt average` wrote; only after `nmt average`
 
 README.md beside this file lists the keys of the .jsonl files.
 """
@@ -57,7 +57,7 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Lock the run for training and remove unfinished writes of a killed one. Raises InputError if it is in use."""
+        """Lock the run for training; remove unfinished writes of a killed training. Raises InputError if in use."""
         self.create()
         self._check_links()
         with locked(self.path / "lock", holder="training", setting="run=PATH"):
@@ -66,15 +66,16 @@ class RunDirectory:
             yield
 
     def check_movable(self) -> None:
-        """Refuse to move the working directory, or one that contains it: this process would stay in it."""
+        """Raise ConfigError if the run is or contains the working directory: this process would stay in it."""
         if Path.cwd().resolve().is_relative_to(self.real_path):
             reason = f"run={self.path} cannot be moved aside: it is the working directory or contains it"
             raise ConfigError(reason, hint="choose another with run=PATH, or start nmt from another directory")
 
     def move_aside(self) -> Path | None:
-        """Rename an existing run to the first free of NAME.1, NAME.2, …; returns its new absolute path, or None.
+        """Rename an existing run to the first free of NAME.1, NAME.2, …
 
-        If `path` is a link, its target is renamed and the link stays, so that the new run is on the same disk.
+        Returns its new absolute path, or None if there is no run. If `path` is a link, its target is renamed and the
+        link stays, so that the new run is on the same disk.
         """
         if not self.path.exists():
             return None
@@ -88,7 +89,7 @@ class RunDirectory:
                 return self.real_path.rename(aside)
 
     def _check_links(self) -> None:
-        """Make sure that writing into the run, which may come from an untrusted source, changes no other files."""
+        """Make sure that writing into the run changes no files outside of it; its source may be untrusted."""
         for entry in (*self.path.glob("*"), *self.checkpoints.glob("*")):  # nothing is written deeper
             if entry.is_symlink() and not entry.resolve().is_relative_to(self.real_path):
                 raise ModelError(f"{entry} is a link that leads out of the run", hint="replace it by its target")
@@ -122,7 +123,7 @@ class RunDirectory:
         return [self.path / name for name in names]
 
     def write_tokenizers(self, tokenizers: Tokenizers, joint: bool) -> None:
-        """Write one file if both sides have one model and `joint` says so, else one per side."""
+        """Write one file if `joint` is true and both sides have the same model, else one file per side."""
         for file, side in zip(self.tokenizer_files(joint and tokenizers.joint), tokenizers, strict=True):
             atomic_write(file, side.model)
 
@@ -140,10 +141,10 @@ class RunDirectory:
                 hint = f"delete it and run `nmt tokenize {shlex.quote(str(self.config_file))}`"
                 raise ModelError(f"{file}: {getattr(error, 'strerror', error)}", hint=hint) from error
         tokenizers = Tokenizers(*sides)
-        return tokenizers if tokenizers.one_vocabulary or not joint else None  # else of settings before a change
+        return tokenizers if tokenizers.one_vocabulary or not joint else None  # else they are from earlier settings
 
     def check_tokenizers(self, tokenizers: Tokenizers) -> None:
-        """Refuse, with a ModelError, tokenizer files that are not those that the model was trained with."""
+        """Raise ModelError if a tokenizer file exists that is not the tokenizer that the model was trained with."""
         sides = (tokenizers.source, tokenizers.target)
         for file, side in zip(self.tokenizer_files(tokenizers.joint), sides, strict=True):
             same_size = file.is_file() and file.stat().st_size == len(side.model)
@@ -184,32 +185,32 @@ class RunDirectory:
         append_whole(self.metrics_file, "".join(map(_json_line, lines)).encode())
 
     def cut_metrics(self, step: int) -> list[dict[str, Any]]:
-        """Drop the lines of steps that a resumed run will repeat; returns the others."""
+        """Drop the lines after `step`, which a resumed run will write again; return the other lines."""
         kept = [line for line in self.read_metrics() if line.get("step", 0) <= step]
         if self.metrics_file.exists():
             atomic_write(self.metrics_file, "".join(map(_json_line, kept)))
         return kept
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """All lines of figures, without invalid lines: a killed run may have written half of one."""
+        """All valid lines of figures. A killed run may have left half a line."""
         return LinesReader(self.metrics_file).new_lines()[0]
 
     def append_scores(self, line: dict[str, Any]) -> None:
-        """Keep what an evaluation of the run's model has found."""
+        """Append the results of one evaluation of the run's model."""
         self._check_links()
         append_whole(self.scores_file, _json_line(line).encode())
 
     def read_scores(self) -> list[dict[str, Any]]:
-        """What the evaluations of the run's models have found, oldest first."""
+        """The results of all evaluations of the run's models, oldest first."""
         return LinesReader(self.scores_file).new_lines()[0]
 
     def free_bytes(self) -> int:
-        """Free bytes on the disk of the run, which need not exist yet."""
+        """Free bytes on the disk of the run. The run need not exist yet."""
         return shutil.disk_usage(next(p for p in (self.real_path, *self.real_path.parents) if p.exists())).free
 
 
 def kind_of(line: Mapping[str, Any]) -> str:
-    """The kind of a line of metrics.jsonl: step, validation or average. Lines of older versions do not name it."""
+    """The kind of a line of metrics.jsonl: step, validation or average. Lines of older versions do not contain it."""
     if "kind" in line:
         return str(line["kind"])
     return "step" if "grad_norm" in line else "average" if "n_averaged" in line else "validation"
@@ -220,17 +221,17 @@ def _json_line(line: Mapping[str, Any]) -> str:
 
 
 class LinesReader:
-    """Reads a file of JSON objects, one per line, while it grows: each call parses only what is new since the last."""
+    """Reads a growing file of JSON objects, one per line: each call parses only the lines added since the last call."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self.position = 0  # after the last line that was read
-        self.last = b""  # that line
+        self.position = 0  # offset in bytes after the last line that was read
+        self.last = b""  # the last line that was read
 
     def new_lines(self) -> tuple[list[dict[str, Any]], bool]:
-        """The new lines, and whether they start over, because this is the first call or earlier lines were replaced.
+        """The new lines, and whether they start at the beginning of the file again.
 
-        Invalid lines are left out.
+        They do at the first call, and after earlier lines were replaced. Invalid lines are left out.
         """
         if not self.file.is_file():  # reading a pipe would block
             self.position, self.last = 0, b""
@@ -259,7 +260,7 @@ def newest_model(root: Path = Path("runs")) -> Path | None:
 def new_manifest(
     data_hashes: dict[str, str], n_pairs: dict[str, int], seed: int, *, reproducible: bool
 ) -> dict[str, Any]:
-    """What made a run: data, versions and command, and whether the same command gives the same model."""
+    """How a run was made: data, versions, command, and whether the same command gives the same model."""
     libraries = ("torch", "sentencepiece", "sacrebleu", "safetensors")
     return {
         "command": sys.argv,

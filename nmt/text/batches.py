@@ -1,6 +1,6 @@
-"""From pairs of token ids to padded batches: order of an epoch, subword sampling, special ids. Knows no models.
+"""Make padded batches from pairs of token ids: order of an epoch, subword sampling, special ids. Independent of models.
 
-An epoch is split into pools, of which memory holds one. Each is sorted by length and cut into batches, which are
+An epoch is split into pools. One pool at a time is in memory, is sorted by length and cut into batches, which are then
 shuffled. Order and sampling are functions of (seed, epoch, pool), so that training resumes without saved state.
 """
 
@@ -19,9 +19,9 @@ from nmt.text.corpus import Mixture, Pairs, RaggedArray, shuffled
 from nmt.text.tokenizer import Tokenizers
 
 POOL_PAIRS = 100_000
-N_COST_GROUPS = 12  # of steps
+N_COST_GROUPS = 12  # groups of steps by cost: see `shuffle_batches`
 
-# Indices of a pool's pairs in the corpus, their token ids on both sides, and the batches, as indices into these.
+# Indices of a pool's pairs in the corpus, token ids of both sides, and for each batch its indices within the pool.
 Pool = tuple[NDArray[np.int64], list[RaggedArray], list[list[int]]]
 
 
@@ -31,7 +31,7 @@ class Batch:
 
     src: Tensor  # (B, S), source ids + EOS
     tgt_in: Tensor  # (B, T), BOS + target ids
-    tgt_out: Tensor  # (B, T), target ids + EOS: what `tgt_in` must predict
+    tgt_out: Tensor  # (B, T), target ids + EOS: the labels
     lines: list[int]  # line numbers of the pairs, for messages
 
     @property
@@ -47,7 +47,7 @@ class Batch:
         return self.src.numel() + self.tgt_out.numel()
 
     def part(self, i: int, n: int) -> "Batch":
-        """Every n-th pair from the i-th on. If there is none, a dummy pair whose targets are padding: no loss."""
+        """Return every n-th pair from the i-th on; if there is none, a dummy pair whose labels are PAD (no loss)."""
         if i >= len(self.src):
             return Batch(self.src[:1], self.tgt_in[:1], torch.full_like(self.tgt_out[:1], PAD), [])
         pairs = slice(i, None, n)
@@ -70,16 +70,17 @@ def pad_source(sequences: Sequence[Sequence[int]]) -> Tensor:
 
 
 def collate(source: Sequence[list[int]], target: Sequence[list[int]], lines: Sequence[int]) -> Batch:
-    """Pad pairs and add special ids; no other code adds them to training pairs."""
+    """Pad pairs and add special ids; this is the only place that adds special ids to training pairs."""
     tgt_in, tgt_out = pad([[BOS, *ids] for ids in target]), pad([[*ids, EOS] for ids in target])
     return Batch(pad_source(source), tgt_in, tgt_out, list(lines))
 
 
 def cut_batches(lengths: Sequence[tuple[int, int]] | NDArray[np.int64], batch_tokens: int) -> list[list[int]]:
-    """Cut pairs of these lengths, (n, 2), into batches of (longest side + 1) * pairs <= `batch_tokens`: their indices.
+    """Group pairs of given lengths (n, 2) into batches of (longest side + 1) * pairs <= `batch_tokens`; return indices.
 
-    Sorted by the longer side, then by source minus target, ascending and descending in turn, so that neighbors have
-    similar lengths on both sides even where the longer side changes. A pair over the budget gets its own batch.
+    Pairs are sorted by the longer side, then by source minus target length, alternately ascending and descending, so
+    that neighbors have similar lengths on both sides even where the longer side changes. A pair over the budget gets
+    its own batch.
     """
     source, target = np.reshape(lengths, (-1, 2)).T
     longest, difference = np.maximum(source, target), source - target
@@ -104,15 +105,15 @@ class TrainingData:
     """The training pairs as an endless, reproducible stream of batches."""
 
     pairs: Pairs  # after filtering
-    ids: tuple[RaggedArray, RaggedArray]  # of the best segmentation of each pair's source and target
+    ids: tuple[RaggedArray, RaggedArray]  # source and target token ids in the best segmentation
     tokenizers: Tokenizers  # for subword sampling
     _: KW_ONLY
     batch_tokens: int  # see `cut_batches`
-    seed: int  # with the epoch, determines order and sampling
+    seed: int  # together with the epoch, determines order and sampling
     accumulate: int = 1  # batches per optimizer step
-    sampling_alpha: float = 0.0  # of subword sampling; 0 for the best segmentation
-    max_length: int = 1_000_000  # sampled segmentations that are longer are replaced by the best one
-    mixture: Mixture | None = None  # of the corpora in `pairs`; None: an epoch has all pairs once
+    sampling_alpha: float = 0.0  # of subword sampling; 0: always the best segmentation
+    max_length: int = 1_000_000  # a longer sampled segmentation is replaced by the best one
+    mixture: Mixture | None = None  # mixing ratio of the corpora in `pairs`; None: an epoch has each pair once
 
     @property
     def n_epoch_pairs(self) -> int:
@@ -130,7 +131,7 @@ class TrainingData:
         return round(len(batches) * self.n_epoch_pairs / len(pairs))
 
     def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch, without the first ones."""
+        """Yield the batches of an epoch from number `first` on."""
         n_before = 0
         for number, (pairs, (source, target), batches) in enumerate(self._pools(epoch, self.batch_tokens)):
             lengths = target.lengths
@@ -165,18 +166,18 @@ class TrainingData:
 
 
 def shuffle_batches(costs: NDArray[np.int64], accumulate: int, n_open: int, seed: int) -> list[int]:
-    """Shuffle so that the micro-batches of a step cost alike, and every part of the epoch has steps of all costs.
+    """Shuffle so that micro-batches of a step have similar costs, and every part of the epoch has steps of all costs.
 
-    Ranks wait for the one with the most expensive micro-batch. Short and long sentences have different gradients:
-    each of `N_COST_GROUPS` groups of steps is spread evenly over the epoch. A cost is a batch's target tokens. The
-    last step of the pool before still needs `n_open` batches.
+    Similar costs save time: ranks wait for the one with the most expensive micro-batch. Short and long sentences have
+    different gradients, so each of `N_COST_GROUPS` groups of steps is spread evenly over the epoch. A batch's cost is
+    its number of target tokens. The first `n_open` batches complete the last step of the previous pool.
     """
     generator = torch.Generator().manual_seed(seed)
     rank = torch.from_numpy(costs.argsort(kind="stable").argsort())
     by_cost = (rank + N_COST_GROUPS * torch.rand(len(rank), generator=generator)).argsort(stable=True)
     n_steps = max(len(rank) - n_open, 0) // accumulate
     steps = by_cost[n_open : n_open + n_steps * accumulate].view(n_steps, accumulate)
-    when = torch.empty(n_steps)  # 0-1
+    when = torch.empty(n_steps)  # position in the pool, 0-1
     for group in torch.arange(n_steps).tensor_split(N_COST_GROUPS):
         slots = torch.randperm(len(group), generator=generator) + torch.rand(len(group), generator=generator)
         when[group] = slots / len(group)

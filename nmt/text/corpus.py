@@ -1,7 +1,7 @@
 """The training corpus on disk: written once, then memory-mapped by every process that trains on it.
 
-Everything is read, written and sorted in parts, so that memory does not grow with the corpus. Does not know where the
-files are or which pairs are kept. Imports no torch.
+Everything is read, written and sorted in parts, so that a few bytes of memory per pair suffice. Callers choose the
+files and which pairs to keep. Imports no torch.
 """
 
 import contextlib
@@ -32,8 +32,8 @@ Result = TypeVar("Result")
 
 CHUNK = 20_000  # pairs that a process works on at once
 PART = 1_000_000  # numbers sorted at once
-MIN_ITEMS = 6  # fewer are done before other processes have started
-MAX_PROCESSES = 16  # one process reads and writes for all; more would wait for it
+MIN_ITEMS = 6  # fewer take less time than starting other processes
+MAX_PROCESSES = 16  # more would wait for the parent, which reads and writes for all
 ROUNDS = 6  # of the Feistel network; in theory 4 suffice (Luby & Rackoff 1988)
 SIDES = ("source", "target")
 
@@ -48,7 +48,7 @@ class RaggedArray:
 
     @classmethod
     def map(cls, file: Path, dtype: Any) -> "RaggedArray":
-        """Map what `append_rows` wrote into memory."""
+        """Memory-map the files that `append_rows` wrote."""
         ends = mapped(file.with_suffix(".ends"), np.int64)
         return cls(mapped(file, dtype), ends[:-1], ends[1:])
 
@@ -73,7 +73,7 @@ class RaggedArray:
         return list(self.values[self.starts[i] : self.ends[i]].tolist())
 
     def text(self, i: int) -> str:
-        """A row of bytes, decoded."""
+        """Decode a row of UTF-8 bytes."""
         return self.values[self.starts[i] : self.ends[i]].tobytes().decode()
 
 
@@ -99,7 +99,7 @@ def append_rows(file: Path, rows: RaggedArray) -> None:
 
 
 def keep(files: Iterable[Path], kept: NDArray[np.bool_]) -> None:
-    """Drop entries from files of 8-byte numbers."""
+    """Reduce files of 8-byte numbers to the entries for which `kept` is true."""
     for file in files:
         rest = file.with_suffix(".rest")
         for start, part in parts(mapped(file, np.int64)):
@@ -113,7 +113,7 @@ class Pairs:
     def __init__(self, directory: Path, lines: Path | None = None) -> None:
         self.directory = directory
         self.lines = mapped(lines or directory / "lines", np.int64)  # (n,), ascending, from 1
-        self.source, self.target = (RaggedArray.map(directory / side, np.uint8) for side in SIDES)  # of all lines
+        self.source, self.target = (RaggedArray.map(directory / side, np.uint8) for side in SIDES)  # all lines
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -133,7 +133,7 @@ class Pairs:
 
 
 def write_pairs(directory: Path, pairs: Iterable[Pair]) -> None:
-    """Write source and target (see `append_rows`), lines, blank (bool) and, to find equal texts, *.digest (uint64)."""
+    """Write files: source, target (see `append_rows`), lines, blank (bool), *.digest (uint64, to find equal texts)."""
     stream, n_lines = iter(pairs), 0
     chunks = iter(lambda: list(itertools.islice(stream, CHUNK)), [])
     texts_of_chunks = ([[pair.source for pair in chunk], [pair.target for pair in chunk]] for chunk in chunks)
@@ -148,7 +148,7 @@ def write_pairs(directory: Path, pairs: Iterable[Pair]) -> None:
 
 
 def _digested(sides: list[list[str]]) -> tuple[list[RaggedArray], list[NDArray[np.uint64]], NDArray[np.bool_]]:
-    """The texts of both sides, their digests, and which pairs are blank on a side; runs in a child process."""
+    """Return the texts of both sides, their digests, and which pairs have a blank side. Runs in child processes."""
     encoded = [[text.encode() for text in side] for side in sides]
     blank = np.array([is_blank(source) or is_blank(target) for source, target in zip(*sides, strict=True)], bool)
     return [RaggedArray.from_lists(side, np.uint8) for side in encoded], [*map(digests_of, encoded)], blank
@@ -160,20 +160,20 @@ def digests_of(texts: Iterable[bytes]) -> NDArray[np.uint64]:
 
 
 def parts(values: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Slices of `PART` entries, each with its start; at least one."""
+    """Yield slices of `PART` entries, each with its start; an empty array has one empty slice."""
     for start in range(0, max(len(values), 1), PART):
         yield start, values[start : start + PART]
 
 
 def hash_buckets(digests: NDArray[np.uint64]) -> Iterator[NDArray[np.int64]]:
-    """Indices in buckets small enough to sort; equal digests are in the same bucket."""
+    """Yield the indices of digests in buckets small enough to sort; equal digests are in the same bucket."""
     n_buckets = np.uint64(len(digests) // PART + 1)
     for bucket in range(int(n_buckets)):
         yield np.concatenate([start + np.flatnonzero(part % n_buckets == bucket) for start, part in parts(digests)])
 
 
 def first_occurrences(digests: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Which digests are not preceded by an equal one."""
+    """Return a mask of the digests that no equal digest precedes."""
     is_first = np.zeros(len(digests), bool)
     for bucket in hash_buckets(digests):
         is_first[bucket[np.unique(digests[bucket], return_index=True)[1]]] = True
@@ -190,15 +190,16 @@ def n_occurrences(digests: NDArray[np.uint64]) -> NDArray[np.int32]:
 
 
 def is_among(digests: NDArray[np.uint64], few: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Which digests are among a few."""
+    """Return a mask of the digests that are in `few`."""
     return np.concatenate([np.isin(part, few) for _, part in parts(digests)])
 
 
 def shuffled(index: NDArray[np.int64], n: int, seed: int) -> NDArray[np.int64]:
-    """The entries with these indices of a pseudo-random permutation of n numbers, computed, never stored.
+    """Return entries of a pseudo-random permutation of n numbers, by index, without storing the permutation.
 
     A Feistel network permutes all numbers of 2k bits. Results of n or more are permuted again until they are less
-    (cycle walking, Black & Rogaway 2002). Not numpy's permutation: resumed runs must keep their order and dev pairs.
+    than n (cycle walking, Black & Rogaway 2002). numpy's permutation is not used, because it may change between
+    versions, and resumed runs must keep their order and dev pairs.
     """
     half = max((n - 1).bit_length() + 1, 2) // 2  # bits
     mask = (1 << half) - 1
@@ -216,16 +217,15 @@ def shuffled(index: NDArray[np.int64], n: int, seed: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Mixture:
-    """The pairs of an epoch: all of the first corpus, and of each other corpus as many as give it its share.
+    """Selects the pairs of an epoch: all pairs of the first corpus, and a share of the epoch from each other corpus.
 
-    An epoch has N = sizes[0] / (1 - sum of the shares) pairs, and round(share * N) of another corpus, at least one.
-    Each other corpus is read in a random order that goes on from one epoch to the next, and when all of its pairs have
-    been read, in another order from the start. So the numbers of times that two of its pairs were read differ by at
-    most one.
+    An epoch has N = sizes[0] / (1 - sum of the shares) pairs: round(share * N), at least one, from each other corpus.
+    Each other corpus is read in a random order, which continues in the next epoch. After all of its pairs were read, it
+    is read again in a new order. So any two pairs of a corpus were read equally often, or one of them once more.
     """
 
-    sizes: Sequence[int]  # numbers of pairs of the corpora, which follow one another in one array
-    shares: Sequence[float]  # of an epoch's pairs, for all corpora but the first; 0-1
+    sizes: Sequence[int]  # number of pairs of each corpus; the corpora are concatenated
+    shares: Sequence[float]  # share of an epoch's pairs, 0-1, for each corpus except the first
 
     @functools.cached_property
     def n_drawn(self) -> list[int]:
@@ -239,12 +239,12 @@ class Mixture:
         return sum(self.n_drawn)
 
     def pairs(self, entries: NDArray[np.int64], epoch: int, seed: int) -> NDArray[np.int64]:
-        """The indices of the pairs that are these entries (0 to `n_pairs` - 1) of an epoch, before it is shuffled."""
-        found = entries.copy()  # of the first corpus
+        """Return the indices of pairs for positions (0 to `n_pairs` - 1) in an epoch that is not shuffled yet."""
+        found = entries.copy()  # already right for the first corpus
         n_before, n_entries = self.sizes[0], self.sizes[0]
         for number, (size, n) in enumerate(zip(self.sizes[1:], self.n_drawn[1:], strict=True)):
             own = (entries >= n_entries) & (entries < n_entries + n)
-            rounds, order = np.divmod(epoch * n + entries[own] - n_entries, size)  # of reading this corpus
+            rounds, order = np.divmod(epoch * n + entries[own] - n_entries, size)  # passes before this one, position
             chosen = np.empty_like(order)
             for i in np.unique(rounds):
                 of_round = rounds == i
@@ -257,22 +257,22 @@ class Mixture:
 def hold_out(
     source: NDArray[np.uint64], target: NDArray[np.uint64], n_held_out: int, seed: int, n_candidates: int | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Choose pairs at random, to hold them out, such that none of their sentences is in the remaining pairs.
+    """Choose random pairs to hold out, and remove all other pairs that share a sentence with them.
 
     Prefers sentences that occur once, because holding them out removes no other pair.
 
     Args:
-        source, target: digests of the sides of each pair.
-        n_held_out: number of pairs.
-        seed: of the choice.
-        n_candidates: only so many of the first pairs can be held out; None for all.
+        source, target: digests of each pair's source and target.
+        n_held_out: number of pairs to hold out.
+        seed: seed of the random choice.
+        n_candidates: choose from this many first pairs; None for all.
     Returns:
         sorted indices of the pairs that are held out, and a mask of the pairs that remain.
     """
     n_candidates = len(source) if n_candidates is None else n_candidates
     n_alike = n_occurrences(source) + n_occurrences(target)
     chosen = np.zeros(0, np.int64)
-    for start, part in parts(source[:n_candidates]):  # the best so far and another part: bounds memory
+    for start, part in parts(source[:n_candidates]):  # the best so far and the next part, to limit memory
         candidates = np.concatenate([chosen, start + np.arange(len(part))])
         order = np.lexsort((shuffled(candidates, n_candidates, seed), n_alike[candidates]))
         chosen = candidates[order[:n_held_out]]
@@ -288,10 +288,10 @@ def _mixed(x: Any) -> Any:
 
 
 def in_parallel(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """`map` in as many processes as there are cores; in this process if there are few items.
+    """Like `map`, but in one process per core, at most `MAX_PROCESSES`; few items are processed in this process.
 
-    Each process receives `work`, which holds tokenizers, once, then one item at a time, and ends when its pipe closes.
-    A `ProcessPoolExecutor` pickles `work` with each item, and its processes outlive a parent that is killed.
+    Each process receives `work`, which may hold tokenizers, once, then items one by one. It exits when its pipe closes.
+    `ProcessPoolExecutor` would pickle `work` with each item, and its processes would outlive a parent that is killed.
     """
     stream = iter(items)
     head = list(itertools.islice(stream, MIN_ITEMS))
@@ -300,7 +300,7 @@ def in_parallel(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterat
         return
     context = multiprocessing.get_context("spawn")  # forking a process with threads may deadlock
     n_processes = min(os.cpu_count() or 1, MAX_PROCESSES)
-    pipes: deque[Connection] = deque()  # one per process, that of the oldest item first
+    pipes: deque[Connection] = deque()  # one per process; the first has the oldest item
     try:
         for item in itertools.chain(head, stream):
             if len(pipes) < n_processes:

@@ -1,7 +1,7 @@
 """Lines of text files, and pairs of lines from the two sides of a corpus.
 
 Lines are split on `\\n` only; a trailing `\\r` and a leading BOM are dropped. Bad UTF-8 is replaced by U+FFFD, with
-one warning per file. Everything else is kept as it is. Knows nothing of pieces or token ids.
+one warning per file. All other text stays unchanged. Independent of tokenizers.
 """
 
 import codecs
@@ -29,8 +29,8 @@ T = TypeVar("T")
 BOM = b"\xef\xbb\xbf"
 MAX_BAD_SHARE = 0.01  # of the lines of a corpus
 N_EXAMPLES = 3  # bad lines named in the warning
-N_SAMPLE, MAX_SAMPLE_BYTES = 200, 1_000  # bad lines from which the encoding is guessed, and bytes of each
-MAX_LINE_BYTES = 100_000_000  # longer lines are not text, but a decompression bomb
+N_SAMPLE, MAX_SAMPLE_BYTES = 200, 1_000  # bad lines to guess the encoding from, and bytes of each
+MAX_LINE_BYTES = 100_000_000  # a longer line is probably a decompression bomb
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ class Pair:
 
 
 def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) -> Iterator[str]:
-    """Decode lines that end in `\\n`, the last perhaps without; warns of bad UTF-8 after the last line.
+    """Decode lines that end in `\\n`, which the last line may lack. Bad UTF-8 is a warning after the last line.
 
-    `strict`, for corpora, raises DataError if the stream is UTF-16 or over 1 % of its lines are bad.
+    With `strict`, for corpora, raises DataError if the stream is UTF-16 or over 1 % of its lines are bad.
     """
-    n_lines, n_bad, n_good = 0, 0, 0  # n_good: valid lines with more than ASCII
-    sample: list[tuple[str, bytes]] = []  # of bad lines: where, and how each begins
+    n_lines, n_bad, n_good = 0, 0, 0  # n_good: valid lines that are not ASCII
+    sample: list[tuple[str, bytes]] = []  # bad lines: location, first bytes
     with reading(name):
         for n_lines, raw in enumerate(stream, 1):
             line = raw.removesuffix(b"\n").removesuffix(b"\r").removeprefix(BOM if n_lines == 1 else b"")
@@ -65,7 +65,7 @@ def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) ->
         return
     named = ", ".join([where for where, _ in sample[:N_EXAMPLES]] + ["…"] * (n_bad > N_EXAMPLES))
     message = f"{name} is not UTF-8 in {n_bad:,} of {n_lines:,} lines ({named})"
-    # If fewer lines are bad than good, another encoding would break more of them.
+    # If fewer lines are bad than good, another encoding would break more lines than it repairs.
     encoding = guess_encoding([line for _, line in sample]) if n_bad > n_good else ""
     message += f", perhaps {encoding}" if encoding else ""
     command = f": iconv -f {encoding} -t utf-8 FILE > NEW" if encoding else ""
@@ -76,10 +76,10 @@ def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) ->
 
 
 def guess_encoding(lines: Sequence[bytes]) -> str:
-    """The likely encoding of lines that are not UTF-8, by its name for iconv; empty if unknown.
+    """Return the likely encoding of lines that are not UTF-8, by its name for iconv; empty if unknown.
 
-    In Western European text, bytes above 127 mostly stand alone. In Chinese and Cyrillic text they form runs;
-    Cyrillic ones rarely decode as GB18030, and most are lower-case letters.
+    In Western European text, bytes above 127 mostly stand alone. In Chinese and Cyrillic text they form runs. Cyrillic
+    runs rarely decode as GB18030, and most of their bytes are lower-case letters.
     """
     if lines[0].startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
@@ -95,14 +95,14 @@ def guess_encoding(lines: Sequence[bytes]) -> str:
     for encoding in candidates:
         with contextlib.suppress(UnicodeDecodeError):
             for line in lines:
-                codecs.getincrementaldecoder(encoding)().decode(line)  # incremental: a line may be cut at its end
+                codecs.getincrementaldecoder(encoding)().decode(line)  # incremental: a line may end within a character
             return encoding
     return ""
 
 
 @contextlib.contextmanager
 def reading(name: str, hint: str = "check the path, and that you may read it") -> Iterator[None]:
-    """Raise errors of reading as `DataError`."""
+    """Convert errors of reading in a block to `DataError`."""
     try:
         yield
     except (OSError, EOFError, zlib.error) as error:
@@ -129,11 +129,11 @@ def open_bytes(path: Path) -> BinaryIO | gzip.GzipFile:
 
 
 class Pause:
-    """Marks a place in a stream where the next line was not there yet, so that those before it can be processed."""
+    """An item in a stream of lines: the next line has not arrived yet, so the lines so far can be processed."""
 
 
 def with_pauses(lines: Iterable[str], after_s: float) -> Iterator[str | Pause]:
-    """The lines of a slow stream, with a `Pause` for every `after_s` seconds without one."""
+    """Yield the lines of a slow stream, and a `Pause` after every `after_s` seconds without a line."""
     arrived: queue.Queue[str | Pause | Exception | None] = queue.Queue(maxsize=64)
 
     def read() -> None:
@@ -180,7 +180,7 @@ def read_lines(paths: Sequence[Path]) -> list[str]:
 
 @contextlib.contextmanager
 def both_sides(*sides: Generator[T]) -> Iterator[tuple[Generator[T], ...]]:
-    """Close all readers at the end of the block: an error in one does not leave the file of another open."""
+    """Close the readers of both sides at the end of a block, so that an error in one leaves no file open."""
     with contextlib.ExitStack() as stack:
         yield tuple(stack.enter_context(contextlib.closing(side)) for side in sides)
 

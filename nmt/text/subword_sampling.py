@@ -1,7 +1,7 @@
 """Random segmentations: subword regularization (Kudo 2018) and BPE-dropout (Provilkov et al. 2020).
 
-Resumed runs must draw the same, but SentencePiece's own sampling cannot be seeded. Pieces do not cross spaces, so each
-word is segmented by itself, and what was computed for a word is cached.
+Resumed runs must sample the same segmentations, but SentencePiece's own sampling cannot be seeded. Pieces do not cross
+spaces. Therefore each word is segmented by itself, and its possible pieces and their weights are cached.
 """
 
 import math
@@ -20,15 +20,16 @@ SPACE = "\u2581"
 WORD = re.compile(f"{SPACE}[^{SPACE}]*|[^{SPACE}]+")
 MAX_CACHED = 2_000_000  # characters of cached words: about 80 MB
 ENTRY = 10  # overhead of a cached word, in characters
-UNKNOWN_PENALTY = 10.0  # below the lowest score, as in SentencePiece
+UNKNOWN_PENALTY = 10.0  # an unknown character scores this much less than any piece, as in SentencePiece
 
-# All pieces of a word: those that end after character i are first[i] to first[i + 1]; where each piece starts; weights,
-# cumulative over the pieces with the same end. Arrays need a sixth of the memory of lists.
+# (first, starts, cumulative), all possible pieces of a word. Those that end after character i have the indices
+# first[i]:first[i + 1]. Piece n starts at character starts[n]; cumulative[n] sums the weights of pieces up to n that
+# have the same end. Arrays need a sixth of the memory of lists.
 Options = tuple["array[int]", "array[int]", "array[float]"]
 
 
 def word_pattern(symbols: Sequence[str]) -> re.Pattern[str]:
-    """Matches each of these symbols, and what is between them, from one space to the next."""
+    """Return a pattern that matches these symbols, and the words between them, each with the space before it."""
     if not symbols:
         return WORD
     symbol = "|".join(map(re.escape, sorted(symbols, key=len, reverse=True)))
@@ -42,7 +43,7 @@ class SubwordSampler:
     def __init__(
         self, processor: sentencepiece.SentencePieceProcessor, number: Callable[[str], int] | None = None
     ) -> None:
-        """`number` gives the token of a piece; None: its number in the model."""
+        """`number` returns the token id of a piece; None: the model's own ids."""
         number = number or processor.piece_to_id
         not_text = (processor.is_control, processor.is_unknown, processor.is_byte, processor.is_unused)
         ids = [i for i in range(processor.get_piece_size()) if not any(is_kind(i) for is_kind in not_text)]
@@ -51,13 +52,13 @@ class SubwordSampler:
         self.max_piece_length = max(map(len, self.ids), default=1)
         self.unknown_score = min(self.scores.values(), default=0.0) - UNKNOWN_PENALTY
         self.byte_ids = [number(f"<0x{byte:02X}>") for byte in range(256)]
-        # Symbols that are never cut have the score 0; BPE's first merge has -0, and log-probabilities are less.
+        # User-defined symbols have score 0. BPE's first merge has -0, and log-probabilities are below 0.
         symbols = [piece for piece, score in self.scores.items() if score == 0 and math.copysign(1, score) > 0]
         self.symbols = frozenset(symbols)
         self.word = word_pattern(symbols)
-        self.is_bpe = all(score == int(score) for score in self.scores.values())  # ranks, not log-probabilities
+        self.is_bpe = all(score == int(score) for score in self.scores.values())  # BPE scores are ranks
         self.cache: dict[tuple[str, float], Options] = {}
-        self.n_cached = 0  # of `MAX_CACHED`
+        self.n_cached = 0  # characters, at most `MAX_CACHED`
 
     def sample(self, text: str, alpha: float, random: Random) -> list[int]:
         """Token ids of a random segmentation of normalized text, which has U+2581 for spaces.
@@ -74,7 +75,7 @@ class SubwordSampler:
         return [i for n, i in enumerate(ids) if i != UNK or n == 0 or ids[n - 1] != UNK]  # merge consecutive unknowns
 
     def _segment_unigram(self, word: str, alpha: float, random: Random) -> list[str]:
-        """Backward sampling: from the last piece to the first, each weighted by all segmentations before it."""
+        """Sample the last piece first. A piece's weight is that of all segmentations of word[:end] that end with it."""
         first, starts, cumulative = self._options(word, alpha)
         pieces, end = [], len(word)
         while end:
@@ -86,7 +87,7 @@ class SubwordSampler:
         return pieces[::-1]
 
     def _options(self, word: str, alpha: float) -> Options:
-        """Forward pass: `log_sums[i]` is the log of the total weight of all segmentations of word[:i]."""
+        """Forward pass, cached: `log_sums[i]` is the log of the total weight of all segmentations of word[:i]."""
         if (word, alpha) in self.cache:
             return self.cache[word, alpha]
         log_sums, first, starts, cumulative = [0.0], array("I", [0]), array("I"), array("d")
@@ -101,7 +102,7 @@ class SubwordSampler:
             cumulative.extend(accumulate(math.exp(weight - largest) for weight in weights))
             first.append(len(starts))
             log_sums.append(largest + math.log(cumulative[-1]))
-        size = len(word) + ENTRY  # not a number of words: a line without spaces is one
+        size = len(word) + ENTRY  # a line without spaces is one long word
         if self.n_cached + size > MAX_CACHED:
             self.cache.clear()
             self.n_cached = 0

@@ -1,7 +1,7 @@
-"""Text to token ids and back with SentencePiece, its training, and statistics.
+"""SentencePiece tokenizers: text to token ids and back, training, and statistics.
 
 With identity normalization and all white space kept, decode(encode(text)) == text, except for U+2581, SentencePiece's
-own sign for a space. The tokenizer of an imported model normalizes as that model does, and has a vocabulary of its own
+own sign for a space. The tokenizer of an imported model has that model's normalization and a separate vocabulary
 (`nmt.text.vocabulary`). Special ids are added where batches are collated, not here. Imports no torch.
 """
 
@@ -33,14 +33,14 @@ MAX_MODEL_BYTES = 100_000_000  # five times the size of a model with a million p
 class Tokenizer:
     """Tokenizer of one side. Raises ModelError if the model is damaged or of another kind.
 
-    With a vocabulary of its own, a piece that is not in it is UNK, and a text may begin with the tag of a target
-    language, one piece that stands before those of the rest.
+    If the model has a separate vocabulary (`nmt.text.vocabulary`), pieces that are not in it become UNK. A text may
+    then begin with the tag of a target language, which becomes one piece before those of the rest.
     """
 
-    model: bytes = field(repr=False)  # serialized, of SentencePiece, with PAD 0, UNK 1, BOS 2, EOS 3
+    model: bytes = field(repr=False)  # serialized SentencePiece model with PAD 0, UNK 1, BOS 2, EOS 3
     _: KW_ONLY
     nfkc: bool = False  # apply NFKC before encoding; for the source side only
-    target_tag: str = ""  # of texts without a tag of their own, without its signs: fra; for the source side only
+    target_tag: str = ""  # default tag of texts, without brackets: fra for >>fra<<; for the source side only
 
     def __post_init__(self) -> None:
         if len(self.model) > MAX_MODEL_BYTES:
@@ -68,18 +68,18 @@ class Tokenizer:
         return self.tag(tag) + tokens if tag or tokens else []
 
     def encode_untagged(self, text: str) -> list[int]:
-        """Token ids of a text, or of a part of it, after the tag."""
+        """Token ids of a text, or a part of a text, without its tag."""
         text = self._prepared(text)
         if self._vocabulary is None:
             return list(self._processor.encode(text))
         return [self._token(piece) for piece in self._processor.encode(text, out_type=str)]
 
     def split_tag(self, text: str) -> tuple[str, str]:
-        """The tag of the target language that the text itself begins with, if tokens know tags, and the rest."""
+        """Split a text into its tag, empty if it has none, and the rest. Only separate vocabularies have tags."""
         return ("", text) if self._vocabulary is None else split_tag(text)
 
     def tag(self, tag: str) -> list[int]:
-        """The token of a text's own tag, or if it is empty, of this tokenizer's; no token if there is neither."""
+        """Return the token id of `tag`, or if it is empty, of `target_tag`, as a list; empty if both are empty."""
         tag = tag or (f">>{self.target_tag}<<" if self.target_tag else "")
         return [self._token(tag)] if tag else []
 
@@ -87,25 +87,25 @@ class Tokenizer:
         return [self.encode(text) for text in texts]  # given a list, SentencePiece would start threads
 
     def encode_words(self, text: str, words: Sequence[tuple[int, int]]) -> tuple[list[int], list[list[int]]]:
-        """Token ids, and for each the indices of the words that it is a part of.
+        """Token ids, and for each token the indices of the words that it overlaps.
 
         Args:
-            words: where each begins and ends in the text, in characters.
+            words: start and end of each word in the text, in characters.
         """
         tag, rest = self.split_tag(text)
-        first = len(self._prepared(tag).encode())  # byte of the text where the pieces begin
+        first = len(self._prepared(tag).encode())  # first byte of the text after the tag
         tokens = self.tag(tag)
         found: list[list[int]] = [[] for _ in tokens]
         edges = [[len(self._prepared(text[:edge]).encode()) - first for edge in word] for word in words]
         pieces = self._processor.encode(self._prepared(rest), return_type="proto").pieces  # with offsets in bytes
         for piece in pieces:
-            end = max(piece.end, piece.begin + 1)  # of the byte pieces of a character, all but the last are empty
+            end = max(piece.end, piece.begin + 1)  # byte pieces of a character have empty spans, except the last
             found.append([i for i, (first, last) in enumerate(edges) if first < end and piece.begin < last])
         is_own = self._vocabulary is not None
         return tokens + [self._token(piece.piece) if is_own else int(piece.id) for piece in pieces], found
 
     def sample_all(self, texts: Sequence[str], *, alpha: float, seed: int) -> list[list[int]]:
-        """Token ids of a random segmentation of each text, a function of the seed; alpha: see `SubwordSampler`."""
+        """Token ids of a random segmentation of each text, determined by the seed; alpha: see `SubwordSampler`."""
         random = Random(seed)
         parts = [self.split_tag(text) for text in texts]
         normalized = [str(self._processor.normalize(self._prepared(text))) for _, text in parts]
@@ -115,10 +115,10 @@ class Tokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids; special ids are skipped."""
         tokens = [i for i in ids if i > EOS]
-        if self._vocabulary is not None:  # at its ends, an imported model may give spaces
+        if self._vocabulary is not None:  # imported models may produce spaces at both ends
             return str(self._processor.decode(self.pieces(tokens))).replace(SPACE, " ").strip() if tokens else ""
         text = str(self._processor.decode(tokens))
-        return text.removeprefix(SPACE).replace(SPACE, " ") if SPACE in text else text  # a space made of byte pieces
+        return text.removeprefix(SPACE).replace(SPACE, " ") if SPACE in text else text  # byte pieces can spell U+2581
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         if self._vocabulary is not None:
@@ -139,7 +139,7 @@ class Tokenizer:
         return SubwordSampler(self._processor, None if self._vocabulary is None else self._token)
 
     def _token(self, piece: str) -> int:
-        """The token of a piece in text, by the vocabulary; UNK for a special one, which text may spell."""
+        """Return a piece's token id in the vocabulary; UNK for special pieces: in a text, "</s>" is not EOS."""
         token = self._ids.get(piece, UNK)
         return token if token > EOS else UNK
 
@@ -160,7 +160,7 @@ class Tokenizers(NamedTuple):
 
     @property
     def one_vocabulary(self) -> bool:
-        """Whether a token is the same piece on both sides, as embeddings that both share need it."""
+        """Whether each token id is the same piece on both sides, which shared embeddings require."""
         if self.joint:
             return True
         source, target = (side.pieces(range(len(side))) for side in self)
@@ -206,7 +206,7 @@ def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings) -> Traine
         except RuntimeError as error:
             largest = re.search(
                 r"value <= (\d+)", str(error)
-            )  # each trainer says differently that the size is too high
+            )  # each trainer words the error about a too large size differently
             required = re.search(r"smaller than required_chars.*?\d+ vs (\d+)", str(error), re.DOTALL)
             is_too_few = "(vocab_size) >= (0)" in str(error)  # from the char and word trainers
             if (required or is_too_few) and size == settings.vocab_size:

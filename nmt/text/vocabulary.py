@@ -1,8 +1,8 @@
-"""A vocabulary that numbers the pieces of a SentencePiece model otherwise than the model itself. Imports no torch.
+"""A vocabulary that replaces the token ids of a SentencePiece model. Imports no torch.
 
-Marian's models have one vocabulary for both sides, each of which has a SentencePiece model of its own. The vocabulary
-is stored in the file of the model: before the model stands a field that SentencePiece does not know and skips. So one
-file is a whole tokenizer.
+Marian models have one vocabulary for both sides, but a SentencePiece model for each side. The vocabulary is stored in
+the file of the SentencePiece model, in a protobuf field at its beginning. SentencePiece does not know this field and
+skips it. So one file is a whole tokenizer.
 """
 
 import json
@@ -11,23 +11,23 @@ from collections.abc import Sequence
 
 from nmt.errors import ModelError
 
-FIELD = 1001 << 3 | 2  # protobuf's key of the field: its number, which SentencePiece leaves to others, and "bytes"
-TAG = re.compile(">>.*?<<", re.DOTALL)  # of the target language, before a source text: `>>fra<< The cat sleeps.`
+FIELD = 1001 << 3 | 2  # protobuf key: a field number that SentencePiece leaves to extensions, and the type "bytes"
+TAG = re.compile(">>.*?<<", re.DOTALL)  # target language at the start of a source text: `>>fra<< The cat sleeps.`
 
 
 def with_vocabulary(model: bytes, pieces: Sequence[str]) -> bytes:
-    """A serialized SentencePiece model with a vocabulary, which may lack some of its pieces and have others."""
+    """Add a vocabulary to a serialized SentencePiece model. It may lack pieces of the model, and have others."""
     content = json.dumps(pieces, ensure_ascii=False).encode()
     return varint(FIELD) + varint(len(content)) + content + without_vocabulary(model)
 
 
 def without_vocabulary(model: bytes) -> bytes:
-    """The SentencePiece model alone."""
+    """Return the SentencePiece model without the vocabulary."""
     return _split(model)[1]
 
 
 def vocabulary_of(model: bytes) -> list[str] | None:
-    """The pieces in order; None if the model numbers them itself. Raises ModelError if the vocabulary is damaged."""
+    """Return the vocabulary's pieces in order, or None without a vocabulary. Raises ModelError if it is damaged."""
     content, _ = _split(model)
     if content is None:
         return None
@@ -47,7 +47,7 @@ def split_tag(text: str) -> tuple[str, str]:
 
 
 def _split(model: bytes) -> tuple[bytes | None, bytes]:
-    """The content of the vocabulary field, or None without one, and the rest. The field comes first."""
+    """Return the content of the vocabulary field at the beginning, or None if there is no such field, and the rest."""
     key = varint(FIELD)
     if not model.startswith(key):
         return None, model
@@ -62,6 +62,6 @@ def _split(model: bytes) -> tuple[bytes | None, bytes]:
 
 
 def varint(n: int) -> bytes:
-    """Protobuf's encoding of a number: seven bits a byte, the lowest first; the eighth bit says that more follow."""
+    """Protobuf's encoding of a number: 7 bits per byte, the lowest first; the eighth bit is set if more follow."""
     groups = [n >> shift & 127 for shift in range(0, max(n.bit_length(), 1), 7)]
     return bytes([*(group | 128 for group in groups[:-1]), groups[-1]])

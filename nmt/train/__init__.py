@@ -1,1 +1,1 @@
-"""Training: preparing the corpus, the step, the loop around it, and what is measured on the way."""
+"""Training: corpus preparation, the training step and loop, checkpoints, validation, sweeps."""

@@ -1,4 +1,4 @@
-"""What training writes and reads: checkpoints, the best model, metrics, averages of checkpoints."""
+"""The files that training writes and reads: checkpoints, the best model, metrics; averages of checkpoints."""
 
 import copy
 import logging
@@ -26,8 +26,8 @@ from nmt.train.validation import Validation, ranking
 
 log = logging.getLogger("nmt")
 
-RETRY_AFTER_S = 60.0  # after a save that failed during training
-RETRY_PAUSES_S = (1, 2, 4)  # before the retries of the last save
+RETRY_AFTER_S = 60.0  # wait after a save that failed during training
+RETRY_PAUSES_S = (1, 2, 4)  # waits before the retries of the final save
 
 
 @dataclass
@@ -35,7 +35,7 @@ class TrainingState:
     """What a checkpoint saves and a resumed run restores."""
 
     model: Seq2Seq  # the weights that the optimizer updates
-    averaged: Seq2Seq | None  # their exponential moving average
+    averaged: Seq2Seq | None  # exponential moving average of these weights; None unless train.average=ema
     optimizer: torch.optim.Optimizer  # AdamW, whose moments are saved
     progress: Progress
 
@@ -51,12 +51,12 @@ class TrainingState:
 
 @dataclass(eq=False)
 class Checkpointer:
-    """Saves and restores a `TrainingState`. With several ranks, each has one, and the first writes the files."""
+    """Saves and restores a `TrainingState`. Each rank has its own checkpointer; rank 0 writes the files."""
 
     config: Config  # fully resolved
     tokenizers: Tokenizers
     run: RunDirectory  # the caller holds its lock
-    state: TrainingState  # saved as it is at the time of the call
+    state: TrainingState  # shared with the trainer; a save writes its current values
     best_model: Checkpoint | None = None  # a new best model that is not in the model file yet
     retry_at: float = math.inf  # monotonic time of the next attempt after a failed save
     unwritten_metrics: list[dict[str, Any]] = field(default_factory=list)
@@ -64,12 +64,12 @@ class Checkpointer:
     # --- save ---------------------------------------------------------------------------------------------
 
     def append_metrics(self, kind: Literal["step", "validation", "average"], figures: dict[str, Any]) -> None:
-        """Add a line to metrics.jsonl; if that fails, it is written with the next one."""
+        """Append a line to metrics.jsonl; if that fails, the line is written together with the next one."""
         if rank() > 0:
             return
         self.unwritten_metrics.append({"kind": kind, "time": round(time.time(), 3), **figures})
         if any("dev_loss" in line for line in self.unwritten_metrics) and self.run.newest_step() is None:
-            return  # a validation in metrics.jsonl means that there is or was a checkpoint, see `holds_training`
+            return  # `holds_training` takes a validation in metrics.jsonl as proof of a checkpoint
         try:
             self.run.append_metrics(*self.unwritten_metrics)
             self.unwritten_metrics = []
@@ -78,7 +78,7 @@ class Checkpointer:
                 log.warning("%s; training goes on", error)
 
     def keep_if_best(self, model: Seq2Seq, validation: Validation) -> bool:
-        """Copy the model for the next save if it is better than the one in the model file."""
+        """Copy the model for the next save if it is better than the best one so far; return whether it is."""
         progress, metric = self.state.progress, self.config.train.metric
         figures = {"step": progress.step, **validation.figures()}
         if progress.best_figures and ranking(figures, metric) <= ranking(progress.best_figures, metric):
@@ -99,7 +99,7 @@ class Checkpointer:
             self.retry_at = time.monotonic() + RETRY_AFTER_S
 
     def save_if_due(self) -> None:
-        """Try a failed save again after a while."""
+        """Repeat a failed save once `retry_at` is reached."""
         if time.monotonic() >= self.retry_at:
             self.save()
 
@@ -116,9 +116,9 @@ class Checkpointer:
     def write(self) -> None:
         """Write the model file if there is a new best model, then a checkpoint, and delete old checkpoints.
 
-        In this order a checkpoint never refers to a best model that is not there. Only the first checkpoint comes
-        before the model file: so a model file without checkpoints means that they were deleted, not that the first
-        save was interrupted, from which `resume` recovers. Raises OutputError if the disk is full, or fails.
+        This order ensures that a checkpoint never refers to a best model that is not in the model file. Only the first
+        save writes the checkpoint first. If it is interrupted, `resume` recovers, and a model file without checkpoints
+        always means that checkpoints were deleted. Raises OutputError if a write fails, for example on a full disk.
         """
         if rank() > 0:
             return
@@ -134,7 +134,7 @@ class Checkpointer:
         self.retry_at = math.inf
 
     def write_checkpoint(self) -> None:
-        """Write a checkpoint, then delete those that are no longer needed."""
+        """Write a checkpoint, then delete checkpoints that are no longer needed."""
         state = self.state
         tensors = {f"model.{name}": x for name, x in weights_of(state.model).items()}
         if state.averaged is not None:
@@ -150,14 +150,15 @@ class Checkpointer:
     # --- resume -------------------------------------------------------------------------------------------
 
     def resume(self, data: TrainingData) -> bool:
-        """Restore the newest checkpoint, and return whether there is one; the batches of `data` may have other sizes.
+        """Restore the newest checkpoint, and return whether there is one.
 
-        Raises ModelError if the checkpoint does not belong to this model, or all checkpoints are damaged.
+        The batches of `data` may have other sizes than those of the checkpoint's run. Raises ModelError if the
+        checkpoint does not belong to this model, or all checkpoints are damaged.
         """
         newest = checkpoint_files.read_newest(self.run)
         if newest is None:
             if rank() == 0:
-                self.run.cut_metrics(0)  # of a run killed before its first checkpoint
+                self.run.cut_metrics(0)  # remove lines of a run killed before its first checkpoint
             return False
         state, checkpoint = self.state, newest.checkpoint
         file = self.run.checkpoint_file(newest.step)
@@ -173,7 +174,7 @@ class Checkpointer:
             self._restore_moments(checkpoint.part("optimizer"))
         except KeyError as error:
             raise ModelError(f"{file} lacks {error.args[0]}", hint=hint) from error
-        self.best_model = None  # of a later step, if training was rolled back
+        self.best_model = None  # after a rollback, it may be from a later step
         self.unwritten_metrics = [line for line in self.unwritten_metrics if line["step"] <= progress.step]
         self._restore_best(checkpoint.config.train.metric)
         self._continue_epoch(data, checkpoint.config.train)
@@ -186,7 +187,7 @@ class Checkpointer:
             metrics = self.run.cut_metrics(progress.step)
             validated = {line["step"] for line in metrics if is_validation(line)}
             if progress.is_validated() and progress.step not in validated:
-                # The run was killed right after this checkpoint.
+                # The run was killed after it wrote this checkpoint and before it wrote the line.
                 self.append_metrics("validation", progress.history[-1])
         return True
 
@@ -202,7 +203,10 @@ class Checkpointer:
                 optimizer.state[parameter] = {key: moments[f"{name}.{key}"].to(parameter.device) for key in names}
 
     def _restore_best(self, metric_before: str) -> None:
-        """Compare the next models by the metric with that of the model file, which was chosen by `metric_before`."""
+        """If the metric has changed since the checkpoint, where it was `metric_before`, convert `best` and `n_worse`.
+
+        If the model file is missing, forget the best model, so that the next validation writes the file again.
+        """
         progress, metric = self.state.progress, self.config.train.metric
         if progress.best is not None and not self.run.model_file.exists():
             log.warning("%s is missing: the next validation writes it again", self.run.model_file)
@@ -210,7 +214,7 @@ class Checkpointer:
             if progress.is_validated():  # repeat this validation, which writes the file
                 progress.history.pop()
         if progress.best is not None and progress.best_figures is None:  # a checkpoint of an older version
-            lines = [*self.run.read_metrics(), *progress.history]  # the metrics also have averages of checkpoints
+            lines = [*self.run.read_metrics(), *progress.history]  # metrics.jsonl also has averages of checkpoints
             of_step = [line for line in lines if is_validation(line) and line["step"] == progress.best_step]
             of_step.sort(key=lambda line: ranking(line, metric_before)[0] == progress.best)
             progress.best_figures = of_step[-1] if of_step else None
@@ -220,12 +224,12 @@ class Checkpointer:
             progress.n_worse = len(rankings) - 1 - rankings.index(max(rankings))
 
     def _continue_epoch(self, data: TrainingData, before: TrainSettings) -> None:
-        """If batch sizes have changed within an epoch, convert the number of batches done to batches of `data`."""
+        """If batch sizes have changed within an epoch, convert the number of batches done to the new size."""
         progress, now = self.state.progress, self.config.train
         unchanged = (before.batch_tokens, before.accumulate) == (now.batch_tokens, now.accumulate)
         if unchanged or not progress.batch:
             return
-        done = progress.batch / data.count_batches(progress.epoch, before.batch_tokens)  # 0-1
+        done = progress.batch / data.count_batches(progress.epoch, before.batch_tokens)  # fraction of the epoch, 0-1
         if done >= 1:
             progress.epoch, progress.batch = progress.epoch + 1, 0
             return
@@ -239,14 +243,17 @@ class Checkpointer:
     # --- average of checkpoints ---------------------------------------------------------------------------
 
     def steps_to_average(self) -> list[int]:
-        """The checkpoints that `average` best or last averages at the end, oldest first."""
+        """The steps of the checkpoints that train.average=best or last averages at the end, oldest first; else none."""
         settings = self.config.train
         if settings.average not in ("best", "last"):
             return []
         return chosen_steps(self.state.progress.history, settings.average, settings.n_average, settings.metric)
 
     def averaged_model(self) -> tuple[Seq2Seq, int] | None:
-        """A model with the mean weights of these checkpoints, and their number; None if fewer than two are readable."""
+        """A model with the mean weights of the checkpoints of `steps_to_average`, and their number.
+
+        None if fewer than two of these checkpoints can be read.
+        """
         checkpoints = readable_checkpoints(self.run, self.steps_to_average())
         if len(checkpoints) < 2:
             return None
@@ -261,8 +268,8 @@ def chosen_steps(history: Sequence[dict[str, Any]], kind: str, n: int, metric: s
     Args:
         history: figures of validations.
         kind: best or last.
-        n: at most so many.
-        metric: bleu or loss; what best means.
+        n: maximum number of steps.
+        metric: bleu or loss; decides which validations are best.
     """
     if kind == "best":
         history = sorted(history, key=lambda line: ranking(line, metric), reverse=True)[:n]
@@ -270,7 +277,7 @@ def chosen_steps(history: Sequence[dict[str, Any]], kind: str, n: int, metric: s
 
 
 def readable_checkpoints(run: RunDirectory, steps: Iterable[int]) -> dict[int, Checkpoint]:
-    """The weights of a run's checkpoints, by step; warns of those that cannot be read."""
+    """Read the weights of a run's checkpoints, by step; leave out checkpoints that cannot be read, with a warning."""
     found = {}
     for step in steps:
         try:

@@ -1,8 +1,8 @@
 """The decoder's input in training: the true tokens (teacher forcing), some predictions, or only predictions.
 
-Teacher forcing never shows the model its own mistakes, which it reads in translation. Scheduled sampling (Bengio et
-al. 2015) replaces some true tokens by the predictions of a first pass over them (Mihaylova and Martins 2019); free
-running replaces them by what the model decodes greedily, up to the length of the reference.
+With teacher forcing, the decoder never reads the model's mistakes; in translation, it does. Scheduled sampling
+(Bengio et al. 2015) replaces some true tokens by the predictions of a first pass over the true tokens (Mihaylova and
+Martins 2019); free running replaces them by the model's greedy decoding, up to the length of the reference.
 """
 
 import torch
@@ -19,13 +19,13 @@ from nmt.text.batches import Batch
 def decoder_input(model: Seq2Seq, batch: Batch, *, prediction_rate: float, free: bool, seed: int) -> Tensor:
     """A batch's `tgt_in` with some tokens replaced by the model's predictions.
 
-    As in decoding, without dropout, the most probable tokens, none of them special. The only random choice is which
-    tokens are replaced, drawn per sentence: it does not depend on ranks or micro-batches.
+    Predictions are the most probable tokens that are not special, without dropout, as in decoding. The only random
+    choice is which tokens are replaced. It is seeded per sentence, so it does not depend on ranks or micro-batches.
 
     Args:
-        model: in any mode, which is restored.
+        model: in any mode, which is restored at the end.
         prediction_rate: probability that a token is replaced, 0-1.
-        free: whether a prediction follows earlier predictions (free running); else the true tokens.
+        free: whether predictions are conditioned on earlier predictions (free running) instead of the true tokens.
         seed: a function of the run's seed and the step.
     Returns:
         (B, T) int64: BOS first, PAD where `tgt_in` has it.
@@ -41,13 +41,13 @@ def decoder_input(model: Seq2Seq, batch: Batch, *, prediction_rate: float, free:
     model.eval()
     try:
         predicted = _decoded(model, batch) if free else _predicted(model, batch)
-    finally:  # also if it runs out of memory
+    finally:  # also after an out-of-memory error: the step is then repeated
         model.train(was_training)
     return torch.where(replaced, predicted, batch.tgt_in)
 
 
 def _predicted(model: Seq2Seq, batch: Batch) -> Tensor:
-    """At each position the model's prediction given the true tokens before it: (B, T), BOS first."""
+    """(B, T), BOS first: the prediction at each position, given the true tokens before it."""
     is_token = batch.tgt_out != PAD
     tokens = torch.zeros_like(batch.tgt_out)
     tokens[is_token] = _most_probable(model(batch.src, batch.tgt_in, is_token))  # position t predicts tgt_in[t + 1]
@@ -55,7 +55,7 @@ def _predicted(model: Seq2Seq, batch: Batch) -> Tensor:
 
 
 def _decoded(model: Seq2Seq, batch: Batch) -> Tensor:
-    """Greedy decoding to the length of the reference: (B, T), BOS first; in the weights' dtype, as in translation."""
+    """(B, T), BOS first: greedy decoding to the length of the reference, in the weights' dtype as in translation."""
     tokens = [batch.tgt_in[:, :1]]
     decoder = incremental_decoder(model)
     with torch.autocast(batch.src.device.type, enabled=False):
@@ -67,5 +67,5 @@ def _decoded(model: Seq2Seq, batch: Batch) -> Tensor:
 
 
 def _most_probable(logits: Tensor) -> Tensor:
-    """(..., V) to (...): the most probable token that is not special, because decoding never reads special ones."""
+    """(..., V) to (...): the most probable token that is not special; in decoding, special tokens are not fed back."""
     return logits[..., EOS + 1 :].argmax(-1) + EOS + 1

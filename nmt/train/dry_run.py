@@ -1,4 +1,4 @@
-"""`nmt train --dry-run`: what a training would be like."""
+"""`nmt train --dry-run`: the size of the model and the cost of a training, without starting it."""
 
 import functools
 import math
@@ -14,24 +14,24 @@ from nmt.train.report import clock
 from nmt.train.schedule import prediction_rate
 from nmt.train.step import StepOptions, make_optimizer, train_step
 
-MAX_BATCHES = 1_000  # that are measured; their order is random
+MAX_BATCHES = 1_000  # the largest of this many batches is measured; their order is random
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """The cost of a training, from two steps with its largest batch."""
+    """The cost of a training, estimated from two steps with its largest batch."""
 
-    n_steps: int  # of an epoch
-    epoch_s: float  # seconds of an epoch, without validations
+    n_steps: int  # per epoch
+    epoch_s: float  # seconds per epoch, without validations
     tokens_per_s: float  # target tokens
-    memory: int  # peak, bytes; 0 if the system does not tell
+    memory: int  # peak memory in bytes; 0 if the system does not report it
     n_threads: int
     bf16: bool
-    non_padding: float  # share of positions
+    non_padding: float  # share of positions that are not padding
 
 
 def measure(session: Session) -> Measurement:
-    """Do two steps with the largest batch; the run is not touched."""
+    """Time two steps with the largest batch; writes nothing into the run."""
     settings, model, data = session.config.train, session.model, session.data
     batches = list(islice(data.batches(0), MAX_BATCHES))
     largest = max(batches, key=lambda batch: batch.n_positions)
@@ -40,7 +40,7 @@ def measure(session: Session) -> Measurement:
     n_threads = n_fitting_threads(model, len(session.tokenizers.target), settings)
     replicas = Replicas(model.train(), n_threads)
     batch_s, max_positions = math.inf, 0
-    for seed in range(2):  # the first step also allocates
+    for seed in range(2):  # the first step is slower, because it also allocates memory
         start = time.perf_counter()
         options = StepOptions(settings, lr=1e-6, seed=seed, bf16=bf16, prediction_rate=prediction_rate(settings, 1.0))
         step = functools.partial(train_step, replicas, optimizer, options=options)
@@ -60,7 +60,7 @@ def measure(session: Session) -> Measurement:
 
 
 def dry_run(session: Session) -> list[str]:
-    """What `measure` finds, and the sizes of the model, as lines for the user."""
+    """Return the sizes of the model and the result of `measure` as lines of text for the user."""
     settings, model = session.config.train, session.model
     lines = [f"parameters  {model.n_parameters:,}"]
     seen: set[int] = set()

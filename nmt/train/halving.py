@@ -1,6 +1,6 @@
-"""The rules of successive halving (Jamieson and Talwalkar 2016; Li et al. 2017, section 3): who trains for how long.
+"""The rules of successive halving (Jamieson and Talwalkar 2016; Li et al. 2017, section 3).
 
-`nmt.train.sweep` applies them. Imports no torch.
+They decide how long each candidate trains; `nmt.train.sweep` applies them. Imports no torch.
 """
 
 import math
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from nmt.config import Config
 from nmt.errors import ConfigError
 
-MIN_STEPS = 10  # of the first rung, if it is fitted to a time
+MIN_STEPS = 10  # minimum of the first rung, if the budget is in minutes
 SET_BY_SWEEP = ("run", "train.max_", "train.metric", "data.dev")  # prefixes of keys that cannot be varied
 Figures = dict[str, float]  # of a validation: step, dev_bleu, dev_nll
 
@@ -33,13 +33,13 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Budget:
-    """How long a sweep trains; one of minutes and steps is None.
+    """How long a sweep trains; exactly one of minutes and steps is None.
 
     Attributes:
-        minutes: about so many in all.
+        minutes: approximate duration of the whole sweep.
         steps: of the first rung.
         eta: 1/eta of the candidates go on to the next rung, for eta times as many steps.
-        n_seeds: trainings of each candidate; their mean counts.
+        n_seeds: trainings of each candidate, with different seeds; their figures are averaged.
     """
 
     minutes: float | None
@@ -57,15 +57,15 @@ class Budget:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a candidate stands in the end.
+    """The final result of a candidate.
 
     Attributes:
         number: of the candidate, from 1.
-        settings: the varied ones.
+        settings: the varied settings.
         steps: at the end of its last rung.
         figures: mean over seeds of the best validation up to the end of each of its rungs, by steps; None if a training
             diverged.
-        runs: its directories.
+        runs: the directories of its runs, one per seed.
     """
 
     number: int
@@ -83,7 +83,7 @@ def ranking(figures: Figures | None, metric: str) -> tuple[float, ...]:
 
 
 def check_candidates(candidates: Sequence[Candidate]) -> None:
-    """Raise ConfigError if a varied setting is one that the sweep sets, or that makes figures incomparable."""
+    """Raise ConfigError if a varied setting is set by the sweep itself or makes figures incomparable."""
     metric = candidates[0].config.train.metric
     for key in candidates[0].settings:
         if key.startswith(SET_BY_SWEEP):
@@ -96,20 +96,20 @@ def check_candidates(candidates: Sequence[Candidate]) -> None:
 
 
 def first_rung(budget: Budget, sizes: Sequence[int], step_s: float, once_s: float) -> tuple[int, float]:
-    """The steps of the first rung, and about how many seconds the whole sweep takes.
+    """The steps of the first rung, and the approximate duration of the whole sweep in seconds.
 
-    Rung k ends at eta^k times the steps of the first, and goes on from the one before.
+    Rung k ends at eta^k times the steps of the first rung; its trainings continue those of the rung before.
 
     Args:
         budget: of the sweep.
         sizes: number of candidates in each rung.
         step_s: mean time of a step, with its share of validations.
-        once_s: time that each training takes in each rung, however few its steps are.
+        once_s: fixed time of each training in each rung, in addition to its steps.
     Raises:
         ConfigError: the time is too short for `MIN_STEPS`.
     """
     eta = budget.eta
-    growth = [1, *(eta**k - eta ** (k - 1) for k in range(1, len(sizes)))]  # steps done in a rung / those of the first
+    growth = [1, *(eta**k - eta ** (k - 1) for k in range(1, len(sizes)))]  # steps done in a rung / in the first rung
     fixed_s = budget.n_seeds * sum(sizes) * once_s
     per_step_s = budget.n_seeds * step_s * sum(n * g for n, g in zip(sizes, growth, strict=True))
     if budget.minutes is None:

@@ -112,7 +112,7 @@ class Session:
 class Trainer:
     """One training run, from step 0 to the end of its budget. Call `resume` first to continue from the last checkpoint.
 
-    With several ranks, each has a trainer, all in the same state; the first one writes the files.
+    With several ranks, each has its own trainer in the same state; rank 0 writes the files.
 
     Args:
         session: everything that the training needs. The caller has locked the run directory.
@@ -200,7 +200,7 @@ class Trainer:
         progress, settings = self.progress, self.config.train
         self.validate_if_due(report)  # a resumed run repeats the validation during which it was stopped
         for micro_batches in self.micro_batches():
-            # All ranks use the first one's clock, and stop if one of them has received a signal.
+            # All ranks use the clock of rank 0, and stop if any rank has received a signal.
             times_and_signals = gather_numbers(time.monotonic() - started, self.stop.number)
             progress.elapsed_s = times_and_signals[0][0]
             stopped_by = int(max(signal for _, signal in times_and_signals))
@@ -255,7 +255,7 @@ class Trainer:
         is_best = self.checkpointer.keep_if_best(model, validation)
         if not is_best:
             progress.n_worse += 1
-        elif had_best:  # False at first, and if the user has deleted the model file: then n_worse stays as it was
+        elif had_best:  # False at the first validation, and if the model file was deleted; then n_worse is not reset
             progress.n_worse = 0
         self.checkpointer.save()
         warnings = warnings_about(progress.history, validation, len(self.tokenizers.target))
@@ -286,7 +286,7 @@ class Trainer:
     # --- the end of training, and rollbacks ---------------------------------------------------------------
 
     def finish(self, report: Report, started: float) -> None:
-        """Validate and average checkpoints at the end of training."""
+        """At the end of training, validate, then average checkpoints."""
         progress = self.progress
         if not progress.is_validated():
             self.validate_and_save(report)
@@ -296,7 +296,7 @@ class Trainer:
         progress.finished_at = progress.step
 
     def average_checkpoints(self) -> None:
-        """Average the best or last checkpoints; the result is kept if it is better on dev."""
+        """Average the best or last checkpoints; keep the result as the best model if it is better on dev."""
         barrier()  # the first rank must have written the checkpoints
         averaged = self.checkpointer.averaged_model()
         if averaged is None:
@@ -314,10 +314,10 @@ class Trainer:
         """Restore the last checkpoint and halve the learning rate.
 
         Raises:
-            DivergedError: there is no checkpoint, or there were `MAX_ROLLBACKS` rollbacks.
+            DivergedError: there is no checkpoint, or there were already `MAX_ROLLBACKS` rollbacks.
         """
         n_rollbacks, max_positions = self.progress.n_rollbacks, self.progress.max_positions
-        # `broadcast` also waits for all ranks: none changes files or weights while another one still trains.
+        # `broadcast` also waits for all ranks, so no rank changes files or weights while another still trains.
         has_checkpoint = broadcast(self.checkpointer.run.newest_step() is not None)
         if not has_checkpoint or n_rollbacks == MAX_ROLLBACKS:
             raise error
@@ -335,7 +335,7 @@ class Trainer:
     # --- resume and budget --------------------------------------------------------------------------------
 
     def resume(self) -> bool:
-        """Restore the newest checkpoint; False if there is none.
+        """Restore the newest checkpoint. Returns False if there is none.
 
         Raises:
             ModelError: the checkpoint does not belong to this model, or all checkpoints are damaged.

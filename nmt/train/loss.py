@@ -14,7 +14,7 @@ class LossSum:
     """Sums over tokens, in nats, so that micro-batches add up."""
 
     loss: Tensor  # with label smoothing, differentiable
-    nll: Tensor  # without; exp(nll / n_tokens) is the perplexity
+    nll: Tensor  # without label smoothing; exp(nll / n_tokens) is the perplexity
     n_tokens: int  # target tokens, EOS counted
 
 
@@ -24,7 +24,7 @@ def smoothed_cross_entropy(logits: Tensor, targets: Tensor, *, smoothing: float)
     q = (1-ε)·onehot + ε/V over all V (Szegedy et al. 2016, section 7); loss = -(1-ε)·log p[target] - ε·mean(log p).
 
     Args:
-        logits: (N, V), any float dtype; reduced in float32 at least.
+        logits: (N, V), any float dtype; computed in float32 or higher precision.
         targets: (N,) int64, target tokens without padding, EOS included.
         smoothing: ε in [0, 1).
     """
@@ -37,8 +37,8 @@ def smoothed_cross_entropy(logits: Tensor, targets: Tensor, *, smoothing: float)
 class _SmoothedCrossEntropy(torch.autograd.Function):
     """Computes the loss and, in the forward pass, its gradient softmax(logits) - q.
 
-    (N, V) is the largest tensor of a step, and autograd would read it from memory a dozen times. Chunks that fit
-    into the cache take half as long.
+    The (N, V) logits are the largest tensor of a step, and autograd would read them from memory a dozen times.
+    Computing in chunks that fit into the cache takes half as long.
     """
 
     @staticmethod
@@ -52,7 +52,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             rows = slice(start, start + n_rows)
             x, target = logits[rows].to(dtype), targets[rows, None]  # (n, V), (n, 1)
             probs = x.softmax(-1)
-            # logsumexp from the softmax: the largest probability is at least 1/V, so that its logarithm is finite
+            # logsumexp from the softmax: the largest probability is at least 1/V, so its logarithm is finite
             log_total = x.amax(-1) - probs.amax(-1).log()  # (n,)
             chunk_nll = log_total.sum() - x.gather(1, target).sum()
             nll = nll + chunk_nll
@@ -68,13 +68,13 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
         (gradient,) = ctx.saved_tensors
-        return gradient.mul_(grad_loss), None, None  # in place because it is large; torch forbids a second backward
+        return gradient.mul_(grad_loss), None, None  # in place because it is large; torch allows no second backward
 
 
 def symmetric_divergence(logits: Tensor) -> Tensor:
     """R-Drop's regularizer (Liang et al. 2021, equation 2): (KL(p‖q) + KL(q‖p)) / 2, summed over positions.
 
-    In the logits, (2N, V), rows i and N + i are one position under two dropout masks.
+    In the logits, (2N, V), rows i and N + i are the same position with two dropout masks.
     """
     p, q = logits.float().log_softmax(-1).chunk(2)
     return ((p.exp() - q.exp()) * (p - q)).sum() / 2

@@ -1,4 +1,4 @@
-"""What fits into memory and onto the disk: the model, its checkpoints, threads that share a step, and batches."""
+"""Limits of memory and disk: for the model, its checkpoints, the number of threads that share a step, and batches."""
 
 import logging
 import math
@@ -24,8 +24,8 @@ log = logging.getLogger("nmt")
 
 Result = TypeVar("Result")
 
-# Positions per thread and step. At d_model 128, two threads with 384 each are as fast as two of torch's own threads
-# on free cores, and twice as fast if another program uses one of the cores.
+# Minimum number of tokens per replica and step. At d_model 128, two replicas with 384 tokens each are as fast as one
+# model with two torch threads if both cores are idle, and twice as fast if another program uses one of the cores.
 MIN_THREAD_TOKENS = 384
 MEMORY_FILE = Path("/proc/meminfo")  # on Linux
 
@@ -52,8 +52,8 @@ def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -
 def check_disk(run: RunDirectory, model: Seq2Seq, config: Config) -> None:
     """Raise OutputError if the checkpoints will not fit on the disk."""
     size = 4 * model.n_parameters  # bytes
-    n_moments = 2 * model.n_trainable / model.n_parameters  # each has the size of the weights
-    n_copies = n_moments + (2 if config.train.average == "ema" else 1)  # weights, moving average
+    n_moments = 2 * model.n_trainable / model.n_parameters  # in units of the model's size
+    n_copies = n_moments + (2 if config.train.average == "ema" else 1)  # moments, weights, moving average
     n_files = config.train.keep + 1 + (config.train.n_average if config.train.average in ("best", "last") else 0)
     needed, free = size * (n_copies * n_files + 1), run.free_bytes()
     if free < needed:
@@ -63,9 +63,9 @@ def check_disk(run: RunDirectory, model: Seq2Seq, config: Config) -> None:
 
 
 def n_fitting_threads(model: Seq2Seq, n_vocab: int, settings: TrainSettings, n_before: int | None = None) -> int:
-    """The number of replicas that trains fastest: on a CPU one per core, if memory and the batch suffice.
+    """The number of replicas that trains fastest: on a CPU one per core, if memory and batch size suffice; on a GPU 1.
 
-    A resumed run keeps its number, `n_before`, because each thread has its own dropout.
+    A resumed run keeps its number of replicas, `n_before`, because each has its own dropout.
     """
     if model.device.type != "cpu":
         return 1
@@ -74,7 +74,7 @@ def n_fitting_threads(model: Seq2Seq, n_vocab: int, settings: TrainSettings, n_b
     available = re.search(r"MemAvailable: *(\d+) kB", text)
     n_bytes = 1024 * int(available[1]) if available else 2**60  # unknown: no limit
     free = n_bytes - 12 * model.n_trainable  # two moments and the summed gradient, one copy for all threads
-    each = 4 * model.n_trainable + 12 * settings.batch_tokens * n_vocab  # a gradient, and three times the logits
+    each = 4 * model.n_trainable + 12 * settings.batch_tokens * n_vocab  # a gradient, and three times the logits' size
     return max(1, min(n_threads, torch.get_num_threads(), 1 + free // each))
 
 
@@ -83,9 +83,16 @@ def split_on_out_of_memory(
 ) -> tuple[Result, int]:
     """Do a step; if it runs out of memory, repeat it with its largest micro-batches cut in two.
 
-    No pair is left out: but for dropout, the gradient is the same. `step` changes no weight before its end. Takes the
-    limit of a micro-batch that earlier steps have found, 0 for none, and returns the limit from now on. An NmtError if
-    one pair alone does not fit, or there are several ranks, which would wait for each other.
+    No pair is left out, so the gradient is the same except for dropout.
+
+    Args:
+        step: changes weights only at its end.
+        micro_batches: of the step.
+        max_positions: maximum positions of a micro-batch, found in earlier steps; 0 for no limit.
+    Returns:
+        the result of the step, and `max_positions` for the next steps.
+    Raises:
+        NmtError: a single pair does not fit, or there are several ranks: the other ranks would wait for this one.
     """
     while True:
         parts = [part for batch in micro_batches for part in _cut(batch, max_positions)]
@@ -97,7 +104,7 @@ def split_on_out_of_memory(
                 message = f"out of memory with {len(largest.src)} pairs of {largest.n_positions} positions"
                 hint = "lower train.batch_tokens, data.max_length or the model's sizes; the checkpoint is kept"
                 raise NmtError(message, hint=hint) from error
-        max_positions = largest.part(0, 2).n_positions  # outside the except block, which keeps tensors alive
+        max_positions = largest.part(0, 2).n_positions  # outside the except block: the exception keeps tensors alive
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         log.warning(
@@ -114,7 +121,7 @@ def _cut(batch: Batch, max_positions: int) -> list[Batch]:
 
 
 def peak_memory(device: torch.device) -> int:
-    """The most memory used so far, in bytes: the GPU's, else the process'; 0 if the system does not tell."""
+    """Peak memory so far in bytes, of the GPU or else of the process; 0 if the system does not report it."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     try:

@@ -1,7 +1,8 @@
 """From a config to an encoded corpus: read, check, hold out dev, train the tokenizer, filter. `nmt tokenize`.
 
-Training pairs are stored in the user's cache, under a hash of what they were made from, and memory-mapped. Nothing
-else is written, so that everything is checked before a run's first file. Imports no torch.
+Training pairs are stored in the user's cache, under a hash of the files and settings they were made from, and are
+memory-mapped. Only `tokenize` writes other files, so everything is checked before a run's first file is written.
+Imports no torch.
 """
 
 import json
@@ -38,19 +39,19 @@ FEW_DEV_PAIRS = 100
 PROFILE_PAIRS = 2_000  # enough to tell two languages apart
 MIN_NGRAMS = 100  # a text with fewer character n-grams is too short to tell its language
 CLEAR_SIMILARITY = 0.2
-SAMPLE_PAIRS = 200_000  # the tokenizer is trained on at most this many: its memory grows with them
-FORMAT = 2  # of the files in the cache
+SAMPLE_PAIRS = 200_000  # the tokenizer is trained on at most this many pairs: its trainer's memory grows with them
+FORMAT = 2  # version of the files in the cache
 
 
 @dataclass
 class Corpus:
     """The pairs of a run."""
 
-    config: Config  # with all sizes
+    config: Config  # with all sizes set
     train: Pairs  # on disk; pairs of data.train, then those of each corpus of data.mix
     dev: list[Pair]  # in memory
     hashes: dict[str, str]  # SHA-256 of each side of each corpus
-    n_lines: list[int]  # of data.train and of each corpus of data.mix, before pairs were dropped
+    n_lines: list[int]  # number of lines of data.train and of each corpus of data.mix, before pairs were dropped
 
     def mixture(self, pairs: Pairs) -> Mixture | None:
         """How an epoch mixes these pairs, which are `train` or a part of it; None without data.mix."""
@@ -65,25 +66,25 @@ class Corpus:
 
 
 def training_corpora(config: Config) -> dict[str, Files]:
-    """data.train, then the corpora of data.mix sorted by name, because the order of the data depends on it."""
+    """data.train, then the corpora of data.mix, sorted by name: the order of the data depends on their order."""
     mix = config.data.mix
     return {"train": config.data.train} | {f"mix.{name}": mix[name] for name in sorted(mix)}
 
 
 def all_corpora(config: Config) -> dict[str, Files]:
-    """`training_corpora`, dev and test, as far as they are set."""
+    """`training_corpora`, and dev and test if they are set."""
     others = {"dev": config.data.dev, "test": config.data.test}
     return training_corpora(config) | {name: files for name, files in others.items() if files is not None}
 
 
 def spans(pairs: Pairs, n_lines: Sequence[int]) -> list[tuple[int, int]]:
-    """Where the pairs of each training corpus start and end, given the number of lines of each."""
+    """The (start, end) of each training corpus in `pairs`, given the number of lines of each corpus."""
     ends = np.searchsorted(pairs.lines, np.cumsum(n_lines), side="right").tolist()
     return list(pairwise([0, *ends]))
 
 
 def root_of(config: Config, files: Files) -> str:
-    """The setting that a corpus' paths are relative to."""
+    """The root of a corpus' paths, as the config sets it: the corpus' own root, else data.root."""
     return (files.root if isinstance(files, MixedFiles) else "") or config.data.root
 
 
@@ -147,12 +148,12 @@ def read_corpus(config: Config) -> Corpus:
 
 
 def _write_corpus(directory: Path, config: Config, corpora: dict[str, list[Pair]]) -> None:
-    """Write the text of train, the numbers of the lines that are kept, and a summary; `corpora` are dev and test."""
+    """Write the text of train, the line numbers of the kept pairs, and a summary. `corpora` has dev and test if set."""
     data, notes = config.data, []
     n_lines: list[int] = []
     disk.write_pairs(directory, _training_pairs(config, n_lines))
     digest_files = {name: directory / f"{name}.digest" for name in (*SIDES, "pair")}
-    files = [directory / "lines", *digest_files.values()]  # one number for each pair that is kept
+    files = [directory / "lines", *digest_files.values()]  # each with one number per kept pair
 
     def digests(name: str) -> Digests:
         return disk.mapped(digest_files[name], np.uint64)
@@ -195,7 +196,7 @@ def _write_corpus(directory: Path, config: Config, corpora: dict[str, list[Pair]
 
 
 def _training_pairs(config: Config, n_lines: list[int]) -> Iterator[Pair]:
-    """The pairs of all training corpora; appends the number of each one's lines to `n_lines`."""
+    """Yield the pairs of all training corpora; append the number of lines of each corpus to `n_lines`."""
     for files in training_corpora(config).values():
         n_lines.append(0)
         for pair in iter_pairs(*corpus_paths(config, files), strict=not config.data.allow_bad_utf8):
@@ -204,14 +205,14 @@ def _training_pairs(config: Config, n_lines: list[int]) -> Iterator[Pair]:
 
 
 def check_corpora(training: dict[str, Pairs], dev: list[Pair], others: dict[str, list[Pair]]) -> None:
-    """Check that the training corpora and dev have pairs, and that the sides of each corpus are what they should be.
+    """Check that the training corpora and dev have pairs, and that no corpus has equal or exchanged sides.
 
     Args:
-        training: train first.
-        dev: its pairs that can be used.
+        training: the training corpora, train first.
+        dev: the pairs of dev that can be used.
         others: dev and test as they were read.
     Raises:
-        DataError: there are none; or both sides are the same text, or exchanged.
+        DataError: a corpus has no pairs, or its two sides are the same text or exchanged.
     """
     for name, n_pairs in [*((name, len(pairs)) for name, pairs in training.items()), ("dev", len(dev))]:
         if not n_pairs:
@@ -232,10 +233,10 @@ def check_sides(name: str, pairs: Iterable[Pair]) -> None:
 
 
 def check_order(name: str, pairs: list[Pair], train: Pairs) -> None:
-    """Raise DataError if the sides of dev or test are exchanged.
+    """Raise DataError if the sides of a corpus are exchanged.
 
-    Each side must be clearly more similar to the wrong side of train. Exchanged German and English score 0.35 each;
-    if both sides of train are in one language, the score is near 0.
+    They are if each side is clearly more similar to the opposite side of train. Exchanged German and English have a
+    similarity of 0.35 on each side; if both sides of train are in one language, the similarity is near 0.
     """
     samples = sample(train, PROFILE_PAIRS), pairs[:PROFILE_PAIRS]
     counts = [ngram_counts(getattr(pair, side) for pair in some) for some in samples for side in SIDES]
@@ -263,7 +264,7 @@ def similarity(text: Counter[str], language: Counter[str], other: Counter[str]) 
 
 
 def n_dev_pairs(n_pairs: int) -> int:
-    """The number of pairs to hold out of so many."""
+    """The number of pairs to hold out for dev, given the number of pairs of train."""
     return max(1, min(MAX_DEV_PAIRS, int(n_pairs * DEV_SHARE)))
 
 
@@ -277,7 +278,7 @@ def n_shared(pairs: list[Pair], source: Digests, target: Digests) -> int:
 
 
 def sample(pairs: Pairs, n_max: int = 0) -> list[Pair]:
-    """At most `n_max` pairs at random (0: `SAMPLE_PAIRS`), in their order."""
+    """A random sample of at most `n_max` pairs (0: `SAMPLE_PAIRS`), in the order of the corpus."""
     n, n_max = len(pairs), n_max or SAMPLE_PAIRS
     chosen = np.arange(n) if n <= n_max else np.sort(disk.shuffled(np.arange(n_max), n, seed=0))
     return [pairs[i] for i in chosen]
@@ -338,7 +339,7 @@ def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[R
 def _encode(
     texts: Path, tokenizers: Tokenizers, max_length: int, max_ratio: float, span: range
 ) -> tuple[NDArray[np.int64], list[RaggedArray], NDArray[np.int64]]:
-    """Lines and ids of a range of the pairs, and how many are too long or unlikely; runs in a child process."""
+    """Encode a range of pairs; return lines and ids of the kept pairs, and how many were too long or unlikely."""
     pairs = Pairs(texts)
     chunk = [pairs[i] for i in span]
     source = tokenizers.source.encode_all([pair.source for pair in chunk])

@@ -8,9 +8,9 @@ from pydantic import ValidationError
 from nmt.config import Config, values
 from nmt.errors import ConfigError
 
-# (upper bound of training pairs, settings). The first two are our own recipes; the others are known to work on
-# Multi30k, IWSLT and WMT. Two micro-batches per step: the pairs of one have similar lengths, and a step learns more
-# from a mixture.
+# (number of training pairs below which the preset applies, settings). The first two are our own recipes; the others
+# are known to work on Multi30k, IWSLT and WMT. Two micro-batches per step, because the pairs of one micro-batch have
+# similar lengths, and a step learns more from a mixture of lengths.
 PRESETS: list[tuple[float, dict[str, Any]]] = [
     (500, {"vocab_size": 600, "d_model": 64, "d_ff": 256, "n_layers": 2, "n_heads": 4, "dropout": 0.0,
            "batch_tokens": 1024, "accumulate": 1, "lr": 2e-3, "warmup": 50, "max_epochs": 300}),
@@ -26,12 +26,12 @@ PRESETS: list[tuple[float, dict[str, Any]]] = [
 
 
 def fit_config(config: Config, n_pairs: int, n_characters: int = 0) -> Config:
-    """The config with its unset sizes chosen for `n_pairs` with an alphabet of `n_characters`."""
+    """Return the config with unset sizes chosen for `n_pairs` pairs and an alphabet of `n_characters`."""
     return with_unset(config, sizes_for(config, n_pairs, n_characters))
 
 
 def sizes_for(config: Config, n_pairs: int, n_characters: int = 0) -> dict[str, dict[str, Any]]:
-    """The preset for so many pairs, by section, without sizes that would contradict the config's own."""
+    """The preset for `n_pairs` pairs, by section, without settings that would conflict with those in the config."""
     preset = next(values for bound, values in PRESETS if n_pairs < bound)
     fitted: dict[str, dict[str, Any]] = {
         "tokenizer": {"vocab_size": max(preset["vocab_size"], n_characters + preset["vocab_size"] // 2)},
@@ -40,7 +40,7 @@ def sizes_for(config: Config, n_pairs: int, n_characters: int = 0) -> dict[str, 
         "train": {key: preset[key] for key in ("batch_tokens", "lr", "warmup")},
     }
     train = config.train
-    if "batch_tokens" not in train.model_fields_set:  # the user's batch is the user's step
+    if "batch_tokens" not in train.model_fields_set:  # if the user sets it, a step has one batch by default
         fitted["train"]["accumulate"] = preset["accumulate"]
     if train.max_steps is None and train.max_epochs is None and train.max_minutes is None:
         fitted["train"]["max_epochs"] = preset["max_epochs"]
@@ -54,12 +54,15 @@ def open_sizes(config: Config) -> set[str]:
 
 
 def fit_validation(config: Config, steps_per_epoch: int) -> Config:
-    """The config with one validation per epoch, at least every 4000 steps and at most every 100, unless set."""
+    """Return the config with validate_every, unless set: one epoch, but at least 100 and at most 4000 steps."""
     return with_unset(config, {"train": {"validate_every": min(max(steps_per_epoch, 100), 4000)}})
 
 
 def with_unset(config: Config, values: dict[str, Any], *, what: str = "sizes chosen for this corpus") -> Config:
-    """Set what the user did not set. Raises ConfigError, which names the values by `what`, if the result is invalid."""
+    """Return the config with these values for settings that the user did not set.
+
+    Raises ConfigError if the result is invalid; its message describes the values by `what`.
+    """
     tree = config.model_dump(exclude_unset=True)
     for section, settings in values.items():
         tree[section] = {**settings, **tree.get(section, {})}

@@ -1,4 +1,4 @@
-"""Where a training stands, as every checkpoint saves it, and the limits of its length."""
+"""The progress of a training, which every checkpoint saves, and the limits on its length."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple
@@ -9,12 +9,12 @@ from nmt.config import TrainSettings
 
 
 def is_validation(line: dict[str, Any]) -> bool:
-    """Whether a metrics line has the figures of a validation that are compared."""
+    """Whether a line of metrics.jsonl has the dev figures by which models are compared."""
     return all(isinstance(line.get(name), int | float) for name in ("step", "dev_loss", "dev_nll", "dev_bleu"))
 
 
 def checked(line: dict[str, Any]) -> dict[str, Any]:
-    """The line itself. Raises ValueError if it is not the line of a validation."""
+    """Return the line unchanged. Raises ValueError if it lacks the figures of a validation."""
     if not is_validation(line):
         raise ValueError("a validation without its figures")
     return line
@@ -25,15 +25,15 @@ Figures = Annotated[dict[str, Any], AfterValidator(checked)]
 
 @dataclass
 class Progress:
-    """Where a training stands; saved with every checkpoint."""
+    """The progress of a training; saved with every checkpoint."""
 
-    step: NonNegativeInt = 0  # updates done
-    epoch: NonNegativeInt = 0  # of the next micro-batch
+    step: NonNegativeInt = 0  # steps done, including skipped ones
+    epoch: NonNegativeInt = 0  # epoch of the next micro-batch
     batch: NonNegativeInt = 0  # number of the next micro-batch in the epoch
     n_tokens: int = 0  # target tokens trained on
-    elapsed_s: float = 0.0  # time trained, validations included
-    best: float | None = None  # the best figure on dev; larger is better
-    best_step: int = 0  # its step
+    elapsed_s: float = 0.0  # seconds of training, validations included
+    best: float | None = None  # best value of the metric on dev; larger is better, so a loss is negated
+    best_step: int = 0  # step of the best model
     best_figures: Figures | None = None  # all figures of the model in the model file; older versions saved None
     n_worse: int = 0  # validations since the best one
     n_skipped: int = 0  # consecutive steps without a finite gradient
@@ -41,8 +41,8 @@ class Progress:
     n_ranks: int = 1  # processes or threads that shared the last step; each has its own dropout
     max_positions: NonNegativeInt = 0  # limit of a micro-batch, set after running out of memory; 0 for none
     bf16: bool = False  # the precision chosen at the start; a resumed run keeps it
-    finished_at: int = -1  # the step at which the last validation and the average were done; -1 before
-    history: list[Figures] = field(default_factory=list)  # of every validation
+    finished_at: int = -1  # step at which `finish` did the last validation and the average; -1 before
+    history: list[Figures] = field(default_factory=list)  # figures of every validation
 
     def is_validated(self) -> bool:
         """Whether there was a validation at this step."""
@@ -50,16 +50,16 @@ class Progress:
 
 
 class Limit(NamedTuple):
-    """A limit that is set."""
+    """A limit on the length of training that is set in the config."""
 
-    key: str  # of the setting
+    key: str  # dotted key of the setting
     most: float  # its value
-    share: float  # how much of it is used, 0-1; 1 ends the training
+    share: float  # fraction of it that is used; from 1 on, training ends
     text: str  # "3 of 12 steps"
 
 
 def limits(settings: TrainSettings, progress: Progress, n_batches: int) -> list[Limit]:
-    """The limits of steps, epochs (of about `n_batches`) and minutes that are set; patience is not one of them."""
+    """The limits on steps, epochs (of about `n_batches` batches) and minutes that are set; patience is not included."""
     found = []
     if most := settings.max_steps:
         found.append(Limit("train.max_steps", most, progress.step / most, f"{progress.step:,} of {most:,} steps"))
@@ -81,7 +81,7 @@ def out_of_patience(settings: TrainSettings, progress: Progress) -> bool:
 
 
 def ending(settings: TrainSettings, progress: Progress, n_batches: int) -> str:
-    """A message: which limits have ended a training, and how far it has come towards the others."""
+    """A message that names the limits that ended a training, and how far it came towards the other limits."""
     found = limits(settings, progress, n_batches)
     reached = {limit.key: limit.most for limit in found if limit.share >= 1}
     if out_of_patience(settings, progress):

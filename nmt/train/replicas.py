@@ -1,8 +1,8 @@
 """Data parallelism by threads: replicas of a model that share its weights, each with its own gradient.
 
-torch releases Python's lock while it computes, and a backward pass runs in the thread that calls it. These threads
-synchronize once per step, where torch's own threads synchronize at every operation; and unlike processes they need
-no communication: one set of weights, one update.
+torch releases the GIL while it computes, and a backward pass runs in the thread that calls it. These threads
+synchronize once per step; torch's own threads synchronize at every operation. Unlike processes, the threads share one
+set of weights and one update, so they need no communication.
 """
 
 import copy
@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 
 class Replicas:
-    """A model, which with several ranks is from `distributed.parallel`, and its replicas, one per thread."""
+    """A model and its replicas, one per thread. With several ranks, the model comes from `distributed.parallel`."""
 
     def __init__(self, model: nn.Module, n: int = 1) -> None:
         self.models = [model]
@@ -29,7 +29,7 @@ class Replicas:
         self.n_torch_threads = torch.get_num_threads()
         self.n_torch_threads_each = max(self.n_torch_threads // n, 1)
         self.pool = ThreadPoolExecutor(n, "nmt-replica", self._start_thread)
-        if n > 1:  # until `close`: OpenMP threads that the optimizer starts would spin and slow down the replicas
+        if n > 1:  # until `close`: otherwise OpenMP threads of the optimizer would spin and slow down replicas
             torch.set_num_threads(self.n_torch_threads_each)
 
     def __len__(self) -> int:
@@ -37,12 +37,12 @@ class Replicas:
 
     def _start_thread(self) -> None:
         torch.set_num_threads(self.n_torch_threads_each)
-        # Autocast's cache of cast weights is global and cleared when a thread exits its outermost autocast. So these
-        # threads stay inside one, and `run` clears the cache.
+        # Autocast's cache of cast weights is global and cleared when a thread exits its outermost autocast context.
+        # So these threads never leave an outer context, and `run` clears the cache.
         torch.autocast_increment_nesting()
 
     def run(self, work: Callable[[int, nn.Module], Result]) -> list[Result]:
-        """Call work(i, replica i) for all replicas, in parallel; returns the results in order."""
+        """Call work(i, replica i) for all replicas, in parallel; return the results in order."""
         if len(self) == 1:
             return [work(0, self.models[0])]
         try:
@@ -53,7 +53,7 @@ class Replicas:
         return [future.result() for future in futures]
 
     def train(self) -> None:
-        """Training mode for all replicas."""
+        """Set all replicas to training mode."""
         for model in self.models:
             model.train()
 

@@ -23,14 +23,14 @@ class Report:
         self.bar: tqdm[Never] = tqdm(
             total=1.0,
             initial=progress,
-            disable=True if quiet else None,  # None: only on a terminal
+            disable=True if quiet else None,  # None: tqdm shows the bar only on a terminal
             bar_format="{percentage:3.0f}%|{bar:20}| {elapsed}<{remaining}{postfix}",
             file=sys.stderr,
         )
         self.lines = self.bar.disable and not quiet
         self.progress = progress
         self.last_line = self.since = time.monotonic()
-        self.recent: list[StepFigures] = []  # not shown yet
+        self.recent: list[StepFigures] = []  # figures that are not shown yet
 
     def step(self, step: int, epoch: int, lr: float, figures: StepFigures, progress: float) -> None:
         """Add a step's figures; show their means once a second in the bar, or every 30 s as a line."""
@@ -69,7 +69,7 @@ class Report:
 
 
 def clock(seconds: float) -> str:
-    """A duration for people: "2 h 05 min", "3 min 07 s", "12 s"."""
+    """A human-readable duration: "2 h 05 min", "3 min 07 s", "12 s"."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"

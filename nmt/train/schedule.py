@@ -7,8 +7,9 @@ def learning_rate(settings: TrainSettings, d_model: int, step: int, progress: fl
     """The learning rate of a step.
 
     Inverse square root: lr·min(t/w, √(w/t)). Constant: lr·min(t/w, 1). Noam (Vaswani et al. 2017, equation 3):
-    lr·d^-0.5·min(t^-0.5, t·w^-1.5). All decay linearly to 0 over the last `cooldown` of the budget. The step t counts
-    from 1; `progress` is the share of the budget already spent, 0-1, or 0 if there is no budget.
+    lr·d^-0.5·min(t^-0.5, t·w^-1.5). All decay linearly to 0 over the last part of the budget, a
+    share of `cooldown`. The step t counts from 1; `progress` is the share of the budget already spent, 0-1, or 0 if
+    there is no budget.
     """
     warmup = settings.warmup
     if settings.schedule == "noam":
@@ -25,8 +26,8 @@ def learning_rate(settings: TrainSettings, d_model: int, step: int, progress: fl
 def prediction_rate(settings: TrainSettings, progress: float) -> float:
     """The probability that the decoder's input is the model's prediction instead of the true token, 0-1.
 
-    In scheduled sampling it rises linearly from 0 to `sampling_rate` (Bengio et al. 2015, section 2.4) with `progress`,
-    the share of the budget already spent, 0-1.
+    In scheduled sampling this rate rises linearly from 0 to `sampling_rate` (Bengio et al. 2015, section 2.4) with
+    `progress`, the share of the budget already spent, 0-1.
     """
     if settings.decoder_input == "scheduled_sampling":
         return settings.sampling_rate * progress

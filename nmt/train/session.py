@@ -46,17 +46,17 @@ MAY_CHANGE = (
     ),
 )
 MIXED_PATHS = re.compile(r"data\.mix\..*\.(source|target|root)")  # may change, too
-INHERITED_DATA = {"nfkc_source", "target_tag"}  # keys of data that are a part of the tokenizers
+INHERITED_DATA = {"nfkc_source", "target_tag"}  # keys of `data` that configure the tokenizers
 OR_ANEW = "choose another run=PATH, or begin anew with --fresh (the old run is kept)"
 
 
 def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Session:
-    """Read and check everything that a training run needs. Raises InputError if something does not fit."""
+    """Read and check everything that a training run needs. Raises InputError or OutputError if something is wrong."""
     torch_device = pick_device(device)
     if config.train.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS is first used
         torch.use_deterministic_algorithms(True)
-    fresh = fresh and not restarted()  # torchrun's first attempt has moved the old run
+    fresh = fresh and not restarted()  # after a restart by torchrun, the first attempt has already moved the old run
     run = RunDirectory(config.run)
     if fresh:
         run.check_movable()
@@ -81,7 +81,7 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> tuple[Confi
     """Find the checkpoint to start from; model and tokenizer settings that are not set are taken from it.
 
     Returns:
-        the config; the run's newest checkpoint, the model of train.init_from, or None; whether it is the run's own.
+        the config; the run's newest checkpoint, else the model of train.init_from, else None; whether the run resumes.
     """
     newest = None if fresh else read_newest(run, prefixes=())
     if newest is not None:
@@ -105,7 +105,7 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> tuple[Confi
 
 
 def check_tokenizer_kept(before: Config, now: Config) -> None:
-    """Raise ConfigError if fine-tuning asks for another tokenizer than the model has, and warn of other languages."""
+    """Raise ConfigError if fine-tuning would change the model's tokenizer settings; warn if the languages change."""
     name = now.train.init_from
     own, asked = (one.tokenizer.model_dump(exclude={"sampling_alpha"}) for one in (before, now))
     if changes := [f"tokenizer.{key} is {own[key]}, not {asked[key]}" for key in own if own[key] != asked[key]]:
@@ -118,7 +118,7 @@ def check_tokenizer_kept(before: Config, now: Config) -> None:
 
 
 def log_chosen(why: str, before: Config, after: Config) -> None:
-    """Log the fitted settings that `after` has and `before` has not, as command-line arguments."""
+    """Log the fitted settings that are set in `after` but not in `before`, as command-line arguments."""
     was_set = dict(values(before, only_set=True))
     new = [f"{key}={value}" for key, value in values(after, only_set=True) if key in FITTED and key not in was_set]
     if new:
@@ -126,7 +126,7 @@ def log_chosen(why: str, before: Config, after: Config) -> None:
 
 
 def read_and_fit(config: Config) -> Corpus:
-    """The corpus, with the sizes that fit it."""
+    """Read the corpus; choose sizes that fit it where none are set, and log them."""
     corpus = read_corpus(config)
     log_chosen(f"chosen for {len(corpus.train):,} pairs", config, corpus.config)
     return corpus
@@ -135,9 +135,9 @@ def read_and_fit(config: Config) -> Corpus:
 def encode(
     corpus: Corpus, checkpoint: Checkpoint | None, run: RunDirectory, *, fresh: bool
 ) -> tuple[Tokenizers, TrainingData]:
-    """The tokenizers and the encoded corpus; sets the settings that depend on the number of batches."""
+    """Return the tokenizers and the training data; fit settings of `corpus.config` to the number of batches."""
     config = corpus.config
-    if checkpoint is not None:  # its pieces, normalized as this config says
+    if checkpoint is not None:  # the checkpoint's pieces, with the normalization of this config
         models = checkpoint.tokenizers.source.model, checkpoint.tokenizers.target.model
         tokenizers = Tokenizers.from_models(*models, **config.data.model_dump(include=INHERITED_DATA))
     elif not fresh and (found := run.read_tokenizers(config)) is not None:
@@ -186,10 +186,11 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
 
 
 def resolved(config: Config, keys: set[str]) -> Iterator[tuple[str, str]]:
-    """The settings that a training would use, as (dotted key, value); logs why.
+    """Yield the settings that a training would use, as (dotted key, value); log how unset ones were chosen.
 
-    The corpus is read only if one of `keys` is fitted to it; the others may be wrong. If the corpus, or the model to
-    start from, cannot be read, fitted values are "[fitted]". Raises ConfigError if settings do not fit together.
+    The corpus is read only if one of `keys` is fitted to it; values of other keys may be wrong. If the corpus, or the
+    model to start from, cannot be read, fitted values are "[fitted]". Raises ConfigError if settings contradict each
+    other.
     """
     run = RunDirectory(config.run)
     unknown: set[str] = set()
@@ -207,10 +208,10 @@ def resolved(config: Config, keys: set[str]) -> Iterator[tuple[str, str]]:
 
 
 def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -> Progress:
-    """Write the run's files and train to the end of its budget, as the first rank or the only one.
+    """Write the run's files and train to the end of its budget, as rank 0.
 
-    `n_workers` threads share each step on a CPU, or if None as many as are fastest. For errors see `Trainer.train`; a
-    LostRankError if another rank ended.
+    On a CPU, `n_workers` threads share each step; None chooses the number that is fastest. Raises the errors of
+    `Trainer.train`, and LostRankError if another rank ended.
     """
     run, settings, n_batches = session.run, session.config.train, session.data.n_batches
     if session.fresh and (aside := run.move_aside()):
@@ -262,7 +263,7 @@ def write_settings(session: Session, *, resumed: bool) -> None:
 
 
 def log_training(session: Session, progress: Progress, n_workers: int) -> None:
-    """Log what is trained, and on what."""
+    """Log the sizes of corpus and model, the device, and the number of workers."""
     data, model = session.data, session.model
     n_steps = math.ceil(data.n_batches / session.config.train.accumulate)
     if data.mixture is not None:
@@ -277,7 +278,7 @@ def log_training(session: Session, progress: Progress, n_workers: int) -> None:
 
 
 def train_along(config: Config, *, device: str = "auto") -> None:
-    """Train as another rank than the first, which has prepared and written the run."""
+    """Train as a rank other than 0, after rank 0 has prepared the run and written its files."""
     with ranks_joined():  # waits for the first rank's tokenizer and corpus
         log.setLevel(logging.ERROR)  # only the first rank reports
         trainer = Trainer(prepare(config, device=device), quiet=True)

@@ -16,28 +16,28 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(BaseException):
-    """A signal interrupted a block that need not finish. No Exception, so that no handler in between catches it."""
+    """A signal interrupted a block that need not finish. Not an Exception, so that `except Exception` lets it pass."""
 
 
 @dataclass
 class StopRequest:
-    """Set by the first Ctrl-C or SIGTERM; the second one ends the process at once."""
+    """Set by the first Ctrl-C or SIGTERM; a second signal ends the process at once."""
 
-    number: int = 0  # the signal's; 0 before a signal
+    number: int = 0  # of the received signal; 0 if there was none
     in_interruptible: bool = False
 
     def set(self, number: int) -> None:
-        """Note a signal, and interrupt an interruptible block."""
+        """Store the number of a signal; raise `Interrupted` if an interruptible block is running."""
         self.number = number
         if self.in_interruptible:
             raise Interrupted
 
     @contextlib.contextmanager
     def interruptible(self) -> Iterator[None]:
-        """A block without side effects in which a signal raises `Interrupted`: a validation, which may take minutes.
+        """Let a signal raise `Interrupted` in this block, which must have no side effects.
 
-        Only on the first rank: the others end when it does. Another rank that ended alone would end the training
-        before the first rank has saved.
+        The block is a validation, which may take minutes. Only rank 0 is interrupted; the other ranks end when it ends.
+        If another rank ended first, the training would end before rank 0 has saved.
         """
         try:
             self.in_interruptible = rank() == 0
@@ -50,18 +50,18 @@ class StopRequest:
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[StopRequest]:
-    """Handle Ctrl-C and SIGTERM by a `StopRequest` inside this block."""
+    """Turn Ctrl-C and SIGTERM inside this block into a `StopRequest`."""
     request = StopRequest()
     before: dict[signal.Signals, Any] = {}
 
     def note(number: int, _frame: FrameType | None) -> None:
         for either in SIGNALS:
             signal.signal(either, signal.SIG_DFL)
-        with contextlib.suppress(RuntimeError):  # the signal interrupted another log message
+        with contextlib.suppress(RuntimeError):  # raised if the signal interrupted another log message
             log.warning("stopping after this step; once more to stop at once")
         request.set(number)
 
-    with contextlib.suppress(ValueError):  # not the main thread, which alone receives signals
+    with contextlib.suppress(ValueError):  # raised outside the main thread, which alone can handle signals
         before = {number: signal.signal(number, note) for number in SIGNALS}
     try:
         yield request

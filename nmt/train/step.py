@@ -53,7 +53,7 @@ class StepFigures:
 
 
 def make_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
-    """AdamW with weight decay on matrices, not on biases and norms; frozen parameters have no moments."""
+    """AdamW with weight decay on matrices, not on biases and norms. Frozen parameters are left out."""
     trained = [p for p in model.parameters() if p.requires_grad]
     matrices = [p for p in trained if p.dim() >= 2]
     vectors = [p for p in trained if p.dim() < 2]
@@ -69,7 +69,7 @@ def make_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.Ada
 def train_step(
     replicas: Replicas, optimizer: torch.optim.Optimizer, micro_batches: Sequence[Batch], options: StepOptions
 ) -> StepFigures:
-    """One update from several micro-batches, with the gradient of one large batch.
+    """Update the weights once from several micro-batches, with the same gradient as one large batch.
 
     Each micro-batch is split among the ranks. If there is one rank, its threads share the micro-batches (`share_of`).
 
@@ -124,7 +124,7 @@ def forward_backward(
         model: a replica, in training mode.
         micro_batches: this thread's share.
         options: see `StepOptions`.
-        scale: the summed loss is multiplied by it.
+        scale: factor of the summed loss.
         thread_index: rank * number of threads + thread; it seeds dropout.
     Returns:
         (2,): loss and nll, summed over target tokens.
@@ -134,8 +134,8 @@ def forward_backward(
     total = torch.zeros(2, device=device)
     for i, micro_batch in enumerate(micro_batches):
         batch = micro_batch.to(device)
-        # Without autocast's cache, because `decoder_input` runs under no_grad: the forward pass below would find
-        # weights in the cache that have no gradient. (An outer autocast block in `Replicas` keeps the cache.)
+        # No autocast cache: `decoder_input` runs under no_grad, and the forward pass below would reuse its cast
+        # weights, which have no gradient. (The outer autocast of `Replicas` keeps the cache after this block.)
         with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16, cache_enabled=False):
             tgt_in = decoder_input(
                 unwrapped(model), batch, prediction_rate=options.prediction_rate, free=free, seed=options.seed
@@ -157,7 +157,7 @@ def batch_loss(model: nn.Module, batch: Batch, settings: TrainSettings) -> LossS
     """The summed loss of a batch. With R-Drop: (loss of pass 1 + loss of pass 2 + r_drop * divergence) / 2.
 
     Args:
-        model: in any mode; R-Drop applies in training mode.
+        model: in any mode; R-Drop applies only in training mode.
         batch: on the model's device.
         settings: label_smoothing, r_drop.
     """

@@ -1,14 +1,14 @@
 """Successive halving over settings (Jamieson and Talwalkar 2016; Li et al. 2017, section 3): `nmt sweep`.
 
-All candidates train for a few steps; the best 1/eta of them go on to eta times as many, and so on until one is left.
+All candidates train for a few steps; the best 1/eta train on to eta times as many steps, and so on until one is left.
 
-    DIR/plan.json     what was asked for, and the steps of each rung: written once, before the first training
+    DIR/plan.json     configs, budget and the steps of each rung: written once, before the first training
     DIR/results.json  the best dev figures of each trial up to the end of each rung, rewritten after each training
-    DIR/trials/N      a run: candidate N; N-S: the same with another seed
+    DIR/trials/N      the run of candidate N; N-S: the same candidate with the S-th seed
     DIR/lock
 
-The plan alone depends on the speed of the machine. Rungs are counted in steps, and a resumed training equals one that
-was never stopped, so a sweep that is killed and repeated gives the same results.
+Only the plan depends on the speed of the machine. Rungs are counted in steps, and a resumed training equals one that
+was never stopped, so repeating the command of a killed sweep leads to the same results.
 """
 
 import contextlib
@@ -48,15 +48,15 @@ from nmt.train.validation import validate
 
 log = logging.getLogger("nmt")
 
-START_S = 6.0  # of one `nmt train`, before its first step
+START_S = 6.0  # duration of one `nmt train` before its first step
 
 
 class Sweep:
-    """A sweep in its directory.
+    """A sweep and its directory.
 
     Args:
         path: the directory.
-        candidates: checked by `check_candidates`.
+        candidates: `check_candidates` must have accepted them.
         budget: how long to train.
         device, n_threads: as for `nmt train`.
     """
@@ -69,10 +69,10 @@ class Sweep:
         self.metric = candidates[0].config.train.metric
         self.sizes = budget.n_survivors(len(candidates))
         self.plan_file, self.results_file = path / "plan.json", path / "results.json"
-        self.results: dict[str, dict[str, Figures | None]] = {}  # by name of the trial and steps
+        self.results: dict[str, dict[str, Figures | None]] = {}  # by trial name and steps; None: diverged
 
     def run(self) -> tuple[list[int], list[Standing]]:
-        """Train, or go on where an earlier call was stopped; returns the steps of the rungs, and all, the best first.
+        """Train, or resume a stopped sweep; return the steps of the rungs and the standings, the best first.
 
         Raises:
             InputError: the directory holds something else, or another sweep is running in it.
@@ -94,7 +94,7 @@ class Sweep:
         return rungs, standings
 
     def _climb(self, rungs: Sequence[int], n_workers: Sequence[int]) -> dict[int, int]:
-        """Train all rungs; returns the last rung of each candidate."""
+        """Train all rungs; return the last rung of each candidate."""
         reached: dict[int, int] = {}
         alive = list(range(len(self.candidates)))
         for rung, steps in enumerate(rungs):
@@ -124,7 +124,7 @@ class Sweep:
         return self.path / "trials" / self.trial_name(candidate, seed)
 
     def _check_directory(self) -> None:
-        """Refuse a directory that holds other files than a sweep, or one that was killed in its planning, leaves."""
+        """Raise InputError if the directory holds files that are neither of a sweep nor of its planning."""
         if self.plan_file.exists():
             return
         files = [file for file in self.path.rglob("*") if not file.is_dir()]
@@ -132,7 +132,7 @@ class Sweep:
             raise InputError(f"{self.path} exists and is not a sweep", hint="choose another with --output DIR")
 
     def _asked(self) -> dict[str, Any]:
-        """What the plan is made from, as JSON-serializable values."""
+        """The configs and the budget that the plan is made from, as JSON-serializable values."""
         configs = [candidate.config.model_dump(mode="json", exclude_unset=True) for candidate in self.candidates]
         return {"configs": configs, "budget": asdict(self.budget)}
 
@@ -164,17 +164,17 @@ class Sweep:
 
     def _make_plan(self) -> dict[str, Any]:
         """Prepare the runs of all trials, measure a step of each candidate, and fit the rungs to the time."""
-        shutil.rmtree(self.path / "trials", ignore_errors=True)  # of a sweep that was killed in its planning
+        shutil.rmtree(self.path / "trials", ignore_errors=True)  # left by a sweep that was killed while planning
         step_s, n_workers, fitted = [], [], []
         validation_s, precision = 0.0, ""
-        tokenizers: dict[str, RunDirectory] = {}  # runs whose tokenizer others can use, by what it is made from
+        tokenizers: dict[str, RunDirectory] = {}  # runs whose tokenizer others can copy, by `_tokenizer_key`
         for c, candidate in enumerate(self.candidates):
             log.info("preparing candidate %d of %d: %s", c + 1, len(self.candidates), candidate)
             prepared = session.prepare(self._begin(c, 0, candidate.config, tokenizers), device=self.device)
             cost = measure(prepared)
             step_s.append(cost.epoch_s / cost.n_steps)
             n_workers.append(cost.n_threads)
-            if c == 0:  # timed once: trainings of one sweep must not differ by chance
+            if c == 0:  # timed once, so that all trainings of a sweep have the same precision
                 precision = "bf16" if cost.bf16 else "fp32"
                 start = time.monotonic()
                 validate(prepared.model.eval(), prepared.tokenizers, prepared.corpus.dev, prepared.config, bf16=False)
@@ -191,7 +191,7 @@ class Sweep:
         return plan
 
     def _begin(self, candidate: int, seed: int, config: Config, tokenizers: dict[str, RunDirectory]) -> Config:
-        """The config of a trial; its run gets the tokenizer of an earlier one that was trained on the same text."""
+        """Create the run of a trial and return its config; if an earlier run has the same tokenizer, copy it."""
         run = RunDirectory(self.run_of(candidate, seed))
         train = config.train.model_copy(update={"max_steps": None, "max_minutes": None})
         changes = {"run": str(run.path), "seed": config.seed + seed, "train": train}
@@ -199,7 +199,7 @@ class Sweep:
         run.create()
         source = tokenizers.setdefault(_tokenizer_key(config), run)
         for file in source.path.glob("tokenizer*.model"):
-            if file.is_file() and source is not run:  # else the training makes its own
+            if file.is_file() and source is not run:  # else `session.prepare` trains it
                 atomic_write(run.path / file.name, file.read_bytes())
         return config
 
@@ -208,8 +208,8 @@ class Sweep:
 
         Args:
             step_s: mean time of a step, with its share of validations.
-            once_s: time that each training takes in each rung, however few its steps are.
-            warmup: the longest, steps.
+            once_s: fixed time of each training in each rung, in addition to its steps.
+            warmup: the longest warm-up of the candidates, in steps.
         """
         first, seconds = first_rung(self.budget, self.sizes, step_s, once_s)
         rungs = [first * self.budget.eta**k for k in range(len(self.sizes))]
@@ -222,11 +222,11 @@ class Sweep:
     # --- training -----------------------------------------------------------------------------------------
 
     def _train(self, name: str, steps: int, n_workers: int) -> None:
-        """Train a trial to the end of a rung with `nmt train`, and note its figures."""
+        """Train a trial to the end of a rung with `nmt train`, and save its figures."""
         run = RunDirectory(self.path / "trials" / name)
         command = [sys.executable, "-m", "nmt", "train", str(run.config_file), f"train.max_steps={steps}"]
         command += ["--workers", str(n_workers), "--device", self.device, "--threads", str(self.n_threads)]
-        with locked(run.path / "lock", wait=True):  # the training of a killed sweep may be about to end
+        with locked(run.path / "lock", wait=True):  # a training that a killed sweep has started may still be ending
             pass
         n_logged = run.log_file.stat().st_size if run.log_file.exists() else 0
         with tempfile.TemporaryFile() as messages:
@@ -248,7 +248,7 @@ class Sweep:
         atomic_write(self.results_file, json.dumps(self.results, indent=1) + "\n")
 
     def _run_to_its_end(self, command: Sequence[str], messages: BinaryIO) -> int:
-        """Run a command that ends with this process; on Ctrl-C and SIGTERM let it save. Returns its exit code."""
+        """Run a command that ends when this process dies; on Ctrl-C and SIGTERM let it save. Returns its exit code."""
         env = {**os.environ, **child_variables(), "NMT_END_WITH_PARENT": "1"}
         null, pipe = subprocess.DEVNULL, subprocess.PIPE
         # A session of its own: Ctrl-C in the terminal reaches only this process, which passes it on once.
@@ -266,7 +266,7 @@ class Sweep:
 
 
 def _read_json(file: Path) -> dict[str, Any] | None:
-    """The object in a file of the sweep; None if there is no file."""
+    """The JSON object in a file of the sweep; None if there is no file."""
     if not file.exists():
         return None
     found: Any = None
@@ -278,7 +278,7 @@ def _read_json(file: Path) -> dict[str, Any] | None:
 
 
 def _is_planned(file: Path, sweep: Path) -> bool:
-    """Whether a file is one that planning writes, or has begun to write."""
+    """Whether planning writes this file; its temporary files count, too."""
     name = file.name.partition(TEMP_MARK)[0]
     if file.parent == sweep:
         return name in ("lock", "plan.json")
@@ -287,7 +287,7 @@ def _is_planned(file: Path, sweep: Path) -> bool:
 
 
 def _has_diverged(run: RunDirectory, n_before: int) -> bool:
-    """Whether the last line of a run's log, not counting its first `n_before` bytes, says that training diverged."""
+    """Whether the last line of a run's log, after its first `n_before` bytes, reports that training diverged."""
     if not run.log_file.is_file():
         return False
     last = run.log_file.read_bytes()[n_before:].decode(errors="replace").rstrip("\n").rpartition("\n")[2]
@@ -295,17 +295,17 @@ def _has_diverged(run: RunDirectory, n_before: int) -> bool:
 
 
 def _tokenizer_key(config: Config) -> str:
-    """What a trained tokenizer depends on."""
+    """A string of all settings that a trained tokenizer depends on."""
     settings = config.tokenizer.model_dump(exclude={"sampling_alpha"})
     held_out_by = None if config.data.dev else config.seed
     return json.dumps([settings, config.data.model_dump(), held_out_by, config.train.init_from])
 
 
 def best_figures(run: RunDirectory, steps: int, metric: str) -> Figures:
-    """The best validation, or average of checkpoints, of a run up to a step.
+    """The figures of the best validation, or average of checkpoints, of a run up to a step.
 
     Raises:
-        ModelError: there is none.
+        ModelError: there is no validation up to this step.
     """
     lines = [line for line in run.read_metrics() if is_validation(line) and line["step"] <= steps]
     if not lines:

@@ -1,4 +1,4 @@
-"""What is done to a run between trainings: `nmt average` and `nmt prune`. The run stays one that can be resumed."""
+"""Maintenance of a run between trainings: `nmt average` and `nmt prune`. The run can still be resumed."""
 
 import logging
 from dataclasses import dataclass
@@ -21,20 +21,20 @@ def average_run(
 ) -> tuple[Path, list[int]]:
     """Write the mean of the weights of a run's checkpoints as a model file.
 
-    The same weights as at the end of a training with train.average=KIND and train.n_average=N: the mean of those that
-    the optimizer updates, not of their moving averages. The model of the run and its checkpoints stay as they are.
+    The result is the same as at the end of a training with train.average=KIND and train.n_average=N: the mean of the
+    weights that the optimizer updates, not of their moving averages. The run's model and checkpoints do not change.
 
     Args:
-        path: of the run.
-        kind: whether to average the best or the last validated checkpoints of those that are kept; None is the run's
-            own train.average, or last.
-        n: how many; None is the run's own train.n_average.
-        output: the file; None is average.safetensors in the run.
+        path: directory of the run.
+        kind: whether to average the best or the last of the validated checkpoints that still exist; None for the run's
+            train.average, or for last if that is neither.
+        n: number of checkpoints to average; None for the run's train.n_average.
+        output: the file to write; None for average.safetensors in the run.
     Returns:
         the file, and the steps of the averaged checkpoints.
     Raises:
-        InputError: the run is in use, or fewer than two checkpoints can be read.
-        ModelError: this is not a run.
+        InputError: the run is in use, fewer than two checkpoints can be read, or `output` is the run's model.
+        ModelError: `path` is not a run, or has no checkpoint to resume from.
     """
     run = RunDirectory(path)
     settings = run.read_config().train
@@ -44,7 +44,7 @@ def average_run(
         raise InputError(message, hint="write the average to another file, or train with train.average")
     kind = kind or ("best" if settings.average == "best" else "last")
     n = n or settings.n_average
-    with run.lock():  # a training would delete checkpoints
+    with run.lock():  # a training at the same time would delete checkpoints
         newest, progress = newest_checkpoint(run)
         kept = set(run.checkpoint_steps())
         history = [line for line in progress.history if line["step"] in kept]
@@ -67,7 +67,7 @@ def newest_checkpoint(run: RunDirectory) -> tuple[Checkpoint, Progress]:
     """The newest checkpoint from which the run can be resumed, and its progress.
 
     Raises:
-        ModelError: there is none.
+        ModelError: there is no such checkpoint.
     """
     failures = []
     for step in reversed(run.checkpoint_steps()):
@@ -92,19 +92,19 @@ class Pruned:
 
 
 def prune(path: Path, n_keep: int = 1, *, dry_run: bool = False) -> Pruned:
-    """Delete all checkpoints but the newest ones; the model file stays.
+    """Delete all checkpoints except the newest ones; the model file stays.
 
-    A training that averages checkpoints at its end and has not ended keeps those that it will average. Before
-    anything is deleted, the model and the newest kept checkpoint are read: if a write to them was damaged, an older
-    checkpoint is the only one to resume from.
+    If the training is unfinished and will average checkpoints, the checkpoints that it needs are kept, too. Before
+    anything is deleted, the model file and the checkpoints, newest first, are read until one is not damaged: it is
+    always kept.
 
     Args:
-        path: of the run.
+        path: directory of the run.
         n_keep: number of checkpoints to keep.
         dry_run: delete nothing.
     Raises:
         InputError: the run is in use.
-        ModelError: this is not a run, or its model or all of its checkpoints are missing or damaged.
+        ModelError: `path` is not a run, or its model or all of its checkpoints are missing or damaged.
         OutputError: a file cannot be deleted.
     """
     run = RunDirectory(path)

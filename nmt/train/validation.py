@@ -1,4 +1,4 @@
-"""Validation on dev: loss, perplexity, BLEU and chrF of greedy decoding, and advice."""
+"""Validation on dev: loss, perplexity, BLEU and chrF of greedy decoding, and warnings about these figures."""
 
 import math
 from collections import Counter
@@ -26,8 +26,8 @@ N_SAMPLES = 3
 class Validation:
     """Figures of one validation."""
 
-    loss: float  # as in training, smoothed, nats per token
-    nll: float  # without smoothing; its exponential is the perplexity
+    loss: float  # with label smoothing, as in training; nats per token
+    nll: float  # without label smoothing; its exponential is the perplexity
     bleu: Score  # of greedy decoding, like chrf
     chrf: Score
     samples: list[tuple[str, str, str]]  # (source, reference, translation) of a few lines
@@ -39,7 +39,7 @@ class Validation:
         return math.exp(min(self.nll, 100.0))
 
     def figures(self) -> dict[str, Any]:
-        """The figures of a line in metrics.jsonl."""
+        """The figures, by their keys in metrics.jsonl."""
         return {
             "dev_loss": self.loss,
             "dev_nll": self.nll,
@@ -54,7 +54,8 @@ class Validation:
 def ranking(line: dict[str, Any], metric: str) -> tuple[float, ...]:
     """A sort key of a validation's figures; larger is better.
 
-    The lower loss breaks ties in BLEU: a new model has BLEU 0.00 for many validations while its loss falls.
+    Of equal BLEU scores, that with the lower loss is better: a new model has BLEU 0.00 for many validations while its
+    loss falls.
     """
     loss = -float(line["dev_loss"])
     return (float(line["dev_bleu"]), loss) if metric == "bleu" else (loss,)
@@ -62,7 +63,7 @@ def ranking(line: dict[str, Any], metric: str) -> tuple[float, ...]:
 
 def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config: Config, *, bf16: bool) -> Validation:
     """Measure a model in eval mode on the dev pairs; each rank computes its share."""
-    own = mine(sorted(dev, key=lambda pair: len(pair.target)))  # so that shares cost alike
+    own = mine(sorted(dev, key=lambda pair: len(pair.target)))  # so that all ranks get equally long sentences
     translator = Translator(TorchEngine(model), tokenizers, config)
     src, tgt = translator.encode_pairs([pair.source for pair in own], [pair.target for pair in own])
     loss = nll = n_tokens = 0.0
@@ -88,15 +89,16 @@ def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config
 
 
 def is_stuck(text: str) -> bool:
-    """Whether one word (without spaces, one character) is more than half of a text of eight or more."""
+    """Whether one word is more than half of a text of at least eight words. Without spaces, characters are counted."""
     units: Sequence[str] = text.split() if " " in text.strip() else text
     return len(units) >= 8 and 2 * Counter(units).most_common(1)[0][1] > len(units)
 
 
 def warnings_about(history: Sequence[dict[str, Any]], latest: Validation, n_vocab: int) -> list[str]:
-    """Warnings if the figures of all validations, the latest last, suggest that something is wrong.
+    """Return warnings if the figures suggest that something is wrong.
 
-    A model that has learned nothing has a loss of log `n_vocab`.
+    `history` has the figures of all validations, the latest last. A model that has learned nothing has a loss of
+    log `n_vocab`.
     """
     messages = []
     text, share = latest.repeated

@@ -1,4 +1,4 @@
-"""The lexicon, the evidence and the blocks of unrelated lines."""
+"""The lexicon, agreement, and blocks of unrelated lines."""
 
 import itertools
 
@@ -44,7 +44,7 @@ def test_lines_apart_are_never_the_same() -> None:
 
 
 def brute_force(ratios: list[float]) -> float:
-    """The greatest likelihood of any assignment of the two states; the end of the lines needs no switch."""
+    """The greatest log-likelihood of any state sequence; a block that reaches the last line pays one switch only."""
     best = -np.inf
     for bits in range(2 ** len(ratios)):
         states = [bits >> i & 1 for i in range(len(ratios))]

@@ -1,4 +1,4 @@
-"""Faults in the characters of a text, and what mends them."""
+"""Faults in the characters of a text, and the functions that mend them."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Faults are planted in clean corpora: each kind is found where it is, and clean lines are not accused."""
+"""Faults are planted in clean corpora: the check reports the planted lines, and hardly any clean line."""
 
 import gzip
 import random
@@ -16,7 +16,7 @@ from nmt.errors import DataError
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT.parent / "shared" / "data"
 N_PLANTED = 25  # lines of each kind
-FOUND, ACCUSED = 0.95, 0.01  # bounds of the share of planted lines that are found, and of clean lines that are named
+FOUND, ACCUSED = 0.95, 0.01  # least share of planted lines, and greatest share of clean lines, reported
 Texts = tuple[str, str]
 Plant = Callable[[str, str, random.Random], Texts]
 
@@ -74,7 +74,7 @@ PLANTS: dict[str, Plant] = {
 
 
 def planted_with_others(name: str, lines: list[int], pairs: list[Texts], clean: list[Texts]) -> None:
-    """Plant the kinds that need other lines than their own."""
+    """Plant the kinds of fault that take text from other lines."""
     for n, line in enumerate(lines):
         source, target = pairs[line]
         far = clean[(line + len(clean) // 2) % len(clean)]
@@ -97,7 +97,7 @@ IN_BYTES: dict[str, Callable[[bytes], bytes]] = {
 
 @dataclass
 class Planted:
-    """A corpus with planted faults, and what the check says of it."""
+    """A corpus with planted faults: the planted lines, and the lines that the check reports."""
 
     report: Report
     lines: dict[str, set[int]]  # of each planted kind

@@ -1,4 +1,4 @@
-"""The page of `nmt check` in a browser: nothing from outside, no error, all findings, and accessibility."""
+"""The page of `nmt check` in a browser: it loads no other files, logs no error, shows all findings, is accessible."""
 
 from pathlib import Path
 from typing import Any

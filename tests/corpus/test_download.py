@@ -1,4 +1,4 @@
-"""Downloading corpora from a local server: the files are those of the catalog, or there is one clear error."""
+"""Downloading corpora from a local server: the files match the catalog, or there is one clear error."""
 
 import gzip
 import hashlib
@@ -60,7 +60,7 @@ def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
 
 @pytest.fixture
 def pins(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Hashes that are pinned; empty at first."""
+    """The pinned hashes in place of the real ones; empty at first."""
     found: dict[str, str] = {}
     monkeypatch.setattr(module, "pinned", lambda _: found)
     monkeypatch.setattr(module, "pins_file", lambda _: pins_of(PARTS))
@@ -83,7 +83,7 @@ def get(corpus: Multi30k | Tatoeba, folder: Path, mirror: Mirror, names: list[st
     return download(corpus, folder, names or corpus.files(corpus.languages), mirror=mirror.url, quiet=True)
 
 
-# --- Multi30k: one upstream file for each -----------------------------------------------------------------
+# --- Multi30k: an upstream file for each file -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("corpus", [RAW, TOK], ids=["raw", "tokenized"])
@@ -222,7 +222,7 @@ def test_a_directory_that_cannot_be_made(mirror: Mirror, tmp_path: Path) -> None
     assert "NMT_DATA" in caught.value.hint
 
 
-# --- Tatoeba: split here ----------------------------------------------------------------------------------
+# --- Tatoeba: split by nmt --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("corpus", [OPUS, TSV], ids=["zip", "lines"])
@@ -344,7 +344,7 @@ def test_the_pins_are_those_of_the_shared_corpora(shared: Path, name: str) -> No
 
 
 def test_the_shared_tatoeba_comes_back(mirror: Mirror, shared: Path, tmp_path: Path) -> None:
-    """All pairs of the shared corpus as an upstream file give the same dev and test, and the same pairs of train."""
+    """If the upstream file has the pairs of the shared corpus, the split restores dev, test and the pairs of train."""
     corpus = CORPORA["tatoeba-cmn-eng"]
     folder = shared / "data" / corpus.name
     if not folder.is_dir():

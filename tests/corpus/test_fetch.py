@@ -1,4 +1,4 @@
-"""Fetching a URL: the file is what the server has, however often the connection breaks, or there is one clear error."""
+"""Fetching a URL: the file is complete, even after broken connections, or there is one clear error."""
 
 import errno
 import logging

@@ -17,7 +17,7 @@ def facts(n_pairs: int) -> Facts:
 
 
 def seconds(plan: init.Plan) -> tuple[float, int]:
-    """An epoch of a machine on which time grows with the number of weights, and its memory."""
+    """Stand-in for `measure`: seconds of an epoch, which grow with the number of weights, and bytes of memory."""
     return plan.size.d_model**2 * plan.size.n_layers / 1000, 10**9
 
 
@@ -41,7 +41,7 @@ def test_little_time_gets_a_smaller_model_and_the_epochs_that_fit() -> None:
     assert poor.size.d_model < free.size.d_model
     assert poor.expected_minutes <= free.expected_minutes / 100
     assert poor.dropout < free.dropout, "few epochs cannot overfit"
-    for plan in (free, rich, poor):  # the rate reaches its peak long before it falls
+    for plan in (free, rich, poor):  # the learning rate peaks long before the cooldown
         n_steps = 10 * 150_000 * init.PIECES_PER_WORD * plan.n_epochs / plan.batch_tokens
         assert plan.warmup <= max(n_steps / 4, 50)
     assert init.plan(facts(150_000), 0.001, seconds).n_epochs == 1

@@ -1,4 +1,4 @@
-"""Repeated sentences: equal to brute force."""
+"""Repeated sentences: the results equal those of brute force."""
 
 from collections import Counter
 
@@ -14,7 +14,7 @@ SENTENCES = st.lists(st.lists(st.sampled_from("abcdefghij"), min_size=1, max_siz
 
 
 def nearly_same(one: str, other: str) -> bool:
-    """Whether the words differ in at most one, by brute force; shorter sentences are never compared."""
+    """Whether at most one word differs, by brute force; False if a sentence is shorter than `MIN_WORDS`."""
     left, right = Counter(one.split()), Counter(other.split())
     is_long = min(left.total(), right.total()) >= leakage.MIN_WORDS
     return is_long and (left - right).total() <= 1 and (right - left).total() <= 1

@@ -1,4 +1,4 @@
-"""--fix: cleaned copies, and a list from which every change can be undone."""
+"""`nmt check --fix`: cleaned copies, and a list with which every change can be undone."""
 
 import json
 import random

@@ -51,7 +51,7 @@ def test_sentences_that_differ_only_in_case_punctuation_and_digits_are_the_same(
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_no_sentence_of_dev_or_test_is_elsewhere(tmp_path: Path, seed: int) -> None:
-    """Also if every sentence occurs repeatedly, with other translations, case and punctuation."""
+    """Even if every sentence occurs repeatedly, with different translations, case and punctuation."""
     pairs = [(f"Satz {word_of(i % 60)}{'!' * (i % 2)}", f"Sentence {word_of(i % 90)}".upper()) for i in range(600)]
     facts, parts = split(tmp_path, pairs, seed)
     keys = {

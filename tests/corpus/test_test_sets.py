@@ -1,4 +1,4 @@
-"""Public test sets by sacreBLEU's own downloader, from a local server."""
+"""Public test sets that sacreBLEU downloads from a local server."""
 
 import hashlib
 import io
@@ -16,7 +16,7 @@ from nmt.errors import DownloadError, InputError
 
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
-    """What the server has; sacreBLEU's directory is a temporary one."""
+    """The archive that the server offers; sacreBLEU's directory is replaced by a temporary one."""
     monkeypatch.setattr("sacrebleu.dataset.base.SACREBLEU_DIR", str(tmp_path / "sacrebleu"))
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w:gz") as tar:

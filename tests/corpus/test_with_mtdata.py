@@ -1,4 +1,4 @@
-"""Corpora of mtdata, which a stand-in plays: a module that prints rows as `mtdata echo` does."""
+"""Corpora of mtdata. A stand-in replaces mtdata: a module that prints rows as `mtdata echo` does."""
 
 import errno
 import gzip
@@ -21,7 +21,7 @@ print("progress", file=sys.stderr)
 
 @pytest.fixture
 def mtdata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where to write the stand-in."""
+    """The directory for the stand-in."""
     folder = tmp_path / "library" / "mtdata"
     folder.mkdir(parents=True)
     monkeypatch.syspath_prepend(folder.parent)

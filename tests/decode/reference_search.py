@@ -1,7 +1,7 @@
-"""Beam search as it is defined, without anything that makes it fast: what `search` must agree with.
+"""Beam search by its definition, without optimizations: the reference that `search` must agree with.
 
-One sentence and one hypothesis at a time, on Python lists. Every step runs the model over the whole hypothesis
-(teacher forcing): there is no cache, no batch and no reordering of beams. Knows nothing of `nmt.decode.search`.
+It processes one sentence and one hypothesis at a time, on Python lists. Every step runs the model over the whole
+hypothesis (teacher forcing), without cache, batches or reordering of beams. It does not use `nmt.decode.search`.
 """
 
 import math
@@ -17,11 +17,11 @@ NextLogProbs = Callable[[list[int]], list[float]]  # the tokens so far -> log-pr
 
 
 def teacher_forced(models: Sequence[Seq2Seq], source: list[int]) -> NextLogProbs:
-    """The next token's log-probabilities from a full forward pass; of several models, from their mean probability.
+    """Return a function that computes next-token log-probabilities (of the models' mean probability) in a full pass.
 
     Args:
         models: in eval mode.
-        source: source tokens as the model reads them, EOS and any padding included.
+        source: source tokens as the model reads them, including EOS and any padding.
     """
 
     def next_log_probs(tokens: list[int]) -> list[float]:
@@ -41,11 +41,11 @@ def reference_search(
     prefix: Sequence[int] = (),
     max_length: int,
 ) -> list[Hypothesis]:
-    """All finished hypotheses of one sentence, best first; `search` returns the first `n_best` of them.
+    """Return all finished hypotheses of one sentence, best first; `search` returns the first `n_best` of them.
 
     Args:
         next_log_probs: the model.
-        source_length: source tokens, EOS included, padding not.
+        source_length: number of source tokens, with EOS but without padding.
         options: beam, penalty, limits.
         prefix: tokens that the translation begins with.
         max_length: the longest sequence that the model can hold.
@@ -80,7 +80,7 @@ def reference_search(
 
 
 def is_allowed(token: int, length: int, limit: int, min_length: int, prefix: Sequence[int]) -> bool:
-    """Whether this token may be a hypothesis' `length`-th; the limit overrides the prefix, the prefix all bans."""
+    """Whether the token at position `length` may be `token`. The limit overrides the prefix, the prefix all bans."""
     if length == limit:
         return token == EOS
     if length <= len(prefix):
@@ -91,6 +91,6 @@ def is_allowed(token: int, length: int, limit: int, min_length: int, prefix: Seq
 
 
 def penalized(log_prob: float, length: int, options: SearchOptions) -> float:
-    """S / L^α, or with `gnmt` S / ((5 + L) / 6)^α."""
+    """The score of log-probability S and length L: S / L^α, or with `gnmt` S / ((5 + L) / 6)^α."""
     base = (5 + length) / 6 if options.length_penalty == "gnmt" else length
     return float(log_prob / base**options.alpha)

@@ -1,4 +1,4 @@
-"""Translation on a Ray cluster: what is read, written and refused; with NMT_SOAK=1 a cluster that loses a worker."""
+"""Translation on a Ray cluster: inputs, outputs and errors; with NMT_SOAK=1 also a cluster that loses a worker."""
 
 import contextlib
 import gzip
@@ -117,7 +117,7 @@ def test_no_cluster_is_a_clear_error(five_run: FiveRun, tmp_path: Path) -> None:
 
 
 def descendants(pid: int) -> Iterator[tuple[int, str]]:
-    """The processes that a process has started, directly or not, with their names."""
+    """Yield the ids and names of all descendants of a process."""
     for status in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             child = int(status.parent.name)
@@ -130,7 +130,7 @@ def descendants(pid: int) -> Iterator[tuple[int, str]]:
 def test_a_cluster_that_loses_a_worker_gives_the_text_of_one_process(five_run: FiveRun, tmp_path: Path) -> None:
     words = " ".join(SOURCE).split()
     (tmp_path / "in").mkdir()
-    sampled = ["--sample", "--temperature", 2, "--max-length", 8]  # draws depend on the number of a line
+    sampled = ["--sample", "--temperature", 2, "--max-length", 8]  # samples depend on the line number
     for i in range(4):
         lines = [" ".join(words[n % len(words) :][: n % 5 + 1]) for n in range(i, 1_000 + i)]
         (tmp_path / "in" / f"{i}.zh").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

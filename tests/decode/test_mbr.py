@@ -1,4 +1,4 @@
-"""Minimum Bayes risk: ranks computed by hand, and with sacreBLEU's sentence scores."""
+"""Minimum Bayes risk: the ranking compared with results by hand and with sacreBLEU's sentence scores."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def sample(log_prob: float, token: int = 5) -> Hypothesis:
 
 
 class Table:
-    """Similarities of texts, by hand; records the texts that it is asked about."""
+    """A utility function from a table of similarities; records the texts that it is called with."""
 
     def __init__(self, similarity: dict[tuple[str, str], float]) -> None:
         self.similarity = similarity
@@ -46,7 +46,7 @@ def test_equal_samples_are_scored_once_and_counted_each() -> None:
     samples = [sample(-5, 5), sample(-1, 6), sample(-4, 7), sample(-6, 8)]
     found = by_expected_utility(samples, ["a", "b", "a", "a"], table)
     assert table.asked == ["a", "b"]
-    # each of the three has two equal ones and one other as reference
+    # the references of each of the three samples "a" are two "a" and one "b"
     assert [h.score for h in found] == pytest.approx([(100 + 100 + 10) / 3, 20])
     assert found[0].tokens[0] == 7, "the most probable of the three is returned"
 

@@ -61,7 +61,7 @@ def test_hint_says_how_to_get_more_hypotheses() -> None:
 
 @pytest.mark.parametrize("penalty", ["average", "gnmt"])
 def test_strongest_penalty_of_longest_translation_is_finite(penalty: Any) -> None:
-    options = SearchOptions(alpha=10, length_penalty=penalty)  # the config's greatest alpha
+    options = SearchOptions(alpha=10, length_penalty=penalty)  # the largest valid alpha
     length = options.max_length(100_000) * 10
     assert math.isfinite(options.length_divisor(length))
     assert -1 / options.length_divisor(length) < 0

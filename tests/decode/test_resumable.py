@@ -12,7 +12,7 @@ ORIGIN = {"input": "a", "model": "b"}
 
 
 def write(path: Path, lines: list[bytes], *, stop: bool, origin: dict[str, str] = ORIGIN) -> int:
-    """Append lines, then stop or succeed; returns how many lines there were before."""
+    """Append lines, then stop or succeed. Returns the number of lines before."""
     try:
         with resumed_output(path, origin) as (out, n_lines):
             for line in lines:

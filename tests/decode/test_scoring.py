@@ -1,4 +1,4 @@
-"""Scores of given translations: those of the search that found them, whatever the batch, segments and lengths."""
+"""Scores of given translations equal those of the search that found them, for any batch, segments and lengths."""
 
 import math
 
@@ -15,7 +15,7 @@ from nmt.text import BOS, EOS
 
 
 def by_hand(translator: Translator, source: list[int], target: list[int]) -> list[float]:
-    """Teacher forcing of one pair."""
+    """Log-probabilities of the target tokens of one pair, by teacher forcing."""
     with torch.inference_mode():
         logits = model_of(translator)(torch.tensor([[*source, EOS]]), torch.tensor([[BOS, *target]]))
     log_probs = logits[0].log_softmax(-1)

@@ -1,4 +1,4 @@
-"""Search against brute force, against greedy search written out, and against tables that a reader can redo."""
+"""Search compared with brute force, with a plain loop for greedy search, and with results computed by hand."""
 
 import functools
 import itertools
@@ -21,7 +21,7 @@ from nmt.model.base import Seq2Seq
 from nmt.model.incremental import incremental_decoder
 from nmt.text import BOS, EOS, PAD
 
-A, B, C = 4, 5, 6  # words
+A, B, C = 4, 5, 6  # token ids of words
 V = 7
 
 every = pytest.mark.parametrize("choices", FAMILY, ids=name)
@@ -30,14 +30,14 @@ Table = Callable[[tuple[int, ...], tuple[int, ...]], Sequence[float]]  # (source
 
 
 class Rows(NamedTuple):
-    """The state of a table: what each beam has read so far."""
+    """The state of a `TableModel`: the sources, and the tokens that each beam has read so far."""
 
     sources: list[tuple[int, ...]]  # B
     prefixes: list[tuple[int, ...]]  # B*K
 
 
 class TableModel:
-    """A step function whose distribution may depend on all of the source and the whole prefix."""
+    """A decoder whose next-token distribution is a function of the whole source and the whole prefix."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -51,7 +51,7 @@ class TableModel:
         assert all(prefix[0] == BOS for prefix in prefixes)
         n_beams = ids.size(1)
         probabilities = [self.table(state.sources[i // n_beams], prefix[1:]) for i, prefix in enumerate(prefixes)]
-        logits = torch.tensor(probabilities, dtype=torch.float64).log() + 3.0  # logits need not be normalised
+        logits = torch.tensor(probabilities, dtype=torch.float64).log() + 3.0  # logits need not be normalized
         return logits.view(*ids.shape, -1), Rows(state.sources, prefixes)
 
     def select(self, state: Rows, rows: Tensor) -> Rows:
@@ -117,7 +117,7 @@ def test_a_beam_that_holds_everything_is_brute_force(seed: int, alpha: float, pe
 
 
 def greedy(table: Table, source: tuple[int, ...], options: SearchOptions) -> list[int]:
-    """Greedy search, written out."""
+    """Greedy search as a plain loop."""
     ids: list[int] = []
     while EOS not in ids:
         probabilities = list(table(source, tuple(ids)))
@@ -149,10 +149,10 @@ def test_a_sentence_does_not_see_its_neighbours(seed: int, beam: int) -> None:
 
 
 def hand_table(source: tuple[int, ...], prefix: tuple[int, ...]) -> Sequence[float]:
-    """Of the first words A is likelier, but the sentence with B ends better.
+    """A is the likelier first word, but the best translation begins with B.
 
     P(A) = 0.6, P(EOS | A) = 0.4, P(C | A) = 0.6, P(EOS | A C) = 0.5
-    P(B) = 0.4, P(EOS | B) = 0.9; what is missing to 1 goes to PAD, which search may not write
+    P(B) = 0.4, P(EOS | B) = 0.9; the remaining probability goes to PAD, which search must never output
     """
     rows = {
         (): {A: 0.6, B: 0.4},
@@ -169,11 +169,11 @@ def hand_table(source: tuple[int, ...], prefix: tuple[int, ...]) -> Sequence[flo
     [
         # log 0.6·0.4 = -1.427, log 0.6·0.6·0.5 = -1.715, log 0.4·0.9 = -1.022
         (0.0, "average", [([B, EOS], -1.0217), ([A, EOS], -1.4271), ([A, C, EOS], -1.7148)]),
-        # over 2, 3, 2
+        # divided by the lengths 2, 3, 2
         (1.0, "average", [([B, EOS], -0.5108), ([A, C, EOS], -0.5716), ([A, EOS], -0.7136)]),
-        # over 4, 9, 4
+        # divided by 4, 9, 4
         (2.0, "average", [([A, C, EOS], -0.1905), ([B, EOS], -0.2554), ([A, EOS], -0.3568)]),
-        # over 7/6, 8/6, 7/6
+        # divided by 7/6, 8/6, 7/6
         (1.0, "gnmt", [([B, EOS], -0.8757), ([A, EOS], -1.2232), ([A, C, EOS], -1.2861)]),
     ],
 )
@@ -197,7 +197,7 @@ def test_end_is_forced_at_the_limit_and_its_log_probability_counts() -> None:
     options = SearchOptions(beam=2, max_length_a=2, max_length_b=1, alpha=0.0)
     found = search(TableModel(endless), sources((), (A,)), options)
     normaliser = math.log(0.0001 + 0.9 + 5 * 0.001)
-    for best, limit in zip(found, (3, 5), strict=True):  # ceil(2·S) + 1 with S = 1, 2, EOS counted
+    for best, limit in zip(found, (3, 5), strict=True):  # ceil(2·S) + 1 with S = 1, 2, including EOS
         assert best[0].tokens == [A] * (limit - 1) + [EOS]
         expected = (limit - 1) * math.log(0.9) + math.log(0.0001) - limit * normaliser
         assert best[0].score == pytest.approx(expected)
@@ -205,7 +205,7 @@ def test_end_is_forced_at_the_limit_and_its_log_probability_counts() -> None:
 
 def test_special_ids_are_never_written_and_bans_do_not_renormalise() -> None:
     def tempting(source: tuple[int, ...], prefix: tuple[int, ...]) -> Sequence[float]:
-        return [0.3, 0.3, 0.3, 0.02, 0.05, 0.02, 0.01]  # PAD, UNK, BOS are the likeliest by far
+        return [0.3, 0.3, 0.3, 0.02, 0.05, 0.02, 0.01]  # PAD, UNK and BOS are by far the likeliest
 
     options = SearchOptions(beam=4, n_best=4, max_length_b=2, max_length_a=0, min_length=0)
     for hypothesis in search(TableModel(tempting), sources((A,)), options)[0]:
@@ -280,7 +280,7 @@ def test_top_p_takes_the_fewest_tokens_that_reach_p() -> None:
 
 
 class Constant:
-    """A step function that gives the same logits (V,) always."""
+    """A decoder that returns the same logits (V,) at every step."""
 
     def __init__(self, logits: Tensor) -> None:
         self.logits = logits
@@ -301,7 +301,7 @@ class Constant:
     ids=str,
 )
 def test_sampled_tokens_have_their_probabilities_by_a_chi_square_test(narrowed: dict[str, Any]) -> None:
-    logits = torch.randn(150, dtype=torch.float64, generator=torch.Generator().manual_seed(1))  # 2.3 groups
+    logits = torch.randn(150, dtype=torch.float64, generator=torch.Generator().manual_seed(1))  # 2.3 groups of 64
     options = SearchOptions(
         beam=1000, n_best=1000, sample=True, seed=4, max_length_a=0, max_length_b=2, min_length=1, **narrowed
     )
@@ -310,7 +310,7 @@ def test_sampled_tokens_have_their_probabilities_by_a_chi_square_test(narrowed: 
     counts = torch.bincount(torch.tensor([h.tokens[0] for h in found]), minlength=150)
 
     scaled = logits / options.temperature
-    scaled[: EOS + 1] = -math.inf  # PAD, UNK, BOS are banned, EOS comes second
+    scaled[: EOS + 1] = -math.inf  # PAD, UNK and BOS are banned, and EOS by min_length
     kept = scaled.argsort(descending=True).tolist()[: options.top_k or 146]
     probs = scaled[kept].softmax(0)
     n_kept = 1 + int((probs.cumsum(0) < options.top_p - 1e-9).sum())
@@ -323,7 +323,7 @@ def test_sampled_tokens_have_their_probabilities_by_a_chi_square_test(narrowed: 
 
 
 class Rounded:
-    """A model whose float32 logits differ at random in their last bits, as those of other batch sizes do."""
+    """A decoder that adds random noise to the last bits of float32 logits, as a change of the batch size does."""
 
     def __init__(self, model: Seq2Seq) -> None:
         self.decoder, self.generator = incremental_decoder(model), torch.Generator().manual_seed(1)
@@ -393,12 +393,12 @@ def test_a_model_that_gives_no_numbers_gives_no_hypotheses() -> None:
 
 
 def model_of(choices: dict[str, Any], seed: int = 1, **others: Any) -> Seq2Seq:
-    """Far from uniform, so that sentences differ."""
+    """A model whose distributions are far from uniform, so that translations differ."""
     return make(seed, **{**choices, "max_positions": 64, **others}, scale=2.0)
 
 
 def table_of(model: Seq2Seq) -> Table:
-    """What a model says by teacher forcing."""
+    """A model's next-token probabilities, computed by teacher forcing."""
 
     def table(source: tuple[int, ...], prefix: tuple[int, ...]) -> Sequence[float]:
         with torch.no_grad():

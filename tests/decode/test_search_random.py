@@ -1,8 +1,8 @@
 """Search agrees with the reference on random models, batches and options.
 
-The parameter of a test is the seed of all that it draws. A seed that only `make soak` tries is repeated by
+The parameter of the test is the seed of all its random choices. To repeat one of the seeds that only `make soak` tries:
 `NMT_SOAK=1 pytest "tests/decode/test_search_random.py::test_search_finds_what_the_reference_finds[917]"`.
-Models are in float64, so that rounding decides nothing but exact ties.
+Models are in float64, so that rounding changes only the order of hypotheses with equal scores.
 """
 
 import random
@@ -26,13 +26,13 @@ from nmt.text import EOS, UNK
 from nmt.text.batches import pad_source
 
 N_MODELS = soak(40, 1000)
-N_BATCHES = 2  # per model: steps traced during the first must hold for the second
-WORK = 60  # beams x sentences x target tokens of a batch, roughly: the reference's forward passes
+N_BATCHES = 2  # per model: steps traced in the first batch must be correct in the second
+WORK = 60  # about beams x sentences x target tokens of a batch, the number of the reference's forward passes
 VOCABULARIES = [5, 7, 11, 23, GROUP - 1, GROUP, GROUP + 1, 2 * GROUP, 150, 700]
 
 
 def random_choices(rng: random.Random) -> dict[str, Any]:
-    """Any model settings that fit together, in small sizes."""
+    """Random model settings that are valid together, with small sizes."""
     n_layers, n_heads = rng.randint(1, 2), rng.choice([1, 2, 4])
     sizes = {"d_model": n_heads * rng.choice([4, 6]), "n_heads": n_heads, "d_ff": rng.choice([5, 24])}
     tied = {"tied_embeddings": rng.choice(["all", "decoder", "none"])}
@@ -56,7 +56,7 @@ def random_choices(rng: random.Random) -> dict[str, Any]:
 
 
 def random_models(seed: int, rng: random.Random) -> list[Seq2Seq]:
-    """One model, or the two of an ensemble, which share their vocabularies only."""
+    """One model, or the two models of an ensemble, which have only the vocabularies in common."""
     choices = [random_choices(rng) for _ in range(rng.choice([1, 1, 1, 2]))]
     if seed < len(FAMILY):
         choices[0] = FAMILY[seed]
@@ -72,7 +72,7 @@ def random_models(seed: int, rng: random.Random) -> list[Seq2Seq]:
             scale=rng.choice([1.0, 2.0]),
             **{"max_positions": rng.choice([8, 16, 64]), "dropout": 0.5, **one},
         )
-        with torch.no_grad():  # a larger EOS logit, of either sign: some hypotheses end before the limit
+        with torch.no_grad():  # scaled EOS logits make some hypotheses end before the limit
             model.projection.weight[EOS] *= rng.choice([1.0, 3.0, 6.0])
         models.append(model)
     return models
@@ -92,7 +92,7 @@ def random_options(rng: random.Random, n_sentences: int) -> SearchOptions:
         alpha=rng.choice([0.0, 0.6, 1.0, 2.0, 10.0]),
         length_penalty=rng.choice(["average", "gnmt"]),
         max_length_a=a,
-        max_length_b=max(longest - round(a * 4), 1),  # 4: a source of usual length
+        max_length_b=max(longest - round(a * 4), 1),  # 4: a typical source length
         min_length=rng.choice([0, 1, 1, 1, 2, 5]),
     )
 
@@ -110,7 +110,7 @@ def test_search_finds_what_the_reference_finds(seed: int, monkeypatch: pytest.Mo
         return rng.choices([UNK, *range(EOS + 1, vocabulary.num_embeddings)], k=n)
 
     for number in range(N_BATCHES):
-        n_sentences = rng.choice([1, 1, 1, 2, 3, 4, 5, 6, 7, 8])  # one alone takes ways of its own
+        n_sentences = rng.choice([1, 1, 1, 2, 3, 4, 5, 6, 7, 8])  # a single sentence takes other code paths
         options = random_options(rng, n_sentences)
         longest = rng.choice([3, 6, 6, 20])
         sources = [tokens(models[0].source_embedding, 0, longest) for _ in range(n_sentences)]
@@ -133,7 +133,7 @@ def test_search_finds_what_the_reference_finds(seed: int, monkeypatch: pytest.Mo
 
 
 def assert_same(found: list[Hypothesis], expected: list[Hypothesis], options: SearchOptions, where: str) -> None:
-    """The same tokens, log-probabilities and scores in the same order, but for hypotheses of equal score."""
+    """Assert equal tokens, log-probabilities and scores in the same order; hypotheses of equal score may swap."""
     assert len(found) == min(options.n_best, len(expected)), where
     assert len({tuple(h.tokens) for h in found}) == len(found), where
     for hypothesis, by_rank in zip(found, expected, strict=False):

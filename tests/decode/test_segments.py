@@ -1,4 +1,4 @@
-"""Segments: they fit the model, lose no word, and are joined to one line."""
+"""Segments fit the model, contain every word of the line, and their translations are joined to one line."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Shards: ranges that cover the lines, names of files, and a join that finds what is missing or does not fit."""
+"""Shards: line ranges, file names, and joining, which detects missing, mismatched and damaged shards."""
 
 import io
 import json
@@ -16,7 +16,7 @@ ORIGIN = {"input": "a", "model": "b", "option": "c"}
 
 
 def write(output: Path, shard: Shard, lines: list[str], **changes: object) -> Path:
-    """A complete shard; `changes` are of its header."""
+    """Write a complete shard; `changes` override fields of its header."""
     path = shard.file(output)
     header = {**ORIGIN, "shard": str(shard), "lines": str(len(lines)), **changes}
     path.write_text("".join(f"{line}\n" for line in [json.dumps(header), *lines]), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The translator: as many lines out as in, the same translation in any batch, scores that teacher forcing gives."""
+"""The translator: one output line per input line, the same translation in any batch, the scores of teacher forcing."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_batch_size_order_and_window_do_not_change_translations(sample: bool) ->
         for one, other in zip(found, expected, strict=True):
             assert [h.text for h in one.hypotheses] == [h.text for h in other.hypotheses]
             assert [h.score for h in one.hypotheses] == pytest.approx([h.score for h in other.hypotheses])
-    if not sample:  # random draws depend on the line number
+    if not sample:  # samples depend on the line number
         turned = list(TRANSLATOR.translate_lines(lines[::-1], options))
         assert [found.text for found in turned[::-1]] == [found.text for found in expected]
 
@@ -59,7 +59,7 @@ def test_random_draws_depend_on_the_line_number() -> None:
 
 
 def test_score_of_a_translation_is_that_of_teacher_forcing() -> None:
-    """Compared where encoding the decoded text gives the same pieces."""
+    """Scores are compared only if encoding the text of the translation returns the pieces that search found."""
     found = list(TRANSLATOR.translate_lines(LINES))
     again = TRANSLATOR.reference_log_probs(LINES, [one.text for one in found])
     n_same = 0
@@ -117,7 +117,7 @@ def test_unknown_precision_or_engine_is_refused(tmp_path: Path) -> None:
 
 
 def test_windows_are_shorter_on_a_slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a clock that advances by one second per line translated."""
+    """The clock advances by one second per translated line."""
     translator, now, sizes = small_translator(), [0.0], []
     translate_window = translator.translate_together
 

@@ -2,8 +2,8 @@
 
     python tests/insight/measure_alignments.py RUN tests/insight/alignments/de-en.tsv [--reverse RUN] [--swap]
 
-A line of a gold file has source words, target words and links, separated by TABs; s-t is a sure link, s?t possible.
-`nmt align` uses the method called "both directions, grow-diagonal".
+A line of a gold file has source words, target words and links, separated by TABs; s-t is a sure link, s?t a
+possible link. `nmt align` uses the method called "both directions, grow-diagonal".
 """
 
 import argparse
@@ -53,7 +53,7 @@ def read_gold(file: Path, *, swap: bool = False) -> list[GoldPair]:
 
 
 def natural_text(words: Iterable[str], *, spaced: bool) -> WordText:
-    """The words as a model reads them."""
+    """Join words to a text with natural spacing."""
     text, spans = "", []
     for word in words:
         text += " " if text and spaced and word not in CLOSING else ""
@@ -73,9 +73,9 @@ def alignment_error_rate(found: Iterable[tuple[Iterable[tuple[int, int]], LinkSe
 
 
 def norms_of_values(model: Seq2Seq, src: Tensor) -> Tensor | float:
-    """How long each head's value vectors are after W^O, (L, H, 1, S) for src (1, S); 1 for a recurrent model.
+    """Norms of each head's value vectors after W^O: (L, H, 1, S) for src (1, S); 1 for a recurrent model.
 
-    An attention weight times this is what the head adds (Kobayashi et al. 2020).
+    An attention weight times this norm is the size of what the head adds to its output (Kobayashi et al. 2020).
     """
     if not isinstance(model, Transformer):
         return 1.0
@@ -90,9 +90,9 @@ def norms_of_values(model: Seq2Seq, src: Tensor) -> Tensor | float:
 
 
 def methods(translator: Translator, pairs: list[tuple[WordText, WordText]]) -> Iterator[tuple[str, list[Links]]]:
-    """Each method's name and links of all pairs."""
+    """Yield the name of each method and its links of all pairs."""
     model = single_model(translator)
-    weights, weighted = [], []  # per pair (L, H, T + 1, S + 1), with EOS; without and with norms
+    weights, weighted = [], []  # per pair (L, H, T + 1, S + 1), including EOS; `weighted` is multiplied by norms
     sides = []
     for pair in pairs:
         source, target = (
@@ -108,7 +108,10 @@ def methods(translator: Translator, pairs: list[tuple[WordText, WordText]]) -> I
         sides.append((of_source, of_target))
 
     def by(choose: Callable[[Tensor], Tensor], *, of: list[Tensor] = weights, shift: int = 0) -> list[Tensor]:
-        """Weights between words, (S, T), of the chosen mean of heads; row t + shift belongs to target token t."""
+        """Return the weights between words, (S, T), of each pair.
+
+        `choose` selects a head or averages heads. Row t + shift of its result belongs to target token t.
+        """
         found = []
         for of_pair, (of_source, of_target) in zip(of, sides, strict=True):
             rows = choose(of_pair)[shift : shift + len(of_target), : len(of_source)]

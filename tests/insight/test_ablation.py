@@ -1,4 +1,4 @@
-"""Ablation of heads: exactly their output is removed."""
+"""Ablation removes the output of the given heads and nothing else."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ from nmt.model.transformer import Transformer
 
 
 def test_a_head_without_output_weights_is_an_ablated_head() -> None:
-    """The columns of W^O that read the head are set to 0 instead."""
+    """Setting the head's columns of W^O to 0 has the same effect as `ablated`."""
     model, other = make(), make()
     assert isinstance(other, Transformer)
     src, tgt = batch((6, 5), (4, 3))

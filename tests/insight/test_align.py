@@ -1,4 +1,4 @@
-"""Word alignments: words and pieces, links, planted attention, and the gold alignments."""
+"""Word alignments: words and pieces, links, alignments of known attention weights, and the gold alignments."""
 
 import re
 from collections.abc import Callable
@@ -48,7 +48,7 @@ def test_links_are_best_in_either_direction_and_grow_from_those_best_in_both() -
 
 
 def planted(weights: Callable[[int, int], Tensor]) -> Callable[[Tensor, Tensor], AttentionWeights]:
-    """A replacement of `model.attention` whose cross-attention is weights(T, S) for every sentence."""
+    """Return a replacement of `model.attention` whose cross-attention is weights(T, S) for every sentence."""
 
     def attention(src: Tensor, tgt_in: Tensor) -> AttentionWeights:
         cross = weights(tgt_in.size(1), src.size(1)).expand(2, len(src), 4, -1, -1)
@@ -69,7 +69,7 @@ def test_planted_attention_gives_the_planted_links(monkeypatch: pytest.MonkeyPat
     assert found == [(i, i) for i in range(n)]
 
     def turned(t: int, s: int) -> Tensor:
-        """Each target piece attends to the source piece at the same distance from the end; the last one is EOS."""
+        """Attention in reverse order: target piece i attends to source piece i counted from the end, without EOS."""
         weights = torch.full((t, s), 0.01)
         weights[torch.arange(t - 1), torch.arange(s - 1).flip(0)] = 0.9
         return weights

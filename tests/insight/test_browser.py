@@ -1,4 +1,4 @@
-"""The pages in a browser: nothing from outside, no error, every part, keyboard, and accessibility."""
+"""The pages in a browser: no network requests, no errors, all sections, keyboard control, and accessibility."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +31,7 @@ def page_file(five_run: FiveRun, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.fixture
 def opened(browser: Any, page_file: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
-    """The page of the five pairs; fails if it asked for anything or logged an error."""
+    """The page of an explanation; fails if the page loads anything else or logs an error."""
     options: dict[str, Any] = getattr(request, "param", {})
     with opened_page(browser, page_file.as_uri(), **options) as page:
         yield page

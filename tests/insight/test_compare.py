@@ -104,7 +104,7 @@ def test_text_json_and_page_hold_the_same_figures() -> None:
 
 
 class FakeModel:
-    """Scores a translation by whether it equals its reference."""
+    """Scores a translation 1 if it equals its reference, else 0."""
 
     def predict(self, samples: list[dict[str, str]], **_: Any) -> SimpleNamespace:
         assert all(set(sample) == {"src", "mt", "ref"} for sample in samples)

@@ -1,4 +1,4 @@
-"""TensorBoard events of a run: all figures, once, also after training went back."""
+"""TensorBoard events of a run: each value appears once, also after training resumed from an earlier step."""
 
 import shutil
 import sys
@@ -14,7 +14,7 @@ from nmt.run.directory import RunDirectory
 
 
 def figures(run: Path, tag: str) -> list[tuple[int, float]]:
-    """(step, value) as TensorBoard shows them."""
+    """The pairs (step, value) of a tag, as TensorBoard shows them."""
     events = EventAccumulator(str(run / "tensorboard"), size_guidance={"scalars": 0})
     events.Reload()
     return [(event.step, event.value) for event in events.Scalars(tag)]

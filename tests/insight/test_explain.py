@@ -164,7 +164,7 @@ def test_what_cannot_be_explained_is_refused(translator: Translator, five_run: F
 
 
 def test_bertviz_reads_the_attention(explanation: Explanation) -> None:
-    """Its `head_view` takes a list of (1, H, T, S) per layer, and the pieces of both sides."""
+    """BertViz's `head_view` takes a tensor (1, H, T, S) per layer and the pieces of both sides."""
     layers = list(explanation.attention.cross)
     assert layers[0].shape == (1, 4, len(explanation.target_pieces), len(explanation.source_pieces))
 

@@ -1,4 +1,4 @@
-"""Statistics of attention heads: computed by hand, and compared with NumPy."""
+"""Statistics of attention heads, compared with values computed by hand and by NumPy."""
 
 import math
 from pathlib import Path
@@ -25,7 +25,7 @@ N = 6
 
 
 def figures_of(*heads: Tensor, n_real: int = N) -> list[dict[str, float]]:
-    """Mean figures of one layer of heads, each (N, N); positions from `n_real` on are padding."""
+    """Mean statistics of the heads of one layer, each (N, N); positions from `n_real` on are padding."""
     weights = torch.stack(heads)[None, None].double()  # (1, 1, H, N, N)
     real = (torch.arange(N) < n_real)[None]
     end = (torch.arange(N) == n_real - 1)[None]
@@ -35,8 +35,8 @@ def figures_of(*heads: Tensor, n_real: int = N) -> list[dict[str, float]]:
 
 UNIFORM = torch.full((N, N), 1 / N)
 DIAGONAL = torch.eye(N)
-PREVIOUS = torch.eye(N).roll(-1, 1)  # each attends to the previous position,
-PREVIOUS[0] = DIAGONAL[0]  # the first to itself
+PREVIOUS = torch.eye(N).roll(-1, 1)  # every position attends to the previous one
+PREVIOUS[0] = DIAGONAL[0]  # the first position attends to itself
 
 
 def test_figures_of_a_uniform_head() -> None:
@@ -52,7 +52,7 @@ def test_figures_of_a_head_on_its_own_and_one_on_the_previous_position() -> None
     diagonal, previous = figures_of(DIAGONAL, PREVIOUS)
     assert [diagonal[name] for name in FIGURES[:6]] == pytest.approx([0, 0, 0, 1, 0, 1 / N], abs=1e-12)
     assert [previous[name] for name in FIGURES[:6]] == pytest.approx([0, (N - 1) / N, (N - 1) / N, 1 / N, 0, 0])
-    # equal at the first position, disjoint elsewhere
+    # The heads are equal at the first position and disjoint elsewhere.
     assert diagonal["divergence"] == previous["divergence"] == pytest.approx((N - 1) / N)
 
 
@@ -92,7 +92,7 @@ def test_padding_does_not_count() -> None:
     padded[:, :n_real, :n_real] = short
     every, last = torch.ones(1, n_real, dtype=torch.bool), torch.arange(n_real)[None] == n_real - 1
     alone = head_figures(short[None, None].double(), every, every, last)[0]
-    for given in (padded, weights):  # of a model with a padding mask, and of one without
+    for given in (padded, weights):  # `padded` has no weight on padding keys, `weights` has
         found = figures_of(*given, n_real=n_real)
         for head, expected in zip(found, (alone / n_real).tolist(), strict=True):
             assert list(head.values()) == pytest.approx(expected, abs=1e-6)
@@ -126,7 +126,7 @@ def test_summary_is_the_mean_over_all_positions_in_any_batches(
     with torch.no_grad():
         for source, target in zip(SOURCE, TARGET, strict=True):
             batch = collate([encode(source)], [encode(target)], [1])
-            w = model.attention(batch.src, batch.tgt_in).cross[0, 0, 0]  # of the first layer's first head
+            w = model.attention(batch.src, batch.tgt_in).cross[0, 0, 0]  # (T, S), the first head of the first layer
             rows += (-(w * w.log2()).nansum(-1)).tolist()
     first = next(one for one in found if one.part == "cross")
     assert first.entropy == pytest.approx(np.mean(rows), abs=1e-4)

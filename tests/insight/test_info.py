@@ -1,4 +1,4 @@
-"""What a run, a model file or an export is."""
+"""Information about a run, a model file or an export."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The tree of hypotheses, on a table of probabilities that a reader can follow."""
+"""The tree of hypotheses of searches that can be followed by hand."""
 
 import math
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ A, B, C, V = 4, 5, 6, 7
 
 
 class Table:
-    """A decoder of one sentence: A has 0.6 and B 0.4, then EOS is likely after B only. The state is the prefixes."""
+    """A decoder of one sentence: A has 0.6 and B 0.4; EOS is likely only after B. The state is a list of prefixes."""
 
     def start(self, src: Tensor) -> list[list[int]]:
         return [[] for _ in src]

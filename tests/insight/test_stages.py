@@ -1,4 +1,4 @@
-"""Stages: what the modules computed, and that recording it changes nothing."""
+"""Stages contain what the modules computed, and recording them does not change the model."""
 
 import math
 

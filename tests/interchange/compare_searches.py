@@ -2,9 +2,9 @@
 
     python tests/interchange/compare_searches.py RUN [--lines N]
 
-nmt's maximum length depends on the source, so transformers gets it for each group of sources of the same length. A
-greedy translation is a near tie if at the first piece that differs both pieces are as probable, to `TIE`; one of a beam
-if both have the same score, to `TIE`.
+nmt's maximum length depends on the source, so transformers gets it for each group of sources of the same length. Two
+different translations are a near tie if their scores differ by at most `TIE`. For greedy search, the log-probabilities
+of the first pieces that differ are compared instead of the scores.
 """
 
 import argparse
@@ -77,7 +77,7 @@ def translations(model: Any, tokenizer: Any, translator: Translator, lines: list
 
 
 def kind_of(translator: Translator, source: list[int], ours: list[int], theirs: list[int], beam: int) -> str:
-    """Whether two translations are equal, and else why not."""
+    """Return "equal", "near tie", or which translation is better."""
     if ours == theirs:
         return "equal"
     (first, second) = translator.engine.score([source] * 2, [ours[:-1], theirs[:-1]])

@@ -56,15 +56,15 @@ def write_marian(
     class_name: str = "MarianMTModel",
     **changes: Any,
 ) -> Path:
-    """Write a model of random weights and its tokenizer; `changes` are of MarianConfig.
+    """Write a model of random weights and its tokenizer; `changes` override settings of MarianConfig.
 
     Args:
         path: the new directory.
         tags: pieces of the vocabulary such as `>>fra<<`.
-        without: pieces that the models have and the vocabulary lacks.
-        separate: whether each side has a vocabulary.
-        source_spm, target_spm: other SentencePiece models.
-        class_name: of transformers.
+        without: pieces of the SentencePiece models that the vocabulary lacks.
+        separate: whether each side has its own vocabulary.
+        source_spm, target_spm: SentencePiece models instead of the default ones.
+        class_name: the transformers class.
     """
     import transformers
 
@@ -90,7 +90,7 @@ def write_marian(
     config = model_class.config_class(**{**SMALL, **special, **sizes, "num_beams": 6, **changes})
     torch.manual_seed(1)
     model = model_class(config).eval()
-    with torch.no_grad():  # also norms, biases and the row of PAD, which transformers leaves at 0 or 1
+    with torch.no_grad():  # random, also norms, biases and PAD's row, which transformers initializes to 0 or 1
         for name, x in [*model.named_parameters(), ("bias", model.final_logits_bias)]:
             if "embed_positions" not in name:  # norms of both signs, so that a piece does not predict itself
                 x.add_((1 if "norm.weight" in name else config.d_model**-0.5) * torch.randn(x.shape))

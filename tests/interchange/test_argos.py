@@ -36,7 +36,7 @@ DIRECTORY = "translate-zh_en-1_0"
 
 @pytest.fixture(scope="module")
 def package(five_run: FiveRun, folder: Path) -> Path:
-    """The run that knows the five pairs, as a package."""
+    """A package of the run that has learned the five pairs."""
     file = folder / "five.argosmodel"
     done = run_nmt("export", "-m", five_run.run, "--to", "argos", "-o", file)
     assert err_lines(done)[-1] == f"written to {file}"
@@ -91,7 +91,7 @@ def test_equal_models_give_equal_files(package: Path, five_run: FiveRun, tmp_pat
 
 
 def test_languages_get_the_shortest_codes(tmp_path: Path) -> None:
-    """Argos Translate chains packages by code: eng and en would not meet."""
+    """Argos Translate chains packages by language code: eng and en would not match."""
     to_argos(translator(source_lang="zho_Hans"), tmp_path / "x.argosmodel")
     with zipfile.ZipFile(tmp_path / "x.argosmodel") as archive:
         assert archive.namelist()[0].startswith(f"{DIRECTORY}/")

@@ -1,4 +1,4 @@
-"""Export: CTranslate2 finds the translations of our search, for every architecture; a failed export leaves nothing."""
+"""Export to CTranslate2: it finds our search's translations for every architecture; a failed export leaves nothing."""
 
 import json
 import os
@@ -77,7 +77,7 @@ def ours(translator: Translator, ids: list[int], beam: int) -> Hypothesis:
 def theirs(
     engine: Any, translator: Translator, ids: list[int], beam: int, patience: float = 1
 ) -> tuple[list[int], float]:
-    """The ids of CTranslate2's best hypothesis, with our limit of its length, and its score."""
+    """Ids and score of CTranslate2's best hypothesis, with our maximum length."""
     limit = min(translator.options.max_length(len(ids) + 1), model_of(translator).max_length)
     (found,) = engine.translate_batch(
         [translator.tokenizers.source.pieces(ids)],
@@ -95,7 +95,7 @@ def theirs(
 
 @pytest.mark.parametrize("choices", CHOICES, ids=lambda choices: " ".join(map(str, choices.values())))
 def test_ctranslate2_finds_the_translations_of_our_search(choices: dict[str, Any], tmp_path: Path) -> None:
-    """Equal for greedy search. With a beam, CTranslate2 stops early and is no better; with patience it is no worse."""
+    """Greedy translations are equal. Beam scores are at most ours with early stopping, at least ours with patience."""
     translator = make(**choices)
     to_ctranslate2(translator, tmp_path / "out")
     engine = ctranslate2.Translator(str(tmp_path / "out"))
@@ -120,7 +120,7 @@ def test_ctranslate2_finds_the_translations_of_our_search(choices: dict[str, Any
 
 
 def test_random_models_end_sentences_before_the_limit() -> None:
-    """Else the test above would compare only truncated sentences."""
+    """Otherwise, the test above would compare only truncated sentences."""
     n_ended = 0
     for choices in CHOICES:
         translator = make(**choices)

@@ -1,4 +1,4 @@
-"""What exports share: the lines of the proof, and the directories that may be replaced."""
+"""Shared by all exports: the lines to compare engines on, and the directories that may be replaced."""
 
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def test_only_an_export_or_an_empty_directory_is_replaced(tmp_path: Path, monkey
 
 def test_log_probs_have_no_banned_pieces_and_sum_to_one() -> None:
     translator = fresh_translator()
-    (model,) = getattr(translator.engine, "models")  # noqa: B009 - the protocol has none
+    (model,) = getattr(translator.engine, "models")  # noqa: B009 - not in the protocol
     assert isinstance(model, Transformer)
     log_probs = log_probs_of(model, [5, 6], [7, 8, 9])
     assert log_probs.shape == (4, len(translator.tokenizers.target))

@@ -1,4 +1,4 @@
-"""Export to Hugging Face: transformers gives our logits, token ids and texts, trains on, and saves what it loaded."""
+"""Export to Hugging Face: transformers computes our logits, ids and texts, can train the model and save it again."""
 
 import json
 import os
@@ -45,13 +45,13 @@ by_name = pytest.mark.parametrize("choices", CHOICES, ids=lambda choices: " ".jo
 
 
 def loaded(path: Path) -> tuple[Any, Any]:
-    """The model and the tokenizer, as anybody loads them."""
+    """Load model and tokenizer in the usual way."""
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(path)
     return model.eval(), transformers.AutoTokenizer.from_pretrained(path)
 
 
 def difference(theirs: Any, translator: Translator) -> float:
-    """The largest between the logits of both at real positions of a padded batch, beside the banned pieces."""
+    """Return the largest relative difference of both models' logits, without padding positions and banned pieces."""
     generator = torch.Generator().manual_seed(3)
     sides = []
     for side in translator.tokenizers:
@@ -72,7 +72,7 @@ def difference(theirs: Any, translator: Translator) -> float:
 def test_logits_and_searches_are_ours_also_after_saving_again(
     choices: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "N_CHECKED", 2)  # quicker: all are compared below
+    monkeypatch.setattr(module, "N_CHECKED", 2)  # fewer, because more are compared below
     translator = random_translator(**choices)
     to_huggingface(translator, tmp_path / "out")
     theirs, tokenizer = loaded(tmp_path / "out")
@@ -90,7 +90,7 @@ def test_logits_and_searches_are_ours_also_after_saving_again(
 def check_searches(theirs: Any, translator: Translator) -> None:
     """Greedy search and beams find our tokens, with all sentences padded to one batch.
 
-    At the maximum length, transformers gives the EOS that it forces a log-probability of 0, and we the model's.
+    At the maximum length, transformers would force EOS with log-probability 0. `force_eos` keeps the model's, as we do.
     """
     generator = torch.Generator().manual_seed(4)
     n = len(translator.tokenizers.source)
@@ -112,7 +112,7 @@ def check_searches(theirs: Any, translator: Translator) -> None:
 
 
 def force_eos(tokens: Tensor, log_probs: Tensor) -> Tensor:
-    """As the 20th token."""
+    """Force EOS as the 20th token."""
     others = torch.arange(log_probs.size(1)) != EOS
     return log_probs.masked_fill(others, -torch.inf) if tokens.size(1) == 20 else log_probs
 
@@ -138,7 +138,7 @@ def test_token_ids_are_ours_on_hostile_lines(kind: Any, byte_fallback: bool, tmp
 
 
 def is_language_tag(line: str) -> bool:
-    """MarianTokenizer takes `>>fra<<` at the beginning of a line for the name of the target language."""
+    """MarianTokenizer interprets `>>fra<<` at the beginning of a line as the target language."""
     return line.startswith(">>") and "<<" in line
 
 
@@ -206,7 +206,7 @@ def test_directory_has_settings_of_the_search_and_no_paths(tmp_path: Path) -> No
         "decoder_start_token_id": 2,
     }
     assert not any(str(tmp_path).encode() in content for content in file_bytes(out).values())
-    to_huggingface(load(run.path), out)  # replaces the first
+    to_huggingface(load(run.path), out)  # replaces the first export
     assert [entry.name for entry in out.parent.iterdir()] == ["out"]
 
 

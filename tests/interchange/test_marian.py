@@ -1,4 +1,4 @@
-"""Import of Marian models: what transformers computes with them, nmt computes; every other file is refused."""
+"""Import of Marian models: nmt's logits, tokens and translations equal those of transformers."""
 
 import itertools
 import json
@@ -28,7 +28,7 @@ from nmt.text.tokenizer import Tokenizer
 transformers = pytest.importorskip("transformers", reason="pip install 'nmt-trainer[huggingface]'")
 from marian_models import ENGLISH, GERMAN, spm, write_marian  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore:Recommended")  # sacremoses, which the tokenizer does not use
+pytestmark = pytest.mark.filterwarnings("ignore:Recommended")  # a warning about sacremoses, which is not used
 
 SOAK = os.environ.get("NMT_SOAK") == "1"
 OPUS = {"d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "encoder_attention_heads": 8}
@@ -61,7 +61,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Pair:
-    """A model of transformers and the run that it became."""
+    """A model of transformers and the run imported from it."""
 
     def __init__(self, directory: Path, run: Path) -> None:
         self.directory, self.run = directory, run
@@ -80,7 +80,7 @@ class Pair:
         return ids[:-1]
 
     def our_ids(self, text: str, *, target: bool = False) -> list[int]:
-        """Our tokens of a text, by the numbers of the original's vocabulary."""
+        """Our tokens of a text, as ids of the original vocabulary."""
         tokenizers, rows = self.ours.tokenizers, self.target_rows if target else self.source_rows
         tokens = (tokenizers.target if target else tokenizers.source).encode(text)
         assert min(tokens, default=UNK) not in (PAD, BOS, EOS)
@@ -95,7 +95,7 @@ def pairs(home: Path) -> dict[str, Pair]:
 
 @pytest.fixture
 def pair(request: pytest.FixtureRequest, home: Path, pairs: dict[str, Pair]) -> Pair:
-    """The pair of a shape, made once."""
+    """The model and run of a shape, created once."""
     name = request.param
     if name not in pairs:
         directory = write_marian(home / name, **SHAPES[name])
@@ -106,7 +106,7 @@ def pair(request: pytest.FixtureRequest, home: Path, pairs: dict[str, Pair]) -> 
 
 @pytest.fixture(scope="module")
 def trained(home: Path) -> Pair:
-    """A model that transformers has trained on the five pairs, and the run that it became."""
+    """A model that transformers has trained on the five pairs, and the run imported from it."""
     directory = write_marian(home / "trained")
     model = transformers.MarianMTModel.from_pretrained(directory)
     tokenizer = transformers.MarianTokenizer.from_pretrained(directory)
@@ -143,14 +143,14 @@ def test_logits_are_those_of_transformers(pair: Pair) -> None:
             ).logits[0, :, pair.target_rows]
         n_same = [i for i in range(len(pair.target_rows)) if i != BOS]
         torch.testing.assert_close(ours[:, n_same], theirs[:, n_same], atol=1e-4, rtol=0)
-        # BOS has no probability, so those of the others are the original's
+        # BOS has probability 0, so the other pieces have the original's probabilities.
         kept = [i for i in n_same if model.settings.projection_bias or i > UNK]
         their_log_probs = theirs[:, kept].log_softmax(-1)
         torch.testing.assert_close(ours[:, [*kept, BOS]].log_softmax(-1)[:, :-1], their_log_probs, atol=1e-4, rtol=0)
 
 
 def their_translation(pair: Pair, text: str) -> str:
-    """By `generate`, greedy."""
+    """Greedy, by `generate`."""
     ids = pair.their_ids(text)
     (found,) = pair.theirs.generate(
         input_ids=torch.tensor([[*ids, pair.theirs.config.eos_token_id]]),

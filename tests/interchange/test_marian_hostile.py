@@ -53,7 +53,7 @@ TEXTS: dict[str, bytes] = {
 
 
 class Payload:
-    """What unpickles to a call that writes a file."""
+    """An object that writes a file when it is unpickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Path.touch, (Path("executed"),)
@@ -224,7 +224,7 @@ MUTATIONS = dict(mutations())
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that can be imported, and is, so that its tokenizers are known to be loadable."""
+    """A valid model. It is imported once, so that later imports need not check again whether its tokenizers load."""
     home = tmp_path_factory.mktemp("hostile")
     path = write_marian(home / "original")
     import_marian(path, home / "run")

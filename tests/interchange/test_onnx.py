@@ -76,7 +76,7 @@ def test_runner_gives_our_greedy_translations_without_torch(choices: dict[str, A
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout.decode().split("\n")[:-1] == greedy(translator)
     before = file_bytes(tmp_path)
-    to_onnx(translator, tmp_path / "out")  # replaces the first
+    to_onnx(translator, tmp_path / "out")  # replaces the first export
     assert file_bytes(tmp_path).keys() == before.keys()
 
 
@@ -103,7 +103,7 @@ window.run = async (lines, options) => {
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[tuple[Path, str]]:
-    """A directory that is served, with transformers.js, and its address."""
+    """The directory of a web server that also serves transformers.js, and the URL of its page."""
     modules = Path(os.environ.get("NMT_NODE_MODULES", "no node_modules"))
     if not (modules / "@huggingface" / "transformers").is_dir():
         pytest.skip(

@@ -1,4 +1,4 @@
-"""The splitter of Argos packages. ONNX Runtime runs it in test_argos.py; here its file is decoded and computed."""
+"""The sentence splitter of Argos packages. The ONNX file is decoded, and torch computes the labels."""
 
 import io
 import json
@@ -45,7 +45,7 @@ def fields(message: bytes) -> dict[int, list[Any]]:
 
 
 def split(text: str) -> list[str]:
-    """The sentences that the file's table, kernel and bias give, as MiniSBD reads them."""
+    """Split a text with the file's tensors and the steps of MiniSBD."""
     model = fields(sentence_splitter())
     properties = {key: value for (key,), (value,) in (fields(item).values() for item in model[14])}
     tensors = {}
@@ -70,7 +70,7 @@ def test_wide_punctuation_needs_no_space(sentences: list[str]) -> None:
 
 
 def test_minisbd_finds_the_same_sentences() -> None:
-    """In the Python of Argos Translate, if there is one; and a paragraph of over 1,000 characters."""
+    """Needs a Python with Argos Translate. Also covers paragraphs of over 1,000 characters."""
     program = """
 import json, sys, tempfile
 from minisbd import SBDetect

@@ -16,7 +16,7 @@ from nmt.text.tokenizer import Tokenizer, train_tokenizer
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "char"])
 @pytest.mark.parametrize("byte_fallback", [True, False])
 def test_tokenizer_json_gives_our_tokens(kind: Any, byte_fallback: bool) -> None:
-    """But for the names of special pieces, which it does not take for text."""
+    """Lines with names of special pieces are skipped, because they are not parsed as text."""
     tokenizers = pytest.importorskip("tokenizers", reason="no tokenizers: pip install '.[huggingface]'")
     lines = [*TARGET, "abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ <>/0123456789"]
     settings = TokenizerSettings(type=kind, vocab_size=400, byte_fallback=byte_fallback)

@@ -1,4 +1,4 @@
-"""Attention against the formula by hand, and positions against their definition."""
+"""Attention, positions and dropout, compared with plain implementations of their definitions."""
 
 import math
 from typing import Any
@@ -116,7 +116,7 @@ def test_dropout_is_decided_by_the_seed_alone() -> None:
     assert torch.equal(Dropout(0.5)(torch.ones(100)), first)
 
 
-# --- what came before and after the Transformer ---------------------------------------------------------------
+# --- additive and dot-product attention, rotary positions, local windows --------------------------------------
 
 
 def test_additive_attention_is_the_formula_in_numpy() -> None:
@@ -162,7 +162,7 @@ def test_without_the_scale_scores_are_plain_products() -> None:
 
 
 def test_rotary_positions_turn_pairs_by_the_papers_angles() -> None:
-    """By its equation 15: the rotation matrix of each pair, by position times 10000^(-2i/d)."""
+    """Equation 15 of the paper (Su et al. 2021): pair i is rotated by the angle position * 10000^(-2i/d)."""
     x = np.random.default_rng(2).normal(size=(50, 8))
     turned = rotate(torch.tensor(x), rotary_positions(50, 8)).numpy()
     for position in (0, 1, 49):
@@ -177,7 +177,7 @@ def test_the_product_of_turned_vectors_knows_their_distance_alone() -> None:
     query, key = torch.randn(2, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     rotation = rotary_positions(60, 8)
     queries, keys = (rotate(x.expand(60, 8), rotation) for x in (query, key))
-    products = queries @ keys.T  # (60, 60), of every two positions
+    products = queries @ keys.T  # (60, 60), for every pair of positions
     for distance in range(-59, 60):
         of_distance = products.diagonal(distance)
         torch.testing.assert_close(of_distance, of_distance[:1].expand_as(of_distance), atol=1e-5, rtol=0)

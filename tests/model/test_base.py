@@ -1,4 +1,4 @@
-"""What holds for every model: causal, blind to padding and to neighbours, the same step by step."""
+"""Properties of every model: causal, independent of padding and of other sentences, the same logits step by step."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, get_args
@@ -21,7 +21,7 @@ every = pytest.mark.parametrize("choices", FAMILY, ids=name)
 
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A local window works on blocks even where all is short."""
+    """Make local attention use blocks even for short sequences."""
     monkeypatch.setattr(attention, "MIN_BLOCK", 1)
     monkeypatch.setattr(variants, "MIN_BLOCK", 1)
 
@@ -30,7 +30,7 @@ def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 def decoder_of(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[Seq2Seq], IncrementalDecoder[Any]]]:
-    """Makes the incremental decoder of a model; the second time one that is traced from the first step on."""
+    """A function that makes the incremental decoder of a model; with "traced", steps are traced from the first on."""
     monkeypatch.setattr(kernels, "CALLS_BEFORE_TRACING", 0)
     decoders: list[IncrementalDecoder[Any]] = []
 
@@ -84,7 +84,7 @@ def test_steps_traced_with_a_short_source_hold_for_a_long_one(
     for trace in (False, True):
         decoder = incremental_decoder(make(**choices), trace=trace)
         with torch.inference_mode():
-            for length in (6, 20, 12):  # less and more than SIMD_KEYS
+            for length in (6, 20, 12):  # fewer and more keys than SIMD_KEYS
                 src, tgt = batch((length, 4))
                 found += logits_of_steps(decoder, src, tgt[:, :3], 3)
     half = len(found) // 2
@@ -96,13 +96,13 @@ def test_steps_traced_with_a_short_source_hold_for_a_long_one(
 def test_reordered_beams_and_finished_sentences_keep_the_cache_of_the_others(
     choices: dict[str, Any], decoder_of: Callable[[Seq2Seq], IncrementalDecoder[Any]]
 ) -> None:
-    """Random parents, in the end a single beam, so that cache slots are used again and again."""
+    """Parents are random, and in the end there is a single beam, so that cache slots are reused many times."""
     model = make(**choices)
     decoder = decoder_of(model)
     src, _ = batch((7, 6), (4, 6), (2, 6))
     n_beams, generator = 3, torch.Generator().manual_seed(2)
     ids = torch.full((3, n_beams), BOS)
-    tokens, sentences = ids[..., None], torch.arange(3)  # what each beam has read, and its source
+    tokens, sentences = ids[..., None], torch.arange(3)  # (B, K, t) that each beam has read; (B,)
     with torch.no_grad():
         state = decoder.select(decoder.start(src), torch.arange(3)[:, None].expand(-1, n_beams))
         for t in range(3 * CACHE_SLOTS // n_beams):
@@ -117,7 +117,7 @@ def test_reordered_beams_and_finished_sentences_keep_the_cache_of_the_others(
             before = tokens.gather(1, parents[..., None].expand(-1, -1, tokens.size(2)))
             tokens = torch.cat([before, ids[..., None]], 2)
     if model.settings.architecture == "transformer":
-        assert state.ancestry.size(2) < 3 * CACHE_SLOTS  # slots were used again
+        assert state.ancestry.size(2) < 3 * CACHE_SLOTS  # slots were reused
 
 
 @every
@@ -133,13 +133,13 @@ def test_a_future_target_token_cannot_change_a_logit_at_all(choices: dict[str, A
 
 @every
 def test_the_content_of_source_padding_cannot_change_a_logit_at_all(choices: dict[str, Any]) -> None:
-    """What stands at padded positions is embedded like anything else: only the mask keeps it out."""
+    """PAD is embedded like any other token, so only the mask can make its embedding irrelevant."""
     model = make(**choices)
     src, tgt = batch((7, 5), (4, 5))
     with torch.no_grad():
         before = model(src, tgt)
         model.source_embedding.weight[PAD] += 100.0
-        if model.settings.tied_embeddings == "all":  # PAD's own logit changes with its row
+        if model.settings.tied_embeddings == "all":  # the logit of PAD changes with its embedding
             assert torch.equal(model(src, tgt)[..., 1:], before[..., 1:])
         else:
             assert torch.equal(model(src, tgt), before)
@@ -246,7 +246,7 @@ def test_sides_may_have_vocabularies_of_different_size() -> None:
 
 @every
 def test_fresh_logits_are_of_moderate_size(choices: dict[str, Any]) -> None:
-    """At the start the loss should be about log V: no projection that shouts."""
+    """At initialization the loss should be about log V, which large logits would prevent."""
     model = fresh(**choices, d_model=128, d_ff=256)
     src, tgt = torch.randint(4, V, (8, 20)), torch.randint(4, V, (8, 20))
     assert model(src, tgt).std() < 2.0

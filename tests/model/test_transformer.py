@@ -1,4 +1,4 @@
-"""The Transformer: equal to torch's own with the same weights; its weights of attention, layer by layer."""
+"""The Transformer equals torch's Transformer with the same weights; attention weights; position tables."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +23,7 @@ def test_equals_torchs_transformer_with_the_same_weights(norm: str, activation: 
     common = {"dropout": 0.0, "activation": ACTIVATIONS[activation], "batch_first": True, "norm_first": norm == "pre"}
     encoder_layer = nn.TransformerEncoderLayer(16, 4, 24, dtype=torch.float64, **common)  # type: ignore[arg-type]
     decoder_layer = nn.TransformerDecoderLayer(16, 4, 24, dtype=torch.float64, **common)  # type: ignore[arg-type]
-    pre = norm == "pre"  # torch's Transformer has final norms always, ours only where nothing else normalises
+    pre = norm == "pre"  # nn.Transformer always has final norms, `Transformer` only with pre-norm
     encoder = nn.TransformerEncoder(encoder_layer, 2, nn.LayerNorm(16).double() if pre else None, False)
     decoder = nn.TransformerDecoder(decoder_layer, 3, nn.LayerNorm(16).double() if pre else None)
     with torch.no_grad():
@@ -84,7 +84,7 @@ def test_attention_weights_are_given_for_every_layer_and_head(choices: dict[str,
 
 
 def rows_of(model: Transformer) -> Tensor:
-    """The table of fixed positions."""
+    """The current table of fixed positional encodings."""
     table = model.sinusoids or model.rotations
     assert table is not None
     return table.table
@@ -109,7 +109,7 @@ def test_position_tables_grow_with_the_sequences_and_their_values_stay(
         n_rows.append(len(rows_of(growing)))
     assert n_rows == [4, 8, 16, 30]
     assert torch.equal(rows_of(growing), rows_of(whole))
-    growing(*batches).sum().backward()  # a table made in inference mode would be refused here
+    growing(*batches).sum().backward()  # would fail with a table created in inference mode
     assert torch.equal(growing(*batches), whole(*batches))
 
 

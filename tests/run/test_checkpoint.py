@@ -1,4 +1,4 @@
-"""A checkpoint is read back as written, contains no paths, and any other file is refused."""
+"""A checkpoint is read back as written, contains no paths, and damaged or foreign files are refused."""
 
 import json
 import os
@@ -65,7 +65,7 @@ def tokenizers() -> Tokenizers:
 
 @pytest.fixture(scope="module")
 def checkpoint(tokenizers: Tokenizers) -> Checkpoint:
-    """With weights, their average, moments and progress."""
+    """A checkpoint with weights, their average, moments and progress."""
     torch.manual_seed(5)
     config = config_of()
     model = new_model(config, tokenizers)

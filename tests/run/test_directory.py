@@ -1,4 +1,4 @@
-"""The small files of a run are read back as written, damage is an error, and no run is overwritten."""
+"""The small files of a run are read back as written, damaged files are errors, and no run is overwritten."""
 
 import errno
 import json
@@ -239,7 +239,7 @@ def test_a_run_with_a_pipe_is_refused(run: RunDirectory) -> None:
 def test_links_within_a_run_and_in_other_directories_are_allowed(run: RunDirectory) -> None:
     run.create()
     (run.path / "best").symlink_to("model.safetensors")
-    (run.path / ".venv").mkdir()  # of `run=.`
+    (run.path / ".venv").mkdir()  # as with `run=.`
     (run.path / ".venv" / "python").symlink_to(sys.executable)
     with run.lock():
         pass
@@ -395,7 +395,7 @@ def test_checkpoints_are_listed_in_order_and_pruned(run: RunDirectory) -> None:
 
 def test_the_newest_step_is_that_of_the_newest_checkpoint(run: RunDirectory) -> None:
     assert run.newest_step() is None
-    (run.path / "last.json").write_text('{"step": 20}')  # older versions wrote it
+    (run.path / "last.json").write_text('{"step": 20}')  # older versions wrote this file
     for step in (5, 10):
         run.checkpoint_file(step).write_bytes(b"")
         assert run.newest_step() == step
@@ -460,7 +460,7 @@ FIGURES: st.SearchStrategy[dict[str, Any]] = st.dictionaries(
 @hypothesis_settings(max_examples=60)
 @given(st.lists(FIGURES, max_size=4))
 def test_metrics_are_read_back_in_order(tmp_path_factory: pytest.TempPathFactory, lines: list[dict[str, Any]]) -> None:
-    """Also if a text contains other characters at which str.splitlines splits."""
+    """Also if a text contains characters besides newline at which str.splitlines splits."""
     run = RunDirectory(tmp_path_factory.mktemp("run"))
     assert run.read_metrics() == []
     for figures in lines:

@@ -34,7 +34,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Client:
-    """Sends requests, each on a connection of its own."""
+    """Sends each request on a new connection."""
 
     port: int
 
@@ -58,7 +58,7 @@ class Client:
 
 @contextlib.contextmanager
 def served(*translators: Translator, limits: Limits | None = None, **options: Any) -> Iterator[Client]:
-    """A server on a free port, in a thread."""
+    """Run a server on a free port, in a thread."""
     app = create_app(translators, limits, **options)
     with bind("127.0.0.1", 0) as listening:
         server = new_server(app)

@@ -1,4 +1,4 @@
-"""Requests that wait for a model: who is translated with whom, who is refused, who is forgotten."""
+"""Requests that wait for a model: which are batched together, which are refused, which are dropped."""
 
 import asyncio
 import threading
@@ -92,7 +92,7 @@ def test_canceled_requests_are_not_translated() -> None:
     async def test(held: Held) -> None:
         batcher = held.batcher(max_waiting=2)
         first = await held.first(batcher)
-        for _ in range(5):  # they make room for others
+        for _ in range(5):  # canceled requests make room for others
             batcher.translate([Line(1, "forgotten")], held.options).cancel()
         last = batcher.translate([Line(1, "a dog")], held.options)
         held.released.set()
@@ -144,7 +144,7 @@ def test_a_full_queue_is_status_429_and_a_failure_503() -> None:
     held = Held()
     with served(held.translator, limits=Limits(n_waiting=1)) as client, ThreadPoolExecutor(8) as pool:
         answers = [pool.submit(client.post, "/v1/translate", {"q": "a cat"}) for _ in range(8)]
-        while sum(answer.done() for answer in answers) < 6:  # one is translated, one waits
+        while sum(answer.done() for answer in answers) < 6:  # of the other two, one is being translated and one waits
             threading.Event().wait(0.05)
         refused = [answer.result() for answer in answers if answer.done()]
         assert {answer.status for answer in refused} == {429}

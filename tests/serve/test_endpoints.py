@@ -1,4 +1,4 @@
-"""The endpoints of a served model: LibreTranslate's, our own, and what is refused."""
+"""The endpoints of a served model: LibreTranslate's API, our own API, and refused requests."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -29,7 +29,7 @@ def client(translator: Translator) -> Iterator[Client]:
         yield client
 
 
-# --- LibreTranslate's ---------------------------------------------------------------------------------------
+# --- LibreTranslate's API -----------------------------------------------------------------------------------
 
 
 def test_libretranslates_client_works(client: Client) -> None:
@@ -73,7 +73,7 @@ def test_an_empty_text_has_an_empty_translation(client: Client) -> None:
     assert client.post("/translate", {"q": [], "source": "zh", "target": "en"}).json == {"translatedText": []}
 
 
-# --- ours ---------------------------------------------------------------------------------------------------
+# --- our own API --------------------------------------------------------------------------------------------
 
 
 def test_the_answer_has_what_the_translator_finds(client: Client, translator: Translator) -> None:
@@ -187,7 +187,7 @@ def test_pages_and_what_they_load(client: Client) -> None:
     }  # fmt: skip
 
 
-# --- refused ------------------------------------------------------------------------------------------------
+# --- refused requests ---------------------------------------------------------------------------------------
 
 REFUSED: list[tuple[str, Any, int, str]] = [
     ("/translate", {"source": "zh", "target": "en"}, 400, "q: Field required"),
@@ -259,7 +259,7 @@ def test_two_models_for_one_pair_are_refused(translator: Translator) -> None:
 
 
 class NoSteps:
-    """An engine that shows no steps, as CTranslate2's."""
+    """An engine that never calls `watch`, like `CTranslate2Engine`."""
 
     def __init__(self, translator: Translator) -> None:
         self.engine = translator.engine

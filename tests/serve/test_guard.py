@@ -1,4 +1,4 @@
-"""Hostile requests: none gets through, none stops the server."""
+"""Hostile requests are refused and do not stop the server."""
 
 import json
 import random
@@ -30,7 +30,7 @@ def client(translator: Translator) -> Iterator[Client]:
 
 
 def raw(client: Client, data: bytes, *, wait_s: float = 30) -> bytes:
-    """Send bytes as they are; returns all that comes back until the server closes the connection."""
+    """Send raw bytes; return all that is received until the server closes the connection."""
     with socket.create_connection(("127.0.0.1", client.port), timeout=wait_s) as connection:
         received = b""
         try:
@@ -132,7 +132,7 @@ def test_markup_stays_text(client: Client) -> None:
 
 
 def hostile_requests(n: int) -> Iterator[bytes]:
-    """Requests that are malformed in every way that came to mind; some are valid."""
+    """Random requests with many kinds of faults; some are valid."""
     draw = random.Random(1)
     values = ["1", "null", "[]", "{}", '"\\ud800"', '"\\u0000"', "1e999", "NaN", "-1", "true", '"<script>"', "[" * 500]
     values += [
@@ -173,7 +173,7 @@ def test_a_thousand_hostile_requests_cause_no_fault(translator: Translator) -> N
     with served(translator, limits=Limits(read_s=0.5)) as client:
         for request in hostile_requests(N_HOSTILE):
             answer = raw(client, request)
-            if answer:  # nothing if the request was cut off
+            if answer:  # empty if the server closed the connection without an answer
                 assert answer.startswith(b"HTTP/1."), answer
                 statuses.add(int(answer[9:12]))
         assert client.post("/translate", GOOD).json == {"translatedText": TARGET[0]}

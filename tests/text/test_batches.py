@@ -1,4 +1,4 @@
-"""Batches keep their budget, an epoch has every pair once, and its order is a function of seed and epoch."""
+"""Batches stay within the budget, an epoch has every pair once, and its order is a function of seed and epoch."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -82,7 +82,7 @@ def data_of(pairs: Pairs, tokenizers: Tokenizers) -> Make:
 
 
 def plain(found: list[Batch]) -> list[tuple[list[int], list[list[int]], list[list[int]], list[list[int]]]]:
-    """Batches that can be compared."""
+    """Batches as lists, which can be compared with ==."""
     return [(b.lines, b.src.tolist(), b.tgt_in.tolist(), b.tgt_out.tolist()) for b in found]
 
 
@@ -213,12 +213,12 @@ def test_the_batches_of_a_step_cost_alike(n_open: int) -> None:
 
 
 def test_every_part_of_an_epoch_has_steps_of_all_costs() -> None:
-    costs = np.arange(20 * batches.N_COST_GROUPS) * 100  # so that chance changes no rank by more than a kind's
+    costs = np.arange(20 * batches.N_COST_GROUPS) * 100  # 20 per group; random shifts are smaller
     order = shuffle_batches(costs, 1, 0, 1)
-    stretch = 3 * batches.N_COST_GROUPS + 1  # more than two twentieths of an epoch: one of them is whole
+    stretch = 3 * batches.N_COST_GROUPS + 1  # contains a whole twentieth of the epoch, with a step of each group
     for start in range(len(order) - stretch):
         kinds = np.array(order[start : start + stretch]) / 20
-        assert np.diff(np.sort(kinds)).max() < 2.5  # nowhere a gap of more than neighbours' borders
+        assert np.diff(np.sort(kinds)).max() < 2.5  # groups; no large range of costs is absent
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3])
@@ -229,7 +229,7 @@ def test_an_epoch_has_every_pair_once(data_of: Make, monkeypatch: pytest.MonkeyP
         found = list(data_of(alpha=alpha).batches(epoch))
         assert sorted(line for batch in found for line in batch.lines) == [pair.line for pair in PAIRS]
         for batch in found:
-            longest = max(batch.src.size(1), batch.tgt_out.size(1))  # EOS counted: max(S, T) + 1
+            longest = max(batch.src.size(1), batch.tgt_out.size(1))  # both sizes include EOS
             assert longest * len(batch.lines) <= 200 or len(batch.lines) == 1
 
 
@@ -238,7 +238,7 @@ def test_an_epoch_has_every_pair_once(data_of: Make, monkeypatch: pytest.MonkeyP
 def test_an_epoch_of_a_mixture_has_the_first_corpus_once_and_goes_on_with_the_others(
     data_of: Make, monkeypatch: pytest.MonkeyPatch, pool: int, alpha: float
 ) -> None:
-    """20 pairs, a quarter of an epoch from 30 others, and another quarter from 10 that are read twice or more."""
+    """Corpora of 20, 30 and 10 pairs. An epoch has all 20, 10 of the 30, and all 10, which each epoch repeats."""
     monkeypatch.setattr(batches, "POOL_PAIRS", pool)
     data = data_of(alpha=alpha, mixture=Mixture([20, 30, 10], [0.25, 0.25]))
     assert data.n_epoch_pairs == 40
@@ -259,7 +259,7 @@ def test_an_epoch_of_a_mixture_has_the_first_corpus_once_and_goes_on_with_the_ot
 def reference_batches(
     tokenizers: Tokenizers, epoch: int, pool_pairs: int, alpha: float, longest: int
 ) -> Iterator[Batch]:
-    """`TrainingData.batches` without files and arrays."""
+    """A simple implementation of `TrainingData.batches`, with lists in memory."""
     for pool, start in enumerate(range(0, len(PAIRS), pool_pairs)):
         order = shuffled(np.arange(len(PAIRS)), len(PAIRS), seed_of(1, epoch)).tolist()[start : start + pool_pairs]
         ids = []
@@ -278,7 +278,7 @@ def reference_batches(
 
 
 def reference_cut(lengths: Sequence[tuple[int, int]], batch_tokens: int) -> list[list[int]]:
-    """`cut_batches` without arrays."""
+    """A simple implementation of `cut_batches`, with lists."""
 
     def key(i: int) -> tuple[int, int, int]:
         source, target = lengths[i]
@@ -327,7 +327,7 @@ def test_a_batch_has_the_texts_of_its_lines(data_of: Make, tokenizers: Tokenizer
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3])
 def test_an_epoch_is_a_function_of_seed_and_epoch(data_of: Make, alpha: float) -> None:
-    """Also for another object, after other epochs: no state has to be saved to resume."""
+    """Another object yields the same epochs in any order, so resuming needs no saved state."""
     first = data_of(alpha=alpha)
     epochs = [plain(list(first.batches(epoch))) for epoch in range(3)]
     other = data_of(alpha=alpha)

@@ -121,7 +121,7 @@ def test_part_of_a_huge_permutation_is_computed_without_the_rest() -> None:
 # --- mixing -----------------------------------------------------------------------------------------------
 
 SIZES = st.lists(st.integers(1, 40), min_size=2, max_size=4)
-PARTS = [0.05, 0.1, 0.25, 0.3]  # whose sum is less than 1
+PARTS = [0.05, 0.1, 0.25, 0.3]  # their sum is less than 1
 
 
 @hypothesis_settings(max_examples=60)

@@ -30,7 +30,7 @@ from nmt.text.lines import (
 
 @pytest.fixture
 def warnings(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
-    """Messages of nmt's logger, also if a command has changed the logger in this process."""
+    """Captures messages of nmt's logger, even if a command in this process has changed the logger."""
     log = logging.getLogger("nmt")
     monkeypatch.setattr(log, "propagate", True)
     monkeypatch.setattr(log, "handlers", [])
@@ -57,7 +57,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n")
 @hypothesis_settings(max_examples=100)
 @given(st.lists(TEXT).filter(lambda lines: not (lines and lines[0].startswith("\ufeff"))), st.data())
 def test_lines_joined_by_line_feeds_are_read_back(lines: list[str], data: st.DataObject) -> None:
-    """With and without carriage returns, and with other characters at which str.splitlines splits."""
+    """Also with carriage returns, and with other characters at which str.splitlines splits."""
     ends = data.draw(st.lists(st.sampled_from(["\n", "\r\n"]), min_size=len(lines), max_size=len(lines)))
     content = "".join(text + end for text, end in zip(lines, ends, strict=True)).encode()
     assert decoded(content) == lines
@@ -129,7 +129,7 @@ def test_the_encoding_is_guessed(warnings: pytest.LogCaptureFixture, encoding: s
     decoded(content)
     (record,) = warnings.records
     assert record.getMessage().endswith(f"; to convert: iconv -f {encoding} -t utf-8 FILE > NEW")
-    if encoding == "utf-16":  # whatever the share of bad lines
+    if encoding == "utf-16":  # refused even if few lines are bad
         with pytest.raises(DataError, match="perhaps utf-16"):
             list(decode_lines(io.BytesIO(content + b"fine\n" * 999), "it", strict=True))
 
@@ -309,7 +309,7 @@ def test_a_side_that_cannot_be_read_closes_the_other(tmp_path: Path) -> None:
     before = open_files()
     with pytest.raises(DataError) as caught:
         read_pairs([tmp_path / "a.de"], [tmp_path / "missing.en"])
-    assert caught.value.__traceback__ is not None  # keeps the frames, and what they refer to
+    assert caught.value.__traceback__ is not None  # it keeps open files of its frames alive
     assert open_files() == before
 
 

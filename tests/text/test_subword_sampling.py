@@ -1,4 +1,4 @@
-"""Subword sampling: segmentations have the right probabilities, and depend on nothing but the seed."""
+"""Subword sampling: segmentations have the right probabilities, and depend only on the seed."""
 
 import json
 import math
@@ -36,7 +36,7 @@ def sampler_of(tokenizer: Tokenizer) -> SubwordSampler:
 
 
 def segmentations(text: str, scores: dict[str, float]) -> dict[tuple[str, ...], float]:
-    """Every way to spell a text in pieces, and its log-probability."""
+    """Return every segmentation of a text and its log-probability."""
     if not text:
         return {(): 0.0}
     return {
@@ -75,7 +75,7 @@ def test_bpe_dropout_of_all_merges_gives_characters() -> None:
 
 
 def test_the_cache_is_bounded_and_does_not_change_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line without spaces is one word: 20,000 of them could need 450 MB."""
+    """A line without spaces is one long word: the cache of 20,000 such lines could need 450 MB."""
     tokenizer = trained("unigram")
     random = Random(1)
     texts = ["".join(random.choices("thecatsonmahf", k=200)) for _ in range(100)] * 2

@@ -155,7 +155,7 @@ def test_nfkc_is_applied_to_the_source_only(models: dict[str, bytes]) -> None:
 
 @pytest.fixture(scope="module", params=["unigram", "bpe"])
 def sampled(request: pytest.FixtureRequest) -> Tokenizer:
-    """With a vocabulary large enough for several segmentations."""
+    """A tokenizer with a vocabulary that is large enough for several segmentations of a text."""
     return Tokenizer(train_tokenizer(LINES * 5, settings(type=request.param, vocab_size=380)).model)
 
 
@@ -187,10 +187,10 @@ def test_a_vocabulary_too_large_for_the_text_is_reduced(kind: str) -> None:
 @pytest.mark.parametrize("byte_fallback", [True, False])
 @pytest.mark.parametrize("kind", TYPES)
 def test_a_vocabulary_too_small_is_refused_with_the_minimum(kind: str, byte_fallback: bool) -> None:
-    """And the minimum works."""
+    """Training with this minimum succeeds."""
     if kind in ("char", "word") and not byte_fallback:
         assert train_tokenizer(LINES, settings(type=kind, byte_fallback=False, vocab_size=8)).vocab_size == 8
-        return  # these two leave rare characters and words unknown: no vocabulary is too small
+        return  # char and word make rare items unknown: no vocabulary is too small
 
     def trained(vocab_size: int) -> int:
         changed = settings(type=kind, byte_fallback=byte_fallback, vocab_size=vocab_size)
@@ -202,7 +202,7 @@ def test_a_vocabulary_too_small_is_refused_with_the_minimum(kind: str, byte_fall
     assert caught.value.exit_code == 2
     assert f"tokenizer.vocab_size={least} or more" in caught.value.hint
     assert trained(least) == least
-    if kind in ("unigram", "bpe"):  # one less leaves the others with bytes and not a single character
+    if kind in ("unigram", "bpe"):  # one less leaves char and word with only byte pieces
         with pytest.raises(ConfigError):
             trained(least - 1)
 
@@ -233,7 +233,7 @@ def test_training_on_blank_text_is_refused(lines: list[str]) -> None:
 
 
 def test_text_that_sentencepiece_refuses_is_an_error() -> None:
-    """U+2585 is its sign for unknown, and it drops every line that has one."""
+    """U+2585 is SentencePiece's sign for unknown characters. It drops every line that contains this sign."""
     with pytest.raises(DataError, match=r"^SentencePiece cannot train on this text: .*sentences_") as caught:
         train_tokenizer(["\u2585"], settings())
     assert (caught.value.exit_code, caught.value.hint) == (2, "give more text")

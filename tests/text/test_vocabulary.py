@@ -1,4 +1,4 @@
-"""A vocabulary beside a SentencePiece model: tokens are its numbers, and SentencePiece still reads the file."""
+"""A vocabulary in the file of a SentencePiece model determines token ids; SentencePiece still loads the file."""
 
 import pytest
 import sentencepiece
@@ -68,7 +68,7 @@ def test_without_a_vocabulary_there_are_no_tags(model: bytes) -> None:
 @pytest.mark.parametrize("content", [b"", b"[", b'["a", "a"]', b'["a", 1]', b"{}", b"\xff", b"[" * 100_000])
 def test_a_damaged_vocabulary_is_refused(model: bytes, content: bytes) -> None:
     stored = with_vocabulary(model, [])
-    key = stored[: len(stored) - len(model) - 3]  # without the length of "[]" and these two characters
+    key = stored[: len(stored) - len(model) - 3]  # without the length of "[]" (1 byte) and "[]" itself
     length = bytes([len(content) & 127 | 128, len(content) >> 7 & 127 | 128, len(content) >> 14])
     with pytest.raises(ModelError, match="vocabulary is damaged"):
         Tokenizer(key + length + content + model)

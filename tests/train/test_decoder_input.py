@@ -1,4 +1,4 @@
-"""What the decoder reads in training, against greedy search and teacher forcing."""
+"""The decoder's input in training, compared with greedy search and teacher forcing."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,7 +30,7 @@ def make(dropout: float = 0.0) -> Transformer:
     model = Transformer(settings, 23, 23).double().train()
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.mul_(2.0)  # far from uniform
+            parameter.mul_(2.0)  # so that predictions are far from uniform
     return model
 
 
@@ -61,7 +61,7 @@ def test_a_prediction_rate_of_zero_is_teacher_forcing_bit_for_bit() -> None:
 
 @pytest.mark.parametrize("free", [False, True])
 def test_where_nothing_is_replaced_the_first_pass_leaves_no_trace(free: bool) -> None:
-    """Dropout is drawn as if there had been no other pass, and the model still learns afterwards."""
+    """The first pass changes neither torch's random state nor the modes of the model and of autograd."""
     model = make(dropout=0.3)
     state = torch.get_rng_state()
     assert torch.equal(decoder_input(model, ALL, prediction_rate=1e-9, free=free, seed=1), ALL.tgt_in)
@@ -134,7 +134,7 @@ def test_a_rank_without_a_sentence_replaces_nothing() -> None:
 
 @pytest.mark.parametrize("settings", [SCHEDULED, FREE])
 def test_bf16_has_the_gradient_of_the_same_words_read_by_teacher_forcing(settings: TrainSettings) -> None:
-    """What the first pass has cast without a gradient, the second must not use."""
+    """The second pass must not use weights that the first pass has cast to bf16 without a gradient."""
     model = make().float()
 
     def bf16_gradient(batch: Batch, prediction_rate: float) -> list[Tensor]:

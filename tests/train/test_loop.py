@@ -1,4 +1,4 @@
-"""Training as a whole: resumed equals never stopped, budgets end it, the best is kept, averages are averages."""
+"""Training as a whole: resuming, budgets, the best model, averages, divergence, changed settings."""
 
 import dataclasses
 import importlib.metadata
@@ -63,7 +63,7 @@ def two_threads() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("two_threads")
-@pytest.mark.parametrize("accumulate", [1, 2])  # rows of a micro-batch for each thread, or a whole one
+@pytest.mark.parametrize("accumulate", [1, 2])  # a thread gets rows of a micro-batch, or a whole one
 def test_resumed_equals_never_stopped_with_threads_in_bf16(
     corpus: Path, accumulate: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,7 +247,7 @@ def test_the_average_at_the_end_is_that_of_its_checkpoints(
 
 
 def spoil(monkeypatch: pytest.MonkeyPatch, is_bad: Callable[[int, float], bool]) -> list[tuple[int, float]]:
-    """Make the loss of some steps no number, by (call, lr); every call is noted in what is returned."""
+    """Make the loss of steps NaN if `is_bad(call, lr)`, calls counted from 1; return a list that collects all calls."""
     calls: list[tuple[int, float]] = []
 
     def loss_of(model: torch.nn.Module, batch: Batch, settings: TrainSettings) -> LossSum:
@@ -283,7 +283,7 @@ def test_steps_running_without_a_gradient_go_back_to_the_checkpoint_with_half_th
     corpus: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = config_of(corpus, train__schedule="constant", train__warmup=1, train__cooldown=0.0)
-    calls = spoil(monkeypatch, lambda call, lr: call > 7 and lr > 1e-3)  # 3e-3 will not do, nor will half of it
+    calls = spoil(monkeypatch, lambda call, lr: call > 7 and lr > 1e-3)  # 3e-3 is too high, and so is half of it
     assert run_training(config).step == 12
     assert [call[1] for call in calls] == [3e-3] * 12 + [1.5e-3] * 5 + [0.75e-3] * 7
     assert "back to step 5 with 0.25 of the rate" in caplog.text
@@ -306,7 +306,7 @@ def test_where_no_rate_helps_training_ends_and_keeps_the_checkpoint(
 def test_a_validation_that_a_signal_breaks_off_is_the_first_thing_that_a_resumed_run_does(
     corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may last for minutes, and a machine that is to be switched off has seconds."""
+    """A validation may take minutes, but a machine that is about to be switched off leaves only seconds."""
     whole = config_of(corpus, "whole", train__average="last")
     run_training(whole)
     parts = whole.model_copy(update={"run": str(corpus / "parts")})
@@ -319,7 +319,7 @@ def test_a_validation_that_a_signal_breaks_off_is_the_first_thing_that_a_resumed
         return validate(*args, **kwargs)
 
     monkeypatch.setattr("nmt.train.loop.validate", breaking_off)
-    for n_passed, stopped_at in ((0, 5), (0, 5), (1, 10), (1, 12), (1, 12)):  # at last in that of the average
+    for n_passed, stopped_at in ((0, 5), (0, 5), (1, 10), (1, 12), (1, 12)):  # last stop: validating the average
         left[:] = ["stop", *["pass"] * n_passed]
         with pytest.raises(StoppedError, match=f"stopped at step {stopped_at}, all saved"):
             run_training(parts)
@@ -468,7 +468,7 @@ def test_fine_tuning_starts_from_the_other_models_weights(corpus: Path) -> None:
     with pytest.raises(ConfigError, match=r"^the settings of .* and those changed do not fit: architecture rnn needs"):
         session.prepare(unlike)
     tree = {"run": str(corpus / "small"), "data": tuned.data.model_dump(), "train": {"init_from": base.run}}
-    inherited = session.prepare(Config.model_validate(tree)).config  # sizes not set come from the other model
+    inherited = session.prepare(Config.model_validate(tree)).config  # unset sizes come from the other model
     assert (inherited.model, inherited.tokenizer) == (base.model, base.tokenizer)
     run_training(tuned)
     Path(base.run).rename(corpus / "gone")
@@ -517,7 +517,7 @@ def test_figures_of_a_run_killed_before_its_first_checkpoint_are_dropped(corpus:
 
 
 def script(monkeypatch: pytest.MonkeyPatch, *figures: tuple[float, float]) -> None:
-    """Make the next validations come out with these figures: BLEU and loss."""
+    """Replace the results of the next validations by these figures: (BLEU, loss)."""
     left = list(figures)
 
     def scripted(*args: Any, **kwargs: Any) -> Validation:
@@ -529,7 +529,7 @@ def script(monkeypatch: pytest.MonkeyPatch, *figures: tuple[float, float]) -> No
 
 
 def best_of(config: Config) -> tuple[int, float | None]:
-    """The step and the figure of the kept model, as its file tells them."""
+    """The step and the metric of the best model, read from the model file."""
     found = read_checkpoint(RunDirectory(config.run).model_file, prefixes=()).progress
     return found["best_step"], found["best"]
 
@@ -538,7 +538,7 @@ def best_of(config: Config) -> tuple[int, float | None]:
 def test_after_a_change_of_metric_a_model_must_beat_the_kept_one(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, loss: float
 ) -> None:
-    """And not the model of step 10, which was better by the new metric but was not kept."""
+    """It need not beat the model of step 10, which was better by the new metric but was not kept."""
     script(monkeypatch, (10.0, 3.0), (5.0, 1.0))
     run_training(config_of(corpus, train__max_steps=10))
     config = config_of(corpus, train__metric="loss", train__max_steps=15)
@@ -554,7 +554,7 @@ def test_after_a_change_of_metric_a_model_must_beat_the_kept_one(
 def test_after_a_change_of_metric_a_model_must_beat_the_kept_average(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, loss: float, old: bool
 ) -> None:
-    """The average is made at the step of the last validation, but has figures of its own."""
+    """The average has the same step as the last validation, but other figures."""
     script(monkeypatch, (8.0, 4.0), (10.0, 3.0), (12.0, 2.5))
     config = config_of(corpus, train__average="last", train__max_steps=10)
     run_training(config)
@@ -571,7 +571,7 @@ def test_after_a_change_of_metric_a_model_must_beat_the_kept_average(
 
 
 def test_of_equal_scores_the_lower_loss_is_better(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small model has BLEU 0.00 for long, while its loss falls."""
+    """A new model has BLEU 0.00 for many validations while its loss falls."""
     config = config_of(corpus, train__validate_every=2, train__patience=2)
     script(monkeypatch, (0.0, 6.0), (0.0, 5.0), (0.0, 5.5), (0.0, 4.0), (0.0, 4.0), (0.0, 4.1))
     progress = run_training(config)
@@ -792,14 +792,14 @@ def test_signals_are_left_alone_outside_the_main_thread() -> None:
 
 
 def test_deterministic_is_torchs_deterministic_mode(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which also refuses, on a GPU, operations that cannot be."""
+    """On a GPU, this mode also raises errors for operations that are not deterministic."""
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
     try:
         run_training(config_of(corpus, "run", train__max_steps=2, train__deterministic=True))
         assert torch.are_deterministic_algorithms_enabled()
     finally:
         torch.use_deterministic_algorithms(False)
-    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"  # as the user set it
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"  # a value set by the user is kept
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The loss against its formula, torch's own, and sums over sentences."""
+"""The loss, compared with its formula and with torch's cross entropy."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def example(n: int = 6, vocab: int = 11) -> tuple[torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
 @pytest.mark.parametrize("chunk", [1, 22, 10_000])
 def test_equals_torch_and_the_formula_by_hand(smoothing: float, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loss, "CHUNK", chunk)  # a row at a time, two rows, all
+    monkeypatch.setattr(loss, "CHUNK", chunk)  # chunks of one row, of two rows, and of all rows
     logits, targets = example()
     found = smoothed_cross_entropy(logits, targets, smoothing=smoothing)
     theirs = F.cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
@@ -43,7 +43,7 @@ def test_half_precision_logits_are_reduced_in_float32() -> None:
 
 
 def test_no_targets_have_no_loss_and_no_gradient() -> None:
-    """A rank's share may be empty, and still it takes part in the backward pass."""
+    """The share of a rank may be empty, but the rank still takes part in the backward pass."""
     logits, targets = example()
     found = smoothed_cross_entropy(logits[:0], targets[:0], smoothing=0.1)
     assert float(found.loss.detach()) == float(found.nll) == 0

@@ -1,4 +1,4 @@
-"""From a config to pairs: what is dropped is counted, dev shares no sentence with train, and faults come early."""
+"""From a config to pairs: dropped pairs are counted, dev shares no sentence with train, errors are found early."""
 
 import logging
 import tempfile
@@ -35,7 +35,7 @@ from nmt.train.preparation import (
     train_tokenizers,
 )
 
-# 60 pairs without a repeated sentence; of words enough for some subwords
+# 60 pairs without a repeated sentence, with enough words to train subwords on
 SOURCES = [f"{who} {what} {n}" for n, (who, what) in enumerate([("die Katze", "läuft"), ("ein Hund", "schläft")] * 30)]
 TARGETS = [f"{who} {what} {n}" for n, (who, what) in enumerate([("the cat", "runs"), ("a dog", "sleeps")] * 30)]
 
@@ -115,7 +115,7 @@ def test_what_lines_drop_is_counted_and_told(files: Files, caplog: pytest.LogCap
     train = files.write("train", [*SOURCES, *(s for s, _ in extra)], [*TARGETS, *(t for _, t in extra)])
     dev = files.write("dev", ["d"], ["e"])
     corpus = read_corpus(files.config({"train": train, "dev": dev}))
-    assert [pair.line for pair in corpus.train] == [*range(1, 61), 65]  # the first of equals stays
+    assert [pair.line for pair in corpus.train] == [*range(1, 61), 65]  # the first of equal pairs is kept
     assert notes_of(caplog) == [
         "3 pairs blank on a side dropped (data.drop_blank)",
         "1 repeated pairs dropped (data.drop_duplicates)",
@@ -154,7 +154,7 @@ def test_without_dev_some_of_train_is_set_aside_and_told(files: Files, caplog: p
 
 
 def test_corpora_that_are_mixed_in_follow_train(files: Files, caplog: pytest.LogCaptureFixture) -> None:
-    """Sorted by name; what repeats an earlier pair goes, dev and test are compared with all of them."""
+    """They are sorted by name; repeated pairs are dropped; dev and test are compared with all corpora."""
     train = files.write("train", SOURCES[:6], TARGETS[:6])
     news = files.write("news", [*SOURCES[4:10], ""], [*TARGETS[4:10], "x"])
     (files.path / "else").mkdir()
@@ -221,7 +221,7 @@ def test_pairs_that_are_also_in_train_are_counted_and_told(files: Files, caplog:
         "2 of 3 pairs of dev have a side that is also in train: scores on it will be too high",
         "1 of 1 pairs of test have a side that is also in train: scores on it will be too high",
     ]
-    assert len(corpus.train) == 60  # told, not taken away
+    assert len(corpus.train) == 60  # logged, but not dropped
 
 
 def test_shared_sides_by_hand() -> None:
@@ -250,7 +250,7 @@ def test_unequal_sides_are_told_with_both_counts(files: Files) -> None:
     [
         ((["", " "], ["x", "y"]), (["a"], ["b"]), "train"),
         ((["a"], ["b"]), ((["", "a"]), ["x", ""]), "dev"),
-        ((["a", "a"], ["b", "c"]), None, "train"),  # what is set aside leaves nothing
+        ((["a", "a"], ["b", "c"]), None, "train"),  # holding out a pair for dev leaves no pair
         (([""], [""]), None, "train"),
     ],
 )
@@ -273,7 +273,7 @@ def test_a_small_dev_set_that_was_held_out_is_warned_of(files: Files, caplog: py
     for n, expected in ((50, 1), (2_500, 50), (5_000, 100)):
         caplog.clear()
         config = files.config({"train": files.write("train", words[:n], [word.upper() for word in words[:n]])})
-        for _ in range(2):  # also when it is in the cache
+        for _ in range(2):  # the warning comes again if the corpus is in the cache
             assert len(read_corpus(config).dev) == expected
         warning = (
             f"dev has only {expected} pairs, held out of train: scores on fewer than 100 are mostly chance; "
@@ -282,7 +282,7 @@ def test_a_small_dev_set_that_was_held_out_is_warned_of(files: Files, caplog: py
         assert warnings_of(caplog) == ([warning] * 2 if expected < 100 else [])
     caplog.clear()
     own = {"train": files.write("train", SOURCES, TARGETS), "dev": files.write("dev", ["d"], ["e"])}
-    read_corpus(files.config(own))  # the user's choice
+    read_corpus(files.config(own))  # no warning: the user chose this dev set
     assert warnings_of(caplog) == []
 
 
@@ -307,7 +307,7 @@ def test_a_corpus_in_another_encoding_is_refused_unless_that_is_allowed(
     corpus = read_corpus(files.config({**data, "allow_bad_utf8": True}))
     assert len(corpus.train) == 60
     assert len(warnings_of(caplog)) == 1
-    refused(files.config(data))  # although it is in the cache
+    refused(files.config(data))  # although the corpus with U+FFFD is in the cache
 
 
 def test_one_bad_line_in_a_hundred_is_warned_of(files: Files, caplog: pytest.LogCaptureFixture) -> None:
@@ -345,7 +345,7 @@ def test_exchanged_sides_are_refused(files: Files, name: str, source: list[str],
 
 
 def test_two_sides_in_one_language_are_not_taken_for_exchanged(files: Files) -> None:
-    """As in simplification or correction, whichever way round."""
+    """As in text simplification or error correction, in either direction."""
     texts = [*TARGETS, *(f"a bird sings {n} songs in the tree" for n in range(60))]
     sides = [text.replace("the ", "") for text in texts], texts
     for dev in (sides, sides[::-1], (TARGETS[:1], TARGETS[1:2]), (TARGETS[:20], TARGETS[20:40])):
@@ -366,7 +366,7 @@ def test_similarity_of_a_text_to_two_languages() -> None:
 
 
 def prepared(config: Config, caplog: pytest.LogCaptureFixture) -> tuple[list[Pair], list[list[int]], list[str]]:
-    """What comes of a config, with what is logged; the tokenizer is always the same."""
+    """The pairs, token ids and log messages of a config; the tokenizer is always the same."""
     tokenizers = train_tokenizers(corpus_of([("die Katze läuft", "the cat runs")] * 9, tokenizer={"type": "char"}))
     caplog.clear()
     pairs, ids = drop_lengths(read_corpus(config), tokenizers)
@@ -411,7 +411,7 @@ def test_a_changed_file_is_read_again(files: Files, caplog: pytest.LogCaptureFix
 def test_a_corpus_that_changes_while_it_is_read_is_refused_and_not_kept(
     files: Files, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Else the cache has the new text under the hash of the old one."""
+    """Otherwise the cache would have the new text under the hash of the old text."""
     texts = {"train": (SOURCES, TARGETS), "dev": (["alt"], ["old"])}
     config = files.config({part: files.write(part, *sides) for part, sides in texts.items()})
 
@@ -440,7 +440,7 @@ def test_a_preparation_that_failed_is_not_taken_for_one(files: Files, monkeypatc
 def test_many_parts_and_several_processes_give_the_same_as_one(
     files: Files, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is dropped, what is kept, and its ids."""
+    """The same pairs are dropped, and the kept pairs have the same ids."""
     repeated = [*range(60), 3, 5, 3, *range(60)]
     train = files.write("train", [SOURCES[i] for i in repeated], [TARGETS[i] for i in repeated])
     config = files.config({"train": train})
@@ -490,7 +490,7 @@ def test_sizes_that_do_not_go_with_those_set_are_refused(files: Files) -> None:
 
 
 def test_a_vocabulary_that_nobody_set_holds_the_alphabet(files: Files) -> None:
-    """500 Chinese pairs have more characters than the small vocabulary that is chosen for 500 pairs."""
+    """The vocabulary of the preset for few pairs may be too small for all characters of Chinese pairs."""
     source = [chr(0x4E00 + 3 * n) + chr(0x4E01 + 3 * n) + str(n) for n in range(250)]
     target = [f"line {n}" for n in range(250)]
     data = {"train": files.write("train", source, target), "dev": files.write("dev", ["d"], ["e"])}
@@ -509,7 +509,7 @@ PAIRS = st.lists(st.tuples(SENTENCES, SENTENCES), max_size=120).map(
 
 
 def split(pairs: list[Pair], seed: int) -> tuple[list[Pair], list[Pair]]:
-    """Train and dev."""
+    """The pairs of train and of dev."""
     aside, left = corpus_module.hold_out(*digests(pairs), n_dev_pairs(len(pairs)), seed)
     return [pairs[i] for i in np.flatnonzero(left)], [pairs[i] for i in aside]
 
@@ -617,7 +617,7 @@ def test_with_nfkc_the_tokenizer_learns_the_source_as_it_will_see_it(joint: bool
     ids = tokenizers.source.encode("ａｂ")
     assert tokenizers.source.decode(ids) == "ab"
     assert tokenizers.source.n_bytes(ids) == 0
-    assert tokenizers.target.n_bytes(tokenizers.target.encode("，")) == 0  # the target stays as it is
+    assert tokenizers.target.n_bytes(tokenizers.target.encode("，")) == 0  # the target is not normalized
 
 
 # --- lengths ----------------------------------------------------------------------------------------------
@@ -625,7 +625,7 @@ def test_with_nfkc_the_tokenizer_learns_the_source_as_it_will_see_it(joint: bool
 
 @pytest.fixture(scope="module")
 def characters() -> Tokenizers:
-    """A piece a character, and one for the beginning."""
+    """One piece per character, and one for the beginning of a text."""
     config = corpus_of([("a", "b")], tokenizer={"type": "char"}).config
     model = train_tokenizer(["abc"], config.tokenizer).model
     return Tokenizers.from_models(model, model, nfkc_source=False)
@@ -634,7 +634,7 @@ def characters() -> Tokenizers:
 def test_pairs_too_long_or_of_unlikely_lengths_are_dropped_counted_and_told(
     characters: Tokenizers, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lengths = [(9, 9), (10, 1), (1, 10), (9, 2), (9, 1), (1, 9), (5, 1), (4, 1), (1, 1)]  # pieces: one more each
+    lengths = [(9, 9), (10, 1), (1, 10), (9, 2), (9, 1), (1, 9), (5, 1), (4, 1), (1, 1)]  # characters; pieces: one more
     corpus = corpus_of([("a" * s, "b" * t) for s, t in lengths], data={"max_length": 10, "max_ratio": 2.5})
     kept, ids = drop_lengths(corpus, characters)
     assert [(len(pair.source), len(pair.target)) for pair in kept] == [(9, 9), (4, 1), (1, 1)]

@@ -1,4 +1,4 @@
-"""Sizes follow the corpus where the user left them open, and nowhere else."""
+"""Presets choose the sizes that the user did not set, by the size of the corpus, and change no others."""
 
 import math
 from typing import Any
@@ -32,7 +32,7 @@ def config_of(tree: dict[str, Any] | None = None) -> Config:
 
 
 def tree_of(leaves: list[tuple[str, str]]) -> dict[str, Any]:
-    """A part of FITTED."""
+    """The subset of FITTED with these keys."""
     tree: dict[str, Any] = {}
     for section, key in leaves:
         tree.setdefault(section, {})[key] = FITTED[section][key]
@@ -77,7 +77,7 @@ def test_five_sentences_and_multi30k_get_another_model() -> None:
 @hypothesis_settings(max_examples=60)
 @given(st.sets(st.sampled_from(LEAVES)), st.sampled_from([5, 5000, 50_000, 500_000, 5_000_000]))
 def test_what_was_set_stays_whatever_the_corpus(leaves: set[tuple[str, str]], n_pairs: int) -> None:
-    if ("model", "n_heads") in leaves:  # 6 heads want a width that they divide
+    if ("model", "n_heads") in leaves:  # 6 heads do not divide the width of every preset
         leaves = leaves | {("model", "d_model")}
     config = config_of(tree_of(sorted(leaves)))
     found = fit_config(config, n_pairs)
@@ -109,7 +109,7 @@ def test_patience_alone_is_no_limit() -> None:
 def test_fitting_twice_changes_nothing(n_pairs: int) -> None:
     once = fit_config(config_of(), n_pairs)
     assert fit_config(once, n_pairs) == once
-    assert fit_config(check_config(once.model_dump(), {}, "test"), 7) == once  # a resolved config is all set
+    assert fit_config(check_config(once.model_dump(), {}, "test"), 7) == once  # in a resolved config everything is set
 
 
 def test_what_is_chosen_is_checked_with_what_was_set() -> None:

@@ -1,4 +1,4 @@
-"""Threads that share a step do what one thread does, and the same each time."""
+"""Threads that share a step compute the same gradient as one thread, and the same each time."""
 
 import copy
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def batch(n_pairs: int, first: int = 0) -> Batch:
 
 
 def gradient(model: nn.Module, n: int, n_pairs: int = 7, *, bf16: bool = False) -> dict[str, Tensor]:
-    """That of a step shared by n threads, by name."""
+    """The gradient of a step shared by n threads, by parameter name."""
     replicas = Replicas(model, n)
     optimizer = make_optimizer(model, SETTINGS)
     replicas.train()
@@ -51,8 +51,8 @@ def gradient(model: nn.Module, n: int, n_pairs: int = 7, *, bf16: bool = False) 
 
 
 @pytest.mark.parametrize("architecture", MODELS)
-@pytest.mark.parametrize("n_pairs", [7, 2])  # two are too few for three
-@pytest.mark.parametrize("n", [2, 3, 4])  # for each a whole batch, rows of both, rows of one
+@pytest.mark.parametrize("n_pairs", [7, 2])  # 2 pairs are too few for 3 threads
+@pytest.mark.parametrize("n", [2, 3, 4])  # a thread gets a whole batch, rows of both, or rows of one
 def test_several_have_the_gradient_of_one(architecture: str, n: int, n_pairs: int) -> None:
     model = make(architecture).double()
     one, several = gradient(model, 1, n_pairs), gradient(model, n, n_pairs)
@@ -68,7 +68,7 @@ def test_every_pair_is_one_workers(n_batches: int, n_workers: int) -> None:
     shares = [share_of(batches, worker, n_workers) for worker in range(n_workers)]
     lines = sorted(line for share in shares for part in share for line in part.lines)
     assert lines == [*range(5 * n_batches)]
-    assert len({len(share) for share in shares}) == 1  # ranks wait for one another
+    assert len({len(share) for share in shares}) == 1  # equally many batches, because ranks wait for each other
     if n_batches % n_workers == 0:
         assert all(any(part.lines == whole.lines for whole in batches) for share in shares for part in share)
 
@@ -86,12 +86,12 @@ def test_each_drops_out_something_else() -> None:
     model = make("transformer", dropout=0.3)
     same = collate([[5, 6, 7]] * 2, [[8, 9]] * 2, [0, 1])
     replicas = Replicas(model, 2)
-    unclipped = TrainSettings(clip_norm=0.0)  # else the sum would be scaled
+    unclipped = TrainSettings(clip_norm=0.0)  # clipping would scale the sum
     train_step(replicas, make_optimizer(model, unclipped), [same], StepOptions(unclipped, lr=0.0, seed=1, bf16=False))
     together, second = (next(model.parameters()).grad for model in replicas.models)
     assert together is not None
     assert second is not None
-    assert not torch.equal(together, 2 * second)  # the sum, had both done the same
+    assert not torch.equal(together, 2 * second)  # with equal dropout, the sum would be twice the gradient
 
 
 def test_every_step_sees_the_weights_of_the_last_one() -> None:
@@ -119,7 +119,7 @@ def test_an_update_is_everyones() -> None:
     for own, shared in zip(*(model.parameters() for model in replicas.models), strict=True):
         assert own.data_ptr() == shared.data_ptr()
     saved = copy.deepcopy(model.state_dict())
-    model.load_state_dict(before)  # as going back to a checkpoint does
+    model.load_state_dict(before)  # as a rollback to a checkpoint does
     assert all(torch.equal(p, before[name]) for name, p in replicas.models[1].named_parameters())
     assert any(not torch.equal(before[name], saved[name]) for name in before)
 

@@ -1,4 +1,4 @@
-"""Learning rates and prediction rates at points that a reader can compute."""
+"""Learning rates and prediction rates at points that are easy to compute by hand."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""One `nmt train`: what it inherits from a model or a run, and which changes it refuses when a run goes on."""
+"""One `nmt train`: settings inherited from a model or a run, and changes that are refused on resume."""
 
 import logging
 import shutil
@@ -27,7 +27,7 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def wide(corpus: Path) -> Path:
-    """The small corpus with the source in full-width letters, which NFKC makes ASCII."""
+    """The small corpus with full-width letters in each source line, which NFKC maps to ASCII."""
     lines = [f"ＡＢＣ １２３ {line}" for line in read_lines([corpus / "train.zh"])]
     (corpus / "train.zh").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return corpus
@@ -35,7 +35,7 @@ def wide(corpus: Path) -> Path:
 
 @pytest.mark.parametrize("parent", [True, False])
 def test_fine_tuning_encodes_the_source_as_the_saved_model_does(corpus: Path, parent: bool) -> None:
-    """With the NFKC setting of its own config, and whichever of the two is prepared first."""
+    """Each model uses the NFKC setting of its own config, whichever of the two is prepared first."""
     course = {"train__max_steps": 1, "tokenizer": {"vocab_size": 340}}
     wide(corpus)
     base = config_of(corpus, "base", data__nfkc_source=parent, **course)
@@ -60,7 +60,7 @@ def test_fine_tuning_inherits_the_normalization_of_the_source(corpus: Path) -> N
 
 
 def test_another_corpus_is_encoded_by_the_models_tokenizer(corpus: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever it would train by itself; a text of other languages is a warning."""
+    """No new tokenizer is trained on the other corpus; other languages only cause a warning."""
     base = config_of(corpus, "base", train__max_steps=1)
     run_training(base)
     for side, text in (("de", "Ein Hund rennt"), ("en", "A dog runs")):
@@ -94,7 +94,7 @@ def test_another_corpus_is_encoded_by_the_models_tokenizer(corpus: Path, caplog:
     ],
 )
 def test_another_dev_set_is_refused(corpus: Path, before: str | None, after: str | None, message: str) -> None:
-    """Without data.dev, dev is a part of train: to add or remove it changes what the model is trained on."""
+    """Without data.dev, dev is a part of train, so adding or removing data.dev changes the training data."""
 
     def with_dev(name: str | None, **changes: Any) -> Any:
         dev = {"source": f"{name}.zh", "target": f"{name}.en"} if name else None

@@ -1,4 +1,4 @@
-"""One step: its gradient is that of all its sentences, however they are cut into micro-batches."""
+"""A training step: its gradient does not depend on how its sentences are cut into micro-batches."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ def batch_of(*numbers: int) -> Batch:
 
 
 def gradient(model: Transformer, micro_batches: list[Batch], settings: TrainSettings) -> dict[str, Tensor]:
-    """The gradient that a step leaves behind, the weights unchanged by a rate of zero."""
+    """The gradient after a step with learning rate 0, which does not change the weights."""
     train_step(
         Replicas(model),
         make_optimizer(model, settings),
@@ -66,8 +66,8 @@ def test_figures_are_means_over_tokens() -> None:
         StepOptions(settings, lr=1e-9, seed=1, bf16=False),
     )
     assert figures.n_tokens == 8
-    assert figures.n_real == 8 + 6  # with the sources, EOS counted
-    assert figures.n_positions == 8 + 6  # alone, no sentence is padded
+    assert figures.n_real == 8 + 6  # target and source tokens, EOS included
+    assert figures.n_positions == 8 + 6  # a batch of one sentence has no padding
     assert figures.loss == pytest.approx(float(expected.loss.detach()) / 8)
     assert figures.nll == pytest.approx(float(expected.nll) / 8)
 

@@ -34,13 +34,13 @@ def candidates(corpus: Path, values: Sequence[str] = RATES, **changes: Any) -> l
 
 
 class Trainings:
-    """Stands in for `nmt train` in a process: trains in this one."""
+    """Replaces the `nmt train` subprocess: trains in this process."""
 
     def __init__(self) -> None:
-        self.commands: list[tuple[str, str]] = []  # the run and its limit
-        self.before: Callable[[int], object] = int  # called with the number of trainings before
-        self.after: Callable[[int], object] = int
-        self.diverging: set[float] = set()  # learning rates
+        self.commands: list[tuple[str, str]] = []  # name of the run, and its train.max_steps=N
+        self.before: Callable[[int], object] = int  # called before each training, with its index from 0
+        self.after: Callable[[int], object] = int  # called after it
+        self.diverging: set[float] = set()  # learning rates of trainings that diverge
 
     def __call__(self, command: Sequence[str], messages: BinaryIO) -> int:
         file, limit = Path(command[4]), command[5]
@@ -79,7 +79,7 @@ def kill(*_: object) -> None:
 
 @pytest.fixture(scope="module")
 def expected(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Standing]:
-    """What a sweep gives that nothing disturbs."""
+    """The standings of a sweep that is not interrupted."""
     with pytest.MonkeyPatch.context() as patch:
         found = Trainings()
         replace_trainings(patch, found)
@@ -113,7 +113,7 @@ def test_the_better_ones_train_on_and_the_best_wins(expected: list[Standing]) ->
 def test_killed_around_any_training_it_resumes_to_the_same_results(
     corpus: Path, tmp_path: Path, trainings: Trainings, expected: list[Standing], moment: str, number: int
 ) -> None:
-    """After the training, its figures are not noted yet."""
+    """A kill after a training comes before its figures are saved."""
 
     def killed(n: int) -> None:
         if n == number:
@@ -201,7 +201,7 @@ def test_another_failure_ends_the_sweep_and_is_tried_again(
 
     def failing(*args: Any, **options: Any) -> Any:
         n_plans.append(1)
-        if len(n_plans) == 4:  # the second training
+        if len(n_plans) == 4:  # the second training, after two calls from the plan
             raise error
         return prepare(*args, **options)
 

@@ -88,7 +88,7 @@ def trained(corpus: Path, tmp_path: Path) -> Config:
 
 
 def resumed(config: Config) -> str:
-    """The weights after five more steps."""
+    """The hash of the final checkpoint after five more steps."""
     more = config.train.model_copy(update={"max_steps": 25})
     run_training(config.model_copy(update={"train": more}))
     return final_hash(config)
@@ -176,7 +176,7 @@ def test_an_unfinished_training_keeps_what_it_will_average(corpus: Path) -> None
     config = config_of(corpus, "unfinished", **settings(train__average="last", train__max_steps=20))
     run_training(config)
     run = RunDirectory(config.run)
-    run.checkpoint_file(20).unlink()  # as if it had been stopped at step 15, which is unfinished
+    run.checkpoint_file(20).unlink()  # as if the training had been stopped at step 15
     assert prune(run.path).kept == [5, 10, 15]
     run_training(config)
     assert prune(run.path).kept == [20]

@@ -1,4 +1,4 @@
-"""Advice in plain words, only where the figures call for it."""
+"""Warnings about dev figures, only if the figures suggest that something is wrong."""
 
 from typing import Any
 

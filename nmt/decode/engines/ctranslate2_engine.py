@@ -1,6 +1,6 @@
-"""The CTranslate2 engine: translates with a directory written by `nmt export`. Imports no torch.
+"""The CTranslate2 engine: translates with a directory written by `nmt export`. Does not import torch.
 
-`nmt.interchange.ctranslate2` lists how its search differs from ours.
+`nmt.interchange.ctranslate2` lists how CTranslate2's search differs from `nmt.decode.search`.
 """
 
 import os
@@ -37,9 +37,9 @@ class CTranslate2Engine:
         options: SearchOptions,
         *,
         batch_size: int,
-        watch: WatchStep | None = None,  # noqa: ARG002 - CTranslate2 shows no steps of a beam search
+        watch: WatchStep | None = None,  # noqa: ARG002 - CTranslate2 does not expose the steps of a beam search
     ) -> list[NBest]:
-        """Raises ConfigError for an option that CTranslate2 does not have."""
+        """See `Engine`. Raises ConfigError for an option that CTranslate2 does not have."""
         if options.sample or options.length_penalty == "gnmt":
             option = "sampling with per-line seeds" if options.sample else "length penalty gnmt"
             raise ConfigError(f"CTranslate2 has no {option}", hint="use the run itself, with --engine torch")
@@ -67,7 +67,7 @@ class CTranslate2Engine:
             for i, result in zip(indices, results, strict=True):
                 hypotheses = map(self.tokenizers.target.ids, result.hypotheses)
                 found += [(i, [token for token in tokens if token != EOS]) for tokens in hypotheses]
-        # CTranslate2 gives no scores per token, and none for the EOS that we force at the limit.
+        # CTranslate2's search returns no scores per token, and none for the EOS appended at the length limit.
         log_probs = self.score([segments[i].tokens for i, _ in found], [tokens for _, tokens in found])
         n_best: list[NBest] = [[] for _ in segments]
         for (i, tokens), row in zip(found, log_probs, strict=True):
@@ -85,7 +85,7 @@ class CTranslate2Engine:
 
 
 def import_ctranslate2() -> Any:
-    """The ctranslate2 package. Raises InputError if it is not installed."""
+    """Import the ctranslate2 package. Raises InputError if it is not installed."""
     try:
         import ctranslate2
     except ImportError as error:
@@ -94,7 +94,7 @@ def import_ctranslate2() -> Any:
 
 
 def load_export(path: Path, device: str, precision: Precision | None) -> tuple[CTranslate2Engine, Tokenizers, Config]:
-    """Load the arguments of a `Translator` from an export; see `translator.load`."""
+    """Load an export. Returns the arguments of `Translator`; see `translator.load`."""
     ctranslate2 = import_ctranslate2()
     run = RunDirectory(path)
     config = run.read_config()
@@ -106,7 +106,7 @@ def load_export(path: Path, device: str, precision: Precision | None) -> tuple[C
         if not file.is_file():
             raise ModelError(f"{file} is not a file", hint="export the model again")
     content = "".join(f"{file.name} {hash_file(file)}\n" for file in files)
-    check_loadable("ctranslate2", f"the export {path}", content.encode(), str(path))  # it may crash the process
+    check_loadable("ctranslate2", f"the export {path}", content.encode(), str(path))  # loading a damaged one may crash
     kind, _, index = device.partition(":")
     try:
         engine = ctranslate2.Translator(
@@ -114,8 +114,8 @@ def load_export(path: Path, device: str, precision: Precision | None) -> tuple[C
             kind,
             device_index=int(index or launched().local_rank if kind != "cpu" else 0),
             compute_type=COMPUTE_TYPES[precision],
-            # OMP_NUM_THREADS is what --threads, --workers and the user set for both engines (see prepare_torch).
-            # If it is not set: 1, because by default CTranslate2 starts more threads, which wait for each other.
+            # OMP_NUM_THREADS is set by the user, or by --threads or --workers, for both engines (see prepare_torch).
+            # The default is 1, because CTranslate2 would start more threads, which wait for each other.
             intra_threads=int(os.environ.get("OMP_NUM_THREADS", "1")),
         )
     except (ValueError, RuntimeError) as error:

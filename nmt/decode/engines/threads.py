@@ -1,4 +1,4 @@
-"""The number of CPU threads of a search, found by timing its batches."""
+"""Choose the number of CPU threads of a search by timing its batches."""
 
 import contextlib
 import math
@@ -8,24 +8,25 @@ from collections.abc import Iterator
 
 from nmt.model.kernels import parallel_is_faster, torch_threads
 
-# Multiply-adds of a decoding step from which all threads are tried first. One sentence with beam 5 has 5M with
-# 1M parameters, where one thread is about as fast as two, and 38M with 7.6M parameters, where two are faster by 10 %.
+# With at least this many multiply-adds per decoding step, all threads are tried first. For one sentence with beam 5, a
+# model of 1M parameters takes 5M, where one thread is about as fast as two; a model of 7.6M parameters takes 38M, where
+# two threads are 10 % faster.
 MIN_PARALLEL_WORK = 20_000_000
-# Batches of a size class after which another number of threads is tried, and then again every so many batches, because
-# the load of the machine changes. With a busy core, a batch with two threads may take three times as long.
+# After FIRST_TRY batches of a size class, and then every TRY_EVERY batches, another number of threads is tried, because
+# the load of the machine changes. If a core is busy, a batch with two threads may take three times as long.
 FIRST_TRY, TRY_EVERY = 8, 32
 
 
 class ThreadTuner:
     """Runs each batch with the number of torch threads that was fastest for batches of its size.
 
-    torch's threads wait for each other at every operation. So one thread is faster if the work is small, and if
-    another program uses a core: then one of the threads waits for that core, and the others for it.
+    torch's threads wait for each other at every operation. So one thread is faster if the work is small, or if another
+    program uses a core: the thread on this core is slow, and all others wait for it.
     """
 
     def __init__(self, n_parameters: int, n_threads: int) -> None:
-        self.n_parameters = n_parameters  # of the models that search
-        self.n_threads = n_threads  # torch's; nothing is tuned if it is 1
+        self.n_parameters = n_parameters  # of all models of the ensemble
+        self.n_threads = n_threads  # torch's number of threads; 1 disables tuning
         self.choices = sorted({1, math.isqrt(n_threads), n_threads})
         self.seconds: defaultdict[int, dict[int, float]] = defaultdict(dict)  # per token, by size class and threads
         self.n_batches: defaultdict[int, int] = defaultdict(int)  # by size class
@@ -45,7 +46,7 @@ class ThreadTuner:
         self.n_batches[size_class] += 1
 
     def choose(self, size_class: int, n_hypotheses: int) -> int:
-        """The number of threads of the next batch: the fastest so far, or another one to time it."""
+        """Choose the number of threads for the next batch: the fastest so far, or another one in order to time it."""
         seconds, n = self.seconds[size_class], self.n_batches[size_class]
         if not seconds:
             is_large = self.n_parameters * n_hypotheses >= MIN_PARALLEL_WORK

@@ -28,7 +28,7 @@ from nmt.text.tokenizer import Tokenizers
 
 log = logging.getLogger("nmt")
 
-MAX_BATCH_POSITIONS = 131_072  # beams x source positions per batch: bounds the memory of KV caches
+MAX_BATCH_POSITIONS = 131_072  # beams x source positions per batch: limits the memory of KV caches
 SCORED_TOKENS = 4096  # target positions per batch in scoring, each with V log-probabilities
 
 
@@ -39,7 +39,7 @@ class TorchEngine:
         self.models = models
         self.device = models[0].device
         self.max_length = min(model.max_length for model in models)
-        self.tuner = ThreadTuner(0, n_threads=1)  # keeps torch's threads; others may change last digits
+        self.tuner = ThreadTuner(0, n_threads=1)  # not tuned: the number of threads may change last digits
         decoders = [incremental_decoder(model, cache_dtype=cache_dtype, trace=trace) for model in models]
         self.decoder: IncrementalDecoder[Any] = decoders[0] if len(decoders) == 1 else EnsembleDecoder(decoders)
         self.max_positions = MAX_BATCH_POSITIONS  # reduced after running out of memory
@@ -76,7 +76,7 @@ class TorchEngine:
         # Segments of similar length share a batch. The longest come first: their batch needs the most memory.
         order = sorted(range(len(segments)), key=lambda i: -len(segments[i].tokens))
         while order:
-            n_positions = (len(segments[order[0]].tokens) + 1) * options.beam  # of a segment
+            n_positions = (len(segments[order[0]].tokens) + 1) * options.beam  # per segment
             n = max(1, min(batch_size, self.max_positions // n_positions))
             batch, order = order[:n], order[n:]
             n_fitting = halve_on_out_of_memory(search_batch, batch)
@@ -101,9 +101,9 @@ class TorchEngine:
 
 
 class EnsembleDecoder:
-    """The decoders of models of any kind with one vocabulary, as one `IncrementalDecoder`.
+    """An `IncrementalDecoder` of several models, of any architecture, with the same vocabularies.
 
-    Its state is the list of their states, its logits are log-probabilities.
+    Its state is the list of the decoders' states; its logits are log-probabilities of the mean distribution.
     """
 
     def __init__(self, decoders: Sequence[IncrementalDecoder[Any]]) -> None:
@@ -121,14 +121,14 @@ class EnsembleDecoder:
 
 
 def log_mean_probs(logits: Sequence[Tensor]) -> Tensor:
-    """The logarithm of the mean probability: M times (..., V) logits to (..., V), in float32 at least."""
+    """Return the logarithm of the mean probability: logits (..., V) of M models to (..., V), in float32 or wider."""
     dtype = torch.promote_types(logits[0].dtype, torch.float32)
     log_probs = torch.stack([x.log_softmax(-1, dtype=dtype) for x in logits])  # (M, ..., V)
     return log_probs.logsumexp(0) - math.log(len(logits))
 
 
 def halve_on_out_of_memory(process: Callable[[list[int]], None], batch: list[int]) -> int:
-    """Process a batch, in halves if it does not fit into memory; returns how many sentences fit at a time."""
+    """Process a batch, in halves if it does not fit into memory. Returns how many sentences fit at a time."""
     try:
         process(batch)
         return len(batch)
@@ -147,7 +147,7 @@ def halve_on_out_of_memory(process: Callable[[list[int]], None], batch: list[int
 def load_models(
     paths: Sequence[Path], device: str, precision: Precision
 ) -> tuple[TorchEngine, Tokenizers, Config, RunDirectory | None]:
-    """Load the arguments of a `Translator` from run directories or model files; see `translator.load`.
+    """Load run directories or model files. Returns the arguments of `Translator`; see `translator.load`.
 
     An ensemble has the config and the run of its first model, and the smallest `data.max_length` of all.
     """
@@ -173,7 +173,7 @@ def load_models(
     assert tokenizers
     data = configs[0].data.model_copy(update={"max_length": min(config.data.max_length for config in configs)})
     on_cpu = models[0].device.type == "cpu"
-    # Batched decoding reads the KV cache from memory at every step. Without bf16 kernels, converting costs more.
+    # Batched decoding is memory-bound, so a bf16 cache is faster, unless the CPU has no bf16 kernels.
     bf16_cache = precision == "int8" and torch.ops.mkldnn._is_mkldnn_bf16_supported()
     engine = TorchEngine(*models, cache_dtype=torch.bfloat16 if bf16_cache else None, trace=on_cpu)
     if on_cpu:
@@ -182,7 +182,7 @@ def load_models(
 
 
 def in_precision(model: Seq2Seq, precision: Precision) -> Seq2Seq:
-    """Convert a model in place for decoding in fp32, bf16 or int8; int8 on a GPU is a ConfigError."""
+    """Convert a model in place for decoding in fp32, bf16 or int8. Raises ConfigError for int8 on a GPU."""
     if precision == "bf16":  # not model.bfloat16(), which drops the imaginary part of rotary positions
         for x in (*model.parameters(), *model.buffers()):
             if x.is_floating_point():
@@ -195,11 +195,11 @@ def in_precision(model: Seq2Seq, precision: Precision) -> Seq2Seq:
 
 
 def pick_device(name: str) -> torch.device:
-    """The device with this name; `auto` is the first of cuda, mps and cpu. Raises ConfigError if it is missing."""
+    """Return the device with this name; `auto` is cuda, else mps, else cpu. Raises ConfigError if it is missing."""
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     names = [kind for kind, is_available in available.items() if is_available]
     name = names[0] if name == "auto" else name
-    with contextlib.suppress(RuntimeError):  # torch knows no such name
+    with contextlib.suppress(RuntimeError):  # not a device name in torch
         device = torch.device(f"cuda:{launched().local_rank}" if name == "cuda" else name)  # one GPU per rank
         if device.type in names and (device.type != "cuda" or (device.index or 0) < torch.cuda.device_count()):
             return device

@@ -1,6 +1,6 @@
 """Self-contained HTML pages: a template, styles, scripts and one block of JSON in a single file.
 
-The figures are drawn on the page from the JSON. Nothing is loaded from outside, and text never becomes HTML.
+The scripts draw the figures from the JSON. A page loads nothing from the network and never inserts text as HTML.
 """
 
 import base64
@@ -23,16 +23,16 @@ SCRIPTS = {
     "explain": ["figures.js", "search_tree.js", "explain.js"],
     "report": ["figures.js", "report.js"],
 }
-LEVELS = 254  # of a value in a picture; 255 stands for -inf and NaN
+LEVELS = 254  # the highest level of a packed value; 255 stands for -inf and NaN
 
 
 def page(name: str, title: str, data: Any) -> str:
-    """The page NAME.html with its styles, scripts and data.
+    """Return the page NAME.html with its styles, scripts and data.
 
     Args:
-        name: of the files beside this module.
-        title: of the window, plain text.
-        data: JSON-serializable.
+        name: a key of `SCRIPTS`; name of the page's files in this directory.
+        title: title of the window, plain text.
+        data: JSON-serializable data.
     """
     folder = files(__name__)
 
@@ -40,7 +40,7 @@ def page(name: str, title: str, data: Any) -> str:
         return folder.joinpath(file).read_text(encoding="utf-8")
 
     block = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    # Inside a script element only "</script" and "<!--" could end or change it.
+    # Inside a script element, only "</script" and "<!--" have a meaning in HTML.
     block = block.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     styles = read("base.css") + read(f"{name}.css")
     scripts = "".join(read(file) for file in SCRIPTS[name])
@@ -62,19 +62,19 @@ def page(name: str, title: str, data: Any) -> str:
 
 
 def hash_source(text: str) -> str:
-    """A source of a content security policy that allows just this inline script or style."""
+    """Return the source expression of a content security policy that allows only this inline script or style."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 def content_security_policy(page: str) -> str:
-    """The policy that a page declares, for a server to send as a header."""
+    """Return the policy that a page declares; a server also sends it as a header."""
     found = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)"', page)
     assert found
     return found[1]
 
 
 def plain(value: Any, tensor: Callable[[Tensor], Any]) -> Any:
-    """Dataclasses, named tuples and tensors as JSON-serializable values; numbers that are not finite become None."""
+    """Convert dataclasses, named tuples and tensors to JSON-serializable values; non-finite numbers become None."""
     if isinstance(value, Tensor):
         return tensor(value)
     if isinstance(value, BaseModel):
@@ -93,7 +93,7 @@ def plain(value: Any, tensor: Callable[[Tensor], Any]) -> Any:
 
 
 def packed(x: Tensor) -> dict[str, Any]:
-    """A tensor for a picture: 8 bits a value, in base64.
+    """Quantize a tensor to 8 bits per value, in base64, for the figures of a page.
 
     A value is low + (high - low) * byte / `LEVELS`.
     """

@@ -1,4 +1,4 @@
-// The findings of `nmt check`; `data` is what nmt.corpus.render.as_plain returns.
+// The findings of `nmt check`; `data` is the result of nmt.corpus.render.as_plain.
 
 const data = JSON.parse(byId("data").textContent);
 const train = data.corpora[0];

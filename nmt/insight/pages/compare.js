@@ -1,11 +1,11 @@
-// Several systems on one test set; `data` is nmt's Comparison.
+// Several systems on one test set; `data` has the fields of nmt.insight.compare.Comparison.
 
 const data = JSON.parse(byId("data").textContent);
 const letterOf = (i) => String.fromCharCode(65 + i);
 const colorOf = (i) => `var(--run-${i % 6})`;
 const others = data.systems.map((_, i) => i).slice(1);
 const signed = (value, digits = 2) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`;
-const figureWidth = Math.min(640, document.documentElement.clientWidth - 40); // narrower on a phone, with the same letters
+const figureWidth = Math.min(640, document.documentElement.clientWidth - 40); // narrower on a phone, with the same font size
 const LOWER_IS_BETTER = ["TER"];
 const TESTS = { bs: "paired bootstrap", ar: "paired approximate randomization" };
 
@@ -25,7 +25,7 @@ function verdict(score, i) {
   return `${score.name}: ${letterOf(i)} is ${isBetter ? "better" : "worse"} than A by ${Math.abs(value).toFixed(2)} (p = ${p.toFixed(3)}).`;
 }
 
-// A bar per score and system from the low to the high bound, with a mark at the difference.
+// A bar per score and system for the confidence interval of the difference, with a dot at the difference.
 function differenceFigure() {
   const rows = data.scores.flatMap((score) => others.map((i) => ({ name: `${score.name} ${letterOf(i)}`, i, ...score.systems[i].difference })));
   const width = figureWidth, left = 86, right = 64, rowHeight = 30, height = rows.length * rowHeight + 24;
@@ -55,7 +55,7 @@ function scoresSection() {
 
 // --- groups of lines, and what the translations contain ------------------------------------------------------
 
-// Per row a name and the shares 0-1 that fill the bar from left to right.
+// One bar per row, filled from left to right with the row's parts; their shares are 0-1.
 function stackedBars(title, rows) {
   const width = figureWidth, left = 130, rowHeight = 28, height = rows.length * rowHeight;
   const bars = rows.map(({ name, parts }, r) => {
@@ -109,7 +109,7 @@ function recallsSection() {
 
 const wordsOf = (text) => text.match(/\s+|[\p{L}\p{N}\p{M}]+|[^\s\p{L}\p{N}\p{M}]/gu) ?? [];
 
-// The words of a text; those that are not in the longest common subsequence with the other text are underlined.
+// The words of `text`; words outside the longest common subsequence with `other` are underlined.
 function marked(text, other) {
   const isWide = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]/u.test(text + other);
   const [own, their] = [text, other].map((one) => (isWide ? [...one] : wordsOf(one)));

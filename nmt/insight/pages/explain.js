@@ -4,8 +4,8 @@ const data = JSON.parse(byId("data").textContent);
 const best = data.hypotheses[0];
 const attention = Object.fromEntries(Object.entries(data.attention).map(([part, packed]) => [part, new PackedTensor(packed)]));
 const sourcePieces = data.source_pieces;
-const targetPieces = data.target_pieces; // read from left to right: piece t is predicted in row t
-const inputPieces = ["<s>", ...targetPieces.slice(0, -1)]; // what the decoder reads
+const targetPieces = data.target_pieces; // row t of the attention weights predicts piece t
+const inputPieces = ["<s>", ...targetPieces.slice(0, -1)]; // the decoder's input
 const probability = (token) => Math.exp(token.log_prob);
 
 function bar(share, width = 90) {
@@ -98,7 +98,7 @@ const FIGURES = {
 const shown = { part: null, layer: null, head: null, lines: false }; // layer null: the mean of all heads
 
 function axesOf(part) {
-  // In cross-attention a row is named by the piece that is predicted there, in self-attention by the one that is read.
+  // Rows are labeled with the predicted piece in cross-attention, with the input piece in self-attention.
   const rows = { encoder: sourcePieces, decoder: inputPieces, cross: targetPieces }[part];
   return [rows, part === "decoder" ? inputPieces : sourcePieces];
 }

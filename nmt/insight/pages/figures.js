@@ -1,13 +1,13 @@
 "use strict";
-// What the pages are built from: elements, packed tensors, heat maps, tables. No library, nothing from outside.
+// Building blocks of the pages: elements, packed tensors, heat maps, tables. Uses no library, loads nothing.
 
-const LEVELS = 254; // of a byte in a packed tensor; 255 stands for -inf and NaN
-const SHADES = 10; // of a heat map
+const LEVELS = 254; // the highest level of a packed value; 255 stands for -inf and NaN
+const SHADES = 10; // number of shades in a heat map
 
 function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else if (name === "style") node.style.cssText = value; // a content security policy forbids the attribute
+    else if (name === "style") node.style.cssText = value; // the content security policy forbids style attributes
     else if (value === true) node.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, value);
   }
@@ -20,7 +20,7 @@ function html(tag, attributes = {}, ...children) {
 }
 
 function svg(tag, attributes = {}, ...children) {
-  if (tag === "svg") attributes.viewBox ??= `0 0 ${attributes.width} ${attributes.height}`; // so that print can shrink it
+  if (tag === "svg") attributes.viewBox ??= `0 0 ${attributes.width} ${attributes.height}`; // lets printing scale it down
   return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 }
 
@@ -29,7 +29,7 @@ const byId = (id) => document.getElementById(id);
 const put = (id, ...nodes) => byId(id).replaceChildren(...nodes);
 const drop = (id) => byId(id).remove();
 
-// The table of contents: a link to each section that is left.
+// The table of contents: a link to each section that was not dropped.
 function listSections() {
   put("contents", ...[...document.querySelectorAll("main section")].map((section) =>
     html("li", {}, html("a", { href: `#${section.id}` }, section.querySelector("h2").textContent))));
@@ -66,7 +66,7 @@ class PackedTensor {
     this.bytes = Uint8Array.from(atob(bytes), (character) => character.charCodeAt(0));
   }
 
-  // The matrix of the last two dimensions at the given indices of the others; NaN stands for -inf.
+  // The matrix of the last two dimensions at the given indices of the leading ones; NaN stands for -inf.
   matrix(...indices) {
     const [nRows, nColumns] = this.shape.slice(-2);
     let start = 0;
@@ -120,13 +120,13 @@ function thumbnail(matrix, size) {
     svg("rect", { width, height, fill: "none", stroke: "var(--line)" }), shades(matrix, cell, cell, 1));
 }
 
-// A matrix with labels. Pointer and arrow keys move over its cells; `describe(row, column, value)` tells what is
-// under them.
+// A matrix with labels. The pointer and the arrow keys select a cell; `describe(row, column, value)` returns the text
+// that is shown for it.
 function heatMap(matrix, { rows = null, columns = null, cell = 20, cellHeight = cell, largest = null, label, describe }) {
   const nRows = matrix.length, nColumns = matrix[0].length;
   const left = rows ? Math.min(150, 12 + Math.max(...rows.map(textWidth))) : 0;
   const top = columns ? Math.min(150, 14 + 0.85 * Math.max(...columns.map(textWidth))) : 0;
-  const overhang = (text, c) => 0.6 * textWidth(text) + 10 - (nColumns - c - 0.5) * cell; // of a slanted label
+  const overhang = (text, c) => 0.6 * textWidth(text) + 10 - (nColumns - c - 0.5) * cell; // of a slanted label beyond the last column
   const right = columns ? Math.max(1, ...columns.map(overhang)) : 1;
   const width = left + nColumns * cell, height = top + nRows * cellHeight;
   const cursor = svg("rect", { width: cell, height: cellHeight, fill: "none", stroke: "var(--text)", "stroke-width": 2,
@@ -203,7 +203,7 @@ function attentionLines(matrix, rowNames, columnNames, label) {
 
 // --- tables -------------------------------------------------------------------------------------------------
 
-// Cells are text or nodes; numbers are aligned at the end.
+// Cells are text, numbers or nodes; numbers are aligned to the end of the cell.
 function table(header, rows) {
   const isNumber = (value) => typeof value === "number" || (typeof value === "string" && /^-?\d[\d.]*( %)?$/.test(value));
   const cell = (tag) => (value) => html(value === "" ? "td" : tag, { class: isNumber(value) ? "number" : null,
@@ -213,7 +213,7 @@ function table(header, rows) {
     html("tbody", {}, rows.map((row) => html("tr", {}, row.map(cell("td"))))));
 }
 
-// The same as a figure in words; built when it is opened.
+// A table with the values of a figure, collapsed at first; built when it is opened.
 function asTable(title, build) {
   const details = html("details", {}, html("summary", {}, title));
   details.addEventListener("toggle", () => {

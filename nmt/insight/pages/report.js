@@ -1,4 +1,4 @@
-// The report of one or several runs; `data.runs` are nmt's RunReports.
+// The report of one or several runs; `data.runs` is a list of nmt.insight.report.RunReport.
 
 const data = JSON.parse(byId("data").textContent);
 const runs = data.runs;
@@ -52,7 +52,7 @@ function lineChart(name, title, unit, series) {
   const xs = all.map(([x]) => x), ys = all.map(([, y]) => y);
   const xLow = Math.min(0, ...xs), xHigh = Math.max(...xs), sorted = [...ys].sort((a, b) => a - b);
   let yLow = Math.min(...ys), yHigh = Math.max(...ys);
-  if (name.includes("perplexity") || name === "grad_norm") yHigh = Math.min(yHigh, 4 * sorted[Math.floor(sorted.length * 0.6)] + 1e-9); // first values are far out
+  if (name.includes("perplexity") || name === "grad_norm") yHigh = Math.min(yHigh, 4 * sorted[Math.floor(sorted.length * 0.6)] + 1e-9); // the first values are much larger
   if (yHigh === yLow) { yHigh += Math.abs(yHigh) * 0.1 || 1; yLow -= Math.abs(yLow) * 0.1; }
   const x = (value) => left + ((value - xLow) / (xHigh - xLow || 1)) * (width - left - right);
   const y = (value) => top + (1 - (Math.min(value, yHigh) - yLow) / (yHigh - yLow)) * (height - top - bottom);

@@ -1,9 +1,9 @@
 "use strict";
-// The tree of hypotheses that a search has built: a figure with a slider over its steps, and a table of each step.
+// The tree of hypotheses of a search: a figure, a slider over the steps, and a table of the selected step.
 
 const STATUS = { kept: "kept", finished: "finished", pruned: "dropped" };
 
-// `nodes` are nmt.insight.search_tree.Node. Returns elements.
+// `nodes` is a list of nmt.insight.search_tree.Node. Returns a list of elements.
 function searchTree(nodes, showGreedy = false) {
   const pathOf = (node) => {
     const pieces = [];

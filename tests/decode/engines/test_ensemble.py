@@ -1,4 +1,4 @@
-"""Several models together: the logarithm of their mean probability, by hand, in every kind of search."""
+"""Ensembles: the log of the mean probability, by hand, in greedy search, beam search and sampling."""
 
 from pathlib import Path
 from typing import Any
@@ -86,7 +86,7 @@ def test_it_holds_what_all_can_hold() -> None:
 
 
 def write_models(home: Path) -> list[Path]:
-    """A run, and a model file of the same tokenizer with other weights and a lower limit."""
+    """Write a run, and a model file with the same tokenizer, other weights and a lower `data.max_length`."""
     run = write_run(TRANSLATOR, home / "one")
     torch.manual_seed(5)
     engine = TRANSLATOR.engine

@@ -1,4 +1,4 @@
-"""Int8 layers: activations are kept; a machine without int8 is one clear error. Precision: test_torch_engine.py."""
+"""Int8 layers apply activations; a machine without int8 is a clear error. For precision see test_torch_engine.py."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""The thread tuner, on a machine whose speed is a function of the number of threads."""
+"""The thread tuner, on a simulated machine whose speed depends on the number of threads."""
 
 import time
 
@@ -8,11 +8,11 @@ import torch
 from nmt.decode.engines.threads import FIRST_TRY, TRY_EVERY, ThreadTuner
 from nmt.model.kernels import parallel_is_faster
 
-SMALL, LARGE = 5, 320  # hypotheses
+SMALL, LARGE = 5, 320  # hypotheses of a batch
 
 
 class Machine:
-    """Advances the clock by what a batch takes with the current number of threads."""
+    """Replaces torch's number of threads and the clock, which `run` advances by the given duration of each batch."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, n_threads: int = 2) -> None:
         self.now, self.n_threads, self.is_idle = 0.0, n_threads, True
@@ -25,7 +25,7 @@ class Machine:
         self.n_threads = n
 
     def run(self, tuner: ThreadTuner, seconds: dict[int, float], n_batches: int, n_hypotheses: int) -> list[int]:
-        """The number of threads of each batch."""
+        """Run batches that take `seconds`, by number of threads. Returns the number of threads used for each."""
         used = []
         for _ in range(n_batches):
             with tuner.batch(n_hypotheses, n_tokens=10):

@@ -1,4 +1,4 @@
-"""The torch engine: every precision, cache dtypes and traces, devices."""
+"""The torch engine: precisions, cache dtypes, traces and devices."""
 
 from typing import Any, Literal
 
@@ -117,7 +117,7 @@ def test_bf16_logits_of_every_model_are_close_to_fp32(choices: dict[str, Any]) -
 
 
 def test_tracing_in_bf16_prints_no_warning(five_run: FiveRun) -> None:
-    """One sentence at a time, often enough to be traced."""
+    """Translates one sentence at a time, with enough steps that they are traced."""
     args = ["translate", "-m", five_run.run, "--precision", "bf16", "--beam", 1, "--batch-size", 1]
     done = run_nmt(*args, input="".join(f"{line}\n" for line in SOURCE * 3).encode())
     assert out_lines(done) == TARGET * 3
