@@ -25,7 +25,7 @@ $(INSTALLED): pyproject.toml .constraints.txt
 	$(BIN)/pip install -q --disable-pip-version-check -c .constraints.txt -e '.[dev]'
 	touch $@
 
-# `make demo` fails if BLEU is lower or if this sentence is not translated exactly.
+# `make demo` fails if BLEU is below the minimum, or if the translation of the sentence differs.
 DEMO_MIN_BLEU := 90
 DEMO_SENTENCE := 我昨天买了一本书。
 DEMO_TRANSLATION := I bought a book yesterday.
@@ -40,7 +40,7 @@ demo: $(INSTALLED)  ## train Chinese to English on data/zh-en, translate and sco
 	$(BIN)/nmt explain "$(DEMO_SENTENCE)" --reference "$(DEMO_TRANSLATION)" -m "$$run" -o "$$run/explanation.html"; \
 	$(BIN)/nmt report "$$run"
 
-# Settings on make's command line, as in `make pipeline train.max_steps=20`: variables with a dot in their names, and run.
+# Settings for nmt from make's command line, as in `make pipeline train.max_steps=20`: `run`, and all names with a dot.
 SETTINGS = $(foreach word,$(MAKEOVERRIDES),$(if $(findstring .,$(firstword $(subst =, ,$(word))))$(filter run=%,$(word)),$(word)))
 
 pipeline: $(INSTALLED)  ## tokenize, train, translate and score CONFIG; fail if BLEU is below MIN_BLEU
@@ -71,7 +71,8 @@ soak: $(INSTALLED)  ## run the fault injection and the comparison of search with
 	NMT_SOAK=1 OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) tests/reliability tests/decode/test_search_random.py tests/test_image.py \
 		tests/cli/test_download_command.py tests/cli/test_sweep_command.py tests/decode/test_cluster.py
 
-# Tests the installed package: `python -m pytest` would import nmt/ from here. -W default: old libraries raise warnings.
+# `pytest` tests the installed package; `python -m pytest` would import nmt/ from here. -W default: warnings of old
+# libraries are not errors.
 oldest:  ## run the quick tests with the oldest dependencies that pyproject.toml allows (torch excepted)
 	rm -rf build
 	$(PYTHON) -m venv $(OLDEST)
@@ -122,7 +123,8 @@ bench-peers: $(INSTALLED) $(PEERS)/.installed  ## also compare speed with Huggin
 ladder: $(INSTALLED)  ## train and compare the models of configs/ladder
 	$(BIN)/python tests/benchmarks/ladder.py $(LADDER)
 
-# torch comes first, so that its version stays. JoeyNMT needs importlib_metadata and an older sentencepiece, undeclared.
+# torch is installed first, to fix its version. JoeyNMT also needs importlib_metadata and an older sentencepiece, but
+# does not declare them.
 $(PEERS)/.installed: Makefile
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/pip install -q --disable-pip-version-check torch==2.13.0

@@ -17,7 +17,7 @@ PINS = Path(__file__).parents[1] / "nmt" / "corpus" / "pins"
 
 
 def write_pins(corpus: Corpus, folder: Path) -> None:
-    """Hashes of the texts, apart from Tatoeba's train, which depends on the version; and the pairs of Tatoeba."""
+    """Write hashes of the texts, except Tatoeba's train, which depends on the version; and of Tatoeba's pairs."""
     names = [
         name
         for name in corpus.files(corpus.languages)

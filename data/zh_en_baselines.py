@@ -1,9 +1,9 @@
-"""BLEU of two translators that know no grammar, as a floor for what a trained model has to beat.
+"""BLEU of two baselines without grammar, which a trained model has to beat.
 
 Run:  python data/zh_en_baselines.py --data data/zh-en
 
-neighbour: the English of the nearest training sentence, nearest by character n-grams (an F-score as in
-           chrF) or by edit similarity (difflib), whichever of the two scores higher.
+neighbour: the English of the nearest training sentence, by character n-grams (an F-score as in chrF) or by
+           edit similarity (difflib); the higher of the two BLEU scores counts.
 gloss:     every Chinese word replaced by its usual English word, in Chinese order.
 """
 
@@ -19,7 +19,7 @@ from sacrebleu.metrics.bleu import BLEU
 from zh_en_lexicon import gloss
 
 MAX_NGRAM = 3
-SHORTLIST = 60  # edit similarity is slow; a nearest sentence shares many n-grams, so few need looking at
+SHORTLIST = 60  # edit similarity is slow: compute it only for the sentences with the best n-gram scores
 
 
 def ngrams(text: str) -> Counter[str]:
@@ -27,7 +27,7 @@ def ngrams(text: str) -> Counter[str]:
 
 
 def neighbours(train_zh: Sequence[str], train_en: Sequence[str], queries: Sequence[str]) -> dict[str, list[str]]:
-    """For each query the English of its nearest training sentence, under both measures."""
+    """Return the English of each query's nearest training sentence, by n-grams and by edit similarity."""
     index: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     sizes = []
     for number, sentence in enumerate(train_zh):

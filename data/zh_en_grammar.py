@@ -12,8 +12,9 @@ question + verb, ...).  A checksum gives each combination to exactly one of trai
 only train combinations, a dev or test sentence has at least one that train never shows.  The words and the
 patterns of dev and test all occur in train.
 
-Dev and test are drawn one by one.  For each pair of train several candidates are drawn, and the one whose words
-and combinations are rarest so far is kept: 5,000 plain draws show too many of them only a few times.
+Sentences of dev and test are sampled one by one.  For each pair of train, several candidates are sampled, and
+the one with the rarest words and combinations so far is kept: in 5,000 independent samples, too many words and
+combinations occur only a few times.
 
 Random choices use random.Random(seed).random() only, the one call whose sequence Python promises to keep,
 and nothing depends on set order or hash(), so a seed gives the same bytes on every Python.
@@ -37,14 +38,14 @@ from zh_en_lexicon import NOUNS, TENSES, VERBS, Noun, Row, Tense, Verb, article,
 
 T = TypeVar("T")
 SIZES = {"train": 5000, "dev": 200, "test": 200}
-HELD_OUT_PERCENT = 5  # of the combinations, each for dev and for test
-N_CANDIDATES = 4  # drawn for each training pair; the one with the greatest novelty is kept
-MIN_COUNT = 10  # a word or character of dev or test occurs at least so often in train
-MAX_SHARED = 3  # so many sentences of dev or of test may show the same held-out combination
-MAX_CHARS = 24  # longer Chinese sentences are thrown away
+HELD_OUT_PERCENT = 5  # of the combinations for dev, and as many for test
+N_CANDIDATES = 4  # sampled for each training pair; the one with the greatest novelty is kept
+MIN_COUNT = 10  # each word or character of dev and test occurs at least so often in train
+MAX_SHARED = 3  # at most so many sentences of dev or of test have the same held-out combination
+MAX_CHARS = 24  # longer Chinese sentences are discarded
 
-# Which tenses fit which kind of action, likely ones repeated (see lex.VERBS for d, n, p, s); the others are
-# b (把 and giving), w (two things at once), t (going somewhere), g (for somebody).
+# The tenses of each kind of action; likely tenses are repeated.  lex.VERBS explains the kinds d, n, p and s; b is
+# 把 and giving, w two things at once, t going somewhere, g doing something for somebody.
 PAST, FUTURE = ("past", "past", "past", "past", "didnot"), ("will", "going", "plan", "wont", "want")
 NOW = ("hab", "hab", "hab", "often", "always", "sometimes", "prog", "prog", "prog", "prog")
 KINDS = {
@@ -63,7 +64,7 @@ PAST_DAYS = [row for row in lex.PAST if "上个" not in row[0]]
 
 
 class ClumsyError(Exception):
-    """Raised for a draw that would read badly; the caller draws again."""
+    """Raised for a sample that would read badly; the caller samples again."""
 
 
 class Rng:
@@ -88,7 +89,7 @@ def words(*parts: str) -> str:
 
 @dataclass(frozen=True)
 class Phrase:
-    """A noun phrase, or a time, a place, a companion: Chinese, English and its name in combinations."""
+    """A noun phrase, time, place or companion: Chinese, English, and `key`, its name in combinations."""
 
     zh: str = ""
     en: str = ""
@@ -123,7 +124,7 @@ def one_of_us(r: Rng) -> Phrase:
 
 
 def described(r: Rng, noun: Noun, probability: float) -> tuple[str, str, tuple[str, ...]]:
-    """At times an attributive adjective: Chinese with the noun, English adjective, combinations."""
+    """Add an adjective with this probability: Chinese with the noun, English adjective, combinations."""
     fitting = [adjective for adjective in lex.ADJECTIVES if noun.kind in adjective.before]
     if not fitting or not r.chance(probability):
         return noun.zh, "", ()
@@ -135,7 +136,7 @@ def described(r: Rng, noun: Noun, probability: float) -> tuple[str, str, tuple[s
 
 
 def thing(r: Rng, noun: Noun, style: str, adjective: float = 0.3) -> Phrase:
-    """A noun phrase in one of the styles
+    """A noun phrase in one of these styles.
 
     bare: plural or mass; the: a bare noun that is definite because of where it stands (subject, after 把);
     num: counted; some: some or many; this: this or that; def: this, that or an owner; rel: a 的-relative.
@@ -187,7 +188,7 @@ def dressed(r: Rng) -> Phrase:
 
 
 def subject(r: Rng, asked: bool = False) -> Phrase:
-    """Whoever does something; a question is not asked about 我."""
+    """The subject of an action; not 我 in a question."""
     if r.chance(0.3):
         return r.pick([np for zh, np in PRONOUNS.items() if zh != "我" or not asked])
     if r.chance(0.6):
@@ -200,7 +201,7 @@ def subject(r: Rng, asked: bool = False) -> Phrase:
 
 
 def somebody(r: Rng, style: str = "def") -> Phrase:
-    """Whoever something is done to."""
+    """A person as the object of an action."""
     if style == "rel":
         return relative_person(r)
     if style == "num" and r.chance(0.5):
@@ -209,8 +210,8 @@ def somebody(r: Rng, style: str = "def") -> Phrase:
 
 
 def relative_thing(r: Rng, noun: Noun) -> Phrase:
-    """ "The book Xiaoming bought yesterday": 小明昨天买的书.  The time makes it past."""
-    gone = "找卖喂吃" if noun.kind == "fruit" else "找卖喂"  # what one ate is not on the table any more
+    """ "The book Xiaoming bought yesterday": 小明昨天买的书.  The time word implies the past tense."""
+    gone = "找卖喂吃" if noun.kind == "fruit" else "找卖喂"  # fruit that somebody ate cannot be on the table
     fitting = [row for row in VERBS if noun in row.nouns and row.kind in "dnp" and row.zh not in gone]
     if not fitting or noun.kind == "animal":
         raise ClumsyError
@@ -245,7 +246,7 @@ def day(r: Rng, rows: Sequence[tuple[str, ...]]) -> Phrase:
 
 
 def time_of(r: Rng, when: str) -> Phrase:
-    """A time word for the "past", the "future" or a "habit"; a part of the day may have the hour with it."""
+    """A time word for the "past", the "future" or a "habit"; a part of the day may come with an hour."""
     (weekday, weekday_en), (part, part_en) = r.pick(lex.WEEKDAYS), r.pick(lex.PARTS_OF_DAY)
     (number, count), (span, span_en) = r.pick(lex.NUMBERS[1:]), r.pick(lex.SPANS)
     if when == "past":
@@ -315,7 +316,7 @@ class Action:
     places: tuple[str, ...] = ()
     combos: tuple[str, ...] = ()
     noun: Noun | None = None
-    other: str = ""  # key of a second person in it
+    other: str = ""  # key of a second person in the action
 
 
 FIXED = {
@@ -415,7 +416,7 @@ def travel(r: Rng, _tense: str) -> Action:
 
 Maker = Callable[[Rng, str], Action]
 DEEDS: list[Maker] = [fixed, transitive]
-# A pattern for each maker of actions: weight, maker, kinds that give its tenses.
+# Each maker of actions is a sentence pattern: its weight, the maker, and the kinds whose tenses it uses.
 MAKERS: dict[str, tuple[int, Maker, str]] = {
     "transitive": (18, transitive, "ddnps"),
     "fixed": (8, fixed, "d"),
@@ -429,7 +430,7 @@ MAKERS: dict[str, tuple[int, Maker, str]] = {
 
 
 def any_action(r: Rng, *wanted: str) -> tuple[Action, str]:
-    """An action of any maker in one of the tenses (or in any)."""
+    """An action of a random maker, and its tense: one of `wanted`, if given."""
     _, maker, kinds = r.pick([entry for entry in MAKERS.values() for _ in range(entry[0])])
     tense = r.pick(wanted or KINDS[kinds[0]])
     if not any(tense in KINDS[kind] for kind in kinds):
@@ -479,12 +480,12 @@ class Clause:
 
 
 def clause(r: Rng, subj: Phrase, act: Action, tense: str, dated: bool = True) -> Clause:
-    """Dress a clause with a time (if dated), a place and a companion where they fit."""
+    """A clause with a time (if dated), a place and a companion where they fit."""
     if act.other and act.other[0] == subj.key[:1]:
         raise ClumsyError  # nobody helps himself, and 我 does not help 我们
     time = place = mate = Phrase()
     if any(day in act.v + act.o for day, _ in lex.PAST):
-        dated = False  # the time belongs to a relative in the object
+        dated = False  # the relative clause in the object already has a time
     timed = dated and act.kind != "s" and tense in (*PAST, *FUTURE, "hab", "notwant", "can", "should")
     if timed and r.chance(0.9 if tense in ("past", "hab", "going") else 0.6):
         time = time_of(r, "past" if tense in PAST else "habit" if tense == "hab" else "future")
@@ -629,7 +630,7 @@ def hopes(r: Rng) -> Pair:
 
 
 def any_of(r: Rng, kind: str) -> Phrase:
-    """Something or somebody to say an adjective of."""
+    """A phrase that an adjective of this kind can describe."""
     if kind in ("person", "state"):
         return relative_person(r) if kind == "person" and r.chance(0.2) else subject(r)
     if kind == "city":
@@ -696,7 +697,7 @@ def compare(r: Rng) -> Pair:
 
 
 def amount(r: Rng, noun: Noun, place: Phrase, start: tuple[str, str, str], end: str) -> Pair:
-    """有 with something counted, with 没, 吗 or 几.  The start is English for statement, question and "no"."""
+    """A sentence with 有: statement, question (吗, 几) or negation (没).  `start` is English for these three."""
     form, zh = r.pick(["num", "num", "num", "some", "no", "ask", "count"]), place.zh
     be = BE[noun.agr if noun.unit else "p"]
     say, ask, no = start
@@ -826,7 +827,7 @@ def manner(r: Rng) -> Pair:
 
 
 def state(r: Rng, person: Phrase, past: bool, states: str) -> tuple[str, str, str]:
-    """ "Xiaoming was very busy yesterday", with the adjective's Chinese."""
+    """ "Xiaoming was very busy yesterday": Chinese, English, and the Chinese adjective."""
     adjective = r.pick([a for a in lex.ADJECTIVES if a.zh in states.split()])
     (degree, very), (time, when) = r.pick(lex.DEGREES[:2]), r.pick(PAST_DAYS) if past else ("", "")
     en = words(person.en, (WAS if past else BE)[person.agr], very, adjective.en, when)
@@ -854,7 +855,7 @@ def because(r: Rng) -> Pair:
 def although(r: Rng) -> Pair:
     person, past = one_of_us(r), r.chance(0.6)
     zh, en, why = state(r, person, past, "忙 累 饿 难过 生气" if past else "忙 累")
-    if past:  # 还是...了 is a past like any other, so draw the action as for the past
+    if past:  # 还是...了 is a past tense, so sample the action as for the past
         act, tense = r.pick([*DEEDS, ba])(r, "past"), "still"
     else:
         act, tense = any_action(r, "often", "always")
@@ -900,7 +901,7 @@ def at_the_time(r: Rng) -> Pair:
 
 
 def part_of(seed: int, combo: str) -> str:
-    """The part that owns a combination: a checksum, so that it does not hang on the order of drawing."""
+    """The part that owns a combination, by a checksum: it does not depend on the order of sampling."""
     percent = zlib.crc32(f"{seed} {combo}".encode()) % 100
     return "dev" if percent < HELD_OUT_PERCENT else "test" if percent < 2 * HELD_OUT_PERCENT else "train"
 
@@ -924,7 +925,7 @@ def natural(zh: str) -> bool:
 
 
 def draw(r: Rng, seed: int, name: str = "") -> tuple[str, Pair]:
-    """One pair (of the pattern `name`, if given) with the part it belongs to ("" if both dev and test own it)."""
+    """Sample a pair (of the pattern `name`, if given); also return its part, "" if dev and test both own it."""
     names = [name] if name else [name for name, (weight, _) in PATTERNS.items() for _ in range(weight)]
     while True:
         name = r.pick(names)
@@ -956,9 +957,9 @@ def features(drawn: Pair) -> list[str]:
 
 
 def build_train(r: Rng, seed: int, seen: set[str]) -> list[Pair]:
-    """The pairs of train, with what is rare shown more often than the grammar draws it.
+    """Sample the pairs of train so that rare words and combinations occur more often than in plain samples.
 
-    The first candidate fixes the pattern, so the patterns remain as frequent as the grammar draws them.
+    The first candidate determines the pattern of the others, so that the frequency of patterns does not change.
     """
     counts: Counter[str] = Counter()
 
@@ -969,7 +970,7 @@ def build_train(r: Rng, seed: int, seen: set[str]) -> list[Pair]:
                 return drawn
 
     def novelty(drawn: Pair) -> float:
-        """High where the features are rare so far. A sum would prefer long sentences, a mean short ones."""
+        """A score that is high if features are rare so far. A sum would prefer long sentences, a mean short ones."""
         found = features(drawn)
         # correctly rounded, unlike sum and **, so that every Python and platform chooses the same pairs
         return math.fsum(1 / (1 + counts[feature]) for feature in found) / math.sqrt(len(found))
@@ -985,7 +986,7 @@ def build_train(r: Rng, seed: int, seen: set[str]) -> list[Pair]:
 
 
 def build(seed: int) -> dict[str, list[Pair]]:
-    """The corpus: train first, then dev and test from words that train knows."""
+    """The corpus: train first, then dev and test, whose words occur in train."""
     r = Rng(seed)
     shown = demo_pair()
     seen = {shown.zh, shown.en}

@@ -1,7 +1,7 @@
 """The words of the Chinese-English grammar (zh_en_grammar.py), English inflection, and a word-for-word gloss.
 
-The tables are plain text: rows end in ";" or a new line, fields are parted by spaces, "|" or ",", and "_" is
-a space inside an English phrase.
+The tables are plain text: rows end in ";" or a new line, fields are separated by spaces, "|" or ",", and "_"
+is a space inside an English phrase.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def table(text: str) -> list[tuple[str, ...]]:
 
 
 def columns(text: str) -> list[list[str]]:
-    """The rows of a table with one row a line and "|" between its fields."""
+    """The rows of a table with one row per line and "|" between fields."""
     return [[field.strip() for field in row.split("|")] for row in text.strip().splitlines()]
 
 
@@ -78,7 +78,7 @@ NOUN_ROWS = {
     "女孩 个 girl",
 }
 GROUPS = {"pet": "猫 狗 鸟", "job": "老师 学生 医生 警察 工人 厨师 画家 歌手"}
-NOUNS: dict[str, list[Noun]] = {}  # by kind, and each one by its Chinese
+NOUNS: dict[str, list[Noun]] = {}  # kind -> its nouns, and Chinese word -> only this noun
 for _kind, _rows in NOUN_ROWS.items():
     for _zh, _measure, _en in table(_rows):
         _noun = Noun(_zh, _measure, _en.partition("/")[0], _en.partition("/")[2], _kind)
@@ -110,7 +110,7 @@ PLACES = {row[0]: row for row in (*PUBLIC, *PRIVATE, *OTHERS)}
 CITIES = table("北京 Beijing;上海 Shanghai;广州 Guangzhou;南京 Nanjing;成都 Chengdu;武汉 Wuhan")
 LANDMARKS = table("旁边 next_to;对面 across_from;后面 behind;附近 near")
 
-# Where things stand or lie: "Chinese relation preposition English kinds,of,things".
+# Where things can be: "Chinese relation preposition English kinds,of,things".
 SPOTS = table("""
 桌子 上 on table reading,goods,fruit
 桌子 下面 under table goods,pet
@@ -175,7 +175,7 @@ def rows(text: str) -> list[Row]:
     return found
 
 
-# Kinds: d(ynamic), n (dynamic, but no habit), p(unctual), s(tative).  城 among the places is any city.
+# Kinds: d(ynamic), n (dynamic, but never a habit), p(unctual), s(tative).  The place 城 is any city.
 VERBS = rows("""
 吃 | eat, ate, eaten | fruit food | d | 饭馆 家 厨房 公园 学校 办公室
 喝 | drink, drank, drunk | drink | d | 饭馆 家 厨房 办公室 花园
@@ -207,7 +207,7 @@ VERBS = rows("""
 喜欢 | like | fruit food drink clothes reading animal vehicle person subject | s
 学 | study, studied, studied | subject | d | 学校 图书馆 家 教室 城
 """)
-# What one does with a definite thing in 把 and 被 sentences: put somewhere, hand over, bring to an end.
+# Verbs of 把 and 被 sentences, which have a definite object: put somewhere, hand over, complete, take away.
 PUT = rows("""
 放在 | put, put, put | reading goods clothes fruit
 """)
@@ -259,7 +259,7 @@ FIXED = columns("""
 class Tense:
     """Chinese before and after the verb, English auxiliary and verb group, styles of the object.
 
-    In the group {v} is the verb that carries the tense, {base}, {ing} and {part} are forms of the main verb.
+    In `group`, {v} is the verb that carries the tense; {base}, {ing} and {part} are forms of the main verb.
     """
 
     before: str
@@ -303,12 +303,12 @@ class Adjective:
     zh: str
     en: str
     more: str
-    before: tuple[str, ...]  # kinds of nouns it stands before
-    said_of: tuple[str, ...]  # kinds of things it is said of
+    before: tuple[str, ...]  # kinds of nouns that it can precede
+    said_of: tuple[str, ...]  # kinds of subjects that it can describe
 
     @property
     def attribute(self) -> str:
-        """Before a noun a one-syllable adjective stands bare, a longer one takes 的."""
+        """The form before a noun: a one-syllable adjective stays bare, a longer one takes 的."""
         return self.zh if len(self.zh) == 1 else self.zh + "的"
 
 
@@ -362,7 +362,7 @@ WAYS = table("坐火车 by_train;坐飞机 by_plane;开车 by_car")
 
 # ------------------------------------------------------------------------------------------------- gloss
 
-# Function words and whatever the tables do not list by itself; "-" stands for a word without English.
+# Function words and other words that no table lists; "-" marks a word without an English equivalent.
 GLOSSES = {
     row[0]: row[1]
     for row in table("""
@@ -392,7 +392,7 @@ for _table in (
     GLOSSES.update({_row[0]: _row[1] for _row in _table})
 for _table in (PARTS_OF_DAY, SPANS, WAYS):
     GLOSSES.update({_row[0]: _row[1] for _row in _table})
-for _zh, _en in WEEKDAYS:  # or 上个星期五 would be read as 上个星期 and 五
+for _zh, _en in WEEKDAYS:  # otherwise 上个星期五 would be split into 上个星期 and 五
     GLOSSES.update({f"上个{_zh}": f"last {_en}", f"下个{_zh}": f"next {_en}"})
 for _nouns in NOUNS.values():
     GLOSSES.update({_noun.measure: "" for _noun in _nouns} | {_noun.zh: _noun.en for _noun in _nouns})
@@ -404,7 +404,7 @@ GLOSSES.update({_verb.zh: _verb.verb.base for _verb in (*RESULTS, *STEAL, *GIVE,
 
 
 def segment(chinese: str) -> list[str]:
-    """Longest match from the left; a character that begins no known word stands alone."""
+    """Split by the longest match from the left; a character that begins no known word is a word."""
     found, start, longest = [], 0, max(map(len, GLOSSES))
     while start < len(chinese):
         sizes = (size for size in range(longest, 0, -1) if chinese[start : start + size] in GLOSSES)
@@ -415,7 +415,7 @@ def segment(chinese: str) -> list[str]:
 
 
 def gloss(chinese: str) -> str:
-    """Each word replaced by its usual English, in the order of the Chinese: a translation without grammar."""
+    """Replace each word by its usual English, in Chinese order: a translation without grammar."""
     english = " ".join(filter(None, (GLOSSES.get(word, word) for word in segment(chinese[:-1]))))
     english = english.replace(" 's", "'s").replace(" ，", ",")
     return english[:1].upper() + english[1:] + {"。": ".", "？": "?"}.get(chinese[-1:], "")

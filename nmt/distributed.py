@@ -31,21 +31,21 @@ log = logging.getLogger("nmt")
 
 TIMEOUT = datetime.timedelta(hours=24)  # the first rank may train a tokenizer or read a large corpus meanwhile
 POLL_S = 0.02
-WARN_AFTER_S = 20.0  # waiting for other ranks
+WARN_AFTER_S = 20.0  # of waiting for other ranks
 
 
 class Launch(NamedTuple):
-    """This process among those that were launched together."""
+    """The position of this process among the processes that were launched together."""
 
     rank: int  # from 0; rank 0 writes the files
     n_ranks: int
-    local_rank: int  # among the processes on this machine
+    local_rank: int  # index among the processes on this machine
 
 
 ALONE = Launch(0, 1, 0)
 _joined = ALONE
-# Kept until the next collective: if gloo's thread dropped the last reference, it would wait for Python's lock, which
-# the main thread holds while it waits for gloo's thread in destroy_process_group.
+# Referenced until the next collective, to avoid a deadlock: if gloo's thread dropped the last reference, it would wait
+# for the GIL, which the main thread holds while it waits for gloo's thread in destroy_process_group.
 _last_work: Any = None
 
 
@@ -80,18 +80,18 @@ def n_ranks() -> int:
 
 
 def mine(items: Sequence[Item]) -> Sequence[Item]:
-    """This rank's share: every n-th item, so that a sorted list is divided evenly."""
+    """Return this rank's share: every n-th item, so that a sorted list is divided evenly."""
     return items[rank() :: n_ranks()]
 
 
 def merged(parts: Sequence[Sequence[Item]]) -> list[Item]:
-    """The inverse of `mine`: all items in order, given the share of each rank."""
+    """Return all items in order, given the shares of all ranks; the inverse of `mine`."""
     return [parts[i % len(parts)][i // len(parts)] for i in range(sum(map(len, parts)))]
 
 
 @contextlib.contextmanager
 def ranks_joined(check: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Wait until all ranks have entered this block, then work together in it. Raises LostRankError if one ends.
+    """Join all ranks for this block, after all have entered it. Raises LostRankError if a rank ends.
 
     `check` is called while waiting and raises if another rank has ended.
     """
@@ -138,10 +138,10 @@ def _connect(check: Callable[[], None]) -> Any:
     def connect() -> None:
         try:
             store.set_result(next(rendezvous("env://", timeout=TIMEOUT))[0])
-        except Exception as error:  # `result` raises it in the main thread
+        except Exception as error:  # store.result() raises it in the main thread
             store.set_exception(error)
 
-    # The C++ code retries until the store exists, and handles no signals meanwhile.
+    # In a thread: the C++ code retries until the store exists, and handles no signals meanwhile.
     threading.Thread(target=connect, name="nmt-store", daemon=True).start()
     while not store.done():
         check()
@@ -150,10 +150,10 @@ def _connect(check: Callable[[], None]) -> Any:
 
 
 def _meet(store: Any, launch: Launch, check: Callable[[], None]) -> str:
-    """Wait until all ranks of this attempt are here; the attempt's id.
+    """Wait until all ranks of this attempt have connected; return the attempt's id.
 
-    The store may hold entries of ranks that have died since. So each rank says hello with a new id, the first rank
-    answers with all the ids that it has seen, and they begin when every rank has found its own id in the answer.
+    The store may hold entries of ranks that have died since. So each rank writes a new id under `hello`, the first rank
+    writes all ids that it has read to `answer`, and work begins when every rank has found its own id in the answer.
     """
 
     def get(key: str) -> str:
@@ -185,24 +185,24 @@ def _meet(store: Any, launch: Launch, check: Callable[[], None]) -> str:
 
 
 def parallel(model: "nn.Module") -> "nn.Module":
-    """The model in `DistributedDataParallel`, whose backward pass averages gradients over ranks; itself if alone."""
+    """Wrap the model in DistributedDataParallel, which averages gradients over ranks. With one rank, return it."""
     if n_ranks() == 1:
         return model
     from torch.nn.parallel import DistributedDataParallel
 
     device = next(model.parameters()).device
     gpus = [device] if device.type == "cuda" else None
-    with warnings.catch_warnings(action="ignore", category=FutureWarning):  # newer torch renames broadcast_buffers
+    with warnings.catch_warnings(action="ignore", category=FutureWarning):  # newer torch has renamed broadcast_buffers
         return DistributedDataParallel(model, gpus, broadcast_buffers=False, gradient_as_bucket_view=True)
 
 
 def unwrapped(model: "nn.Module") -> Any:
-    """The model that was given to `parallel`."""
+    """Return the model that was passed to `parallel`."""
     return getattr(model, "module", model)
 
 
 def gather(content: bytes) -> list[bytes]:
-    """The content of every rank, in order of ranks; waits for all."""
+    """Return the content of every rank, in order of ranks. Waits for all ranks."""
     if n_ranks() == 1:
         return [content]
     import torch
@@ -214,12 +214,12 @@ def gather(content: bytes) -> list[bytes]:
 
 
 def barrier() -> None:
-    """Wait until all ranks have come here."""
+    """Wait until all ranks have reached this call."""
     gather(b"")
 
 
 def gather_numbers(*numbers: float) -> list[list[float]]:
-    """The numbers of every rank, in order of ranks, without rounding; waits for all."""
+    """Return the numbers of every rank, in order of ranks, in float64. Waits for all ranks."""
     if n_ranks() == 1:
         return [list(numbers)]
     import torch
@@ -228,12 +228,12 @@ def gather_numbers(*numbers: float) -> list[list[float]]:
 
 
 def broadcast(number: float) -> float:
-    """The first rank's number; waits for all."""
+    """Return the first rank's number. Waits for all ranks."""
     return gather_numbers(number)[0][0]
 
 
 def summed(*numbers: float) -> list[float]:
-    """Each number summed over ranks; waits for all."""
+    """Return each number summed over ranks. Waits for all ranks."""
     return [sum(of_ranks) for of_ranks in zip(*gather_numbers(*numbers), strict=True)]
 
 
@@ -258,7 +258,7 @@ def start_workers(n_workers: int, arguments: Sequence[str], n_threads: int) -> I
         return
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-    # This rank hosts the store, on the loopback: gloo would resolve a host name, which may need the network.
+    # This rank hosts the store. Store and gloo use the loopback interface: resolving a host name may need the network.
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     variables = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(n_workers), "MASTER_ADDR": "127.0.0.1"}
     variables |= {"MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
@@ -275,11 +275,11 @@ def start_workers(n_workers: int, arguments: Sequence[str], n_threads: int) -> I
     completed = False
     try:
         with environment(variables):
-            with _signals_held():  # otherwise a signal could lose a process that was just started
+            with _signals_held():  # a signal between Popen and append would lose the process
                 for i in range(1, n_workers):
                     own = {"RANK": str(i), "LOCAL_RANK": str(i), "NMT_WORKER_THREADS": str(n_threads)}
                     env = {**os.environ, **child_variables(), **own}
-                    # stdin tells the worker that its parent has ended, see end_with_parent
+                    # The worker's stdin is closed when its parent ends: see end_with_parent.
                     worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=env)
                     workers.append(worker)
             yield check
@@ -288,13 +288,13 @@ def start_workers(n_workers: int, arguments: Sequence[str], n_threads: int) -> I
         for worker in workers:
             with worker:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    worker.wait(10 if completed else 2)  # it ends when its work is done
+                    worker.wait(10 if completed else 2)  # a worker ends by itself when its work is done
                 worker.kill()
 
 
 @contextlib.contextmanager
 def _signals_held() -> Iterator[None]:
-    """Delay Ctrl-C and SIGTERM to the end of the block, in the main thread."""
+    """Delay Ctrl-C and SIGTERM until the block ends. Only for the main thread."""
     received: list[int] = []
     with contextlib.ExitStack() as stack:
         for number in (signal.SIGINT, signal.SIGTERM):

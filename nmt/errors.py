@@ -1,11 +1,11 @@
-"""The errors that users see, each with a hint that says what to do and an exit code; caught only in `cli/app.py`."""
+"""The errors that users see, each with an exit code and a hint on what to do; `cli/app.py` prints them."""
 
 import contextlib
 from collections.abc import Iterator
 
 
 class NmtError(Exception):
-    """Base of all errors that a user can cause; `str()` is the one-line message."""
+    """Base class of the errors that users see; `str()` is the message, usually one line."""
 
     exit_code = 1
 
@@ -19,7 +19,7 @@ class OutputError(NmtError):
 
 
 class DownloadError(NmtError):
-    """A file cannot be downloaded, or is not what it should be."""
+    """A file cannot be downloaded, or its content is not as expected."""
 
 
 class DivergedError(NmtError):
@@ -31,7 +31,7 @@ class LostRankError(NmtError):
 
 
 class StoppedError(NmtError):
-    """Ctrl-C or SIGTERM; everything is saved. The exit code is 128 + the signal number: 130 or 143."""
+    """Ctrl-C or SIGTERM ended a training; everything is saved. The exit code is 128 + the signal number: 130 or 143."""
 
     def __init__(self, message: str, signal_number: int, *, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -53,12 +53,12 @@ class DataError(InputError):
 
 
 class ModelError(InputError):
-    """A model file, a run directory or a tokenizer is missing, damaged or of another kind."""
+    """A model file, a run directory or a tokenizer is missing, damaged or not supported."""
 
 
 @contextlib.contextmanager
 def os_errors_as(kind: type[NmtError], action: str, *, hint: str) -> Iterator[None]:
-    """Raise an OSError of the block as an error of this kind, `cannot ACTION: No space left on device`."""
+    """Convert an OSError of the block to an error of this kind: `cannot ACTION: No space left on device`."""
     try:
         yield
     except OSError as error:

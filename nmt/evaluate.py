@@ -1,6 +1,6 @@
-"""Scores with their recipe: BLEU, chrF and TER by sacreBLEU, with signature and confidence interval; perplexity.
+"""BLEU, chrF and TER by sacreBLEU, with signature and confidence interval; and perplexity.
 
-Several systems are compared by sacreBLEU's paired tests. Hypotheses are detokenized text; references are not changed.
+Several systems are compared by sacreBLEU's paired tests. Hypotheses are detokenized text; references stay as they are.
 Imports no torch.
 """
 
@@ -23,14 +23,14 @@ from nmt.errors import ConfigError, DataError
 
 BLEU_TOKENIZERS = dict.fromkeys(("zh", "zho", "cmn", "yue"), "zh") | dict.fromkeys(("ja", "jpn", "ko", "kor"), "char")
 DEFAULT_TOKENIZER = "13a"
-N_RESAMPLES = 1000  # for the intervals of differences
+N_RESAMPLES = 1000  # for the intervals of differences, unless the test is a bootstrap
 
 TestName = Literal["bs", "ar"]
 
 
 @dataclass(frozen=True)
 class Score:
-    """A score with the recipe that gives it."""
+    """A score with sacreBLEU's signature, which describes how it was computed."""
 
     name: str  # BLEU, chrF2 or TER
     value: float  # 0-100; TER may be larger
@@ -48,24 +48,24 @@ class Difference:
     """The score of a system minus that of the baseline."""
 
     value: float
-    low: float  # 95 % interval by bootstrap over sentences, the same ones for both systems
+    low: float  # 95 % interval by paired bootstrap over sentences
     high: float
-    p_value: float  # by sacreBLEU's paired test: of such a difference between systems that are equally good
+    p_value: float  # of sacreBLEU's paired test; null hypothesis: the systems are equally good
 
 
 @dataclass(frozen=True)
 class SystemScore:
-    """The score of one of several systems; a positive difference in TER is a loss."""
+    """The score of one of several systems. Lower TER is better: a positive difference means a worse system."""
 
     value: float
-    mean: float | None  # of sacreBLEU's resamples; None with approximate randomization, like `interval`
+    mean: float | None  # over sacreBLEU's resamples; None with approximate randomization, like `interval`
     interval: float | None  # half the width of the 95 % interval around the mean
     difference: Difference | None  # None for the baseline
 
 
 @dataclass(frozen=True)
 class PairedScore:
-    """A score of several systems."""
+    """The scores of several systems by one metric."""
 
     name: str
     signature: str  # sacreBLEU's, with test and number of trials
@@ -73,7 +73,7 @@ class PairedScore:
 
 
 def bleu_tokenizer(language: str) -> str:
-    """sacreBLEU's tokenizer for a target language: 13a, or characters for Chinese, Japanese and Korean."""
+    """Return sacreBLEU's tokenizer for a target language: 13a, or characters for Chinese, Japanese and Korean."""
     return BLEU_TOKENIZERS.get(base_language(language), DEFAULT_TOKENIZER)
 
 
@@ -110,10 +110,10 @@ def sacrebleu_metrics(
     lowercase: bool = False,
     case_sensitive_ter: bool = False,
 ) -> dict[str, Metric]:
-    """sacreBLEU's metrics as bleu, chrf and ter.
+    """Return sacreBLEU's metrics by name: bleu, chrf, ter.
 
     Args:
-        references: read once for several systems, if given.
+        references: if given, processed once and used for all systems.
         tokenize: sacreBLEU's tokenizer for BLEU.
         lowercase: whether BLEU and chrF ignore case.
         case_sensitive_ter: TER ignores case by default, as in sacreBLEU's command.
@@ -136,17 +136,18 @@ def paired_scores(
 ) -> list[PairedScore]:
     """Score systems and compare each with the first one, as `sacrebleu --paired-bs` or `--paired-ar` does.
 
-    sacreBLEU gives the scores and p-values (Koehn 2004 for the bootstrap, Riezler and Maxwell 2005 for approximate
-    randomization). The interval of a difference comes from the same resamples of sentences.
+    sacreBLEU computes the scores and p-values (Koehn 2004 for the bootstrap, Riezler and Maxwell 2005 for approximate
+    randomization). The interval of a difference is a bootstrap interval, from the resamples that sacreBLEU's bootstrap
+    uses.
 
     Args:
         systems: two or more, each with one translation per line.
-        metrics: made for the references; see `sacrebleu_metrics`.
+        metrics: from `sacrebleu_metrics`, with references.
         test: bs, paired bootstrap, or ar, paired approximate randomization.
         n_trials: 0 for sacreBLEU's default, 1,000 or 10,000.
     """
     named: list[tuple[str, Sequence[str]]] = [(str(i), tuple(lines)) for i, lines in enumerate(systems)]
-    for metric in metrics.values():  # the statistics take the longest, and are needed here and in sacreBLEU's test
+    for metric in metrics.values():  # cache the slowest part, which sacreBLEU's test and the intervals need
         metric._extract_corpus_statistics = functools.cache(metric._extract_corpus_statistics)  # type: ignore[method-assign]
     paired = PairedTest(named, metrics, references=None, test_type=test, n_samples=n_trials)
     signatures, results = paired()
@@ -158,7 +159,7 @@ def paired_scores(
         resampled = [_resampled(metric, lines, draws) for _, lines in named]
         scores: list[SystemScore] = []
         for i, result in enumerate(results[name]):
-            assert not isinstance(result, str)  # only the names of the systems are
+            assert not isinstance(result, str)  # only the names of the systems are strings
             difference = None
             if result.p_value is not None:
                 low, high = interval_of(resampled[i] - resampled[0])
@@ -170,20 +171,20 @@ def paired_scores(
 
 
 def _resampled(metric: Metric, lines: Sequence[str], draws: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Scores of the lines that each row of `draws` (resamples, lines) names."""
+    """Return the score of each resample: a row of `draws` (resamples, lines), which holds indices of lines."""
     statistics = np.array(metric._extract_corpus_statistics(lines, None), dtype=float)  # (lines, statistics)
     sums = (statistics[row].sum(0).tolist() for row in draws)
     return np.array([metric._compute_score_from_stats(total).score for total in sums])
 
 
 def interval_of(values: NDArray[np.float64]) -> tuple[float, float]:
-    """The bounds between which 95 % of the values lie; those of sacreBLEU's `estimate_ci`."""
+    """Return the bounds of the middle 95 % of the values, computed as in sacreBLEU's `estimate_ci`."""
     ordered, n_outside = np.sort(values), len(values) // 40
     return float(ordered[n_outside]), float(ordered[len(ordered) - n_outside - 1])
 
 
 def check_references(references: Sequence[Sequence[str]], lines: Sequence[str], name: str) -> None:
-    """Raise a DataError if a reference has not as many lines as the hypotheses or the source, called `name`."""
+    """Raise DataError if a reference and `lines` differ in length; `name` describes `lines` in the message."""
     for number, reference in enumerate(references, 1):
         if len(reference) != len(lines):
             message = f"{len(lines)} {name} but {len(reference)} lines in reference {number}"
@@ -197,20 +198,21 @@ def _score(metric: Metric, hypotheses: Sequence[str], references: Sequence[Seque
     metric._compute_score_from_stats = lambda stats: compute([float(x) for x in stats])  # type: ignore[method-assign]
     result = metric.corpus_score(hypotheses, references, n_bootstrap=n_bootstrap or 1)
     low = high = None
-    if n_bootstrap > 1:  # sacreBLEU does not resample once
+    if n_bootstrap > 1:  # with n_bootstrap=1, sacreBLEU does not resample
         low, high = float(result._mean - result._ci), float(result._mean + result._ci)
     return Score(result.name, float(result.score), low, high, str(metric.get_signature()))
 
 
 def pairwise_scores(texts: Sequence[str], metric: str, *, tokenize: str = DEFAULT_TOKENIZER) -> NDArray[np.float64]:
-    """sacreBLEU's sentence chrF or BLEU, 0-100, of every text (row) with every text as its reference (column): (N, N).
+    """Return sentence chrF or BLEU, 0-100, of every text (row) with every text as its reference (column): (N, N).
 
-    The values of `CHRF().sentence_score` and `BLEU(effective_order=True).sentence_score`, which count the n-grams
-    of both texts for every pair. Counting once per text takes a tenth of the time for 32 texts (BLEU: a quarter).
+    The values equal those of `CHRF().sentence_score` and `BLEU(effective_order=True).sentence_score`. These count the
+    n-grams of both texts for every pair. Counting once per text takes a tenth of the time for 32 texts (BLEU: a
+    quarter).
     """
     if metric == "chrf":
         totals, matches = _ngram_matches(["".join(text.split()) for text in texts], CHRF.CHAR_ORDER)
-        n_orders = np.maximum(((totals[:, None] > 0) & (totals > 0)).sum(-1), 1)  # (N, N), orders that both have
+        n_orders = np.maximum(((totals[:, None] > 0) & (totals > 0)).sum(-1), 1)  # (N, N), orders in both texts
         precision = (matches / np.maximum(totals[:, None], 1)).sum(-1) / n_orders
         recall = (matches / np.maximum(totals, 1)).sum(-1) / n_orders
         beta2 = CHRF.BETA**2
@@ -227,7 +229,7 @@ def pairwise_scores(texts: Sequence[str], metric: str, *, tokenize: str = DEFAUL
 
 
 def closest(texts: Sequence[str], reference: str, *, tokenize: str = DEFAULT_TOKENIZER) -> int:
-    """The index of the text with the highest sentence BLEU, by sacreBLEU with effective order; the first of equals."""
+    """Return the index of the text with the highest sentence BLEU (effective order); on a tie, the first."""
     metric = _sentence_bleu(tokenize)
     scores = [metric.sentence_score(text, [reference]).score for text in texts]
     return scores.index(max(scores))
@@ -239,7 +241,7 @@ def _sentence_bleu(tokenize: str) -> BLEU:
 
 
 def _ngram_matches(units: Sequence[Sequence[str]], max_order: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The n-grams of each of N sequences, (N, order), and those that each pair shares, (N, N, order)."""
+    """Count the n-grams of each of N sequences, (N, order), and the n-grams that each pair shares, (N, N, order)."""
     totals, matches = [], []
     for n in range(1, max_order + 1):
         columns: dict[Sequence[str], int] = {}
@@ -251,6 +253,6 @@ def _ngram_matches(units: Sequence[Sequence[str]], max_order: int) -> tuple[NDAr
 
 
 def perplexity(log_probs: Sequence[Sequence[float]]) -> float:
-    """exp of the mean negative log-probability of a piece, EOS counted, over all lines."""
+    """Return exp of the mean negative log-probability per piece, EOS included, over all lines."""
     nll = -sum(map(sum, log_probs)) / max(sum(map(len, log_probs)), 1)
     return math.exp(nll) if nll < 709 else math.inf

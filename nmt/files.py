@@ -1,7 +1,7 @@
-"""Atomic writes, locks, hashes and a cache. Knows nothing of models or runs.
+"""Atomic writes, locks, hashes and a cache.
 
-A write goes to a temporary file in the same directory, is synced, and only then takes the final name, so readers see
-the old content or the new, never a part.
+A write goes to a temporary file in the same directory, which is synced and then renamed. So readers see either the old
+or the new content, never a part of it.
 """
 
 import contextlib
@@ -22,22 +22,22 @@ from nmt.errors import InputError, NmtError, OutputError, os_errors_as
 
 TEMP_MARK = ".tmp."
 SIZES = "sizes.json"  # sizes of the files of a cache entry; written last
-MAX_UNUSED_S = 30 * 24 * 3600  # then a cache entry is removed
+MAX_UNUSED_S = 30 * 24 * 3600  # cache entries unused for longer are removed
 
 
 def sha256(content: bytes) -> str:
-    """Hex digest of `content`."""
+    """Return the hex digest of `content`."""
     return hashlib.sha256(content).hexdigest()
 
 
 def hash_file(path: Path) -> str:
-    """`sha256` of a file, which may be larger than memory."""
+    """Return the hex digest of a file, which may be larger than memory."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_capped(path: Path, n_bytes: int) -> bytes:
-    """The content of an untrusted file. Raises OSError if it is larger, or not a file: reading a pipe would block."""
+    """Read an untrusted file. Raises OSError if it exceeds `n_bytes`, or is not a file: reading a pipe would block."""
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "not a file", str(path))
     with path.open("rb") as file:
@@ -52,7 +52,7 @@ def is_special(path: Path) -> bool:
 
 
 def _descriptor(path: Path) -> int | None:
-    """The descriptor of this process that a path such as /dev/stdout or /dev/fd/3 stands for, else None."""
+    """Return the file descriptor that a path such as /dev/stdout or /dev/fd/3 stands for, else None."""
     descriptors = os.path.realpath("/dev/fd")  # on Linux /proc/PID/fd
     for _ in range(40):  # as many links as Linux follows
         if path.name.isdecimal() and len(path.name) < 10 and os.path.realpath(path.parent) == descriptors:
@@ -65,13 +65,13 @@ def _descriptor(path: Path) -> int | None:
 
 @contextlib.contextmanager
 def atomic_writer(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that replaces `path`, with its mode, if the block succeeds. A special file is written in place."""
+    """Open a file that replaces `path` and keeps its mode if the block succeeds. Special files are written in place."""
     special = is_special(path)
-    path = path if special else Path(os.path.realpath(path))  # replace the target of a link, not the link
+    path = path if special else Path(os.path.realpath(path))  # replace the target of a symlink, not the link
     temp = Path(f"{path}{TEMP_MARK}{os.getpid()}")
     try:
         if special:
-            descriptor = _descriptor(path)  # on Linux, its path opens at position 0, and fails for a socket
+            descriptor = _descriptor(path)  # on Linux, opening its path starts at 0, and fails for a socket
             with open(path if descriptor is None else os.dup(descriptor), "wb") as file:  # noqa: PTH123
                 yield file
             return
@@ -85,7 +85,7 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
         sync(path.parent)
     except OSError as error:
         is_other_file = error.errno is None or error.filename not in (None, str(temp), str(path))
-        if is_other_file or isinstance(error, BrokenPipeError):  # raised by the block, or by the reader of a pipe
+        if is_other_file or isinstance(error, BrokenPipeError):  # an error of the block, or a closed pipe
             raise
         raise _cannot_write(path, error) from error
     finally:
@@ -99,7 +99,7 @@ def _cannot_write(path: Path, error: OSError) -> OutputError:
 
 
 def atomic_write(path: Path, content: bytes | str) -> None:
-    """Write `content` with `atomic_writer`, and read it back before it takes its name."""
+    """Write `content` with `atomic_writer`, and read it back before the file is renamed to `path`."""
     data = content.encode() if isinstance(content, str) else content
     with atomic_writer(path) as file:
         file.write(data)
@@ -123,9 +123,9 @@ def atomic_directory(path: Path) -> Iterator[Path]:
     """Make a directory that replaces `path` if the block succeeds."""
     path = Path(os.path.realpath(path))
     temp = path.with_name(f"{path.name}{TEMP_MARK}{os.getpid()}")
-    old = path.with_name(f"{path.name}.old.{os.getpid()}")  # not swept: for a moment it is the only copy
+    old = path.with_name(f"{path.name}.old.{os.getpid()}")  # not for sweep_temps: for a moment it is the only copy
     try:
-        shutil.rmtree(temp, ignore_errors=True)  # of a killed process with the same pid
+        shutil.rmtree(temp, ignore_errors=True)  # left by a killed process with the same pid
         temp.mkdir(parents=True)
         yield temp
         for written in (*temp.iterdir(), temp):
@@ -144,7 +144,7 @@ def atomic_directory(path: Path) -> Iterator[Path]:
 
 
 def sync(path: Path) -> None:
-    """Make a file, or the renames in a directory if the system can open directories, survive a power cut."""
+    """Sync a file to disk, or the renames in a directory, if the system can open directories."""
     with contextlib.suppress(PermissionError, NotImplementedError), contextlib.ExitStack() as stack:
         handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
         stack.callback(os.close, handle)
@@ -152,7 +152,7 @@ def sync(path: Path) -> None:
 
 
 def sweep_temps(directory: Path, name: str = "*") -> None:
-    """Remove unfinished writes of killed processes."""
+    """Remove temporary files and directories of killed processes."""
     for stale in directory.glob(f"{name}{TEMP_MARK}*"):
         if stale.is_dir():
             shutil.rmtree(stale, ignore_errors=True)
@@ -161,7 +161,7 @@ def sweep_temps(directory: Path, name: str = "*") -> None:
 
 
 def cache_directory() -> Path:
-    """The user's cache: NMT_CACHE, else `nmt` below XDG_CACHE_HOME or ~/.cache, else a temporary directory."""
+    """Return the user's cache: NMT_CACHE, else `nmt` below XDG_CACHE_HOME or ~/.cache, else a temporary directory."""
     temporary = Path(tempfile.gettempdir()) / f"nmt-{getattr(os, 'getuid', int)()}"
     named = os.environ.get("NMT_CACHE")
     homes = (os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache"))  # noqa: PTH111 - never fails
@@ -179,12 +179,12 @@ def cache_directory() -> Path:
         hint = "set NMT_CACHE=PATH in the environment to a directory that you may write to"
         raise OutputError(f"cannot write to {target}: {reason}", hint=hint)
     if path != temporary:
-        path = Path(os.path.realpath(path))  # so that changing a link later has no effect
+        path = Path(os.path.realpath(path))  # so that changing a symlink later has no effect
     if not hasattr(os, "getuid"):
         return path
     status = path.lstat()
-    shared_mode = path.parent.stat().st_mode if path == temporary else 0  # of the folder of all users
-    risks = {  # of trusting the content
+    shared_mode = path.parent.stat().st_mode if path == temporary else 0  # of the directory that all users share
+    risks = {  # reasons not to trust the content
         "it is a link": stat.S_ISLNK(status.st_mode),
         "others may write there": status.st_mode & 0o022,
         "it is not yours": status.st_uid != os.getuid(),
@@ -197,9 +197,9 @@ def cache_directory() -> Path:
 
 
 def cached(kind: str, made_from: object, make: Callable[[Path], None]) -> Path:
-    """A directory in the cache for `made_from`, a JSON value. On first use `make` fills it; other processes wait.
+    """Return the cache entry for `made_from`, a JSON value. On first use, `make` fills it while other processes wait.
 
-    Entries that have not been used for a month are removed, but not their lock files: a process may wait for one.
+    Removes entries that have not been used for a month, but not their lock files: another process may wait for a lock.
     """
     path = cache_directory() / f"{kind}-{sha256(json.dumps(made_from).encode())[:20]}"
     lock = path.with_name(f"{path.name}.lock")
@@ -214,9 +214,9 @@ def cached(kind: str, made_from: object, make: Callable[[Path], None]) -> Path:
                 make(temp)
                 sizes = {file.name: file.stat().st_size for file in temp.iterdir()}
                 (temp / SIZES).write_text(json.dumps(sizes), encoding="utf-8")
-        lock.touch()  # time of last use
+        lock.touch()  # its mtime is the time of last use
         for other in path.parent.glob(f"*-{'[0-9a-f]' * 20}.lock"):
-            with contextlib.suppress(OSError, NmtError), locked(other):  # an error if in use, or another user's
+            with contextlib.suppress(OSError, NmtError), locked(other):  # fails if in use or owned by another user
                 if other.stat().st_mtime < time.time() - MAX_UNUSED_S:
                     shutil.rmtree(other.with_suffix(""), ignore_errors=True)
                     sweep_temps(path.parent, other.stem)
@@ -227,7 +227,8 @@ def cached(kind: str, made_from: object, make: Callable[[Path], None]) -> Path:
 def locked(path: Path, *, holder: str = "process", setting: str = "", wait: bool = False) -> Iterator[None]:
     """Hold the lock file `path`; the kernel releases it when the process ends.
 
-    If another process holds it, waits or raises an InputError that names its `holder` and the directory's `setting`.
+    If another process holds it, waits or raises InputError. The message contains `holder`, the kind of process, and
+    `setting`, the setting that chooses the directory.
     """
     other = f"another directory with {setting}" if setting else "another directory"
     try:

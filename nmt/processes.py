@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 
-# Functions of these modules import libraries, before they open anything that needs cleanup.
+# Functions of these modules import libraries before they open anything that needs cleanup.
 IMPORTERS = ("__main__", "nmt.__main__", "nmt.cli", "nmt.decode.translator")
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX, M_ARENA_MAX = -1, -2, -4, -8  # of glibc's malloc.h
@@ -29,14 +29,15 @@ class Stopped(KeyboardInterrupt):
 def stop_on_signals() -> None:
     """Raise `Stopped` on Ctrl-C and SIGTERM; a second SIGTERM kills the process."""
     for number, default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
-        if signal.getsignal(number) is default:  # an ignored one stays so: shells ignore SIGINT in the background
+        if signal.getsignal(number) is default:  # keep ignored signals: shells ignore SIGINT in background jobs
             signal.signal(number, _stop)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
     """Raise `Stopped`; during an import by one of `IMPORTERS`, exit at once.
 
-    Libraries catch exceptions from imports: torch then continues with a broken numpy, and the signal is lost.
+    Some libraries catch exceptions during imports. For example, torch would continue with a broken numpy, and the
+    signal would be lost.
     """
     while frame is not None:
         caller = frame.f_back
@@ -50,13 +51,13 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def prepare_torch(threads: int = 0) -> None:
-    """Set environment variables that torch reads when it is imported, unless the user has set them.
+    """Set environment variables that torch reads when it is imported. Keeps the user's, except OMP_NUM_THREADS.
 
-    - OpenMP threads that wait spin briefly, then sleep. By default they spin for milliseconds: if another program uses
-      a core, they take the time of the thread that they wait for (200 sentences take 6 times as long). If they slept
-      at once, waking them would cost more than small operations (one sentence takes 2.5 times as long).
+    - Waiting OpenMP threads spin briefly, then sleep. By default they spin for milliseconds: if another program uses a
+      core, they slow down the thread that they wait for (200 sentences take 6 times as long). If they slept at once,
+      waking them would cost more than small operations (one sentence takes 2.5 times as long).
     - oneDNN and torch cache 32 compiled bf16 matmuls, more than a step needs, instead of 1,024 (a gigabyte).
-    - `threads` CPU threads; 0 keeps torch's default. NMT_WORKER_THREADS, set for worker processes, overrides it.
+    - OMP_NUM_THREADS is NMT_WORKER_THREADS, which is set for worker processes, or else `threads`; 0 does not set it.
 
     Also calls `keep_freed_memory`.
     """
@@ -82,15 +83,15 @@ def keep_freed_memory() -> None:
     import ctypes
 
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt:  # musl has none
+    if mallopt:  # musl has no mallopt
         mallopt(M_MMAP_MAX, 0)  # take large blocks from the heap too; free returns mapped blocks to the system
         mallopt(M_TRIM_THRESHOLD, 2**31 - 1)  # keep up to 2 GB of free memory at the end of the heap
         mallopt(M_TOP_PAD, 2**26)  # grow the heap by 64 MB, so that it grows rarely
-        mallopt(M_ARENA_MAX, 1)  # one heap for all threads; the others are limited to blocks of 64 MB
+        mallopt(M_ARENA_MAX, 1)  # one heap for all threads; other heaps are limited to blocks of 64 MB
 
 
 def child_variables() -> dict[str, str]:
-    """Environment variables for a child Python process: it imports this nmt and nothing from the working directory."""
+    """Return variables for a child Python process: it imports this nmt, and nothing from the working directory."""
     inherited = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))  # "" means the working directory
     return {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *inherited])}
 
@@ -112,7 +113,7 @@ def end_with_parent() -> None:
     """Exit when the parent process ends for any reason."""
 
     def watch() -> None:
-        os.read(0, 1)  # the parent holds the write end of stdin and writes nothing: returns when it has ended
+        os.read(0, 1)  # returns when the parent ends: it holds the write end of stdin and writes nothing
         os._exit(1)
 
     threading.Thread(target=watch, name="nmt-parent", daemon=True).start()

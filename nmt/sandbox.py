@@ -1,7 +1,7 @@
 """Loads an untrusted file in a child process, once per file, before this process loads it.
 
-Tokenizers and exports are read by C++ libraries, which a damaged file can crash. Files that have passed, and files that
-were made here, are remembered by their hash in the user's cache directory. Imports no torch.
+Tokenizers and exports are read by C++ libraries, which a damaged file can crash. The user's cache directory records the
+hashes of files that were loaded successfully, and of tokenizers trained by nmt. Imports no torch.
 """
 
 import contextlib
@@ -20,16 +20,16 @@ from nmt.processes import child_variables
 log = logging.getLogger("nmt")
 
 TIMEOUT_S = 60
-MAX_BYTES = 2_000_000_000  # address space of the child, in addition to what the file may need
-MAX_BYTES_PER_BYTE = 100  # of the file
-REFUSED = 1  # Python's exit code if the library raises
+MAX_BYTES = 2_000_000_000  # address space of the child for an empty file
+MAX_BYTES_PER_BYTE = 100  # additional address space per byte of the file
+REFUSED = 1  # Python's exit code if the library raises an exception
 SAMPLE = "Ein Hund läuft. 我 喜欢 茶  \t\u2028\x85 👩‍👩‍👧 \ufeffא ﬁ <s> 0x00 \x01"
 
 
 def check_loadable(library: str, name: str, content: bytes, directory: str = "") -> None:
-    """Load a file in a child process, unless it was loaded before. Raises ModelError, with its name, on failure.
+    """Load a file in a child process, unless it was loaded before. Raises ModelError, with `name`, on failure.
 
-    `sentencepiece` loads `content`; `ctranslate2` loads `directory`, which `content` identifies.
+    `sentencepiece` loads `content`. `ctranslate2` loads `directory`; `content` is then hashed to recognize the export.
     """
     mark = _mark(library, content)
     if mark.exists():
@@ -54,13 +54,13 @@ def check_loadable(library: str, name: str, content: bytes, directory: str = "")
 
 
 def mark_loadable(library: str, content: bytes) -> None:
-    """Remember a file that was made here as loadable."""
+    """Record that a file is loadable, because this process has made it."""
     with contextlib.suppress(OSError):
         _mark(library, content).touch()
 
 
 def _mark(library: str, content: bytes) -> Path:
-    """The empty file whose existence records that this version of the library can load the content."""
+    """Return the path of a file whose existence records that this version of the library can load the content."""
     try:
         return cache_directory() / f"{library}-{metadata.version(library)}-{sha256(content)}"
     except NmtError as error:
@@ -70,12 +70,12 @@ def _mark(library: str, content: bytes) -> Path:
 
 def main(library: str, limit: str, directory: str) -> None:
     """In the child process: load the file and use each of its parts once."""
-    with contextlib.suppress(ImportError, ValueError, OSError):  # not on every system
+    with contextlib.suppress(ImportError, ValueError, OSError):  # not available on every system
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_AS, (int(limit), int(limit)))
-        signal.alarm(TIMEOUT_S)  # ends a library that hangs if the parent was killed
+        signal.alarm(TIMEOUT_S)  # ends a hanging library even if the parent was killed
     if library == "ctranslate2":
         import ctranslate2
 

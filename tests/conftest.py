@@ -1,4 +1,4 @@
-"""Shared by the tests: the command in a subprocess, checks of its output, five pairs, and a run trained on them.
+"""Shared by the tests: the command in a subprocess, output checks, five sentence pairs, a run trained on them.
 
 Test files import helpers by name: `from conftest import run_nmt`.
 """
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from nmt.decode.translator import Translator
     from nmt.model.base import Seq2Seq
 
-# No limit of time: a busy machine must not fail a test.
+# No time limit: a busy machine must not fail a test.
 hypothesis_settings.register_profile("nmt", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("nmt")
 
 NMT = [sys.executable, "-m", "nmt"]
-# Forks a process that has imported torch and what torch.optim imports, so that commands start quickly.
+# A fork server that has imported torch and the modules that torch.optim imports, so that commands start quickly.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["nmt.cli", "nmt.train.session", "nmt.decode.translator", "torch._dynamo"])
 Done = subprocess.CompletedProcess[bytes]
@@ -72,7 +72,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Replace the user's cache by a temporary directory; and set what `nmt.processes` would set."""
+    """Replace the user's cache by a temporary directory, and set GOMP_SPINCOUNT as `nmt.processes` does."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GOMP_SPINCOUNT", os.environ.get("GOMP_SPINCOUNT", "20000"))
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
@@ -84,7 +84,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of a subprocess: no model, corpora or mirror by default."""
+    """The environment of a subprocess, without the user's NMT_MODEL, NMT_DATA and NMT_MIRROR."""
     unset = ("NMT_MODEL", "NMT_DATA", "NMT_MIRROR")
     inherited = {key: value for key, value in os.environ.items() if key not in unset}
     return {**inherited, **(extra or {})}
@@ -181,8 +181,9 @@ def started(
     stdout: Output = subprocess.PIPE,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start a command, unbuffered; it is killed if it still runs after the block."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # tests started in the background ignore SIGINT,
-    try:  # and children inherit that
+    # Tests that were started in the background ignore SIGINT, and children would inherit that.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
         process = subprocess.Popen(
             command,
             cwd=cwd,
@@ -202,7 +203,7 @@ def started(
                 process.kill()
 
 
-# --- looking at what came out -----------------------------------------------------------------------------
+# --- checking the output ----------------------------------------------------------------------------------
 
 
 def out_lines(done: Done) -> list[str]:
@@ -258,14 +259,14 @@ def model_of(translator: "Translator") -> "Seq2Seq":
 
 
 def argos_python() -> str:
-    """A Python with Argos Translate: NMT_ARGOS_PYTHON, or this one."""
+    """A Python interpreter that has Argos Translate: NMT_ARGOS_PYTHON, or the current one."""
     python = os.environ.get("NMT_ARGOS_PYTHON", sys.executable)
     if subprocess.run([python, "-c", "import argostranslate"], capture_output=True, check=False).returncode:
         pytest.skip("no argostranslate: install it elsewhere, and set NMT_ARGOS_PYTHON to that Python")
     return python
 
 
-@pytest.fixture(scope="module")  # not for the session: its event loop would stop other tests from running one
+@pytest.fixture(scope="module")  # per session, its event loop would prevent other tests from running one
 def browser() -> Iterator[Any]:
     """Chromium, driven by playwright."""
     playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: make browser")
@@ -285,9 +286,9 @@ def opened_page(browser: Any, url: str, *may_load: str, ignored: str | None = No
     Args:
         browser: the fixture.
         url: of the page.
-        may_load: prefixes of what it may load besides.
-        ignored: part of the logged errors that are expected.
-        options: of the browser's context.
+        may_load: prefixes of other URLs that the page may load.
+        ignored: text in logged errors that are expected.
+        options: for `browser.new_context`.
     """
     problems: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Write the README's pictures of the pages: `python tests/draw_pages.py RUN`, after `make browser` and `make demo`."""
+"""Take the README's screenshots: `python tests/draw_pages.py RUN`, after `make browser` and `make demo`."""
 
 import shutil
 import sys
@@ -24,7 +24,7 @@ def main(run: Path) -> None:
 
 
 def picture(page: Page, section: str, name: str, height: int) -> None:
-    """The upper part of a section, as a PNG file."""
+    """Save the upper part of a section as a PNG file."""
     page.locator(section).scroll_into_view_if_needed()
     box = page.locator(section).bounding_box()
     assert box

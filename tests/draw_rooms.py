@@ -34,10 +34,10 @@ def read_imports(package: str = PACKAGE) -> tuple[dict[str, set[str]], set[str]]
 
 
 def transitive_reduction(imports: Mapping[str, Set[str]]) -> dict[str, set[str]]:
-    """The fewest imports that connect the same rooms, ordered so that importers come first, then by name.
+    """The fewest imports with the same reachability, sorted so that importers come first, then by name.
 
     Raises:
-        graphlib.CycleError: rooms import each other in a cycle.
+        graphlib.CycleError: modules import each other in a cycle.
     """
     reachable: dict[str, set[str]] = {}
     height: dict[str, int] = {}
@@ -65,7 +65,7 @@ def draw(package: str = PACKAGE) -> str:
 
 
 def replace_figure(page: str, figure: str) -> str:
-    """The page with what stands between the two markers replaced.
+    """Replace the text between the two markers of a page.
 
     Raises:
         ValueError: a marker is missing.

@@ -1,4 +1,4 @@
-"""A local HTTP server with the faults of real ones, from which tests download."""
+"""A local HTTP server for tests of downloads, with the faults of real servers."""
 
 import contextlib
 import re
@@ -9,16 +9,16 @@ from urllib.parse import urlsplit
 
 
 class Mirror:
-    """What the server has, how it fails, and what was asked of it.
+    """The server's files, its faults, and the requests that it has received.
 
     Attributes:
-        files: content by path; a URL of the catalog is added with `add`.
-        cuts: for each coming answer, after how many bytes of content it breaks off; none breaks when it is empty.
-        statuses: for each coming answer, an error status to send instead.
+        files: content by path; `add` adds the file of a catalog URL.
+        cuts: for each of the next responses, the number of body bytes that are sent; later responses are complete.
+        statuses: for each of the next requests, an error status to send instead of the file.
         has_ranges: whether a Range header has an effect.
-        has_length: whether answers have a Content-Length.
-        range_shift: what the next answer to a Range header adds to the first byte.
-        pause: set it to let an answer wait after its first half.
+        has_length: whether responses have a Content-Length.
+        range_shift: number of bytes by which the next response to a Range header starts too late.
+        pause: event that responses wait for after half of their body; None for no wait.
         requests: path and Range header of each request, in order.
     """
 
@@ -33,7 +33,7 @@ class Mirror:
         self.requests: list[tuple[str, str | None]] = []
 
     def add(self, url: str, content: bytes) -> None:
-        """Serve `content` where `mirrored(url, self.url)` leads."""
+        """Serve `content` at `mirrored(url, self.url)`."""
         parts = urlsplit(url)
         self.files[f"/{parts.netloc}{parts.path}"] = content
 

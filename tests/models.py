@@ -1,4 +1,4 @@
-"""Small models of every architecture, with each of its choices, batches for them, and a small translator."""
+"""Small models of every architecture with all its settings, batches for them, and small translators."""
 
 import functools
 import itertools
@@ -67,20 +67,20 @@ FAMILY = [TRANSFORMERS[0], TRANSFORMERS[-1], *RUNGS, *RNNS]
 
 
 def name(choices: dict[str, Any]) -> str:
-    """For pytest's `ids`."""
+    """The id of a parametrized test."""
     return " ".join(f"{value}" for value in choices.values())
 
 
 def make(
     seed: int = 1, n_target_vocab: int = V, n_source_vocab: int = V, scale: float = 1.0, **choices: Any
 ) -> Seq2Seq:
-    """A small model with random weights, biases and norms, in float64, where any leak shows.
+    """A small model in float64 with random weights, biases and norms, so that a leak from masked positions is visible.
 
     Args:
         seed: of the weights.
         n_target_vocab, n_source_vocab: pieces of each side.
-        scale: what weights are multiplied with; more makes sentences differ more.
-        choices: of the model's settings.
+        scale: factor of the weights; with a larger one, outputs of different sentences differ more.
+        choices: settings of the model.
     """
     torch.manual_seed(seed)
     model = fresh(n_target_vocab, n_source_vocab, **choices).double()
@@ -91,7 +91,7 @@ def make(
 
 
 def fresh(n_target_vocab: int = V, n_source_vocab: int = V, **choices: Any) -> Seq2Seq:
-    """A small model as training would begin with it, in eval mode."""
+    """A small model with its initial weights, in eval mode."""
     settings = ModelSettings(**SIZES | {"dropout": 0.0} | choices)
     kind = RecurrentModel if settings.architecture == "rnn" else Transformer
     return kind(settings, n_source_vocab, n_target_vocab).eval()
@@ -132,24 +132,24 @@ def sources(*rows: Sequence[int]) -> Tensor:
 
 @functools.cache
 def of_five(lines: tuple[str, ...], vocab_size: int) -> bytes:
-    """A tokenizer of some of the five pairs, serialized."""
+    """A serialized tokenizer that is trained on some lines of the five pairs."""
     return train_tokenizer(lines, TokenizerSettings(type="bpe", vocab_size=vocab_size)).model
 
 
 def random_translator(joint: bool = True, decode: dict[str, Any] | None = None, **choices: Any) -> Translator:
-    """A translator with random weights, norms and biases included, that ends some sentences before the limit."""
+    """A translator with random weights, biases and norms; some of its hypotheses end before the length limit."""
     translator = fresh_translator(joint, decode, **choices)
     model, tokenizers = model_of(translator), translator.tokenizers
     assert isinstance(model, Transformer)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn(parameter.shape))
-        layer_norm = list(model.decoder)[-1].feed_forward_residual.norm  # the last layer before the projection
+        layer_norm = list(model.decoder)[-1].feed_forward_residual.norm  # post-norm: the last norm
         last = layer_norm if isinstance(model.decoder_norm, nn.Identity) else model.decoder_norm
         assert isinstance(last, nn.LayerNorm)
         text = torch.randint(EOS + 1, len(tokenizers.source), (20, 6))
         logits, end = model(text, text), model.projection.weight[EOS]
-        rise = (logits.amax(-1) - logits[..., EOS]).quantile(0.9)  # a tenth of the positions are to end in EOS
+        rise = (logits.amax(-1) - logits[..., EOS]).quantile(0.9)  # EOS becomes the likeliest piece at most positions
         last.bias.add_(rise * end / end.square().sum())
     return translator
 
@@ -187,7 +187,7 @@ class Banned:
 
 
 def search_with_bans(translator: Translator, sources: Sequence[list[int]], options: SearchOptions) -> list[Hypothesis]:
-    """The best hypothesis for each source, given as tokens, by a search over a `Banned` decoder."""
+    """The best hypothesis for each source, given as token ids, by a search over a `Banned` decoder."""
     model = model_of(translator)
     with torch.inference_mode():
         found = search(Banned(model), pad_source(list(sources)), options, max_length=model.max_length)
@@ -195,7 +195,7 @@ def search_with_bans(translator: Translator, sources: Sequence[list[int]], optio
 
 
 def small_translator(**data: object) -> Translator:
-    """A translator of `LINES` with random weights, far from uniform, in float64.
+    """A translator for `LINES` in float64, with random weights whose predictions are far from uniform.
 
     Args:
         data: settings of `data`.

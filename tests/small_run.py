@@ -1,4 +1,4 @@
-"""A training of a second inside the test's own process: its corpus, its config, and what it leaves."""
+"""A training that takes a second in the test's own process: its corpus, its config and its results."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ TIMES = {"今天": "today", "每天": "every day", "早上": "in the morning"}
 
 
 def write_small_corpus(home: Path) -> Path:
-    """60 pairs with reordering: subject, time, verb becomes subject, verb, time; 25 more for `MIX`; returns `home`."""
+    """Write 60 pairs (source: subject, time, verb; target: subject, verb, time) and 25 for `MIX`; return `home`."""
     pairs = [
         (f"{s}{t}{v}。", f"{SUBJECTS[s].capitalize()} {VERBS[v]} {TIMES[t]}.")
         for s in SUBJECTS
@@ -32,7 +32,7 @@ def write_small_corpus(home: Path) -> Path:
     return home
 
 
-MIX = {"more": {"source": "more.zh", "target": "more.en", "weight": 0.3}}  # for data__mix
+MIX = {"more": {"source": "more.zh", "target": "more.en", "weight": 0.3}}  # value of data__mix
 
 
 def config_of(corpus: Path, run: str = "run", **changes: Any) -> Config:
@@ -41,7 +41,7 @@ def config_of(corpus: Path, run: str = "run", **changes: Any) -> Config:
     Args:
         corpus: the directory of `write_small_corpus`.
         run: the run's directory below it.
-        changes: settings over those here: `train__lr=1e-3`, `seed=2`.
+        changes: settings to change, for example `train__lr=1e-3` or `seed=2`.
     """
     tree: dict[str, Any] = {
         "run": str(corpus / run),

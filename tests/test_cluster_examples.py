@@ -1,4 +1,4 @@
-"""The examples of configs/cluster: their commands are ours, and each job has another shard."""
+"""The examples of configs/cluster: their nmt commands are valid, and each task translates its own shard."""
 
 import re
 import subprocess

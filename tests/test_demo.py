@@ -37,7 +37,7 @@ def makefile_variable(name: str) -> str:
 
 
 def make_demo(folder: Path, *, translation: str, bleu: str) -> subprocess.CompletedProcess[str]:
-    """Run `make demo` with a stand-in for nmt that trains nothing and answers as told."""
+    """Run `make demo` with a fake nmt that trains nothing and prints the given translation and BLEU."""
     nmt = folder / "nmt"
     nmt.write_text(FAKE_NMT, encoding="utf-8")
     nmt.chmod(0o755)
@@ -47,7 +47,7 @@ def make_demo(folder: Path, *, translation: str, bleu: str) -> subprocess.Comple
     return subprocess.run(
         ["make", "demo", f"BIN={folder}", f"INSTALLED={installed}"],
         cwd=ROOT,
-        env={**os.environ, **answers, "MAKEFLAGS": ""},  # not those of `make test`
+        env={**os.environ, **answers, "MAKEFLAGS": ""},  # not the flags of `make test`
         capture_output=True,
         text=True,
         check=False,

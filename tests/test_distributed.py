@@ -1,4 +1,4 @@
-"""Several ranks do what one process does: the same losses, the same lines, one ending."""
+"""Several ranks have the same losses and translations as one process, and end together."""
 
 import json
 import os
@@ -53,7 +53,7 @@ def run(*command: object, cwd: Path) -> subprocess.CompletedProcess[bytes]:
 
 
 def weights_hash(path: Path) -> str:
-    """Of the newest checkpoint's weights and moments, and of the best model's."""
+    """Hash of the newest checkpoint's weights and moments, and of the best model's weights."""
     directory = RunDirectory(path)
     step = directory.newest_step()
     assert step is not None
@@ -61,7 +61,7 @@ def weights_hash(path: Path) -> str:
     return hash_tensors(newest) + hash_tensors(read_checkpoint(directory.model_file).tensors)
 
 
-# --- one process, and the cutting ---------------------------------------------------------------------------
+# --- one process, and the shares of ranks -------------------------------------------------------------------
 
 
 def test_one_process_is_the_case_of_one_rank() -> None:
@@ -102,7 +102,7 @@ def test_an_environment_that_is_not_torchruns_means_alone(monkeypatch: pytest.Mo
 
 
 def torchruns(rank: int) -> dict[str, str]:
-    """The environment of one of two ranks as torchrun sets it, with a port of this machine that is free."""
+    """The environment that torchrun sets for one of two ranks, with a free port of this machine."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -121,9 +121,9 @@ def test_a_port_that_is_none_is_one_clear_error(five_corpus: FiveCorpus) -> None
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_rank_without_peers_says_what_it_waits_for_and_hears_ctrl_c(five_run: FiveRun, rank: int) -> None:
-    """It says so after `distributed.WARN_AFTER_S`, which is less than 30 s, and here none at all."""
+    """The warning comes after `distributed.WARN_AFTER_S`, less than 30 s; this test sets it to 0."""
     assert distributed.WARN_AFTER_S < 30
-    hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # also if the tests ignore it
+    hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # even if the tests ignore SIGINT
     program = f"{hears}; from nmt import __main__, distributed; distributed.WARN_AFTER_S = 0; __main__.main()"
     command = [sys.executable, "-c", program, "translate", "-m", five_run.run, "--", SOURCE[0]]
     env = torchruns(rank)
@@ -250,7 +250,7 @@ def test_a_lost_worker_is_one_clear_error(five_run: FiveRun, tmp_path: Path) -> 
     args = ["translate", "-m", five_run.run, "--workers", 2, "--beam", 1, "-i", "in"]
     with started_nmt(*args, cwd=tmp_path, env=ONE_THREAD) as process:
         assert process.stdout
-        assert process.stdout.read(1)  # they are at work
+        assert process.stdout.read(1)  # the workers are translating
         (worker,) = workers_of(process, 1)
         os.kill(worker, signal.SIGKILL)
         _, stderr = process.communicate(timeout=60)
@@ -305,7 +305,7 @@ def test_stream_and_workers_do_not_go_together(five_run: FiveRun) -> None:
 
 @contextmanager
 def started(*command: object, cwd: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A command under way in a process group of its own, of which nothing is left in the end."""
+    """Start a command in its own process group, which is killed if the command still runs after the block."""
     with subprocess.Popen(
         [*map(str, command)],
         cwd=cwd,
@@ -322,7 +322,7 @@ def started(*command: object, cwd: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def wait_for_step(path: Path, step: int) -> None:
-    """Until a training has written the figures of a step."""
+    """Wait until a training has written the metrics of a step."""
     deadline = time.monotonic() + 120
     metrics = RunDirectory(path)
     while not any(line["step"] >= step for line in metrics.read_metrics()):
@@ -339,7 +339,7 @@ def children(pid: int) -> list[int]:
 
 
 def workers_of(process: subprocess.Popen[bytes], n: int) -> list[int]:
-    """The n processes that share a command's work with it, once they are there."""
+    """Wait until a command has started its n worker processes; return their pids."""
     deadline = time.monotonic() + 60
     while len(workers := [pid for pid in children(process.pid) if b"--workers" in command_of(pid)]) < n:
         assert time.monotonic() < deadline
@@ -348,7 +348,7 @@ def workers_of(process: subprocess.Popen[bytes], n: int) -> list[int]:
 
 
 def command_of(pid: int) -> bytes:
-    """The command line of a process; empty for one that is gone, whether or not anybody has asked how it ended."""
+    """The command line of a process; empty if it has ended, even if it is still a zombie."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

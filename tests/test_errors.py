@@ -38,4 +38,4 @@ def test_what_the_user_gave_can_be_caught_as_one() -> None:
 def test_a_signal_ends_with_128_and_its_number(number: int, exit_code: int) -> None:
     error = StoppedError("stopped", number, hint="go on")
     assert (str(error), error.hint, error.exit_code) == ("stopped", "go on", exit_code)
-    assert NmtError.exit_code == 1  # the class keeps its own
+    assert NmtError.exit_code == 1  # the class attribute is unchanged

@@ -1,4 +1,4 @@
-"""Scores are those of sacreBLEU, with its signature; perplexity by hand."""
+"""Scores and signatures equal those of sacreBLEU; perplexity equals values computed by hand."""
 
 import importlib.util
 import math
@@ -57,7 +57,7 @@ def test_scores_are_those_of_sacrebleu(references: list[list[str]], lowercase: b
     bleu, chrf, ter = score(HYPOTHESES, references, tokenize=tokenize, lowercase=lowercase, metrics=ALL)
     own = sacrebleu.corpus_bleu(HYPOTHESES, references, tokenize=tokenize, lowercase=lowercase).score
     assert bleu.value == pytest.approx(own, abs=1e-9)
-    # corpus_chrf has no switch for case, and lower-casing first is what case insensitivity means
+    # corpus_chrf has no option to ignore case, so its input is lower-cased
     lower = str.lower if lowercase else str
     own = sacrebleu.corpus_chrf(
         [lower(text) for text in HYPOTHESES], [[lower(text) for text in side] for side in references]
@@ -150,7 +150,7 @@ def test_interval_of_many_lines_contains_the_score() -> None:
     ],
 )
 def test_extreme_scores_have_an_interval(hypotheses: list[str], references: list[str], metric: str) -> None:
-    """A resampling that draws only wrong lines scores 0."""
+    """A bootstrap sample of only wrong lines scores 0."""
     (found,) = score(hypotheses, [references], metrics=(metric,), n_bootstrap=100)
     assert found.low is not None
     assert found.high is not None
@@ -275,7 +275,7 @@ def test_paired_tests_are_those_of_sacrebleu(test: Literal["bs", "ar"]) -> None:
 
 
 def test_the_interval_of_a_difference_is_that_of_paired_resamples() -> None:
-    """The difference of systems that differ in one line of many varies less than either score."""
+    """If two systems differ in only one of many lines, their difference varies less than their scores."""
     lines = [f"the number {n} is one of many numbers here" for n in range(40)]
     better = [*lines[:20], *(line.replace("many", "some") for line in lines[20:])]
     worse = [better[0].replace("one", "two"), *better[1:]]

@@ -1,4 +1,4 @@
-"""Both architectures, with some of their choices, learn the five pairs by heart, by the real command."""
+"""Both architectures, with some of their settings, memorize the five pairs when the nmt command trains them."""
 
 import json
 import subprocess

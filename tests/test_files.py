@@ -1,4 +1,4 @@
-"""Files and directories are replaced atomically, cache entries are made once, and one process holds a lock."""
+"""Files and directories are replaced atomically, cache entries are made once, and locks exclude other processes."""
 
 import contextlib
 import errno
@@ -56,7 +56,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def alone(path: Path) -> bool:
-    """Whether there is no other file in its directory."""
+    """Whether a file is the only one in its directory."""
     return [one.name for one in path.parent.iterdir()] == [path.name]
 
 
@@ -109,7 +109,7 @@ def test_after_a_failure_at_the_end_the_old_content_is_there(
 
 @contextlib.contextmanager
 def small_disk() -> Iterator[None]:
-    """Files over 100 bytes are refused, which resembles a full disk.
+    """Limit files to 100 bytes, which resembles a full disk.
 
     Not a fixture: pytest may write its output to a file before fixtures end.
     """
@@ -121,7 +121,7 @@ def small_disk() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-@pytest.mark.parametrize("n_bytes", [101, 10_000_000])  # fails in flush; in write, which does not buffer so much
+@pytest.mark.parametrize("n_bytes", [101, 10_000_000])  # one fails in flush, the other in write: it exceeds the buffer
 def test_on_a_full_disk_the_old_content_is_kept(file: Path, n_bytes: int) -> None:
     with small_disk(), pytest.raises(OutputError, match=r"cannot write .*/it: File too large"):
         atomic_write(file, b"x" * n_bytes)
@@ -229,7 +229,7 @@ with atomic_writer(Path(sys.argv[1])) as out:
 
 
 def bash(script: str, cwd: Path) -> str:
-    """Run a script in which `write PATH` writes "new " to PATH; the last line of its stderr."""
+    """Run a script in which `write PATH` writes "new " to PATH; return the last line of its stderr."""
     (cwd / "writer.py").write_text(WRITER)
     function = f"write() {{ '{sys.executable}' writer.py \"$1\"; }}\n"
     environment = {**os.environ, "PYTHONPATH": str(Path(nmt.__file__).parents[1])}
@@ -260,7 +260,7 @@ def test_an_open_descriptor_is_written_at_its_position(tmp_path: Path, script: s
 
 
 def test_a_socket_as_stdout_is_written_to(tmp_path: Path) -> None:
-    """Linux refuses to open its path."""
+    """Linux refuses to open a socket by its path."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         subprocess.run([sys.executable, "-c", WRITER, "/dev/stdout"], stdout=theirs.fileno(), check=True)
@@ -286,7 +286,7 @@ def test_a_special_file_that_cannot_be_written_is_an_error(tmp_path: Path, scrip
 
 
 def test_a_closed_pipe_raises_broken_pipe_error(tmp_path: Path) -> None:
-    """The command line ends quietly on it."""
+    """The nmt command ends quietly on this exception."""
     assert bash("mkfifo pipe; : < pipe & exec 3> pipe; wait; write /dev/fd/3", tmp_path).startswith("BrokenPipe")
 
 
@@ -455,7 +455,7 @@ cached("kind", 1, make)
     kill(process)
     with pytest.raises(ZeroDivisionError):
         cached("kind", 1, lambda _: 1 // 0)  # type: ignore[arg-type]
-    assert [file.suffix for file in cache.iterdir()] == [".lock"]  # both left no more
+    assert [file.suffix for file in cache.iterdir()] == [".lock"]  # nothing else is left of the two attempts
     assert (cached("kind", 1, fill) / "it").read_bytes() == NEW
 
 
@@ -463,7 +463,7 @@ def test_an_incomplete_entry_is_made_again(cache: Path) -> None:
     path = cached("kind", 1, fill)
     (path / "it").unlink()
     assert (cached("kind", 1, fill) / "it").read_bytes() == NEW
-    (path / "it").write_bytes(OLD)  # cut short
+    (path / "it").write_bytes(OLD)  # shorter than the entry's file
     assert (cached("kind", 1, fill) / "it").read_bytes() == NEW
 
 
@@ -484,7 +484,7 @@ def test_entries_unused_for_a_month_are_removed_and_nothing_else(cache: Path) ->
 
 
 def test_an_entry_that_is_being_made_is_not_removed(cache: Path) -> None:
-    """Even if its lock is old. If the lock were removed, two processes could hold a lock of this name."""
+    """Even if its lock file is old. If the lock file were removed, two processes could hold a lock of this name."""
 
     def make_slowly(place: Path) -> None:
         os.utime(lock, (0, 0))
@@ -541,7 +541,7 @@ def test_without_a_writable_home_the_cache_is_a_temporary_directory(
 def test_an_nmt_cache_that_cannot_be_written_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """No other directory replaces it: the user may have chosen it for its size or its safety."""
+    """No other directory is used instead: the user may have chosen this one for its size or its safety."""
     (tmp_path / "file").touch()
     monkeypatch.setenv("NMT_CACHE", str(tmp_path / name))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -561,7 +561,7 @@ def test_the_cache_path_has_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_temporary_cache_that_another_user_could_replace_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It could be replaced between the check and its use."""
+    """The directory could be replaced between the check and its use."""
     for name in ("NMT_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", "/proc/none")
@@ -582,7 +582,7 @@ def test_a_temporary_cache_that_another_user_could_replace_is_refused(
 
 
 def test_a_cache_that_others_own_or_can_write_to_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They could change training data, or mark tokenizers as safe."""
+    """Other users could change training data, or mark tokenizers as safe."""
     path = cached("kind", 1, fill)
     for mode in (0o777, 0o770, 0o702, 0o1777):
         cache.chmod(mode)
@@ -645,7 +645,7 @@ def test_a_lock_is_released_after_its_block(tmp_path: Path) -> None:
 
 
 def test_a_lock_file_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
-    """It may belong to another user. Tests may run as root, so a directory takes its place here."""
+    """It may belong to another user. Tests may run as root, so here a directory has the name of the lock file."""
     path = tmp_path / "lock"
     path.mkdir()
     with pytest.raises(NmtError, match=r"/lock"), locked(path):
@@ -669,6 +669,6 @@ def test_a_file_system_without_locks_is_not_reported_as_in_use(tmp_path: Path, m
 
 
 def test_on_a_system_without_fcntl_nothing_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "fcntl", None)  # Windows has none
+    monkeypatch.setitem(sys.modules, "fcntl", None)  # as on Windows
     with locked(tmp_path / "lock"), locked(tmp_path / "lock"):
         assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""The article's fault, shown and set right: the same model decoded in one pass, and word by word."""
+"""The article's bug and its fix: the same model decoded in one pass, and word by word."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def read(path: Path) -> list[str]:
 
 
 def one_pass(translator: Translator, text: str, length: int) -> str:
-    """What the article does: BOS and padding through the decoder once, the likeliest word at every position."""
+    """Decode as the article does: one decoder pass over BOS and padding, the likeliest piece at every position."""
     src = pad_source([translator.tokenizers.source.encode(text)])
     tgt_in = torch.tensor([[BOS] + [PAD] * (length - 1)])
     with torch.no_grad():

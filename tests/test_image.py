@@ -1,4 +1,4 @@
-"""configs/docker/Dockerfile: its steps, run in an empty environment where there is no docker; with NMT_SOAK=1."""
+"""configs/docker/Dockerfile: checks of its steps; with NMT_SOAK=1 they run, without docker, in an empty venv."""
 
 import json
 import os
@@ -55,7 +55,7 @@ def test_the_steps_of_the_image_work(five_run: FiveRun, tmp_path: Path) -> None:
                     to.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy(ROOT / source, to)
         elif kind == "RUN" and rest.startswith("pip "):
-            # Where the wheels of PyTorch's own index cannot be reached, the default index has torch too.
+            # PyTorch's own index may be unreachable from here; the default index has torch too.
             reachable = re.sub(r"--extra-index-url \S+", "", rest)
             subprocess.run(reachable, shell=True, check=True, cwd=app, env=environment)
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -1,4 +1,4 @@
-"""Ctrl-C during an import ends the command; no library can catch it."""
+"""Ctrl-C during an import ends the command, even if a library catches the exception."""
 
 from pathlib import Path
 

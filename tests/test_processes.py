@@ -83,7 +83,7 @@ def test_environment_sets_variables_for_the_block(monkeypatch: pytest.MonkeyPatc
 def test_the_command_and_its_children_import_nothing_from_the_working_directory(
     five_run: FiveRun, trap: Path, tmp_path: Path
 ) -> None:
-    """Children: one loads the tokenizer, because the cache is empty; one is a second translating process."""
+    """There are two children: one checks the tokenizer, because the cache is empty, the other is the second worker."""
     env = {**ONE_THREAD, "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": ""}
     done = run_nmt("translate", "-m", five_run.run, "--workers", 2, "--", SOURCE[0], cwd=trap, env=env)
     assert out_lines(done) == [TARGET[0]]

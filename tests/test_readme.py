@@ -28,13 +28,13 @@ def without_code(text: str) -> str:
 
 
 def targets(page: Path) -> list[str]:
-    """The targets of a page's links, those on the web apart."""
+    """The targets of a page's links, without web links."""
     found = re.findall(r"\]\(([^)\s]+)\)", without_code(text_of(page)))
     return [target for target in found if not target.startswith(("http://", "https://"))]
 
 
 def anchors(page: Path) -> set[str]:
-    """The ids that GitHub gives to the headings of a page."""
+    """The anchors that GitHub makes for the headings of a page."""
     headings = re.findall(r"^#+ (.+)$", FENCE.sub("", text_of(page)), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -49,7 +49,7 @@ def linked_pages() -> list[Path]:
 
 
 def code(*languages: str) -> list[str]:
-    """The fenced blocks of README.md in one of these languages; "" is a block without one."""
+    """The fenced blocks of README.md in one of these languages; "" selects blocks without a language."""
     return [body for language, body in FENCE.findall(text_of(README)) if language in languages]
 
 
@@ -104,7 +104,7 @@ def test_the_figure_in_the_readme_is_current() -> None:
 
 
 def test_the_map_names_every_module() -> None:
-    """Each module has a link, or its package has one and none of the modules in it."""
+    """README.md links each module, or else its package; then it links no module of this package."""
     linked = {(ROOT / target).resolve() for target in targets(README)}
     detailed = {file.parent for file in linked if file.suffix == ".py"}
     modules = {file for file in (ROOT / "nmt").rglob("*.py") if not file.stem.startswith("__")}
@@ -163,7 +163,7 @@ def test_the_config_shown_is_valid(tmp_path: Path) -> None:
 
 
 def test_the_python_code_shown_runs(five_run: FiveRun) -> None:
-    """The block that uses nmt alone, with the run of the tests."""
+    """Every block that imports nmt runs, with the tests' run instead of runs/mine."""
     blocks = [block for block in code("python") if "import nmt" in block]
     assert blocks
     for block in blocks:

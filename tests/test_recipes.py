@@ -1,4 +1,4 @@
-"""Every recipe that ships is proven to parse, and the two sides of its corpora belong together."""
+"""Every recipe in configs/ parses, and the source and target files of its corpora match."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from nmt.train.preparation import all_corpora, root_of
 
 ROOT = Path(__file__).parents[1]
 FILES = [*(ROOT / "configs").glob("**/*.yaml"), *(ROOT / "configs").glob("**/*.yml")]
-RECIPES = sorted(path for path in FILES if path.parent.name != "cluster")  # which has jobs of Kubernetes
+RECIPES = sorted(path for path in FILES if path.parent.name != "cluster")  # configs/cluster has Kubernetes jobs
 
 
 @pytest.fixture(params=RECIPES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -41,7 +41,7 @@ def test_no_two_recipes_share_a_run() -> None:
 
 
 def test_the_two_sides_of_every_corpus_belong_together(recipe: Config) -> None:
-    """As many files a side, and each pair alike but for its language, the same in all corpora."""
+    """Both sides have equally many files, whose names differ only in the language; there is one language pair."""
     endings: set[tuple[str, str]] = set()
     for name, files in corpora(recipe).items():
         assert len(files.source) == len(files.target), name
@@ -57,7 +57,7 @@ def test_the_two_sides_of_every_corpus_belong_together(recipe: Config) -> None:
 
 
 def test_a_recipe_knows_its_languages_and_has_a_test_set(recipe: Config) -> None:
-    """The target's picks BLEU's tokenizer."""
+    """The target language selects BLEU's tokenizer."""
     source, target = language(recipe.data, "source"), language(recipe.data, "target")
     assert source
     assert target

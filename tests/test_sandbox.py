@@ -20,7 +20,7 @@ LINES = ["the cat sat on the mat", "a dog runs through the park"] * 3
 
 @pytest.fixture
 def children(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
-    """Counts the child processes; starts with an empty cache."""
+    """The commands of the child processes so far. The cache is empty at first."""
     calls = []
     run = subprocess.run
 
@@ -49,7 +49,7 @@ def test_with_an_unsafe_cache_every_load_is_checked(
 ) -> None:
     model = train_tokenizer(LINES, TokenizerSettings(vocab_size=300)).model
     monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
-    (tmp_path / "cache" / "nmt").chmod(0o777)  # others could write there that the file has passed
+    (tmp_path / "cache" / "nmt").chmod(0o777)  # others could mark a file as checked there
     for _ in range(2):
         caplog.clear()
         Tokenizer(model)

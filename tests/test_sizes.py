@@ -1,4 +1,4 @@
-"""Limits of size that keep the code readable; ruff checks arguments, statements and complexity."""
+"""Size limits keep the code readable; ruff limits arguments, statements and complexity."""
 
 import ast
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "nmt"
 FILES = sorted(PACKAGE.rglob("*.py"))
-COMMANDS = {"compare", "evaluate", "translate"}  # their signatures are the help of their options
+COMMANDS = {"compare", "evaluate", "translate"}  # their long signatures declare command-line options
 CORE = ["model/attention.py", "model/positions.py", "model/transformer.py", "decode/search.py"]
 CORE += ["train/step.py", "train/loop.py"]
 MAX_LINES = {ast.FunctionDef: 60, ast.ClassDef: 250, ast.Module: 400}

@@ -34,9 +34,9 @@ def align(
 ) -> None:
     """Align words by the model's attention.
 
-    One line for each line in, as 0-0 1-2. 0-2 links the first source word with the third target word. Words are what
-    white space separates; characters in a text without any. With --ref, the pairs are aligned; without it, a line is
-    the translation, TAB, and its links.
+    Prints one line per input line, such as 0-0 1-2. The link 0-2 joins the first source word and the third target word.
+    White space separates words; in a text without any, each character of an unspaced script is a word. With --ref, the
+    given pairs are aligned. Without it, each line is the model's translation, TAB, and the links.
     """
     streams.set_up_logging(quiet, verbose)
     if ref is not None and src is None:
@@ -65,7 +65,7 @@ def align(
 
 
 def word_pairs(translator: "Translator", src: Path | None, ref: Path | None, beam: int | None) -> "Iterator[WordPair]":
-    """The given pairs, or source lines with their translations."""
+    """Yield the given pairs, or source lines with the model's translations, as words."""
     from nmt.insight.align import WordText
 
     if src is not None and ref is not None:
@@ -79,7 +79,7 @@ def word_pairs(translator: "Translator", src: Path | None, ref: Path | None, bea
 
 
 def check_directions(translator: "Translator", reverse: "Translator") -> None:
-    """Refuse a reverse model of other languages, if they are known."""
+    """Raise InputError if `reverse` does not translate in the opposite direction. Unknown languages are accepted."""
     from nmt.config import base_languages
 
     (a, b), (c, d) = (base_languages(one.config.data) for one in (translator, reverse))

@@ -1,7 +1,7 @@
 """The entry point: registers the commands, catches errors, sets the exit code.
 
-Exit codes: 0 done; 1 failed; 2 the user's files, config or arguments; 130 Ctrl-C; 143 SIGTERM. If the reader of stdout
-closes the pipe, the command ends quietly with 0.
+Exit codes: 0 success; 1 failure; 2 an error in the user's files, config or arguments; 130 Ctrl-C; 143 SIGTERM. If the
+reader of stdout closes the pipe, the command ends with 0 and prints no error.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ from nmt.distributed import launched
 from nmt.errors import ConfigError, DivergedError, InputError, LostRankError, NmtError, OutputError, StoppedError
 from nmt.processes import end_with_parent
 
-USAGE_ERROR: Any = typer.BadParameter.__bases__[0]  # click's; typer may bundle click
+USAGE_ERROR: Any = typer.BadParameter.__bases__[0]  # click's UsageError; typer may bundle its own click
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
@@ -106,7 +106,7 @@ def main() -> None:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
     if {"NMT_WORKER_THREADS", "NMT_END_WITH_PARENT"} & os.environ.keys():  # set by start_workers and `nmt sweep`
         end_with_parent()
-    try:  # not app(), which handles closed pipes, usage errors and EOFError itself
+    try:  # app() would handle closed pipes, usage errors and EOFError itself
         with typer.main.get_command(app).make_context("nmt", sys.argv[1:]) as context:
             context.command.invoke(context)
         if sys.stdout is not None:
@@ -127,7 +127,7 @@ def main() -> None:
     except OSError as error:
         if error.errno is None:
             raise
-        if error.filename is not None:  # the cause may be an overlong name or a directory without access
+        if error.filename is not None:  # for example a name that is too long, or no access
             fail(InputError(f"cannot use {error.filename}: {error.strerror}", hint="check the path and permissions"))
         fail(OutputError(f"cannot write the output: {error.strerror}", hint="check that the disk is not full"))
 
@@ -135,9 +135,9 @@ def main() -> None:
 def fail(error: NmtError) -> NoReturn:
     """Print each line of the message, then the hint, and exit with the error's code."""
     rank = 0
-    with contextlib.suppress(ConfigError):  # perhaps the error to print
+    with contextlib.suppress(ConfigError):  # `error` may be the ConfigError that launched() raises
         rank = launched().rank
-    if rank == 0 or not isinstance(error, (DivergedError, LostRankError, StoppedError)):  # raised by all ranks
+    if rank == 0 or not isinstance(error, (DivergedError, LostRankError, StoppedError)):  # all ranks raise these
         prefix = f"nmt: error: rank {rank}: " if rank else "nmt: error: "
         lines = [prefix + line for line in str(error).split("\n")] + [f"hint: {error.hint}"] * bool(error.hint)
         print(*map(printable, lines), sep="\n", file=sys.stderr)
@@ -146,7 +146,7 @@ def fail(error: NmtError) -> NoReturn:
 
 
 def close_stdout() -> None:
-    """Flush stdout if it works, and discard the rest, or Python would try to flush it at exit and fail again."""
+    """Flush stdout if possible, then redirect it to /dev/null, so that Python's flush at exit does not fail again."""
     if sys.stdout is not None:
         with contextlib.suppress(OSError):
             sys.stdout.flush()

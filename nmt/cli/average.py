@@ -23,8 +23,8 @@ def average(
     """Average the weights of a run's checkpoints.
 
     Writes a model file for `nmt translate -m`; the run stays as it is. Training does the same at its end with
-    train.average=best or last. By default the run's train.average and train.n_average apply. How many checkpoints there
-    are is set by train.keep.
+    train.average=best or last. By default the run's train.average and train.n_average apply. train.keep sets how many
+    checkpoints a run keeps.
     """
     streams.set_up_logging(quiet, verbose)
     if last and best:

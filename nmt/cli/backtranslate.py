@@ -39,9 +39,9 @@ def backtranslate(
 ) -> None:
     """Make training pairs from text of the target language.
 
-    A model of the reverse direction translates it (Sennrich et al. 2016), and each translation gets a tag, so that the
-    new model can tell it from human text (Caswell et al. 2019). Line N of the output is the source of line N of the
-    input; a blank line stays blank. The same command continues where it was interrupted.
+    A model of the reverse direction translates the text (Sennrich et al. 2016). Each translation gets a tag, so that
+    the new model can distinguish it from human text (Caswell et al. 2019). Line N of the output is the source of line N
+    of the input; a blank line stays blank. Repeat the command to continue after an interruption.
     """
     streams.set_up_logging(quiet, verbose)
     if tag.split() not in ([tag], []):
@@ -65,6 +65,6 @@ def backtranslate(
 
 
 def tagged(translation: "Translation", _: str, *, tag: str) -> str:
-    """The tag and the translation; a blank translation stays blank, so that training drops the pair."""
+    """Return the tag and the translation; a blank translation stays blank, so that training drops the pair."""
     text = translation.text
     return f"{tag} {text}" if tag and text.strip() else text

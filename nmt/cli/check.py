@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nmt.corpus.reading import Chunk, CorpusFiles
     from nmt.text.tokenizer import Tokenizers
 
-MAX_LINES_IN_PAGE = 1_000  # line numbers of a finding
+MAX_LINES_IN_PAGE = 1_000  # line numbers listed per finding in the HTML page
 What = Annotated[list[str], typer.Argument(metavar="CONFIG [KEY=VALUE]... | SRC TGT", help="A config, or two files.")]
 Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page with all findings.")]
 Fix = Annotated[
@@ -43,8 +43,9 @@ def check(
 ) -> None:
     """Look for faults in parallel text before training on it.
 
-    Wrong encodings, misaligned lines, wrong languages, copies, leaks between train, dev and test, and some 40 other
-    kinds, each with line numbers, examples and what to do. Exits with 1 if one would spoil training or scores.
+    Reports wrong encodings, misaligned lines, wrong languages, copies, leaks between train, dev and test, and some 40
+    other kinds of faults, each with line numbers, examples and advice. The exit code is 1 if a fault would spoil
+    training or scores.
     """
     streams.set_up_logging(quiet, verbose)
     from nmt.corpus import render
@@ -78,14 +79,14 @@ def check(
 
 
 def corpora_of(what: list[str]) -> tuple[list["CorpusFiles"], tuple[str, str], "Config | None"]:
-    """The corpora that are named, train first; the languages that are declared; and the config, if there is one."""
+    """Return the named corpora (train first), the declared languages, and the config or None."""
     from nmt.config import language, language_of, load_config
     from nmt.corpus.reading import CorpusFiles
     from nmt.train.preparation import corpus_paths, training_paths
 
     if Path(what[0]).suffix in (".yaml", ".yml"):
         config = load_config(Path(what[0]), what[1:])
-        corpora = [CorpusFiles("train", *training_paths(config))]  # with data.mix
+        corpora = [CorpusFiles("train", *training_paths(config))]  # includes data.mix
         named = [("dev", config.data.dev), ("test", config.data.test)]
         corpora += [CorpusFiles(name, *corpus_paths(config, files)) for name, files in named if files is not None]
         return corpora, (language(config.data, "source"), language(config.data, "target")), config
@@ -103,7 +104,7 @@ def model_paths(models: list[Path] | None) -> list[Path]:
 
 
 def tokenizers_of(config: "Config") -> "Tokenizers | None":
-    """The tokenizers of the config's run; None if they are not trained yet."""
+    """Return the tokenizers of the config's run, or None if they are not trained yet."""
     from nmt.run.directory import RunDirectory
 
     run = RunDirectory(config.run)
@@ -111,7 +112,7 @@ def tokenizers_of(config: "Config") -> "Tokenizers | None":
 
 
 def with_bar(chunks: Iterable["Chunk"], name: str, n_pairs: int) -> Iterator["Chunk"]:
-    """The chunks, with a progress bar that counts pairs if stderr is a terminal."""
+    """Yield the chunks; if stderr is a terminal, show a progress bar that counts pairs."""
     from tqdm import tqdm
 
     with tqdm(desc=name, total=n_pairs, unit=" pairs", disable=None, leave=False) as bar:

@@ -42,8 +42,8 @@ def compare(
 ) -> None:
     """Say which of several systems translates better.
 
-    And how sure that is: differences of BLEU, chrF and TER from the baseline A with 95 % interval and p-value; BLEU and
-    wins by length, rare words and numbers; the lines that differ most.
+    Prints differences of BLEU, chrF and TER from the baseline A with 95 % interval and p-value; BLEU and wins by
+    length, rare words and numbers; and the lines that differ most.
     """
     streams.set_up_logging(quiet, verbose)
     from nmt.config import language_of
@@ -97,7 +97,7 @@ def is_model(path: Path) -> bool:
 def translations_by(
     path: Path, sources: list[str], beam: int | None, batch_size: int | None, device: str, threads: int, quiet: bool
 ) -> tuple[list[str], str]:
-    """The translations by a model, or in a file, and the model's target language; empty for a file."""
+    """Return a model's translations and target language, or the lines of a file and an empty language."""
     if not is_model(path):
         return read_lines([path]), ""
     _, translator = options.load_translator([path], device, threads, always_log=True)
@@ -110,7 +110,7 @@ def translations_by(
 def read_test_set(
     systems: Sequence[Path], src: Path | None, ref: list[Path] | None
 ) -> tuple[str, list[str] | None, list[list[str]]]:
-    """Name, source lines and references: the named files, else the test set of the runs.
+    """Return name, source lines and references of the given files, else of the test set that the runs share.
 
     Raises:
         InputError: the runs name no test set, or different ones.
@@ -137,14 +137,14 @@ def read_test_set(
 
 
 def configs_of(systems: Sequence[Path]) -> list["Config"]:
-    """The settings of those systems that are runs or exports."""
+    """Return the configs of the systems that are runs or exports."""
     from nmt.run.directory import RunDirectory
 
     return [RunDirectory(path).read_config() for path in systems if path.is_dir()]
 
 
 def training_targets(systems: Sequence[Path]) -> tuple[str, Iterable[str]] | None:
-    """Name and target lines of the first run's training corpus; None if there is no run, or the corpus is not here."""
+    """Return a name and the target lines of the first training corpus that exists on this machine, or None."""
     from nmt.train.preparation import training_paths
 
     for config in configs_of(systems):

@@ -17,7 +17,7 @@ def config(
 ) -> None:
     """List every setting of a config file.
 
-    Key, allowed values, default, meaning. [fitted]: if it is not set, the size of the corpus decides.
+    Prints key, allowed values, default and meaning. [fitted]: unless set, chosen by the size of the corpus.
     """
     set_up_logging()
     from nmt.config import chosen_by_training, load_config, settings, values

@@ -8,7 +8,7 @@ import typer
 
 from nmt.cli import options, streams
 
-SHOWN = ("loss", "dev_loss", "dev_bleu")  # by default in the terminal
+SHOWN = ("loss", "dev_loss", "dev_bleu")  # default metrics in the terminal
 
 
 def curves(

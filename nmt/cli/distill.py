@@ -35,11 +35,11 @@ def distill(
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Rewrite a corpus by a teacher, to train a smaller model on it.
+    """Rewrite the targets of a corpus with a teacher, to train a smaller model.
 
-    The targets become what the teacher, a model or an ensemble, finds by beam search, or with --best-of and --ref, that
-    of its hypotheses which is most similar to the reference (Kim and Rush 2016). Line N of the output is the target of
-    line N of the input; a blank line stays blank. The same command continues where it was interrupted.
+    The teacher, a model or an ensemble, translates each line by beam search. With --best-of and --ref, the new target
+    is the hypothesis that is most similar to the reference (Kim and Rush 2016). Line N of the output is the target of
+    line N of the input; a blank line stays blank. Repeat the command to continue after an interruption.
     """
     streams.set_up_logging(quiet, verbose)
     if (ref is None) != (best_of is None):
@@ -63,7 +63,7 @@ def distill(
 
 
 def most_similar(translation: "Translation", reference: str, *, tokenize: str) -> str:
-    """The hypothesis that is most similar to the reference, by sentence BLEU."""
+    """Return the hypothesis that is most similar to the reference, by sentence BLEU."""
     from nmt.evaluate import closest
 
     texts = [found.text for found in translation.hypotheses]

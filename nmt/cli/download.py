@@ -27,8 +27,8 @@ def download(
 ) -> None:
     """Download a corpus; without NAME, list them.
 
-    Into data/downloads, or $NMT_DATA. Checks the text by its SHA-256, splits it as the recipes have it, and continues
-    an interrupted download. mtdata:ID needs the extra: pip install 'nmt-trainer[mtdata]'.
+    Writes to data/downloads, or $NMT_DATA. Checks the SHA-256 of the text, splits it as the recipes need it, and
+    continues an interrupted download. mtdata:ID needs the extra: pip install 'nmt-trainer[mtdata]'.
     """
     streams.set_up_logging(quiet, verbose)
     if not what:
@@ -55,7 +55,7 @@ def download(
 
 
 def chosen(what: str, lang_pair: str | None) -> list[tuple[Multi30k | Tatoeba, Sequence[str]]]:
-    """The corpus of this name with its files of two languages, or those of a config with those that it names."""
+    """Return the corpora to download, each with its file names: the named corpus, or the corpora of a config."""
     if named := CORPORA.get(what):
         languages = lang_pair.split("-") if lang_pair else named.languages[:2]
         if len(set(languages)) != 2 or not set(languages) <= set(named.languages):
@@ -71,7 +71,7 @@ def chosen(what: str, lang_pair: str | None) -> list[tuple[Multi30k | Tatoeba, S
     from nmt.train.preparation import all_corpora, root_of
 
     config = load_config(path)
-    paths: dict[str, dict[str, None]] = {}  # of each corpus, by its name; a dictionary, to name each path once
+    paths: dict[str, dict[str, None]] = {}  # corpus -> its paths, as dictionary keys to drop duplicates
     for files in all_corpora(config).values():
         paths.setdefault(Path(root_of(config, files)).name, {}).update(dict.fromkeys((*files.source, *files.target)))
     corpora = {name: corpus_named(name, what) for name in paths}
@@ -79,7 +79,7 @@ def chosen(what: str, lang_pair: str | None) -> list[tuple[Multi30k | Tatoeba, S
 
 
 def corpus_named(name: str, what: str) -> Multi30k | Tatoeba:
-    """The corpus of this name, which the config `what` uses."""
+    """Return the corpus of this name; `what` is the config that uses it."""
     if (corpus := CORPORA.get(name)) is None:
         hint = f"data.root of a corpus that can be downloaded is one of: {', '.join(CORPORA)}"
         raise InputError(f"{what} uses no corpus that can be downloaded", hint=hint)
@@ -87,7 +87,7 @@ def corpus_named(name: str, what: str) -> Multi30k | Tatoeba:
 
 
 def recipe_files(corpus: Multi30k | Tatoeba, paths: Iterable[str], what: str) -> list[str]:
-    """The corpus' own names of the files that the config `what` uses."""
+    """Return the corpus's names, without .gz, of the files that the config `what` uses."""
     known = {f"{name}.gz" for name in corpus.files(corpus.languages)}
     if unknown := [path for path in paths if path not in known]:
         message = f"{what} names {unknown[0]}, which {corpus.name} does not have"
@@ -96,7 +96,7 @@ def recipe_files(corpus: Multi30k | Tatoeba, paths: Iterable[str], what: str) ->
 
 
 def table(corpora: Sequence[Multi30k | Tatoeba]) -> list[str]:
-    """One line for each corpus, below the names of the columns."""
+    """Return a line with column names, then one line per corpus."""
     from nmt.insight.tables import columns
 
     rows = []

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nmt.run.directory import RunDirectory
 
 TestSet = tuple[list[str], list[list[str]], str]  # source lines, references, target language
-PublicSet = tuple[str, str]  # one of sacreBLEU's: its name, and its languages
+PublicSet = tuple[str, str]  # name and language pair of one of sacreBLEU's test sets
 
 
 def evaluate(
@@ -55,11 +55,11 @@ def evaluate(
 ) -> None:
     """Score translations: BLEU, chrF, TER.
 
-    Each with sacreBLEU's signature and its 95 % interval; and the perplexity of the references. --heads: a line
-    for each attention head, means over the pieces of the corpus (`nmt.HeadSummary` explains them).
+    Prints each score with sacreBLEU's signature and 95 % interval, and the perplexity of the references. --heads adds a
+    line per attention head, with means over the pieces of the corpus (see `nmt.HeadSummary`).
 
-    The newest run on its config's test set; or -m, --src and --ref; or --hyp against --ref without a model. In place
-    of --src and --ref, -t names a test set that sacreBLEU downloads.
+    By default, the newest run translates its config's test set. -m names another model. --src and --ref name another
+    test set; or -t, one that sacreBLEU downloads. --hyp scores a file of translations without a model.
     """
     streams.set_up_logging(quiet, verbose)
     from nmt import evaluate
@@ -112,7 +112,7 @@ def print_samples(sources: list[str], references: list[str], hypotheses: list[st
 
 
 def print_figures(figures: dict[str, Any], tables: list[list[str]]) -> None:
-    """What is known beside the scores."""
+    """Print the perplexity, if known, and the tables."""
     if "perplexity" in figures:
         print(f"perplexity of the references = {figures['perplexity']:.3f} per piece")
     for lines in tables:
@@ -128,10 +128,10 @@ def keep_scores(
     """Add the scores of a run's model to its scores.jsonl, which `nmt info` shows, if the run can be written to.
 
     Args:
-        run: whose model was evaluated.
+        run: the run whose model was evaluated.
         files: --src and --ref; None stands for the config's data.test.
-        lines: of the source and of the references.
-        figures: what was found.
+        lines: source lines, and the lines of each reference.
+        figures: the results, as --json prints them.
     """
     from nmt.files import hash_file, sha256
 
@@ -157,7 +157,7 @@ def keep_scores(
 def figures_of_heads(
     translator: "Translator", sources: list[str], references: list[list[str]], heads: bool, ablate_each: bool
 ) -> tuple[dict[str, Any], list[list[str]]]:
-    """What --heads and --ablate-each ask for, as JSON and as tables."""
+    """Return the results of --heads and --ablate-each, as JSON values and as tables."""
     figures: dict[str, Any] = {}
     tables: list[list[str]] = []
     if heads:
@@ -177,7 +177,7 @@ def figures_of_heads(
 def check_public(
     test_set: str | None, lang_pair: str | None, src: Path | None, ref: list[Path] | None
 ) -> PublicSet | None:
-    """What -t and -l name; the languages are empty if they are to be the model's. Refuses contradictions."""
+    """Return the test set of -t and -l, or None; "" stands for the model's languages. Refuses contradictions."""
     if test_set is None:
         if lang_pair is not None:
             raise InputError("--lang-pair needs --test-set", hint="nmt eval -t wmt14/full -l en-de")
@@ -188,7 +188,7 @@ def check_public(
 
 
 def languages_of(translator: "Translator") -> str:
-    """Those that the model translates, as sacreBLEU writes them: en-de."""
+    """Return the model's language pair in sacreBLEU's notation: en-de."""
     from nmt.config import base_languages
 
     return "-".join(base_languages(translator.config.data))
@@ -202,7 +202,7 @@ def read_public(public: PublicSet) -> TestSet:
 
 
 def read_given(src: Path | None, ref: list[Path] | None, public: PublicSet | None, needing_model: list[str]) -> TestSet:
-    """The test set of given translations; refuses options that need a model."""
+    """Read the test set for --hyp. Refuses options that need a model."""
     from nmt.config import language_of
     from nmt.evaluate import check_references
 
@@ -224,7 +224,7 @@ def read_given(src: Path | None, ref: list[Path] | None, public: PublicSet | Non
 def read_test_set(
     translator: "Translator", src: Path | None, ref: list[Path] | None, public: PublicSet | None
 ) -> TestSet:
-    """The named files or test set, else the test set of the model's run."""
+    """Read the test set that the options name, else the test set of the model's run."""
     from nmt.config import language
     from nmt.train.preparation import corpus_paths
 

@@ -36,7 +36,7 @@ def explain(
 ) -> None:
     """Show how a translation comes about.
 
-    Attention, search, probabilities, tensors. Writes one HTML file that needs no network. --text prints the same
+    Writes attention, search, probabilities and tensors to one HTML file that needs no network. --text prints the same
     for a terminal.
     """
     streams.set_up_logging(quiet, verbose)
@@ -66,7 +66,7 @@ def explain(
 
 
 def dev_pairs(translator: Any) -> list[tuple[str, str]]:
-    """The pairs of the dev set that the model's run names."""
+    """Read the pairs of data.dev of the model's run."""
     from nmt.text.lines import read_pairs
     from nmt.train.preparation import corpus_paths
 

@@ -33,9 +33,9 @@ def export(
     """Write a model for other tools.
 
     ctranslate2: a directory from which CTranslate2 translates without torch. argos: an .argosmodel file for Argos
-    Translate and LibreTranslate. huggingface: a directory for transformers and all that reads its models. onnx: the
-    same with graphs for ONNX Runtime and transformers.js. Each has the tokenizer. The written model first translates a
-    few sentences, and must agree with nmt.
+    Translate and LibreTranslate. huggingface: a directory for transformers and other tools that read its models. onnx:
+    such a directory with graphs for ONNX Runtime and transformers.js. Every export includes the tokenizer. Its scores
+    or probabilities on a few sentences must agree with nmt's (huggingface: compared if transformers is installed).
     """
     streams.set_up_logging(quiet, verbose)
     if to not in EXPORTS:

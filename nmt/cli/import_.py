@@ -23,9 +23,9 @@ def import_(
 ) -> None:
     """Make a run from an OPUS-MT model.
 
-    From a Marian model in Hugging Face's format: a directory, or an id on the Hub (pip install
-    'nmt-trainer[huggingface]'). The run translates, is scored, explained and exported like any other;
-    `nmt train CONFIG train.init_from=RUN` fine-tunes it. Its logits are compared with the original's first.
+    Reads a Marian model in Hugging Face's format: a directory, or an id on the Hub (pip install
+    'nmt-trainer[huggingface]'). The new run can translate, and be evaluated, explained and exported like any other;
+    `nmt train CONFIG train.init_from=RUN` fine-tunes it. It is written only if its logits agree with the original's.
     """
     streams.set_up_logging(quiet, verbose)
     prepare_torch()

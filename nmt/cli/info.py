@@ -17,10 +17,10 @@ def info(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Say what a model or a run is.
+    """Describe a model or a run.
 
-    Architecture, parameters, languages, data with hashes, training, scores with signatures, versions, and how to use
-    it. Scores of test sets are those that `nmt eval` has found.
+    Prints architecture, parameters, languages, data with hashes, training, scores with signatures, versions, and how to
+    use it. The test scores are those of earlier `nmt eval` commands.
     """
     streams.set_up_logging(verbose=verbose)
     path = model or options.newest_run()

@@ -27,10 +27,10 @@ def init(
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Write a config for two files of text, with reasons.
+    """Write a config, with reasons, for two files of text.
 
-    Sets dev and test aside, looks at the text, measures a training step, and chooses sizes and a budget. `nmt train`
-    then trains with it.
+    Splits off dev and test, looks at the text, measures a training step, and chooses sizes and a budget. Train with
+    `nmt train CONFIG`.
     """
     streams.set_up_logging(quiet, verbose)
     from nmt.config import Config
@@ -73,7 +73,7 @@ def init(
 
 
 def languages_of(*sides: tuple[Path, str]) -> tuple[str, str]:
-    """The languages of source and target: as given, else by the names of the files."""
+    """Return the languages of source and target: as given, else from the file names."""
     from nmt.config import language_of
 
     for file, given in sides:
@@ -87,7 +87,7 @@ def languages_of(*sides: tuple[Path, str]) -> tuple[str, str]:
 
 
 def measured(config: "Config", device: str) -> tuple[float, int]:
-    """Seconds of an epoch, and peak memory in bytes."""
+    """Measure the seconds per epoch and the peak memory in bytes."""
     from nmt.train.dry_run import measure
     from nmt.train.session import prepare
 

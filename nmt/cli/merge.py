@@ -16,8 +16,8 @@ def merge(
 ) -> None:
     """Join the shards of a translation.
 
-    nmt merge OUT joins the files OUT.shard-000-of-010 and so on, which nmt translate --shard 0/10 and so on have
-    written. All must be there, complete, and made from the same input, model and options.
+    nmt merge OUT joins OUT.shard-000-of-010, OUT.shard-001-of-010, ..., the files that nmt translate writes with
+    --shard 0/10, --shard 1/10, ... All shards must exist, be complete, and have the same input, model and options.
     """
     streams.set_up_logging(quiet)
     from nmt.decode.shards import find_shards, join_shards, output_of

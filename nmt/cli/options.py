@@ -1,4 +1,4 @@
-"""Options that several commands share, declared once, and what they stand for."""
+"""Options that several commands share, and functions that check them and load the models that they name."""
 
 import gc
 import os
@@ -34,7 +34,7 @@ ShardOf = Annotated[
 InputFile = Annotated[Path, typer.Option("--input", "-i", help="Lines to translate.")]
 Generators = Annotated[list[Path], typer.Option("--model", "-m", help="A run or model file. Several form an ensemble.")]
 Workers = Annotated[int, typer.Option(min=1, max=1024, help="Processes that share the CPU and the lines.")]
-# SearchOptions checks the ranges of these.
+# SearchOptions checks the ranges of the following options.
 Beam = Annotated[int | None, typer.Option(help="Beam size; 1 is greedy search. [default: the config's, 5]")]
 BatchSize = Annotated[int | None, typer.Option(help="Sentences decoded together. [default: the config's, 64]")]
 Mbr = Annotated[Utility | None, typer.Option(help="Minimum Bayes risk: the sample most similar to the others.")]
@@ -48,7 +48,7 @@ SAMPLING = ("temperature", "top_k", "top_p", "seed")  # fields of SearchOptions
 
 
 def check_search(given: Mapping[str, Any], needed: str) -> None:
-    """Refuse search options that contradict each other or have no effect; those of sampling need `needed`."""
+    """Refuse search options that contradict each other or have no effect; `needed` names the option to add."""
     from nmt.decode.options import SearchOptions
 
     if given["mbr"]:
@@ -64,7 +64,7 @@ def check_search(given: Mapping[str, Any], needed: str) -> None:
 
 
 def newest_run() -> Path:
-    """The run under runs/ whose model was written last."""
+    """Return the run under runs/ whose model was written last."""
     from nmt.run.directory import newest_model
 
     if not (newest := newest_model()):
@@ -81,7 +81,7 @@ def load_translator(
     *,
     always_log: bool = False,
 ) -> tuple[list[Path], "Translator"]:
-    """Load the models named by -m, else $NMT_MODEL, else the newest under runs/ (logged); returns their paths too."""
+    """Load the models of -m, else of $NMT_MODEL, else the newest under runs/ (logged); return paths and translator."""
     from_environment = os.environ.get("NMT_MODEL")
     paths = named or ([Path(from_environment)] if from_environment else [])
     if not paths:
@@ -94,5 +94,5 @@ def load_translator(
     from nmt.decode.translator import load
 
     translator = load(paths, device, precision, engine)
-    gc.freeze()  # keeps the many objects of torch out of garbage collection
+    gc.freeze()  # excludes the many objects of torch from garbage collection
     return paths, translator

@@ -18,8 +18,9 @@ def prune(
 ) -> None:
     """Delete checkpoints that are no longer needed.
 
-    Keeps the best model and the newest checkpoint, so that the run still translates and trains on, and the checkpoints
-    that an unfinished training will average. Both are read first; a damaged one is never the one that is kept.
+    Keeps the best model and the newest checkpoint, so that the run can still translate and resume, and the checkpoints
+    that an unfinished training will average. Reads the model and the newest checkpoint first. If the newest checkpoint
+    is damaged, keeps the newest one that is not.
     """
     streams.set_up_logging(quiet, verbose)
     prepare_torch()

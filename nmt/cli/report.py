@@ -25,8 +25,8 @@ def report(
 ) -> None:
     """Write a page about a run.
 
-    Curves, samples, scores, the best and the worst translations. It is one HTML file that needs no network. Several
-    runs share their curves.
+    Writes curves, samples, scores, and the best and worst translations to one HTML file that needs no network. The
+    curves of several runs share their axes.
     """
     streams.set_up_logging(quiet, verbose)
     from nmt.insight.report import as_page, read_report
@@ -45,7 +45,7 @@ def report(
 
 
 def evaluation_of(run: Path, beam: int | None, device: str, threads: int, quiet: bool) -> "Evaluation | None":
-    """The translations of the run's test set, else of dev, with scores; None if it names neither."""
+    """Translate and score the run's test set, else its dev set; None if its config has neither."""
     from nmt.insight.report import evaluated
     from nmt.run.directory import RunDirectory
     from nmt.text.lines import read_pairs

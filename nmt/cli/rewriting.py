@@ -1,4 +1,4 @@
-"""A file of lines through a translator into another file: resumable, in shards, by one or several processes."""
+"""Translates a file of lines into another file: resumable, in shards, with one or several processes."""
 
 import json
 import os
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
     from nmt.decode.segments import Translation
     from nmt.decode.translator import Translator
 
-Render = Callable[["Translation", str], str]  # the output line of a translation and its line of `beside`
+Render = Callable[["Translation", str], str]  # from a translation and its line of `beside` to the output line
 
 
 class Files(NamedTuple):
-    """What is read and written."""
+    """The files that `rewrite` reads and writes."""
 
     source: Path
     output: Path
     shard: Shard | None = None
-    beside: Path | None = None  # lines that go with those of the source
+    beside: Path | None = None  # line N belongs to line N of the source, for example a reference
 
 
 def checked_files(
     command: str, source: Path | None, output: Path | None, shard: str | None = None, beside: Path | None = None
 ) -> Files:
-    """The files of a command, here with its name and options.
+    """Check the files of a command; `command` is its name with options, for messages.
 
     Raises:
-        InputError: the output could not be resumed, or there is no such shard.
-        DataError: `beside` has more lines than the source, or fewer.
+        InputError: input or output is not a file, so resuming is impossible; or `shard` is invalid.
+        DataError: `beside` and the source have different numbers of lines.
     """
     if source is None or output is None or any(path == streams.DASH or is_special(path) for path in (source, output)):
         raise InputError(f"nmt {command} needs input and output files", hint=f"nmt {command} -i FILE -o FILE")
@@ -60,26 +60,26 @@ def rewrite(
     *,
     quiet: bool,
 ) -> None:
-    """Translate the lines of a file, or those of a shard; the first rank reads and writes.
+    """Translate the lines of a file or of a shard; only the first rank reads and writes files.
 
     Args:
-        files: what is read and written.
-        models: that the translator was loaded from.
-        translator: of this rank.
-        arguments: for `translate_lines`.
-        settings: all that the output depends on, beside files and models.
-        render: the output line.
-        quiet: no progress bar.
+        files: input and output.
+        models: paths that the translator was loaded from.
+        translator: the translator of this rank.
+        arguments: keyword arguments of `translate_lines`.
+        settings: everything else that the output depends on; JSON-serializable.
+        render: returns the output line of a translation.
+        quiet: show no progress bar.
     """
     if rank() > 0:
-        deque(translator.translate_lines([], **arguments), maxlen=0)  # its share of the first rank's lines
+        deque(translator.translate_lines([], **arguments), maxlen=0)  # translates this rank's share of the lines
         return
     span = (files.shard or Shard(0, 1)).span(count_lines(files.source))
     output, origin = files.output, origin_of(files, models, settings)
     if files.shard:
         output = files.shard.file(output)
         origin = {**origin, "shard": str(files.shard), "lines": str(len(span))}
-    others = iter_lines([files.beside]) if files.beside else (line for line in repeat(""))  # can be closed
+    others = iter_lines([files.beside]) if files.beside else (line for line in repeat(""))  # unlike repeat, has close()
     with (
         resumed_output(output, origin, keep_header=files.shard is not None) as (out, n_done),
         closing(iter_lines([files.source])) as lines,
@@ -92,13 +92,13 @@ def rewrite(
         for translation, other in zip(bar, islice(beside, first, None), strict=False):
             out.write(render(translation, other).encode() + b"\n")
             out.flush()  # so that --resume after a kill loses nothing
-        deque(lines, maxlen=0)  # warns of bad UTF-8
+        deque(lines, maxlen=0)  # reads to the end, to warn of bad UTF-8
     if files.shard:
         streams.log.info("written to %s; `nmt merge %s` joins all shards", output, files.output)
 
 
 def origin_of(files: Files, models: list[Path], settings: dict[str, Any]) -> dict[str, str]:
-    """What an output is made from; it can be resumed only with the same input, models and options."""
+    """Return hashes of input and models, and the options; an output can be resumed only if they are the same."""
     from nmt.decode.translator import model_files
 
     inputs = [files.source, *([files.beside] if files.beside else [])]
@@ -107,7 +107,7 @@ def origin_of(files: Files, models: list[Path], settings: dict[str, Any]) -> dic
 
 
 def check_direction(translator: "Translator", source: Path) -> None:
-    """Raise InputError if, by the name of the file, its lines are in the language that the model translates into."""
+    """Raise InputError if the suffix of the file is the language that the model translates into."""
     from nmt.config import base_language, base_languages, language_of
 
     source_language, target_language = base_languages(translator.config.data)
@@ -118,7 +118,7 @@ def check_direction(translator: "Translator", source: Path) -> None:
 
 
 def share_cores(workers: int, threads: int, device: str) -> tuple[int, int]:
-    """The number of processes to start, and the CPU threads of each; 0 keeps torch's default."""
+    """Return the number of processes to start, and the CPU threads of each; 0 keeps torch's default."""
     if workers > 1:
         if device not in ("auto", "cpu"):
             raise ConfigError("--workers share a CPU", hint="for several GPUs: torchrun -m nmt translate …")

@@ -1,4 +1,4 @@
-"""RUN/train.log: what `nmt train` says on stderr, kept in the run."""
+"""RUN/train.log: a copy of the log that `nmt train` prints to stderr."""
 
 import contextlib
 import logging
@@ -11,14 +11,14 @@ from nmt.cli.streams import log, printable
 from nmt.errors import NmtError, OutputError
 from nmt.files import append_whole
 
-MAX_WAITING = 10_000  # lines that are kept while they cannot be written
+MAX_WAITING = 10_000  # lines buffered until they can be written
 
 
 class RunLog(logging.Handler):
     """Appends log records to a file, each line with its time and level.
 
-    Lines wait until `open` is called, since only a process that holds the run's lock may write into the run, and while
-    the disk is full.
+    Lines are buffered until `open` is called, because only a process that holds the run's lock may write into the run.
+    They are also buffered while the disk is full.
     """
 
     def __init__(self, file: Path) -> None:
@@ -38,7 +38,7 @@ class RunLog(logging.Handler):
             self.write()
 
     def write(self) -> None:
-        """Append the waiting lines; if that fails, warn once, and try again with the next line."""
+        """Append the buffered lines. If that fails, warn once, and try again with the next line."""
         try:
             append_whole(self.file, "".join(self.waiting).encode())
             self.waiting.clear()
@@ -50,7 +50,7 @@ class RunLog(logging.Handler):
 
 @contextlib.contextmanager
 def kept_log(file: Path) -> Iterator[Callable[[], None]]:
-    """Keep what is logged in the block, and the error that ends it, once the function that this yields is called."""
+    """Copy the block's log, and the NmtError that ends it, to `file`. Yields the function that opens the file."""
     handler = RunLog(file)
     log.addHandler(handler)
     try:

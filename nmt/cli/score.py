@@ -36,8 +36,8 @@ def score(
 ) -> None:
     """Print the log-probabilities of given translations.
 
-    One line for each line in: the log-probability of the translation, TAB, and those of its pieces, the last of which
-    ends the sentence. nmt score --src test.de --ref test.en, or from -i or stdin. --json adds scores after the length
+    Prints one line per pair: the log-probability of the translation, TAB, and the log-probabilities of its pieces, the
+    last of which is EOS. Pairs come from --src and --ref, from -i or from stdin. --json adds scores with the length
     penalty.
     """
     streams.set_up_logging(quiet, verbose)
@@ -62,7 +62,7 @@ def score(
 
 
 def candidates(lines: Iterable[str | Pause], tokenizer: "Tokenizer") -> "Iterator[Candidates]":
-    """What each line gives to score: source TAB translation, or JSON of `nmt translate`. Its JSON has no tabs."""
+    """Parse each line: source TAB translation, or JSON of `nmt translate`, which contains no tabs."""
     from nmt.decode.scoring import Candidates
 
     texts = (line for line in lines if isinstance(line, str))
@@ -85,7 +85,7 @@ def candidates(lines: Iterable[str | Pause], tokenizer: "Tokenizer") -> "Iterato
 
 
 def target_of(hypothesis: dict[str, Any], tokenizer: "Tokenizer") -> str | list[int]:
-    """The tokens of a hypothesis by its `tokens`, else its `pieces`, else its text."""
+    """Return the token ids of a hypothesis from its `tokens` or else its `pieces`; without both, its text."""
     from nmt.text import EOS
 
     if "tokens" in hypothesis:
@@ -103,7 +103,7 @@ def target_of(hypothesis: dict[str, Any], tokenizer: "Tokenizer") -> str | list[
 
 
 def formatted(found: "Translation", *, as_json: bool) -> str:
-    """The log-probabilities of a line and its pieces; as JSON, of all hypotheses, in the form of `nmt translate`."""
+    """Format the log-probabilities of a translation and its pieces; as JSON, of all hypotheses."""
     if as_json:
         hypotheses = [as_tree(hypothesis) for hypothesis in found.hypotheses]
         return json.dumps({"source": found.source, "hypotheses": hypotheses}, ensure_ascii=False)
@@ -114,7 +114,7 @@ def formatted(found: "Translation", *, as_json: bool) -> str:
 
 
 def as_tree(hypothesis: "TextHypothesis") -> dict[str, Any]:
-    """A hypothesis as JSON-serializable values; null for what is unknown."""
+    """Return a hypothesis as JSON-serializable values, with None for values that are not finite."""
 
     def known(x: float) -> float | None:
         return x if math.isfinite(x) else None

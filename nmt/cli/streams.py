@@ -17,8 +17,8 @@ from nmt.text.lines import Pause, decode_lines, iter_lines, n_lines_left, open_b
 Item = TypeVar("Item")
 log = logging.getLogger("nmt")
 
-DASH = Path("-")  # stdin or stdout, as if no file was named
-PAUSE_S = 1.0  # after which the lines that have arrived on stdin are translated
+DASH = Path("-")  # stands for stdin or stdout
+PAUSE_S = 1.0  # after a pause of this length on stdin, the lines received so far are translated
 
 
 class StderrHandler(logging.Handler):
@@ -28,7 +28,7 @@ class StderrHandler(logging.Handler):
         message = "\n".join(map(printable, record.getMessage().split("\n")))
         if record.levelno >= logging.WARNING:
             message = f"nmt: {record.levelname.lower()}: {message}"
-        tqdm = sys.modules.get("tqdm")  # imported only to show a bar
+        tqdm = sys.modules.get("tqdm")  # imported only if there is a progress bar
         write = tqdm.tqdm.write if tqdm else print
         write(message, file=sys.stderr)
 
@@ -46,18 +46,18 @@ def printable(line: str) -> str:
 
 
 def with_bar(items: Iterable[Item], n_lines: int | None, n_done: int = 0) -> Iterable[Item]:
-    """The items, with a progress bar if stderr is a terminal; no bar if `n_lines` is None."""
+    """Return the items, with a progress bar if stderr is a terminal; no bar if `n_lines` is None."""
     if n_lines is None:
         return items
     from tqdm import tqdm
 
-    # Lines come in windows: smoothing=0 shows the mean rate, not the latest. disable=None: if stderr is no terminal.
+    # Lines come in windows, so show the mean rate: smoothing=0. disable=None: no bar if stderr is not a terminal.
     return tqdm(items, total=n_lines, initial=n_done, unit=" lines", smoothing=0, disable=None)
 
 
 @contextlib.contextmanager
 def open_output(path: Path | None) -> Iterator[tuple[BinaryIO, int]]:
-    """Stdout, or a file that is written atomically; and the number of lines in it, 0, as `resumed_output` yields it."""
+    """Yield stdout or a file that is written atomically, and 0: the number of lines done, as in `resumed_output`."""
     if path and path != DASH:
         with atomic_writer(path) as out:
             yield out, 0
@@ -69,7 +69,7 @@ def open_output(path: Path | None) -> Iterator[tuple[BinaryIO, int]]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file atomically, or to stdout for `-`, and say so."""
+    """Write a file atomically, or to stdout for `-`, and log its path."""
     with open_output(path) as (out, _):
         out.write(text.encode())
     log.info("written to %s", path)
@@ -77,7 +77,7 @@ def write_text(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def open_input(text: str | None, path: Path | None) -> Iterator[tuple[Iterator[str | Pause], bool]]:
-    """The lines of the TEXT argument, a file, stdin or a prompt; and whether they are typed at a prompt."""
+    """Yield the lines of the TEXT argument, a file, stdin or a prompt; and whether there is a prompt."""
     if text is not None:
         yield iter(text.split("\n")), False
     elif path and path != DASH:
@@ -89,7 +89,7 @@ def open_input(text: str | None, path: Path | None) -> Iterator[tuple[Iterator[s
     elif is_file_on_stdin():
         yield decode_lines(raw_lines(sys.stdin.buffer, "stdin"), "stdin"), False
     else:
-        # A separate descriptor, because Python locks sys.stdin at exit, when the thread may still be reading it.
+        # A separate descriptor: at exit, Python locks sys.stdin, which the thread of with_pauses may still be reading.
         stream = open(os.dup(0), "rb")  # noqa: SIM115, PTH123 - the thread may read it until the process ends
         yield with_pauses(decode_lines(raw_lines(stream, "stdin"), "stdin"), PAUSE_S), False
 
@@ -107,7 +107,7 @@ def prompt() -> Iterator[str]:
 
 
 def count_lines(path: Path | None, output: Path | None) -> int | None:
-    """The number of lines to translate, for a progress bar; None if there is no bar or the input is not a file."""
+    """Return the number of lines for a progress bar; None if there is no bar or the input is not a file."""
     to_terminal = output in (None, DASH) and sys.stdout is not None and sys.stdout.isatty()
     if to_terminal or not sys.stderr.isatty():
         return None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nmt.train.halving import Candidate, Standing
 
 MAX_CANDIDATES = 1_000
-MAX_CURVES = 10  # of the chart, the best candidates
+MAX_CURVES = 10  # candidates in the chart, the best ones
 LETTERS = "abcdefghij"
 
 
@@ -43,7 +43,7 @@ def sweep(
 ) -> None:
     """Find the best of several settings by successive halving.
 
-    Every combination of the values trains for a few steps; the better half goes on for twice as many, until one is
+    Trains every combination of the values for a few steps, then the better half for twice as many steps, until one is
     left. Repeat the command to resume. Prints a table and a chart, and writes the winner's config to DIR/winner.yaml.
     """
     streams.set_up_logging(quiet, verbose)
@@ -77,7 +77,7 @@ def sweep(
 
 
 def candidates_of(config: Path, grid: Sequence[str]) -> "list[Candidate]":
-    """Every combination of the values. Raises ConfigError if one is not a valid config."""
+    """Return a candidate for each combination of the values. Raises ConfigError if a combination is invalid."""
     from nmt.config import load_config
     from nmt.train.halving import Candidate, check_candidates
 
@@ -102,13 +102,13 @@ def candidates_of(config: Path, grid: Sequence[str]) -> "list[Candidate]":
 
 
 def split_values(text: str) -> list[str]:
-    """The values of a list with commas; those inside of brackets and braces do not separate."""
+    """Split a list at commas, except inside brackets and braces, and drop duplicates."""
     values = re.findall(r"(?:\[[^\]]*\]|\{[^}]*\}|[^,])+", text)
     return list(dict.fromkeys(values)) or [""]
 
 
 def table(standings: "Sequence[Standing]", n_seeds: int) -> list[str]:
-    """The candidates as lines, the best first; the letter is that of the chart."""
+    """Return the candidates as lines, the best first, each with its letter in the chart."""
     from nmt.insight.tables import columns
 
     rows = []
@@ -122,7 +122,7 @@ def table(standings: "Sequence[Standing]", n_seeds: int) -> list[str]:
 
 
 def chart_of(standings: "Sequence[Standing]", metric: str) -> "Chart":
-    """The figure by which candidates are chosen, at the end of each rung, of the best candidates."""
+    """Return a chart of the best candidates: the metric that selects them, at the end of each rung."""
     from nmt.insight.curves import Chart, Series
 
     key, title, unit = ("dev_bleu", "Best dev BLEU", "0 to 100")

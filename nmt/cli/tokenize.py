@@ -16,7 +16,7 @@ def tokenize(
 ) -> None:
     """Train the tokenizer (SentencePiece).
 
-    On the config's training text; `nmt train` does the same if there is no tokenizer yet. All settings:
+    Uses the config's training text. `nmt train` does the same if there is no tokenizer yet. All settings:
     `nmt config tokenizer`.
     """
     streams.set_up_logging(quiet, verbose)

@@ -59,7 +59,7 @@ def train(
 
 
 def writers_of(settings: "Config") -> list[Callable[[], None]]:
-    """The functions to call after every validation: they write report.html and TensorBoard events."""
+    """Return the functions that write report.html and TensorBoard events after every validation."""
     writers: list[Callable[[], None]] = []
     if settings.train.report:
         from nmt.insight.report import ReportReader

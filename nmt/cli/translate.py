@@ -69,10 +69,10 @@ def translate(
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Translate lines, a sentence, or at a prompt.
+    """Translate lines of text, or one sentence.
 
-    As many lines out as in, in order, blank ones blank: nmt translate < in > out; nmt translate "one
-    sentence"; or at a prompt on a terminal.
+    nmt translate < in > out writes one line per input line, in order; a blank line stays blank. nmt translate "one
+    sentence" translates the argument. On a terminal, nmt translate shows a prompt.
     """
     streams.set_up_logging(quiet, verbose)
     input_file, output = (None if path is None else Path(path) for path in (input_path, output_path))
@@ -108,7 +108,7 @@ def translate(
 
     paths, translator = options.load_translator(model, "cpu" if ray else device, threads, precision, engine)
     chosen = translator.with_options(**{name: value for name, value in search.items() if value is not None})
-    translator.encode_prefix(prefix)  # raises before there are processes or output
+    translator.encode_prefix(prefix)  # an invalid prefix raises before processes start and output is written
     arguments: dict[str, Any] = {"options": chosen, "batch_size": batch_size, "prefix": prefix}
     render = partial(formatted, as_json=json_lines, with_score=scores)
     if ray is not None:
@@ -124,7 +124,7 @@ def translate(
             rewrite(files, paths, translator, arguments, settings, render, quiet=quiet)
             return
         if rank() > 0:
-            deque(translator.translate_lines([], **arguments), maxlen=0)  # its share of the first rank's lines
+            deque(translator.translate_lines([], **arguments), maxlen=0)  # translates this rank's share of the lines
             return
         with streams.open_output(output) as (out, _), streams.open_input(text, input_file) as (lines, is_prompt):
             if stream or (stream is None and n_processes == 1 and is_prompt):
@@ -132,11 +132,11 @@ def translate(
             n_lines = None if quiet or text is not None else streams.count_lines(input_file, output)
             for line in map(render, streams.with_bar(translator.translate_lines(lines, **arguments), n_lines)):
                 out.write(line.encode() + b"\n")
-                out.flush()  # for the reader of a pipe
+                out.flush()  # so that the reader of a pipe gets each line at once
 
 
 def check_cluster(unsuitable: list[str], source: str | None, output: str | None) -> None:
-    """Refuse what --ray cannot do, and --ray without Ray."""
+    """Raise InputError for arguments that --ray does not support, and if Ray is not installed."""
     if unsuitable:
         raise InputError(f"{unsuitable[0]} does not go with --ray", hint="leave out one of them")
     if source in (None, "-") or output in (None, "-"):
@@ -151,13 +151,13 @@ def on_cluster(address: str, job: "Job", source: str, output: str, workers: int 
 
     from nmt.decode.cluster import translate_files
 
-    with tqdm(unit=" lines", disable=True if quiet else None) as bar:  # None: if stderr is no terminal
+    with tqdm(unit=" lines", disable=True if quiet else None) as bar:  # None: no bar if stderr is not a terminal
         for n_lines in translate_files(address, job, source, output, workers):
             bar.update(n_lines)
 
 
 def checked_text(text: str | None, input_file: Path | None) -> str | None:
-    """The TEXT argument with bad UTF-8 replaced; refused if there is an input file too, or if it names a file."""
+    """Return TEXT with bad UTF-8 replaced. Raises InputError if there is an input file too, or if TEXT names a file."""
     if text is None:
         return None
     if input_file is not None:
@@ -170,7 +170,7 @@ def checked_text(text: str | None, input_file: Path | None) -> str | None:
 
 
 def formatted(translation: "Translation", _: str = "", *, as_json: bool, with_score: bool) -> str:
-    """The best hypothesis, after its score and a tab; as JSON, all hypotheses with scores and pieces."""
+    """Format the best hypothesis, with or without score and TAB; as JSON, all hypotheses with scores and pieces."""
     if not as_json:
         best = translation.hypotheses[0]
         return f"{best.score:.4f}\t{best.text}" if with_score else best.text

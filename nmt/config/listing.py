@@ -1,4 +1,4 @@
-"""What a config says: settings by dotted key, as `nmt config` lists them, and languages. Imports no torch."""
+"""The settings by dotted key, as `nmt config` lists them, and the languages of a config. Imports no torch."""
 
 import re
 import types
@@ -13,7 +13,7 @@ from nmt.config.schema import Config, Data, ModelPart, plain
 
 
 def settings(section: type[BaseModel] = Config, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
-    """Every setting as (dotted key, allowed values, default, help), in the order of the sections."""
+    """Yield every setting as (dotted key, allowed values, default, help), in the order of the sections."""
     for name, field in section.model_fields.items():
         kind = field.annotation
         inner = next((a for a in (kind, *get_args(kind)) if isinstance(a, type) and issubclass(a, BaseModel)), None)
@@ -25,7 +25,7 @@ def settings(section: type[BaseModel] = Config, prefix: str = "") -> Iterator[tu
 
 
 def allowed_values(kind: Any, bounds: Sequence[Any]) -> str:
-    """A field's type in short: `int 1..100`, `pre|post`."""
+    """Return a field's type and range in short: `int 1..100`, `pre|post`."""
     if get_origin(kind) is Literal:
         return "|".join(get_args(kind))
     if get_origin(kind) is types.UnionType:
@@ -45,7 +45,7 @@ INHERITED = ("model.", "tokenizer.", "data.nfkc_source", "data.target_tag")
 
 
 def values(config: Config, *, only_set: bool = False) -> Iterator[tuple[str, str]]:
-    """Every setting, or those that the user set, as (dotted key, value); paths are resolved, lists split by spaces."""
+    """Yield every setting, or only those set by the user, as (dotted key, value). Resolves paths, joins lists."""
 
     def walk(tree: Mapping[str, Any], prefix: str, root: Path) -> Iterator[tuple[str, str]]:
         for name, value in tree.items():
@@ -61,28 +61,28 @@ def values(config: Config, *, only_set: bool = False) -> Iterator[tuple[str, str
 
 
 def chosen_by_training(config: Config, keys: Iterable[str]) -> set[str]:
-    """The keys that are not set, so that training inherits their values or fits them to the corpus."""
+    """Return those of `keys` that are not set and whose values training inherits or fits to the corpus."""
     was_set = dict(values(config, only_set=True))
     return {key for key in keys if key not in was_set and (key in FITTED or key.startswith(INHERITED))}
 
 
 def language(data: Data, side: Literal["source", "target"]) -> str:
-    """A side's language code: as set, else from the name of its first training file, else empty."""
+    """Return a side's language code: as set, else from the name of its first training file, else empty."""
     code, paths = (data.source_lang, data.train.source) if side == "source" else (data.target_lang, data.train.target)
     return code or language_of(Path(paths[0]))
 
 
 def base_languages(data: Data) -> tuple[str, str]:
-    """The language codes of source and target without region and script, empty if unknown."""
+    """Return the language codes of source and target without region and script; empty if unknown."""
     return base_language(language(data, "source")), base_language(language(data, "target"))
 
 
 def language_of(path: Path) -> str:
-    """The language code that a file name ends in (`test.zh-CN.gz`: zh-CN), else empty."""
+    """Return the language code that a file name ends in (`test.zh-CN.gz`: zh-CN), else empty."""
     suffix = Path(path.name.removesuffix(".gz")).suffix.lstrip(".")
     return suffix if re.fullmatch(r"[a-z]{2,3}([-_]\w+)?", suffix) and suffix != "txt" else ""
 
 
 def base_language(code: str) -> str:
-    """A language code without region and script: zh of zh-CN, zho of zho_Hans."""
+    """Return a language code without region and script: zh for zh-CN, zho for zho_Hans."""
     return re.split("[-_]", code.lower())[0]

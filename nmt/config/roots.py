@@ -8,15 +8,15 @@ BESIDE = Path("..", "shared", "data")  # corpora that several checkouts of the p
 
 
 def downloads_directory() -> Path:
-    """The directory of downloaded corpora: NMT_DATA, else data/downloads in the working directory."""
+    """Return the directory of downloaded corpora: NMT_DATA, else data/downloads in the working directory."""
     return Path(os.environ.get("NMT_DATA") or DOWNLOADS)
 
 
 def data_root(root: str) -> Path:
-    """The directory that `data.root` stands for.
+    """Return the directory that `data.root` stands for.
 
     `root` itself if it exists; else the first directory of this name below NMT_DATA, data/downloads and ../shared/data;
-    else `root` itself. Paths that are absolute or lead upwards are not searched for.
+    else `root` itself. If `root` is absolute or contains `..`, only `root` itself is considered.
     """
     places = [Path(root)]
     if root and not places[0].is_absolute() and ".." not in places[0].parts:

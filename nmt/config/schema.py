@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo
 from pydantic.functional_validators import AfterValidator, BeforeValidator, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-MAX_NAME_BYTES, MAX_PATH = 255, 3_000  # limits of file systems, less the suffixes that we add
+MAX_NAME_BYTES, MAX_PATH = 255, 3_000  # limits of file systems; MAX_PATH leaves room for suffixes
 LARGEST = 10**9  # upper bound of counts that have no tighter one
 # The values of these keys that each architecture supports. Others are refused: they would have no effect.
 SUPPORTED: dict[str, dict[str, tuple[object, ...]]] = {
@@ -17,14 +17,14 @@ SUPPORTED: dict[str, dict[str, tuple[object, ...]]] = {
 
 
 class Section(BaseModel):
-    """Base of all sections: frozen; unknown keys are refused, defaults are validated too."""
+    """Base class of all sections: frozen, refuses unknown keys, validates defaults."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
     @field_validator("*", mode="before")
     @classmethod
     def refuse_bool_as_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """pydantic converts true to 1."""
+        """Refuse true and false where a number is expected; pydantic would convert true to 1."""
         kind = cls.model_fields[str(info.field_name)].annotation
         if isinstance(value, bool) and {int, float} & {kind, *get_args(kind)}:
             raise PydanticCustomError("number_type", "Input should be a number")
@@ -136,7 +136,7 @@ class ModelSettings(Section):
             raise ValueError(f"architecture rnn needs n_decoder_layers = n_encoder_layers, got {got}")
         if self.architecture == "transformer" and self.d_model % self.n_heads:
             raise ValueError(f"d_model ({self.d_model}) is not divisible by n_heads ({self.n_heads})")
-        if self.positions == "sinusoidal" and self.d_model % 2:  # every rnn has the default, sinusoidal
+        if self.positions == "sinusoidal" and self.d_model % 2:  # rnn, too: see SUPPORTED
             raise ValueError(f"architecture rnn and sinusoidal positions need an even d_model, got {self.d_model}")
         if self.positions == "rotary" and (width := self.d_model // self.n_heads) % 2:
             raise ValueError(f"rotary positions need an even d_model / n_heads, got {width}")
@@ -182,7 +182,7 @@ class TrainSettings(Section):
     )
 
 
-class SearchSettings(Section):  # what both a config and a single translation can set
+class SearchSettings(Section):  # can be set in a config and for a single translation
     beam: int = Field(5, ge=1, le=1000, description="beam size; 1 is greedy search")
     length_penalty: Literal["average", "gnmt"] = Field("average", description="S / L^alpha, or S / ((5+L)/6)^alpha")
     alpha: float = Field(1.0, ge=0, le=10, description="strength of the length penalty; 0 is off")
@@ -217,7 +217,7 @@ class Config(Section):
 
 
 def plain(value: object) -> str:
-    """A value as text, in YAML's spelling; `-` for None and empty text."""
+    """Return a value as YAML spells it; `-` for None, empty text and an empty list."""
     if value is None or value in ("", ()):
         return "-"
     return str(value).lower() if isinstance(value, bool) else str(value)

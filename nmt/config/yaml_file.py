@@ -1,4 +1,4 @@
-"""Config files: YAML 1.2, `key=value` overrides, all faults at once with file and line. Imports no torch."""
+"""Config files: YAML 1.2, `key=value` overrides, and errors that list all faults by line. Imports no torch."""
 
 import difflib
 import re
@@ -16,13 +16,13 @@ from nmt.errors import ConfigError, os_errors_as
 
 MAX_CONFIG_BYTES = 1_000_000  # a larger config is a mistake or an attack
 MAX_CONFIG_NODES = 20_000  # keys and values; parsing takes about 1 kB for each
-MAX_FAULTS, MANY_FAULTS = 20, 1_000  # faults listed in a message; above MANY_FAULTS only their number is
+MAX_FAULTS, MANY_FAULTS = 20, 1_000  # a message lists at most MAX_FAULTS; above MANY_FAULTS, only the number
 KeyPath = tuple[str, ...]
 Origins = dict[KeyPath, str]  # where each key is set: "demo.yaml:12", or "command line"
 
 
 class CoreLoader(yaml.SafeLoader):
-    """YAML 1.2's core schema: `3e-4` is a number and `no` is a string. Limits the number of nodes; no merge keys."""
+    """Loads YAML 1.2's core schema: `3e-4` is a number, `no` a string. No merge keys; limits the number of nodes."""
 
     n_nodes = 0
 
@@ -37,7 +37,7 @@ class CoreLoader(yaml.SafeLoader):
 
 
 class CoreDumper(yaml.SafeDumper):
-    """Quotes every string that a reader of YAML 1.1 or of YAML 1.2 would take for something else."""
+    """Quotes every string that a YAML 1.1 or YAML 1.2 parser would not read as a string."""
 
 
 CoreLoader.yaml_implicit_resolvers = {}
@@ -55,14 +55,14 @@ CoreDumper.add_representer(
     str,
     lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, None if text.isprintable() else '"'),
 )
-# What PyYAML raises for invalid content; the last three if a value does not fit its tag, as in `!!bool maybe`.
+# PyYAML's exceptions for invalid content. It raises the last three if a value does not fit its tag: `!!bool maybe`.
 YAML_ERRORS = (yaml.YAMLError, ValueError, RecursionError, KeyError, AttributeError, TypeError)
 SHORT = reprlib.Repr()  # repr() of nested aliases uses exponential memory
 SHORT.maxstring = SHORT.maxother = SHORT.maxlong = 200
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
-    """Read a config file, apply `key=value` overrides, and check everything; the ConfigError has a line per fault."""
+    """Read a config file, apply `key=value` overrides, and validate. Raises ConfigError with one line per fault."""
     tree, origins = read_yaml(path)
     for override in overrides:
         key, separator, value = override.partition("=")
@@ -83,7 +83,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
 
 
 def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
-    """The mapping in a YAML file, and the line of every key."""
+    """Return the mapping in a YAML file, and the file and line of every key."""
     with os_errors_as(ConfigError, f"read {path}", hint="give the path of a config file"), path.open("rb") as file:
         content = file.read(MAX_CONFIG_BYTES + 1)
     if len(content) > MAX_CONFIG_BYTES:
@@ -108,7 +108,7 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
 
 
 def keys_of(node: yaml.Node | None, prefix: KeyPath, seen: set[int]) -> Iterator[tuple[KeyPath, int]]:
-    """Every key below a YAML node, with its line; visits aliased nodes once, since nested aliases multiply."""
+    """Yield every key below a YAML node, with its line. Visits aliased nodes once: nested aliases multiply."""
     if isinstance(node, yaml.MappingNode) and id(node) not in seen:
         seen.add(id(node))
         for key, value in node.value:
@@ -120,7 +120,7 @@ def keys_of(node: yaml.Node | None, prefix: KeyPath, seen: set[int]) -> Iterator
 
 
 def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config:
-    """Validate sections of settings; the ConfigError has a line per fault, with `name` for keys without origin."""
+    """Validate a tree of settings. Raises ConfigError with one line per fault; `name` replaces an unknown origin."""
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
@@ -134,7 +134,7 @@ def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config
 
 
 def describe_with_origin(fault: Mapping[str, Any], origins: Origins, name: str) -> str:
-    """One line for one of pydantic's faults: file and line, key, what is wrong."""
+    """Describe one of pydantic's errors in one line: file and line, key, what is wrong."""
     path = tuple(str(part) for part in fault["loc"])
     origin = next((origins[path[:n]] for n in range(len(path), 0, -1) if path[:n] in origins), name)
     key = ".".join(path)[:100]
@@ -142,7 +142,7 @@ def describe_with_origin(fault: Mapping[str, Any], origins: Origins, name: str) 
         return f"{origin}: unknown key '{key}'{suggestion(key)}"
     if fault["type"] == "missing":
         return f"{origin}: '{key}' is missing"
-    if fault["type"] == "value_error":  # of a section: name the command line if it set one of the keys in the message
+    if fault["type"] == "value_error":  # about several keys: name the command line if it set one of them
         message = described(fault)
         keys = [key for key in origins if key[: len(path)] == path and key[-1] in re.findall(r"\w+", message)]
         origin = next((origins[key] for key in keys if origins[key] == "command line"), origin)
@@ -151,7 +151,7 @@ def describe_with_origin(fault: Mapping[str, Any], origins: Origins, name: str) 
 
 
 def suggestion(key: str) -> str:
-    """The known key that was probably meant: one with the same last part, else the most similar one."""
+    """Return a hint for an unknown key: the known key with the same last part, else the most similar one."""
     known = [name for name, *_ in settings()]
     same_leaf = [name for name in known if name.rsplit(".", 1)[-1] == key.rsplit(".", 1)[-1]]
     sections = sorted({name.rpartition(".")[0] for name in known})
@@ -160,14 +160,14 @@ def suggestion(key: str) -> str:
 
 
 def described(fault: Mapping[str, Any]) -> str:
-    """What one of pydantic's faults says of a value, and the value: `input should be less than 1, got 2`."""
+    """Return the message of one of pydantic's errors, with the value: `input should be less than 1, got 2`."""
     message = str(fault["msg"]).removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
     return message if fault["type"] == "value_error" else f"{message}, got {SHORT.repr(fault['input']):.80}"
 
 
 def dump_config(config: Config, *, only_set: bool = False) -> str:
-    """The config as YAML with every key, or with those that the user set; reading it gives the same config."""
+    """Return the config as YAML, with all keys or only those set by the user. Loading it returns the same config."""
     return yaml.dump(
         config.model_dump(mode="json", exclude_unset=only_set), Dumper=CoreDumper, sort_keys=False, allow_unicode=True
     )

@@ -1,7 +1,8 @@
 """The intermediate tensors of a model for one sentence pair, in the order of computation.
 
-All values come from one forward pass, recorded by module hooks and a torch function mode. Sections, equations and the
-order (figure 1) are those of Vaswani et al. 2017; for recurrent models, those of Luong et al. 2015.
+Module hooks and a torch function mode record the values during a forward pass; the logits come from a second pass with
+the same input. Sections, equations and the order (figure 1) are those of Vaswani et al. 2017; for recurrent models,
+those of Luong et al. 2015.
 """
 
 from collections import defaultdict

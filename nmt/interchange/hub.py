@@ -16,7 +16,8 @@ def model_directory(model: str, revision: str | None = None) -> Path:
         model: a directory, or an id such as Helsinki-NLP/opus-mt-de-en.
         revision: a branch, tag, commit or pull request (refs/pr/5) of the model on the Hub.
     Raises:
-        InputError: `model` is neither a directory nor an id, or huggingface_hub is not installed.
+        InputError: `model` is neither a directory nor an id, a directory has a `revision`, or huggingface_hub is not
+            installed.
         DownloadError: the download fails.
     """
     path = Path(model)

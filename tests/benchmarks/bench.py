@@ -44,7 +44,7 @@ print(json.dumps({{d.name.lower(): d.version for d in distributions() if d.name.
 
 
 def machine(peers: Path | None) -> dict[str, Any]:
-    """What the figures are of: processor, system, versions, commit."""
+    """Describe the machine and the software: processor, system, versions, commit."""
 
     def printed(*command: object) -> str:
         return subprocess.run([*map(str, command)], cwd=ROOT, capture_output=True, text=True, check=False).stdout
@@ -79,7 +79,7 @@ def main() -> None:
     names, output = args.pop("names") or SHORT, args.pop("output")
     if unknown := set(names) - set(BENCHMARKS):
         parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what is being measured ends too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that child processes end, too
     os.chdir(ROOT)
     options = Options(**args)
     options.scratch.mkdir(parents=True, exist_ok=True)

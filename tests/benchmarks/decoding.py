@@ -1,4 +1,4 @@
-"""Decoding: `nmt translate` beside other engines with the same weights, text to text, by like commands."""
+"""Decoding: `nmt translate` and other engines with the same weights and options, from text to text."""
 
 import subprocess
 import sys
@@ -16,25 +16,25 @@ from nmt.run.directory import RunDirectory
 from nmt.text.lines import read_lines
 from nmt.train.preparation import corpus_paths
 
-FEW_LINES = 8  # what a command takes for so many is its start
-COPIES = 3  # of the test set, in the long run
+FEW_LINES = 8  # the time for so many lines counts as startup
+COPIES = 3  # of the test set in the long file
 BATCH_SIZES = (32, 64, 128)
 BEAMS = {1: "greedy", 5: "beam 5"}
-STREAMED, UNCOUNTED = 60, 10  # lines answered one at a time, and the first of them that do not count
+STREAMED, UNCOUNTED = 60, 10  # lines sent one at a time, of which the first are warm-up
 MEMORY_LINES = (1_000, 100_000)
 CT2_FP32, CT2_INT8 = "CTranslate2 fp32", "CTranslate2 int8"
 
 
 @dataclass(frozen=True)
 class Contest:
-    """One model and test set for all.
+    """The model and the test set of all systems.
 
     Attributes:
-        run: the model's.
-        exports: it for CTranslate2, by quantization.
+        run: run directory of the model.
+        exports: CTranslate2 exports of the model, by quantization.
         sources, references: the test set.
-        tokenize: sacreBLEU's tokenizer for it.
-        few, many: files of lines to translate: a few, and the test set several times over.
+        tokenize: sacreBLEU's tokenizer for the references.
+        few, many: files to translate: a few lines, and several copies of the test set.
     """
 
     run: Path
@@ -92,9 +92,9 @@ def hugging_face_command(contest: Contest, python: Path, *rest: object) -> list[
 
 
 def systems(options: Options, contest: Contest) -> dict[str, list[list[object]]]:
-    """Every system's commands, of which its best one counts."""
+    """The commands of each system, one per setting; only its fastest one is compared."""
     sizes = [["--batch-size", n] for n in BATCH_SIZES]
-    two = [["--workers", 1], ["--workers", 2]]  # processes, or threads that share one process's work
+    two = [["--workers", 1], ["--workers", 2]]  # one process with all threads, or two processes
     shares = [["--workers", n, "--threads", m] for n, m in ((1, 1), (2, 1), (1, 2))]
     found = {
         f"nmt {precision}": [[*nmt_command(contest, precision), *size, *share] for size in sizes for share in two]
@@ -108,7 +108,7 @@ def systems(options: Options, contest: Contest) -> dict[str, list[list[object]]]
 
 
 def translated(command: Sequence[object], contest: Contest, options: Options) -> Sample:
-    """Sentences a second of a file of many, without the start: less the time for few; and BLEU."""
+    """Translate both files; return BLEU, and sentences per second without startup: less the lines and time of `few`."""
     out = contest.many.with_name("out.txt")
     few = timed([*command, "-i", contest.few, "-o", out], options.scratch)
     all_ = timed([*command, "-i", contest.many, "-o", out], options.scratch)
@@ -120,7 +120,7 @@ def translated(command: Sequence[object], contest: Contest, options: Options) ->
 
 
 def throughput(options: Options) -> list[Table]:
-    """Sentences a second from file to file, each system at its best settings."""
+    """Sentences per second from file to file, each system at its best settings."""
     contest = prepare(options)
     (bleu,) = score(contest.references, [contest.references], tokenize=contest.tokenize, metrics=("bleu",))
     note = (
@@ -149,7 +149,7 @@ def throughput(options: Options) -> list[Table]:
 
 
 def streamed(command: Sequence[object], contest: Contest, options: Options) -> Sample:
-    """Milliseconds from a line in to its line out, the median over some lines."""
+    """Median of the milliseconds from sending a line to reading its translation."""
     times = []
     lines = contest.sources * (1 + STREAMED // len(contest.sources))
     with started([*command, "--stream"], options.scratch, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as run:
@@ -167,7 +167,7 @@ def streamed(command: Sequence[object], contest: Contest, options: Options) -> S
 
 
 def latency(options: Options) -> list[Table]:
-    """One sentence at a time."""
+    """Latency of one sentence at a time."""
     contest = prepare(options)
     commands = {f"nmt {precision}": nmt_command(contest, precision) for precision in ("fp32", "int8")}
     for precision in ("fp32", "bf16", "int8"):
@@ -188,7 +188,7 @@ def latency(options: Options) -> list[Table]:
 
 
 def start(options: Options) -> list[Table]:
-    """From a command to one translated sentence."""
+    """Time of a whole command that translates one sentence."""
     contest = prepare(options)
     commands: dict[str, list[object]] = {
         "import torch": [sys.executable, "-c", "import torch"],
@@ -202,7 +202,7 @@ def start(options: Options) -> list[Table]:
 
 
 def memory(options: Options) -> list[Table]:
-    """What translating takes as the file grows."""
+    """Peak memory for files of different lengths."""
     contest = prepare(options)
     out = contest.few.with_name("out.txt")
     commands = {}

@@ -1,8 +1,8 @@
-"""Fine-tuning: a general model on the first pairs of a small corpus, beside training from nothing, on both domains.
+"""Fine-tuning a general model on parts of a small corpus, compared with training from scratch, on both domains.
 
-See configs/finetune.md. `nmt train` trains each row, `nmt translate` translates both test sets with beam 5. A run that
-is finished is not trained again, one that was broken off goes on, and what a model has translated is kept. The table
-goes to stdout and, as it grows, to finetuning.md and finetuning.json beside the runs.
+See configs/finetune.md. `nmt train` trains each row, `nmt translate` translates both test sets with beam 5. Finished
+runs are not trained again, interrupted ones are resumed, and translations are cached. The table goes to stdout and,
+after each row, to finetuning.md and finetuning.json beside the runs.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from nmt.train.preparation import corpus_paths
 
 TITLE = "Fine-tuning"
 FROZEN = "train.freeze=[embeddings,encoder]"
-WAYS = {  # of fine-tuning: settings over the recipe's
+WAYS = {  # of fine-tuning: settings that override the recipe's
     "fine-tuned": ["data.mix={}"],
     "fine-tuned, mixed": [],
     "fine-tuned, frozen": ["data.mix={}", FROZEN],
@@ -36,13 +36,13 @@ WAYS = {  # of fine-tuning: settings over the recipe's
 
 @dataclass(frozen=True)
 class Study:
-    """What is compared.
+    """The models to compare.
 
     Attributes:
         general: the run that fine-tuning starts from.
         recipe: config of fine-tuning; its test set is of the new domain.
-        scratch: config of training from nothing on all pairs; for fewer, `nmt train` chooses the sizes.
-        sizes: numbers of pairs, the first of the recipe's training corpus.
+        scratch: config of training from scratch on all pairs; for fewer pairs, `nmt train` chooses the sizes.
+        sizes: numbers of pairs, taken from the start of the recipe's training corpus.
         runs: directory of all that is written.
         overrides: settings for all trainings.
     """
@@ -79,7 +79,7 @@ class Study:
         }
 
     def first(self, size: int) -> tuple[list[str], bool]:
-        """Settings for the first pairs of the recipe's training corpus, and whether they are all."""
+        """Write the first pairs of the recipe's training corpus; return settings for them, and whether they are all."""
         config = load_config(self.recipe)
         sides = [read_lines(paths) for paths in corpus_paths(config, config.data.train)]
         languages = language(config.data, "source"), language(config.data, "target")
@@ -110,7 +110,7 @@ class Study:
 
 
 def write_table(study: Study) -> str:
-    """All rows as a table; what there is of it is always written."""
+    """Compute all rows and return their table; write the table after each row."""
     study.runs.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
     for row in study.rows():
@@ -129,7 +129,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path(".bench/finetuning"), help="directory of all that is written")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="settings for all trainings")
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what is running ends, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that child processes end, too
     general, runs = args.general.resolve(), args.runs.resolve()
     os.chdir(ROOT)
     print(write_table(Study(general, args.recipe, args.scratch, args.pairs, runs, args.set)), end="")

@@ -1,9 +1,9 @@
-"""What freezing and low-rank adapters save of a training step on a CPU: seconds of one core, and memory.
+"""How much CPU time and memory a training step takes with frozen parts or low-rank adapters, on one core.
 
 A step of 128 pairs of 32 tokens with a Transformer of 7.6M parameters (3 + 3 layers, width 256, 8,000 pieces) in fp32
 on one thread. The kinds take turns; the seconds are medians of CPU time. The memory is the peak of a process that does
 three steps of one kind. The adapters (LoRA: Hu et al. 2021) have rank 8: y = W x + B A x with W frozen, in all matrices
-of attention, or also of the feed-forward layers; they exist in this program only.
+of attention, or also of the feed-forward layers; nmt itself has no adapters.
 """
 
 import argparse
@@ -57,7 +57,7 @@ class Adapted(nn.Module):
 
 
 class Contestant:
-    """A model of one kind, and its step."""
+    """A model of one of the `KINDS`, with its optimizer."""
 
     def __init__(self, kind: str) -> None:
         frozen, adapted = KINDS[kind]
@@ -76,7 +76,7 @@ class Contestant:
         self.replicas, self.optimizer = Replicas(model), make_optimizer(model, CONFIG.train)
 
     def step(self, seed: int) -> float:
-        """CPU seconds of a step."""
+        """Do a step; return its CPU seconds."""
         generator = torch.Generator().manual_seed(seed)
         src, tgt_in, tgt_out = torch.randint(4, N_PIECES, (3, N_PAIRS, LENGTH), generator=generator)
         batch = Batch(src, tgt_in, tgt_out, lines=[*range(N_PAIRS)])
@@ -103,7 +103,7 @@ def main() -> None:
             one.step(seed)
         (peak,) = re.findall(
             r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text()
-        )  # ru_maxrss: the parent's, too
+        )  # ru_maxrss would count the parent's peak too
         print(int(peak) * 1024 / 1e6)
         return
     contestants = {kind: Contestant(kind) for kind in KINDS}

@@ -1,4 +1,4 @@
-"""How cost grows: with the corpus, by the command; with the model and its sentences, by steps on random ids."""
+"""How cost grows with the corpus (of `nmt train`), and with model and sentence sizes (of steps on random ids)."""
 
 import random
 import shutil
@@ -21,8 +21,8 @@ GROWTH = {
     "threads": (1, 2),
 }
 N_SENTENCES = 32  # decoded together
-PIECES = (256, 512, 1024, 2048, 4096)  # of one source
-WINDOW = 64  # pieces on either side; 0 is all
+PIECES = (256, 512, 1024, 2048, 4096)  # of one source sentence
+WINDOW = 64  # attention window: pieces on either side; 0 for all
 CORPORA = (30_000, 300_000, 3_000_000)
 
 
@@ -30,7 +30,7 @@ CORPORA = (30_000, 300_000, 3_000_000)
 
 
 def point(options: Options, **changes: int) -> Sample:
-    """Microseconds a target token of a training step and of a search, with random weights on random ids."""
+    """Microseconds per target token of a training step and of a search, with random weights and ids."""
     import torch
 
     from nmt.decode.options import SearchOptions
@@ -71,7 +71,7 @@ def point(options: Options, **changes: int) -> Sample:
 
 
 def seconds_of(work: Callable[[], None], at_least_s: float) -> float:
-    """Of one call, from as many as fill some time; the first does not count."""
+    """Mean seconds of a call, over at least `at_least_s`, after one call as warm-up."""
     work()
     start = time.perf_counter()
     n = 0
@@ -82,7 +82,7 @@ def seconds_of(work: Callable[[], None], at_least_s: float) -> float:
 
 
 def encoding(options: Options, n_pieces: int, window: int) -> Sample:
-    """Milliseconds to encode one source, and with the gradient."""
+    """Milliseconds to encode one source: forward pass only, and forward and backward pass."""
     import torch
 
     from nmt.model.transformer import Transformer
@@ -112,7 +112,7 @@ def encoding(options: Options, n_pieces: int, window: int) -> Sample:
 
 
 def of_window(options: Options) -> Table:
-    """What a long source costs with a local window, and without."""
+    """Cost of encoding a long source with and without a local attention window."""
     measures = {
         f"{n:,} pieces, {f'window {window}' if window else 'full'}": partial(encoding, options, n, window)
         for window in (WINDOW, 0)
@@ -124,7 +124,7 @@ def of_window(options: Options) -> Table:
 
 
 def of_model(options: Options) -> list[Table]:
-    """What a token costs as one thing grows and all others stay."""
+    """Cost per token as one size grows and all others stay the same."""
     tables = []
     for name, sizes in GROWTH.items():
         measures = {f"{name} {size:,}": partial(point, options, **{name: size}) for size in sizes}
@@ -139,9 +139,9 @@ def of_model(options: Options) -> list[Table]:
 
 
 def write_corpus(options: Options, n_pairs: int) -> Trainer:
-    """Made-up pairs, no two alike, and the command that trains on them."""
+    """Write distinct random pairs and a config; return the command that trains on them."""
     home = options.scratch / "growth" / f"{n_pairs}"
-    shutil.rmtree(home, ignore_errors=True)  # what an earlier training has left would make the start a second one
+    shutil.rmtree(home, ignore_errors=True)  # an existing run would be resumed
     home.mkdir(parents=True)
     words = [f"{a}{b}{c}" for a in ("ka", "lo", "mi", "tu") for b in "aeiou" for c in ("n", "ra", "sto", "ve", "x")]
     draw = random.Random(1)
@@ -158,12 +158,12 @@ def write_corpus(options: Options, n_pairs: int) -> Trainer:
         f"run: {home}/run\ndata: {data}\ntokenizer: {{vocab_size: 1000}}\nmodel: {model}\ntrain: {train}\n"
     )
     run = RunDirectory(home / "run")
-    own = f"NMT_CACHE={home / 'cache'}"  # or the first start may find what an earlier benchmark has prepared
+    own = f"NMT_CACHE={home / 'cache'}"  # an empty cache, or the first start might reuse a prepared corpus
     return Trainer(["env", own, *NMT, "train", config], run.metrics_file, counted)
 
 
 def begun(trainer: Trainer, options: Options) -> Sample:
-    """Seconds to the first step and the most memory some time after, when it has stopped growing."""
+    """Seconds to the first step, and peak memory `options.seconds` later, when it has stopped growing."""
     trainer.progress.unlink(missing_ok=True)
     start = time.monotonic()
     with started(trainer.command, options.scratch) as run:
@@ -174,7 +174,7 @@ def begun(trainer: Trainer, options: Options) -> Sample:
 
 
 def of_corpus(options: Options) -> list[Table]:
-    """Start and memory of training as the corpus grows; the second start finds what the first has left."""
+    """Startup time and memory of training as the corpus grows; the second start reuses the files of the first."""
     trainers = {f"{n:,} pairs": write_corpus(options, n) for n in CORPORA}
     again = {f"{name}, again": trainer for name, trainer in trainers.items()}
     measures = {name: partial(begun, trainer, options) for name, trainer in (trainers | again).items()}

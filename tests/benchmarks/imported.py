@@ -1,7 +1,8 @@
-"""Fine-tuning a model of OPUS-MT's size: nmt's step beside that of transformers' Trainer.
+"""Fine-tuning a model of OPUS-MT's size: nmt's training step compared with that of transformers' Trainer.
 
-Both get the same batches of random pairs, as Trainer draws them. nmt also gets batches as large of pairs of similar
-lengths, which it cuts itself. The model has random weights: transformers writes it, and `nmt import` reads it.
+Both get the same batches of random pairs, as Trainer samples them. nmt is also measured with its own batches, which
+have as many positions on average, but pairs of similar lengths. The model has random weights: transformers writes it,
+and `nmt import` reads it.
 """
 
 import io
@@ -28,7 +29,7 @@ from nmt.text.batches import cut_batches
 from nmt.train.preparation import read_corpus
 
 VOCABULARY = 58_101
-N_PAIRS = 20_000  # of the recipe's corpus, at most
+N_PAIRS = 20_000  # at most, from the recipe's corpus
 BATCH_PAIRS = 16
 SIZES = {"d_model": 512, "max_position_embeddings": 512, "encoder_layers": 6, "decoder_layers": 6}
 SIZES |= {"encoder_attention_heads": 8, "decoder_attention_heads": 8, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048}
@@ -36,7 +37,7 @@ BASELINE = "transformers' Trainer, fp32"
 
 
 def write_model(path: Path, sides: list[list[str]], n_pieces: int = VOCABULARY) -> None:
-    """A directory of a Marian model with random weights and tokenizers for this text."""
+    """Write a Marian model with random weights, and tokenizers that are trained on `sides`."""
     from transformers import MarianConfig, MarianMTModel
 
     path.mkdir(parents=True)
@@ -60,7 +61,7 @@ def write_model(path: Path, sides: list[list[str]], n_pieces: int = VOCABULARY) 
 
 @cache
 def prepare(options: Options) -> training.Task:
-    """Write the model, import it, and write batches for both programs, each with its numbers of the pieces.
+    """Write the model, import it, and write batches of nmt's token ids with the table that maps them to Marian's ids.
 
     Raises:
         DataError: the corpus is not there, or transformers is not.
@@ -93,7 +94,7 @@ def prepare(options: Options) -> training.Task:
 
 
 def trainers(task: training.Task) -> dict[str, training.Trainer]:
-    """Both, in bf16 too where that is faster."""
+    """Both programs in fp32, and in bf16 if it is faster on this machine."""
     found = {}
     for precision in ("fp32", "bf16")[: 1 + bf16_is_faster(torch.device("cpu"))]:
         for name, who, batches in (
@@ -110,7 +111,7 @@ def trainers(task: training.Task) -> dict[str, training.Trainer]:
 
 
 def throughput(options: Options) -> list[Table]:
-    """Target tokens a second."""
+    """Target tokens per second."""
     task = prepare(options)
     contestants = trainers(task)
     samples, peaks = training.windows(contestants, options, task)

@@ -1,6 +1,6 @@
-"""Fine-tunes an imported model, or its original by transformers' Trainer, on given batches until it is stopped.
+"""Fine-tunes a model, with nmt or with transformers' Trainer, on given batches until it is stopped.
 
-Reads what imported.py wrote, and adds a line a step to --metrics.
+Reads the files that imported.py has written, and appends a JSON line per step to --metrics.
 """
 
 import argparse
@@ -12,14 +12,14 @@ from typing import Any
 
 from nmt.processes import prepare_torch
 
-N_STEPS = 1_000_000  # more than there is time for
+N_STEPS = 1_000_000  # never reached
 LR = 2e-5
-EOS = 3  # of nmt
-Sides = list[list[list[int]]]  # source and target, each with the tokens of all sentences
+EOS = 3  # nmt's id
+Sides = list[list[list[int]]]  # token ids, indexed by side (source, target), sentence and position
 
 
 def by_nmt(home: Path, batches: list[Sides], precision: str) -> Iterator[int]:
-    """The step of `nmt train`, with as many threads as it chooses. Yields each step's target tokens."""
+    """Do steps as `nmt train` does, with the number of threads that it would choose. Yields target tokens per step."""
     from nmt.config import TrainSettings
     from nmt.run.checkpoint import read_checkpoint
     from nmt.text.batches import collate
@@ -39,7 +39,7 @@ def by_nmt(home: Path, batches: list[Sides], precision: str) -> Iterator[int]:
 
 
 def by_transformers(home: Path, batches: list[Sides], rows: list[int], precision: str, metrics: Path) -> None:
-    """transformers' Trainer, with its defaults for a CPU, given whole batches."""
+    """Train with transformers' Trainer and its defaults for a CPU. Each of its examples is a whole batch."""
     import torch
     from torch import Tensor
     from torch.nn.utils.rnn import pad_sequence
@@ -71,7 +71,7 @@ def by_transformers(home: Path, batches: list[Sides], rows: list[int], precision
 
     arguments = TrainingArguments(
         output_dir=str(home / "trainer"),
-        per_device_train_batch_size=1,  # a batch of ours
+        per_device_train_batch_size=1,  # an example is a whole batch
         max_steps=N_STEPS,
         learning_rate=LR,
         label_smoothing_factor=0.1,

@@ -1,8 +1,8 @@
 """The ladder: the models that led to the Transformer, on the same pairs, and ways to decode the best of them.
 
-See configs/ladder/README.md. `nmt train` trains every rung, `nmt translate` translates. A run that is finished is
-not trained again, one that was broken off goes on, and what a model has translated is kept. Tables go to stdout
-and, as they grow, to ladder.md and ladder.json beside the runs.
+See configs/ladder/README.md. `nmt train` trains every rung, `nmt translate` translates. Finished runs are not
+trained again, interrupted ones are resumed, and translations are cached. Tables go to stdout and, after each row, to
+ladder.md and ladder.json beside the runs.
 """
 
 import argparse
@@ -34,12 +34,12 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Ladder:
-    """Rungs on one corpus.
+    """Models (rungs) on one corpus.
 
     Attributes:
         title: of its tables.
-        rungs: names of configs, in the order of the story.
-        ways_on: what the best rung is decoded on in every way; the rungs themselves on test.
+        rungs: names of configs, in the order of the table.
+        ways_on: part on which the best rung is decoded in every way. All rungs are scored on test.
     """
 
     title: str
@@ -67,7 +67,7 @@ LADDERS = [
     Ladder("Tatoeba zh→en", ["tatoeba-rnn-no-attention", "tatoeba-rnn-additive", "tatoeba-transformer"], "dev"),
 ]
 GREEDY, BEAM = ["--beam", "1"], ["--beam", "5"]
-ONE_PASS = ["--one-pass"]  # ours alone
+ONE_PASS = ["--one-pass"]  # not an option of `nmt translate`: see `decoded`
 MBR = ["--mbr", "chrf", "--samples", "32", "--temperature", "0.5"]
 
 
@@ -75,10 +75,10 @@ MBR = ["--mbr", "chrf", "--samples", "32", "--temperature", "0.5"]
 
 
 def run_nmt(*arguments: object, lines: Sequence[str] = ()) -> list[str]:
-    """Run a command on lines, and end it in its own way, which saves, where we are ended.
+    """Run `nmt ARGUMENTS` with lines as stdin; return its output lines. An exception sends it SIGTERM, so it saves.
 
     Raises:
-        CalledProcessError: it failed; it has said why.
+        CalledProcessError: the command failed; its stderr has the reason.
     """
     command = [*NMT, *map(str, arguments)]
     pipe = subprocess.PIPE
@@ -95,9 +95,9 @@ def run_nmt(*arguments: object, lines: Sequence[str] = ()) -> list[str]:
 
 
 def trained(config: Path, run: Path, *overrides: str) -> Row:
-    """Train, as far as that is not done, and say what it took.
+    """Train until the run is finished; return its size, its cost and its dev BLEU.
 
-    Core minutes, whoever else uses the machine: of all its trainings from here; None for one from elsewhere.
+    core_minutes is CPU time, summed over all calls that have trained this run; None if it was trained elsewhere.
     """
     directory, file = RunDirectory(run), run / "ladder" / "core-minutes.json"
     begun, before = directory.newest_step(), core_minutes()
@@ -121,7 +121,7 @@ def trained(config: Path, run: Path, *overrides: str) -> Row:
 
 
 def core_minutes() -> float:
-    """What all ended commands have used so far."""
+    """CPU minutes of all child processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return (used.ru_utime + used.ru_stime) / 60
 
@@ -135,7 +135,7 @@ def corpus(config: Config, part: Part) -> tuple[list[str], list[str]]:
 
 
 def kept(file: Path, runs: Sequence[Path], translate: Callable[[], list[str]]) -> Row:
-    """Translations and the seconds that they took: those in the file, where they are of these models."""
+    """Translations and the seconds that they took, cached in a file until a model changes."""
     models = [hash_file(RunDirectory(run).model_file) for run in runs]
     if file.exists():
         found: Row = json.loads(file.read_text())
@@ -151,7 +151,7 @@ def kept(file: Path, runs: Sequence[Path], translate: Callable[[], list[str]]) -
 
 
 def decoded(runs: Sequence[Path], config: Config, part: Part, way: Sequence[str]) -> Row:
-    """Scores of a way to decode, by one run or by several together: options of `nmt translate`, or one-pass."""
+    """Scores and seconds of one run or an ensemble; `way` is a list of options of `nmt translate`, or `ONE_PASS`."""
     sources, references = corpus(config, part)
     name = "-".join([part, *way, *(run.name for run in runs[1:])]).replace("--", "")
     models = [word for run in runs for word in ("-m", run)]
@@ -168,7 +168,7 @@ def decoded(runs: Sequence[Path], config: Config, part: Part, way: Sequence[str]
 
 
 def in_one_pass(run: Path, sources: Sequence[str]) -> list[str]:
-    """What a well-known tutorial does: BOS and padding through the decoder once, the likeliest pieces."""
+    """Decode as a well-known tutorial does: one decoder pass over BOS and padding, the likeliest piece everywhere."""
     import torch
 
     from nmt.decode.engines.torch_engine import load_models
@@ -191,13 +191,13 @@ def in_one_pass(run: Path, sources: Sequence[str]) -> list[str]:
 
 
 def climb(ladder: Ladder, configs: Path, runs: Path) -> Iterator[tuple[str, Row]]:
-    """Train and score every rung; then decode the best, by dev, in every way.
+    """Train and score every rung; then decode the one with the best dev BLEU in every way.
 
     Args:
-        ladder: which.
-        configs, runs: directories.
+        ladder: the rungs.
+        configs, runs: directories of configs and of runs.
     Yields:
-        a table's title and its next row.
+        the title of a table and its next row.
     """
     dev_bleu: dict[str, float] = {}
     for name in ladder.rungs:
@@ -231,7 +231,7 @@ def climb(ladder: Ladder, configs: Path, runs: Path) -> Iterator[tuple[str, Row]
 
 
 def markdown(title: str, rows: Sequence[Row]) -> str:
-    """A table for people, the signatures of its scores below."""
+    """A Markdown table, followed by the signatures of its scores."""
     columns = [*rows[0]]
     lines = [
         [column.replace("_", " ") for column in columns],
@@ -244,7 +244,7 @@ def markdown(title: str, rows: Sequence[Row]) -> str:
 
 
 def shown(value: object) -> str:
-    """A figure as a table has it."""
+    """Format a figure for a table."""
     value = value.value if isinstance(value, Score) else value
     if isinstance(value, float):
         return f"{value:.2f}"
@@ -252,7 +252,7 @@ def shown(value: object) -> str:
 
 
 def climb_all(ladders: Sequence[Ladder], configs: Path, runs: Path) -> None:
-    """One ladder after the other; what there is of the tables is always written."""
+    """Climb one ladder after the other; write all tables after each row."""
     runs.mkdir(parents=True, exist_ok=True)
     tables: dict[str, list[Row]] = {}
     for ladder in ladders:
@@ -267,7 +267,7 @@ def main() -> None:
     parser.add_argument("--configs", type=Path, default=Path("configs/ladder"), help="directory of the rungs")
     parser.add_argument("--runs", type=Path, default=Path(".bench/ladder"), help="directory of all that is written")
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what is running ends, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that child processes end, too
     os.chdir(ROOT)
     climb_all(LADDERS, args.configs, args.runs)
     print((args.runs / "ladder.md").read_text(), end="")

@@ -1,4 +1,4 @@
-"""The machine's best at a large matrix product: prints FLOP/s in fp32 and in bf16 as JSON."""
+"""Measure the machine's peak FLOP/s in a large matmul; print it for fp32 and bf16 as JSON."""
 
 import json
 import time
@@ -9,7 +9,7 @@ SIZE = 2048
 
 
 def flops(dtype: torch.dtype) -> float:
-    """The best of several products, operations a second."""
+    """FLOP/s of the fastest of several matmuls."""
     a = torch.ones(SIZE, SIZE, dtype=dtype)
     times = []
     for _ in range(8):

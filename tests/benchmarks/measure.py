@@ -1,6 +1,6 @@
-"""What all benchmarks share: commands watched from outside, measurements taken in turn, medians and ratios.
+"""Shared by all benchmarks: commands with measured memory and load, interleaved measurements, medians and ratios.
 
-Reads /proc, so it is for Linux. Knows nothing of translation, and imports no torch.
+Reads /proc, so it needs Linux. Knows nothing of translation, and does not import torch.
 """
 
 import contextlib
@@ -21,24 +21,24 @@ ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent
 NMT = [sys.executable, "-m", "nmt"]
 LOOK_EVERY_S = 0.25
-MAX_FOREIGN = 0.05  # share of the machine's CPU time that others may use before a figure is in doubt
+MAX_FOREIGN = 0.05  # share of the machine's CPU time that other programs may use without a warning
 
 Sample = dict[str, float]  # one measurement: its figures by name
 
 
 @dataclass(frozen=True)
 class Options:
-    """What to measure with.
+    """Options of all benchmarks.
 
     Attributes:
-        config: the recipe that training is measured on.
-        model: a run whose model translates; a short training makes one if None.
-        peers: the Python that has the other toolkits, if any.
+        config: the recipe with which training is measured.
+        model: the run that translates; None trains one for `minutes`.
+        peers: the Python interpreter that has the other toolkits, or None.
         scratch: directory for everything that is written.
         rounds: measurements of each contestant.
-        seconds: of a training window.
-        minutes: of the training that makes a model.
-        epochs: after which losses on dev are compared.
+        seconds: length of a training window.
+        minutes: length of the training that makes a model.
+        epochs: number of epochs after which dev losses are compared.
     """
 
     config: Path
@@ -55,7 +55,7 @@ class Options:
 
 
 class Watched:
-    """A running command: what all its processes use, and what others use beside them.
+    """A running command, the memory of its processes, and the CPU time of other programs.
 
     Attributes:
         process: the command, in a session of its own.
@@ -75,34 +75,34 @@ class Watched:
         self.begin()
 
     def begin(self) -> None:
-        """From now on the load beside the command counts."""
+        """Start to measure the CPU time of other programs."""
         self._before = times(self.process.pid)
 
     def figures(self) -> Sample:
-        """Others' share of the machine since `begin`, and the most anonymous memory so far."""
+        """Peak anonymous memory so far, and the share of CPU time that other programs have used since `begin`."""
         return {"memory_mb": self._peak_bytes / 1e6, "foreign": foreign(self._before, times(self.process.pid))}
 
     def wait(self) -> None:
-        """Let it end.
+        """Wait until the command ends.
 
         Raises:
-            RuntimeError: it failed.
+            RuntimeError: the command failed.
         """
         if self.process.wait():
             self.fail()
 
     def fail(self) -> None:
-        """Say what it said last."""
+        """Raise RuntimeError with the last lines of stderr."""
         end = "\n".join(self.log.read_text(errors="replace").splitlines()[-8:])
         raise RuntimeError(f"{self.process.args!r} ended with {self.process.returncode}:\n{end}")
 
     def stop(self) -> None:
-        """End whatever is left of it."""
+        """Kill all processes of the command."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, 9)
         self.process.wait()
         for stream in filter(None, (self.process.stdin, self.process.stdout)):
-            with contextlib.suppress(OSError):  # what it was never told
+            with contextlib.suppress(OSError):  # buffered input that was never read
                 stream.close()
         self._over.set()
         self._looker.join()
@@ -120,7 +120,7 @@ def started(
     stdin: int = subprocess.DEVNULL,
     stdout: int | IO[str] | None = None,
 ) -> Iterator[Watched]:
-    """A command at work for the length of the block; its stderr goes to a file."""
+    """Run a command during the block and kill it afterwards; its stderr goes to a file."""
     watched = Watched(command, scratch / "stderr.log", stdin=stdin, stdout=stdout or subprocess.DEVNULL)
     try:
         yield watched
@@ -129,7 +129,7 @@ def started(
 
 
 def timed(command: Sequence[object], scratch: Path) -> Sample:
-    """Seconds from a command's start to its end."""
+    """Run a command; return its seconds, its memory and the load of other programs."""
     start = time.monotonic()
     with started(command, scratch) as run:
         run.wait()
@@ -137,11 +137,11 @@ def timed(command: Sequence[object], scratch: Path) -> Sample:
 
 
 def usage(session: int) -> tuple[int, float]:
-    """Anonymous memory (bytes) and CPU time (s) of a session's living processes; their ended children count."""
+    """Anonymous memory (bytes) and CPU time (s) of a session's processes; CPU time includes their ended children."""
     n_bytes, ticks = 0, 0
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()  # from the third on
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()  # the third field (state) and later ones
             if int(fields[3]) == session:
                 ticks += sum(map(int, fields[11:15]))
                 status = (entry / "status").read_text().partition("RssAnon:")[2].split()
@@ -153,7 +153,7 @@ Times = tuple[float, float, float]
 
 
 def times(session: int | None = None) -> Times:
-    """Seconds: the clock's, those of all busy cores (with what the host stole), ours with a session's."""
+    """Seconds of wall time, CPU time of all programs (with stolen time), and CPU time of this process and a session."""
     user, nice, system, _, _, *others = map(int, Path("/proc/stat").read_text().split()[1:9])
     ours = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     own_s = sum(one.ru_utime + one.ru_stime for one in ours) + (usage(session)[1] if session else 0.0)
@@ -161,7 +161,7 @@ def times(session: int | None = None) -> Times:
 
 
 def foreign(before: Times, after: Times) -> float:
-    """The share of the machine that others used meanwhile, 0-1."""
+    """The share of CPU time that other programs used between two `times`, 0-1."""
     wall_s, busy_s, own_s = (now - then for now, then in zip(after, before, strict=True))
     return min(max((busy_s - own_s) / (max(wall_s, 1e-9) * (os.cpu_count() or 1)), 0.0), 1.0)
 
@@ -170,7 +170,7 @@ def foreign(before: Times, after: Times) -> float:
 
 
 def interleaved(measures: Mapping[str, Callable[[], Sample]], n_rounds: int) -> dict[str, list[Sample]]:
-    """A B C, A B C, …: what changes on the machine meanwhile meets all alike."""
+    """Measure in the order A B C, A B C, …, so that changes in the machine's load affect all contestants."""
     samples: dict[str, list[Sample]] = {name: [] for name in measures}
     for number in range(1, n_rounds + 1):
         for name, measure in measures.items():
@@ -189,16 +189,16 @@ def medians(samples: Sequence[Sample]) -> Sample:
 
 @dataclass(frozen=True)
 class Table:
-    """What a benchmark found.
+    """The results of a benchmark.
 
     Attributes:
         title: of the table.
         note: how to read it.
-        commands: of each contestant.
+        commands: the command of each contestant.
         samples: every measurement, by contestant.
-        figure: the one that is compared.
-        baselines: contestants that it is divided by.
-        trials: measurements that only chose what was compared, by command.
+        figure: name of the figure that is compared.
+        baselines: contestants by whose figure it is divided.
+        trials: measurements that only chose the best settings, by command.
     """
 
     title: str
@@ -210,7 +210,7 @@ class Table:
     trials: dict[str, list[Sample]] = field(default_factory=dict)
 
     def rows(self) -> dict[str, Sample]:
-        """The medians of each contestant, and its figure in multiples of each baseline's."""
+        """The medians of each contestant, and the ratios of its figure to those of the baselines."""
         found = {name: medians(samples) for name, samples in self.samples.items()}
         bases = {f"× {base}": found[base][self.figure] for base in self.baselines}
         return {
@@ -218,7 +218,7 @@ class Table:
         }
 
     def markdown(self) -> str:
-        """For people."""
+        """The rows as a Markdown table, with title and note."""
         found = self.rows()
         columns = list(next(iter(found.values())))
         rows = [[name, *(shown(key, row[key]) for key in columns)] for name, row in found.items()]
@@ -227,19 +227,19 @@ class Table:
         return "\n".join([f"**{self.title}**", "", *(f"| {' | '.join(line)} |" for line in lines), "", self.note])
 
     def as_json(self) -> dict[str, Any]:
-        """For programs: every measurement."""
+        """All measurements and rows as a JSON value."""
         return {**vars(self), "rows": self.rows()}
 
 
 def shown(key: str, value: float) -> str:
-    """A figure with as many digits as it deserves; shares as per cent."""
+    """Format a figure: shares in per cent, others with two decimals below 100, else none."""
     if key in ("foreign", "of_peak"):
         return f"{value:.0%}"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2f}"
 
 
 def told(command: Sequence[object]) -> str:
-    """A command as one types it at the project's root."""
+    """A command line as typed in the project's root."""
     return shlex.join(map(str, command)).replace(f"{ROOT}/", "")
 
 

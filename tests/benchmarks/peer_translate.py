@@ -1,7 +1,7 @@
-"""Lines to lines by another engine, with the commands of `nmt translate`: what it takes to compare like with like.
+"""Translate lines with another engine, by options like those of `nmt translate`, for a fair comparison.
 
 CTranslate2 reads what `nmt export` wrote; Hugging Face's M2M100, a pre-norm Transformer, takes the weights of an
-nmt run (embeddings tied, ReLU, sinusoidal positions). Needs that engine, sentencepiece, and nothing of nmt.
+nmt run (embeddings tied, ReLU, sinusoidal positions). Needs that engine and sentencepiece, but not nmt.
 """
 
 import argparse
@@ -19,7 +19,7 @@ PAD, BOS, EOS = 0, 2, 3
 
 
 def tokenizers(directory: Path) -> list[Any]:
-    """The source's and the target's."""
+    """The source and the target tokenizer."""
     names = ["tokenizer.src.model", "tokenizer.tgt.model"]
     if not (directory / names[0]).exists():
         names = ["tokenizer.model"] * 2
@@ -27,7 +27,7 @@ def tokenizers(directory: Path) -> list[Any]:
 
 
 def by_ctranslate2(args: argparse.Namespace) -> Translate:
-    """CTranslate2, several translators of several threads each."""
+    """CTranslate2 with `workers` translators of `threads` threads each."""
     import ctranslate2
 
     source, target = tokenizers(args.model)
@@ -76,7 +76,7 @@ def by_hugging_face(args: argparse.Namespace) -> Translate:
 
 
 def m2m100(file: Path) -> Any:
-    """An nmt model as Hugging Face's class of the same architecture."""
+    """Load an nmt model as the Hugging Face class of the same architecture."""
     import safetensors
     import torch
     from transformers import M2M100Config, M2M100ForConditionalGeneration
@@ -107,13 +107,13 @@ def m2m100(file: Path) -> Any:
     model.tie_weights()
     angles = torch.arange(1024)[:, None] * 10_000 ** (-torch.arange(0, config.d_model, 2) / config.d_model)
     table = torch.stack([angles.sin(), angles.cos()], -1).flatten(1)
-    for side in (model.model.encoder, model.model.decoder):  # position 0 stands at PAD + 1
+    for side in (model.model.encoder, model.model.decoder):  # position 0 is row PAD + 1
         side.embed_positions.weights = torch.cat([torch.zeros(PAD + 1, config.d_model), table])
     return model
 
 
 def as_m2m100(weights: dict[str, Any]) -> dict[str, Any]:
-    """nmt's weights by Hugging Face's names, what is one product there in its parts."""
+    """nmt's weights with Hugging Face's names; fused matrices such as key_value are split."""
     found = {}
     for name, tensor in weights.items():
         *above, layer, kind = name.split(".")
@@ -124,7 +124,7 @@ def as_m2m100(weights: dict[str, Any]) -> dict[str, Any]:
 
 
 def in_m2m100(name: str) -> str:
-    """Hugging Face's name of a weight of nmt's."""
+    """Hugging Face's name for a weight of nmt."""
     for ours, theirs in {
         "source_embedding": "shared",
         "coder.": "coder.layers.",

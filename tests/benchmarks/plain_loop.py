@@ -1,8 +1,8 @@
-"""The training loop that everyone writes first, as a baseline: one file, nothing clever.
+"""A plain training loop as a baseline.
 
-Model: torch.nn.Transformer with tied embeddings and sinusoidal positions, or Hugging Face's Marian of that size.
+Model: torch.nn.Transformer with tied embeddings and sinusoidal positions, or Hugging Face's Marian of the same size.
 Batches: pairs shuffled, sorted by target length, cut by budget, and the batches shuffled. Adam, label smoothing
-and dropout as in nmt. Reads a task that training.py wrote, and adds a line of figures a step to --metrics.
+and dropout as in nmt. Reads a task that training.py has written, and appends a JSON line per step to --metrics.
 """
 
 import argparse
@@ -94,7 +94,7 @@ class Marian(nn.Module):
 
 
 def batches(pairs: Pairs, batch_tokens: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """An epoch of (src, tgt_in, tgt_out), padded, with (longest side + 1) x pairs <= `batch_tokens`."""
+    """Yield an epoch of padded (src, tgt_in, tgt_out), with (longest side + 1) x pairs <= `batch_tokens`."""
     order = sorted(random.sample(pairs, len(pairs)), key=lambda pair: len(pair[1]))
     cut: list[Pairs] = [[]]
     longest = 0
@@ -114,7 +114,7 @@ def batches(pairs: Pairs, batch_tokens: int) -> Iterator[tuple[Tensor, Tensor, T
 
 
 def dev_nll(model: nn.Module, pairs: Pairs, batch_tokens: int) -> float:
-    """Nats a target token on dev, without smoothing and dropout."""
+    """Nats per target token on dev, without label smoothing and dropout."""
     model.eval()
     total, n_tokens = 0.0, 0
     with torch.inference_mode():

@@ -21,7 +21,7 @@ HEADERS = {"Content-Type": "application/json"}
 
 @contextlib.contextmanager
 def silent(port: int, n: int) -> Iterator[None]:
-    """Connections that send nothing."""
+    """Open n connections that send nothing."""
     with contextlib.ExitStack() as stack:
         for _ in range(n):
             stack.enter_context(socket.create_connection(("127.0.0.1", port)))
@@ -29,7 +29,7 @@ def silent(port: int, n: int) -> Iterator[None]:
 
 
 def asked(port: int, sources: list[str], n_clients: int, seconds: float, n_silent: int = 0) -> Sample:
-    """Requests a second, and milliseconds from request to answer.
+    """Send requests for some seconds; return requests per second, and percentiles of the response time.
 
     Raises:
         RuntimeError: a request was not answered with 200.
@@ -75,14 +75,14 @@ def server(run: Path, scratch: Path) -> Iterator[int]:
 
 
 def throughput(options: Options) -> list[Table]:
-    """Requests a second to one server."""
+    """Requests per second to one server."""
     contest = prepare(options)
     with server(contest.run, options.scratch) as port:
         ask = partial(asked, port, contest.sources, seconds=options.seconds)
         measures = {f"{n} client{'s' * (n > 1)}": partial(ask, n_clients=n) for n in CLIENTS}
         measures[f"1 client, {N_SILENT} silent connections"] = partial(ask, n_clients=1, n_silent=N_SILENT)
         for measure in measures.values():
-            measure(seconds=1)  # not counted: kernels are chosen, layers are traced
+            measure(seconds=1)  # warm-up: kernels are chosen, layers are traced
         samples = interleaved(measures, options.rounds)
     note = "Requests of one sentence of the test set, beam 5; each client waits for an answer before the next request."
     command = told([*NMT, "serve", "-m", contest.run])

@@ -1,8 +1,8 @@
-"""What data from models buys: back-translation and distillation on Tatoeba, with half of the pairs held back.
+"""How much synthetic data helps: back-translation and distillation on Tatoeba, with half of the pairs held back.
 
 See configs/synthetic/README.md. `nmt backtranslate` and `nmt distill` write the data, `nmt train` trains every system.
-A run that is finished is not trained again, one that was interrupted continues, and so do files of data. The table goes
-to stdout and, as it grows, to synthetic.md and synthetic.json beside the runs.
+Finished runs and data files are not made again, interrupted ones are resumed. The table goes to stdout and, after each
+system, to synthetic.md and synthetic.json beside the runs.
 """
 
 import argparse
@@ -38,11 +38,11 @@ N_BEST = 8
 
 @dataclass(frozen=True)
 class System:
-    """A run: the names of its files of both sides, and what differs from the config."""
+    """A run: the names of its training files, and the settings that differ from the config."""
 
     name: str
     what: str
-    files: Sequence[str]  # without the language
+    files: Sequence[str]  # names without the language suffix
     overrides: Sequence[str] = ()
 
 
@@ -77,7 +77,7 @@ def write_lines(path: Path, lines: Sequence[str]) -> None:
 
 
 def write_halves(config: Config, folder: Path, n_pairs: int) -> None:
-    """The first pairs of train in two halves."""
+    """Write the first `n_pairs` of train as two halves."""
     for side, paths in zip(languages(config), corpus_paths(config, config.data.train), strict=True):
         lines = read_lines(paths)[:n_pairs]
         write_lines(folder / f"half.{side}", lines[: n_pairs // 2])
@@ -85,7 +85,7 @@ def write_halves(config: Config, folder: Path, n_pairs: int) -> None:
 
 
 def write_back_translations(config: Config, folder: Path, reverse: Path) -> None:
-    """Synthetic sources for the targets of the other half, with and without the tag."""
+    """Write synthetic sources for the targets of the other half, with and without the tag."""
     source, target = languages(config)
     mono = folder / f"other.{target}"
     for name, search in (("beam", []), ("sampled", SAMPLE)):
@@ -99,7 +99,7 @@ def write_back_translations(config: Config, folder: Path, reverse: Path) -> None
 
 
 def write_distilled(config: Config, folder: Path, teacher: Path) -> None:
-    """The sources of both halves with the teacher's targets."""
+    """Write the sources of both halves with the teacher's translations as targets."""
     source, target = languages(config)
     best_of = ["--best-of", N_BEST, "--ref", folder / f"half.{target}"]
     for name, half, options in (
@@ -168,7 +168,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=30_000, help="of which half are held back")
     parser.add_argument("--steps", type=int, default=2_000, help="of each training")
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what is running ends, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that child processes end, too
     os.chdir(ROOT)
     overrides = [f"train.max_steps={args.steps}", f"train.validate_every={max(args.steps // 4, 1)}"]
     compare(args.config, args.runs.absolute(), args.pairs, overrides)

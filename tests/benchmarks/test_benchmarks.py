@@ -1,4 +1,4 @@
-"""The benchmarks work: each kind of measurement once, on the five pairs. What they find is not looked at."""
+"""Each kind of measurement runs once, on the five pairs; speeds are not checked."""
 
 import sys
 from pathlib import Path
@@ -46,7 +46,7 @@ def test_measurements_take_turns_and_a_busy_machine_is_told(capsys: pytest.Captu
 
 def test_operations_by_hand() -> None:
     sizes = {"d_model": 1, "d_ff": 10, "n_encoder_layers": 1, "n_decoder_layers": 2, "vocab_size": 100}
-    encoder = 2 * (4 + 20) + 2 * 4  # weights met by 2 positions; queries by keys, weights by values
+    encoder = 2 * (4 + 20) + 2 * 4  # weights at 2 positions; queries times keys, and probabilities times values
     decoder = 3 * (6 + 20) + 2 * 2 + 2 * 3 * (3 + 2)
     assert training.training_flops(sizes, 2, 3) == 6 * (encoder + 2 * decoder + 3 * 100)
 
@@ -118,8 +118,8 @@ from nmt.config import load_config
 from nmt.text import corpus
 from nmt.text.batches import TrainingData
 from nmt.train import preparation
-corpus.os.cpu_count = lambda: 1  # of the processes that help, each has the same memory
-preparation.SAMPLE_PAIRS = 1000  # no more of the tokenizer's trainer's than is needed
+corpus.os.cpu_count = lambda: 1  # each process that helps would add its own memory
+preparation.SAMPLE_PAIRS = 1000  # limits the memory of the tokenizer's trainer
 train = preparation.read_corpus(load_config(Path(sys.argv[1]), ["tokenizer.vocab_size=400", "tokenizer.type=bpe"]))
 tokenizers = preparation.train_tokenizers(train)
 pairs, ids = preparation.drop_lengths(train, tokenizers)
@@ -129,7 +129,7 @@ assert sum(len(batch.lines) for batch in itertools.islice(data.batches(0), 200))
 
 
 def test_memory_does_not_grow_with_the_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hundred times as many pairs, which in lists would take some 400 MB."""
+    """The corpus grows a hundredfold; in lists it would take about 400 MB."""
     monkeypatch.setattr(measure, "LOOK_EVERY_S", 0.05)
     found = []
     for n in (3_000, 300_000):

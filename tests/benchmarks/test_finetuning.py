@@ -1,4 +1,4 @@
-"""The table of fine-tuning says what the commands gave, on the five pairs; and the step's kinds train what they say."""
+"""The fine-tuning table has the scores of the commands, on the five pairs; each kind of step trains what it should."""
 
 import itertools
 import json

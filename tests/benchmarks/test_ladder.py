@@ -1,4 +1,4 @@
-"""The ladder: its rungs differ in what they say, and its tables say what the commands gave, on the five pairs."""
+"""The ladder: each rung differs in one respect, and the tables have the scores of the commands, on the five pairs."""
 
 import itertools
 import json
@@ -19,7 +19,7 @@ from nmt.decode.translator import load
 from nmt.evaluate import score
 
 RNN = {"model.architecture": "rnn"}
-ONLY = {  # what tells a rung from its ladder's Transformer
+ONLY = {  # settings in which a rung differs from its ladder's Transformer
     "rnn-no-attention": {**RNN, "model.attention": "none"},
     "rnn-dot": {**RNN, "model.attention": "dot"},
     "rnn-additive": {**RNN, "model.attention": "additive"},
@@ -55,7 +55,7 @@ def test_a_rung_differs_in_what_it_says_alone(name: str) -> None:
 
 
 def run_nmt(*arguments: object, lines: Sequence[str] = ()) -> list[str]:
-    """The same command, sooner."""
+    """Like `ladder.run_nmt`, but in a forked process, which starts faster."""
     done = forked_nmt(*arguments, input="".join(f"{line}\n" for line in lines).encode())
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode().split("\n")[:-1]
@@ -102,17 +102,17 @@ def test_tables(five_corpus: FiveCorpus, monkeypatch: pytest.MonkeyPatch, capsys
     assert f"BLEU `{bleu.signature}`, chrF2 `{chrf.signature}`" in shown
 
     capsys.readouterr()
-    ladder.climb_all([five], five_corpus.home, runs)  # all is there: no more time, no other text
+    ladder.climb_all([five], five_corpus.home, runs)  # nothing is trained or translated again
     assert "translating" not in capsys.readouterr().err
     assert json.loads((runs / "ladder.json").read_text()) == tables
     other = (runs / "recurrent" / "model.safetensors").read_bytes()
-    (runs / "attention" / "model.safetensors").write_bytes(other)  # of other weights nothing is kept
+    (runs / "attention" / "model.safetensors").write_bytes(other)  # translations of other weights are not reused
     ladder.decoded([runs / "attention"], load_config(five_corpus.config), "test", ladder.BEAM)
     assert "translating" in capsys.readouterr().err
 
 
 def test_one_pass_is_not_word_by_word(five_run: FiveRun) -> None:
-    """Its first word is that of greedy search, which knows no more; then it reads padding."""
+    """The first word is that of greedy search, which has also read only BOS; later positions read padding."""
     at_once = ladder.in_one_pass(five_run.run, SOURCE)
     assert [text.split()[0] for text in at_once] == [text.split()[0] for text in TARGET]
     assert at_once != TARGET

@@ -1,4 +1,4 @@
-"""Training: `nmt train` as a user runs it, beside plain loops and other toolkits on the same pairs and budget."""
+"""Training: the `nmt train` command, plain loops and other toolkits, on the same pairs and tokens per step."""
 
 import json
 import re
@@ -20,7 +20,7 @@ from nmt.config import Config, load_config
 from nmt.run.directory import RunDirectory
 from nmt.train.preparation import drop_lengths, read_corpus, train_tokenizers
 
-WARM_UP_STEPS = 3  # of which no figure counts, nor what came before them
+WARM_UP_STEPS = 3  # measurement starts after them
 RECIPE = [
     "model.dropout=0.1",
     "train.lr=2e-3",
@@ -28,8 +28,8 @@ RECIPE = [
     "train.cooldown=0",
     "train.validate_every=1000000",
 ]
-# nmt takes the same budget in two micro-batches of different lengths. It fills half as much again into them and
-# takes fewer steps an epoch: the same warm-up by tokens, and a rate for it
+# nmt splits the same positions per step into two micro-batches of different lengths. They have less padding and half
+# as many tokens again, so an epoch has fewer steps. The warm-up is the same in tokens, and the rate is adapted.
 OWN = ["train.batch_tokens=2048", "train.accumulate=2", "train.warmup=200", "train.lr=3e-3"]
 BASELINE = "torch.nn.Transformer, plain loop, fp32"
 
@@ -40,8 +40,8 @@ class Trainer:
 
     Attributes:
         command: trains until it is stopped.
-        progress: the file that it adds a line a step to.
-        tokens: the target tokens of a line, from it and the seconds since the one before; 0 if it is of no step.
+        progress: the file to which it appends a line per step.
+        tokens: returns the target tokens of a line, given the seconds since the last step; 0 if the line is not a step.
     """
 
     command: list[object]
@@ -50,12 +50,12 @@ class Trainer:
 
 
 def counted(line: str, _seconds: float) -> float:
-    """Target tokens in a line of nmt's figures, or of the plain loop's."""
+    """Target tokens in a metrics line of nmt or of the plain loop."""
     return float(json.loads(line).get("n_tokens", 0))
 
 
 def from_rate(line: str, seconds: float) -> float:
-    """Target tokens in a line of JoeyNMT's log, which gives their rate."""
+    """Target tokens of a line of JoeyNMT's log, which has tokens per second."""
     found = re.search(r"Tokens per Sec: +(\d+)", line)
     return int(found[1]) * seconds if found else 0.0
 
@@ -68,9 +68,9 @@ class Task:
     """The corpus, written for every contestant.
 
     Attributes:
-        config: with all sizes; its run holds the tokenizer.
+        config: with all sizes filled in; its run directory has the tokenizer.
         home: the directory of all files.
-        flops_per_token: of a training step's matrix products, a real target token.
+        flops_per_token: FLOPs of a training step's matmuls per target token, without padding.
     """
 
     config: Config
@@ -80,7 +80,7 @@ class Task:
 
 @cache
 def prepare(options: Options) -> Task:
-    """Tokenize the corpus of the recipe and write it as ids, as text, and as a run that training goes on with.
+    """Tokenize the recipe's corpus; write token ids, text, and a run directory with the tokenizer for `nmt train`.
 
     Raises:
         DataError: the corpus is not there.
@@ -117,11 +117,11 @@ def prepare(options: Options) -> Task:
 
 
 def training_flops(sizes: dict[str, Any], n_source: int, n_target: int) -> float:
-    """Operations in the matrix products of a pair's forward and backward pass: 6 a weight and position it meets.
+    """FLOPs of the matmuls in a pair's forward and backward pass: 6 per weight and position.
 
     Args:
-        sizes: the model's, and `vocab_size`.
-        n_source, n_target: real tokens; what is spent on padding is no work.
+        sizes: settings of the model, and `vocab_size`.
+        n_source, n_target: tokens without padding.
     """
     d, ff = sizes["d_model"], sizes["d_ff"]
     encoder = n_source * (4 * d * d + 2 * d * ff) + 2 * n_source**2 * d
@@ -131,7 +131,7 @@ def training_flops(sizes: dict[str, Any], n_source: int, n_target: int) -> float
 
 
 def trainers(options: Options, task: Task) -> dict[str, Trainer]:
-    """Everyone who trains; JoeyNMT and Marian where there is a Python that has them."""
+    """All programs; JoeyNMT and Marian only if `options.peers` is a Python that has them."""
     home, run = task.home, RunDirectory(task.config.run)
     nmt = [*NMT, "train", options.config, *RECIPE, *OWN, f"run={run.path}"]
 
@@ -161,10 +161,10 @@ def trainers(options: Options, task: Task) -> dict[str, Trainer]:
 
 
 def steps(trainer: Trainer, run: Watched) -> Iterator[tuple[float, float]]:
-    """When each step was written, and its target tokens, until the program ends.
+    """Yield the time at which each step was written, and its target tokens, until the program ends.
 
     Raises:
-        RuntimeError: it failed.
+        RuntimeError: the program failed.
     """
     before, text, offset = time.monotonic(), "", 0
     while (code := run.process.poll()) in (None, 0):
@@ -186,7 +186,7 @@ def steps(trainer: Trainer, run: Watched) -> Iterator[tuple[float, float]]:
 
 
 def cleared(trainer: Trainer) -> list[object]:
-    """The command of a program whose earlier training is forgotten, but for the tokenizer."""
+    """Delete the metrics and checkpoints of an earlier training, but not the tokenizer; return the command."""
     home = trainer.progress.parent
     for file in [trainer.progress, *home.glob("checkpoints/*")]:
         file.unlink(missing_ok=True)
@@ -194,7 +194,7 @@ def cleared(trainer: Trainer) -> list[object]:
 
 
 def window(trainer: Trainer, options: Options, task: Task, peak: float) -> Sample:
-    """A program's speed, from the end of its first steps on."""
+    """Measure a program's speed after its first steps."""
     n_tokens = 0.0
     with started(cleared(trainer), options.scratch) as run:
         found = steps(trainer, run)
@@ -211,7 +211,7 @@ def window(trainer: Trainer, options: Options, task: Task, peak: float) -> Sampl
 
 
 def windows(contestants: dict[str, Trainer], options: Options, task: Task) -> tuple[dict[str, list[Sample]], str]:
-    """Everyone's speed, in turn; and what the machine can do."""
+    """Measure all programs in turn; return their speeds, and the machine's peak FLOP/s as text."""
     printed = subprocess.run([sys.executable, PROGRAMS / "matrix_peak.py"], capture_output=True, check=True)
     peaks = {name: peak / 1e9 for name, peak in json.loads(printed.stdout).items()}
     peak = 1e9 * max(peaks.values())
@@ -221,7 +221,7 @@ def windows(contestants: dict[str, Trainer], options: Options, task: Task) -> tu
 
 
 def throughput(options: Options) -> list[Table]:
-    """Target tokens a second."""
+    """Target tokens per second."""
     task = prepare(options)
     contestants = trainers(options, task)
     samples, peaks = windows(contestants, options, task)
@@ -234,14 +234,14 @@ def throughput(options: Options) -> list[Table]:
 
 
 def scaling(options: Options) -> list[Table]:
-    """Two threads, and two ranks with gloo between them, beside one of each: what sharing a batch costs."""
+    """Compare two threads, and two ranks that communicate with gloo, with one thread: the cost of sharing a batch."""
     task = prepare(options)
     alone = trainers(options, task)["nmt train"]
     own = [*alone.command, "train.precision=bf16"]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    # as torchrun starts them, but in our session, so that they end with it
+    # started without torchrun, so that both ranks are in the session that `Watched` measures and kills
     rank = f"RANK=$i LOCAL_RANK=$i WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT={port}"
     one = told([*own, "--threads", 1])
     ranks = f"i=0; {rank} {one} & first=$!; i=1; {rank} {one} && wait $first"
@@ -258,7 +258,7 @@ def scaling(options: Options) -> list[Table]:
 
 
 def learn(trainer: Trainer, extra: Sequence[str], options: Options) -> Sample:
-    """A program's loss on dev when it has trained for so many epochs, and what it took."""
+    """Train for the number of epochs in `extra`; return the dev loss, target tokens, seconds and memory."""
     start = time.monotonic()
     with started([*cleared(trainer), *extra], options.scratch) as run:
         n_tokens = sum(tokens for _, tokens in steps(trainer, run))
@@ -268,7 +268,7 @@ def learn(trainer: Trainer, extra: Sequence[str], options: Options) -> Sample:
 
 
 def learning(options: Options) -> list[Table]:
-    """The loss on dev after equal target tokens: the same epochs of the same pairs."""
+    """Dev loss after the same number of target tokens: the same epochs of the same pairs."""
     task = prepare(options)
     contestants = dict(list(trainers(options, task).items())[:3])
     limits = {name: ["--epochs", f"{options.epochs}"] for name in contestants}

@@ -1,4 +1,4 @@
-"""`nmt compare`: the figures of sacreBLEU's own command, models and files, and the page."""
+"""`nmt compare`: equal figures to sacreBLEU's command, models and files as systems, the HTML page."""
 
 import json
 import re
@@ -10,7 +10,7 @@ import pytest
 from conftest import SOURCE, TARGET, FiveRun, environment, err_lines, one_clear_error, out_lines, run_nmt, run_together
 
 ROOT = Path(__file__).parents[2]
-# The command of sacreBLEU 2.6 with numpy 2 fails to write the float32 figures of TER as JSON.
+# With numpy 2, the command of sacreBLEU 2.6 cannot write TER's float32 values as JSON: convert them to float.
 SACREBLEU = """
 import functools, json
 json.dumps = functools.partial(json.dumps, default=float)

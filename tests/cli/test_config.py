@@ -1,4 +1,4 @@
-"""`nmt config`, and configs that a command refuses."""
+"""`nmt config`, and invalid configs."""
 
 from pathlib import Path
 

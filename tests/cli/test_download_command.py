@@ -1,4 +1,4 @@
-"""`nmt download`, recipes that name a corpus, and `make pipeline` with settings."""
+"""`nmt download`, configs that name a corpus, and `make pipeline` with settings."""
 
 import gzip
 import os
@@ -20,7 +20,7 @@ from nmt.corpus.catalog import CORPORA, Multi30k
 PROJECT = Path(__file__).parents[2]
 TOK = CORPORA["multi30k-tok"]
 assert isinstance(TOK, Multi30k)
-# French and Czech of the tokenized files are not pinned: tests may serve what they like.
+# nmt pins no hashes of the tokenized French and Czech files, so tests may serve any content.
 NAMES = TOK.files(("fr", "cs"))
 TEXTS = {name: "".join(f"{name} line {n}\n" for n in range(2_000)).encode() for name in NAMES}
 CONFIG = """\
@@ -152,7 +152,7 @@ def test_errors(home: Path, mirror: Mirror) -> None:
 
 
 def made(*words: str, cwd: Path = PROJECT) -> list[str]:
-    """The commands of nmt that `make pipeline WORDS` would run."""
+    """Return the nmt commands that `make pipeline WORDS` would run."""
     command = ["make", "-n", "-o", ".venv/.installed", "pipeline", *words]
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=True)
     lines = done.stdout.replace("\\\n", "").splitlines()
@@ -173,7 +173,7 @@ def test_make_pipeline_passes_settings_on() -> None:
 
 @pytest.mark.skipif("NMT_SOAK" not in os.environ, reason="takes minutes: NMT_SOAK=1")
 def test_a_fresh_clone_downloads_and_trains(shared: Path, tmp_path: Path) -> None:
-    """A clone without ../shared: the error, the download from a mirror, and the whole pipeline."""
+    """In a clone without ../shared: the error, then a download from a mirror, then the whole pipeline."""
     corpus = CORPORA["multi30k"]
     assert isinstance(corpus, Multi30k)
     clone = tmp_path / "clone"

@@ -68,7 +68,7 @@ def test_eval_json_with_several_references(five_run: FiveRun, tmp_path: Path) ->
     assert all(score["signature"].startswith("nrefs:2|bs:1000|") for score in figures["scores"])
     assert all(score["low"] <= score["value"] + 1e-9 <= score["high"] + 1e-6 for score in figures["scores"])
 
-    # Translations equal the references, so their log-probabilities do too.
+    # The translations equal the references, so their log-probabilities are equal, too.
     found = [json.loads(line)["hypotheses"][0] for line in out_lines(translation)]
     mean = sum(one["log_prob"] for one in found) / sum(len(one["pieces"]) for one in found)
     assert math.isclose(figures["perplexity"], math.exp(-mean), rel_tol=1e-4)

@@ -1,4 +1,4 @@
-"""`nmt init`: two files become a config that trains."""
+"""`nmt init`: writes a config for two text files; `nmt train` trains with it."""
 
 from pathlib import Path
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from conftest import SOURCE, FiveRun, err_lines, one_clear_error, out_lines, run_nmt, run_together
 
 N_SHARDS = 3
-SAMPLED = ["--sample", "--temperature", 2, "--max-length", 8, "--seed", 3]  # draws depend on the number of a line
+SAMPLED = ["--sample", "--temperature", 2, "--max-length", 8, "--seed", 3]  # samples depend on the line number
 
 
 def test_joined_shards_are_the_text_of_one_run(five_run: FiveRun, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""train.log: what `nmt train` says, kept in the run."""
+"""train.log: a copy of the log that `nmt train` prints to stderr."""
 
 import errno
 import logging

@@ -1,4 +1,4 @@
-"""`nmt score`: the scores of `nmt translate --json`, and pairs as text."""
+"""`nmt score`: rescores the output of `nmt translate --json`, and scores pairs of text."""
 
 import json
 from pathlib import Path

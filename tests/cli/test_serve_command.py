@@ -1,4 +1,4 @@
-"""`nmt serve` as a process: address, keys, signals, and what stops it at the start."""
+"""`nmt serve` as a process: address, keys, signals, and errors at the start."""
 
 import http.client
 import json
@@ -16,7 +16,7 @@ HEADERS = {"Content-Type": "application/json"}
 
 
 def address_of(process: subprocess.Popen[bytes]) -> tuple[str, int]:
-    """The address that the server logs when it is ready."""
+    """Return the address that the server logs when it is ready."""
     assert process.stderr is not None
     for line in process.stderr:
         if line.startswith(b"serving on http://"):
@@ -35,7 +35,7 @@ def test_it_serves_and_answers_what_it_has_before_it_ends(five_run: FiveRun, tmp
         connection = http.client.HTTPConnection(host, port, timeout=60)
         body = {"q": SOURCE[:1] * 64, "source": "zh", "target": "en", "api_key": "second"}
         connection.request("POST", "/translate", json.dumps(body), HEADERS)
-        time.sleep(0.05)  # the request has arrived, or waits to be accepted: neither may be lost
+        time.sleep(0.05)  # the server has accepted the request or will: in both cases it must answer
         process.send_signal(signal.SIGTERM)
         answer = connection.getresponse()
         assert answer.status == 200

@@ -1,4 +1,4 @@
-"""Unsuitable arguments: one clear error, a hint, exit code 2."""
+"""Invalid arguments: one clear error, a hint, exit code 2."""
 
 import pytest
 from conftest import FiveRun, one_clear_error, run_nmt, run_together

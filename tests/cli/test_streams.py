@@ -30,7 +30,7 @@ from conftest import (
 
 
 def read_line(process: subprocess.Popen[bytes], timeout: float = 120) -> bytes:
-    """The next line of stdout of a running command, or the part of it that came within `timeout` seconds."""
+    """Return the next line of a command's stdout, or the part of the line that arrived within `timeout` seconds."""
     assert process.stdout is not None
     line = b""
     while not line.endswith(b"\n") and select.select([process.stdout], [], [], timeout)[0]:
@@ -92,7 +92,7 @@ def test_ctrl_c_ends_a_translation_that_waits_for_input(five_run: FiveRun, tmp_p
 
 @pytest.mark.parametrize("options", [["-i", "in.zh"], ["-i", "in.zh.gz"], []], ids=["-i", "-i .gz", "stdin"])
 def test_a_progress_bar_counts_the_lines_of_a_file(five_run: FiveRun, tmp_path: Path, options: list[str]) -> None:
-    """On a terminal: lines done, lines in total, rate, time left; stdout has the translations only."""
+    """On a terminal, stderr shows lines done, total, rate and time left; stdout has only translations."""
     (tmp_path / "in.zh").write_text("".join(f"{line}\n" for line in SOURCE))
     (tmp_path / "in.zh.gz").write_bytes(gzip.compress((tmp_path / "in.zh").read_bytes()))
     seen, terminal = pty.openpty()

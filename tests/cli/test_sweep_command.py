@@ -32,20 +32,20 @@ def result(done: subprocess.CompletedProcess[bytes]) -> list[Any]:
 
 
 def expected_of(corpus: FiveCorpus) -> list[Any]:
-    """What a sweep gives that nothing disturbs."""
+    """Return the result of an uninterrupted sweep."""
     found = result(run_nmt(*sweep(corpus, corpus.home / "unbroken"), timeout=600))
     assert [(number, steps) for number, steps, _ in found] == [(1, 6), (2, 3)]
     return found
 
 
 def orphans(directory: Path) -> list[str]:
-    """Processes that train below a directory."""
+    """Return the training processes of a sweep that are still running."""
     listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
     return [line for line in listed.splitlines() if f"{directory}/trials/" in line]
 
 
 def stop(corpus: FiveCorpus, directory: Path, number: int) -> tuple[int, str]:
-    """Send a signal to a sweep when its first training has written a checkpoint; its exit code and what it said."""
+    """Send a signal to a sweep after its first checkpoint; return its exit code and stderr."""
     with started_nmt(*sweep(corpus, directory), cwd=corpus.home, stdout=subprocess.DEVNULL) as process:
         while not list(directory.glob("trials/*/checkpoints/step-*.safetensors")):
             assert process.poll() is None

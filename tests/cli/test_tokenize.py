@@ -93,7 +93,7 @@ def test_a_vocabulary_smaller_than_the_alphabet_is_refused_with_the_minimum(five
 
 @pytest.mark.parametrize("deleted", [False, True], ids=["there", "deleted"])
 def test_tokenize_does_not_replace_the_tokenizer_of_a_model(five_run: FiveRun, tmp_path: Path, deleted: bool) -> None:
-    """Nor if the file was deleted, which a hint allows: the model contains its tokenizer."""
+    """Also if tokenizer.model was deleted, as a hint of nmt suggests: the model contains the tokenizer."""
     run = five_run.copy_run(tmp_path / "run")
     if deleted:
         (run / "tokenizer.model").unlink()

@@ -1,4 +1,4 @@
-"""`nmt train`: a run from start to end, resuming, starting anew, signals, and what it refuses."""
+"""`nmt train`: a run from start to end, resuming, starting anew, signals, refused settings."""
 
 import contextlib
 import fcntl
@@ -148,10 +148,10 @@ def test_train_quietly_with_one_tokenizer_per_side(five_corpus: FiveCorpus) -> N
 
 
 def test_train_resumes_with_its_own_tokenizer(five_run: FiveRun, tmp_path: Path) -> None:
-    """Its file was deleted, which a hint allows; the checkpoint contains the tokenizer."""
+    """tokenizer.model was deleted, as a hint of nmt suggests; the checkpoint contains the tokenizer."""
     run = five_run.copy_run(tmp_path / "run")
     config, file = run / "config.yaml", run / "tokenizer.model"
-    config.write_text(config.read_text().replace("type: bpe", "type: unigram"))  # the type of a newly trained tokenizer
+    config.write_text(config.read_text().replace("type: bpe", "type: unigram"))  # the type of newly trained tokenizers
     own = file.read_bytes()
     file.unlink()
     changes = [f"run={run}", "tokenizer.type=unigram", "train.max_steps=201"]
@@ -221,7 +221,7 @@ def test_train_dry_run_estimates_cost_and_writes_nothing(five_corpus: FiveCorpus
 
 @contextlib.contextmanager
 def running_training(corpus: FiveCorpus) -> Iterator[subprocess.Popen[bytes]]:
-    """`nmt train` without a limit, after its first steps."""
+    """Start `nmt train` with a very high step limit, and wait for its first steps."""
     metrics = corpus.run / "metrics.jsonl"
     with started_nmt("train", corpus.config, "train.max_steps=1000000", cwd=corpus.home) as process:
         deadline = time.monotonic() + 120
@@ -272,7 +272,7 @@ def test_a_second_training_is_refused_and_sigterm_saves_the_first(five_corpus: F
 
 @pytest.fixture
 def busy_run(five_run: FiveRun, tmp_path: Path) -> Iterator[Path]:
-    """A run that another training holds: its lock is taken, a file is half written."""
+    """A run that seems to be in training: its lock is held, and a file is half written."""
     run = five_run.copy_run(tmp_path / "run")
     (run / "checkpoints" / "step-201.safetensors.tmp.1").write_bytes(b"half of it")
     with (run / "lock").open("a+") as lock:

@@ -15,7 +15,7 @@ import nmt
 
 
 def test_translate_reproduces_the_training_pairs(five_run: FiveRun, tmp_path: Path) -> None:
-    """Greedy and with a beam, from stdin and from files; see below for the TEXT argument."""
+    """Greedy search with stdin, and beam search with files; other tests use the TEXT argument."""
     out = tmp_path / "out.en"
     common = ["translate", "-m", five_run.run]
     by_stdin, by_file = run_together(
@@ -65,9 +65,9 @@ def test_translate_writes_as_many_lines_as_it_reads(five_run: FiveRun) -> None:
 
 
 def test_long_and_badly_encoded_texts_are_translated(five_run: FiveRun) -> None:
-    """One has more bytes than a file name can have, the other comes from a shell with another encoding."""
+    """One text is longer than a file name can be; the other is not UTF-8, as from a shell with another encoding."""
     common = ["translate", "-m", five_run.run, "--beam", 1]
-    long, foreign = run_together([*common, "我们" * 60], [*common, "--json", "tea \udcff"])  # the byte FF
+    long, foreign = run_together([*common, "我们" * 60], [*common, "--json", "tea \udcff"])  # \udcff is byte FF
     assert len(out_lines(long)) == 1
     (line,) = out_lines(foreign)
     assert json.loads(line)["source"] == "tea \ufffd", "bad bytes are replaced, as in a file"
@@ -166,7 +166,7 @@ def test_translate_by_minimum_bayes_risk_and_by_an_ensemble(five_run: FiveRun) -
 
 
 def test_translate_finds_the_named_or_the_newest_model(five_run: FiveRun, tmp_path: Path) -> None:
-    """By -m, by $NMT_MODEL, or the newest under runs/; a model file needs no other file."""
+    """The model is named by -m or $NMT_MODEL, else the newest under runs/; a model file needs no other file."""
     away = tmp_path / "model.safetensors"
     away.write_bytes(five_run.model_file.read_bytes())
     with safe_open(away, framework="numpy") as file:
@@ -220,7 +220,7 @@ def test_damaged_and_foreign_model_files_are_refused(five_run: FiveRun, tmp_path
 
 
 def test_control_characters_in_names_are_escaped(five_run: FiveRun, tmp_path: Path) -> None:
-    """In the error and in the hint; commands in hints are quoted for the shell."""
+    """They are escaped in the error and in the hint; commands in hints are quoted for the shell."""
     run = five_run.copy_run(tmp_path / "a b\x1b[31m$(reboot)")
     (run / "tokenizer.model").write_bytes(b"no tokenizer")
     for args in (["translate", "-m", run], ["translate", "--engine", "ctranslate2", "-m", run]):

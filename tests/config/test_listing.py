@@ -1,4 +1,4 @@
-"""The settings as `nmt config` lists them, and languages."""
+"""The settings as `nmt config` lists them, and the languages of a config."""
 
 from collections.abc import Iterator
 from pathlib import Path

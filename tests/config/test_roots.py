@@ -1,4 +1,4 @@
-"""Where corpora are looked for."""
+"""The directories that are searched for `data.root`."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from nmt.config import data_root, downloads_directory
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with `data` as another one of the user's."""
+    """The working directory. NMT_DATA is another directory, `data` beside it."""
     path = tmp_path / "project"
     path.mkdir()
     monkeypatch.chdir(path)
@@ -40,7 +40,7 @@ def test_places_are_not_searched_for_paths_that_lead_elsewhere(project: Path, tm
 
 
 def test_a_root_that_exists_stays_as_it_is(project: Path) -> None:
-    """As in the config.yaml of runs from before corpora had names."""
+    """The config.yaml of old runs has such paths, because corpora had no names."""
     (project.parent / "shared/data/corpus").mkdir(parents=True)
     (project / "data/downloads/corpus").mkdir(parents=True)
     assert data_root("../shared/data/corpus") == Path("../shared/data/corpus")

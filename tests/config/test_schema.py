@@ -1,4 +1,4 @@
-"""Settings: ranges, choices, settings that contradict each other."""
+"""Ranges and choices of settings, and settings that contradict each other."""
 
 from pathlib import Path
 
@@ -119,13 +119,13 @@ def test_settings_at_the_limits_of_agreement_are_accepted(folder: Path) -> None:
     learned = load(folder, MINIMAL, "model={d_model: 63, n_heads: 3, positions: learned}")
     assert learned.model.d_model == 63
     assert load(folder, MINIMAL, "model.max_positions=201").model.max_positions == 201
-    assert load(folder, MINIMAL, "model={architecture: rnn, d_model: 62}").model.n_heads == 4  # ignored
+    assert load(folder, MINIMAL, "model={architecture: rnn, d_model: 62}").model.n_heads == 4  # n_heads has no effect
     apart = load(folder, MINIMAL, "tokenizer.joint=false", "model.tied_embeddings=decoder")
     assert not apart.tokenizer.joint
 
 
 def test_a_batch_that_holds_one_longest_pair_is_large_enough(folder: Path) -> None:
-    """(max(S, T) + 1)·n <= batch_tokens: 201 tokens hold one pair of 200 pieces."""
+    """n pairs of at most L pieces need (L + 1)·n <= batch_tokens, so 201 tokens hold one pair of 200 pieces."""
     assert load(folder, MINIMAL, "train.batch_tokens=201").train.batch_tokens == 201
 
 

@@ -1,4 +1,4 @@
-"""Config files: strict YAML 1.2, all faults at once with their lines, nothing lost on the way to disk."""
+"""Config files: strict YAML 1.2, error messages that list all faults with their lines, dumping and loading."""
 
 import re
 from pathlib import Path
@@ -121,7 +121,7 @@ def test_recursive_aliases_are_refused(folder: Path, text: str) -> None:
 
 
 def test_nested_aliases_are_visited_once(folder: Path) -> None:
-    """So that a file of a few hundred bytes does not become millions of keys."""
+    """Otherwise, a file of a few hundred bytes could expand to millions of keys."""
     lines = ["a0: &a0 {x: 1}", *(f"a{n}: &a{n} {{p: *a{n - 1}, q: *a{n - 1}}}" for n in range(1, 13))]
     _, origins = read_yaml(write(folder, "\n".join(lines)))
     assert len(origins) < 1000

@@ -1,4 +1,4 @@
-"""The Chinese-English corpus: what is committed, that nothing leaks, and that copying scores low on it."""
+"""The Chinese-English corpus: its files are current, no sentence is in two parts, and copying scores low."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 DATA = Path(__file__).parents[2] / "data"
-sys.path.insert(0, str(DATA))  # the programs lie beside the data, not in a package
+sys.path.insert(0, str(DATA))  # the programs are beside the data, not in a package
 grammar = import_module("zh_en_grammar")
 lexicon = import_module("zh_en_lexicon")
 measure = import_module("zh_en_baselines")
@@ -58,7 +58,7 @@ def test_no_sentence_comes_twice_on_either_side(corpus: Corpus) -> None:
 
 
 def test_one_english_for_each_chinese() -> None:
-    """The corpus leaves out repeated Chinese, so ask the grammar itself, over many draws."""
+    """The corpus leaves out repeated Chinese sentences, so this test samples from the grammar itself."""
     rng = grammar.Rng(3)
     english: dict[str, str] = {}
     for _ in range(20000):
@@ -84,12 +84,12 @@ def test_dev_and_test_have_combinations_that_train_does_not_have(corpus: Corpus)
 
 
 def test_train_is_more_varied_than_what_the_grammar_draws(corpus: Corpus) -> None:
-    """A model that starts from nothing learns neither a word nor how it combines from a few sentences."""
+    """From a few sentences, a model that is trained from scratch learns neither a word nor its combinations."""
     words = Counter(word for pair in corpus["train"] for word in grammar.tokens(pair.en))
-    assert sum(count < 10 for count in words.values()) <= 50  # 65 and 66 if drawn one by one
+    assert sum(count < 10 for count in words.values()) <= 50  # 65 and 66 if sampled independently
     assert (
         len({combo for pair in corpus["train"] for combo in pair.combos}) >= 5500
-    )  # 4,863 and 4,879 if drawn one by one
+    )  # 4,863 and 4,879 if sampled independently
 
 
 def test_the_sentence_of_the_demo_is_a_pair_of_the_grammar_that_no_part_has(corpus: Corpus) -> None:

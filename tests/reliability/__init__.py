@@ -1,1 +1,1 @@
-"""Faults injected into the real thing, and what must hold afterwards; see README.md."""
+"""Tests that inject faults into the real program and check the results; see README.md."""

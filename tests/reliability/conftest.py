@@ -1,4 +1,4 @@
-"""How much the tests of this folder try: a little by default, all of it by `make soak`."""
+"""The number of repetitions in these tests: few by default, all of them under `make soak`."""
 
 import os
 from typing import TypeVar
@@ -9,5 +9,5 @@ SOAK = os.environ.get("NMT_SOAK", "") not in ("", "0")
 
 
 def soak(short: T, full: T) -> T:
-    """`full` under `make soak`, else `short`: how many kills, mutations or lines a test has time for."""
+    """Return `full` under `make soak`, else `short`, for example a number of kills, mutations or lines."""
     return full if SOAK else short

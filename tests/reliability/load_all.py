@@ -1,9 +1,9 @@
-"""Load every model and run of a folder in one process, and say what became of each and of the process' memory.
+"""Load every model and run of a folder in one process; print the outcome and the memory growth of each as JSON lines.
 
-    python load_all.py INTACT CONFIG FOLDER     a line of JSON for each entry of FOLDER, in order of their names
+    python load_all.py INTACT CONFIG FOLDER     load the entries of FOLDER in order of their names
 
-INTACT is loaded and made ready first: what that takes when all is well. CONFIG's training is made ready in each
-entry that is a directory, as `nmt train CONFIG run=ENTRY` would.
+An entry that is a directory is also prepared for training, as `nmt train CONFIG run=ENTRY` does. The intact run INTACT
+is loaded and prepared first, to measure the memory that this normally takes.
 """
 
 import ctypes
@@ -22,10 +22,10 @@ from nmt.train import session
 
 
 def growth_kb(work: Callable[[], object]) -> int:
-    """By how much the process has more memory at once while it works than before, kB."""
+    """Call `work`; return by how much its peak memory exceeds the memory before, in kB."""
     gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)  # what earlier work has left must not be used instead
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew at what is taken now
+    ctypes.CDLL(None).malloc_trim(0)  # return freed memory to the system, or `work` would reuse it uncounted
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak to the current memory
     before = peak_kb()
     work()
     return peak_kb() - before
@@ -41,7 +41,7 @@ def make_ready(config: Path, run: Path) -> None:
 
 
 def attempt(work: Callable[[], object]) -> list[str]:
-    """What kind of end it came to, the message and the hint."""
+    """Call `work`; return its outcome ("well", "error" or "traceback"), the message and the hint."""
     try:
         work()
     except NmtError as error:
@@ -52,7 +52,7 @@ def attempt(work: Callable[[], object]) -> list[str]:
 
 
 def main(intact: Path, config: Path, folder: Path) -> None:
-    for _ in range(3):  # imports, and what libraries keep
+    for _ in range(3):  # warm-up: imports, and memory that libraries keep
         load(intact).translate(["a"], beam=1)
         make_ready(config, intact)
     print(json.dumps(["intact", "load", "well", "", "", growth_kb(lambda: load(intact))]))
@@ -65,7 +65,7 @@ def main(intact: Path, config: Path, folder: Path) -> None:
             ends: list[list[str]] = []
             kb = growth_kb(lambda: ends.append(attempt(work)))  # noqa: B023
             print(json.dumps([entry.name, way, *ends[0], kb]), flush=True)
-            if way == "load" and ends[0][0] == "well":  # then it can be used, too
+            if way == "load" and ends[0][0] == "well":  # then it must also translate
                 load(entry).translate(["a"], beam=1)
 
 

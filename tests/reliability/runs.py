@@ -1,4 +1,4 @@
-"""A training of a second, in a process of its own that can be killed, and what its files say afterwards."""
+"""A training of a second in its own process, which a test can kill, and checks of the files that it leaves."""
 
 import contextlib
 import os
@@ -24,11 +24,11 @@ TIMES = {"今天": "today", "每天": "every day", "早上": "in the morning"}
 
 
 def write_config(home: Path, **settings: object) -> Path:
-    """The YAML of a small training with all that is random in it: dropout, subword sampling, batches in any order.
+    """Write the corpus and the config of a small training with dropout, subword sampling and shuffled batches.
 
     Args:
-        home: where corpus, config and runs lie.
-        settings: of `train`, over those here.
+        home: directory of the corpus, the config and the runs.
+        settings: settings of `train` that override the defaults here.
     """
     pairs = [(f"{s}{t}{v}。", f"{SUBJECTS[s]} {VERBS[v]} {TIMES[t]}.") for s in SUBJECTS for t in TIMES for v in VERBS]
     for name, chosen in (("train", pairs), ("dev", pairs[::7])):
@@ -57,19 +57,19 @@ train:
 
 
 def config_of(home: Path, run: str, overrides: Sequence[str] = (), **settings: object) -> Config:
-    """The same as an object, for a run of its own."""
+    """Write the config and load it, with `home / run` as its run directory."""
     return load_config(write_config(home, **settings), [f"run={home / run}", *overrides])
 
 
 @dataclass
 class Training:
-    """`nmt train` at work, its messages in a file."""
+    """A running `nmt train`, with its stderr in a file."""
 
     process: BaseProcess
     log: Path
 
     def end(self, timeout_s: float = 120) -> int:
-        """Wait for its end; the exit code, or minus the signal that killed it."""
+        """Wait until it ends; return the exit code, or minus the number of the signal that killed it."""
         self.process.join(timeout_s)
         assert self.process.exitcode is not None, "it does not end"
         return self.process.exitcode
@@ -86,10 +86,10 @@ class Training:
 
 @contextlib.contextmanager
 def training(config: Path, run: Path, *settings: str, device: str = "cpu", stop_at: int = 0) -> Iterator[Training]:
-    """`nmt train CONFIG run=RUN` in a process of its own; killed if the block leaves it so.
+    """Start `nmt train CONFIG run=RUN` in its own process, which is killed if it still runs after the block.
 
     Args:
-        stop_at: the micro-batch during which it gets SIGTERM; 0 is none.
+        stop_at: the micro-batch, from 1, during which it gets SIGTERM; 0 for none.
     """
     log = run.with_name(f"{run.name}.{time.monotonic_ns()}.log")
     arguments = ["train", str(config), f"run={run}", "--workers", "1", "--device", device, *settings]
@@ -103,8 +103,8 @@ def training(config: Path, run: Path, *settings: str, device: str = "cpu", stop_
 
 
 def unbroken(config: Path, device: str = "cpu") -> tuple[str, float]:
-    """The weights at the end of a run that nothing disturbs, and how many seconds it took."""
-    first = FORKS.Process(target=int)  # has them wait for the imports
+    """Train without an interruption; return the hashes of the final weights, and the seconds that it took."""
+    first = FORKS.Process(target=int)  # the fork server does its imports now, so they are not timed
     first.start()
     first.join()
     start = time.monotonic()
@@ -133,17 +133,17 @@ def _main(arguments: list[str], log: str, stop_at: int) -> None:
         return make(*args)
 
     step.batch_loss = batch_loss  # type: ignore[assignment]
-    torch.set_num_threads(1)  # too late for the option, and for the environment
+    torch.set_num_threads(1)  # torch is imported already: too late for --threads and OMP_NUM_THREADS
     main()
 
 
 def temps(run: Path) -> list[Path]:
-    """Files whose writing was cut short."""
+    """Temporary files that interrupted writes have left."""
     return list(run.rglob("*.tmp.*"))
 
 
 def newest_step(run: Path) -> int:
-    """The step of the newest checkpoint, 0 before there is one; all files that hold weights must load."""
+    """Check that all checkpoints and the model file load; return the newest step, 0 if there is no checkpoint."""
     directory = RunDirectory(run)
     files = [directory.checkpoint_file(step) for step in directory.checkpoint_steps()]
     for file in [*files, directory.model_file]:
@@ -153,12 +153,12 @@ def newest_step(run: Path) -> int:
 
 
 def steps_done(run: Path) -> int:
-    """The last step that the metrics tell of."""
+    """The last step in metrics.jsonl, 0 if there is none."""
     return max((int(line["step"]) for line in RunDirectory(run).read_metrics()), default=0)
 
 
 def weights(run: Path) -> str:
-    """SHA-256 over all tensors, sorted by name, of the last checkpoint (moments too) and of the model file."""
+    """The newest step, and the SHA-256 of all tensors of its checkpoint (with moments) and of the model file."""
     directory = RunDirectory(run)
     step = directory.newest_step()
     assert step is not None

@@ -1,4 +1,4 @@
-"""Disks that are full, fail, or hand back other bytes than they took: training goes on from what is whole."""
+"""Disks that are full, fail, or return other bytes than were written: training continues from intact files."""
 
 import errno
 import io
@@ -23,7 +23,7 @@ from reliability.runs import config_of, newest_step, temps, training, weights, w
 
 @pytest.fixture(autouse=True)
 def told(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
-    """What was said."""
+    """The log messages of nmt."""
     monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
     return caplog
 
@@ -33,7 +33,7 @@ def train(config: Config) -> None:
 
 
 class FailingDisk:
-    """Counts the calls of the system that writing and reading make, and lets one of them fail."""
+    """Counts the system calls of reads and writes; call `fails_at` fails with errno `number` (0: none fails)."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
         self.number = number
@@ -72,7 +72,7 @@ class FailingDisk:
 def test_a_save_that_fails_at_any_of_its_calls_leaves_the_old_checkpoint_and_training_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture, number: int
 ) -> None:
-    """Every other save fails, each at a later call than the one before, until there is no later one."""
+    """Every other save fails, each at a later system call; `make soak` goes on until all calls have failed once."""
     every = soak(9, 1)
     settings: dict[str, Any] = {"validate_every": 1, "metric": "loss", "max_steps": soak(16, 160)}
     train(config_of(tmp_path, "unbroken", **settings))
@@ -88,7 +88,7 @@ def test_a_save_that_fails_at_any_of_its_calls_leaves_the_old_checkpoint_and_tra
             raise
         finally:
             disk.fails_at = 0
-            assert newest_step(self.run.path) >= before  # all of them load
+            assert newest_step(self.run.path) >= before  # also checks that all files load
             assert not temps(self.run.path)
 
     monkeypatch.setattr(checkpointer.Checkpointer, "write", failing)
@@ -101,7 +101,7 @@ def test_a_save_that_fails_at_any_of_its_calls_leaves_the_old_checkpoint_and_tra
     assert told.text.count(os.strerror(number)) == len(seen)
     print(f"{len(seen)} of the calls of a save, up to the {max(seen)}th, failed with {os.strerror(number)}")
     assert len(seen) >= soak(4, 40)
-    if every == 1:  # beyond the last call nothing fails
+    if every == 1:  # the last saves made fewer calls than `fails_at`, so they succeeded
         assert max(seen) < settings["max_steps"] // 2 - 3
 
 
@@ -142,7 +142,7 @@ def test_figures_that_find_no_room_wait(
 def test_only_a_final_save_that_fails_ends_a_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture
 ) -> None:
-    """The kernel refuses files of more than 60 kB, and a checkpoint has more."""
+    """The kernel refuses files of more than 60 kB; a checkpoint is larger."""
     train(config_of(tmp_path, "unbroken", max_steps=20))
     config = config_of(tmp_path, "run", max_steps=5)
     train(config)

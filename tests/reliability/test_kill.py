@@ -25,7 +25,7 @@ STOPPED = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
 def kill(config: Path, run: Path, after_s: float, *, in_save: bool) -> bool:
-    """Train, and kill -9 after a while, or in the first write after it; whether training ended before."""
+    """Train, and kill -9 after `after_s`, or during the next write; return whether training had ended before."""
     with training(config, run) as one:
         one.process.join(after_s)
         while in_save and one.process.exitcode is None and not temps(run):
@@ -60,7 +60,7 @@ def test_kill_9_at_random_moments_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_a_signal_at_a_random_moment_saves_and_ends_in_time(tmp_path: Path) -> None:
-    """In steps, validations and saves alike; the run that was stopped so often ends as one that never was."""
+    """The signal may come in a step, a validation or a save. The final weights are those of an uninterrupted run."""
     config = write_config(tmp_path)
     expected, seconds = unbroken(config)
     draw, slowest, n_runs = random.Random(2), 0.0, 0
@@ -76,7 +76,7 @@ def test_a_signal_at_a_random_moment_saves_and_ends_in_time(tmp_path: Path) -> N
                 one.send(numbers[-1])
                 code = one.end()
                 seconds_to_end = time.monotonic() - start
-            if code in (0, -numbers[-1]):  # it was at its end already, or not yet in its first step
+            if code in (0, -numbers[-1]):  # the training had ended, or did not handle signals yet
                 continue
             assert code == STOPPED[numbers.pop()], one.messages
             slowest = max(slowest, seconds_to_end)
@@ -97,7 +97,7 @@ def test_stopped_at_a_random_step_and_resumed_it_ends_with_the_same_weights(tmp_
         pytest.skip("no GPU here")
     config = write_config(tmp_path, accumulate=2, deterministic=str(device == "cuda").lower())
     expected, _ = unbroken(config, device)
-    for i in random.Random(4).sample(range(1, 60), soak(2, 20)):  # micro-batches, of 66 or so
+    for i in random.Random(4).sample(range(1, 60), soak(2, 20)):  # micro-batches; a run has about 66
         run = tmp_path / f"run{i}"
         with training(config, run, device=device, stop_at=i) as one:
             assert one.end() == 143, one.messages
@@ -132,7 +132,7 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
         while steps_done(tmp_path / "run") < 1:
             assert one.process.exitcode is None, one.messages
             time.sleep(0.01)
-        one.send(signal.SIGSTOP)  # so that both are there before the first is heeded
+        one.send(signal.SIGSTOP)  # so that both signals are pending when it continues
         one.send(signal.SIGTERM)
         one.send(signal.SIGINT)
         one.send(signal.SIGCONT)

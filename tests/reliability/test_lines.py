@@ -1,4 +1,4 @@
-"""As many lines out as in, whatever they are and whoever reads them; a long file that was stopped goes on."""
+"""Any input has as many output lines as input lines, however they are read; --resume continues a long file."""
 
 import gzip
 import os
@@ -51,9 +51,9 @@ main()
 
 
 def hostile_lines(n_lines: int) -> list[bytes]:
-    """Lines that people would not think of: text of any Unicode but surrogates, any bytes, and known nasty ones.
+    """Unusual lines: any Unicode text without surrogates, any bytes, and known edge cases; the same on each call.
 
-    Drawn by hypothesis in blocks, since it repeats short values, and cut into lines; the same ones each time.
+    Hypothesis repeats short values, so it generates long blocks, which are cut into lines.
     """
     rng = random.Random(0)
     words = " ".join(SOURCE).split()
@@ -78,7 +78,7 @@ def hostile_lines(n_lines: int) -> list[bytes]:
 
 
 def translated(run: Path, content: bytes, *args: object) -> tuple[bytes, list[str], int]:
-    """Output, messages, and the most memory that `nmt translate` took at once, MB."""
+    """Run `nmt translate`; return its output, its messages and its peak memory in MB."""
     command = [sys.executable, "-c", RUN_AND_TELL_PEAK, "translate", "-m", run, "--beam", 1, *args]
     done = subprocess.run(
         list(map(str, command)), input=content, env=environment(), capture_output=True, timeout=600, check=False
@@ -95,7 +95,7 @@ def test_hostile_lines_come_out_as_many_as_they_went_in(five_run: FiveRun) -> No
     out, messages, peak = translated(five_run.run, b"".join(line + b"\n" for line in lines), *options)
     assert out.count(b"\n") == N_LINES + 2
     assert out.endswith(b"\n")
-    out.decode()  # UTF-8 throughout
+    out.decode()  # all of it is UTF-8
     assert all(line.startswith("nmt: warning: ") for line in messages)
     assert all(line.isprintable() for line in messages)
     *_, one = translated(five_run.run, SOURCE[0].encode(), *options)
@@ -111,16 +111,16 @@ def test_a_full_disk_at_the_output_is_told_and_leaves_nothing(five_run: FiveRun)
 
 
 def test_a_reader_that_stops_is_waited_for_in_bounded_memory(five_run: FiveRun, tmp_path: Path) -> None:
-    """The pipe fills, the command stops working and begins again when it is read."""
+    """When the pipe is full, the command stops working; it continues when the pipe is read."""
     n_lines = 4_000
     (tmp_path / "in").write_text(f"{SOURCE[0]}\n" * n_lines, encoding="utf-8")
     args = ["translate", "-q", "-m", five_run.run, "--beam", 1, "--json", "-i", tmp_path / "in"]
     with started_nmt(*args, cwd=tmp_path, stdin=subprocess.DEVNULL) as process:
         assert process.stdout is not None
-        first = process.stdout.read(1)  # it has begun to write
+        first = process.stdout.read(1)  # wait for the first output
         status = Path(f"/proc/{process.pid}/status")
         seconds = [0.0, -1.0]
-        while seconds[-1] != seconds[-2]:  # of CPU: it does nothing any more
+        while seconds[-1] != seconds[-2]:  # until it uses no more CPU time
             time.sleep(1)
             fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
             seconds.append(float(fields[11]) + float(fields[12]))
@@ -132,9 +132,9 @@ def test_a_reader_that_stops_is_waited_for_in_bounded_memory(five_run: FiveRun, 
 
 
 def test_resume_goes_on_after_the_last_complete_line(five_run: FiveRun, tmp_path: Path) -> None:
-    """Stopped twice in the midst."""
+    """The command is stopped twice halfway, by SIGKILL and by Ctrl-C."""
     words = " ".join(SOURCE).split()
-    lines = [" ".join(words[n % len(words) :][: n % 5 + 1]) for n in range(4_500)]  # three windows
+    lines = [" ".join(words[n % len(words) :][: n % 5 + 1]) for n in range(4_500)]  # several windows
     source, out, part = tmp_path / "in.gz", tmp_path / "out", tmp_path / "out.part"
     source.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode()))
     args = ["translate", "-m", five_run.run, "-i", source, "--beam", 1, "--max-length", 8]
@@ -164,7 +164,7 @@ def test_resume_goes_on_after_the_last_complete_line(five_run: FiveRun, tmp_path
 
 
 def test_batch_size_and_order_change_no_text(five_run: FiveRun) -> None:
-    """All of Multi30k's test_2016 by the model of its recipe, where it is trained; else odd sentences."""
+    """`make soak` translates Multi30k's test_2016 with the model of its recipe; `make test`, generated sentences."""
     if SOAK:
         root = Path(__file__).parents[2]
         model = Path(os.environ.get("NMT_SOAK_MODEL", root / "runs/multi30k-de-en"))

@@ -1,4 +1,4 @@
-"""Losses that are no numbers or explode, and memory that does not hold a batch: told, and no sentence left out."""
+"""NaN or exploding losses, and batches too large for memory: they are reported, and no sentence is left out."""
 
 import dataclasses
 import logging
@@ -38,7 +38,7 @@ NOT_DROPPED = {"model.dropout": 0.0, "tokenizer.sampling_alpha": 0.0}
 
 @pytest.fixture(autouse=True)
 def told(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
-    """What was said."""
+    """The log messages of nmt."""
     monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
     return caplog
 
@@ -53,7 +53,7 @@ def tensors(config: Config) -> dict[str, Tensor]:
 
 
 def with_loss(monkeypatch: pytest.MonkeyPatch, change: Callable[[int, Batch, LossSum], LossSum]) -> None:
-    """Change the loss in training: a function of how many there have been, from 1, the batch, and what it was."""
+    """Replace the training loss by `change(n, batch, loss)`, where n counts the calls from 1."""
     calls, real = [], step.batch_loss
 
     def batch_loss(model: torch.nn.Module, batch: Batch, settings: TrainSettings) -> LossSum:
@@ -63,7 +63,7 @@ def with_loss(monkeypatch: pytest.MonkeyPatch, change: Callable[[int, Batch, Los
     monkeypatch.setattr(step, "batch_loss", batch_loss)
 
 
-# --- no numbers -------------------------------------------------------------------------------------------
+# --- NaN losses -------------------------------------------------------------------------------------------
 
 
 def test_a_step_without_a_number_is_skipped_and_told_with_its_lines(
@@ -90,7 +90,7 @@ def test_a_step_without_a_number_is_skipped_and_told_with_its_lines(
 def test_a_loss_that_explodes_ends_in_the_last_good_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture, growth: float
 ) -> None:
-    """While it is a number the clipped gradient does no harm; then it is skipped, rolled back, given up."""
+    """While the loss is finite, gradients are clipped. Then steps are skipped, training rolls back, and gives up."""
     from_call = 7
     with_loss(
         monkeypatch,
@@ -108,7 +108,7 @@ def test_a_loss_that_explodes_ends_in_the_last_good_checkpoint(
 def test_figures_on_dev_without_a_number_go_back_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture
 ) -> None:
-    """Weights that are finite may still overflow: decoding says so, or the loss."""
+    """Even if all gradients are finite, validation may find NaN or infinite logits or losses."""
     real, calls = loop.Trainer.validate, []
 
     def validate(self: loop.Trainer, model: Seq2Seq) -> Validation:
@@ -128,7 +128,7 @@ def test_figures_on_dev_without_a_number_go_back_too(
 
 
 class FailingGradient(torch.autograd.Function):
-    """Memory that gives out in the backward pass."""
+    """The identity; its backward pass runs out of memory."""
 
     @staticmethod
     def forward(_: Any, x: Tensor) -> Tensor:
@@ -140,7 +140,7 @@ class FailingGradient(torch.autograd.Function):
 
 
 def out_of_memory(place: str, most: int, seen: list[int]) -> Callable[[int, Batch, LossSum], LossSum]:
-    """Memory holds batches of so many positions; the lines of those that it held are noted."""
+    """A `change` for `with_loss`: batches over `most` positions run out of memory; lines of others go to `seen`."""
 
     def change(_: int, batch: Batch, sums: LossSum) -> LossSum:
         if batch.n_positions <= most:
@@ -212,14 +212,14 @@ def test_a_training_out_of_memory_goes_on_with_less_and_learns_the_same(
     assert 0 < progress.max_positions <= 250
     assert set(seen) == set(range(1, 61))
     told_of = [text for text in told.messages if "out of memory with a batch of" in text]
-    assert 1 <= len(told_of) <= 2  # once where it happened; from then on the batch is smaller
+    assert 1 <= len(told_of) <= 2  # each lowers the limit for later batches
     losses = [
         [line["loss"] for line in RunDirectory(one.run).read_metrics() if "loss" in line] for one in (whole, config)
     ]
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
     told.clear()
     assert train(config_of(tmp_path, "run", overrides, max_steps=12)).max_positions == progress.max_positions
-    assert "out of memory" not in told.text  # a resumed run knows
+    assert "out of memory" not in told.text  # a resumed run knows the limit
 
 
 def test_a_search_out_of_memory_halves_the_batch_and_leaves_no_line_out(
@@ -239,7 +239,7 @@ def test_a_search_out_of_memory_halves_the_batch_and_leaves_no_line_out(
     assert told.text.count("out of memory with 25 sentences: continuing with 13 at a time") == 1
     sizes.clear()
     assert translator.translate(lines) == TARGET * 5
-    assert max(sizes) <= 4  # the budget stays low
+    assert max(sizes) <= 4  # later batches stay small
     monkeypatch.setattr(torch_engine, "search", lambda *_, **__: (_ for _ in ()).throw(torch.OutOfMemoryError()))
     with pytest.raises(NmtError, match="out of memory with one sentence") as caught:
         translator.translate(lines)

@@ -1,4 +1,4 @@
-"""Shards of a translation are killed at random moments and started again; joined, they are the text of one run."""
+"""Shards of a translation are killed at random moments and restarted; merged, they equal the output of one command."""
 
 import random
 import signal
@@ -16,7 +16,7 @@ N_KILLS = soak(6, 100)
 
 
 def start(args: Sequence[object], home: Path) -> BaseProcess:
-    """`nmt ARGS` in a process of its own that can be killed; its messages go to HOME/messages."""
+    """Start `nmt ARGS` in its own process, which can be killed; its messages go to HOME/messages."""
     streams = [Path("/dev/null"), Path("/dev/null"), home / "messages"]
     streams[2].touch()
     process = FORKS.Process(target=be_nmt, args=([*map(str, args)], home, environment(), streams))
@@ -25,21 +25,21 @@ def start(args: Sequence[object], home: Path) -> BaseProcess:
 
 
 def n_lines_done(output: Path, shard: int) -> int:
-    """The lines of a shard that are in its file, whole or unfinished."""
+    """The number of a shard's lines in its output file, finished or not."""
     file = output.with_name(f"{output.name}.shard-{shard:03}-of-{N_SHARDS:03}")
     files = (file, file.with_name(f"{file.name}.part"))
     return max(0, *(path.read_bytes().count(b"\n") - 1 for path in files if path.exists()), 0)
 
 
 def test_ten_shards_killed_at_random_and_resumed_are_the_text_of_one_run(five_run: FiveRun, tmp_path: Path) -> None:
-    """Two at a time, each killed after a random part of the time that it takes, or when it has written some lines."""
+    """Two run at a time; each is killed after a random time, or as soon as it has written some lines."""
     words, draw = " ".join(SOURCE).split(), random.Random(1)
     lines = [" ".join(draw.choices(words, k=draw.randrange(6))) for _ in range(soak(3_000, 20_000))]
     (tmp_path / "in").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     args = ["translate", "-q", "-m", five_run.run, "-i", "in", "--beam", 1, "--max-length", 6, "--threads", 1]
     started = time.monotonic()
     assert run_nmt(*args, "-o", "whole", cwd=tmp_path).returncode == 0
-    seconds = soak(1, 2) * (time.monotonic() - started) / N_SHARDS + 1  # starting takes one
+    seconds = soak(1, 2) * (time.monotonic() - started) / N_SHARDS + 1  # one second to start
 
     n_kills = n_partly = n_rounds = 0
     while n_kills < N_KILLS or n_rounds == 0:

@@ -1,4 +1,4 @@
-"""Files from strangers: an error in one line, nothing executed, nothing written outside, memory within bounds."""
+"""Untrusted files: a one-line error, no code executed, nothing written elsewhere, limited memory."""
 
 import json
 import os
@@ -83,7 +83,7 @@ def mutated(text: str, draw: random.Random) -> bytes:
 
 
 def refusal(work: Callable[[], object]) -> NmtError | None:
-    """Why it cannot be done, if it cannot."""
+    """Call `work`; return the NmtError that it raises, or None."""
     try:
         work()
     except NmtError as error:
@@ -94,7 +94,7 @@ def refusal(work: Callable[[], object]) -> NmtError | None:
 def test_mutated_configs_are_ready_to_train_or_refused(
     five_corpus: FiveCorpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What `nmt train --dry-run` checks, on a machine of 1 GB: a valid config may ask for all there is."""
+    """Run the checks of `nmt train --dry-run` as on a machine of 1 GB: a valid config may ask for all memory."""
     real = os.sysconf
     monkeypatch.setattr(os, "sysconf", lambda name: 250_000 if name == "SC_PHYS_PAGES" else real(name))
     monkeypatch.chdir(five_corpus.home)
@@ -134,7 +134,7 @@ class Bomb:
 
 
 class Parts(NamedTuple):
-    """A model file taken apart: what a stranger can write anew, hashes and all."""
+    """The parts of a model file, from which an attacker can write a changed file with valid hashes."""
 
     tensors: dict[str, Tensor]
     header: dict[str, Any]
@@ -153,13 +153,13 @@ def taken_apart(path: Path) -> Parts:
 
 
 def with_header(header: object, data: bytes = b"") -> bytes:
-    """A safetensors file as its format says, with any header."""
+    """A file in the safetensors format, with any header."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     return len(text).to_bytes(8, "little") + text + data
 
 
 def damaged(content: bytes, draw: random.Random) -> bytes:
-    """Cut short, or with some bits flipped."""
+    """The content cut short, or with some bits flipped."""
     if draw.random() < 0.5:
         return content[: draw.randrange(len(content))]
     spoilt = bytearray(content)
@@ -169,7 +169,7 @@ def damaged(content: bytes, draw: random.Random) -> bytes:
 
 
 def hostile_models(intact: Path, bomb: Bomb, n_cut: int) -> Iterator[bytes]:
-    """Model files that were made to harm, with tokenizers cut short among them."""
+    """Yield malicious model files; the last `n_cut` of them have a truncated tokenizer."""
     parts = taken_apart(intact)
     model = parts.header["config"]["model"]
     for changes in (
@@ -249,7 +249,7 @@ def with_tokenizer(parts: Parts, content: bytes) -> bytes:
 
 
 def hostile_run(run: Path, kind: int, draw: random.Random, bomb: Bomb, outside: Path) -> None:
-    """Make a copy of a run harmful."""
+    """Damage or replace a random file of a run, in a way that `kind` selects (0-13; 14 keeps the file)."""
     files = sorted(file for file in run.rglob("*") if file.is_file() and file.name != "lock")
     file = draw.choice(files)
     content = file.read_bytes()
@@ -289,7 +289,7 @@ def test_hostile_models_and_runs_do_no_harm(five_run: FiveRun, tmp_path: Path) -
     intact = five_run.copy_run(tmp_path / "intact")
     bomb = Bomb(outside / "proof")
     sizes: dict[str, int] = {}
-    refused = set()  # what must be: a damaged figure in metrics.jsonl need not
+    refused = set()  # model files that must be refused. Runs need not: a damaged figure in metrics.jsonl is harmless
 
     content = five_run.model_file.read_bytes()
     draw = random.Random(1)
@@ -297,7 +297,7 @@ def test_hostile_models_and_runs_do_no_harm(five_run: FiveRun, tmp_path: Path) -
     models += hostile_models(five_run.model_file, bomb, n_cut=soak(4, 60))
     n_refused, parts = len(models), taken_apart(five_run.model_file)
     pieces = parts.tensors["tokenizer.source"].numpy().tobytes()
-    models += (with_tokenizer(parts, damaged(pieces, draw)) for _ in range(soak(4, 40)))  # another piece, perhaps
+    models += (with_tokenizer(parts, damaged(pieces, draw)) for _ in range(soak(4, 40)))  # may be valid
     for i, model in enumerate(models):
         file = folder / f"model-{i:03}.safetensors"
         file.write_bytes(model)
@@ -348,7 +348,7 @@ def test_hostile_models_and_runs_do_no_harm(five_run: FiveRun, tmp_path: Path) -
 
 
 def test_hostile_exports_do_no_harm(five_run: FiveRun, tmp_path: Path) -> None:
-    """To CTranslate2, in this process: what would kill it has killed a child first."""
+    """This process loads CTranslate2 models: a file that crashes the library has crashed a child process before."""
     pytest.importorskip("ctranslate2")
     intact, bomb = tmp_path / "intact", Bomb(tmp_path / "proof")
     to_ctranslate2(load(five_run.run), intact)
@@ -368,6 +368,6 @@ def test_hostile_exports_do_no_harm(five_run: FiveRun, tmp_path: Path) -> None:
         error = refusal(lambda: load(path).translate(["书 " * 3, ""], beam=2))  # noqa: B023
         assert error is None or (error.hint and "\n" not in str(error))
         assert i > 2 or error
-        ends["refused" if error else "well"] += 1  # a flipped bit in a weight is another model
+        ends["refused" if error else "well"] += 1  # "well": a flipped bit in a weight makes another valid model
     print(dict(ends))
     assert not bomb.proof.exists()
