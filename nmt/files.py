@@ -71,7 +71,7 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
     temp = Path(f"{path}{TEMP_MARK}{os.getpid()}")
     try:
         if special:
-            descriptor = _descriptor(path)  # on Linux, opening its path starts at 0, and fails for a socket
+            descriptor = _descriptor(path)  # on Linux, opening /dev/fd/N writes from offset 0, and fails for a socket
             with open(path if descriptor is None else os.dup(descriptor), "wb") as file:  # noqa: PTH123
                 yield file
             return
@@ -216,7 +216,7 @@ def cached(kind: str, made_from: object, make: Callable[[Path], None]) -> Path:
                 (temp / SIZES).write_text(json.dumps(sizes), encoding="utf-8")
         lock.touch()  # its mtime is the time of last use
         for other in path.parent.glob(f"*-{'[0-9a-f]' * 20}.lock"):
-            with contextlib.suppress(OSError, NmtError), locked(other):  # fails if in use or owned by another user
+            with contextlib.suppress(OSError, NmtError), locked(other):  # skips files in use, or of another user
                 if other.stat().st_mtime < time.time() - MAX_UNUSED_S:
                     shutil.rmtree(other.with_suffix(""), ignore_errors=True)
                     sweep_temps(path.parent, other.stem)

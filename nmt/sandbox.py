@@ -29,7 +29,7 @@ SAMPLE = "Ein Hund läuft. 我 喜欢 茶  \t\u2028\x85 👩‍👩‍👧 \ufef
 def check_loadable(library: str, name: str, content: bytes, directory: str = "") -> None:
     """Load a file in a child process, unless it was loaded before. Raises ModelError, with `name`, on failure.
 
-    `sentencepiece` loads `content`. `ctranslate2` loads `directory`; `content` is then hashed to recognize the export.
+    `sentencepiece` loads `content`. `ctranslate2` loads `directory`, and `content` lists its files and their hashes.
     """
     mark = _mark(library, content)
     if mark.exists():

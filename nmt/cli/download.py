@@ -87,7 +87,7 @@ def corpus_named(name: str, what: str) -> Multi30k | Tatoeba:
 
 
 def recipe_files(corpus: Multi30k | Tatoeba, paths: Iterable[str], what: str) -> list[str]:
-    """Return the corpus's names, without .gz, of the files that the config `what` uses."""
+    """Return `paths`, which the config `what` names, without .gz. Raises InputError if the corpus lacks one."""
     known = {f"{name}.gz" for name in corpus.files(corpus.languages)}
     if unknown := [path for path in paths if path not in known]:
         message = f"{what} names {unknown[0]}, which {corpus.name} does not have"

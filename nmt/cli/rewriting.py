@@ -67,7 +67,7 @@ def rewrite(
         models: paths that the translator was loaded from.
         translator: the translator of this rank.
         arguments: keyword arguments of `translate_lines`.
-        settings: everything else that the output depends on; JSON-serializable.
+        settings: what the output depends on besides files and models, compared on --resume; JSON-serializable.
         render: returns the output line of a translation.
         quiet: show no progress bar.
     """

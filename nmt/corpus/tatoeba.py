@@ -18,7 +18,7 @@ SAMPLE_RATE = 64  # the list contains one in this many pairs of train
 
 @dataclass(frozen=True)
 class Split:
-    """Train, dev and test by name, and one note for each difference from those of the recipes."""
+    """The pairs of train, dev and test, and a note for each difference from the pairs that the recipes used."""
 
     parts: dict[str, list[PairText]]
     incomplete: frozenset[str]  # "dev" or "test" if pinned pairs are missing

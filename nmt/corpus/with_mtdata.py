@@ -74,7 +74,7 @@ def _rows(dataset_id: str, messages: IO[bytes]) -> Iterator[list[bytes]]:
                 columns = [column.strip() for column in row.split(b"\t")]
                 if len(columns) >= 2 and all(columns[:2]):
                     yield columns
-        except BaseException:  # Ctrl-C, or the caller cannot write
+        except BaseException:  # Ctrl-C, or GeneratorExit because the caller stopped early
             mtdata.kill()
             raise
     if mtdata.returncode:

@@ -110,4 +110,4 @@ class Engine(Protocol):
         """
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
-        """Return log-probabilities, in nats, of target tokens and EOS. The ids are without EOS and fit the model."""
+        """Return log-probabilities, in nats, of target tokens and EOS. Inputs have no EOS and < `max_length` ids."""

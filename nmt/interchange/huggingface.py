@@ -6,8 +6,9 @@
     README.md                                                 the model card
 
 Both classes are Transformers with the paper's sinusoids, but have all sines before all cosines, while ours alternate.
-Therefore the D features of the residual stream are permuted: columns of matrices that read them, rows of matrices that
-write them, embeddings and norms. Features inside a layer (heads, feed-forward) keep their order.
+Therefore the D features of the residual stream are permuted: in embeddings and norms, in the columns of matrices that
+read them, and in the rows of matrices that write to them. Features inside a layer (heads, feed-forward) keep their
+order.
 """
 
 import contextlib

@@ -291,7 +291,7 @@ def converted(weights: dict[str, Tensor], settings: MarianSettings, source: Side
     found: dict[str, Tensor] = {}
 
     def put_reader(ours: str, *theirs: str) -> None:
-        """Join layers that read the residual stream into one, with permuted columns."""
+        """Join layers, which all read the residual stream, into one layer, with permuted columns."""
         found[f"{ours}.weight"] = torch.cat([weights[f"{name}.weight"][:, order] for name in theirs])
         found[f"{ours}.bias"] = torch.cat([weights[f"{name}.bias"] for name in theirs])
 
@@ -320,14 +320,14 @@ def converted(weights: dict[str, Tensor], settings: MarianSettings, source: Side
 
     found |= {name: table[:, order] for name, table in learned_positions(weights, settings).items()}
     shared, tied = settings.share_encoder_decoder_embeddings, settings.tie_word_embeddings
-    scale = 1.0 if settings.scale_embedding else math.sqrt(settings.d_model)  # we always multiply embeddings by this
+    scale = 1.0 if settings.scale_embedding else math.sqrt(settings.d_model)  # nmt always multiplies by sqrt(D)
     embedded = {"source": weights["model.encoder.embed_tokens.weight"][source.rows][:, order] / scale}
     if not (shared and tied):
         embedded["target"] = weights["model.decoder.embed_tokens.weight"][target.rows][:, order] / scale
     found |= {f"{side}_embedding.weight": x for side, x in embedded.items()}
     if not tied:
         found["projection.weight"] = weights["lm_head.weight"][target.rows][:, order]
-    elif scale != 1.0:  # tied projection: the last norm compensates for its smaller weights
+    elif scale != 1.0:  # the tied projection was divided by scale, too: the last norm is multiplied by it
         last = (
             "decoder_norm" if settings.pre_norm else f"decoder.{settings.decoder_layers - 1}.feed_forward_residual.norm"
         )

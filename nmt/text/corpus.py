@@ -272,7 +272,7 @@ def hold_out(
     n_candidates = len(source) if n_candidates is None else n_candidates
     n_alike = n_occurrences(source) + n_occurrences(target)
     chosen = np.zeros(0, np.int64)
-    for start, part in parts(source[:n_candidates]):  # the best so far and the next part, to limit memory
+    for start, part in parts(source[:n_candidates]):  # rank only the best so far and one part, to limit memory
         candidates = np.concatenate([chosen, start + np.arange(len(part))])
         order = np.lexsort((shuffled(candidates, n_candidates, seed), n_alike[candidates]))
         chosen = candidates[order[:n_held_out]]

@@ -29,7 +29,7 @@ Options = tuple["array[int]", "array[int]", "array[float]"]
 
 
 def word_pattern(symbols: Sequence[str]) -> re.Pattern[str]:
-    """Return a pattern that matches these symbols, and the words between them, each with the space before it."""
+    """Return a pattern that matches these symbols, and the words between them; a word includes the space before it."""
     if not symbols:
         return WORD
     symbol = "|".join(map(re.escape, sorted(symbols, key=len, reverse=True)))

@@ -63,8 +63,8 @@ class Standing:
         number: of the candidate, from 1.
         settings: the varied settings.
         steps: at the end of its last rung.
-        figures: mean over seeds of the best validation up to the end of each of its rungs, by steps; None if a training
-            diverged.
+        figures: number of steps at the end of each of its rungs -> the best validation so far, mean over seeds; None if
+            a training diverged.
         runs: the directories of its runs, one per seed.
     """
 
@@ -109,7 +109,7 @@ def first_rung(budget: Budget, sizes: Sequence[int], step_s: float, once_s: floa
         ConfigError: the time is too short for `MIN_STEPS`.
     """
     eta = budget.eta
-    growth = [1, *(eta**k - eta ** (k - 1) for k in range(1, len(sizes)))]  # steps done in a rung / in the first rung
+    growth = [1, *(eta**k - eta ** (k - 1) for k in range(1, len(sizes)))]  # steps of each rung, relative to the first
     fixed_s = budget.n_seeds * sum(sizes) * once_s
     per_step_s = budget.n_seeds * step_s * sum(n * g for n, g in zip(sizes, growth, strict=True))
     if budget.minutes is None:

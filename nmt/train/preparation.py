@@ -339,7 +339,7 @@ def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[R
 def _encode(
     texts: Path, tokenizers: Tokenizers, max_length: int, max_ratio: float, span: range
 ) -> tuple[NDArray[np.int64], list[RaggedArray], NDArray[np.int64]]:
-    """Encode a range of pairs; return lines and ids of the kept pairs, and how many were too long or unlikely."""
+    """Encode a range of pairs; return line numbers and token ids of kept pairs, and (n_too_long, n_unlikely): (2,)."""
     pairs = Pairs(texts)
     chunk = [pairs[i] for i in span]
     source = tokenizers.source.encode_all([pair.source for pair in chunk])

@@ -54,7 +54,7 @@ def open_sizes(config: Config) -> set[str]:
 
 
 def fit_validation(config: Config, steps_per_epoch: int) -> Config:
-    """Return the config with validate_every, unless set: one epoch, but at least 100 and at most 4000 steps."""
+    """Return the config. If validate_every is unset, it becomes one epoch, within 100 to 4000 steps."""
     return with_unset(config, {"train": {"validate_every": min(max(steps_per_epoch, 100), 4000)}})
 
 
