@@ -14,7 +14,7 @@ from nmt.config.yaml_file import CoreDumper
 from nmt.corpus.split import Facts
 
 PIECES_PER_WORD = 1.35  # on either side, EOS included
-STEPS = 5_000  # target number of updates, which determines the batch size; a model needs some thousand
+BATCH = 0.72  # batch_tokens / sqrt(target tokens in all epochs); the best batches for 0.8M to 20M tokens are near it
 MIN_SHARE = 0.25  # of the usual epochs; if fewer fit in the time, a smaller, faster model is better
 
 
@@ -85,7 +85,13 @@ class Plan:
 
     @property
     def batch_tokens(self) -> int:
-        return int(min(max(2 ** round(math.log2(max(self.n_tokens / STEPS, 1))), 512), 8192))
+        """A power of two; it grows with the square root of the tokens, as does the number of updates."""
+        return int(min(max(2 ** round(math.log2(max(BATCH * math.sqrt(self.n_tokens), 1))), 512), 8192))
+
+    @property
+    def n_steps(self) -> float:
+        """Number of updates."""
+        return self.n_tokens / self.batch_tokens
 
     @property
     def dropout(self) -> float:
@@ -96,7 +102,7 @@ class Plan:
     @property
     def warmup(self) -> int:
         """Number of warm-up steps."""
-        return int(min(max(self.n_tokens / self.batch_tokens / 4, 50), 4_000))
+        return int(min(max(self.n_steps / 4, 50), 4_000))
 
 
 def plan(facts: Facts, minutes: float | None, measure: Callable[[Plan], tuple[float, int]]) -> Plan:
@@ -141,7 +147,7 @@ def rows(plan: Plan, run: str, root: str, languages: tuple[str, str]) -> Iterato
     yield "model.n_encoder_layers", size.n_layers, ""
     yield "model.n_decoder_layers", size.n_layers, ""
     yield "model.dropout", plan.dropout, "the more often each pair is seen, the more"
-    yield "train.batch_tokens", plan.batch_tokens, f"so that there are some {STEPS:,} updates"
+    yield "train.batch_tokens", plan.batch_tokens, f"so that there are about {plan.n_steps:,.0f} updates"
     yield "train.lr", size.lr, "the highest rate at which models of this width train stably"
     yield "train.warmup", plan.warmup, "a quarter of the updates"
     yield "train.cooldown", 0.4, "the rate falls to 0 over the last 40 %, in which BLEU rises most"
