@@ -80,7 +80,8 @@ class Plan:
 
     @property
     def vocab_size(self) -> int:
-        size = min(max(round(15 * math.sqrt(self.facts.n_words), -2), 600), 32_000)
+        n_words = self.facts.n_words
+        size = round(max(min(n_words / 12, max(8_000, 8 * math.sqrt(n_words)), 32_000), 600), -2)
         return int(max(size, self.facts.n_characters + size // 2))
 
     @property
@@ -147,7 +148,8 @@ def rows(plan: Plan, run: str, root: str, languages: tuple[str, str]) -> Iterato
     yield "model.n_encoder_layers", size.n_layers, ""
     yield "model.n_decoder_layers", size.n_layers, ""
     yield "model.dropout", plan.dropout, "the more often each pair is seen, the more"
-    yield "train.batch_tokens", plan.batch_tokens, f"so that there are about {plan.n_steps:,.0f} updates"
+    n_steps = max(round(plan.n_steps, -2), 100)
+    yield "train.batch_tokens", plan.batch_tokens, f"so that there are about {n_steps:,.0f} updates"
     yield "train.lr", size.lr, "the highest rate at which models of this width train stably"
     yield "train.warmup", plan.warmup, "a quarter of the updates"
     yield "train.cooldown", 0.4, "the rate falls to 0 over the last 40 %, in which BLEU rises most"
