@@ -41,7 +41,7 @@ class Study:
     Attributes:
         general: the run that fine-tuning starts from.
         recipe: config of fine-tuning; its test set is of the new domain.
-        scratch: config of training from scratch on all pairs; for fewer pairs, `nmt train` chooses the sizes.
+        scratch: config and settings of training from nothing on all pairs; for fewer, `nmt train` chooses the sizes.
         sizes: numbers of pairs, taken from the start of the recipe's training corpus.
         runs: directory of all that is written.
         overrides: settings for all trainings.
@@ -49,7 +49,7 @@ class Study:
 
     general: Path
     recipe: Path
-    scratch: Path
+    scratch: Sequence[str]
     sizes: Sequence[int]
     runs: Path
     overrides: Sequence[str] = ()
@@ -60,10 +60,10 @@ class Study:
         yield {"pairs": 0, "training": "general model", **none, **self.scores(self.general)}
         for size in self.sizes:
             files, is_all = self.first(size)
-            scratch = self.scratch if is_all else self.minimal()
-            yield self.row(size, "from nothing", scratch, files)
-            for way, settings in WAYS.items():
-                yield self.row(size, way, self.recipe, [*files, f"train.init_from={self.general}", *settings])
+            scratch, *settings = self.scratch if is_all else [str(self.minimal())]
+            yield self.row(size, "from nothing", Path(scratch), [*files, *settings])
+            for way, choices in WAYS.items():
+                yield self.row(size, way, self.recipe, [*files, f"train.init_from={self.general}", *choices])
 
     def row(self, size: int, training: str, config: Path, settings: Sequence[str]) -> Row:
         """Train with these settings and score the model."""
@@ -122,9 +122,15 @@ def write_table(study: Study) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("general", type=Path, help="run of the general model, trained by configs/tatoeba-de-en.yaml")
+    parser.add_argument("general", type=Path, help="run of the general model, as configs/tatoeba-de-en.yaml trains it")
     parser.add_argument("--recipe", type=Path, default=ROOT / "configs/finetune.yaml")
-    parser.add_argument("--scratch", type=Path, default=ROOT / "configs/multi30k-de-en.yaml")
+    parser.add_argument(
+        "--scratch",
+        nargs="+",
+        default=["configs/multi30k-de-en.yaml"],
+        metavar=("CONFIG", "KEY=VALUE"),
+        help="training from nothing on all pairs",
+    )
     parser.add_argument("--pairs", type=int, nargs="+", default=[1000, 5000, 29_000])
     parser.add_argument("--runs", type=Path, default=Path(".bench/finetuning"), help="directory of all that is written")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="settings for all trainings")
