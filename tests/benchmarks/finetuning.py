@@ -40,7 +40,7 @@ class Study:
 
     Attributes:
         general: the run that fine-tuning starts from.
-        recipe: config of fine-tuning; its test set is of the new domain.
+        recipe: config and settings of fine-tuning; its test set is of the new domain.
         scratch: config and settings of training from nothing on all pairs; for fewer, `nmt train` chooses the sizes.
         sizes: numbers of pairs, taken from the start of the recipe's training corpus.
         runs: directory of all that is written.
@@ -48,7 +48,7 @@ class Study:
     """
 
     general: Path
-    recipe: Path
+    recipe: Sequence[str]
     scratch: Sequence[str]
     sizes: Sequence[int]
     runs: Path
@@ -63,7 +63,8 @@ class Study:
             scratch, *settings = self.scratch if is_all else [str(self.minimal())]
             yield self.row(size, "from nothing", Path(scratch), [*files, *settings])
             for way, choices in WAYS.items():
-                yield self.row(size, way, self.recipe, [*files, f"train.init_from={self.general}", *choices])
+                settings = [*self.recipe[1:], *files, f"train.init_from={self.general}", *choices]
+                yield self.row(size, way, Path(self.recipe[0]), settings)
 
     def row(self, size: int, training: str, config: Path, settings: Sequence[str]) -> Row:
         """Train with these settings and score the model."""
@@ -80,7 +81,7 @@ class Study:
 
     def first(self, size: int) -> tuple[list[str], bool]:
         """Write the first pairs of the recipe's training corpus; return settings for them, and whether they are all."""
-        config = load_config(self.recipe)
+        config = self.recipe_config()
         sides = [read_lines(paths) for paths in corpus_paths(config, config.data.train)]
         languages = language(config.data, "source"), language(config.data, "target")
         files = [self.runs.resolve() / "data" / f"first-{size}.{code}" for code in languages]
@@ -91,14 +92,17 @@ class Study:
 
     def minimal(self) -> Path:
         """A config with the recipe's data and no other settings, so that `nmt train` chooses them."""
-        data = load_config(self.recipe).data.model_dump(mode="json", include={"root", "train", "dev", "test"})
+        data = self.recipe_config().data.model_dump(mode="json", include={"root", "train", "dev", "test"})
         file = self.runs / "data" / "minimal.yaml"
         atomic_write(file, json.dumps({"run": "runs/minimal", "data": data}))
         return file
 
+    def recipe_config(self) -> Config:
+        return load_config(Path(self.recipe[0]), self.recipe[1:])
+
     def scores(self, run: Path) -> dict[str, Score]:
         """BLEU of a run on the test sets of the new and of the general domain."""
-        domains = {"new": load_config(self.recipe), "general": RunDirectory(self.general).read_config()}
+        domains = {"new": self.recipe_config(), "general": RunDirectory(self.general).read_config()}
         return {f"{name}_BLEU": self.bleu(run, name, config) for name, config in domains.items()}
 
     def bleu(self, run: Path, name: str, config: Config) -> Score:
@@ -123,14 +127,12 @@ def write_table(study: Study) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("general", type=Path, help="run of the general model, as configs/tatoeba-de-en.yaml trains it")
-    parser.add_argument("--recipe", type=Path, default=ROOT / "configs/finetune.yaml")
-    parser.add_argument(
-        "--scratch",
-        nargs="+",
-        default=["configs/multi30k-de-en.yaml"],
-        metavar=("CONFIG", "KEY=VALUE"),
-        help="training from nothing on all pairs",
-    )
+    for option, default, what in (
+        ("--recipe", "configs/finetune.yaml", "fine-tuning"),
+        ("--scratch", "configs/multi30k-de-en.yaml", "training from nothing on all pairs"),
+    ):
+        config = ("CONFIG", "KEY=VALUE")
+        parser.add_argument(option, nargs="+", default=[default], metavar=config, help=f"config and settings of {what}")
     parser.add_argument("--pairs", type=int, nargs="+", default=[1000, 5000, 29_000])
     parser.add_argument("--runs", type=Path, default=Path(".bench/finetuning"), help="directory of all that is written")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="settings for all trainings")

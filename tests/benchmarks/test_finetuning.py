@@ -32,7 +32,7 @@ def test_table(
     recipe.write_text(text.partition("tokenizer:")[0] + f"  mix:\n    general: {mix}\ntrain: {{lr: 1.0e-3}}\n")
     settings = ["train.max_steps=2", "train.validate_every=2", "train.precision=fp32", "train.report=false"]
     runs = tmp_path / "runs"
-    study = finetuning.Study(five_run.run, recipe, [str(five_run.config)], [3, 5], runs, settings)
+    study = finetuning.Study(five_run.run, [str(recipe)], [str(five_run.config)], [3, 5], runs, settings)
     table = finetuning.write_table(study)
 
     rows = json.loads((runs / "finetuning.json").read_text())
