@@ -6,6 +6,7 @@ after each row, to finetuning.md and finetuning.json beside the runs.
 """
 
 import argparse
+import functools
 import json
 import os
 import signal
@@ -60,17 +61,17 @@ class Study:
         yield {"pairs": 0, "training": "general model", **none, **self.scores(self.general)}
         for size in self.sizes:
             files, is_all = self.first(size)
-            scratch, *settings = self.scratch if is_all else [str(self.minimal())]
-            yield self.row(size, "from nothing", Path(scratch), [*files, *settings])
-            for way, choices in WAYS.items():
-                settings = [*self.recipe[1:], *files, f"train.init_from={self.general}", *choices]
-                yield self.row(size, way, Path(self.recipe[0]), settings)
+            scratch = self.scratch if is_all else [str(self.minimal())]
+            yield self.row(size, "from nothing", [*scratch, *files])
+            for way, settings in WAYS.items():
+                yield self.row(size, way, [*self.recipe, *files, f"train.init_from={self.general}", *settings])
 
-    def row(self, size: int, training: str, config: Path, settings: Sequence[str]) -> Row:
+    def row(self, size: int, training: str, config_and_settings: Sequence[str]) -> Row:
         """Train with these settings and score the model."""
+        config, *settings = config_and_settings
         say(f"--- {size} pairs, {training}")
         run = self.runs / f"{size}-{training.replace(',', '').replace(' ', '-')}"
-        found = trained(config, run, *settings, *self.overrides)
+        found = trained(Path(config), run, *settings, *self.overrides)
         return {
             "pairs": size,
             "training": training,
@@ -81,7 +82,7 @@ class Study:
 
     def first(self, size: int) -> tuple[list[str], bool]:
         """Write the first pairs of the recipe's training corpus; return settings for them, and whether they are all."""
-        config = self.recipe_config()
+        config = self.recipe_config
         sides = [read_lines(paths) for paths in corpus_paths(config, config.data.train)]
         languages = language(config.data, "source"), language(config.data, "target")
         files = [self.runs.resolve() / "data" / f"first-{size}.{code}" for code in languages]
@@ -92,17 +93,19 @@ class Study:
 
     def minimal(self) -> Path:
         """A config with the recipe's data and no other settings, so that `nmt train` chooses them."""
-        data = self.recipe_config().data.model_dump(mode="json", include={"root", "train", "dev", "test"})
+        data = self.recipe_config.data.model_dump(mode="json", include={"root", "train", "dev", "test"})
         file = self.runs / "data" / "minimal.yaml"
         atomic_write(file, json.dumps({"run": "runs/minimal", "data": data}))
         return file
 
+    @functools.cached_property
     def recipe_config(self) -> Config:
-        return load_config(Path(self.recipe[0]), self.recipe[1:])
+        config, *settings = self.recipe
+        return load_config(Path(config), settings)
 
     def scores(self, run: Path) -> dict[str, Score]:
         """BLEU of a run on the test sets of the new and of the general domain."""
-        domains = {"new": self.recipe_config(), "general": RunDirectory(self.general).read_config()}
+        domains = {"new": self.recipe_config, "general": RunDirectory(self.general).read_config()}
         return {f"{name}_BLEU": self.bleu(run, name, config) for name, config in domains.items()}
 
     def bleu(self, run: Path, name: str, config: Config) -> Score:

@@ -32,7 +32,8 @@ def test_table(
     recipe.write_text(text.partition("tokenizer:")[0] + f"  mix:\n    general: {mix}\ntrain: {{lr: 1.0e-3}}\n")
     settings = ["train.max_steps=2", "train.validate_every=2", "train.precision=fp32", "train.report=false"]
     runs = tmp_path / "runs"
-    study = finetuning.Study(five_run.run, [str(recipe)], [str(five_run.config)], [3, 5], runs, settings)
+    tuning, nothing = [str(recipe), "train.lr=2e-3"], [str(five_run.config), "train.warmup=7"]
+    study = finetuning.Study(five_run.run, tuning, nothing, [3, 5], runs, settings)
     table = finetuning.write_table(study)
 
     rows = json.loads((runs / "finetuning.json").read_text())
@@ -55,6 +56,7 @@ def test_table(
     assert frozen.data.mix["general"].weight == 0.5
     assert frozen.train.freeze == ("embeddings", "encoder")
     assert scratch.train.init_from == ""
+    assert (tuned.train.lr, frozen.train.lr, scratch.train.warmup) == (2e-3, 2e-3, 7)
 
     capsys.readouterr()
     assert finetuning.write_table(study) == table, "all is there"
