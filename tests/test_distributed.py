@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import fifty_steps
 import pytest
@@ -278,12 +279,24 @@ def test_ctrl_c_before_the_workers_have_come_leaves_none(five_run: FiveRun, tmp_
 ODD_LINES = b"".join(b"\xe6\x88\x91 %d\n\n\xe4\xb9\xa6 \xe3\x80\x82\n" % i for i in range(20)) + b"\xff\r\nlast"
 
 
-def test_workers_translate_byte_for_byte_what_one_process_does(five_run: FiveRun) -> None:
+def test_workers_translate_as_one_process_does(five_run: FiveRun) -> None:
     args = ["translate", "-m", five_run.run, "--json", "--n-best", 2, "--sample", "--seed", 7]
     alone = run_nmt(*args, input=ODD_LINES, env=ONE_THREAD)
     two = run_nmt(*args, "--workers", 2, input=ODD_LINES, env=ONE_THREAD)
     assert len(out_lines(alone)) == 62
-    assert out_lines(two) == out_lines(alone)
+    for found, expected in zip(out_lines(two), out_lines(alone), strict=True):
+        (text, figures), (expected_text, expected_figures) = split_figures(found), split_figures(expected)
+        assert text == expected_text
+        assert figures == pytest.approx(expected_figures, abs=1e-5)  # in other batches, they are rounded differently
+
+
+def split_figures(line: str) -> tuple[dict[str, Any], list[float]]:
+    """Return a line of `--json` without scores and log-probabilities, and these."""
+    translation = json.loads(line)
+    hypotheses = translation["hypotheses"]
+    figures = [h.pop(name) for h in hypotheses for name in ("score", "log_prob")]
+    figures += [piece.pop("log_prob") for h in hypotheses for piece in h["pieces"]]
+    return translation, figures
 
 
 def test_ranks_of_torchrun_write_one_output(five_run: FiveRun, tmp_path: Path) -> None:

@@ -27,15 +27,16 @@ def anonymous():
     return next(int(line.split()[1]) for line in lines if line.startswith("Anonymous:")) // 1024
 
 weight = torch.ones(512, 512, dtype=torch.bfloat16)
-before = anonymous()
-for n in range(400):
+for n in range(600):
+    if n == 300:  # the caches that we limit are full
+        before = anonymous()
     torch.ones(100 + n, 512, dtype=torch.bfloat16) @ weight
 print(anonymous() - before)
 """
 
 
 def grown(how: str) -> int:
-    """Growth of anonymous memory by matmuls of 400 shapes, MiB."""
+    """Growth of anonymous memory by matmuls of 300 more shapes, MiB."""
     names = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
     alone = {name: value for name, value in os.environ.items() if name not in names} | {"OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", PROGRAM, how]
@@ -46,8 +47,8 @@ def grown(how: str) -> int:
 def test_products_of_many_shapes_leave_little_behind() -> None:
     usually = grown("as torch does")
     if usually < 100:
-        pytest.skip(f"this torch keeps {usually} MiB for 400 shapes on this machine")
-    assert grown("as we do") < usually / 3
+        pytest.skip(f"this torch keeps {usually} MiB for 300 shapes on this machine")
+    assert grown("as we do") < usually / 5
 
 
 LOADING = """

@@ -5,6 +5,7 @@ shuffled. Order and sampling are functions of (seed, epoch, pool), so that train
 """
 
 import functools
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 
@@ -46,12 +47,37 @@ class Batch:
     def n_positions(self) -> int:
         return self.src.numel() + self.tgt_out.numel()
 
-    def part(self, i: int, n: int) -> "Batch":
-        """Return every n-th pair from the i-th on; if there is none, a dummy pair whose labels are PAD (no loss)."""
-        if i >= len(self.src):
-            return Batch(self.src[:1], self.tgt_in[:1], torch.full_like(self.tgt_out[:1], PAD), [])
-        pairs = slice(i, None, n)
-        return Batch(self.src[pairs], self.tgt_in[pairs], self.tgt_out[pairs], self.lines[pairs])
+    def split(self, n: int) -> list["Batch"]:
+        """Cut into n batches by length, so that the largest has as few positions as possible.
+
+        If fewer batches do that (for example, of fewer than n pairs), the others are dummies: one pair whose labels
+        are PAD, which has no loss.
+        """
+        if n == 1:
+            return [self]
+        lengths, _ = self._by_length()
+        fewest, most = int(lengths.sum()) // n, self.n_positions
+        parts = self.cut(bisect_left(range(most), True, fewest, key=lambda limit: len(spans(lengths, limit)) <= n))
+        dummy = Batch(self.src[:1], self.tgt_in[:1], torch.full_like(self.tgt_out[:1], PAD), [])
+        return parts + [dummy] * (n - len(parts))
+
+    def cut(self, max_positions: int) -> list["Batch"]:
+        """Cut by length into as few batches of at most `max_positions` as possible; see `spans`."""
+        if self.n_positions <= max_positions:
+            return [self]
+        lengths, rows = self._by_length()
+        return [self._take(rows[span], *lengths[span].max(0)) for span in spans(lengths, max_positions)]
+
+    def _by_length(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Source and target lengths, (B, 2), and rows, (B,), sorted by the longer side."""
+        lengths = torch.stack([(side != PAD).sum(1) for side in (self.src, self.tgt_out)], 1).numpy()
+        rows = lengths.max(1).argsort(kind="stable")
+        return lengths[rows], rows
+
+    def _take(self, rows: NDArray[np.int64], n_source: int, n_target: int) -> "Batch":
+        """Return some rows, and of these the first columns."""
+        lines = [self.lines[row] for row in rows]
+        return Batch(self.src[rows, :n_source], self.tgt_in[rows, :n_target], self.tgt_out[rows, :n_target], lines)
 
     def to(self, device: torch.device) -> "Batch":
         move = {name: getattr(self, name).to(device, non_blocking=True) for name in ("src", "tgt_in", "tgt_out")}
@@ -73,6 +99,23 @@ def collate(source: Sequence[list[int]], target: Sequence[list[int]], lines: Seq
     """Pad pairs and add special ids; this is the only place that adds special ids to training pairs."""
     tgt_in, tgt_out = pad([[BOS, *ids] for ids in target]), pad([[*ids, EOS] for ids in target])
     return Batch(pad_source(source), tgt_in, tgt_out, list(lines))
+
+
+def spans(lengths: NDArray[np.int64], max_positions: int) -> list[slice]:
+    """Group neighbors into as few batches as possible.
+
+    Args:
+        lengths: (n, 2), of source and target.
+        max_positions: of a batch, both sides with padding. A pair over this limit gets its own batch.
+    """
+    found, start = [], 0
+    while start < len(lengths):
+        longest = np.maximum.accumulate(lengths[start:]).sum(1)  # both sides of the batch that starts here, by its end
+        n_positions = longest * np.arange(1, len(longest) + 1)
+        end = start + max(int(n_positions.searchsorted(max_positions, "right")), 1)
+        found.append(slice(start, end))
+        start = end
+    return found
 
 
 def cut_batches(lengths: Sequence[tuple[int, int]] | NDArray[np.int64], batch_tokens: int) -> list[list[int]]:

@@ -21,7 +21,7 @@ from nmt.config import Config, TrainSettings
 from nmt.distributed import barrier, broadcast, gather_numbers, n_ranks, parallel, rank, summed
 from nmt.errors import DivergedError, ModelError, StoppedError
 from nmt.model.base import Seq2Seq
-from nmt.model.kernels import bf16_is_faster, torch_threads
+from nmt.model.kernels import bf16_is_faster
 from nmt.run.directory import RunDirectory
 from nmt.seeds import seed_of
 from nmt.text.batches import Batch, TrainingData
@@ -132,7 +132,6 @@ class Trainer:
         )
         self.checkpointer = Checkpointer(self.config, self.tokenizers, session.run, self.state)
         self.stop = StopRequest()
-        self.n_validation_threads = torch.get_num_threads()
 
     @property
     def progress(self) -> Progress:
@@ -274,7 +273,7 @@ class Trainer:
             Interrupted: a signal was received.
         """
         hint = "lower train.lr; the last checkpoint is kept"
-        with self.stop.interruptible(), torch_threads(self.n_validation_threads):
+        with self.stop.interruptible():
             try:
                 validation = validate(model, self.tokenizers, self.dev, self.config, bf16=self.progress.bf16)
             except ModelError as error:  # the logits are NaN

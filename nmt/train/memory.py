@@ -95,7 +95,7 @@ def split_on_out_of_memory(
         NmtError: a single pair does not fit, or there are several ranks: the other ranks would wait for this one.
     """
     while True:
-        parts = [part for batch in micro_batches for part in _cut(batch, max_positions)]
+        parts = [part for batch in micro_batches for part in batch.cut(max_positions or batch.n_positions)]
         try:
             return step(parts), max_positions
         except torch.OutOfMemoryError as error:
@@ -104,20 +104,14 @@ def split_on_out_of_memory(
                 message = f"out of memory with {len(largest.src)} pairs of {largest.n_positions} positions"
                 hint = "lower train.batch_tokens, data.max_length or the model's sizes; the checkpoint is kept"
                 raise NmtError(message, hint=hint) from error
-        max_positions = largest.part(0, 2).n_positions  # outside the except block: the exception keeps tensors alive
+        # outside the except block: the exception keeps tensors alive
+        max_positions = max(half.n_positions for half in largest.split(2))
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         log.warning(
             f"out of memory with a batch of {largest.n_positions} positions: from now on in parts of {max_positions} "
             "at most, gradients added; a lower train.batch_tokens is quicker"
         )
-
-
-def _cut(batch: Batch, max_positions: int) -> list[Batch]:
-    n_rows = len(batch.src)
-    n_fitting = max(max_positions * n_rows // batch.n_positions, 1) if max_positions else n_rows
-    n_parts = math.ceil(n_rows / n_fitting)
-    return [batch.part(i, n_parts) for i in range(n_parts)] if n_parts > 1 else [batch]
 
 
 def peak_memory(device: torch.device) -> int:

@@ -26,11 +26,9 @@ class Replicas:
             for own, shared in zip(replica.parameters(), model.parameters(), strict=True):
                 own.data = shared.data
             self.models.append(replica)
-        self.n_torch_threads = torch.get_num_threads()
-        self.n_torch_threads_each = max(self.n_torch_threads // n, 1)
+        # Only of the replicas' threads: the caller keeps all of torch's threads, for the optimizer and validation.
+        self.n_torch_threads_each = max(torch.get_num_threads() // n, 1)
         self.pool = ThreadPoolExecutor(n, "nmt-replica", self._start_thread)
-        if n > 1:  # until `close`: otherwise OpenMP threads of the optimizer would spin and slow down replicas
-            torch.set_num_threads(self.n_torch_threads_each)
 
     def __len__(self) -> int:
         return len(self.models)
@@ -68,6 +66,5 @@ class Replicas:
             torch._foreach_add_(first, other)
 
     def close(self) -> None:
-        """End the threads, and restore torch's number of threads."""
+        """End the threads."""
         self.pool.shutdown()
-        torch.set_num_threads(self.n_torch_threads)

@@ -71,7 +71,7 @@ def train_step(
 ) -> StepFigures:
     """Update the weights once from several micro-batches, with the same gradient as one large batch.
 
-    Each micro-batch is split among the ranks. If there is one rank, its threads share the micro-batches (`share_of`).
+    Each micro-batch is split among the ranks. If there is one rank, its threads share the micro-batches (`shares_of`).
 
     Args:
         replicas: the model's replicas, in training mode, one per thread; they share their weights.
@@ -84,13 +84,12 @@ def train_step(
     """
     n_tokens = sum(batch.n_target_tokens for batch in micro_batches)
     scale = n_ranks() / n_tokens  # mean over tokens; n_ranks undoes DDP's division by the number of ranks
-    own = [batch.part(rank(), n_ranks()) for batch in micro_batches]
+    own = [batch.split(n_ranks())[rank()] for batch in micro_batches]
+    shares = shares_of(own, len(replicas))
 
     replicas.zero_grad()
     sums = replicas.run(
-        lambda thread, model: forward_backward(
-            model, share_of(own, thread, len(replicas)), options, scale, rank() * len(replicas) + thread
-        )
+        lambda thread, model: forward_backward(model, shares[thread], options, scale, rank() * len(replicas) + thread)
     )
     replicas.sum_gradients()
 
@@ -172,12 +171,15 @@ def batch_loss(model: nn.Module, batch: Batch, settings: TrainSettings) -> LossS
     return LossSum(loss, sums.nll / 2, len(targets))
 
 
-def share_of(micro_batches: Sequence[Batch], thread: int, n_threads: int) -> list[Batch]:
-    """One thread's share of the micro-batches; all threads get equal work.
+def shares_of(micro_batches: Sequence[Batch], n_threads: int) -> list[list[Batch]]:
+    """Share micro-batches among threads, with equal work for each; return each thread's share.
 
     The threads form gcd(number of micro-batches, number of threads) groups. For example, with 6 micro-batches, 4
-    threads form 2 groups of 2. Each group gets 3 micro-batches. The 2 threads of a group split each of them in half.
+    threads form 2 groups of 2. Each group gets 3 micro-batches, and each of these is split among the group's threads.
     """
     n_groups = math.gcd(len(micro_batches), n_threads)
-    own = micro_batches[thread % n_groups :: n_groups]
-    return [batch.part(thread // n_groups, n_threads // n_groups) for batch in own]
+    parts = [batch.split(n_threads // n_groups) for batch in micro_batches]
+    return [
+        [of_batch[thread // n_groups] for of_batch in parts[thread % n_groups :: n_groups]]
+        for thread in range(n_threads)
+    ]

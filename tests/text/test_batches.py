@@ -1,7 +1,7 @@
 """Batches stay within the budget, an epoch has every pair once, and its order is a function of seed and epoch."""
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
@@ -128,6 +128,67 @@ def test_moving_a_batch_keeps_its_lines() -> None:
     moved = batch.to(torch.device("meta"))
     assert {x.device.type for x in (moved.src, moved.tgt_in, moved.tgt_out)} == {"meta"}
     assert moved.lines == [4]
+
+
+# --- parts of a batch -------------------------------------------------------------------------------------
+
+PAIRS_OF_IDS = st.lists(st.tuples(IDS, IDS), min_size=1, max_size=6)
+
+
+IdPairs = list[tuple[list[int], list[int]]]
+
+
+def n_padded(group: IdPairs) -> int:
+    """The positions of both sides when all pairs of a group are padded to the longest."""
+    return len(group) * (max(len(s) for s, _ in group) + max(len(t) for _, t in group) + 2)
+
+
+def groupings(pairs: IdPairs) -> Iterator[list[IdPairs]]:
+    """All ways to divide the pairs, sorted by length, into groups of neighbors."""
+    ordered = sorted(pairs, key=lambda pair: max(map(len, pair)))
+    for cuts in product([False, True], repeat=len(ordered) - 1):
+        bounds = [0, *(i for i, is_cut in enumerate(cuts, 1) if is_cut), len(ordered)]
+        yield [ordered[start:end] for start, end in pairwise(bounds)]
+
+
+def whole(pairs: IdPairs) -> Batch:
+    return collate([s for s, _ in pairs], [t for _, t in pairs], range(7, 7 + len(pairs)))
+
+
+def rows(parts: Sequence[Batch]) -> list[tuple[int, list[list[int]]]]:
+    """The line number and the unpadded token ids of each pair, by line number."""
+    return sorted(
+        (line, [side[i][side[i] != PAD].tolist() for side in (part.src, part.tgt_in, part.tgt_out)])
+        for part in parts
+        for i, line in enumerate(part.lines)
+    )
+
+
+@hypothesis_settings(max_examples=200)
+@given(PAIRS_OF_IDS, st.integers(1, 4))
+def test_the_largest_part_of_a_batch_is_as_small_as_possible(pairs: IdPairs, n: int) -> None:
+    parts = whole(pairs).split(n)
+    assert len(parts) == n
+    assert rows(parts) == rows([whole(pairs)])
+    fewest = min(max(map(n_padded, groups)) for groups in groupings(pairs) if len(groups) <= n)
+    assert max(part.n_positions for part in parts if part.lines) == fewest
+    assert all((len(part.src), part.n_target_tokens) == (1, 0) for part in parts if not part.lines)
+
+
+@hypothesis_settings(max_examples=200)
+@given(PAIRS_OF_IDS, st.integers(1, 100))
+def test_a_batch_is_cut_into_as_few_parts_as_the_limit_allows(pairs: IdPairs, limit: int) -> None:
+    parts = whole(pairs).cut(limit)
+    assert rows(parts) == rows([whole(pairs)])
+    assert all(part.n_positions <= limit or len(part.src) == 1 for part in parts)
+    fitting = (g for g in groupings(pairs) if all(n_padded(group) <= limit or len(group) == 1 for group in g))
+    assert len(parts) == min(map(len, fitting))
+
+
+def test_a_part_is_padded_to_its_own_longest_pair() -> None:
+    batch = collate([[5] * 9, [6], [7, 7], [8] * 9], [[5], [6] * 9, [7], [8] * 4], [3, 5, 7, 9])
+    long, short = collate([[6], [8] * 9], [[6] * 9, [8] * 4], [5, 9]), collate([[7, 7], [5] * 9], [[7], [5]], [7, 3])
+    assert plain(batch.split(2)) == plain([short, long])
 
 
 # --- cutting ----------------------------------------------------------------------------------------------

@@ -128,7 +128,7 @@ def test_micro_batches_give_the_big_batchs_gradient(settings: TrainSettings, r_d
 
 
 def test_a_rank_without_a_sentence_replaces_nothing() -> None:
-    idle = ALL.part(5, 6)
+    idle = ALL.split(6)[5]
     assert torch.equal(decoder_input(make(), idle, prediction_rate=1.0, free=False, seed=1), idle.tgt_in)
 
 

@@ -13,7 +13,7 @@ from nmt.model.recurrent import RecurrentModel
 from nmt.model.transformer import Transformer
 from nmt.text.batches import Batch, collate
 from nmt.train.replicas import Replicas
-from nmt.train.step import StepOptions, make_optimizer, share_of, train_step
+from nmt.train.step import StepOptions, make_optimizer, shares_of, train_step
 
 MODELS: dict[str, Callable[..., Seq2Seq]] = {
     "transformer": Transformer,
@@ -65,7 +65,7 @@ def test_several_have_the_gradient_of_one(architecture: str, n: int, n_pairs: in
 @pytest.mark.parametrize("n_batches", range(1, 5))
 def test_every_pair_is_one_workers(n_batches: int, n_workers: int) -> None:
     batches = [batch(5, first=5 * i) for i in range(n_batches)]
-    shares = [share_of(batches, worker, n_workers) for worker in range(n_workers)]
+    shares = shares_of(batches, n_workers)
     lines = sorted(line for share in shares for part in share for line in part.lines)
     assert lines == [*range(5 * n_batches)]
     assert len({len(share) for share in shares}) == 1  # equally many batches, because ranks wait for each other
