@@ -44,11 +44,12 @@ def test_pythonpath_has_no_empty_entry(inherited: str | None, monkeypatch: pytes
 def test_idle_threads_sleep_unless_the_user_set_a_policy(policy: str | None) -> None:
     """`nmt.load` sets the policy too, before it imports torch."""
     program = "import nmt, os, sys, contextlib\nwith contextlib.suppress(nmt.ModelError): nmt.load('none')\n"
-    program += "print(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules)"
-    env = {key: value for key, value in os.environ.items() if key not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
+    program += "print(*map(os.environ.get, ('GOMP_SPINCOUNT', 'KMP_BLOCKTIME')), 'torch' in sys.modules)"
+    unset = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+    env = {key: value for key, value in os.environ.items() if key not in unset}
     env |= {"OMP_WAIT_POLICY": policy} if policy else {}
     done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["None" if policy else "20000", "True"]
+    assert done.stdout.split() == [*(["None", "None"] if policy else ["20000", "1"]), "True"]
 
 
 @pytest.mark.skipif("glibc" not in platform.libc_ver(), reason="malloc is not glibc's")
