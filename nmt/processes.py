@@ -55,8 +55,8 @@ def prepare_torch(threads: int = 0) -> None:
 
     - Waiting OpenMP threads spin briefly, then sleep. By default they spin for milliseconds: if another program uses a
       core, they slow down the thread that they wait for (200 sentences take 6 times as long). If they slept at once,
-      waking them would cost more than small operations (one sentence takes 2.5 times as long). KMP_BLOCKTIME (ms)
-      does this on macOS and Windows.
+      waking them would cost more than small operations (one sentence takes 2.5 times as long). The variable is
+      GOMP_SPINCOUNT (iterations) on Linux, KMP_BLOCKTIME (milliseconds) on macOS and Windows.
     - oneDNN and torch cache 32 compiled bf16 matmuls, more than a step needs, instead of 1,024 (a gigabyte).
     - OMP_NUM_THREADS is NMT_WORKER_THREADS, which is set for worker processes, or else `threads`; 0 does not set it.
 

@@ -26,7 +26,7 @@ class Replicas:
             for own, shared in zip(replica.parameters(), model.parameters(), strict=True):
                 own.data = shared.data
             self.models.append(replica)
-        # Only of the replicas' threads: the caller keeps all of torch's threads, for the optimizer and validation.
+        # The thread that calls `run` keeps all of torch's threads, for the optimizer and validation.
         self.n_torch_threads_each = max(torch.get_num_threads() // n, 1)
         self.pool = ThreadPoolExecutor(n, "nmt-replica", self._start_thread)
 
