@@ -94,7 +94,9 @@ def test_attention_and_the_tree_are_drawn(browser: Any, client: Client) -> None:
         page.keyboard.press("ArrowDown")
         assert "looks at" in page.locator("#attention-figure output").inner_text()
         page.locator("#tree summary").click()
-        assert page.locator("#tree-figure .node").count() > 10
+        nodes = page.locator("#tree-figure .node")
+        nodes.first.wait_for()  # the browser sends the event of opening later
+        assert nodes.count() > 10
         assert TARGET[0] in page.locator("#hypotheses tbody tr").first.inner_text()
 
 
