@@ -115,6 +115,7 @@ def test_heads_are_chosen_by_mouse_and_read_by_keyboard(opened: Any) -> None:
     assert told.endswith("with weight 0.00"), "the start sign cannot see what comes after it"
     opened.locator("#head-figure summary").click()
     rows = opened.locator("#head-figure tbody tr")
+    rows.first.wait_for()
     for row in rows.all():
         cells = [float(cell) for cell in row.locator("td.number").all_inner_texts()]
         assert sum(cells) == pytest.approx(1, abs=0.06), "rounded to two digits"
