@@ -348,7 +348,7 @@ data:
   max_length: 60
   train: {{source: more.de, target: more.en}}
   dev: {{source: more.de, target: more.en}}
-train: {{init_from: {trained.run}, max_steps: 250, validate_every: 250, lr: 3e-3, precision: fp32}}
+train: {{init_from: {trained.run}, max_steps: 400, validate_every: 400, lr: 2e-3, precision: fp32}}
 """
     )
     err_lines(run_nmt("train", config, cwd=home))
