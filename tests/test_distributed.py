@@ -287,11 +287,11 @@ def test_workers_translate_as_one_process_does(five_run: FiveRun) -> None:
     for found, expected in zip(out_lines(two), out_lines(alone), strict=True):
         (text, figures), (expected_text, expected_figures) = split_figures(found), split_figures(expected)
         assert text == expected_text
-        assert figures == pytest.approx(expected_figures, abs=1e-5)  # in other batches, they are rounded differently
+        assert figures == pytest.approx(expected_figures, abs=1e-5)  # rounding depends on the batch size
 
 
 def split_figures(line: str) -> tuple[dict[str, Any], list[float]]:
-    """Return a line of `--json` without scores and log-probabilities, and these."""
+    """Separate a line of `--json` output from its scores and log-probabilities; return both."""
     translation = json.loads(line)
     hypotheses = translation["hypotheses"]
     figures = [h.pop(name) for h in hypotheses for name in ("score", "log_prob")]

@@ -48,10 +48,10 @@ class Batch:
         return self.src.numel() + self.tgt_out.numel()
 
     def split(self, n: int) -> list["Batch"]:
-        """Cut into n batches by length, so that the largest has as few positions as possible.
+        """Split into n batches of pairs of similar length, so that the largest batch has as few positions as possible.
 
-        If fewer batches do that (for example, of fewer than n pairs), the others are dummies: one pair whose labels
-        are PAD, which has no loss.
+        If fewer than n batches suffice (for example, if there are fewer than n pairs), the remaining ones contain one
+        dummy pair whose labels are all PAD, so its loss is 0.
         """
         if n == 1:
             return [self]
@@ -62,20 +62,20 @@ class Batch:
         return parts + [dummy] * (n - len(parts))
 
     def cut(self, max_positions: int) -> list["Batch"]:
-        """Cut by length into as few batches of at most `max_positions` as possible; see `spans`."""
+        """Sort by length and split into as few batches of at most `max_positions` as possible, see `spans`."""
         if self.n_positions <= max_positions:
             return [self]
         lengths, rows = self._by_length()
         return [self._take(rows[span], *lengths[span].max(0)) for span in spans(lengths, max_positions)]
 
     def _by_length(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Source and target lengths, (B, 2), and rows, (B,), sorted by the longer side."""
+        """Sort pairs by their longer side; return their source and target lengths (B, 2) and their row indices (B,)."""
         lengths = torch.stack([(side != PAD).sum(1) for side in (self.src, self.tgt_out)], 1).numpy()
         rows = lengths.max(1).argsort(kind="stable")
         return lengths[rows], rows
 
     def _take(self, rows: NDArray[np.int64], n_source: int, n_target: int) -> "Batch":
-        """Return some rows, and of these the first columns."""
+        """Return the pairs with these row indices, truncated to `n_source` and `n_target` columns."""
         lines = [self.lines[row] for row in rows]
         return Batch(self.src[rows, :n_source], self.tgt_in[rows, :n_target], self.tgt_out[rows, :n_target], lines)
 
@@ -102,15 +102,17 @@ def collate(source: Sequence[list[int]], target: Sequence[list[int]], lines: Seq
 
 
 def spans(lengths: NDArray[np.int64], max_positions: int) -> list[slice]:
-    """Group neighbors into as few batches as possible.
+    """Split sorted pairs into as few batches as possible; return the slice of each batch.
 
     Args:
-        lengths: (n, 2), of source and target.
-        max_positions: of a batch, both sides with padding. A pair over this limit gets its own batch.
+        lengths: (n, 2), source and target length of each pair.
+        max_positions: limit for source plus target positions of a batch, including padding. A pair over this limit
+            gets its own batch.
     """
     found, start = [], 0
     while start < len(lengths):
-        longest = np.maximum.accumulate(lengths[start:]).sum(1)  # both sides of the batch that starts here, by its end
+        # Element i is for a batch of i + 1 pairs: its longest source plus its longest target, then its positions.
+        longest = np.maximum.accumulate(lengths[start:]).sum(1)
         n_positions = longest * np.arange(1, len(longest) + 1)
         end = start + max(int(n_positions.searchsorted(max_positions, "right")), 1)
         found.append(slice(start, end))

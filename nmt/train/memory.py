@@ -104,7 +104,7 @@ def split_on_out_of_memory(
                 message = f"out of memory with {len(largest.src)} pairs of {largest.n_positions} positions"
                 hint = "lower train.batch_tokens, data.max_length or the model's sizes; the checkpoint is kept"
                 raise NmtError(message, hint=hint) from error
-        # outside the except block: the exception keeps tensors alive
+        # After the except block, because the exception holds references to the step's tensors.
         max_positions = max(half.n_positions for half in largest.split(2))
         if torch.cuda.is_available():
             torch.cuda.empty_cache()

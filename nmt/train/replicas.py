@@ -26,7 +26,7 @@ class Replicas:
             for own, shared in zip(replica.parameters(), model.parameters(), strict=True):
                 own.data = shared.data
             self.models.append(replica)
-        # The thread that calls `run` keeps all of torch's threads, for the optimizer and validation.
+        # `torch.set_num_threads` is per thread: the main thread keeps its setting, for the optimizer and validation.
         self.n_torch_threads_each = max(torch.get_num_threads() // n, 1)
         self.pool = ThreadPoolExecutor(n, "nmt-replica", self._start_thread)
 
@@ -66,5 +66,5 @@ class Replicas:
             torch._foreach_add_(first, other)
 
     def close(self) -> None:
-        """End the threads."""
+        """Shut down the thread pool."""
         self.pool.shutdown()

@@ -172,7 +172,7 @@ def batch_loss(model: nn.Module, batch: Batch, settings: TrainSettings) -> LossS
 
 
 def shares_of(micro_batches: Sequence[Batch], n_threads: int) -> list[list[Batch]]:
-    """Share micro-batches among threads, with equal work for each; return each thread's share.
+    """Divide micro-batches among threads so that all have equal work; return one list per thread.
 
     The threads form gcd(number of micro-batches, number of threads) groups. For example, with 6 micro-batches, 4
     threads form 2 groups of 2. Each group gets 3 micro-batches, and each of these is split among the group's threads.

@@ -78,7 +78,7 @@ def test_the_comparison_is_drawn_and_accessible(browser: Any, tmp_path: Path, wi
         assert "BLEU: " in page.locator("#verdict").inner_text()
         for summary in page.locator("summary").all():
             summary.click()
-        page.locator("details table").nth(4).wait_for()  # the browser sends the event of opening later
+        page.locator("details table").nth(4).wait_for()  # the toggle event, which draws it, is asynchronous
         n_figures = page.locator("main svg").count()
         assert n_figures == 1 + 3 * 2 + 2, "groups have one for each system but the baseline"
         assert page.locator("details table").count() == 3 + 2

@@ -183,7 +183,8 @@ def test_out_of_memory_splits_the_batch_and_leaves_the_gradient_as_it_is(
             figures, fits = split_on_out_of_memory(once, batches, 0)
         assert sorted(seen) == list(range(13))
         assert figures.n_tokens == sum(batch.n_target_tokens for batch in batches)
-        assert figures.n_positions <= sum(batch.n_positions for batch in batches)  # parts need less padding
+        assert figures.n_real == figures.n_tokens + sum(batch.n_source_tokens for batch in batches)
+        assert figures.n_real <= figures.n_positions <= sum(batch.n_positions for batch in batches)  # less padding
         return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}, fits
 
     whole, fits = gradient(10**6)

@@ -95,7 +95,7 @@ def test_attention_and_the_tree_are_drawn(browser: Any, client: Client) -> None:
         assert "looks at" in page.locator("#attention-figure output").inner_text()
         page.locator("#tree summary").click()
         nodes = page.locator("#tree-figure .node")
-        nodes.first.wait_for()  # the browser sends the event of opening later
+        nodes.first.wait_for()  # the toggle event, which draws it, is asynchronous
         assert nodes.count() > 10
         assert TARGET[0] in page.locator("#hypotheses tbody tr").first.inner_text()
 

@@ -130,21 +130,19 @@ def test_moving_a_batch_keeps_its_lines() -> None:
     assert moved.lines == [4]
 
 
-# --- parts of a batch -------------------------------------------------------------------------------------
+# --- splitting a batch ------------------------------------------------------------------------------------
 
 PAIRS_OF_IDS = st.lists(st.tuples(IDS, IDS), min_size=1, max_size=6)
-
-
 IdPairs = list[tuple[list[int], list[int]]]
 
 
 def n_padded(group: IdPairs) -> int:
-    """The positions of both sides when all pairs of a group are padded to the longest."""
+    """Return source plus target positions of a batch of these pairs, with special ids and padding."""
     return len(group) * (max(len(s) for s, _ in group) + max(len(t) for _, t in group) + 2)
 
 
 def groupings(pairs: IdPairs) -> Iterator[list[IdPairs]]:
-    """All ways to divide the pairs, sorted by length, into groups of neighbors."""
+    """Yield all ways to split the sorted pairs into batches."""
     ordered = sorted(pairs, key=lambda pair: max(map(len, pair)))
     for cuts in product([False, True], repeat=len(ordered) - 1):
         bounds = [0, *(i for i, is_cut in enumerate(cuts, 1) if is_cut), len(ordered)]
@@ -156,7 +154,7 @@ def whole(pairs: IdPairs) -> Batch:
 
 
 def rows(parts: Sequence[Batch]) -> list[tuple[int, list[list[int]]]]:
-    """The line number and the unpadded token ids of each pair, by line number."""
+    """Return line number and token ids without padding of each pair, sorted by line number."""
     return sorted(
         (line, [side[i][side[i] != PAD].tolist() for side in (part.src, part.tgt_in, part.tgt_out)])
         for part in parts
