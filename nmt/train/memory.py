@@ -74,7 +74,8 @@ def n_fitting_threads(model: Seq2Seq, n_vocab: int, settings: TrainSettings, n_b
     available = re.search(r"MemAvailable: *(\d+) kB", text)
     n_bytes = 1024 * int(available[1]) if available else 2**60  # unknown: no limit
     free = n_bytes - 12 * model.n_trainable  # two moments and the summed gradient, one copy for all threads
-    each = 4 * model.n_trainable + 12 * settings.batch_tokens * n_vocab  # a gradient, and three times the logits' size
+    # Three times the size of the logits, and gradients that wait for those of slower threads, at most all of them.
+    each = 4 * model.n_trainable + 12 * settings.batch_tokens * n_vocab
     return max(1, min(n_threads, torch.get_num_threads(), 1 + free // each))
 
 

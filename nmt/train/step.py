@@ -75,7 +75,7 @@ def train_step(
 
     Args:
         replicas: the model's replicas, in training mode, one per thread; they share their weights.
-        optimizer: updates the parameters of the first replica.
+        optimizer: updates the parameters of `replicas.model`.
         micro_batches: the same on all ranks.
         options: see `StepOptions`.
     Returns:
@@ -91,9 +91,9 @@ def train_step(
     sums = replicas.run(
         lambda thread, model: forward_backward(model, shares[thread], options, scale, rank() * len(replicas) + thread)
     )
-    replicas.sum_gradients()
+    replicas.collect_gradients()
 
-    parameters = list(replicas.models[0].parameters())
+    parameters = list(replicas.model.parameters())
     total_norm = nn.utils.get_total_norm(p.grad for p in parameters if p.grad is not None)
     grad_norm = float(total_norm)
     if math.isfinite(grad_norm):  # an update with NaN or infinite gradients would make all weights NaN

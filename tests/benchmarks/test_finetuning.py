@@ -72,7 +72,7 @@ def test_a_step_trains_what_its_kind_says(kind: str, monkeypatch: pytest.MonkeyP
     )
     monkeypatch.setattr(finetuning_step, "N_PIECES", 50)
     one = finetuning_step.Contestant(kind)
-    model = one.replicas.models[0]
+    model = one.replicas.model
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     for seed in range(2):
         assert one.step(seed) > 0

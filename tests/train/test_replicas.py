@@ -1,6 +1,7 @@
 """Threads that share a step compute the same gradient as one thread, and the same each time."""
 
 import copy
+import functools
 from collections.abc import Callable
 
 import pytest
@@ -12,8 +13,8 @@ from nmt.model.base import Seq2Seq
 from nmt.model.recurrent import RecurrentModel
 from nmt.model.transformer import Transformer
 from nmt.text.batches import Batch, collate
-from nmt.train.replicas import Replicas
-from nmt.train.step import StepOptions, make_optimizer, shares_of, train_step
+from nmt.train.replicas import GradientSum, Replicas
+from nmt.train.step import StepOptions, forward_backward, make_optimizer, shares_of, train_step
 
 MODELS: dict[str, Callable[..., Seq2Seq]] = {
     "transformer": Transformer,
@@ -82,16 +83,68 @@ def test_threads_that_overtake_one_another_change_nothing(architecture: str) -> 
         assert all(torch.equal(again[name], first[name]) for name in first)
 
 
-def test_each_drops_out_something_else() -> None:
-    model = make("transformer", dropout=0.3)
-    same = collate([[5, 6, 7]] * 2, [[8, 9]] * 2, [0, 1])
+@pytest.mark.parametrize(("dropout", "is_equal"), [(0.0, True), (0.3, False)])
+def test_each_drops_out_something_else(dropout: float, *, is_equal: bool) -> None:
+    unclipped = TrainSettings(clip_norm=0.0)
+    gradients = []
+    for n in (1, 2):  # n threads with a pair each; the loss is a mean, so without dropout the gradients are equal
+        model, same = make("transformer", dropout), collate([[5, 6, 7]] * n, [[8, 9]] * n, range(n))
+        options = StepOptions(unclipped, lr=0.0, seed=1, bf16=False)
+        train_step(Replicas(model.train(), n), make_optimizer(model, unclipped), [same], options)
+        gradients.append(model.projection.weight.grad)
+    one, two = gradients
+    assert one is not None
+    assert two is not None
+    assert torch.allclose(one, two, atol=1e-6) == is_equal
+
+
+def test_gradients_are_added_in_order() -> None:
+    """Two micro-batches and three replicas, in any order of arrival between the replicas: the sum has the same bits."""
+    values = torch.randn(6, 50, generator=torch.Generator().manual_seed(1))
+    totals = []
+    for order in ([0, 1, 2, 0, 1, 2], [2, 2, 1, 0, 1, 0], [1, 0, 0, 2, 1, 2]):
+        gradient_sum = GradientSum()
+        parameters = [nn.Parameter(torch.zeros(50)) for _ in range(3)]
+        for parameter in parameters:
+            parameter.register_post_accumulate_grad_hook(gradient_sum.hook())  # type: ignore[no-untyped-call]
+        n_done = [0, 0, 0]
+        for i in order:
+            (parameters[i] * values[3 * n_done[i] + i]).sum().backward()  # type: ignore[no-untyped-call]
+            n_done[i] += 1
+            assert parameters[i].grad is None
+        assert not any(gradient_sum.queues)
+        totals.append(gradient_sum.total)
+    expected = functools.reduce(torch.add, values)
+    assert all(total is not None and torch.equal(total, expected) for total in totals)
+
+
+@pytest.mark.parametrize("tied", ["all", "decoder", "none"])
+def test_replicas_keep_no_gradients(tied: str) -> None:
+    settings = ModelSettings.model_validate({"d_model": 16, "d_ff": 24, "n_heads": 2, "tied_embeddings": tied})
+    model = Transformer(settings, 23, 23).train()
     replicas = Replicas(model, 2)
-    unclipped = TrainSettings(clip_norm=0.0)  # clipping would scale the sum
-    train_step(replicas, make_optimizer(model, unclipped), [same], StepOptions(unclipped, lr=0.0, seed=1, bf16=False))
-    together, second = (next(model.parameters()).grad for model in replicas.models)
-    assert together is not None
-    assert second is not None
-    assert not torch.equal(together, 2 * second)  # with equal dropout, the sum would be twice the gradient
+    train_step(replicas, make_optimizer(model, SETTINGS), [batch(7)], StepOptions(SETTINGS, lr=1e-2, seed=1))
+    assert all(p.grad is not None and not p.grad.is_sparse for p in model.parameters())
+    assert all(p.grad is None for replica in replicas.models for p in replica.parameters())
+    assert all(one.total is None and not any(one.queues) for one in replicas.sums.values())
+
+
+def test_a_step_that_failed_leaves_no_gradients_behind() -> None:
+    model = make("transformer").train()
+    replicas, optimizer = Replicas(model, 2), make_optimizer(model, SETTINGS)
+    options = StepOptions(SETTINGS, lr=0.0, seed=1)
+    train_step(replicas, optimizer, [batch(7)], options)
+    expected = {name: p.grad for name, p in model.named_parameters()}
+
+    def interrupted(i: int, replica: nn.Module) -> None:
+        forward_backward(replica, [batch(3)], options, 1.0, i)
+        raise torch.OutOfMemoryError
+
+    with pytest.raises(torch.OutOfMemoryError):
+        replicas.run(interrupted)
+    train_step(replicas, optimizer, [batch(7)], options)
+    for name, p in model.named_parameters():
+        torch.testing.assert_close(p.grad, expected[name], rtol=0, atol=0)
 
 
 def test_every_step_sees_the_weights_of_the_last_one() -> None:
@@ -116,8 +169,10 @@ def test_an_update_is_everyones() -> None:
         replicas, make_optimizer(model, SETTINGS), [batch(7)], StepOptions(SETTINGS, lr=1e-2, seed=1, bf16=False)
     )
     assert not any(torch.equal(before[name], p) for name, p in model.named_parameters())
-    for own, shared in zip(*(model.parameters() for model in replicas.models), strict=True):
-        assert own.data_ptr() == shared.data_ptr()
+    for replica in replicas.models:
+        own, shared = (dict(one.named_parameters(remove_duplicate=False)) for one in (replica, model))
+        assert own.keys() == shared.keys()
+        assert all(own[name].data_ptr() == shared[name].data_ptr() for name in own)
     saved = copy.deepcopy(model.state_dict())
     model.load_state_dict(before)  # as a rollback to a checkpoint does
     assert all(torch.equal(p, before[name]) for name, p in replicas.models[1].named_parameters())
