@@ -94,7 +94,7 @@ def train_step(
     replicas.collect_gradients()
 
     parameters = list(replicas.model.parameters())
-    total_norm = nn.utils.get_total_norm(p.grad for p in parameters if p.grad is not None)
+    total_norm = norm_of([p.grad for p in parameters if p.grad is not None])
     grad_norm = float(total_norm)
     if math.isfinite(grad_norm):  # an update with NaN or infinite gradients would make all weights NaN
         if 0 < options.settings.clip_norm < grad_norm:
@@ -112,6 +112,15 @@ def train_step(
         n_real=n_tokens + sum(batch.n_source_tokens for batch in micro_batches),
         n_positions=sum(batch.n_positions for batch in micro_batches),
     )
+
+
+def norm_of(gradients: Sequence[Tensor]) -> Tensor:
+    """The Euclidean norm of all elements of some tensors.
+
+    It is computed from the norms of rows: over a whole matrix torch sums in one thread on a CPU, which takes twice as
+    long and is off by 0.2 % for 30M elements in float32.
+    """
+    return nn.utils.get_total_norm(torch.linalg.vector_norm(x, dim=-1) if x.dim() > 1 else x for x in gradients)
 
 
 def forward_backward(

@@ -9,7 +9,7 @@ from nmt.model.transformer import Transformer
 from nmt.text.batches import Batch, collate
 from nmt.train.loop import uses_bf16
 from nmt.train.replicas import Replicas
-from nmt.train.step import StepOptions, batch_loss, make_optimizer, train_step
+from nmt.train.step import StepOptions, batch_loss, make_optimizer, norm_of, train_step
 
 PAIRS = [([5, 6, 7], [8, 9]), ([10], [11, 12, 13, 14]), ([5, 9, 5, 9, 5], [6]), ([], [7, 7])]
 
@@ -33,6 +33,14 @@ def gradient(model: Transformer, micro_batches: list[Batch], settings: TrainSett
         StepOptions(settings, lr=0.0, seed=1, bf16=False),
     )
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def test_the_norm_of_a_large_gradient_is_exact() -> None:
+    """Over all 20M elements at once, torch 2.13's fp32 norm is off by 0.1 % on a CPU."""
+    generator = torch.Generator().manual_seed(1)
+    matrix, vector = (torch.randn(*shape, generator=generator) for shape in ((40_000, 500), (7,)))
+    expected = float(torch.cat([matrix.flatten(), vector]).double().norm())
+    assert float(norm_of([matrix, vector])) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("r_drop", [0.0, 3.0])
