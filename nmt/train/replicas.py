@@ -38,7 +38,7 @@ class GradientSum:
             queue.clear()
 
     def hook(self) -> Callable[[Tensor], None]:
-        """Return a post-accumulate-grad hook for another replica's copy of the parameter."""
+        """Return a post-accumulate-grad hook for one replica's copy of the parameter."""
         queue: deque[Tensor] = deque()
         self.queues.append(queue)
 
@@ -52,6 +52,17 @@ class GradientSum:
                     self.turn = (self.turn + 1) % len(self.queues)
 
         return take_gradient
+
+    def take_total(self) -> Tensor | None:
+        """Return the sum and forget it. None if there were no gradients.
+
+        If some replica's parameter got no gradient, those of the others are still waiting for their turn.
+        """
+        for queue in self.queues:
+            while queue:
+                self._add(queue.popleft())
+        total, self.total = self.total, None
+        return total
 
     def _add(self, gradient: Tensor) -> None:
         if self.total is None:
@@ -127,7 +138,7 @@ class Replicas:
         """Set the gradients of `model` to the sums over all replicas."""
         if len(self) > 1:
             for parameter, gradient_sum in self.sums.items():
-                parameter.grad, gradient_sum.total = gradient_sum.total, None
+                parameter.grad = gradient_sum.take_total()
 
     def close(self) -> None:
         """Shut down the thread pool."""

@@ -113,9 +113,22 @@ def test_gradients_are_added_in_order() -> None:
             n_done[i] += 1
             assert parameters[i].grad is None
         assert not any(gradient_sum.queues)
-        totals.append(gradient_sum.total)
+        totals.append(gradient_sum.take_total())
     expected = functools.reduce(torch.add, values)
     assert all(total is not None and torch.equal(total, expected) for total in totals)
+
+
+def test_no_gradient_is_lost_if_a_replica_has_none() -> None:
+    gradient_sum = GradientSum()
+    parameters = [nn.Parameter(torch.zeros(3)) for _ in range(3)]
+    for parameter in parameters:
+        parameter.register_post_accumulate_grad_hook(gradient_sum.hook())  # type: ignore[no-untyped-call]
+    for parameter in (parameters[0], parameters[2]):
+        (2 * parameter).sum().backward()  # type: ignore[no-untyped-call]
+    total = gradient_sum.take_total()
+    assert total is not None
+    assert total.tolist() == [4, 4, 4]
+    assert gradient_sum.take_total() is None
 
 
 @pytest.mark.parametrize("tied", ["all", "decoder", "none"])
