@@ -111,9 +111,8 @@ def spans(lengths: NDArray[np.int64], max_positions: int) -> list[slice]:
     """
     found, start = [], 0
     while start < len(lengths):
-        # Element i is for a batch of i + 1 pairs: its longest source plus its longest target, then its positions.
-        longest = np.maximum.accumulate(lengths[start:]).sum(1)
-        n_positions = longest * np.arange(1, len(longest) + 1)
+        longest = np.maximum.accumulate(lengths[start:]).sum(1)  # [i]: longest source + longest target of i + 1 pairs
+        n_positions = longest * np.arange(1, len(longest) + 1)  # [i]: of a batch of these i + 1 pairs, with padding
         end = start + max(int(n_positions.searchsorted(max_positions, "right")), 1)
         found.append(slice(start, end))
         start = end

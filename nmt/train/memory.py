@@ -74,7 +74,7 @@ def n_fitting_threads(model: Seq2Seq, n_vocab: int, settings: TrainSettings, n_b
     available = re.search(r"MemAvailable: *(\d+) kB", text)
     n_bytes = 1024 * int(available[1]) if available else 2**60  # unknown: no limit
     free = n_bytes - 12 * model.n_trainable  # two moments and the summed gradient, one copy for all threads
-    # Three times the size of the logits, and gradients that wait for those of slower threads, at most all of them.
+    # Three tensors as large as the logits, and at worst a whole gradient that is not added to the sum yet.
     each = 4 * model.n_trainable + 12 * settings.batch_tokens * n_vocab
     return max(1, min(n_threads, torch.get_num_threads(), 1 + free // each))
 
@@ -105,7 +105,7 @@ def split_on_out_of_memory(
                 message = f"out of memory with {len(largest.src)} pairs of {largest.n_positions} positions"
                 hint = "lower train.batch_tokens, data.max_length or the model's sizes; the checkpoint is kept"
                 raise NmtError(message, hint=hint) from error
-        # After the except block, because the exception holds references to the step's tensors.
+        # Outside the except block: inside, the exception still references the step's tensors, so they are not freed.
         max_positions = max(half.n_positions for half in largest.split(2))
         if torch.cuda.is_available():
             torch.cuda.empty_cache()

@@ -1,13 +1,14 @@
-"""Data parallelism by threads: replicas of a model that share its weights. Their gradients are summed as they arrive.
+"""Data parallelism with threads: each thread computes the gradient of its share of a batch with a replica of the model.
 
-torch releases the GIL while it computes, and a backward pass runs in the thread that calls it. These threads
-synchronize once per step; torch's own threads synchronize at every operation. Unlike processes, the threads share one
-set of weights, one gradient and one update, so they need no communication.
+torch releases the GIL while it computes, and a backward pass runs in the thread that calls it. These threads wait for
+each other only at the end of a step and while another one adds to the same gradient; torch's own threads synchronize
+at every operation. Unlike processes, the threads share one set of weights, one gradient and one update, so they need no
+communication.
 """
 
 import copy
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
@@ -21,47 +22,48 @@ Result = TypeVar("Result")
 class GradientSum:
     """The sum of one parameter's gradients over all replicas and micro-batches.
 
-    A replica's gradient is freed during its backward pass, so all replicas together need the memory of one gradient.
-    Gradients are added in a fixed order, whichever thread is first, so that rounding is reproducible.
+    Each gradient is added and freed during the backward pass, so several replicas need little more memory than one.
+    The order of addition does not depend on the timing of threads, so the sum is the same bit for bit.
     """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.queues: list[deque[Tensor]] = []  # one per replica and use of the parameter; they take turns
+        self.queues: list[deque[Tensor]] = []  # one per attached parameter: gradients that are not added yet
         self.reset()
 
     def reset(self) -> None:
         """Start a new sum."""
         self.total: Tensor | None = None
-        self.turn = 0  # index of the queue whose gradient is added next
+        self.next_queue = 0  # index; queues are read in turn, one gradient each
         for queue in self.queues:
             queue.clear()
 
-    def hook(self) -> Callable[[Tensor], None]:
-        """Return a post-accumulate-grad hook for one replica's copy of the parameter."""
+    def attach(self, parameter: Tensor) -> None:
+        """Add the gradients of `parameter` to the sum as soon as they are computed; `parameter.grad` stays None."""
         queue: deque[Tensor] = deque()
         self.queues.append(queue)
 
-        def take_gradient(replica_parameter: Tensor) -> None:
-            assert replica_parameter.grad is not None
+        def add_gradient(parameter: Tensor) -> None:
+            assert parameter.grad is not None
             with self.lock:
-                queue.append(replica_parameter.grad)
-                replica_parameter.grad = None
-                while self.queues[self.turn]:
-                    self._add(self.queues[self.turn].popleft())
-                    self.turn = (self.turn + 1) % len(self.queues)
+                queue.append(parameter.grad)
+                parameter.grad = None
+                while self.queues[self.next_queue]:
+                    self._add(self.queues[self.next_queue].popleft())
+                    self.next_queue = (self.next_queue + 1) % len(self.queues)
 
-        return take_gradient
+        parameter.register_post_accumulate_grad_hook(add_gradient)  # type: ignore[no-untyped-call]
 
     def take_total(self) -> Tensor | None:
-        """Return the sum and forget it. None if there were no gradients.
+        """Return the sum, or None if there were no gradients, and start a new one. Call it after the backward passes.
 
-        If some replica's parameter got no gradient, those of the others are still waiting for their turn.
+        Gradients are still in the queues if another attached parameter had none; they are added here.
         """
         for queue in self.queues:
             while queue:
                 self._add(queue.popleft())
-        total, self.total = self.total, None
+        total = self.total
+        self.reset()
         return total
 
     def _add(self, gradient: Tensor) -> None:
@@ -76,30 +78,32 @@ class Replicas:
 
     Attributes:
         model: the model whose weights the optimizer updates.
-        models: the models that compute gradients: with one thread, the model itself.
+        models: the replicas. With one thread there are none, and this list contains `model`.
     """
 
     def __init__(self, model: nn.Module, n: int = 1) -> None:
         self.model = model
-        self.sums = {p: GradientSum() for p in model.parameters() if p.requires_grad}
+        self.sums: defaultdict[nn.Parameter, GradientSum] = defaultdict(GradientSum)  # of all replicas, by parameter
         self.models = [model] if n == 1 else [self._replica() for _ in range(n)]
-        # `torch.set_num_threads` is per thread: the main thread keeps its setting, for the optimizer and validation.
+        # `torch.set_num_threads` affects only the thread that calls it. The main thread, which runs the optimizer and
+        # validation, still uses all cores.
         self.n_torch_threads_each = max(torch.get_num_threads() // n, 1)
         self.pool = ThreadPoolExecutor(n, "nmt-replica", self._start_thread)
 
     def _replica(self) -> nn.Module:
-        """Copy the model's modules, but not its weights.
+        """Return a copy of the model whose parameters share storage with the model's.
 
-        Modules that share a matrix, such as embeddings tied to the projection, get a parameter each. So the gradient of
-        an embedding can stay sparse: only the rows of the batch's tokens are added to the sum.
+        Tied weights become one parameter per module, so the gradient of an embedding can be sparse even if it is tied
+        to the projection, whose gradient is dense. A sparse gradient has only the rows of the batch's tokens.
         """
         replica = copy.deepcopy(self.model, {id(p): p for p in self.model.parameters()})
-        for module in reversed(list(replica.modules())):  # about the order in which gradients arrive
+        # Reversed is roughly the order of the backward pass, so gradients are added early.
+        for module in reversed(list(replica.modules())):
             for name, shared in list(module.named_parameters(recurse=False)):
                 parameter = nn.Parameter(shared.data, shared.requires_grad)
                 setattr(module, name, parameter)
                 if shared.requires_grad:
-                    parameter.register_post_accumulate_grad_hook(self.sums[shared].hook())  # type: ignore[no-untyped-call]
+                    self.sums[shared].attach(parameter)
             if isinstance(module, nn.Embedding):
                 module.sparse = True
         return replica
@@ -135,10 +139,9 @@ class Replicas:
             gradient_sum.reset()
 
     def collect_gradients(self) -> None:
-        """Set the gradients of `model` to the sums over all replicas."""
-        if len(self) > 1:
-            for parameter, gradient_sum in self.sums.items():
-                parameter.grad = gradient_sum.take_total()
+        """Set the gradients of `model` to the sums over all replicas. Without replicas, `model` has its gradients."""
+        for parameter, gradient_sum in self.sums.items():
+            parameter.grad = gradient_sum.take_total()
 
     def close(self) -> None:
         """Shut down the thread pool."""

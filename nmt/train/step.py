@@ -115,10 +115,10 @@ def train_step(
 
 
 def norm_of(gradients: Sequence[Tensor]) -> Tensor:
-    """The Euclidean norm of all elements of some tensors.
+    """Return the L2 norm of all gradients together.
 
-    It is computed from the norms of rows: over a whole matrix torch sums in one thread on a CPU, which takes twice as
-    long and is off by 0.2 % for 30M elements in float32.
+    Each matrix is first reduced to the norms of its rows. On a CPU, torch computes the norm of a whole matrix in one
+    thread, which takes twice as long and has an error of 0.2 % for 30M elements in float32.
     """
     return nn.utils.get_total_norm(torch.linalg.vector_norm(x, dim=-1) if x.dim() > 1 else x for x in gradients)
 
@@ -181,7 +181,7 @@ def batch_loss(model: nn.Module, batch: Batch, settings: TrainSettings) -> LossS
 
 
 def shares_of(micro_batches: Sequence[Batch], n_threads: int) -> list[list[Batch]]:
-    """Divide micro-batches among threads so that all have equal work; return one list per thread.
+    """Assign an equal share of the micro-batches to each thread; return one list per thread.
 
     The threads form gcd(number of micro-batches, number of threads) groups. For example, with 6 micro-batches, 4
     threads form 2 groups of 2. Each group gets 3 micro-batches, and each of these is split among the group's threads.

@@ -87,7 +87,7 @@ def test_threads_that_overtake_one_another_change_nothing(architecture: str) -> 
 def test_each_drops_out_something_else(dropout: float, *, is_equal: bool) -> None:
     unclipped = TrainSettings(clip_norm=0.0)
     gradients = []
-    for n in (1, 2):  # n threads with a pair each; the loss is a mean, so without dropout the gradients are equal
+    for n in (1, 2):  # the same pair in each of n threads: without dropout, the mean loss has the same gradient
         model, same = make("transformer", dropout), collate([[5, 6, 7]] * n, [[8, 9]] * n, range(n))
         options = StepOptions(unclipped, lr=0.0, seed=1, bf16=False)
         train_step(Replicas(model.train(), n), make_optimizer(model, unclipped), [same], options)
@@ -99,14 +99,14 @@ def test_each_drops_out_something_else(dropout: float, *, is_equal: bool) -> Non
 
 
 def test_gradients_are_added_in_order() -> None:
-    """Two micro-batches and three replicas, in any order of arrival between the replicas: the sum has the same bits."""
+    """The sum over three replicas with two micro-batches each does not depend on which replica is faster."""
     values = torch.randn(6, 50, generator=torch.Generator().manual_seed(1))
     totals = []
     for order in ([0, 1, 2, 0, 1, 2], [2, 2, 1, 0, 1, 0], [1, 0, 0, 2, 1, 2]):
         gradient_sum = GradientSum()
         parameters = [nn.Parameter(torch.zeros(50)) for _ in range(3)]
         for parameter in parameters:
-            parameter.register_post_accumulate_grad_hook(gradient_sum.hook())  # type: ignore[no-untyped-call]
+            gradient_sum.attach(parameter)
         n_done = [0, 0, 0]
         for i in order:
             (parameters[i] * values[3 * n_done[i] + i]).sum().backward()  # type: ignore[no-untyped-call]
@@ -122,7 +122,7 @@ def test_no_gradient_is_lost_if_a_replica_has_none() -> None:
     gradient_sum = GradientSum()
     parameters = [nn.Parameter(torch.zeros(3)) for _ in range(3)]
     for parameter in parameters:
-        parameter.register_post_accumulate_grad_hook(gradient_sum.hook())  # type: ignore[no-untyped-call]
+        gradient_sum.attach(parameter)
     for parameter in (parameters[0], parameters[2]):
         (2 * parameter).sum().backward()  # type: ignore[no-untyped-call]
     total = gradient_sum.take_total()
