@@ -40,6 +40,8 @@ def resumed_output(
     header = json.dumps(origin).encode() + b"\n"
     if keep_header and path.is_file() and (n_lines := _n_lines_after(header, path)) is not None:
         log.info("%s is complete", path)
+        if part.is_file() and _n_lines_after(header, part) is not None:
+            part.unlink(missing_ok=True)  # the command was killed after it had written `path`
         yield io.BytesIO(), n_lines
         return
     with contextlib.ExitStack() as stack:
@@ -60,7 +62,7 @@ def resumed_output(
         file.seek(0 if keep_header else len(header))
         with atomic_writer(path) as whole:
             shutil.copyfileobj(file, whole)
-        part.unlink()
+        part.unlink(missing_ok=True)
 
 
 def _n_lines_after(header: bytes, path: Path) -> int | None:

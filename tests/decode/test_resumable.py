@@ -89,3 +89,18 @@ def test_a_complete_file_that_keeps_its_header_is_left_as_it_is(tmp_path: Path) 
             assert n_lines == len(lines)
         assert (path.read_bytes(), path.stat().st_mtime_ns) == (content, time)
     assert [file.name for file in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_part_file_beside_its_complete_file_is_deleted(tmp_path: Path) -> None:
+    """A command that is killed between the rename and the deletion leaves both."""
+    path, part = tmp_path / "out", tmp_path / "out.part"
+    with resumed_output(path, ORIGIN, keep_header=True) as (out, _):
+        out.writelines([b"1\n", b"2\n"])
+        out.flush()
+        content = part.read_bytes()
+    for left in (content, content[:-2], json.dumps({"input": "x"}).encode() + b"\n1\n"):
+        part.write_bytes(left)
+        with resumed_output(path, ORIGIN, keep_header=True) as (_, n_lines):
+            assert n_lines == 2
+        assert path.read_bytes() == content
+        assert part.exists() == left.startswith(b'{"input": "x"'), "only a part file with the same origin is deleted"
