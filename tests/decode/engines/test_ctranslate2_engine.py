@@ -17,7 +17,7 @@ from nmt.interchange.ctranslate2 import to_ctranslate2
 pytest.importorskip("ctranslate2")
 
 # Nats per piece. Label smoothing gives PAD, UNK and BOS some probability; the export bans them before the softmax.
-TOLERANCE = 2e-3
+TOLERANCE = 5e-3
 
 
 @pytest.fixture(scope="module")
