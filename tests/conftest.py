@@ -5,13 +5,16 @@ Test files import helpers by name: `from conftest import run_nmt`.
 
 import contextlib
 import multiprocessing
+import multiprocessing.connection
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,13 +29,21 @@ if TYPE_CHECKING:
     from nmt.model.base import Seq2Seq
 
 # No time limit: a busy machine must not fail a test.
-hypothesis_settings.register_profile("nmt", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.register_profile(
+    "nmt",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="NMT_SOAK" not in os.environ,  # so that `make test` has one result; `make soak` tries new examples
+)
 hypothesis_settings.load_profile("nmt")
 
+PATIENCE_S = 240.0  # for what takes seconds: the limit only ends a test that hangs
 NMT = [sys.executable, "-m", "nmt"]
 # A fork server that has imported torch and the modules that torch.optim imports, so that commands start quickly.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["nmt.cli", "nmt.train.session", "nmt.decode.translator", "torch._dynamo"])
+# Starting a process and reading an exit code poll all processes, and of two threads that do so one may lose a code.
+ONE_POLLS = threading.Lock()
 Done = subprocess.CompletedProcess[bytes]
 Output = int | IO[bytes]
 
@@ -96,7 +107,7 @@ def run_nmt(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     stdout: Output = subprocess.PIPE,
-    timeout: float = 240,
+    timeout: float = PATIENCE_S,
 ) -> Done:
     """Run `nmt ARGS` in a process of its own.
 
@@ -129,11 +140,15 @@ def run_nmt(
             stream.write_bytes(b"")
         streams[0].write_bytes(input or b"")
         process = FORKS.Process(target=be_nmt, args=(words, place, environment(), streams))
-        process.start()
-        process.join(timeout)
-        if process.exitcode is None:
+        with ONE_POLLS:
+            process.start()
+        ended = multiprocessing.connection.wait([process.sentinel], timeout)
+        if not ended:
             process.kill()
             raise subprocess.TimeoutExpired(words, timeout)
+        with ONE_POLLS:
+            process.join()
+        assert process.exitcode is not None
         return Done(words, process.exitcode, *(stream.read_bytes() for stream in streams[1:]))
 
 
@@ -201,6 +216,15 @@ def started(
         finally:
             if process.poll() is None:
                 process.kill()
+
+
+def wait_until(is_true: Callable[[], object], *, running: "subprocess.Popen[bytes] | None" = None) -> None:
+    """Wait for a condition; fail if it does not come, or if the process that should bring it about has ended."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_true():
+        assert time.monotonic() < deadline, "it does not happen"
+        assert running is None or running.poll() is None, running and running.stderr and running.stderr.read().decode()
+        time.sleep(0.01)
 
 
 # --- checking the output ----------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
+from conftest import PATIENCE_S
+
 
 class Mirror:
     """The server's files, its faults, and the requests that it has received.
@@ -76,7 +78,7 @@ class Handler(BaseHTTPRequestHandler):
         with contextlib.suppress(ConnectionError):
             self.wfile.write(body[:half])
             if mirror.pause:
-                mirror.pause.wait(60)
+                mirror.pause.wait(PATIENCE_S)
             self.wfile.write(body[half:])
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as in the base class

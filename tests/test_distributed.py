@@ -1,5 +1,6 @@
 """Several ranks have the same losses and translations as one process, and end together."""
 
+import contextlib
 import json
 import os
 import re
@@ -7,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 import fifty_steps
 import pytest
 from conftest import (
+    PATIENCE_S,
     SOURCE,
     TARGET,
     FiveCorpus,
@@ -26,6 +27,7 @@ from conftest import (
     out_lines,
     run_nmt,
     started_nmt,
+    wait_until,
 )
 
 from nmt import distributed
@@ -104,9 +106,9 @@ def test_an_environment_that_is_not_torchruns_means_alone(monkeypatch: pytest.Mo
 
 def torchruns(rank: int) -> dict[str, str]:
     """The environment that torchrun sets for one of two ranks, with a free port of this machine."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    for port in range(20_000 + os.getpid() % 10_000, 32_768):  # below those that the system gives to other programs
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            break
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
     return {**ONE_THREAD, **meeting, "RANK": str(rank), "LOCAL_RANK": str(rank)}
 
@@ -134,7 +136,7 @@ def test_a_rank_without_peers_says_what_it_waits_for_and_hears_ctrl_c(five_run: 
         address = f"127.0.0.1:{env['MASTER_PORT']}"
         assert told.startswith(f"nmt: warning: rank {rank} of 2 waits for the others at {address}")
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 128 + signal.SIGINT
 
 
@@ -173,7 +175,7 @@ def test_a_dry_run_is_the_first_ranks_alone(five_corpus: FiveCorpus) -> None:
 
 
 def test_a_rank_killed_under_torchrun_restarts_and_ends_with_the_same_weights(five_corpus: FiveCorpus) -> None:
-    settings = ["train.max_steps=60", "train.validate_every=10", "model.dropout=0.1", "model.d_model=32"]
+    settings = ["train.max_steps=200", "train.validate_every=10", "model.dropout=0.1", "model.d_model=32"]
     settings += ["train.average=ema", "data.drop_duplicates=false"]
     unbroken = five_corpus.home / "unbroken"
     done = run(*TORCHRUN, "-m", "nmt", "train", five_corpus.config, f"run={unbroken}", *settings, cwd=five_corpus.home)
@@ -184,7 +186,7 @@ def test_a_rank_killed_under_torchrun_restarts_and_ends_with_the_same_weights(fi
     ) as process:
         wait_for_step(five_corpus.run, 12)
         os.kill(children(process.pid)[-1], signal.SIGKILL)
-        _, stderr = process.communicate(timeout=120)
+        _, stderr = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, stderr.decode()
     assert "going on from step" in stderr.decode()
     assert weights_hash(five_corpus.run) == weights_hash(unbroken)
@@ -202,7 +204,7 @@ def test_sigterm_stops_workers_and_the_same_command_goes_on(five_corpus: FiveCor
     ) as process:
         wait_for_step(five_corpus.run, 1)
         process.send_signal(signal.SIGTERM)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 128 + signal.SIGTERM
     errors = [line for line in stderr.decode().splitlines() if "error" in line]
     assert len(errors) == 1, errors
@@ -225,7 +227,7 @@ def test_a_lost_rank_is_one_clear_error(five_corpus: FiveCorpus) -> None:
     ):
         wait_for_step(five_corpus.run, 1)
         other.kill()
-        stdout, stderr = first.communicate(timeout=60)
+        stdout, stderr = first.communicate(timeout=PATIENCE_S)
     finished = subprocess.CompletedProcess([], first.returncode, stdout, stderr.replace(b"\r", b"\n"))
     one_clear_error(finished, 1, "another of the 2 processes is gone")
 
@@ -254,7 +256,7 @@ def test_a_lost_worker_is_one_clear_error(five_run: FiveRun, tmp_path: Path) -> 
         assert process.stdout.read(1)  # the workers are translating
         (worker,) = workers_of(process, 1)
         os.kill(worker, signal.SIGKILL)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=PATIENCE_S)
     finished = subprocess.CompletedProcess([], process.returncode, b"", stderr)
     one_clear_error(finished, 1, "another of the 2 processes is gone")
 
@@ -271,7 +273,7 @@ def test_ctrl_c_before_the_workers_have_come_leaves_none(five_run: FiveRun, tmp_
     with started_nmt(*args, cwd=tmp_path, env=ONE_THREAD) as process:
         workers = workers_of(process, 2)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 128 + signal.SIGINT
     assert not any(command_of(worker) for worker in workers)
 
@@ -336,11 +338,8 @@ def started(*command: object, cwd: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 def wait_for_step(path: Path, step: int) -> None:
     """Wait until a training has written the metrics of a step."""
-    deadline = time.monotonic() + 120
     metrics = RunDirectory(path)
-    while not any(line["step"] >= step for line in metrics.read_metrics()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: any(line["step"] >= step for line in metrics.read_metrics()))
 
 
 def children(pid: int) -> list[int]:
@@ -353,11 +352,12 @@ def children(pid: int) -> list[int]:
 
 def workers_of(process: subprocess.Popen[bytes], n: int) -> list[int]:
     """Wait until a command has started its n worker processes; return their pids."""
-    deadline = time.monotonic() + 60
-    while len(workers := [pid for pid in children(process.pid) if b"--workers" in command_of(pid)]) < n:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    return workers
+
+    def workers() -> list[int]:
+        return [pid for pid in children(process.pid) if b"--workers" in command_of(pid)]
+
+    wait_until(lambda: len(workers()) >= n, running=process)
+    return workers()
 
 
 def command_of(pid: int) -> bytes:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import file_bytes
+from conftest import PATIENCE_S, file_bytes
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -336,7 +336,7 @@ with atomic_writer(Path(sys.argv[1])) as out:
 
 def test_after_a_kill_the_old_content_is_there_and_the_temporary_file_can_be_swept(file: Path) -> None:
     process = python(KILLED_WRITER, file)
-    assert process.wait(30) == -signal.SIGKILL
+    assert process.wait(PATIENCE_S) == -signal.SIGKILL
     kill(process)
     assert file.read_bytes() == OLD
     assert not alone(file)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from conftest import FiveCorpus, FiveRun, started_nmt
+from conftest import PATIENCE_S, FiveCorpus, FiveRun, started_nmt
 
 # sitecustomize: raises SIGINT while MODULE is imported, and catches the exception, as torch does with numpy.
 SITE = """
@@ -26,7 +26,7 @@ def interrupted_at(module: str, home: Path, *args: object) -> tuple[int, str]:
     """Exit code and stderr of `nmt ARGS` with Ctrl-C during the import of a module."""
     (home / "sitecustomize.py").write_text(SITE.replace("MODULE", module))
     with started_nmt(*args, cwd=home, env={"PYTHONPATH": str(home)}) as process:
-        stdout, stderr = process.communicate(b"", timeout=240)
+        stdout, stderr = process.communicate(b"", timeout=PATIENCE_S)
         assert not stdout
         return process.returncode, stderr.decode()
 

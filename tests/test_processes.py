@@ -5,11 +5,10 @@ import platform
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from conftest import SOURCE, TARGET, FiveRun, environment, out_lines, run_nmt, started_nmt
+from conftest import PATIENCE_S, SOURCE, TARGET, FiveRun, environment, out_lines, run_nmt, started_nmt, wait_until
 from test_distributed import ONE_THREAD, TORCHRUN, command_of, run, workers_of
 
 import nmt
@@ -145,7 +144,7 @@ def test_workers_end_with_their_parent_while_they_start(
     with started_nmt(*args, cwd=tmp_path, env=ONE_THREAD) as process:
         workers = workers_of(process, 2)
         process.send_signal(number)
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE_S)
     assert process.returncode == (128 + number if number == signal.SIGTERM else -number)
     wait_for_end(workers)
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
@@ -154,18 +153,12 @@ def test_workers_end_with_their_parent_while_they_start(
 def test_sigterm_leaves_no_unfinished_output(five_run: FiveRun, tmp_path: Path) -> None:
     args = ["translate", "-m", five_run.run, "-o", tmp_path / "out"]
     with started_nmt(*args, cwd=tmp_path) as process:
-        deadline = time.monotonic() + 60
-        while not list(tmp_path.glob("out.tmp.*")):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: list(tmp_path.glob("out.tmp.*")), running=process)
         process.terminate()  # while it waits for lines
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 128 + signal.SIGTERM
     assert list(tmp_path.iterdir()) == []
 
 
 def wait_for_end(pids: list[int]) -> None:
-    deadline = time.monotonic() + 60
-    while any(command_of(pid) for pid in pids):
-        assert time.monotonic() < deadline, "a process outlived its parent"
-        time.sleep(0.05)
+    wait_until(lambda: not any(command_of(pid) for pid in pids))  # none outlives its parent

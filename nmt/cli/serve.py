@@ -54,5 +54,5 @@ def serve(
     app = create_app(translators, Limits(n_waiting=max_waiting), hosts=allow_host or (), keys=keys)
     with bind(host, port) as listening:
         name = f"[{host}]" if ":" in host else host
-        streams.log.info("serving on http://%s:%d", name, listening.getsockname()[1])
-        new_server(app).run(sockets=[listening])
+        url = f"http://{name}:{listening.getsockname()[1]}"
+        new_server(app, on_start=lambda: streams.log.info("serving on %s", url)).run(sockets=[listening])

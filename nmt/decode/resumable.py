@@ -1,4 +1,4 @@
-"""Resumable output: lines go to `FILE.part`, which is renamed to `FILE` when it is complete.
+"""Resumable output: lines go to `FILE.part`, which becomes `FILE` when it is complete.
 
 The first line of the part file, its header, is the origin of the output: input, model and options. A command resumes
 only a part file with the same origin. Complete shards of an output keep the header.

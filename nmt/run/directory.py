@@ -20,6 +20,7 @@ import os
 import platform
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import time
@@ -91,10 +92,12 @@ class RunDirectory:
     def _check_links(self) -> None:
         """Make sure that writing into the run changes no files outside of it; its source may be untrusted."""
         for entry in (*self.path.glob("*"), *self.checkpoints.glob("*")):  # nothing is written deeper
-            if entry.is_symlink() and not entry.resolve().is_relative_to(self.real_path):
+            if entry.is_symlink() and not Path(os.path.realpath(entry)).is_relative_to(self.real_path):
                 raise ModelError(f"{entry} is a link that leads out of the run", hint="replace it by its target")
-            if entry.exists() and not entry.is_file() and not entry.is_dir():
-                raise ModelError(f"{entry} is neither a file nor a directory", hint="remove it")
+            with contextlib.suppress(OSError):  # renamed by another training meanwhile, or a loop of links
+                mode = entry.stat().st_mode
+                if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                    raise ModelError(f"{entry} is neither a file nor a directory", hint="remove it")
 
     def write_config(self, config: Config) -> None:
         atomic_write(self.config_file, dump_config(config))

@@ -1,8 +1,9 @@
 """The web application and its server: routes, pages, errors as JSON, uvicorn."""
 
+import asyncio
 import logging
 import socket
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -140,8 +141,32 @@ def bind(host: str, port: int) -> socket.socket:
         raise InputError(f"cannot listen on {host} port {port}: {error.strerror}", hint="use another --port") from error
 
 
-def new_server(app: Guard) -> uvicorn.Server:
-    """Create a server; on SIGTERM or Ctrl-C, it answers the requests that it has received and stops."""
+class Server(uvicorn.Server):
+    """uvicorn's server, changed at both ends: it reports its start, and on a signal reads what clients have sent."""
+
+    def __init__(self, config: uvicorn.Config, on_start: Callable[[], None]) -> None:
+        super().__init__(config)
+        self.on_start = on_start
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.on_start()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # uvicorn would close connections whose request is still in the socket's buffer. Accepting a connection and
+        # reading its request take several turns of the event loop.
+        for _ in range(10):
+            await asyncio.sleep(0.01)
+        await super().shutdown(sockets)
+
+
+def new_server(app: Guard, on_start: Callable[[], None] = lambda: None) -> Server:
+    """Create a server; on SIGTERM or Ctrl-C, it answers the requests that it has received and stops.
+
+    Args:
+        app: the application.
+        on_start: called when the server accepts connections and handles signals.
+    """
     config = uvicorn.Config(
         app,
         http=IdleClosingProtocol,
@@ -154,4 +179,4 @@ def new_server(app: Guard) -> uvicorn.Server:
         timeout_graceful_shutdown=int(app.limits.answer_s) + 5,
     )
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
-    return uvicorn.Server(config)
+    return Server(config, on_start)

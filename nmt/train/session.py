@@ -83,10 +83,12 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> tuple[Confi
     Returns:
         the config; the run's newest checkpoint, else the model of train.init_from, else None; whether the run resumes.
     """
+    # Asked first: another training may write the run's first checkpoint now, and the run's lock then says so.
+    was_trained = not fresh and run.holds_training()
     newest = None if fresh else read_newest(run, prefixes=())
     if newest is not None:
         checkpoint, before, name = newest.checkpoint, run.read_config(), config.run
-    elif not fresh and run.holds_training():
+    elif was_trained:
         others = f"{quote(f'train.init_from={config.run}')} run=OTHER starts another run from its weights; "
         hint = f"{others if run.model_file.exists() else ''}--fresh begins anew (the old run is kept)"
         raise ModelError(f"{run.path} holds a training but no checkpoint from which it can go on", hint=hint)

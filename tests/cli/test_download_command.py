@@ -7,12 +7,11 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import err_lines, one_clear_error, out_lines, run_nmt, started_nmt
+from conftest import PATIENCE_S, err_lines, one_clear_error, out_lines, run_nmt, started_nmt, wait_until
 from mirror import Mirror, serving
 
 from nmt.corpus.catalog import CORPORA, Multi30k
@@ -89,9 +88,7 @@ def test_a_killed_download_continues(home: Path, mirror: Mirror) -> None:
     command = ["download", "x.yaml", "--mirror", mirror.url]
     part = home / "data/downloads/multi30k-tok.part/train.lc.norm.tok.fr"
     with started_nmt(*command, cwd=home) as process:
-        deadline = time.monotonic() + 60
-        while not (part.exists() and part.stat().st_size) and time.monotonic() < deadline:
-            time.sleep(0.02)
+        wait_until(lambda: part.exists() and part.stat().st_size, running=process)
         process.send_signal(signal.SIGKILL)
     assert not (home / "data/downloads/multi30k-tok").exists()
     n_bytes = part.stat().st_size
@@ -109,11 +106,9 @@ def test_ctrl_c_keeps_what_has_arrived(home: Path, mirror: Mirror) -> None:
     mirror.pause = threading.Event()
     part = home / "data/downloads/multi30k-tok.part/train.lc.norm.tok.fr"
     with started_nmt("download", "x.yaml", "--mirror", mirror.url, cwd=home) as process:
-        deadline = time.monotonic() + 60
-        while not (part.exists() and part.stat().st_size) and time.monotonic() < deadline:
-            time.sleep(0.02)
+        wait_until(lambda: part.exists() and part.stat().st_size, running=process)
         process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert b"Traceback" not in stderr
     assert part.stat().st_size

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from conftest import SOURCE, TARGET, FiveRun, one_clear_error, run_nmt, started_nmt
+from conftest import PATIENCE_S, SOURCE, TARGET, FiveRun, one_clear_error, run_nmt, started_nmt
 
 HEADERS = {"Content-Type": "application/json"}
 
@@ -32,7 +32,7 @@ def test_it_serves_and_answers_what_it_has_before_it_ends(five_run: FiveRun, tmp
     with started_nmt(*command, cwd=tmp_path) as process:
         host, port = address_of(process)
         assert host == "127.0.0.1"
-        connection = http.client.HTTPConnection(host, port, timeout=60)
+        connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
         body = {"q": SOURCE[:1] * 64, "source": "zh", "target": "en", "api_key": "second"}
         connection.request("POST", "/translate", json.dumps(body), HEADERS)
         time.sleep(0.05)  # the server has accepted the request or will: in both cases it must answer
@@ -41,7 +41,7 @@ def test_it_serves_and_answers_what_it_has_before_it_ends(five_run: FiveRun, tmp
         assert answer.status == 200
         assert json.load(answer)["translatedText"] == TARGET[:1] * 64
         connection.close()
-        assert process.wait(60) == 143
+        assert process.wait(PATIENCE_S) == 143
         assert process.stdout is not None
         assert process.stdout.read() == b""
 

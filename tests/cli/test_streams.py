@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from conftest import (
     NMT,
+    PATIENCE_S,
     SOURCE,
     TARGET,
     Done,
@@ -48,7 +49,7 @@ def test_translate_stream_answers_each_line_until_ctrl_c(five_run: FiveRun, tmp_
             process.stdin.write(f"{source}\n".encode())
             assert read_line(process).decode() == f"{target}\n", "before the next one is sent"
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=60) == 130
+        assert process.wait(timeout=PATIENCE_S) == 130
         assert process.stderr.read() == b""
 
 
@@ -63,7 +64,7 @@ def test_translate_prompts_on_a_terminal(five_run: FiveRun, tmp_path: Path) -> N
             os.write(keyboard, f"{SOURCE[1]}\n".encode())
             assert read_line(process).decode() == f"{TARGET[1]}\n"
             os.write(keyboard, b"\x04")  # Ctrl-D
-            assert process.wait(timeout=60) == 0
+            assert process.wait(timeout=PATIENCE_S) == 0
             assert process.stderr.read().decode().splitlines() == ["one sentence per line; Ctrl-D ends", "> > "]
     finally:
         os.close(keyboard)
@@ -75,7 +76,7 @@ def test_lines_from_a_pipe_are_translated_before_it_is_closed(five_run: FiveRun,
         for source, target in zip(SOURCE[:2], TARGET[:2], strict=True):
             process.stdin.write(f"{source}\n".encode())  # the pipe stays open
             assert read_line(process).decode() == f"{target}\n"
-        rest, _ = process.communicate(f"{SOURCE[2]}\n\n{SOURCE[3]}".encode(), timeout=60)
+        rest, _ = process.communicate(f"{SOURCE[2]}\n\n{SOURCE[3]}".encode(), timeout=PATIENCE_S)
     assert rest.decode() == f"{TARGET[2]}\n\n{TARGET[3]}\n"
 
 
@@ -85,7 +86,7 @@ def test_ctrl_c_ends_a_translation_that_waits_for_input(five_run: FiveRun, tmp_p
         process.stdin.write(f"{SOURCE[0]}\n".encode())
         read_line(process)
         process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 128 + signal.SIGINT
     assert stderr == b""
 

@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from conftest import (
     ONE_PER_SIDE,
+    PATIENCE_S,
     SOURCE,
     TARGET,
     FiveCorpus,
@@ -26,6 +26,7 @@ from conftest import (
     run_nmt,
     run_together,
     started_nmt,
+    wait_until,
 )
 from safetensors import safe_open
 
@@ -224,17 +225,13 @@ def running_training(corpus: FiveCorpus) -> Iterator[subprocess.Popen[bytes]]:
     """Start `nmt train` with a very high step limit, and wait for its first steps."""
     metrics = corpus.run / "metrics.jsonl"
     with started_nmt("train", corpus.config, "train.max_steps=1000000", cwd=corpus.home) as process:
-        deadline = time.monotonic() + 120
-        while not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 5):
-            assert process.poll() is None, process.stderr and process.stderr.read().decode()
-            assert time.monotonic() < deadline, "no steps were done"
-            time.sleep(0.05)
+        wait_until(lambda: metrics.exists() and metrics.read_bytes().count(b"\n") >= 5, running=process)
         yield process
 
 
 def check_stopped(process: subprocess.Popen[bytes], corpus: FiveCorpus, exit_code: int) -> int:
     """Check that a stopped training has saved everything; return its step."""
-    stdout, stderr = process.communicate(timeout=120)
+    stdout, stderr = process.communicate(timeout=PATIENCE_S)
     done = subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
     log = one_clear_error(done, exit_code, "stopped at step ", "all saved")
     assert "nmt: warning: stopping after this step; once more to stop at once" in log

@@ -5,12 +5,11 @@ import gzip
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import SOURCE, TARGET, FiveRun, one_clear_error, out_lines, run_nmt, started_nmt
+from conftest import PATIENCE_S, SOURCE, TARGET, FiveRun, one_clear_error, out_lines, run_nmt, started_nmt, wait_until
 
 from nmt.errors import DataError, InputError
 from nmt.text.lines import iter_lines
@@ -139,16 +138,12 @@ def test_a_cluster_that_loses_a_worker_gives_the_text_of_one_process(five_run: F
 
     cluster_args = [*args, "-i", f"file://{tmp_path}/in", "-o", "out", "--ray", "local", "--workers", 2]
     with started_nmt(*cluster_args, cwd=tmp_path, stdin=subprocess.DEVNULL) as process:
-        deadline = time.monotonic() + 600
-        while not (tmp_path / "out" / "0.zh").exists():
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: (tmp_path / "out" / "0.zh").exists(), running=process)
         workers = [pid for pid, name in descendants(process.pid) if name.startswith("ray::MapWorker")]
         assert len(workers) == 2
         os.kill(workers[0], signal.SIGKILL)
         assert not (tmp_path / "out" / "3.zh").exists(), "it was killed in the middle"
-        stdout, stderr = process.communicate(timeout=300)
+        stdout, stderr = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, stderr.decode()
     assert stdout == b""
     assert "out/3.zh: 1000 lines" in stderr.decode()

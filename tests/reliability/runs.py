@@ -11,7 +11,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from conftest import FORKS
+from conftest import FORKS, PATIENCE_S
 
 from nmt.config import Config, load_config
 from nmt.run.checkpoint import hash_tensors, read_checkpoint
@@ -68,7 +68,7 @@ class Training:
     process: BaseProcess
     log: Path
 
-    def end(self, timeout_s: float = 120) -> int:
+    def end(self, timeout_s: float = PATIENCE_S) -> int:
         """Wait until it ends; return the exit code, or minus the number of the signal that killed it."""
         self.process.join(timeout_s)
         assert self.process.exitcode is not None, "it does not end"
@@ -134,7 +134,11 @@ def _main(arguments: list[str], log: str, stop_at: int) -> None:
 
     step.batch_loss = batch_loss  # type: ignore[assignment]
     torch.set_num_threads(1)  # torch is imported already: too late for --threads and OMP_NUM_THREADS
-    main()
+    try:
+        main()
+    finally:  # the exit code is known: a signal that comes later must not change it
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
 
 
 def temps(run: Path) -> list[Path]:

@@ -76,7 +76,8 @@ def test_a_signal_at_a_random_moment_saves_and_ends_in_time(tmp_path: Path) -> N
                 one.send(numbers[-1])
                 code = one.end()
                 seconds_to_end = time.monotonic() - start
-            if code in (0, -numbers[-1]):  # the training had ended, or did not handle signals yet
+            if "stopping after this step" not in one.messages:  # it did not train yet, or not any more
+                assert code in (0, -numbers[-1], STOPPED[numbers[-1]]), one.messages
                 continue
             assert code == STOPPED[numbers.pop()], one.messages
             slowest = max(slowest, seconds_to_end)
@@ -88,7 +89,7 @@ def test_a_signal_at_a_random_moment_saves_and_ends_in_time(tmp_path: Path) -> N
         assert weights(run) == expected
         n_runs += 1
     print(f"the slowest ended after {slowest:.2f} s")
-    assert slowest < 5
+    assert slowest < soak(60, 5)
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
@@ -136,7 +137,7 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
         one.send(signal.SIGTERM)
         one.send(signal.SIGINT)
         one.send(signal.SIGCONT)
-        assert one.end(10) in (-signal.SIGTERM, -signal.SIGINT, 130, 143)
+        assert one.end() in (-signal.SIGTERM, -signal.SIGINT, 130, 143)
 
 
 def test_of_two_trainings_at_once_one_is_refused_and_after_kill_9_the_next_starts(tmp_path: Path) -> None:
@@ -151,7 +152,7 @@ def test_of_two_trainings_at_once_one_is_refused_and_after_kill_9_the_next_start
             (goes_on,) = [each for each in both if each is not refused]
             assert refused.end() == 2, refused.messages
             assert f"nmt: error: {run} is in use by another training" in refused.messages
-            while newest_step(run) < VALIDATE_EVERY:
+            while (RunDirectory(run).newest_step() or 0) < VALIDATE_EVERY:  # its files may vanish while they are read
                 assert goes_on.process.exitcode is None, goes_on.messages
                 time.sleep(0.01)
             goes_on.process.kill()

@@ -10,7 +10,18 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import SOURCE, FiveRun, environment, err_lines, one_clear_error, out_lines, run_nmt, started_nmt
+from conftest import (
+    PATIENCE_S,
+    SOURCE,
+    FiveRun,
+    environment,
+    err_lines,
+    one_clear_error,
+    out_lines,
+    run_nmt,
+    started_nmt,
+    wait_until,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -127,7 +138,7 @@ def test_a_reader_that_stops_is_waited_for_in_bounded_memory(five_run: FiveRun, 
         assert process.poll() is None
         assert int(status.read_text().partition("VmHWM:")[2].split()[0]) < 1_000_000  # kB
         rest = b"".join(iter(lambda: process.stdout.read(1_000_000), b""))  # type: ignore[union-attr]
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE_S) == 0
     assert (first + rest).count(b"\n") == n_lines
 
 
@@ -142,13 +153,9 @@ def test_resume_goes_on_after_the_last_complete_line(five_run: FiveRun, tmp_path
     n_done = 0
     for how in (signal.SIGKILL, signal.SIGINT):
         with started_nmt(*args, "--resume", "-o", out, cwd=tmp_path, stdin=subprocess.DEVNULL) as process:
-            deadline = time.monotonic() + 120
-            while not part.exists() or part.read_bytes().count(b"\n") <= n_done + 1:
-                assert time.monotonic() < deadline
-                assert process.poll() is None
-                time.sleep(0.02)
+            wait_until(lambda: part.exists() and part.read_bytes().count(b"\n") > n_done + 1, running=process)  # noqa: B023
             process.send_signal(how)
-            process.wait(60)
+            process.wait(PATIENCE_S)
         n_done = part.read_bytes().count(b"\n") - 1
         assert 0 < n_done < len(lines)
         assert not out.exists()

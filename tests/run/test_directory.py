@@ -239,6 +239,7 @@ def test_a_run_with_a_pipe_is_refused(run: RunDirectory) -> None:
 def test_links_within_a_run_and_in_other_directories_are_allowed(run: RunDirectory) -> None:
     run.create()
     (run.path / "best").symlink_to("model.safetensors")
+    (run.path / "loop").symlink_to("loop")
     (run.path / ".venv").mkdir()  # as with `run=.`
     (run.path / ".venv" / "python").symlink_to(sys.executable)
     with run.lock():

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from conftest import PATIENCE_S
+
 from nmt.decode.translator import Translator
 from nmt.serve.app import bind, create_app, new_server
 from nmt.serve.guard import Limits
@@ -43,7 +45,7 @@ class Client:
         return f"http://127.0.0.1:{self.port}"
 
     def send(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
         with contextlib.closing(connection):
             connection.request(method, path, body, dict(headers or {}))
             response = connection.getresponse()
@@ -68,7 +70,7 @@ def served(*translators: Translator, limits: Limits | None = None, **options: An
             yield Client(listening.getsockname()[1])
         finally:
             server.should_exit = True
-            thread.join(60)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive()
 
 

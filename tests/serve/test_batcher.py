@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from conftest import SOURCE, TARGET, FiveRun
+from conftest import PATIENCE_S, SOURCE, TARGET, FiveRun, wait_until
 from models import small_translator
 from served import served
 
@@ -32,7 +32,7 @@ class Held:
 
         def translate_together(lines: Sequence[Line], *rest: Any) -> Any:
             self.texts.append([line.text for line in lines])
-            assert self.released.wait(30)
+            assert self.released.wait(PATIENCE_S)
             if any(line.text == "poison" for line in lines):
                 raise NmtError("out of memory with one sentence")
             return original(lines, *rest)
@@ -53,7 +53,7 @@ class Held:
 
 def run(test: Callable[[Held], Any]) -> Held:
     held = Held()
-    asyncio.run(asyncio.wait_for(test(held), 60))
+    asyncio.run(asyncio.wait_for(test(held), PATIENCE_S))
     return held
 
 
@@ -143,7 +143,9 @@ def test_functions_run_alone_and_their_errors_are_returned(caplog: pytest.LogCap
 def test_a_full_queue_is_status_429_and_a_failure_503() -> None:
     held = Held()
     with served(held.translator, limits=Limits(n_waiting=1)) as client, ThreadPoolExecutor(8) as pool:
-        answers = [pool.submit(client.post, "/v1/translate", {"q": "a cat"}) for _ in range(8)]
+        answers = [pool.submit(client.post, "/v1/translate", {"q": "a cat"})]
+        wait_until(lambda: held.texts)  # it is being translated; together with another, there would be room for a third
+        answers += [pool.submit(client.post, "/v1/translate", {"q": "a cat"}) for _ in range(7)]
         while sum(answer.done() for answer in answers) < 6:  # of the other two, one is being translated and one waits
             threading.Event().wait(0.05)
         refused = [answer.result() for answer in answers if answer.done()]

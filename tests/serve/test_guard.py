@@ -3,11 +3,11 @@
 import json
 import random
 import socket
-import time
+import threading
 from collections.abc import Iterator
 
 import pytest
-from conftest import SOURCE, TARGET, FiveRun
+from conftest import PATIENCE_S, SOURCE, TARGET, FiveRun
 from served import JSON, Client, served
 
 from nmt.decode.translator import Translator, load
@@ -89,20 +89,23 @@ def test_large_bodies_are_refused(client: Client) -> None:
 
 
 def test_slow_bodies_and_slow_models_end(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = Limits(read_s=0.3, answer_s=0.3)
     head = (
         b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
     )
-    with served(translator, limits=limits) as client:
-        with socket.create_connection(("127.0.0.1", client.port), timeout=30) as connection:
-            connection.sendall(head + b'{"q": ')
-            assert connection.recv(1000)[9:12] == b"408"
-        monkeypatch.setattr(translator, "translate_together", lambda *_: time.sleep(1))
+    with served(translator, limits=Limits(read_s=0.3)) as client:
+        connection = socket.create_connection(("127.0.0.1", client.port), timeout=PATIENCE_S)
+        connection.sendall(head + b'{"q": ')
+        assert connection.recv(1000)[9:12] == b"408"
+        connection.close()
+    ended = threading.Event()
+    monkeypatch.setattr(translator, "translate_together", lambda *_: ended.wait(PATIENCE_S))
+    with served(translator, limits=Limits(answer_s=0.3)) as client:
         answer = client.post("/v1/translate", {"q": "a"})
         assert (answer.status, answer.error) == (504, "no translation within 0.3 s")
         streamed = client.post("/v1/translate", {"q": "a", "stream": True}).body.decode()
         assert streamed == 'event: error\ndata: {"error": "no translation within 0.3 s"}\n\n'
         assert client.get("/health").status == 200
+        ended.set()
 
 
 def test_silent_connections_are_closed_and_block_nobody(
@@ -110,7 +113,7 @@ def test_silent_connections_are_closed_and_block_nobody(
 ) -> None:
     monkeypatch.setattr(app, "IDLE_S", 2.0)
     with served(translator) as client:
-        silent = [socket.create_connection(("127.0.0.1", client.port), timeout=30) for _ in range(100)]
+        silent = [socket.create_connection(("127.0.0.1", client.port), timeout=PATIENCE_S) for _ in range(100)]
         assert client.post("/translate", GOOD).json == {"translatedText": TARGET[0]}
         for connection in silent:
             assert connection.recv(1) == b"", "closed by the server"

@@ -139,6 +139,18 @@ def test_a_run_without_its_checkpoints_is_not_begun_over(corpus: Path, model: bo
     assert file_bytes(Path(f"{config.run}.1")) == before
 
 
+def test_a_first_save_of_another_training_meanwhile_is_no_damage(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = config_of(corpus)
+    run = RunDirectory(config.run)
+
+    def none_yet(*_: Any, **__: Any) -> None:
+        run.create()
+        run.model_file.touch()
+
+    monkeypatch.setattr(session, "read_newest", none_yet)
+    assert session.find_start(config, run, fresh=False) == (config, None, False)
+
+
 def test_tokenize_leaves_the_tokenizer_of_a_model_without_checkpoints(corpus: Path) -> None:
     config = config_of(corpus)
     run_training(config)
