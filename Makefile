@@ -57,18 +57,18 @@ pipeline: $(INSTALLED)  ## tokenize, train, translate and score CONFIG; fail if 
 	"$$run/test.scores" || { echo '$(CONFIG): error: BLEU on test is below $(MIN_BLEU)' >&2; exit 1; }
 
 test: $(INSTALLED)  ## run the tests
-	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST)
+	$(BIN)/python $(PYTEST)
 
 browser: $(INSTALLED)  ## install Chromium and what drives it, for the tests of the pages
 	$(BIN)/pip install -q --disable-pip-version-check -c .constraints.txt -e '.[browser]'
 	command -v chromium || command -v google-chrome || apt-get install -y -q chromium fonts-noto-cjk
 
 test-browser: browser  ## run the tests of the pages in Chromium
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/insight/test_browser.py tests/serve/test_page.py tests/corpus/test_check_page.py
+	$(BIN)/python -m pytest tests/insight/test_browser.py tests/serve/test_page.py tests/corpus/test_check_page.py
 
 soak: $(INSTALLED)  ## run the fault injection and the comparison of search with its reference in full
 	$(BIN)/pip install -q --disable-pip-version-check -c .constraints.txt -e '.[ray]'
-	NMT_SOAK=1 OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) tests/reliability tests/decode/test_search_random.py tests/test_image.py \
+	NMT_SOAK=1 $(BIN)/python $(PYTEST) tests/reliability tests/decode/test_search_random.py tests/test_image.py \
 		tests/cli/test_download_command.py tests/cli/test_sweep_command.py tests/decode/test_cluster.py
 
 # `pytest` tests the installed package; `python -m pytest` would import nmt/ from here. -W default: warnings of old
@@ -84,7 +84,7 @@ oldest:  ## run the quick tests with the oldest dependencies that pyproject.toml
 	$(OLDEST)/bin/pip install -q --disable-pip-version-check -c $(OLDEST)/constraints.txt torch
 	$(OLDEST)/bin/pip install -q --disable-pip-version-check -c $(OLDEST)/constraints.txt \
 		'.[ctranslate2,serve,tensorboard]' libretranslatepy pytest pytest-xdist hypothesis
-	OMP_NUM_THREADS=1 $(OLDEST)/bin/pytest -n auto --maxprocesses 4 --dist worksteal -W default \
+	$(OLDEST)/bin/pytest -n auto --maxprocesses 4 --dist worksteal -W default \
 		--ignore tests/reliability --ignore tests/benchmarks --ignore tests/data --ignore tests/test_readme.py
 
 # Some mirrors of PyPI serve packages but no vulnerability data.
@@ -107,7 +107,7 @@ format: $(INSTALLED)  ## format the code and fix style
 
 coverage: $(INSTALLED)  ## run the tests and show the branches of nmt/ that they do not reach
 	$(BIN)/coverage erase
-	OMP_NUM_THREADS=1 $(BIN)/coverage run $(PYTEST)
+	$(BIN)/coverage run $(PYTEST)
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nmt.decode.translator import Translator
     from nmt.model.base import Seq2Seq
 
+os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is imported; tests run side by side
 # No time limit: a busy machine must not fail a test.
 hypothesis_settings.register_profile(
     "nmt",

@@ -142,7 +142,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, changed at both ends: it reports its start, and on a signal reads what clients have sent."""
+    """uvicorn's server. It calls `on_start` when it is ready, and reads requests that have arrived before it stops."""
 
     def __init__(self, config: uvicorn.Config, on_start: Callable[[], None]) -> None:
         super().__init__(config)
