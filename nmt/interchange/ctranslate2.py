@@ -42,7 +42,6 @@ SUPPORTED: dict[str, tuple[object, ...]] = {  # supported values; other settings
     "attention": ("scaled_dot",),
     "attention_window": (0,),
     "padding_mask": (True,),
-    "positions": ("sinusoidal", "learned"),
 }
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}  # CTranslate2's names
 CHECKED_LENGTHS = (1, 5, 20)  # pieces of the random sentences on which the engines are compared
@@ -90,12 +89,16 @@ def to_ctranslate2(translator: Translator, path: Path, quantization: str = "floa
 
 def _model_spec(model: Transformer) -> Any:
     """Return CTranslate2's model spec with a copy of the weights, because CTranslate2 quantizes them in place."""
-    specs, settings = import_ctranslate2().specs, model.settings
-    spec = specs.TransformerSpec.from_config(
-        (settings.n_encoder_layers, settings.n_decoder_layers),
-        settings.n_heads,
-        pre_norm=settings.norm == "pre",
-        activation=specs.common_spec.Activation[ACTIVATIONS[settings.activation]],
+    specs, settings = import_ctranslate2().specs.transformer_spec, model.settings
+    shared: dict[str, Any] = {
+        "num_heads": settings.n_heads,
+        "pre_norm": settings.norm == "pre",
+        "activation": specs.common_spec.Activation[ACTIVATIONS[settings.activation]],
+        "rotary_dim": None if model.rotations is None else 0,  # 0 rotates all dimensions of a head
+    }
+    spec = specs.TransformerSpec(
+        specs.TransformerEncoderSpec(settings.n_encoder_layers, **shared),
+        specs.TransformerDecoderSpec(settings.n_decoder_layers, **shared),
     )
     spec.config.add_source_eos = True
     spec.config.decoder_start_token = spec.config.bos_token
@@ -109,15 +112,23 @@ def _model_spec(model: Transformer) -> Any:
         (decoder, model.target_positions, model.decoder_norm),
     ):
         stack.scale_embeddings = True  # by sqrt(D)
-        positions = model.sinusoids(slice(settings.max_positions)) if model.sinusoids else learned
-        assert positions is not None
-        stack.position_encodings.encodings = _array(positions)
+        if model.rotations is None:
+            stack.position_encodings.encodings = _array(_positions(model, learned))
+        elif stack is encoder:
+            del stack.position_encodings  # the decoder's spec has none if there are rotations
         if isinstance(norm, nn.LayerNorm):
             _copy_norm(norm, stack.layer_norm)
     layers: list[EncoderLayer | DecoderLayer] = [*model.encoder, *model.decoder]
     for layer, into in zip(layers, [*encoder.layer, *decoder.layer], strict=True):
         _copy_layer(layer, into)
     return spec
+
+
+def _positions(model: Transformer, learned: Tensor | None) -> Tensor:
+    """The positional encodings (P, D) that are added to embeddings; zeros if the model has none."""
+    if model.sinusoids is not None:
+        return model.sinusoids(slice(model.settings.max_positions))
+    return torch.zeros(model.settings.max_positions, model.settings.d_model) if learned is None else learned
 
 
 def _copy_layer(layer: EncoderLayer | DecoderLayer, into: Any) -> None:

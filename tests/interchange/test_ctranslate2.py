@@ -42,6 +42,9 @@ CHOICES: list[dict[str, Any]] = [
         for activation in ("relu", "gelu")
         for positions in ("sinusoidal", "learned")
     ),
+    {"positions": "rotary"},
+    {"positions": "rotary", "norm": "post", "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 3},
+    {"positions": "none"},
     {"tied_embeddings": "decoder", "n_encoder_layers": 1, "n_decoder_layers": 3},
     {"tied_embeddings": "none", "n_encoder_layers": 3, "n_decoder_layers": 1},
     {"tied_embeddings": "decoder", "joint": False},
@@ -259,8 +262,6 @@ def test_wrong_quantization_and_path_are_refused_before_anything_is_written(tmp_
         ({"attention": "dot"}, "model.attention=dot"),
         ({"attention_window": 4}, "model.attention_window=4"),
         ({"padding_mask": False}, "model.padding_mask=false"),
-        ({"positions": "rotary"}, "model.positions=rotary"),
-        ({"positions": "none"}, "model.positions=none"),
     ],
 )
 def test_unsupported_settings_are_refused_by_name(choices: dict[str, Any], named: str, tmp_path: Path) -> None:
