@@ -127,7 +127,8 @@ def _model_spec(model: Transformer) -> Any:
 def _positions(model: Transformer, learned: Tensor | None) -> Tensor:
     """The positional encodings (P, D) that are added to embeddings; zeros if the model has none."""
     if model.sinusoids is not None:
-        return model.sinusoids(slice(model.settings.max_positions))
+        sinusoids: Tensor = model.sinusoids(slice(model.settings.max_positions))
+        return sinusoids
     return torch.zeros(model.settings.max_positions, model.settings.d_model) if learned is None else learned
 
 

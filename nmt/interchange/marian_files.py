@@ -18,7 +18,7 @@ from torch import Tensor
 
 from nmt.errors import ModelError
 from nmt.files import read_capped
-from nmt.run.checkpoint import is_safe_to_read
+from nmt.run.header import is_safe_to_read
 
 MAX_JSON_BYTES = 50_000_000  # enough for a vocabulary of a million pieces
 LARGEST_VOCABULARY = 1_000_000

@@ -4,13 +4,12 @@
     average.<name>    their moving average, if there is one
     optimizer.<name>.<moment>
     tokenizer.source, tokenizer.target   serialized, uint8; target only if it differs from source
-    metadata "nmt"    JSON: format_version, config, progress, and hashes of these and of the tensors
+    metadata "nmt"    see `nmt.run.header`
 
 Translation needs no other file than the model file, which contains no paths of the machine. Nothing is unpickled.
 Before a model is built, names and shapes of the tensors are checked against the settings.
 """
 
-import contextlib
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -25,18 +24,15 @@ from torch.overrides import TorchFunctionMode
 
 from nmt.config import Config, check_config
 from nmt.errors import ConfigError, ModelError
-from nmt.files import atomic_write, sha256
+from nmt.files import atomic_write
 from nmt.model.base import Seq2Seq
 from nmt.model.recurrent import RecurrentModel
 from nmt.model.transformer import Transformer
 from nmt.run.directory import RunDirectory
+from nmt.run.header import FORMAT_VERSION, HINT, errors_as_model_error, hash_of, is_safe_to_read, parse
 from nmt.text.tokenizer import Tokenizers
 
-FORMAT_VERSION = 2
 PARTS = ("model", "average", "optimizer")  # prefixes of the names of tensors, besides "tokenizer"
-HINT = "give a run's directory or its model.safetensors"
-MAX_TENSORS = 25_000  # 100 layers per side have 4,200 weights; a checkpoint has up to five tensors per weight
-MAX_HEADER_BYTES = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -119,7 +115,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
         tensors[f"tokenizer.{side}"] = torch.frombuffer(model, dtype=torch.uint8)
     header: dict[str, Any] = {"format_version": FORMAT_VERSION, "config": without_paths(checkpoint.config)}
     header["progress"] = checkpoint.progress
-    header["header_sha256"] = _hash_header(header)
+    header["header_sha256"] = hash_of(header)
     header["tensors_sha256"] = _hash_parts(tensors)
     atomic_write(path, safetensors.torch.save(tensors, {"nmt": json.dumps(header, ensure_ascii=False)}))
 
@@ -146,11 +142,6 @@ def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
         digest.update(tensor.flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _hash_header(header: Mapping[str, Any]) -> str:
-    covered = {key: header[key] for key in ("format_version", "config", "progress")}
-    return sha256(json.dumps(covered, sort_keys=True).encode())
 
 
 def _hash_parts(tensors: Mapping[str, Tensor]) -> dict[str, str]:
@@ -181,11 +172,11 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpo
     Raises:
         ModelError: the file is missing, damaged, not a checkpoint, or of another format version.
     """
-    try:
+    with errors_as_model_error(path):
         if not is_safe_to_read(path):
             raise ModelError("not a model file", hint=HINT)
         with safetensors.safe_open(path, framework="pt") as file:
-            header = _parse_header((file.metadata() or {}).get("nmt", ""))
+            header = parse((file.metadata() or {}).get("nmt"))
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dict
             if others := {x.get_dtype() for x in slices.values()} - {"F32", "U8"}:
                 raise ModelError(f"not a model file: it has {', '.join(sorted(others))}", hint=HINT)
@@ -204,41 +195,6 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpo
             tensors = {name: file.get_tensor(name) for name in slices if name.partition(".")[0] in prefixes}
         _check_hashes(header, tensors)
         return Checkpoint(config, tensors, tokenizers, header["progress"])
-    except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror or error}", hint=HINT) from error
-    except safetensors.SafetensorError as error:
-        raise ModelError(f"{path}: not a model file, or damaged", hint=HINT) from error
-    except ConfigError as error:
-        reason = str(error).partition("\n")[0]
-        raise ModelError(f"{path}: not a model file of this version: {reason}", hint="train it again") from error
-    except ModelError as error:
-        raise ModelError(f"{path}: {error}", hint=error.hint) from error
-
-
-def is_safe_to_read(path: Path) -> bool:
-    """Whether reading the file does not block, as a pipe would, and its header does not take too much memory."""
-    if path.exists() and not path.is_file() and not path.is_dir():
-        return False
-    with path.open("rb") as file:
-        n_bytes = int.from_bytes(file.read(8), "little")
-        header = file.read(n_bytes) if n_bytes <= MAX_HEADER_BYTES else b""
-    n_braces, n_commas = header.count(b"{"), header.count(b",")  # each tensor has a brace and few commas
-    return n_bytes <= MAX_HEADER_BYTES and n_braces <= MAX_TENSORS and n_commas <= 50 * n_braces + 10_000
-
-
-def _parse_header(text: str) -> dict[str, Any]:
-    header: Any = None
-    with contextlib.suppress(ValueError, RecursionError):
-        header = json.loads(text)
-    keys = {"format_version", "config", "progress", "header_sha256", "tensors_sha256"}
-    is_ours = isinstance(header, dict) and keys <= header.keys()
-    if not is_ours or not isinstance(header["progress"], dict) or not isinstance(header["tensors_sha256"], dict):
-        raise ModelError("not written by nmt", hint=HINT)
-    if (version := header["format_version"]) != FORMAT_VERSION:
-        raise ModelError(f"format version {version}, this nmt reads {FORMAT_VERSION}", hint="update nmt")
-    if header["header_sha256"] != _hash_header(header):
-        raise ModelError("damaged: its settings are not those that were written", hint="use another")
-    return dict(header)
 
 
 def _check_hashes(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:

@@ -24,6 +24,7 @@ from nmt.decode.translator import load
 from nmt.errors import NmtError
 from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.run import checkpoint as checkpoints
+from nmt.run.header import hash_of
 from nmt.train import session
 
 from .conftest import soak
@@ -140,7 +141,7 @@ class Parts(NamedTuple):
     header: dict[str, Any]
 
     def joined(self) -> bytes:
-        header = {**self.header, "header_sha256": checkpoints._hash_header(self.header)}
+        header = {**self.header, "header_sha256": hash_of(self.header)}
         hashes = checkpoints._hash_parts(self.tensors)
         text = json.dumps({**header, "tensors_sha256": hashes})
         return safetensors.torch.save(self.tensors, {"nmt": text})

@@ -22,8 +22,6 @@ from nmt.config import Config, check_config
 from nmt.errors import ModelError, OutputError
 from nmt.run import checkpoint as module
 from nmt.run.checkpoint import (
-    FORMAT_VERSION,
-    MAX_HEADER_BYTES,
     Checkpoint,
     average,
     hash_tensors,
@@ -34,6 +32,7 @@ from nmt.run.checkpoint import (
     weights_of,
     without_paths,
 )
+from nmt.run.header import FORMAT_VERSION, MAX_HEADER_BYTES, read_config
 from nmt.text.tokenizer import Tokenizers, train_tokenizer
 
 SECRET = "secret-place"
@@ -276,10 +275,19 @@ def test_a_flipped_bit_in_the_header_is_detected(written: Path, scratch: Path, d
 def test_a_foreign_file_is_refused(scratch: Path, content: bytes, words: str) -> None:
     scratch.write_bytes(content)
     assert str(refused(scratch)).startswith(f"{scratch}: {words}")
+    with pytest.raises(ModelError, match=words):
+        read_config(scratch)
+
+
+def test_settings_are_read_without_the_tensors(written: Path, scratch: Path) -> None:
+    assert read_config(written) == read_checkpoint(written).config
+    n_bytes = 8 + int.from_bytes(written.read_bytes()[:8], "little")
+    scratch.write_bytes(written.read_bytes()[:n_bytes])
+    assert read_config(scratch) == read_config(written)
 
 
 def test_a_file_with_too_many_tensors_is_refused(written: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.run.checkpoint.MAX_TENSORS", 5)
+    monkeypatch.setattr("nmt.run.header.MAX_TENSORS", 5)
     assert str(refused(written)) == f"{written}: not a model file"
 
 

@@ -1,0 +1,88 @@
+"""The header of a model file or checkpoint: settings and progress as JSON. Imports no torch.
+
+A safetensors file begins with the length of its header (8 bytes, little-endian) and the header, which is JSON. Its
+`__metadata__` has the entry "nmt", again JSON: format_version, config, progress, hashes of these and of the tensors.
+"""
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors
+
+from nmt.config import Config, check_config
+from nmt.errors import ConfigError, ModelError
+from nmt.files import sha256
+
+FORMAT_VERSION = 2
+HINT = "give a run's directory or its model.safetensors"
+MAX_TENSORS = 25_000  # 100 layers per side have 4,200 weights; a checkpoint has up to five tensors per weight
+MAX_HEADER_BYTES = 10_000_000
+
+
+def read_config(path: Path) -> Config:
+    """The settings of a model file, without paths. Raises ModelError if it is missing, damaged or not a model file."""
+    with errors_as_model_error(path):
+        if not is_safe_to_read(path):
+            raise ModelError("not a model file", hint=HINT)
+        try:
+            entries = json.loads(header_of(path))
+        except (ValueError, RecursionError) as error:
+            raise ModelError("not a model file, or damaged", hint=HINT) from error
+        metadata = entries.get("__metadata__") if isinstance(entries, dict) else None
+        header = parse(metadata.get("nmt") if isinstance(metadata, dict) else None)
+        return check_config(header["config"], {}, "its settings")
+
+
+@contextlib.contextmanager
+def errors_as_model_error(path: Path) -> Iterator[None]:
+    """Raise errors of reading a model file as ModelError that names the file."""
+    try:
+        yield
+    except safetensors.SafetensorError as error:
+        raise ModelError(f"{path}: not a model file, or damaged", hint=HINT) from error
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror or error}", hint=HINT) from error
+    except ConfigError as error:
+        reason = str(error).partition("\n")[0]
+        raise ModelError(f"{path}: not a model file of this version: {reason}", hint="train it again") from error
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}", hint=error.hint) from error
+
+
+def is_safe_to_read(path: Path) -> bool:
+    """Whether reading the file does not block, as a pipe would, and its header does not take too much memory."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        return False
+    header = header_of(path)
+    n_braces, n_commas = header.count(b"{"), header.count(b",")  # each tensor has a brace and few commas
+    return len(header) <= MAX_HEADER_BYTES and n_braces <= MAX_TENSORS and n_commas <= 50 * n_braces + 10_000
+
+
+def header_of(path: Path) -> bytes:
+    """The header of a safetensors file, at most `MAX_HEADER_BYTES` + 1 bytes."""
+    with path.open("rb") as file:
+        return file.read(min(int.from_bytes(file.read(8), "little"), MAX_HEADER_BYTES + 1))
+
+
+def parse(text: Any) -> dict[str, Any]:
+    """Parse and check the entry "nmt"; None if there is none."""
+    header: Any = None
+    with contextlib.suppress(ValueError, TypeError, RecursionError):
+        header = json.loads(text)
+    keys = {"format_version", "config", "progress", "header_sha256", "tensors_sha256"}
+    is_ours = isinstance(header, dict) and keys <= header.keys()
+    if not is_ours or not isinstance(header["progress"], dict) or not isinstance(header["tensors_sha256"], dict):
+        raise ModelError("not written by nmt", hint=HINT)
+    if (version := header["format_version"]) != FORMAT_VERSION:
+        raise ModelError(f"format version {version}, this nmt reads {FORMAT_VERSION}", hint="update nmt")
+    if header["header_sha256"] != hash_of(header):
+        raise ModelError("damaged: its settings are not those that were written", hint="use another")
+    return dict(header)
+
+
+def hash_of(header: Mapping[str, Any]) -> str:
+    covered = {key: header[key] for key in ("format_version", "config", "progress")}
+    return sha256(json.dumps(covered, sort_keys=True).encode())
