@@ -1,5 +1,6 @@
 """Find a model's directory by path, or by id on the Hugging Face Hub: the model is downloaded to the Hub's cache."""
 
+import os
 import re
 from pathlib import Path
 
@@ -25,7 +26,7 @@ def model_directory(model: str, revision: str | None = None) -> Path:
         if revision is not None:
             raise InputError(f"--revision does not apply to the directory {path}", hint="leave it out")
         return path
-    if path.exists():
+    if os.path.lexists(path):
         raise InputError(f"{path} is not a directory", hint="give the directory that has config.json")
     if not HUB_ID.fullmatch(model):
         hint = "give a directory, or an id on the Hugging Face Hub, such as Helsinki-NLP/opus-mt-de-en"

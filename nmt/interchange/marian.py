@@ -2,7 +2,8 @@
 
 Differences between Marian and nmt, and how they are converted:
 - Marian's ids are EOS 0, UNK 1, PAD last, and its decoder starts with PAD. Embedding rows are put into our order. Our
-  BOS gets a copy of the start token's row, and a bias excludes this copy from the softmax.
+  BOS gets a copy of the start token's row, as PAD does if its id is that of a piece of text. A bias excludes copies
+  from the softmax.
 - Marian's sinusoids have all sines before all cosines, ours alternate. Therefore the features of the residual stream
   are permuted: columns of embeddings and norms, columns of matrices that read it, rows of matrices that write to it.
 - Token ids come from vocab.json, not from the SentencePiece models: see `nmt.text.vocabulary`.
@@ -29,7 +30,7 @@ from nmt.interchange.marian_reference import Reference, sinusoids_in_halves
 from nmt.model.base import Seq2Seq
 from nmt.run.checkpoint import Checkpoint, save_checkpoint
 from nmt.run.directory import RunDirectory, new_manifest
-from nmt.text import BOS, EOS
+from nmt.text import BOS, EOS, PAD
 from nmt.text.batches import pad_source
 from nmt.text.tokenizer import MAX_MODEL_BYTES, Tokenizer, Tokenizers
 from nmt.text.vocabulary import TAG, with_vocabulary, without_vocabulary
@@ -38,7 +39,7 @@ log = logging.getLogger("nmt")
 
 CODERS = {"source": "encoder", "target": "decoder"}
 SPECIAL_PIECES = ["<pad>", "<unk>", "<s>", "</s>"]  # of PAD, UNK, BOS, EOS
-BAN = -100.0  # bias of BOS if it is a copy: exp(BAN) is 0, and label smoothing adds little to the loss
+BAN = -100.0  # bias of a copy: exp(BAN) is 0, and label smoothing adds little to the loss
 NEVER = -1e3  # a bias at or below it bans a piece, as our exports do with PAD, UNK and BOS
 MAX_LENGTH = 200  # data.max_length: longer lines are split into sentences, because Marian models are trained on these
 MIN_KNOWN = 0.5  # minimum share of a SentencePiece model's pieces that vocab.json must contain
@@ -115,8 +116,7 @@ def import_marian(directory: Path, output: Path, languages: Languages = NOT_GIVE
 def read_marian(directory: Path, languages: Languages) -> Imported:
     """Read and convert a model. For errors see `import_marian`."""
     settings = read_settings(directory)
-    about = directory / "tokenizer_config.json"
-    tokenizer_config = read_json(about) if about.exists() else {}
+    tokenizer_config = read_json(directory / "tokenizer_config.json", may_be_missing=True)
     weights = read_weights(directory, settings)
     source, target = read_sides(directory, settings, tokenizer_config, weights.get("final_logits_bias"))
     check_tag([piece for piece in source.pieces if TAG.fullmatch(piece)], languages.tag)
@@ -169,7 +169,10 @@ def read_sides(
 
 
 def in_our_order(path: Path, pieces: list[str], settings: MarianSettings, start: int) -> Side:
-    """Put PAD, UNK, the start token (our BOS) and EOS first, then the rest in order; ids without a piece get a name."""
+    """Put PAD, UNK, the start token (our BOS) and EOS first, then the rest in order; ids without a piece get a name.
+
+    If PAD or the start token is a piece of text, its row is also among the rest, so that the piece is not lost.
+    """
     if "<unk>" not in pieces:
         raise ModelError(f"{path} has no <unk>", hint=HINT)
     pad = pieces.index("<pad>") if "<pad>" in pieces else settings.pad_token_id
@@ -178,7 +181,8 @@ def in_our_order(path: Path, pieces: list[str], settings: MarianSettings, start:
         reason = f"{path}: by its pieces PAD is {pad} and UNK {unk}, by config.json EOS is {eos}"
         raise ModelError(reason, hint="vocabulary and config.json do not agree: are they of one model?")
     special = [pad, unk, start, eos]
-    rows = [*special, *(row for row in range(len(pieces)) if row not in special)]
+    of_no_text = {"", *SPECIAL_PIECES}
+    rows = [*special, *(row for row, piece in enumerate(pieces) if row not in special or piece not in of_no_text)]
     taken = {*SPECIAL_PIECES, *pieces}
     named = list(SPECIAL_PIECES)
     for row in rows[len(special) :]:
@@ -341,8 +345,8 @@ def bias_of(weights: dict[str, Tensor], target: Side) -> Tensor | None:
     bias = torch.zeros(len(target.rows))
     if "final_logits_bias" in weights:
         bias = weights["final_logits_bias"][0][target.rows]
-    if target.rows.count(target.rows[BOS]) > 1:
-        bias[BOS] = NEVER
+    if copies := [i for i in (PAD, BOS) if target.rows[i] in (*target.rows[:i], *target.rows[EOS:])]:
+        bias[copies] = NEVER
     elif not bias[EOS:].any() and all(x == 0 or x <= NEVER for x in bias[:EOS].tolist()):
         return None
     bias[:EOS] = bias[:EOS].where(bias[:EOS] > NEVER, BAN)

@@ -8,6 +8,7 @@ Types, ranges, names and shapes are checked. Nothing is unpickled.
 """
 
 import json
+import os
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -89,8 +90,7 @@ def read_settings(directory: Path) -> MarianSettings:
     """Read config.json and the search settings of generation_config.json. Raises ModelError for unsupported models."""
     path = directory / "config.json"
     config = read_json(path)
-    generation = directory / "generation_config.json"
-    search = read_json(generation) if generation.exists() else {}
+    search = read_json(directory / "generation_config.json", may_be_missing=True)
     for key in ("num_beams", "length_penalty"):
         config[key] = search.get(key, config.get(key))
     if isinstance(eos := config.get("eos_token_id"), list) and len(eos) == 1:
@@ -109,8 +109,10 @@ def read_settings(directory: Path) -> MarianSettings:
         raise ModelError(f"{path}: {where}{': ' * bool(where)}{reason}{got}", hint=HINT) from error
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a file that contains a JSON object."""
+def read_json(path: Path, *, may_be_missing: bool = False) -> dict[str, Any]:
+    """Read a file that contains a JSON object; empty if the file may be missing and is. A broken link is an error."""
+    if may_be_missing and not os.path.lexists(path):
+        return {}
     try:
         found = json.loads(read_capped(path, MAX_JSON_BYTES))
     except OSError as error:
@@ -140,7 +142,7 @@ def read_vocabulary(path: Path, n: int) -> list[str]:
 def read_weights(directory: Path, settings: MarianSettings) -> dict[str, Tensor]:
     """Read all weights in float32, by MarianMTModel's names; tied ones under every name. Raises ModelError."""
     path = directory / "model.safetensors"
-    if not path.exists():
+    if not os.path.lexists(path):
         if pickled := [name for name in PICKLES if (directory / name).exists()]:
             reason = f"{directory / pickled[0]} is not read: loading such a file can run any code"
             raise ModelError(reason, hint=CONVERT)

@@ -43,7 +43,8 @@ def numbered(*models: bytes, tags: tuple[str, ...] = (), without: tuple[str, ...
     """A vocabulary in Marian's order: EOS, UNK, the pieces of all models, tags, PAD."""
     pieces = dict.fromkeys(piece for model in models for piece in pieces_of(model))
     words = sorted(pieces.keys() - {"</s>", "<unk>", "<s>", *without})
-    return {piece: i for i, piece in enumerate(["</s>", "<unk>", *words, *tags, "<pad>"])}
+    last = {"<pad>"} - {*without}
+    return {piece: i for i, piece in enumerate(["</s>", "<unk>", *words, *tags, *last])}
 
 
 def write_marian(
@@ -62,7 +63,7 @@ def write_marian(
     Args:
         path: the new directory.
         tags: pieces of the vocabulary such as `>>fra<<`.
-        without: pieces of the SentencePiece models that the vocabulary lacks.
+        without: pieces of the SentencePiece models that the vocabulary lacks; without `<pad>`, the last piece is PAD.
         separate: whether each side has its own vocabulary.
         source_spm, target_spm: SentencePiece models instead of the default ones.
         class_name: the transformers class.

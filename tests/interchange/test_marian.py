@@ -50,6 +50,14 @@ SHAPES: dict[str, dict[str, Any]] = {
     "two vocabularies": {"share_encoder_decoder_embeddings": False, "separate": True},
     "pre-norm": PRE_NORM,
     "pre-norm, not scaled": {**PRE_NORM, "scale_embedding": False},
+    "two vocabularies, start is a piece of the target": {
+        "share_encoder_decoder_embeddings": False,
+        "separate": True,
+        "source_spm": spm(ENGLISH + TARGET),
+        "target_spm": spm(GERMAN + SOURCE),
+    },
+    "PAD and start are a piece": {"without": ("<pad>",)},
+    "PAD and start are two pieces": {"without": ("<pad>",), "decoder_start_token_id": 9},
     "tags, pieces that the vocabulary lacks": {"tags": (">>fra<<", ">>deu<<"), "without": ("▁the", "er", "。")},
     **({"OPUS-MT": OPUS, "OPUS-MT, untied": {**OPUS, "tie_word_embeddings": False}, "big": BIG} if SOAK else {}),
 }
@@ -72,6 +80,8 @@ class Pair:
         bias = self.theirs.final_logits_bias
         side = marian.read_sides(directory, read_settings(directory), self.their_tokenizer.init_kwargs, bias)
         self.source_rows, self.target_rows = (torch.tensor(one.rows) for one in side)
+        pad_is_a_piece = self.target_rows[PAD] in self.target_rows[EOS:]
+        self.copies = [PAD, BOS] if pad_is_a_piece else [BOS]  # target tokens outside of the softmax
 
     def their_ids(self, text: str, *, target: bool = False) -> list[int]:
         given = {"text_target": text} if target else {"text": text}
@@ -141,12 +151,13 @@ def test_logits_are_those_of_transformers(pair: Pair) -> None:
             theirs = pair.theirs(
                 input_ids=pair.source_rows[src][None], decoder_input_ids=pair.target_rows[tgt][None]
             ).logits[0, :, pair.target_rows]
-        n_same = [i for i in range(len(pair.target_rows)) if i != BOS]
+        n_same = [i for i in range(len(pair.target_rows)) if i not in pair.copies]
         torch.testing.assert_close(ours[:, n_same], theirs[:, n_same], atol=1e-4, rtol=0)
-        # BOS has probability 0, so the other pieces have the original's probabilities.
+        # Copies have probability 0, so the other pieces have the original's probabilities.
         kept = [i for i in n_same if model.settings.projection_bias or i > UNK]
         their_log_probs = theirs[:, kept].log_softmax(-1)
-        torch.testing.assert_close(ours[:, [*kept, BOS]].log_softmax(-1)[:, :-1], their_log_probs, atol=1e-4, rtol=0)
+        our_log_probs = ours[:, [*kept, *pair.copies]].log_softmax(-1)[:, : len(kept)]
+        torch.testing.assert_close(our_log_probs, their_log_probs, atol=1e-4, rtol=0)
 
 
 def their_translation(pair: Pair, text: str) -> str:
@@ -157,7 +168,7 @@ def their_translation(pair: Pair, text: str) -> str:
         num_beams=1,
         do_sample=False,
         max_new_tokens=len(ids) + 16,
-        bad_words_ids=[[int(pair.target_rows[i])] for i in (PAD, UNK)],
+        bad_words_ids=[[int(pair.target_rows[i])] for i in {PAD, UNK} - {*pair.copies}],
     )
     decoded: str = pair.their_tokenizer.decode(found[1:], skip_special_tokens=True, use_source_tokenizer=False)
     return decoded
@@ -253,6 +264,20 @@ def test_tokens_are_those_of_marian_tokenizer(pair: Pair) -> None:
     for text in hostile_lines(1000):
         assert pair.our_ids(text) == pair.their_ids(text), repr(text)
         assert pair.our_ids(text, target=True) == pair.their_ids(text, target=True), repr(text)
+
+
+@of_every_shape
+def test_every_piece_of_the_original_is_kept(pair: Pair) -> None:
+    """Also one whose id is pad_token_id or decoder_start_token_id."""
+    vocabularies = [json.loads(path.read_text()) for path in sorted(pair.directory.glob("*vocab.json"))]
+    for target in (False, True):
+        vocabulary = vocabularies[0 if target else -1]  # target_vocab.json is the first, if it exists
+        pieces = sorted(vocabulary.keys() - {*marian.SPECIAL_PIECES})
+        tokenizer = pair.ours.tokenizers.target if target else pair.ours.tokenizers.source
+        rows = (pair.target_rows if target else pair.source_rows)[torch.tensor(tokenizer.ids(pieces))]
+        assert rows.tolist() == [vocabulary[piece] for piece in pieces]
+        text = " ".join(pieces).replace("▁", " ")
+        assert pair.our_ids(text, target=target) == pair.their_ids(text, target=target)
 
 
 def test_text_may_spell_special_pieces_and_stays_text(trained: Pair) -> None:

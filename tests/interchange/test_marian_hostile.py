@@ -15,7 +15,7 @@ import torch
 from conftest import one_clear_error, run_nmt
 from safetensors.torch import load_file, save_file
 
-from nmt.errors import NmtError
+from nmt.errors import InputError, NmtError
 from nmt.interchange.hub import model_directory
 from nmt.interchange.marian import import_marian
 
@@ -144,8 +144,10 @@ def mutations() -> Iterator[tuple[str, Mutation]]:
 
 
 def files() -> Iterator[tuple[str, Mutation]]:
-    for name in ("config.json", "vocab.json", "source.spm", "target.spm", "model.safetensors"):
+    required = ("config.json", "vocab.json", "source.spm", "target.spm", "model.safetensors")
+    for name in required:
         yield f"{name} is missing", instead(name, str)
+    for name in (*required, "tokenizer_config.json", "generation_config.json"):
         yield f"{name} is a directory", instead(name, Path.mkdir)
         yield f"{name} is a loop of links", instead(name, lambda path: path.symlink_to(path.name))
         yield f"{name} is a dangling link", instead(name, lambda path: path.symlink_to("nowhere"))
@@ -251,7 +253,17 @@ def test_a_mutated_directory_is_refused(
     assert "\n" not in message
     assert message.isprintable()
     assert len(message) < 700
+    assert "has no model.safetensors" not in message or name in ("model.safetensors is missing", "pickled weights")
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_link_that_leads_nowhere_is_no_id_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("models").mkdir()
+    for name, to in (("loop", "loop"), ("dangling", "nowhere")):
+        Path("models", name).symlink_to(to)
+        with pytest.raises(InputError, match=f"^models/{name} is not a directory$"):
+            model_directory(f"models/{name}")
 
 
 @pytest.mark.parametrize("name", ["pickled weights", "config.json is a pipe", "source.spm is half", "weights are NaN"])
