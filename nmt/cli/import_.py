@@ -32,8 +32,9 @@ def import_(
     from nmt.interchange.hub import model_directory
     from nmt.interchange.marian import Languages, import_marian
 
+    languages = Languages(source_lang, target_lang, target_tag)
     directory = model_directory(model, revision)
     name = model if revision is None else f"{model}@{revision}"
-    difference = import_marian(directory, output, Languages(source_lang, target_lang, target_tag), name)
+    difference = import_marian(directory, output, languages, name)
     streams.log.info("checked: the largest difference from the original's logits is %.1g of the largest", difference)
     streams.log.info("written to %s; next: nmt translate -m %s", output, output)

@@ -76,7 +76,10 @@ def languages_of(*sides: tuple[Path, str]) -> tuple[str, str]:
     """Return the languages of source and target: as given, else from the file names."""
     from nmt.config import language_of
 
-    for file, given in sides:
+    for side, (file, given) in zip(("source", "target"), sides, strict=True):
+        if given and language_of(Path(f"x.{given}")) != given:  # it becomes the suffix of files
+            hint = "give two or three small letters, as in de or zh_Hans"
+            raise InputError(f"--{side}-lang: '{given}' is not a language code for the names of files", hint=hint)
         if not given and not language_of(file):
             hint = "give --source-lang or --target-lang, as de"
             raise InputError(f"the name of {file} does not end in a language code", hint=hint)

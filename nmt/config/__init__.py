@@ -20,5 +20,6 @@ from nmt.config.schema import (
     SearchSettings,
     TokenizerSettings,
     TrainSettings,
+    is_language,
 )
 from nmt.config.yaml_file import check_config, described, dump_config, load_config

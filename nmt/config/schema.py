@@ -8,6 +8,7 @@ from pydantic.functional_validators import AfterValidator, BeforeValidator, fiel
 from pydantic_core import PydanticCustomError
 
 MAX_NAME_BYTES, MAX_PATH = 255, 3_000  # limits of file systems; MAX_PATH leaves room for suffixes
+LANGUAGE = re.compile(r"([a-zA-Z]{2,8}|x-[a-zA-Z0-9]{1,8})([-_][a-zA-Z0-9]{1,8})*")
 LARGEST = 10**9  # upper bound of counts that have no tighter one
 # The values of these keys that each architecture supports. Others are refused: they would have no effect.
 SUPPORTED: dict[str, dict[str, tuple[object, ...]]] = {
@@ -40,7 +41,19 @@ def check_path(text: str) -> str:
     return text
 
 
+def is_language(code: str) -> bool:
+    """Whether a code is empty (unknown), or has the form of a BCP 47 tag, with - or _ between subtags."""
+    return not code or LANGUAGE.fullmatch(code) is not None
+
+
+def check_language(code: str) -> str:
+    if not is_language(code):
+        raise PydanticCustomError("language", "Input should be a language code such as de, zh-CN or zho_Hans")
+    return code
+
+
 PathText = Annotated[str, AfterValidator(check_path)]
+Language = Annotated[str, AfterValidator(check_language)]
 ModelPart = Literal["embeddings", "encoder", "decoder", "output"]
 AsTuple = BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
 Paths = Annotated[tuple[PathText, ...], AsTuple, Field(min_length=1)]
@@ -65,8 +78,8 @@ class Data(Section):
     dev: Files | None = Field(None, description="for model selection; default: 2 % of train, at most 1,000 pairs")
     test: Files | None = Field(None, description="what `nmt eval` scores by default; not used in training")
     root: PathText = Field("", description="directory that paths are relative to, or a corpus of `nmt download`")
-    source_lang: str = Field("", description="language code; default: the suffix of the file name")
-    target_lang: str = Field("", description="language code, selects BLEU's tokenizer; default: the file's suffix")
+    source_lang: Language = Field("", description="language code; default: the suffix of the file name")
+    target_lang: Language = Field("", description="language code, selects BLEU's tokenizer; default: the file's suffix")
     max_length: int = Field(200, ge=1, le=100_000, description="drop training pairs with a longer side, pieces")
     max_ratio: float = Field(9.0, ge=1, description="drop training pairs with a greater ratio of lengths in pieces")
     drop_blank: bool = Field(True, description="drop pairs with a blank side")

@@ -13,6 +13,7 @@ CTranslate2, at most 256 pieces per translation, and sources are truncated to 1,
 sentences, and replaces every `_` in a translation by a space.
 """
 
+import contextlib
 import json
 import logging
 import shutil
@@ -56,9 +57,9 @@ def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> 
     """
     _check_supported(translator, path)
     langcodes = import_langcodes()
-    data = translator.config.data
-    tags = [langcodes.Language.get(language(data, side)) for side in ("source", "target")]
-    (source_code, target_code), (source, target) = [t.language for t in tags], [t.display_name() for t in tags]
+    (source_code, source), (target_code, target) = (
+        code_and_name(langcodes, language(translator.config.data, side)) for side in ("source", "target")
+    )
     metadata = {
         "package_version": "1.0",
         "argos_version": "1.11",
@@ -113,6 +114,16 @@ def import_langcodes() -> ModuleType:
     except ImportError as error:
         raise InputError("langcodes is not installed", hint="pip install 'langcodes[data]>=3.4'") from error
     return langcodes
+
+
+def code_and_name(langcodes: ModuleType, language: str) -> tuple[str, str]:
+    """Return the shortest code of a language without region and script, and its English name."""
+    with contextlib.suppress(ValueError):  # langcodes knows fewer codes than `is_language` accepts
+        tag = langcodes.Language.get(language)
+        if tag.language:
+            return tag.language, tag.display_name()
+    hint = "train with data.source_lang and data.target_lang, or import with --source-lang and --target-lang"
+    raise InputError(f"langcodes does not know the language '{language}'", hint=hint)
 
 
 def write_zip(path: Path, directory: str, contents: dict[str, bytes], files: dict[str, Path]) -> None:

@@ -14,6 +14,7 @@ import logging
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ import sentencepiece
 import torch
 from torch import Tensor
 
-from nmt.config import check_config
+from nmt.config import check_config, is_language
 from nmt.errors import ConfigError, InputError, ModelError, NmtError
 from nmt.files import atomic_directory, hash_file, read_capped
 from nmt.interchange.huggingface import sines_first
@@ -45,7 +46,6 @@ MAX_LENGTH = 200  # data.max_length: longer lines are split into sentences, beca
 MIN_KNOWN = 0.5  # minimum share of a SentencePiece model's pieces that vocab.json must contain
 CHECKED_LENGTHS = (1, 5, 20)  # pieces of the random sentences on which logits are compared
 TOLERANCE = 1e-4  # maximum difference of logits, relative to the largest; in float64
-LANGUAGE = re.compile(r"[a-zA-Z]{2,8}([-_]\w{1,20})*")
 MODEL_NAME = re.compile(r"opus-mt-(?:tc-)?(?:tiny-|base-|big-)?([a-zA-Z]{2,8})-([a-zA-Z]{2,8})$")
 
 
@@ -66,12 +66,23 @@ class Imported(NamedTuple):
     checkpoint: Checkpoint
 
 
-class Languages(NamedTuple):
-    """Languages that the user gives; an empty string leaves the choice to the model."""
+@dataclass(frozen=True)
+class Languages:
+    """Languages that the user gives; an empty string leaves the choice to the model.
+
+    Raises:
+        InputError: `source` or `target` is not a language code.
+    """
 
     source: str = ""
     target: str = ""
     tag: str = ""  # of the target language, without brackets: fra for >>fra<<
+
+    def __post_init__(self) -> None:
+        for side in ("source", "target"):
+            if not is_language(code := getattr(self, side)):
+                hint = "give a code such as de, zh-CN or zho_Hans"
+                raise InputError(f"--{side}-lang: '{code}' is not a language code", hint=hint)
 
 
 NOT_GIVEN = Languages()
@@ -249,10 +260,10 @@ def check_tag(tags: Sequence[str], tag: str) -> None:
 def languages_of(directory: Path, tokenizer_config: dict[str, Any], given: Languages) -> list[str]:
     """Return source and target language from the user, else the tag, the tokenizer or the model's name, else empty."""
     by_name = MODEL_NAME.search(directory.resolve().name)
-    codes = [given.source, given.target or given.tag]
+    codes = [given.source, given.target or (given.tag if is_language(given.tag) else "")]
     for i, key in enumerate(("source_lang", "target_lang")):
         of_tokenizer = tokenizer_config.get(key)
-        if not codes[i] and isinstance(of_tokenizer, str) and LANGUAGE.fullmatch(of_tokenizer):
+        if not codes[i] and isinstance(of_tokenizer, str) and is_language(of_tokenizer):
             codes[i] = of_tokenizer
         codes[i] = codes[i] or (by_name[i + 1] if by_name else "")
     return codes

@@ -4,6 +4,8 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import yaml
+
 from nmt.config import base_languages, language
 from nmt.decode.translator import Translator
 from nmt.evaluate import Score
@@ -25,7 +27,7 @@ def model_card(translator: Translator, n_parameters: int, architecture: str, nam
     known = [code for code in base_languages(config.data) if code]
     metadata = ["library_name: transformers", "pipeline_tag: translation", "tags:", "- translation", "- nmt"]
     if known:
-        metadata += ["language:", *(f"- {code}" for code in dict.fromkeys(known))]
+        metadata += yaml.safe_dump({"language": [*dict.fromkeys(known)]}).splitlines()  # quotes 'no', false in YAML 1.1
     source, target = (language(config.data, side) or "?" for side in ("source", "target"))
     sizes = f"{n_parameters:,} parameters; {len(translator.tokenizers.source):,} source and "
     sizes += (

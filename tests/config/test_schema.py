@@ -49,6 +49,19 @@ def test_a_value_out_of_range_is_refused_with_the_range(folder: Path, override: 
     assert message.endswith(words)
 
 
+@pytest.mark.parametrize("code", ["de", "ENG", "zh-CN", "zho_Hans", "de-DE-1996", "ca_valencia", "es-419", "x-elvish"])
+def test_a_language_tag_may_have_subtags_after_dashes_or_underscores(folder: Path, code: str) -> None:
+    assert load(folder, MINIMAL, f"data.target_lang={code}").data.target_lang == code
+
+
+@pytest.mark.parametrize("code", ["../x", "d", "x", "plain English", "de.x", "de-", "-de", "_", "12", "日本", "de\n"])
+@pytest.mark.parametrize("key", ["data.source_lang", "data.target_lang"])
+def test_what_is_no_language_tag_is_refused(folder: Path, key: str, code: str) -> None:
+    message = fault(folder, MINIMAL, f'{key}="{code}"'.replace("\n", "\\n"))
+    expected = "input should be a language code such as de, zh-CN or zho_Hans"
+    assert message == f"command line: '{key}': {expected}, got {code!r}"
+
+
 @pytest.mark.parametrize("key", ["train.lr", "train.max_steps", "model.n_heads", "seed"])
 def test_true_is_not_a_number(folder: Path, key: str) -> None:
     assert key in fault(folder, MINIMAL, f"{key}=true")

@@ -263,6 +263,7 @@ TEXTS = (
     | st.from_regex(r"[-+]?[0-9.]{1,4}([eE][-+]?[0-9]{1,2})?", fullmatch=True)
     | st.sampled_from(["no", "yes", "on", "~", "null", "true", "0x1", "0o7", "1:30", "=", "<<", "-", "{a: b}", "ü"])
 )
+CODES = st.sampled_from(["", "no", "yes", "on", "null", "true", "zh-CN", "zho_Hans"])
 
 
 TREES = st.fixed_dictionaries(
@@ -274,7 +275,7 @@ TREES = st.fixed_dictionaries(
                     {"source": TEXTS | st.lists(TEXTS, min_size=1, max_size=3), "target": TEXTS}
                 )
             },
-            optional={"source_lang": TEXTS, "root": TEXTS, "max_ratio": st.floats(1, 1e300), "test": st.none()},
+            optional={"source_lang": CODES, "root": TEXTS, "max_ratio": st.floats(1, 1e300), "test": st.none()},
         ),
     },
     optional={

@@ -103,6 +103,9 @@ def test_languages_get_the_shortest_codes(tmp_path: Path) -> None:
         ({"joint": False}, r"^Argos Translate does not support tokenizer\.joint=false$"),
         ({"nfkc_source": True}, r"^Argos Translate does not support data\.nfkc_source=true$"),
         ({"train": {"source": "a.zh", "target": "a.txt"}}, "^the language of the target is not known$"),
+        ({"source_lang": "ROMANCE"}, "^langcodes does not know the language 'ROMANCE'$"),
+        ({"train": {"source": "a.zh", "target": "a.en_tokenized"}}, "^langcodes does not know the language 'en_tok"),
+        ({"target_lang": "und"}, "^langcodes does not know the language 'und'$"),
     ],
 )
 def test_what_a_package_cannot_hold_is_refused_by_name(choices: Any, message: str, tmp_path: Path) -> None:

@@ -336,6 +336,19 @@ def test_a_tag_that_the_model_lacks_is_refused(home: Path, multilingual: Path) -
         Tokenizer(spm(ENGLISH, unk_id=1, bos_id=2, eos_id=3, pad_id=0), target_tag="ita")
 
 
+@pytest.mark.parametrize("option", ["--source-lang", "--target-lang"])
+def test_what_is_no_language_code_is_refused_by_its_option(option: str, home: Path, trained: Pair) -> None:
+    done = run_nmt("import", trained.directory, "-o", home / "none", option, "../x")
+    assert "such as de, " in one_clear_error(done, 2, f"{option}: '../x' is not a language code")
+    assert not (home / "none").exists()
+
+
+def test_a_tag_that_is_no_language_code_leaves_the_language_to_the_model(home: Path) -> None:
+    directory = write_marian(home / "romance", tags=(">>sr@latin<<",))
+    import_marian(directory, home / "sr", Languages(tag="sr@latin"))
+    assert nmt.load(home / "sr").target_language == "en"
+
+
 # --- the run ----------------------------------------------------------------------------------------------
 
 

@@ -3,10 +3,11 @@
 import json
 from pathlib import Path
 
+import yaml
 from conftest import FiveRun
 from models import fresh_translator
 
-from nmt.decode.translator import load
+from nmt.decode.translator import Translator, load
 from nmt.files import hash_file
 from nmt.interchange.model_card import model_card
 
@@ -39,6 +40,14 @@ def test_scores_of_other_models_and_damaged_ones_are_left_out(five_run: FiveRun,
     scores = card_of(run).partition("## Scores\n\n")[2]
     expected = "2,000 lines of `a.zh`, `a.en`, beam 4:\n\n```text\nBLEU = 12.50  (95 %: 11.0 to 14.0)  nrefs:1\n```\n"
     assert scores == expected
+
+
+def test_languages_in_the_metadata_are_text_also_in_yaml_1_1() -> None:
+    before = fresh_translator()
+    data = before.config.data.model_copy(update={"source_lang": "no", "target_lang": "nb_NO"})
+    translator = Translator(before.engine, before.tokenizers, before.config.model_copy(update={"data": data}))
+    _, metadata, _ = model_card(translator, 1, "MarianMTModel", "mine", "").split("---\n", 2)
+    assert yaml.safe_load(metadata)["language"] == ["no", "nb"]
 
 
 def test_card_of_a_model_without_a_run_says_that_scores_are_unknown() -> None:
