@@ -219,6 +219,14 @@ def small_translator(**data: object) -> Translator:
     return Translator(TorchEngine(model.double().eval()), tokenizers, config)
 
 
+def translator_without_bytes(**choices: Any) -> Translator:
+    """A translator for `LINES` with a random model in float64; without byte pieces, so characters can be unknown."""
+    tokens = train_tokenizer(LINES, TokenizerSettings(vocab_size=60, byte_fallback=False)).model
+    tokenizers = Tokenizers.from_models(tokens, tokens, nfkc_source=False)
+    n = len(tokenizers.source)
+    return Translator(TorchEngine(make(3, n, n, scale=1.5, **choices)), tokenizers, small_translator().config)
+
+
 def write_run(translator: Translator, path: Path) -> RunDirectory:
     """A run directory with the translator's model and tokenizer."""
     assert isinstance(translator.engine, TorchEngine)

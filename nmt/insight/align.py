@@ -26,7 +26,7 @@ log = logging.getLogger("nmt")
 WINDOW = 1000  # pairs aligned together: limits memory, and lets pairs of similar length share a batch
 
 # Thai, Lao, Burmese, Khmer, Chinese and Japanese characters and punctuation, as ranges of a regular expression.
-UNSPACED_SCRIPTS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u9fff\uff00-\uffef\U00020000-\U0003ffff"
+UNSPACED_SCRIPTS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3001-\u30ff\u3400-\u9fff\uff00-\uffef\U00020000-\U0003ffff"
 
 Span = tuple[int, int]  # where a word begins and ends in its text, in characters
 Links = list[tuple[int, int]]  # indices of a source and a target word, from 0, in ascending order

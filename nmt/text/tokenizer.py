@@ -95,14 +95,19 @@ class Tokenizer:
         tag, rest = self.split_tag(text)
         first = len(self._prepared(tag).encode())  # first byte of the text after the tag
         tokens = self.tag(tag)
-        found: list[list[int]] = [[] for _ in tokens]
+        found: list[list[int]] = []
         edges = [[len(self._prepared(text[:edge]).encode()) - first for edge in word] for word in words]
         pieces = self._processor.encode(self._prepared(rest), return_type="proto").pieces  # with offsets in bytes
-        for piece in pieces:
-            end = max(piece.end, piece.begin + 1)  # byte pieces of a character have empty spans, except the last
-            found.append([i for i, (first, last) in enumerate(edges) if first < end and piece.begin < last])
+        begin = end = 0
+        for piece in reversed(pieces):
+            if (
+                piece.begin < piece.end
+            ):  # else one of the byte pieces of the span after it, or the space before the text
+                begin, end = piece.begin, piece.end
+            found.append([i for i, (first, last) in enumerate(edges) if first < end and begin < last])
         is_own = self._vocabulary is not None
-        return tokens + [self._token(piece.piece) if is_own else int(piece.id) for piece in pieces], found
+        ids = [self._token(piece.piece) if is_own else int(piece.id) for piece in pieces]
+        return tokens + ids, [[] for _ in tokens] + found[::-1]
 
     def sample_all(self, texts: Sequence[str], *, alpha: float, seed: int) -> list[list[int]]:
         """Token ids of a random segmentation of each text, determined by the seed; alpha: see `SubwordSampler`."""

@@ -1,17 +1,39 @@
 """Scores of given translations equal those of the search that found them, for any batch, segments and lengths."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
 from conftest import model_of
-from models import LINES, small_translator
+from models import FAMILY, LINES, name, small_translator, translator_without_bytes
+from reference_model import ReferenceModel
 
 from nmt.decode import scoring
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.scoring import Candidates, score_lines, split_at_eos
 from nmt.decode.translator import Translator
 from nmt.text import BOS, EOS
+
+# A line, its translation, and the pairs of text that they are scored as; at most 12 pieces are not cut.
+SEGMENTED = [
+    *((s, t, [(s, t)]) for s, t in (("a cat", "dogs play."), ("a cat", ""), ("", "a cat"), ("the Ω dog", "中 dog, Ω"))),
+    ("the red dog. a cat sleeps.", "dogs.  Ω!", [("the red dog.", "dogs."), ("a cat sleeps.", "Ω!")]),
+    ("the red dog. a cat sleeps.", "dogs, Ω!", [("the red dog. a cat sleeps.", "dogs, Ω!")]),
+]
+
+
+@pytest.mark.parametrize("choices", FAMILY, ids=name)
+def test_scores_are_those_of_each_pair_alone_by_definition(choices: dict[str, Any]) -> None:
+    translator = translator_without_bytes(**choices)
+    reference, (source, target) = ReferenceModel(model_of(translator)), translator.tokenizers
+    options = translator.with_options(alpha=0.6, length_penalty="gnmt")
+    given = [Candidates(n, line, [translation]) for n, (line, translation, _) in enumerate(SEGMENTED, 1)]
+    for found, (_, _, parts) in zip(score_lines(translator, given, options), SEGMENTED, strict=True):
+        expected = [x for s, t in parts for x in reference.log_probs(source.encode(s), target.encode(t))]
+        (hypothesis,) = found.hypotheses
+        assert hypothesis.log_probs == pytest.approx(expected, abs=1e-9)
+        assert hypothesis.score == pytest.approx(math.fsum(expected) / ((5 + len(expected)) / 6) ** 0.6, abs=1e-9)
 
 
 def by_hand(translator: Translator, source: list[int], target: list[int]) -> list[float]:

@@ -1,14 +1,16 @@
 """Word alignments: words and pieces, links, alignments of known attention weights, and the gold alignments."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from conftest import model_of
 from measure_alignments import alignment_error_rate, methods, natural_text, read_gold
-from models import LINES, make, small_translator
+from models import FAMILY, LINES, make, name, small_translator, translator_without_bytes
+from reference_model import ReferenceModel
 from torch import Tensor
 
 from nmt.decode.engines.torch_engine import TorchEngine
@@ -17,6 +19,8 @@ from nmt.errors import InputError
 from nmt.insight import align as aligning
 from nmt.insight.align import WordText, align, bare_span, grow_diagonal, links, moses, word_attention
 from nmt.model.base import AttentionWeights
+from nmt.text import BOS, EOS
+from nmt.text.tokenizer import Tokenizer, Tokenizers
 
 GOLD = Path(__file__).parent / "alignments"
 
@@ -30,6 +34,8 @@ GOLD = Path(__file__).parent / "alignments"
         ("我 喜欢\tPython 。", ["我", "喜欢", "Python", "。"]),
         ("ฉันรัก", list("ฉันรัก")),
         (" ", []),
+        ("\u3000", []),
+        ("\u3000我喜欢", ["我", "喜", "欢"]),
         ("", []),
     ],
 )
@@ -103,6 +109,44 @@ def test_an_alignment_depends_on_its_pair_alone(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(aligning, "WINDOW", 3)
     assert list(align(translator, iter(pairs))) == found == [links(m) for m in together if m is not None]
     assert list(align(translator, pairs, reverse=translator)) != found
+
+
+def pieces_of_words(tokenizer: Tokenizer, text: str) -> list[set[int]]:
+    """The indices of the pieces of each word of a text with single spaces, in which unknown characters stand alone."""
+    pieces = tokenizer.pieces(tokenizer.encode(text))
+    owner = [i for i, piece in enumerate(pieces) for _ in (piece if piece != "<unk>" else "?")]  # of each character
+    found, start = [], 1  # the first character is the space that the tokenizer puts before a text
+    for word in text.split(" "):
+        inside = [i for i, character in enumerate(word) if character.isalnum()] or range(len(word))
+        found.append({owner[start + i] for i in inside})
+        start += len(word) + 1
+    if owner[0] != owner[1]:
+        found[0].add(owner[0])
+    return found
+
+
+def scores_by_definition(reference: ReferenceModel, tokenizers: Tokenizers, texts: Sequence[str]) -> list[list[float]]:
+    """Steps 1 and 2 of nmt/insight/README.md for one pair."""
+    src, tgt = (tokenizer.encode(text) for tokenizer, text in zip(tokenizers, texts, strict=True))
+    sources, targets = (pieces_of_words(tokenizer, text) for tokenizer, text in zip(tokenizers, texts, strict=True))
+    reference.run([*src, EOS], [BOS, *tgt])
+    mean = [[sum(reference.cross[:, :, t, s].flatten()) for t in range(len(tgt))] for s in range(len(src))]
+    total = [[sum(mean[s][t] for s in source for t in target) for target in targets] for source in sources]
+    columns = [sum(row[j] for row in total) for j in range(len(targets))]
+    return [[x / columns[j] * x / sum(row) for j, x in enumerate(row)] for row in total]
+
+
+@pytest.mark.parametrize("choices", [one for one in FAMILY if one.get("attention") != "none"], ids=name)
+def test_scores_are_those_of_each_pair_alone_by_definition(choices: dict[str, Any]) -> None:
+    translator = translator_without_bytes(**choices)
+    reference = ReferenceModel(model_of(translator))
+    texts = ["the red dog runs.", "a cat", "Ω dog, 中 cat !", "where is the small house?"]
+    pairs = [(source, target) for source in texts for target in texts]
+    found = word_attention(translator, [(WordText.split(source), WordText.split(target)) for source, target in pairs])
+    for matrix, pair in zip(found, pairs, strict=True):
+        expected = torch.tensor(scores_by_definition(reference, translator.tokenizers, pair), dtype=torch.float32)
+        assert matrix is not None
+        torch.testing.assert_close(matrix, expected, atol=1e-5, rtol=0)
 
 
 def test_a_reverse_model_turns_source_and_target() -> None:

@@ -4,7 +4,7 @@ import contextlib
 import io
 import re
 import unicodedata
-from typing import get_args
+from typing import Literal, get_args
 
 import pytest
 import sentencepiece
@@ -307,10 +307,11 @@ def test_statistics_are_pieces_per_word_and_the_share_of_byte_pieces(unigram: To
     assert (nothing.pieces_per_word, nothing.byte_share) == (0, 0)
 
 
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "char", "word"])
 @pytest.mark.parametrize("nfkc", [False, True])
 @pytest.mark.parametrize("text", ["a red dog.", "  Ein Hünd 𝄞 x  ", "我喜欢茶 ok", "ｗｉｄｅ ﬁne", ""])
-def test_pieces_of_words(text: str, nfkc: bool) -> None:
-    settings = TokenizerSettings(vocab_size=300)
+def test_pieces_of_words(text: str, nfkc: bool, kind: Literal["unigram", "bpe", "char", "word"]) -> None:
+    settings = TokenizerSettings(type=kind, vocab_size=300)
     tokenizer = Tokenizer(train_tokenizer(["a red dog. Ein Hund", "wide fine 我喜欢"], settings).model, nfkc=nfkc)
     words = [match.span() for match in re.finditer(r"\S+", text)]
     tokens, of_token = tokenizer.encode_words(text, words)
