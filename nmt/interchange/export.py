@@ -1,6 +1,7 @@
 """Shared by all exports: checks of model and directory, biases of the logits, and lines to compare engines on."""
 
 import contextlib
+import os
 from collections.abc import Collection, Mapping
 from itertools import islice
 from pathlib import Path
@@ -28,10 +29,11 @@ def check_replaceable(path: Path, names: Collection[str], needed: str) -> None:
         names: all names that an export can have in its directory.
         needed: the name that every export has in its directory.
     """
-    if path.resolve() == Path.cwd() or path.is_mount():
+    real = Path(os.path.realpath(path))  # unlike `resolve`, does not fail on a loop of links
+    if real == Path.cwd() or path.is_mount():
         raise InputError(f"{path} cannot be replaced: it is in use", hint="name a directory in it")
     found = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
-    if (path.exists() and not path.is_dir()) or (found and not (needed in found and found <= set(names))):
+    if (os.path.lexists(real) and not path.is_dir()) or (found and not (needed in found and found <= set(names))):
         raise InputError(f"{path} exists and is not an export", hint="name another directory, or delete it")
 
 

@@ -41,6 +41,9 @@ def test_only_an_export_or_an_empty_directory_is_replaced(tmp_path: Path, monkey
     check_replaceable(tmp_path, {"a", "b"}, "a")
     with pytest.raises(InputError, match="is not an export"):
         check_replaceable(tmp_path / "a", {"a", "b"}, "a")
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(InputError, match="is not an export"):
+        check_replaceable(tmp_path / "loop", {"a", "b"}, "a")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match="it is in use"):
         check_replaceable(Path(), {"a", "b"}, "a")
