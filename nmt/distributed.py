@@ -43,6 +43,7 @@ class Launch(NamedTuple):
 
 
 ALONE = Launch(0, 1, 0)
+LAUNCH_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT", "MASTER_ADDR")  # that torchrun sets
 _joined = ALONE
 # Referenced until the next collective, to avoid a deadlock: if gloo's thread dropped the last reference, it would wait
 # for the GIL, which the main thread holds while it waits for gloo's thread in destroy_process_group.
@@ -51,9 +52,9 @@ _last_work: Any = None
 
 def launched() -> Launch:
     """Read the environment variables of torchrun and `start_workers`; `ALONE` if there are none."""
-    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT")
-    if not all(name in os.environ for name in (*names, "MASTER_ADDR")):
+    if not all(name in os.environ for name in LAUNCH_VARIABLES):
         return ALONE
+    names = LAUNCH_VARIABLES[:4]
     try:
         rank, n_ranks, local_rank, port = (int(os.environ[name]) for name in names)
         if not (0 <= rank < n_ranks and local_rank >= 0 and 0 <= port < 2**16):

@@ -92,6 +92,11 @@ def keep_freed_memory() -> None:
         mallopt(M_ARENA_MAX, 1)  # one heap for all threads; other heaps are limited to blocks of 64 MB
 
 
+def usable_cores() -> int:
+    """The number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def child_variables() -> dict[str, str]:
     """Return variables for a child Python process: it imports this nmt, and nothing from the working directory."""
     inherited = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))  # "" means the working directory

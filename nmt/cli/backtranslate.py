@@ -48,7 +48,13 @@ def backtranslate(
         raise InputError(f"the tag {tag!r} is not one word", hint='for example --tag "<BT>", or --tag "" for none')
     files = checked_files("backtranslate", input_file, output, shard)
     search: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    search |= {"mbr": None, "n_samples": None, "beam": 1 if sample and beam is None else beam, "sample": sample}
+    search |= {
+        "mbr": None,
+        "n_samples": None,
+        "beam": 1 if sample and beam is None else beam,
+        "sample": sample,
+        "scores": False,
+    }
     options.check_search(search, "--sample")
     workers, threads = share_cores(workers, threads, device)
     paths, translator = options.load_translator(model, device, threads, precision, engine)

@@ -51,7 +51,8 @@ def distill(
     from nmt.evaluate import bleu_tokenizer
 
     n_best = best_of or 1
-    chosen = translator.with_options(beam=max(translator.options.beam, n_best) if beam is None else beam, n_best=n_best)
+    beam = max(translator.options.beam, n_best) if beam is None else beam
+    chosen = translator.with_options(beam=beam, n_best=n_best, scores=False)
     arguments: dict[str, Any] = {"options": chosen, "batch_size": batch_size}
     settings = chosen.model_dump() | {"precision": precision, "engine": engine}
     render = partial(most_similar, tokenize=bleu_tokenizer(translator.target_language))

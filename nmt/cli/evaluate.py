@@ -48,6 +48,8 @@ def evaluate(
     ] = False,
     json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     batch_size: options.BatchSize = None,
+    precision: options.PrecisionName = None,
+    engine: options.Engine = None,
     device: options.Device = "auto",
     threads: options.Threads = 0,
     quiet: options.Quiet = False,
@@ -75,12 +77,12 @@ def evaluate(
         hypotheses = read_lines([hyp])
     else:
         search: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-        search |= {"mbr": mbr, "n_samples": samples, "beam": beam}
+        search |= {"mbr": mbr, "n_samples": samples, "beam": beam, "scores": False}
         options.check_search(search, "--mbr chrf")
-        paths, translator = options.load_translator(model, device, threads, always_log=True)
+        paths, translator = options.load_translator(model, device, threads, precision, engine, always_log=True)
         sources, references, lang = read_test_set(translator, src, ref, public)
         evaluate.check_references(references, sources, "source lines")
-        figures["models"] = [str(path) for path in paths]
+        figures |= {"models": [str(path) for path in paths], "engine": translator.engine.name}
         of_heads, tables = figures_of_heads(translator, sources, references, heads, ablate_each)
         figures |= of_heads
         chosen = translator.with_options(**{name: value for name, value in search.items() if value is not None})
@@ -112,7 +114,9 @@ def print_samples(sources: list[str], references: list[str], hypotheses: list[st
 
 
 def print_figures(figures: dict[str, Any], tables: list[list[str]]) -> None:
-    """Print the perplexity, if known, and the tables."""
+    """Print engine and perplexity, if known, and the tables."""
+    if "engine" in figures:
+        print(f"engine = {figures['engine']}")
     if "perplexity" in figures:
         print(f"perplexity of the references = {figures['perplexity']:.3f} per piece")
     for lines in tables:
@@ -147,7 +151,8 @@ def keep_scores(
         elif test:
             about |= {"source": " ".join(test.source), "references": [" ".join(test.target)]}
         about |= {"time": round(time.time(), 3), "model_sha256": hash_file(run.model_file)}
-        search = {key: figures[key] for key in (*options.SAMPLING, "mbr", "n_samples", "beam") if key in figures}
+        names = (*options.SAMPLING, "mbr", "n_samples", "beam", "engine")
+        search = {key: figures[key] for key in names if key in figures}
         found = {key: figures[key] for key in ("n_lines", "perplexity", "scores")}
         run.append_scores({**about, "search": search, **found})
     except (NmtError, OSError) as error:

@@ -42,6 +42,6 @@ def export(
         raise InputError(f"no format '{to}'", hint=f"use {', '.join(EXPORTS)}")
     if quantization and to not in QUANTIZED:
         raise InputError(f"--quantization does not apply to {to}", hint=f"it is for {', '.join(QUANTIZED)}")
-    _, translator = options.load_translator([model] if model else None)
+    _, translator = options.load_translator([model] if model else None, engine="torch")
     resolve_name(EXPORTS[to])(translator, output, *([quantization] if quantization else []))
     streams.log.info("written to %s", output)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nmt.cli.streams import log
-from nmt.decode import EngineName, Precision, Utility
+from nmt.config import EngineName
+from nmt.decode import Precision, Utility
 from nmt.errors import InputError, ModelError
 from nmt.processes import prepare_torch
 
@@ -21,9 +22,12 @@ Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...",
 MODEL_HELP = "A run or model file. [default: $NMT_MODEL, else the newest under runs/]"
 Models = Annotated[list[Path] | None, typer.Option("--model", "-m", help=f"{MODEL_HELP} Several form an ensemble.")]
 PrecisionName = Annotated[
-    Precision | None, typer.Option(help="bf16 and, on a CPU, int8 are faster. [default: fp32, or that of an export]")
+    Precision | None,
+    typer.Option(help="int8 (CTranslate2 on a CPU) and bf16 (GPU) are faster. [default: fp32, or an export's]"),
 ]
-Engine = Annotated[EngineName | None, typer.Option(help="Search engine. [default: torch, or an export's]")]
+Engine = Annotated[
+    EngineName | None, typer.Option(help="auto is ctranslate2 on a CPU if it can, else torch. [default: the config's]")
+]
 Device = Annotated[str, typer.Option(help="auto (cuda, else mps, else cpu), cuda, cuda:1, mps or cpu.")]
 Threads = Annotated[int, typer.Option(min=0, max=1024, help="CPU threads; 0 keeps torch's default.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]

@@ -1,7 +1,6 @@
 """Translates a file of lines into another file: resumable, in shards, with one or several processes."""
 
 import json
-import os
 from collections import deque
 from collections.abc import Callable
 from contextlib import closing
@@ -15,6 +14,7 @@ from nmt.decode.shards import Shard, count_lines
 from nmt.distributed import launched, rank
 from nmt.errors import ConfigError, DataError, InputError
 from nmt.files import is_special
+from nmt.processes import usable_cores
 from nmt.text.lines import iter_lines
 
 if TYPE_CHECKING:
@@ -122,6 +122,5 @@ def share_cores(workers: int, threads: int, device: str) -> tuple[int, int]:
     if workers > 1:
         if device not in ("auto", "cpu"):
             raise ConfigError("--workers share a CPU", hint="for several GPUs: torchrun -m nmt translate …")
-        n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        threads = max((threads or n_cores) // workers, 1)
+        threads = max((threads or usable_cores()) // workers, 1)
     return (1 if launched().n_ranks > 1 else workers), threads

@@ -48,8 +48,9 @@ def serve(
         raise InputError(f"{api_keys} has no keys", hint="write one key per line, or leave out --api-keys")
     named = [[path] for path in model] if model else [None]
     translators = [options.load_translator(one, device, threads, precision, engine)[1] for one in named]
-    from nmt.serve.app import bind, create_app, new_server
+    from nmt.serve.app import create_app
     from nmt.serve.guard import Limits
+    from nmt.serve.server import bind, new_server
 
     app = create_app(translators, Limits(n_waiting=max_waiting), hosts=allow_host or (), keys=keys)
     with bind(host, port) as listening:

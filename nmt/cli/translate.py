@@ -97,6 +97,7 @@ def translate(
         "beam": n_best if sample and beam is None and not mbr else beam,
         "sample": sample,
         "n_best": n_best,
+        "scores": scores or json_lines,
         "length_penalty": length_penalty,
         "alpha": alpha,
         "min_length": min_length,

@@ -14,6 +14,7 @@ from nmt.config.roots import data_root, downloads_directory
 from nmt.config.schema import (
     LARGEST,
     Config,
+    EngineName,
     Files,
     MixedFiles,
     ModelSettings,

@@ -4,5 +4,4 @@ from typing import Literal
 
 # Defined here so that the command line can list the choices without importing the implementations.
 Precision = Literal["fp32", "bf16", "int8"]
-EngineName = Literal["torch", "ctranslate2"]
 Utility = Literal["chrf", "bleu"]

@@ -26,6 +26,8 @@ class SearchOptions(SearchSettings):
     mbr: Utility | None = Field(None, description="minimum Bayes risk: the sample most similar to n_samples - 1 others")
     n_samples: int = Field(32, ge=2, le=1000, description="samples drawn for mbr, which uses no beam and no penalty")
 
+    scores: bool = Field(True, description="compute scores and log-probabilities, which may take an engine more time")
+
     def __init__(self, **values: Any) -> None:
         try:
             super().__init__(**values)
@@ -76,7 +78,7 @@ class Segment:
 
     tokens: list[int]  # source ids without EOS, not empty
     prefix: Sequence[int] = ()  # target ids that the translation begins with
-    seed: int = 0  # random seed for sampling, different for each segment
+    place: tuple[int, ...] = ()  # line and number within the line, from which `seed_of` makes the seed of sampling
 
 
 @dataclass(frozen=True)
@@ -99,14 +101,21 @@ WatchStep = Callable[[dict[int, list[int]]], None]  # takes {segment index: toke
 class Engine(Protocol):
     """Translates and scores token ids."""
 
+    name: str  # with version and precision
+    explains: bool  # whether `torch_engine` returns an engine of one model, whose attention can be shown
+    sees_steps: bool  # whether `watch` works without loading another engine
     max_length: int  # maximum tokens of a source or target sequence, including EOS
+
+    def torch_engine(self, needed_for: str) -> "Engine":
+        """Return the torch engine with the same model. Raises ConfigError, which names the need, if there is none."""
 
     def translate(
         self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int, watch: WatchStep | None = None
     ) -> list[NBest]:
         """Return at most `n_best` hypotheses for each segment; decode at most `batch_size` segments at a time.
 
-        `watch` is called after every step of a search, unless the engine has no access to the steps.
+        `watch` is called after every step of a search, unless the engine has no access to the steps. Without
+        `options.scores`, hypotheses may have no log-probabilities and the score 0.
         """
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:

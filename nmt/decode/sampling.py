@@ -4,11 +4,13 @@ import math
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.decode.options import SearchOptions
-from nmt.model.kernels import GROUP, grouped
 from nmt.seeds import seed_of
+
+GROUP = 64  # neighboring tokens per group
 
 
 class Sampler:
@@ -32,7 +34,8 @@ class Sampler:
         row, the index of its seed. Returns log-probabilities of the new hypotheses, parent beams, tokens and
         log-probabilities of the tokens, each (B, K).
         """
-        groups = grouped(self._allowed_logits(log_probs))  # (B, K, G, 64)
+        logits = F.pad(self._allowed_logits(log_probs), (0, -log_probs.size(-1) % GROUP), value=-math.inf)
+        groups = logits.view(*logits.shape[:2], -1, GROUP)  # (B, K, G, 64)
         n_groups = groups.size(2)
         noise = self._gumbel(sentences, log_probs.size(1), n_groups + GROUP, log_probs.device)
         totals = groups.flatten(2).softmax(-1).view_as(groups).sum(-1).log()  # (B, K, G)

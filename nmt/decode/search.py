@@ -19,7 +19,6 @@ from torch import Tensor
 
 from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.decode.sampling import Sampler
-from nmt.model.kernels import top_continuations
 from nmt.text import BOS, EOS, PAD
 
 State = TypeVar("State")
@@ -28,8 +27,7 @@ State = TypeVar("State")
 class IncrementalDecoder(Protocol[State]):
     """The interface between search and a model, for B sentences, K beams and a vocabulary of V tokens.
 
-    The state holds the KV cache or the recurrent state. Each call returns a new state; the old one must not be used
-    again, because the call may have modified it in place.
+    The state holds the KV cache or the recurrent state. Each call returns a new state.
     """
 
     def start(self, src: Tensor, /) -> State:
@@ -42,8 +40,7 @@ class IncrementalDecoder(Protocol[State]):
         """Keep the beams with the given indices, (B', K').
 
         Index i is beam i % K of batch row i // K, where K is the number of beams before the call. All beams of a new
-        row come from the same old row. Callers replace finished rows with the last rows, so that few rows of a cache
-        move. For example, with 4 rows of K = 2 beams, row 1 finished: [[0, 1], [6, 7], [4, 5]].
+        row come from the same old row.
         """
 
 
@@ -118,7 +115,7 @@ def search(
         if sampler:
             candidates = Candidates(*sampler.continuations(log_probs, live.log_prob, sentences))
         else:
-            candidates = Candidates(*top_continuations(log_probs, live.log_prob.to(log_probs), 2 * options.beam))
+            candidates = _best_continuations(log_probs, live.log_prob.to(log_probs), 2 * options.beam)
         for row, hypothesis in _ended(candidates, live, options, length):
             finished[sentences[row]].append(hypothesis)
         live, parent_beams = _continue(candidates, live, options.beam)
@@ -130,7 +127,6 @@ def search(
             break
         beam_indices = parent_beams + tokens.size(1) * torch.arange(len(sentences), device=src.device)[:, None]
         if len(rows) < len(sentences):
-            rows = _without_gaps(rows)
             sentences, live = [sentences[row] for row in rows], Beams(*(x[rows] for x in live))
             state = decoder.select(state, beam_indices[rows])
         elif options.beam > 1:
@@ -188,6 +184,14 @@ def _ban(log_probs: Tensor, required: list[int | None]) -> None:
             log_probs[row, :, token] = forced[row]
 
 
+def _best_continuations(log_probs: Tensor, live: Tensor, n: int) -> Candidates:
+    """Return the n continuations of each sentence with the largest sums live + log_probs, (B, K) and (B, K, V)."""
+    n_vocab = log_probs.size(-1)
+    sums = (live[..., None] + log_probs).flatten(1)  # (B, K*V)
+    best, index = sums.topk(min(n, sums.size(1)))  # (B, n)
+    return Candidates(best, index // n_vocab, index % n_vocab, log_probs.flatten(1).gather(1, index))
+
+
 def _ended(candidates: Candidates, live: Beams, options: SearchOptions, length: int) -> list[tuple[int, Hypothesis]]:
     """Return the candidates that end in EOS and rank among the best K, as (batch row, hypothesis)."""
     best = slice(options.beam)
@@ -243,9 +247,3 @@ def _is_done(options: SearchOptions, finished: list[Hypothesis], best_live: floa
         return False
     kth_best = sorted((h.score for h in finished), reverse=True)[options.beam - 1]
     return best_live / options.length_divisor(length) <= kth_best
-
-
-def _without_gaps(searching: list[int]) -> list[int]:
-    """Fill each gap with the last row: [0, 2, 3], where row 1 is missing, becomes [0, 3, 2]."""
-    kept, beyond = set(searching), [row for row in searching if row >= len(searching)]
-    return [row if row in kept else beyond.pop() for row in range(len(searching))]

@@ -2,12 +2,11 @@
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from nmt.decode.options import Hypothesis, NBest, SearchOptions, Segment
-from nmt.seeds import seed_of
 from nmt.text.lines import is_blank, one_line
 from nmt.text.tokenizer import Tokenizer
 
@@ -45,21 +44,26 @@ class Translation:
         return self.hypotheses[0].text
 
 
-def split(line: Line, tokenizer: Tokenizer, max_length: int) -> list[Segment]:
-    """Return the segments of a line, each of at most `max_length` tokens without EOS.
+def split(lines: Sequence[Line], tokenizer: Tokenizer, max_length: int) -> list[list[Segment]]:
+    """Return the segments of each line, each of at most `max_length` tokens without EOS.
 
     A longer line is cut into sentences, a longer sentence between words, a longer word between pieces. The translation
     of the first segment begins with the line's prefix. A blank line has no segments.
     """
-    if is_blank(line.text):
-        return []
-    tokens = tokenizer.encode(line.text)
+    tokens_of_lines = tokenizer.encode_all([line.text for line in lines])
+    return [
+        [] if is_blank(line.text) else _segments(line, tokens, tokenizer, max_length)
+        for line, tokens in zip(lines, tokens_of_lines, strict=True)
+    ]
+
+
+def _segments(line: Line, tokens: list[int], tokenizer: Tokenizer, max_length: int) -> list[Segment]:
     is_long = len(tokens) > max_length
     parts = sentence_parts(line.text, tokenizer, max_length) if is_long else [tokens] if tokens else []
     if len(parts) > 1:
         message = "line %d has %d pieces, the model takes %d: translated in %d parts"
         log.warning(message, line.number, len(tokens), max_length, len(parts))
-    return [Segment(part, () if i else line.prefix, seed_of(line.number, i)) for i, part in enumerate(parts)]
+    return [Segment(part, () if i else line.prefix, (line.number, i)) for i, part in enumerate(parts)]
 
 
 def sentence_parts(text: str, tokenizer: Tokenizer, max_length: int) -> list[list[int]]:
@@ -85,22 +89,33 @@ def _split_sentence(sentence: str, tokenizer: Tokenizer, max_length: int) -> lis
     return parts
 
 
-def join(segments: Sequence[NBest], tokenizer: Tokenizer, options: SearchOptions, joiner: str) -> list[TextHypothesis]:
+def join(
+    segments: Sequence[NBest], texts: Iterator[str], tokenizer: Tokenizer, options: SearchOptions, joiner: str
+) -> list[TextHypothesis]:
     """Return the n-best list of a line: the best hypotheses of all segments joined, then the second best, and so on.
 
     The length penalty applies to the log-probability of the whole line; expected utilities are averaged.
+
+    Args:
+        segments: the hypotheses of each segment of the line.
+        texts: yields the text of each of them.
+        tokenizer: of the target.
+        options: the search options.
+        joiner: text between two segments.
     """
     if not segments:
         return [TextHypothesis([], [], 0.0, [], "")]
     joined = []
+    texts_of_segments = [[next(texts) for _ in n_best] for n_best in segments]
     for rank in range(max(map(len, segments))):
-        chosen = [n_best[min(rank, len(n_best) - 1)] for n_best in segments]
+        indices = [min(rank, len(n_best) - 1) for n_best in segments]
+        chosen = [n_best[i] for n_best, i in zip(segments, indices, strict=True)]
         tokens = [token for h in chosen for token in h.tokens]
         log_probs = [log_prob for h in chosen for log_prob in h.log_probs]
         if options.mbr or len(chosen) == 1:
             score = sum(h.score for h in chosen) / len(chosen)
         else:
-            score = sum(log_probs) / options.length_divisor(len(log_probs))
-        text = one_line(joiner.join(tokenizer.decode(h.tokens) for h in chosen))
+            score = sum(log_probs) / options.length_divisor(len(tokens))
+        text = one_line(joiner.join(found[i] for found, i in zip(texts_of_segments, indices, strict=True)))
         joined.append(TextHypothesis(tokens, log_probs, score, tokenizer.pieces(tokens), text))
     return joined

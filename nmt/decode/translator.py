@@ -9,22 +9,23 @@ Windows also limit memory. This module does not import torch, because CTranslate
 import json
 import logging
 import math
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from shlex import quote
 from typing import Any, get_args
 
-from nmt.config import Config, base_language, language
-from nmt.decode import EngineName, Precision
+from nmt.config import Config, EngineName, base_language, language
+from nmt.decode import Precision
 from nmt.decode.options import Engine, NBest, SearchOptions
 from nmt.decode.segments import UNSPACED, Line, TextHypothesis, Translation, join, split
 from nmt.distributed import gather, merged, mine, n_ranks, rank
-from nmt.errors import ConfigError, InputError, ModelError
+from nmt.errors import ConfigError, InputError, ModelError, NmtError
 from nmt.processes import prepare_torch
 from nmt.run.directory import RunDirectory
+from nmt.run.header import read_config
 from nmt.text import EOS
 from nmt.text.lines import Pause, one_line
 from nmt.text.tokenizer import Tokenizers
@@ -48,7 +49,7 @@ class Translator:
         self.tokenizers = tokenizers
         self.config = config
         self.run = run  # run directory that the model was loaded from, if any
-        self.options = SearchOptions(**config.decode.model_dump(exclude={"batch_size"}))
+        self.options = SearchOptions(**config.decode.model_dump(exclude={"batch_size", "engine"}))
         self.target_language = language(config.data, "target")
         self.joiner = "" if base_language(self.target_language) in UNSPACED else " "
 
@@ -56,7 +57,7 @@ class Translator:
         """The best translation of each text; `options` change fields of `SearchOptions`, for example `beam=1`."""
         if isinstance(texts, str):
             raise InputError("translate takes a list of sentences, not one string", hint='translate(["…"])')
-        return [found.text for found in self.translate_lines(texts, self.with_options(**options))]
+        return [found.text for found in self.translate_lines(texts, self.with_options(**{"scores": False, **options}))]
 
     def with_options(self, **changes: Any) -> SearchOptions:
         """Return the model's default options with some changed."""
@@ -133,7 +134,7 @@ class Translator:
         best hypothesis so far. An exception that `watch` raises ends the translation.
         """
         max_length, target = self.config.data.max_length, self.tokenizers.target
-        segments_of_lines = [split(line, self.tokenizers.source, max_length) for line in lines]
+        segments_of_lines = split(lines, self.tokenizers.source, max_length)
         segments = [segment for of_line in segments_of_lines for segment in of_line]
         begun: dict[int, list[int]] = {}  # segment index -> tokens so far
         ends = list(accumulate(map(len, segments_of_lines), initial=0))
@@ -155,8 +156,9 @@ class Translator:
         if options.mbr:
             found = [self.rank_by_utility(samples, options)[: options.n_best] for samples in found]
         n_best = iter(found)
+        texts = iter(target.decode_all([hypothesis.tokens for of_segment in found for hypothesis in of_segment]))
         return [
-            Translation(line.text, join([next(n_best) for _ in of_line], target, options, self.joiner))
+            Translation(line.text, join([next(n_best) for _ in of_line], texts, target, options, self.joiner))
             for line, of_line in zip(lines, segments_of_lines, strict=True)
         ]
 
@@ -217,7 +219,15 @@ def model_files(path: Path) -> list[Path]:
     """The files that `load` reads a model from."""
     if is_export(path):
         return sorted(file for file in path.iterdir() if file.is_file())
-    return [RunDirectory(path).model_file if path.is_dir() else path]
+    return [model_file(path)]
+
+
+def model_file(path: Path) -> Path:
+    """The model file of a run, or the path itself. Raises ModelError if there is none."""
+    file = RunDirectory(path).model_file if path.is_dir() else path
+    if not file.exists():
+        raise ModelError(f"no model at {file}", hint="train one with `nmt train CONFIG`, or name another with -m")
+    return file
 
 
 def load(
@@ -233,7 +243,7 @@ def load(
         device: `auto` is cuda, else mps, else cpu.
         precision: None is fp32, or the precision of an export. bf16 (on some hardware) and int8 (on CPUs) are faster
             but less exact.
-        engine: None is CTranslate2 for its exports, else torch.
+        engine: `auto` is CTranslate2 on a CPU if it can hold the model, else torch; None is the config's, `auto`.
     Raises:
         ModelError: the model is missing, damaged or of another engine, or its tokenizer differs from that of its run or
             of the other models of the ensemble.
@@ -249,14 +259,70 @@ def load(
         if is_export(one) and (engine == "torch" or len(paths) > 1):
             reader = "an ensemble" if len(paths) > 1 else "--engine torch"
             raise ModelError(f"{one} is a CTranslate2 export", hint=f"give {reader} the run that was exported")
-        if engine == "ctranslate2" and not is_export(one):
-            command = f"nmt export --to ctranslate2 -m {quote(str(one))} -o DIR"
-            raise ModelError(f"{one} is not a CTranslate2 export", hint=f"{command} makes one; translate with -m DIR")
     if is_export(paths[0]):
         from nmt.decode.engines.ctranslate2_engine import load_export
 
         return Translator(*load_export(paths[0], device, precision))
+    configs = [read_config(model_file(one)) for one in paths]
+    engine = engine or configs[0].decode.engine
+    reason = needs_torch(configs, device, precision, engine)
+    if not reason:
+        try:
+            return load_converted(paths[0], precision or "fp32")
+        except NmtError as error:
+            if engine == "ctranslate2" or precision == "int8":
+                raise
+            reason = str(error)
+            log.warning("torch translates, because CTranslate2 cannot: %s", reason)
+    elif engine == "ctranslate2":
+        raise ConfigError(f"CTranslate2 cannot translate: {reason}", hint="leave out --engine")
+    log.debug("engine: torch: %s", reason)
+    return load_torch(paths, device, precision or "fp32")
+
+
+def needs_torch(
+    configs: Sequence[Config], device: str = "auto", precision: Precision | None = None, engine: EngineName = "auto"
+) -> str:
+    """Why models need the torch engine, or "" if CTranslate2 translates; see `load` for the arguments."""
+    if engine == "torch":
+        return "chosen"
+    from nmt.decode.engines.ctranslate2_engine import import_ctranslate2, unsupported
+
+    try:
+        ctranslate2 = import_ctranslate2()
+    except InputError:
+        return "CTranslate2 is not installed"
+    if len(configs) > 1:
+        return "several models"
+    if setting := unsupported(configs[0].model):
+        return setting
+    if precision == "bf16":
+        return "precision bf16"
+    if device == "cpu":
+        return ""
+    # Apple's GPUs are found by torch only. On GPUs, torch has not been compared with CTranslate2.
+    has_gpu = sys.platform == "darwin" or ctranslate2.get_cuda_device_count() > 0
+    return "" if device == "auto" and not has_gpu else f"device {device}"
+
+
+def load_converted(path: Path, precision: Precision) -> Translator:
+    """Load a run or model file for CTranslate2, converted in the cache. Raises NmtError if that fails."""
+    from nmt.decode.engines.ctranslate2_engine import converted, load_export
+
+    def load_reference() -> Engine:
+        return load_torch([path], "cpu", "fp32").engine
+
+    run = RunDirectory(path) if path.is_dir() else None
+    engine, tokenizers, config = load_export(converted(model_file(path), precision), "cpu", precision, load_reference)
+    if run:
+        run.check_tokenizers(tokenizers)
+    log.debug("engine: %s", engine.name)
+    return Translator(engine, tokenizers, config, run)
+
+
+def load_torch(paths: Sequence[Path], device: str, precision: Precision) -> Translator:
+    """Load runs or model files for torch; see `load`."""
     prepare_torch()  # no effect if torch is already imported
     from nmt.decode.engines.torch_engine import load_models
 
-    return Translator(*load_models(paths, device, precision or "fp32"))
+    return Translator(*load_models(paths, device, precision))

@@ -27,6 +27,7 @@ from nmt.insight.stages import Stage, record_stages
 from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.model.incremental import incremental_decoder
 from nmt.model.transformer import Transformer
+from nmt.seeds import seed_of
 from nmt.text import BOS, EOS, PAD
 from nmt.text.lines import one_line
 from nmt.text.tokenizer import Tokenizer
@@ -251,11 +252,11 @@ class _Sentence:
         self.model, self.options, self.prefix = single_model(translator), options, prefix
         self.tokenizer = translator.tokenizers.target
         longest = translator.config.data.max_length
-        segments = split(Line(1, text), translator.tokenizers.source, longest)
+        (segments,) = split([Line(1, text)], translator.tokenizers.source, longest)
         if len(segments) != 1:
             reason = f"is too long: the model takes {longest} pieces" if segments else "is blank"
             raise InputError(f"the sentence {reason}", hint="give one sentence")
-        self.seed = segments[0].seed
+        self.seed = seed_of(*segments[0].place)
         self.src = torch.tensor([[*segments[0].tokens, EOS]], device=self.model.device)
 
     def search(self, options: SearchOptions) -> tuple[list[Hypothesis], list[TraceStep]]:

@@ -85,10 +85,10 @@ def none_if_nan(value: float) -> Any:
 
 def single_model(translator: Translator) -> Seq2Seq:
     """The model of a translator. Raises InputError if the translator is an export or an ensemble."""
-    engine = translator.engine
-    if not isinstance(engine, TorchEngine) or len(engine.models) > 1:
-        what = "an ensemble" if isinstance(engine, TorchEngine) else "an export"
-        raise InputError(f"{what} gives no attention weights", hint="name one run")
+    engine = translator.engine.torch_engine("attention weights")
+    assert isinstance(engine, TorchEngine)
+    if len(engine.models) > 1:
+        raise InputError("an ensemble gives no attention weights", hint="name one run")
     return engine.models[0]
 
 

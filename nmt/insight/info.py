@@ -9,7 +9,7 @@ from shlex import quote
 from typing import Any
 
 from nmt.config import Config, language
-from nmt.decode.translator import is_export
+from nmt.decode.translator import is_export, needs_torch
 from nmt.errors import ModelError
 from nmt.files import hash_file
 from nmt.insight.curves import has_numbers, is_finite
@@ -67,7 +67,9 @@ def _of_model_file(path: Path) -> dict[str, Any]:
     best = progress.get("best_figures")
     if isinstance(best, dict) and has_numbers(best, ("step", "dev_loss", "dev_bleu", "dev_chrf")):
         training["best"] = best
-    return {**_of_model(found.config, found.tokenizers), "file": _of_file(path), "training": training}
+    reason = needs_torch([found.config], engine=found.config.decode.engine)
+    about = {**_of_model(found.config, found.tokenizers), "engine": f"torch: {reason}" if reason else "ctranslate2"}
+    return {**about, "file": _of_file(path), "training": training}
 
 
 def _of_file(path: Path) -> dict[str, Any]:
@@ -185,8 +187,9 @@ def _file_rows(found: Mapping[str, Any]) -> Rows:
         return [("model", "none yet")]
     file = found["file"]
     rows = [("model", f"{file['bytes'] / 1e6:.1f} MB, written {file['written']}"), ("sha256", file["sha256"])]
-    if "compute_type" in found:
-        rows.append(("computes in", found["compute_type"]))
+    rows += [
+        (name, found[key]) for name, key in (("engine", "engine"), ("computes in", "compute_type")) if key in found
+    ]
     return rows
 
 

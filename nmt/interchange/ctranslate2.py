@@ -3,12 +3,7 @@
     config.json, model.bin, shared_vocabulary.json (or source_, target_)    for CTranslate2
     config.yaml, tokenizer.model (or tokenizer.src.model, .tgt.model)       for nmt, as in a run
 
-CTranslate2's search differs from ours:
-- It masks PAD, UNK, BOS, and EOS below the minimum length, before the softmax, so that the other pieces get their
-  probability. We mask them after the softmax.
-- It stops when as many hypotheses as the beam size have finished, even if an unfinished one has a better score.
-- It includes EOS in the length of a hypothesis only with `return_end_token`; we always do.
-- At `max_decoding_length` it truncates a hypothesis, while we force EOS: our limit L corresponds to its limit L - 1.
+`nmt.decode.engines.ctranslate2_engine` translates with it, and lists how CTranslate2's search differs from ours.
 """
 
 import logging
@@ -18,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nmt.decode.engines.ctranslate2_engine import import_ctranslate2
+from nmt.decode.engines.ctranslate2_engine import SUPPORTED, import_ctranslate2
 from nmt.decode.translator import Translator
 from nmt.errors import InputError, NmtError
 from nmt.files import atomic_directory
@@ -36,12 +31,6 @@ FILES = {  # all files that an export can have
     *("config.yaml", "config.json", "model.bin"),
     *("tokenizer.model", "tokenizer.src.model", "tokenizer.tgt.model"),
     *("shared_vocabulary.json", "source_vocabulary.json", "target_vocabulary.json"),
-}
-SUPPORTED: dict[str, tuple[object, ...]] = {  # supported values; other settings may have any value
-    "architecture": ("transformer",),
-    "attention": ("scaled_dot",),
-    "attention_window": (0,),
-    "padding_mask": (True,),
 }
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}  # CTranslate2's names
 CHECKED_LENGTHS = (1, 5, 20)  # pieces of the random sentences on which the engines are compared

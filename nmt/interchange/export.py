@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from nmt.config import data_root
+from nmt.decode.engines.ctranslate2_engine import unsupported
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.errors import DataError, InputError, NmtError
@@ -37,7 +38,7 @@ def check_replaceable(path: Path, names: Collection[str], needed: str) -> None:
         raise InputError(f"{path} exists and is not an export", hint="name another directory, or delete it")
 
 
-def exportable_model(translator: Translator, tool: str, supported: Mapping[str, Collection[object]]) -> Transformer:
+def exportable_model(translator: Translator, tool: str, supported: Mapping[str, Sequence[object]]) -> Transformer:
     """Return the translator's model. Raises InputError unless it is one Transformer with supported settings.
 
     Args:
@@ -45,15 +46,13 @@ def exportable_model(translator: Translator, tool: str, supported: Mapping[str, 
         tool: name of the tool that loads the export, for messages.
         supported: supported values of `model.*` settings, by key; other settings may have any value.
     """
-    if not isinstance(translator.engine, TorchEngine):
-        raise InputError("the model is already an export", hint="give the run that was exported")
-    if len(translator.engine.models) > 1:
+    engine = translator.engine.torch_engine("weights to export")
+    assert isinstance(engine, TorchEngine)
+    if len(engine.models) > 1:
         raise InputError("an ensemble cannot be exported as one model", hint="export each model by itself")
-    for key, values in supported.items():
-        if (value := getattr(translator.config.model, key)) not in values:
-            setting = f"model.{key}={str(value).lower()}"
-            raise InputError(f"{tool} does not support {setting}", hint="translate with nmt itself")
-    (model,) = translator.engine.models
+    if setting := unsupported(translator.config.model, supported):
+        raise InputError(f"{tool} does not support {setting}", hint="translate with nmt itself")
+    (model,) = engine.models
     assert isinstance(model, Transformer)
     return model
 

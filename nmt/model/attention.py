@@ -101,14 +101,13 @@ class MultiHeadAttention(nn.Module):
 
         Args:
             query: (B, H, T, D/H).
-            key, value: (B, H, S, D/H). The query is cast to their dtype, because a KV cache may be bf16.
+            key, value: (B, H, S, D/H).
             mask: broadcastable to (B, H, T, S), bool or additive.
             causal: whether to apply the causal mask; requires T = S, and `mask` must be None.
             weights: if not None, the attention weights (B, H, T, S) are appended to this list.
         Returns:
             (B, T, D)
         """
-        query = query.to(key.dtype)
         if not self.scaled:
             query = query * math.sqrt(query.size(-1))  # cancels the division by sqrt(d) in equation 1
         if weights is None and self.v is None and kernels.prefers_fused(query):
@@ -116,6 +115,7 @@ class MultiHeadAttention(nn.Module):
             heads = F.scaled_dot_product_attention(query, key, value, mask, p, is_causal=causal)
             return self.merge_heads(heads)
         if causal:
+            assert mask is None
             mask = causal_mask(query.size(2), query.device)
         if self.v is None:
             heads, w = scaled_dot_product_attention(query, key, value, mask, self.dropout)

@@ -19,10 +19,7 @@ from nmt.decode.options import SearchOptions
 from nmt.decode.segments import Line, Translation
 from nmt.decode.translator import Translator
 from nmt.errors import InputError, NmtError
-from nmt.insight.explain import explain, outline
-from nmt.insight.heads import single_model
 from nmt.insight.pages import content_security_policy, plain
-from nmt.insight.render import as_page
 from nmt.serve import schema
 from nmt.serve.batcher import Batcher
 from nmt.serve.guard import Limits
@@ -55,13 +52,6 @@ class ServedModel:
             target is None or base_language(target) == base_language(self.target)
         )
 
-    def explains(self) -> bool:
-        try:
-            single_model(self.translator)
-        except InputError:
-            return False
-        return True
-
     def described(self) -> schema.ModelAnswer:
         defaults = self.translator.options
         return schema.ModelAnswer(
@@ -69,7 +59,7 @@ class ServedModel:
             target=self.target,
             source_name=name_of(self.source),
             target_name=name_of(self.target),
-            explains=self.explains(),
+            explains=self.translator.engine.explains,
             beam=defaults.beam,
             length_penalty=defaults.length_penalty,
             alpha=defaults.alpha,
@@ -172,7 +162,9 @@ class Api:
         self.check_key(request, body.api_key)
         model = self.pick(body.source, body.target)
         n_best = 1 + body.alternatives
-        options = model.translator.with_options(n_best=n_best, beam=max(n_best, model.translator.options.beam))
+        options = model.translator.with_options(
+            n_best=n_best, beam=max(n_best, model.translator.options.beam), scores=False
+        )
         translations = await self.translated(model, as_list(body.q), options)
         texts = [variants(of_text, n_best) for of_text in translations]
         best, others = [of_text[0] for of_text in texts], [of_text[1:] for of_text in texts]
@@ -263,12 +255,21 @@ class Api:
 
     async def explain(self, request: Request, body: schema.ExplainRequest) -> Response:
         """Look into the translation of one sentence: alternatives of each piece, attention, the tree of the search."""
-        return JSONResponse(plain(await self.explained(request, body, outline), list))
+
+        def look(*args: Any, **settings: Any) -> Any:  # runs on the model's thread, like the import of torch
+            from nmt.insight.explain import outline
+
+            return plain(outline(*args, **settings), list)
+
+        return JSONResponse(await self.explained(request, body, look))
 
     async def explain_page(self, request: Request, body: schema.ExplainRequest) -> Response:
         """The page that `nmt explain` writes; takes forms too."""
 
         def render(*args: Any, **settings: Any) -> str:  # runs on the model's thread: too slow for the event loop
+            from nmt.insight.explain import explain
+            from nmt.insight.render import as_page
+
             return as_page(explain(*args, **settings))
 
         page = await self.explained(request, body, render)

@@ -1,19 +1,14 @@
-"""The web application and its server: routes, pages, errors as JSON, uvicorn."""
+"""The web application: routes, pages, errors as JSON."""
 
-import asyncio
-import logging
-import socket
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from importlib.resources import files
 from typing import Any
 
-import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from nmt import __version__
 from nmt.decode.translator import Translator
@@ -21,12 +16,8 @@ from nmt.errors import InputError, NmtError
 from nmt.serve import schema
 from nmt.serve.api import Api
 from nmt.serve.batcher import QueueFullError
-from nmt.serve.guard import Guard, Limits
+from nmt.serve.guard import RETRY_AFTER, Guard, Limits
 
-log = logging.getLogger("nmt")
-
-RETRY_AFTER_S = 1
-IDLE_S = 20.0  # seconds until a connection without a request is closed
 PAGES = {"/": "index.html", "/docs": "docs.html"}
 ASSETS = {  # file -> package whose folder `pages` contains it
     **dict.fromkeys(("serve.css", "serve.js", "docs.js"), "nmt.serve"),
@@ -64,8 +55,9 @@ def create_app(
     app.post("/explain", response_model=None, include_in_schema=False)(api.explain_page)
 
     @app.get("/metrics", response_model=None)
-    async def metrics() -> Response:
-        """Counts and times for Prometheus."""
+    async def metrics(request: Request) -> Response:
+        """Counts and times for Prometheus; needs the key of a client, as Authorization: Bearer KEY."""
+        api.check_key(request, "")
         return Response(generate_latest(api.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     for path, name in PAGES.items():
@@ -104,13 +96,14 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def of_body(_: Request, error: RequestValidationError) -> Response:
         fault = error.errors()[0]
-        name = ".".join(str(part) for part in fault["loc"] if isinstance(part, str) and part != "body")
-        message = f"{name}: {fault['msg']}" if name else fault["msg"]
+        _, *field = fault["loc"]  # then indices and types, which clients do not know
+        is_object = bool(field) and isinstance(field[0], str)
+        message = f"{field[0]}: {fault['msg']}" if is_object else "the body must be a JSON object"
         return JSONResponse({"error": message.encode(errors="replace").decode()}, 400)
 
     @app.exception_handler(QueueFullError)
     async def of_full_queue(_: Request, error: QueueFullError) -> Response:
-        return JSONResponse({"error": str(error)}, 429, {"Retry-After": str(RETRY_AFTER_S)})
+        return JSONResponse({"error": str(error)}, 429, RETRY_AFTER)
 
     @app.exception_handler(NmtError)
     async def of_nmt(_: Request, error: NmtError) -> Response:
@@ -119,64 +112,3 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def of_bug(_: Request, __: Exception) -> Response:
         return JSONResponse({"error": "the server failed; its log says why"}, 500)
-
-
-class IdleClosingProtocol(H11Protocol):
-    """uvicorn's HTTP protocol with a timeout for connections that send no first request; uvicorn has none for them."""
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self.loop.call_later(IDLE_S, self.close_if_idle)
-
-    def close_if_idle(self) -> None:
-        if self.cycle is None:
-            self.transport.close()
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Raises InputError if the address cannot be used."""
-    try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        raise InputError(f"cannot listen on {host} port {port}: {error.strerror}", hint="use another --port") from error
-
-
-class Server(uvicorn.Server):
-    """uvicorn's server. It calls `on_start` when it is ready, and reads requests that have arrived before it stops."""
-
-    def __init__(self, config: uvicorn.Config, on_start: Callable[[], None]) -> None:
-        super().__init__(config)
-        self.on_start = on_start
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.on_start()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # uvicorn would close connections whose request is still in the socket's buffer. Accepting a connection and
-        # reading its request take several turns of the event loop.
-        for _ in range(10):
-            await asyncio.sleep(0.01)
-        await super().shutdown(sockets)
-
-
-def new_server(app: Guard, on_start: Callable[[], None] = lambda: None) -> Server:
-    """Create a server; on SIGTERM or Ctrl-C, it answers the requests that it has received and stops.
-
-    Args:
-        app: the application.
-        on_start: called when the server accepts connections and handles signals.
-    """
-    config = uvicorn.Config(
-        app,
-        http=IdleClosingProtocol,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=int(IDLE_S),
-        timeout_graceful_shutdown=int(app.limits.answer_s) + 5,
-    )
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)
-    return Server(config, on_start)

@@ -160,5 +160,6 @@ class Batcher:
 
         self.on_batch(len(lines))
         batch_size = self.translator.config.decode.batch_size
-        found = self.translator.translate_together(lines, options, batch_size, watch)
+        is_watched = self.translator.engine.sees_steps or any(job.show for job in jobs)
+        found = self.translator.translate_together(lines, options, batch_size, watch if is_watched else None)
         return [found[start : start + len(job.lines)] for job, start in zip(jobs, starts, strict=False)]

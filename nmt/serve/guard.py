@@ -6,9 +6,10 @@ It reads the whole body of a request, within a time limit, before a handler is c
 import asyncio
 import ipaddress
 import json
+import os
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -20,6 +21,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 FORM_PATHS = {"/translate", "/explain"}  # for LibreTranslate's clients; for the form of our page
 MAX_FIELDS = 32  # of a form
+RETRY_AFTER = {"Retry-After": "1"}  # seconds
+MAX_CONNECTIONS = 1024
+ACCEPTED_AT_ONCE = 8  # connections
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -30,23 +34,40 @@ HEADERS = {
 }
 
 
+def max_connections() -> int:
+    """The number of connections for which there are descriptors of open files."""
+    try:
+        import resource
+
+        n_files, n_open = resource.getrlimit(resource.RLIMIT_NOFILE)[0], len(os.listdir("/dev/fd"))
+    except (ImportError, OSError):  # Windows
+        return MAX_CONNECTIONS
+    if n_files == resource.RLIM_INFINITY:
+        return MAX_CONNECTIONS
+    # It takes four turns of the event loop to accept a connection and to close another one.
+    n_spare = 16 + 4 * ACCEPTED_AT_ONCE
+    return max(16, min(MAX_CONNECTIONS, n_files - n_open - n_spare))
+
+
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a request."""
+    """The limits of a request, and of connections."""
 
     n_bytes: int = 65_536  # of a body
     n_characters: int = 5_000  # of all texts of a request
     n_lines: int = 64
     n_waiting: int = 256  # requests that wait for a model
-    read_s: float = 10.0  # to receive a request
-    answer_s: float = 30.0  # to answer it
+    stall_s: float = 15.0  # to receive the headers of a request; for the client to read a part of an answer
+    read_s: float = 10.0  # to receive the body
+    answer_s: float = 30.0  # to answer
+    n_connections: int = field(default_factory=max_connections)
 
 
 class Guard:
     """ASGI middleware: refuses invalid requests itself; passes others to the app, with the body already read.
 
     Status of refused requests: 400 malformed form, 403 from a page of another origin, 408 too slow, 413 too large,
-    415 wrong media type, 421 unknown host.
+    415 wrong media type, 421 unknown host, 429 too many at once; /health is always answered.
     """
 
     def __init__(
@@ -77,7 +98,8 @@ class Guard:
             body = await self._checked_body(scope, receive)
         except HTTPException as error:
             # The rest of the body is not read, so no other request can follow on this connection.
-            response = JSONResponse({"error": error.detail}, error.status_code, {"Connection": "close"})
+            headers = {**(error.headers or {}), "Connection": "close"}
+            response = JSONResponse({"error": error.detail}, error.status_code, headers)
             await response(scope, receive, send_with_headers)
         else:
             if body is not None:
@@ -121,6 +143,9 @@ class Guard:
                 body = await self._read(receive)
         except TimeoutError:
             raise HTTPException(408, f"the request did not arrive within {self.limits.read_s:g} s") from None
+        is_full = scope.get("state", {}).get("is_full")
+        if is_full and is_full() and scope["path"] != "/health":
+            raise HTTPException(429, "too many requests are being answered", RETRY_AFTER)
         if body is None or media_type != FORM:
             return body
         scope["headers"] = [(name, value) for name, value in scope["headers"] if name != b"content-type"]

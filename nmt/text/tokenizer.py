@@ -49,7 +49,9 @@ class Tokenizer:
         check_loadable("sentencepiece", "the tokenizer", self.model)
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=self.model)
         self._vocabulary = vocabulary_of(self.model)
-        self._ids = {piece: i for i, piece in enumerate(self._vocabulary or [])}
+        n_pieces = int(self._processor.get_piece_size())
+        self._pieces: list[str] = self._vocabulary or list(map(self._processor.id_to_piece, range(n_pieces)))
+        self._ids = {piece: i for i, piece in enumerate(self._pieces)}
         ids = tuple(getattr(self._processor, name)() for name in SPECIAL_IDS)
         if self._vocabulary is None and ids != (PAD, UNK, BOS, EOS):
             reason = f"the tokenizer has PAD, UNK, BOS, EOS at {ids}, not at {(PAD, UNK, BOS, EOS)}"
@@ -59,7 +61,7 @@ class Tokenizer:
             raise ModelError(reason, hint="leave out data.target_tag, or give one of an imported multilingual model")
 
     def __len__(self) -> int:
-        return len(self._vocabulary) if self._vocabulary else int(self._processor.get_piece_size())
+        return len(self._pieces)
 
     def encode(self, text: str) -> list[int]:
         """Token ids of the best segmentation, without special ids."""
@@ -84,7 +86,10 @@ class Tokenizer:
         return [self._token(tag)] if tag else []
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        return [self.encode(text) for text in texts]  # given a list, SentencePiece would start threads
+        if self._vocabulary is not None:
+            return [self.encode(text) for text in texts]
+        # One call, because a call takes as long as a short text. Without num_threads, SentencePiece starts threads.
+        return list(self._processor.encode(list(map(self._prepared, texts)), num_threads=1))
 
     def encode_words(self, text: str, words: Sequence[tuple[int, int]]) -> tuple[list[int], list[list[int]]]:
         """Token ids, and for each token the indices of the words that it overlaps.
@@ -122,18 +127,19 @@ class Tokenizer:
         tokens = [i for i in ids if i > EOS]
         if self._vocabulary is not None:  # imported models may produce spaces at both ends
             return str(self._processor.decode(self.pieces(tokens))).replace(SPACE, " ").strip() if tokens else ""
-        text = str(self._processor.decode(tokens))
-        return text.removeprefix(SPACE).replace(SPACE, " ") if SPACE in text else text  # byte pieces can spell U+2581
+        return _without_spaces_of_bytes(str(self._processor.decode(tokens)))
+
+    def decode_all(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        if self._vocabulary is not None:
+            return [self.decode(ids) for ids in rows]
+        texts = self._processor.decode([[i for i in ids if i > EOS] for ids in rows], num_threads=1) if rows else []
+        return [_without_spaces_of_bytes(text) for text in texts]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        if self._vocabulary is not None:
-            return [self._vocabulary[i] for i in ids]
-        return [str(self._processor.id_to_piece(i)) for i in ids]
+        return [self._pieces[i] for i in ids]
 
     def ids(self, pieces: Iterable[str]) -> list[int]:
-        if self._vocabulary is not None:
-            return [self._ids.get(piece, UNK) for piece in pieces]
-        return [int(self._processor.piece_to_id(piece)) for piece in pieces]
+        return [self._ids.get(piece, UNK) for piece in pieces]
 
     def n_bytes(self, ids: Iterable[int]) -> int:
         """The number of byte pieces among these ids."""
@@ -151,6 +157,11 @@ class Tokenizer:
     def _prepared(self, text: str) -> str:
         text = text.encode(errors="replace").decode()  # a lone surrogate cannot be encoded in UTF-8
         return unicodedata.normalize("NFKC", text) if self.nfkc else text
+
+
+def _without_spaces_of_bytes(text: str) -> str:
+    """Replace U+2581, which byte pieces can spell, as SentencePiece replaces it elsewhere."""
+    return text.removeprefix(SPACE).replace(SPACE, " ") if SPACE in text else text
 
 
 class Tokenizers(NamedTuple):

@@ -14,7 +14,6 @@ from sacrebleu.metrics.chrf import CHRF
 from nmt.decode.mbr import by_expected_utility
 from nmt.decode.options import Hypothesis, Segment
 from nmt.evaluate import pairwise_scores
-from nmt.seeds import seed_of
 
 TRANSLATOR = small_translator(max_length=40)
 
@@ -99,7 +98,7 @@ def test_score_of_a_split_line_is_the_mean_utility_of_its_segments() -> None:
     parts = ["dogs play.", "where is it?", "a cat!"]
     encode, options = translator.tokenizers.source.encode, translator.with_options(mbr="chrf", n_samples=4)
     whole = next(translator.translate_lines([" ".join(parts)], options)).hypotheses[0]
-    segments = [Segment(encode(part), seed=seed_of(1, i)) for i, part in enumerate(parts)]
+    segments = [Segment(encode(part), place=(1, i)) for i, part in enumerate(parts)]
     drawn = translator.engine.translate(segments, options.for_engine(), batch_size=3)
     scores = []
     for samples in drawn:

@@ -15,7 +15,7 @@ TOKENIZER = small_translator().tokenizers.source
 @given(st.text(alphabet="ab .!\n\t", max_size=200), st.integers(2, 30))
 @settings(max_examples=50)
 def test_segments_fit_and_keep_every_word(text: str, max_length: int) -> None:
-    segments = split(Line(1, text), TOKENIZER, max_length)
+    (segments,) = split([Line(1, text)], TOKENIZER, max_length)
     assert all(0 < len(segment.tokens) <= max_length for segment in segments)
     decoded = " ".join(TOKENIZER.decode(segment.tokens) for segment in segments)
     assert "".join(decoded.split()) == "".join(text.split())
@@ -40,7 +40,7 @@ def test_long_line_is_split_at_sentence_ends_and_joined(
 def test_chinese_sentences_are_split_and_joined_without_spaces() -> None:
     translator = small_translator(max_length=16, target_lang="zh")
     sentences = ["狗跑。", "猫！", "“狗？”"]
-    segments = split(Line(1, "".join(sentences)), TOKENIZER, 16)
+    (segments,) = split([Line(1, "".join(sentences))], TOKENIZER, 16)
     assert [segment.tokens for segment in segments] == [TOKENIZER.encode(sentence) for sentence in sentences]
     found = next(translator.translate_lines(["".join(sentences)]))
     assert found.text == "".join(one.text for one in translator.translate_lines(sentences))

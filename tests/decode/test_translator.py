@@ -159,8 +159,8 @@ def test_model_whose_output_is_nan_is_refused() -> None:
 def test_run_and_its_model_file_translate_alike(tmp_path: Path) -> None:
     run = write_run(TRANSLATOR, tmp_path / "run")
     expected = TRANSLATOR.translate(LINES)
-    assert load(run.path).translate(LINES) == expected
-    assert load(run.model_file, device="cpu").translate(LINES) == expected
+    assert load(run.path, engine="torch").translate(LINES) == expected
+    assert load(run.model_file, device="cpu", engine="torch").translate(LINES) == expected
 
 
 def test_tokenizer_of_another_run_is_refused(tmp_path: Path) -> None:

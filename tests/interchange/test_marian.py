@@ -314,7 +314,7 @@ def test_a_target_tag_stands_before_every_line_and_every_part_of_a_long_line(hom
     assert words[1] == [0]
     assert words[-1] == [1]
     for text, tag in (("Ein Hund läuft. " * 6, fra), (">>deu<<" + "Hund " * 60, deu)):
-        parts = split(Line(1, text), source, 20)
+        (parts,) = split([Line(1, text)], source, 20)
         assert len(parts) > 3
         assert all(part.tokens[0] == tag and len(part.tokens) <= 20 for part in parts)
         assert all({fra, deu}.isdisjoint(part.tokens[1:]) for part in parts)

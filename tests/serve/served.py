@@ -11,8 +11,9 @@ from typing import Any
 from conftest import PATIENCE_S
 
 from nmt.decode.translator import Translator
-from nmt.serve.app import bind, create_app, new_server
+from nmt.serve.app import create_app
 from nmt.serve.guard import Limits
+from nmt.serve.server import bind, new_server
 
 JSON = {"Content-Type": "application/json"}
 

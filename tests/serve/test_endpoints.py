@@ -10,7 +10,7 @@ from models import small_translator
 from served import Answer, Client, events_of, served
 
 from nmt.decode.translator import Translator, load
-from nmt.errors import InputError, ModelError
+from nmt.errors import ConfigError, InputError, ModelError
 from nmt.insight.pages import content_security_policy, hash_source
 from nmt.serve.app import create_app
 from nmt.serve.guard import Limits
@@ -265,6 +265,10 @@ class NoSteps:
     def __init__(self, translator: Translator) -> None:
         self.engine = translator.engine
         self.max_length = self.engine.max_length
+        self.name, self.explains, self.sees_steps = "test", False, False
+
+    def torch_engine(self, needed_for: str) -> Any:
+        raise ConfigError(f"CTranslate2 has no {needed_for}")
 
     def translate(self, segments: Any, options: Any, *, batch_size: int, watch: Any = None) -> Any:  # noqa: ARG002
         if options.sample:
@@ -278,7 +282,7 @@ class NoSteps:
 def test_a_model_of_another_engine(translator: Translator) -> None:
     with served(Translator(NoSteps(translator), translator.tokenizers, translator.config)) as client:
         assert client.get("/v1/models").json["models"][0]["explains"] is False
-        assert client.post("/v1/explain", {"q": SOURCE[0]}).error == "an export gives no attention weights"
+        assert client.post("/v1/explain", {"q": SOURCE[0]}).error == "CTranslate2 has no attention weights"
         assert [kind for kind, _ in events_of(client.post("/v1/translate", {"q": SOURCE[0], "stream": True}))] == [
             "done"
         ]

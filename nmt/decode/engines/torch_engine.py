@@ -12,8 +12,6 @@ from torch import Tensor
 
 from nmt.config import Config
 from nmt.decode import Precision
-from nmt.decode.engines.int8 import to_int8
-from nmt.decode.engines.threads import ThreadTuner
 from nmt.decode.options import NBest, SearchOptions, Segment, WatchStep
 from nmt.decode.search import IncrementalDecoder, TraceStep, search
 from nmt.distributed import launched
@@ -22,6 +20,7 @@ from nmt.model.base import Seq2Seq
 from nmt.model.incremental import incremental_decoder
 from nmt.run.checkpoint import read_checkpoint
 from nmt.run.directory import RunDirectory
+from nmt.seeds import seed_of
 from nmt.text import EOS
 from nmt.text.batches import collate, cut_batches, pad_source
 from nmt.text.tokenizer import Tokenizers
@@ -33,16 +32,20 @@ SCORED_TOKENS = 4096  # target positions per batch in scoring, each with V log-p
 
 
 class TorchEngine:
-    """An `Engine` around models in eval mode on one device. For `cache_dtype` and `trace` see `TransformerDecoder`."""
+    """An `Engine` around models in eval mode on one device."""
 
-    def __init__(self, *models: Seq2Seq, cache_dtype: torch.dtype | None = None, trace: bool = False) -> None:
+    def __init__(self, *models: Seq2Seq) -> None:
         self.models = models
+        self.name = f"torch {torch.__version__} {str(next(models[0].parameters()).dtype).removeprefix('torch.')}"
+        self.explains, self.sees_steps = len(models) == 1, True
         self.device = models[0].device
         self.max_length = min(model.max_length for model in models)
-        self.tuner = ThreadTuner(0, n_threads=1)  # not tuned: the number of threads may change last digits
-        decoders = [incremental_decoder(model, cache_dtype=cache_dtype, trace=trace) for model in models]
+        decoders = [incremental_decoder(model) for model in models]
         self.decoder: IncrementalDecoder[Any] = decoders[0] if len(decoders) == 1 else EnsembleDecoder(decoders)
         self.max_positions = MAX_BATCH_POSITIONS  # reduced after running out of memory
+
+    def torch_engine(self, needed_for: str) -> "TorchEngine":  # noqa: ARG002 - see `Engine`
+        return self
 
     def translate(
         self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int, watch: WatchStep | None = None
@@ -59,15 +62,14 @@ class TorchEngine:
 
             ended: set[int] = set()  # sentences whose best hypothesis has ended; the search may go on
 
-            n_tokens = sum(len(segments[i].tokens) + 1 for i in batch)
-            with torch.inference_mode(), self.tuner.batch(len(batch) * options.beam, n_tokens):
+            with torch.inference_mode():
                 results = search(
                     self.decoder,
                     pad_source([segments[i].tokens for i in batch]).to(self.device),
                     options,
                     prefixes=[segments[i].prefix for i in batch],
                     max_length=self.max_length,
-                    sentence_seeds=[segments[i].seed for i in batch],
+                    sentence_seeds=[seed_of(*segments[i].place) for i in batch],
                     trace=show if watch else None,
                 )
             for i, hypotheses in zip(batch, results, strict=True):
@@ -153,13 +155,10 @@ def load_models(
     """
     models: list[Seq2Seq] = []
     configs: list[Config] = []
-    tokenizers, n_parameters = None, 0
+    tokenizers = None
     runs = [RunDirectory(path) if path.is_dir() else None for path in paths]
     for path, run in zip(paths, runs, strict=True):
-        file = run.model_file if run else path
-        if not file.exists():
-            raise ModelError(f"no model at {file}", hint="train one with `nmt train CONFIG`, or name another with -m")
-        checkpoint = read_checkpoint(file, prefixes=("model",))
+        checkpoint = read_checkpoint(run.model_file if run else path, prefixes=("model",))
         if run:
             run.check_tokenizers(checkpoint.tokenizers)
         tokenizers = tokenizers or checkpoint.tokenizers
@@ -167,30 +166,23 @@ def load_models(
             hint = "runs with the same data.train and tokenizer settings have the same tokenizer, whatever the seed"
             raise ModelError(f"{paths[0]} and {path} have different tokenizers: they form no ensemble", hint=hint)
         model = checkpoint.model().to(pick_device(device))
-        n_parameters += model.n_parameters
         models.append(in_precision(model, precision).requires_grad_(False))
         configs.append(checkpoint.config)
     assert tokenizers
     data = configs[0].data.model_copy(update={"max_length": min(config.data.max_length for config in configs)})
-    on_cpu = models[0].device.type == "cpu"
-    # Batched decoding is memory-bound, so a bf16 cache is faster, unless the CPU has no bf16 kernels.
-    bf16_cache = precision == "int8" and torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    engine = TorchEngine(*models, cache_dtype=torch.bfloat16 if bf16_cache else None, trace=on_cpu)
-    if on_cpu:
-        engine.tuner = ThreadTuner(n_parameters, torch.get_num_threads())
-    return engine, tokenizers, configs[0].model_copy(update={"data": data}), runs[0]
+    return TorchEngine(*models), tokenizers, configs[0].model_copy(update={"data": data}), runs[0]
 
 
 def in_precision(model: Seq2Seq, precision: Precision) -> Seq2Seq:
-    """Convert a model in place for decoding in fp32, bf16 or int8. Raises ConfigError for int8 on a GPU."""
+    """Convert a model in place for decoding in fp32 or bf16. Raises ConfigError for int8."""
+    if precision == "int8":
+        raise ConfigError(
+            "torch does not translate in int8", hint="CTranslate2 does, on a CPU and with one Transformer"
+        )
     if precision == "bf16":  # not model.bfloat16(), which drops the imaginary part of rotary positions
         for x in (*model.parameters(), *model.buffers()):
             if x.is_floating_point():
                 x.data = x.data.bfloat16()
-    elif precision == "int8":
-        if model.device.type != "cpu":
-            raise ConfigError("int8 runs on CPUs only", hint="use --precision bf16 on a GPU")
-        to_int8(model)
     return model
 
 

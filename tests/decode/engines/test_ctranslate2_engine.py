@@ -1,18 +1,26 @@
 """The CTranslate2 engine: the same translations and scores as the torch engine, without torch."""
 
 import json
+import logging
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import SOURCE, TARGET, FiveRun, environment, one_clear_error, run_nmt
 
-from nmt.decode.translator import Translator, load
-from nmt.errors import ConfigError, InputError, ModelError
+from nmt.decode.engines.ctranslate2_engine import CTranslate2Engine
+from nmt.decode.engines.torch_engine import TorchEngine
+from nmt.decode.segments import Line
+from nmt.decode.translator import Translator, load, needs_torch
+from nmt.distributed import LAUNCH_VARIABLES
+from nmt.errors import ConfigError, ModelError, NmtError
 from nmt.interchange.ctranslate2 import to_ctranslate2
+from nmt.run.checkpoint import read_checkpoint, save_checkpoint
+from nmt.run.directory import RunDirectory
 
 pytest.importorskip("ctranslate2")
 
@@ -23,7 +31,7 @@ TOLERANCE = 5e-3
 @pytest.fixture(scope="module")
 def exported(five_run: FiveRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("export") / "five"
-    to_ctranslate2(load(five_run.run), path)
+    to_ctranslate2(load(five_run.run, engine="torch"), path)
     return path
 
 
@@ -35,7 +43,7 @@ def engine(exported: Path) -> Translator:
 @pytest.mark.parametrize("beam", [1, 5])
 def test_texts_and_scores_are_those_of_torch(five_run: FiveRun, engine: Translator, beam: int) -> None:
     lines = [*SOURCE, "", "书 " * 3, "我 昨天 " * 200]
-    ours = load(five_run.run)
+    ours = load(five_run.run, engine="torch")
     options = ours.with_options(beam=beam)
     for found, expected in zip(
         engine.translate_lines(lines, options), ours.translate_lines(lines, options), strict=True
@@ -69,7 +77,7 @@ def test_maximum_length_overrides_minimum_length_as_in_torch(
     five_run: FiveRun, engine: Translator, max_length: int, min_length: int
 ) -> None:
     lengths = []
-    for translator in (load(five_run.run), engine):
+    for translator in (load(five_run.run, engine="torch"), engine):
         options = translator.with_options(
             max_length_a=0.0, max_length_b=max_length, min_length=min_length, beam=2, n_best=2
         )
@@ -87,7 +95,7 @@ def test_too_long_prefix_is_refused_before_a_line_is_read(five_run: FiveRun, eng
         raise AssertionError("a line was read")
         yield ""
 
-    for translator in (load(five_run.run), engine):
+    for translator in (load(five_run.run, engine="torch"), engine):
         most = translator.engine.max_length
         assert len(translator.tokenizers.target.encode("book book")) == 2
         with pytest.raises(ConfigError, match=f"the prefix has {most} pieces, the model takes at most {most - 1}"):
@@ -98,25 +106,170 @@ def test_too_long_prefix_is_refused_before_a_line_is_read(five_run: FiveRun, eng
 
 
 def test_reference_log_probs_are_those_of_torch(five_run: FiveRun, engine: Translator) -> None:
-    ours = load(five_run.run).reference_log_probs(SOURCE, TARGET)
+    ours = load(five_run.run, engine="torch").reference_log_probs(SOURCE, TARGET)
     for found, expected in zip(engine.reference_log_probs(SOURCE, TARGET), ours, strict=True):
         assert found == pytest.approx(expected, abs=TOLERANCE)
 
 
-def test_unsupported_options_and_models_are_refused_by_name(
-    exported: Path, engine: Translator, five_run: FiveRun
-) -> None:
+def test_unsupported_options_are_refused_by_name(exported: Path, engine: Translator) -> None:
     for options, words in (({"sample": True}, "sampling"), ({"length_penalty": "gnmt"}, "gnmt")):
         with pytest.raises(ConfigError, match=words):
             engine.translate(SOURCE, **options)
     with pytest.raises(ModelError, match="is a CTranslate2 export"):
         load(exported, engine="torch")
-    with pytest.raises(ModelError, match="is not a CTranslate2 export"):
-        load(five_run.run, engine="ctranslate2")
     with pytest.raises(ModelError, match="cannot load"):
         load(exported, device="nosuch")
-    with pytest.raises(InputError, match="is already an export"):
+    with pytest.raises(ConfigError, match="CTranslate2 has no weights to export"):
         to_ctranslate2(engine, exported.with_name("again"))
+
+
+# --- a run, converted on first use ------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["torch", "ctranslate2"])
+def either(request: pytest.FixtureRequest, five_run: FiveRun) -> Translator:
+    """The five sentences' run with either engine."""
+    return load(five_run.run, engine=request.param)
+
+
+def test_both_engines_keep_lines_prefixes_n_best_scores_and_segments(either: Translator) -> None:
+    lines = ["", SOURCE[0], "  ", SOURCE[1], "书 " * 300]
+    found = list(either.translate_lines(lines, either.with_options(beam=3, n_best=2)))
+    assert [one.source for one in found] == lines
+    assert [one.text for one in found[:4]] == ["", TARGET[0], "", TARGET[1]]
+    for one in found:
+        scores = [h.score for h in one.hypotheses]
+        assert scores == sorted(scores, reverse=True)
+        for h in one.hypotheses:
+            assert len(h.pieces) == len(h.log_probs) == len(h.tokens)
+            if h.tokens:
+                assert h.score == pytest.approx(h.log_prob / len(h.tokens))
+    assert found[4].hypotheses[0].pieces.count("</s>") == 2, "the long line has two segments"
+    (forced,) = either.translate_lines([SOURCE[0]], prefix="She")
+    assert forced.text.startswith("She")
+    (plain,) = either.translate_lines([SOURCE[0]], either.with_options(scores=False))
+    assert plain.text == TARGET[0]
+
+
+def test_the_engine_is_chosen_by_model_device_and_precision(five_run: FiveRun) -> None:
+    config = RunDirectory(five_run.run).read_config()
+
+    def reason(*, device: str = "cpu", precision: Any = None, engine: Any = "auto", **model: Any) -> str:
+        changed = config.model_copy(update={"model": config.model.model_copy(update=model)})
+        return needs_torch([changed], device, precision, engine)
+
+    assert reason() == reason(precision="fp32") == reason(precision="int8") == reason(engine="ctranslate2") == ""
+    assert reason(positions="rotary") == reason(positions="none") == ""
+    assert reason(engine="torch") == "chosen"
+    assert reason(precision="bf16") == "precision bf16"
+    assert reason(device="cuda:1") == "device cuda:1"
+    assert reason(architecture="rnn") == "model.architecture=rnn"
+    assert reason(attention_window=4) == "model.attention_window=4"
+    assert needs_torch([config, config]) == "several models"
+    with pytest.raises(ConfigError, match="CTranslate2 cannot translate: device cuda"):
+        load(five_run.run, device="cuda", engine="ctranslate2")
+
+
+def test_what_ctranslate2_lacks_is_done_by_torch_with_the_same_model(five_run: FiveRun) -> None:
+    auto, torch_only = load(five_run.run), load(five_run.run, engine="torch")
+    assert isinstance(auto.engine, CTranslate2Engine)
+    assert auto.engine._torch is None, "loaded when it is needed"
+    for options in ({"sample": True, "beam": 2, "seed": 3}, {"length_penalty": "gnmt"}, {"mbr": "chrf"}):
+        assert auto.translate(SOURCE, **options) == torch_only.translate(SOURCE, **options)
+    assert auto.engine._torch is not None
+    shown: list[str] = []
+    lines = [Line(1, SOURCE[0])]
+    (found,) = auto.translate_together(lines, auto.options, 8, lambda text_of: shown.append(text_of(0)))
+    assert shown[-1] == found.text == TARGET[0]
+    assert auto.reference_log_probs(SOURCE, TARGET) == torch_only.reference_log_probs(SOURCE, TARGET)
+
+
+@pytest.fixture
+def conversions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The models converted during a test, which begins with an empty cache."""
+    converted, run = [], subprocess.run
+
+    def counted(command: Any, **options: Any) -> Any:
+        if "export" in command:
+            converted.append(command[command.index("-m", 3) + 1])
+        return run(command, **options)
+
+    monkeypatch.setenv("NMT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(subprocess, "run", counted)
+    return converted
+
+
+def test_conversion_is_kept_until_the_model_changes(five_run: FiveRun, tmp_path: Path, conversions: list[str]) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(five_run.run, run)
+    for _ in range(2):
+        assert load(run, engine="ctranslate2").translate(SOURCE) == TARGET
+    assert load(run / "model.safetensors", engine="ctranslate2").translate(SOURCE) == TARGET
+    assert len(conversions) == 1
+    checkpoint = read_checkpoint(run / "model.safetensors")
+    name = next(name for name in checkpoint.tensors if "feed_forward" in name)
+    checkpoint.tensors[name][:] = 0
+    save_checkpoint(run / "model.safetensors", checkpoint)
+    changed = load(run, engine="ctranslate2")
+    assert len(conversions) == 2
+    expected = load(run, engine="torch").translate(SOURCE, beam=1)
+    assert changed.translate(SOURCE, beam=1) == expected
+
+
+def test_damaged_cache_is_made_again(five_run: FiveRun, tmp_path: Path, conversions: list[str]) -> None:
+    assert load(five_run.run).translate(SOURCE) == TARGET
+    (entry,) = [path for path in (tmp_path / "cache").glob("ctranslate2-*") if path.is_dir()]
+    model = entry / "model.bin"
+    content = model.read_bytes()
+
+    def flip() -> None:
+        middle = len(content) // 2
+        model.write_bytes(content[:middle] + bytes([content[middle] ^ 255]) + content[middle + 1 :])
+
+    damages: list[Callable[[], object]] = [flip, model.unlink, lambda: shutil.rmtree(entry)]
+    for number, damage in enumerate(damages, 2):
+        damage()
+        translator = load(five_run.run)
+        assert isinstance(translator.engine, CTranslate2Engine)
+        assert translator.translate(SOURCE) == TARGET
+        assert len(conversions) == number
+        assert model.read_bytes() == content
+
+
+def test_without_a_cache_or_a_conversion_torch_translates_with_one_warning(
+    five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
+    (tmp_path / "file").touch()
+    run = subprocess.run
+    broken = subprocess.CompletedProcess([], 1, b"", b"nmt: error: the disk is full\nhint: none")
+    for cache, words in (("file/cache", "cannot write to NMT_CACHE"), ("cache", "the disk is full")):
+        monkeypatch.setenv("NMT_CACHE", str(tmp_path / cache))
+        with monkeypatch.context() as patch:
+            # Tokenizers are checked in a child process, too.
+            patch.setattr(subprocess, "run", lambda c, **given: broken if "export" in c else run(c, **given))
+            caplog.clear()
+            translator = load(five_run.run)
+            assert isinstance(translator.engine, TorchEngine)
+            assert translator.translate(SOURCE) == TARGET
+            messages = [message for message in caplog.messages if "CTranslate2" in message]
+            assert len(messages) == 1
+            assert words in messages[0]
+            for asked in ({"engine": "ctranslate2"}, {"precision": "int8"}):
+                with pytest.raises(NmtError, match=words):
+                    load(five_run.run, **asked)  # type: ignore[arg-type]
+
+
+def test_conversion_has_no_rank_of_its_parent(
+    five_run: FiveRun, conversions: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in zip(LAUNCH_VARIABLES, ("1", "2", "1", "29500", "127.0.0.1"), strict=True):
+        monkeypatch.setenv(name, value)
+    assert len(load(five_run.run, device="cpu").translate(SOURCE)) == len(SOURCE)
+    assert len(conversions) == 1
+
+
+# --- damaged exports --------------------------------------------------------------------------------------
 
 
 def test_damaged_export_is_one_clear_error(exported: Path, tmp_path: Path) -> None:

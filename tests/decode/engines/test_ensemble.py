@@ -11,7 +11,7 @@ from nmt.decode.engines.torch_engine import EnsembleDecoder, TorchEngine, log_me
 from nmt.decode.options import SearchOptions
 from nmt.decode.search import search
 from nmt.decode.translator import load
-from nmt.errors import InputError, ModelError
+from nmt.errors import ConfigError, InputError, ModelError
 from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.model.base import Seq2Seq
 from nmt.model.incremental import incremental_decoder
@@ -105,7 +105,7 @@ def test_runs_and_model_files_load_together(tmp_path: Path) -> None:
     found = list(together.translate_lines(LINES, together.with_options(beam=3)))
     assert [one.text for one in found] != TRANSLATOR.translate(LINES, beam=3)
     twice = load([paths[0], str(paths[0])])
-    assert twice.translate(LINES) == load(paths[0]).translate(LINES)
+    assert twice.translate(LINES) == load(paths[0], engine="torch").translate(LINES)
     for one, same in zip(
         twice.reference_log_probs(LINES, LINES), load(paths[0]).reference_log_probs(LINES, LINES), strict=True
     ):
@@ -138,7 +138,7 @@ def test_none_and_exports_are_refused(tmp_path: Path) -> None:
     (export / "model.bin").touch()
     with pytest.raises(ModelError, match="export is a CTranslate2 export"):
         load([paths[0], export])
-    with pytest.raises(ModelError, match=r"two\.safetensors is not a CTranslate2 export"):
-        load(paths[1:], engine="ctranslate2")
+    with pytest.raises(ConfigError, match="CTranslate2 cannot translate: several models"):
+        load(paths, engine="ctranslate2")
     with pytest.raises(InputError, match="an ensemble cannot be exported as one model"):
         to_ctranslate2(load(paths), tmp_path / "new", "float32")

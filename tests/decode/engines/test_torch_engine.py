@@ -1,91 +1,33 @@
-"""The torch engine: precisions, cache dtypes, traces and devices."""
+"""The torch engine: precisions and devices."""
 
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 import torch
-from conftest import SOURCE, TARGET, FiveRun, err_lines, out_lines, run_nmt
-from models import FAMILY, batch, fresh, logits_of_steps, make, name
+from conftest import SOURCE, TARGET, FiveRun
+from models import FAMILY, batch, fresh, name
 
 from nmt.decode.engines import torch_engine
-from nmt.decode.engines.torch_engine import in_precision, pick_device
+from nmt.decode.engines.torch_engine import TorchEngine, in_precision, pick_device
 from nmt.decode.translator import load
 from nmt.distributed import Launch
 from nmt.errors import ConfigError
-from nmt.model import kernels
-from nmt.model.incremental import TransformerDecoder, incremental_decoder
 
 
-@pytest.mark.parametrize("precision", ["bf16", "int8"])
-def test_bf16_and_int8_translate_as_fp32_with_close_log_probs(
-    five_run: FiveRun, precision: Literal["bf16", "int8"]
-) -> None:
-    translator = load(five_run.run, precision=precision)
+def test_bf16_translates_as_fp32_with_close_log_probs(five_run: FiveRun) -> None:
+    translator = load(five_run.run, precision="bf16")
+    assert isinstance(translator.engine, TorchEngine)
     assert translator.translate(SOURCE) == TARGET
-    expected = load(five_run.run).reference_log_probs(SOURCE, TARGET)
+    expected = load(five_run.run, engine="torch").reference_log_probs(SOURCE, TARGET)
     for found, wanted in zip(translator.reference_log_probs(SOURCE, TARGET), expected, strict=True):
         assert found == pytest.approx(wanted, abs=0.05)
 
 
-@torch.no_grad()
-def test_bf16_cache_of_a_batch_changes_int8_logits_little() -> None:
-    torch.manual_seed(1)
-    for choices in ({}, {"positions": "rotary"}, {"attention": "additive"}, {"attention_window": 3}):
-        model = in_precision(make(**choices).float(), "int8")
-        src, tgt = batch((7, 20), (4, 20), (2, 20))
-        found = []
-        for cache_dtype in (None, torch.bfloat16):
-            decoder = incremental_decoder(model, cache_dtype=cache_dtype)
-            state = decoder.start(src)
-            logits = []
-            for t in range(tgt.size(1)):
-                step, state = decoder.step(tgt[:, t : t + 1], state)
-                logits.append(step)
-            found.append(torch.cat(logits, 1))
-        exact, rounded = found
-        assert state.self_kv[0].dtype == state.cross_kv[0][0].dtype == torch.bfloat16
-        assert 0 < (rounded - exact).std() < 0.08 * exact.std()
-        assert decoder.start(src[:1]).cross_kv[0][0].dtype == torch.float32  # one sentence is not memory-bound
-
-
-@torch.no_grad()
-def test_each_cache_dtype_has_its_own_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "CALLS_BEFORE_TRACING", 0)
-    model = in_precision(make().float(), "int8")
-    several, tgt = batch((16, 3), (16, 3))
-    padded, _ = batch((9, 3), (16, 3))
-    found: list[list[torch.Tensor]] = []
-    for trace in (False, True):
-        decoder = incremental_decoder(model, cache_dtype=torch.bfloat16, trace=trace)
-        found.append([])
-        for src in (several, several[:1], padded[:1], several):
-            found[-1] += logits_of_steps(decoder, src, tgt[: len(src)], 2)
-    assert isinstance(decoder, TransformerDecoder)
-    assert decoder.traced is not None
-    assert len(decoder.traced.traces) == 3
-    assert all(decoder.traced.traces.values())
-    for plain, traced in zip(*found, strict=True):
-        torch.testing.assert_close(traced, plain)
-
-
-@torch.no_grad()
-def test_trace_of_few_beams_is_not_used_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "CALLS_BEFORE_TRACING", 0)
-    model = make().bfloat16()
-    src, tgt = batch((16, 3), (9, 3))
-    found: list[list[torch.Tensor]] = []
-    for trace in (False, True):
-        decoder = incremental_decoder(model, trace=trace)
-        found.append([])
-        for n_beams in (5, kernels.FEW_QUERIES, 5):
-            found[-1] += logits_of_steps(decoder, src, tgt, n_beams)
-    for plain, traced in zip(*found, strict=True):
-        assert torch.equal(traced, plain)
-
-
-def test_int8_on_a_gpu_is_refused() -> None:
-    with pytest.raises(ConfigError, match="int8 runs on CPUs only"):
-        in_precision(make().to("meta"), "int8")
+def test_int8_is_refused_with_the_engine_that_has_it(five_run: FiveRun) -> None:
+    with pytest.raises(ConfigError, match="torch does not translate in int8") as error:
+        load(five_run.run, precision="int8", engine="torch")
+    assert error.value.hint
+    assert "CTranslate2 does" in error.value.hint
 
 
 def test_pick_device_refuses_unknown_devices() -> None:
@@ -115,11 +57,3 @@ def test_bf16_logits_of_every_model_are_close_to_fp32(choices: dict[str, Any]) -
         expected = model(src, tgt)
         found = in_precision(model, "bf16")(src, tgt).float()
     assert (found - expected).abs().max() < 0.05 * expected.abs().max()
-
-
-def test_tracing_in_bf16_prints_no_warning(five_run: FiveRun) -> None:
-    """Translates one sentence at a time, with enough steps that they are traced."""
-    args = ["translate", "-m", five_run.run, "--precision", "bf16", "--beam", 1, "--batch-size", 1]
-    done = run_nmt(*args, input="".join(f"{line}\n" for line in SOURCE * 3).encode())
-    assert out_lines(done) == TARGET * 3
-    assert err_lines(done) == []

@@ -1,0 +1,138 @@
+"""The HTTP server: uvicorn with time limits for clients and a limit of connections, which uvicorn lacks.
+
+uvicorn's only time limit is for silence after an answer; one byte ends it. Here a connection is closed if its client
+takes too long to send the headers of a request or to read an answer; `Guard` limits the time for bodies. A connection
+beyond the limit is accepted, and others that wait for their clients are closed. No address has a limit of its own,
+because a proxy is one address for many clients; but connections of the address that holds most are closed first.
+"""
+
+import asyncio
+import logging
+import math
+import socket
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import uvicorn
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from nmt.errors import InputError
+from nmt.serve.guard import ACCEPTED_AT_ONCE, Guard
+
+BACKLOG = 2048  # connections that wait to be accepted
+N_FREE = 8  # connections that requests to be answered leave free: for /health, and to refuse others
+PROGRESS_BYTES = 65_536  # of an answer; a client that reads as much within `Limits.stall_s` may go on
+
+
+class Connection(H11Protocol):
+    """uvicorn's HTTP protocol, with the limits of `Guard`."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.limits = self.config.app.limits  # type: ignore[union-attr]
+        self.app = self.call_app
+        self.address = self.client[0] if self.client else ""
+        self.phase: tuple[Any, bool, int] = (None, True, 0)
+        self.since = self.loop.time()
+        if len(self.connections) > self.limits.n_connections:
+            self.make_room()
+
+    async def call_app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["state"]["is_full"] = self.is_full
+        await self.config.loaded_app(scope, receive, send)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the server owes the client an answer, or the rest of one, and the client has read what was sent."""
+        is_due = self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
+        return is_due and not self.transport.get_write_buffer_size()
+
+    def is_full(self) -> bool:
+        """Whether this request, which has been received, is one too many to be answered."""
+        limit = self.limits.n_connections - N_FREE
+        return len(self.connections) > limit and sum(one.is_answered for one in self.connections) > limit
+
+    def make_room(self) -> None:
+        """Close connections that wait for their clients: of the address with the most of them, the oldest.
+
+        Closes a sixteenth of them, so that a flood of connections does not sort them for each new one.
+        """
+        waiting = [one for one in self.connections if not one.is_answered]
+        counts = Counter(one.address for one in waiting)
+        waiting.sort(key=lambda one: (-counts[one.address], one.since))
+        for one in waiting[: 1 + len(waiting) // 16]:
+            one.abort()
+
+    def check_time(self) -> None:
+        """Close the connection if its client does nothing for too long. Called several times per second."""
+        is_idle = self.cycle is None or self.cycle.response_complete
+        n_unread = math.ceil(self.transport.get_write_buffer_size() / PROGRESS_BYTES)
+        phase = (self.cycle, is_idle, n_unread)
+        if phase != self.phase:
+            self.phase, self.since = phase, self.loop.time()
+        elif (is_idle or n_unread) and self.loop.time() - self.since > self.limits.stall_s:
+            self.abort()
+
+    def abort(self) -> None:
+        """Close the connection without waiting for the client to read what was sent."""
+        self.connections.discard(self)
+        self.transport.abort()
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a listening socket. Raises InputError if the address cannot be used."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise InputError(f"cannot listen on {host} port {port}: {error.strerror}", hint="use another --port") from error
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server. It calls `on_start` when it is ready, and reads requests that have arrived before it stops."""
+
+    def __init__(self, config: uvicorn.Config, on_start: Callable[[], None]) -> None:
+        super().__init__(config)
+        self.on_start = on_start
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for one in sockets or []:
+            one.listen(BACKLOG)  # asyncio has one argument for this and for what it accepts at once
+        self.on_start()
+
+    async def on_tick(self, counter: int) -> bool:
+        for connection in list(self.server_state.connections):
+            connection.check_time()  # type: ignore[union-attr]
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # uvicorn would close connections whose request is still in the socket's buffer. Accepting a connection and
+        # reading its request take several turns of the event loop.
+        for _ in range(10):
+            await asyncio.sleep(0.01)
+        await super().shutdown(sockets)
+
+
+def new_server(app: Guard, on_start: Callable[[], None] = lambda: None) -> Server:
+    """Create a server; on SIGTERM or Ctrl-C, it answers the requests that it has received and stops.
+
+    Args:
+        app: the application.
+        on_start: called when the server accepts connections and handles signals.
+    """
+    config = uvicorn.Config(
+        app,
+        http=Connection,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=ACCEPTED_AT_ONCE,
+        timeout_keep_alive=math.ceil(app.limits.stall_s),
+        timeout_graceful_shutdown=int(app.limits.answer_s) + 5,
+    )
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    return Server(config, on_start)
