@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 # Functions of these modules import libraries before they open anything that needs cleanup.
-IMPORTERS = ("__main__", "nmt.__main__", "nmt.cli", "nmt.decode.translator")
+IMPORTERS = ("__main__", "nmt.__main__", "nmt.cli", "nmt.decode.translator", "nmt.decode.engines")
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX, M_ARENA_MAX = -1, -2, -4, -8  # of glibc's malloc.h
 

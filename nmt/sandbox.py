@@ -31,7 +31,8 @@ def check_loadable(library: str, name: str, content: bytes, directory: str = "")
 
     `sentencepiece` loads `content`. `ctranslate2` loads `directory`, and `content` lists its files and their hashes.
     """
-    if is_known(library, content):
+    mark = _mark(library, content)
+    if mark.exists():
         return
     size = sum(file.stat().st_size for file in Path(directory).iterdir()) if directory else len(content)
     limit = MAX_BYTES + MAX_BYTES_PER_BYTE * size
@@ -49,7 +50,7 @@ def check_loadable(library: str, name: str, content: bytes, directory: str = "")
         hint = "it is damaged or malicious: get it from another source, or make it again"
         raise ModelError(f"{name} crashes the process that loads it (exit code {code})", hint=hint)
     with contextlib.suppress(OSError):  # on a full disk, the file is checked again next time
-        _mark(library, content).touch()
+        mark.touch()
 
 
 def is_known(library: str, content: bytes) -> bool:

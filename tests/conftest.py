@@ -278,8 +278,9 @@ def model_of(translator: "Translator") -> "Seq2Seq":
     """The model that a translator searches over."""
     from nmt.decode.engines.torch_engine import TorchEngine
 
-    assert isinstance(translator.engine, TorchEngine)
-    (model,) = translator.engine.models
+    engine = translator.engine.torch_engine("a test")
+    assert isinstance(engine, TorchEngine)
+    (model,) = engine.models
     return model
 
 

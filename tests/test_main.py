@@ -39,7 +39,10 @@ def test_ctrl_c_during_an_import_ends_a_training(five_corpus: FiveCorpus, module
     assert not five_corpus.run.exists()
 
 
-def test_ctrl_c_during_an_import_ends_a_translation(five_run: FiveRun, tmp_path: Path) -> None:
-    code, stderr = interrupted_at("torch", tmp_path, "translate", "-m", five_run.run, "我")
+@pytest.mark.parametrize(("engine", "module"), [("torch", "torch"), ("auto", "ctranslate2")])
+def test_ctrl_c_during_an_import_ends_a_translation(
+    five_run: FiveRun, tmp_path: Path, engine: str, module: str
+) -> None:
+    code, stderr = interrupted_at(module, tmp_path, "translate", "--engine", engine, "-m", five_run.run, "我")
     assert code == 130, stderr
     assert "Traceback" not in stderr

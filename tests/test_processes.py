@@ -41,8 +41,9 @@ def test_pythonpath_has_no_empty_entry(inherited: str | None, monkeypatch: pytes
 
 @pytest.mark.parametrize("policy", [None, "ACTIVE"])
 def test_idle_threads_sleep_unless_the_user_set_a_policy(policy: str | None) -> None:
-    """`nmt.load` sets the policy too, before it imports torch."""
-    program = "import nmt, os, sys, contextlib\nwith contextlib.suppress(nmt.ModelError): nmt.load('none')\n"
+    """Whatever loads a model for torch sets the policy before it imports torch."""
+    program = "import nmt, os, sys, contextlib, pathlib\nfrom nmt.decode.translator import load_torch\n"
+    program += "with contextlib.suppress(nmt.ModelError): load_torch([pathlib.Path('none')], 'cpu', 'fp32')\n"
     program += "print(*map(os.environ.get, ('GOMP_SPINCOUNT', 'KMP_BLOCKTIME')), 'torch' in sys.modules)"
     unset = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
     env = {key: value for key, value in os.environ.items() if key not in unset}

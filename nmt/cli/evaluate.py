@@ -82,14 +82,14 @@ def evaluate(
         paths, translator = options.load_translator(model, device, threads, precision, engine, always_log=True)
         sources, references, lang = read_test_set(translator, src, ref, public)
         evaluate.check_references(references, sources, "source lines")
-        figures |= {"models": [str(path) for path in paths], "engine": translator.engine.name}
         of_heads, tables = figures_of_heads(translator, sources, references, heads, ablate_each)
-        figures |= of_heads
+        figures |= {"models": list(map(str, paths)), **of_heads}
         chosen = translator.with_options(**{name: value for name, value in search.items() if value is not None})
         translations = translator.translate_lines(sources, chosen, batch_size=batch_size)
         hypotheses = [found.text for found in streams.with_bar(translations, None if quiet else len(sources))]
         figures |= chosen.model_dump(include={*options.SAMPLING, "mbr", "n_samples"} if mbr else {"beam"})
-        figures["perplexity"] = evaluate.perplexity(translator.reference_log_probs(sources, references[0]))
+        perplexity = evaluate.perplexity(translator.reference_log_probs(sources, references[0]))
+        figures |= {"engine": translator.engine.suited_to(chosen).name, "perplexity": perplexity}
         if output is not None:
             with streams.open_output(output) as (out, _):
                 out.writelines(line.encode() + b"\n" for line in hypotheses)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nmt.cli.streams import log
-from nmt.config import EngineName
-from nmt.decode import Precision, Utility
+from nmt.decode import EngineName, Precision, Utility
 from nmt.errors import InputError, ModelError
 from nmt.processes import prepare_torch
 

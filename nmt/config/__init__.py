@@ -14,7 +14,6 @@ from nmt.config.roots import data_root, downloads_directory
 from nmt.config.schema import (
     LARGEST,
     Config,
-    EngineName,
     Files,
     MixedFiles,
     ModelSettings,

@@ -204,11 +204,10 @@ class SearchSettings(Section):  # can be set in a config and for a single transl
     min_length: int = Field(1, ge=0, le=100_000, description="minimum number of pieces before EOS")
 
 
-EngineName = Literal["auto", "torch", "ctranslate2"]
-
-
 class DecodeSettings(SearchSettings):
-    engine: EngineName = Field("auto", description="auto is ctranslate2 on a CPU if it can hold the model, else torch")
+    engine: Literal["auto", "torch", "ctranslate2"] = Field(
+        "auto", description="auto is ctranslate2 on a CPU if it can hold the model, else torch"
+    )
     batch_size: int = Field(64, ge=1, le=100_000, description="sentences decoded together")
 
 

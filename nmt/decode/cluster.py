@@ -24,8 +24,7 @@ import ray
 from fsspec.implementations.local import LocalFileSystem
 from ray.exceptions import RayError
 
-from nmt.config import EngineName
-from nmt.decode import Precision
+from nmt.decode import EngineName, Precision
 from nmt.decode.options import SearchOptions
 from nmt.decode.segments import Translation
 from nmt.decode.translator import is_export, load, model_files

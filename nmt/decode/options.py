@@ -109,6 +109,9 @@ class Engine(Protocol):
     def torch_engine(self, needed_for: str) -> "Engine":
         """Return the torch engine with the same model. Raises ConfigError, which names the need, if there is none."""
 
+    def suited_to(self, options: SearchOptions, *, watched: bool = False) -> "Engine":
+        """Return this engine, or the torch engine if these options need it. Raises ConfigError as `torch_engine`."""
+
     def translate(
         self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int, watch: WatchStep | None = None
     ) -> list[NBest]:

@@ -17,8 +17,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, get_args
 
-from nmt.config import Config, EngineName, base_language, language
-from nmt.decode import Precision
+from nmt.config import Config, base_language, language
+from nmt.decode import EngineName, Precision
 from nmt.decode.options import Engine, NBest, SearchOptions
 from nmt.decode.segments import UNSPACED, Line, TextHypothesis, Translation, join, split
 from nmt.distributed import gather, merged, mine, n_ranks, rank
@@ -150,7 +150,8 @@ class Translator:
             watch(text_of)
 
         watch_step = after_step if watch else None
-        found = self.engine.translate(segments, options.for_engine(), batch_size=batch_size, watch=watch_step)
+        engine = self.engine.suited_to(options, watched=watch is not None)
+        found = engine.translate(segments, options.for_engine(), batch_size=batch_size, watch=watch_step)
         if not all(found):
             raise ModelError("the model's output is not a number", hint="check the loss of its training")
         if options.mbr:

@@ -46,8 +46,9 @@ def test_eval_scores_the_newest_run_on_its_test_set(five_run: FiveRun, tmp_path:
         value, bound = perfect[name]
         recipe = signature.format(n=1, bs="bs:1000|seed:12345|", case="mixed", tok="13a")
         assert line.startswith(f"{name} = {value}  (95 %: {bound} to {bound})  {recipe}")
-    assert lines[11].startswith("perplexity of the references = 1.")
-    assert len(lines) == 12
+    assert lines[11].startswith("engine = CTranslate2 4.")
+    assert lines[12].startswith("perplexity of the references = 1.")
+    assert len(lines) == 13
 
 
 def test_eval_json_with_several_references(five_run: FiveRun, tmp_path: Path) -> None:
@@ -57,7 +58,7 @@ def test_eval_json_with_several_references(five_run: FiveRun, tmp_path: Path) ->
     common = ["-m", five_run.model_file, "--beam", 1]
     evaluation, translation = run_together(
         ["eval", *common, "--src", five_run.source_file, "--ref", reference, "--ref", other, "--json"],
-        ["translate", *common, "-i", five_run.source_file, "--json"],
+        ["translate", *common, "--engine", "torch", "-i", five_run.source_file, "--json"],
     )
     (line,) = out_lines(evaluation)
     figures = json.loads(line)
@@ -79,13 +80,14 @@ def test_eval_by_minimum_bayes_risk_with_the_heads(five_run: FiveRun) -> None:
     as_text, as_json = run_together(common, [*common, "--json"], cwd=five_run.home)
     lines = out_lines(as_text)
     assert lines[0].startswith("BLEU = 100.00")
-    assert lines[4:6] == ["", next(line for line in lines if line.startswith("part"))]
+    assert lines[3].startswith("engine = torch 2."), "which draws the samples"
+    assert lines[5:7] == ["", next(line for line in lines if line.startswith("part"))]
     (line,) = out_lines(as_json)
     figures = json.loads(line)
     assert (figures["mbr"], figures["n_samples"]) == ("bleu", 4)
     assert "beam" not in figures
-    assert len(figures["heads"]) == len(lines[6:]) == 3 * 2 * 4
-    for row, head in zip(lines[6:], figures["heads"], strict=True):
+    assert len(figures["heads"]) == len(lines[7:]) == 3 * 2 * 4
+    for row, head in zip(lines[7:], figures["heads"], strict=True):
         assert row.split()[:4] == [
             head["part"],
             *map(str, (head["layer"], head["head"])),

@@ -10,7 +10,8 @@ from conftest import SOURCE, TARGET, FiveRun, err_lines, one_clear_error, out_li
 def test_translations_keep_the_scores_of_translate(five_run: FiveRun, tmp_path: Path) -> None:
     found = tmp_path / "found.jsonl"
     common = ["-m", five_run.run, "--alpha", 0.6]
-    done = run_nmt("translate", *common, "-i", five_run.source_file, "--json", "--n-best", 3, "-o", found)
+    search = ["--engine", "torch", "--n-best", 3, "--json"]
+    done = run_nmt("translate", *common, *search, "-i", five_run.source_file, "-o", found)
     assert done.returncode == 0
     again = tmp_path / "again.jsonl"
     scored = run_nmt("score", *common, "-i", found, "--json", "-o", again)

@@ -227,8 +227,7 @@ def test_control_characters_in_names_are_escaped(five_run: FiveRun, tmp_path: Pa
         done = run_nmt(*args, SOURCE[0])
         assert done.returncode == 2
         assert b"\x1b" not in done.stderr
-    stderr = one_clear_error(
-        run_nmt("translate", "--engine", "ctranslate2", "-m", run, "x"), 2, "is not a CTranslate2 export"
-    )
+    (run / "model.bin").touch()  # now it is a damaged export
+    stderr = one_clear_error(run_nmt("translate", "-m", run, "x"), 2, "the tokenizer is damaged")
     (hint,) = re.findall("(?m)^hint: (.*)$", stderr)
-    assert f"-m '{tmp_path}/a b\\x1b[31m$(reboot)' -o" in hint
+    assert f"nmt tokenize '{tmp_path}/a b\\x1b[31m$(reboot)/config.yaml'" in hint

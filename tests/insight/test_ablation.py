@@ -59,7 +59,7 @@ def test_unknown_heads_are_refused_and_leave_no_hook() -> None:
 
 
 def test_bleu_without_each_head(five_run: FiveRun) -> None:
-    translator = load(five_run.run)
+    translator = load(five_run.run, engine="torch")
     found = bleu_without_each(translator, SOURCE, [TARGET])
     assert found["none"] == pytest.approx(100)
     assert list(found) == ["none", *head_names(model_of(translator))]

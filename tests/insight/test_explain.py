@@ -22,7 +22,7 @@ from nmt.text import EOS
 
 @pytest.fixture(scope="module")
 def translator(five_run: FiveRun) -> Translator:
-    return load(five_run.run)
+    return load(five_run.run, engine="torch")
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,11 @@ from torch import Tensor
 
 import nmt
 from nmt.config import ModelSettings
-from nmt.decode.engines.ctranslate2_engine import CTranslate2Engine
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.translator import Translator, load
-from nmt.errors import DataError, InputError
+from nmt.errors import ConfigError, DataError, InputError
 from nmt.insight.heads import FIGURES, attention_summary, head_figures, parts_of, table
+from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.model.base import AttentionWeights
 from nmt.model.transformer import Transformer
 from nmt.text.batches import collate
@@ -112,7 +112,7 @@ def test_parts_without_attention_are_left_out() -> None:
 def test_summary_is_the_mean_over_all_positions_in_any_batches(
     five_run: FiveRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    translator = load(five_run.run)
+    translator = load(five_run.run, engine="torch")
     model, encode = model_of(translator), translator.tokenizers.source.encode
     found = attention_summary(translator, list(zip(SOURCE, TARGET, strict=True)))
     settings = model.settings
@@ -143,7 +143,7 @@ def test_summary_is_the_mean_over_all_positions_in_any_batches(
 
 
 def test_single_head_has_no_divergence(five_run: FiveRun) -> None:
-    translator = load(five_run.run)
+    translator = load(five_run.run, engine="torch")
     n_pieces = len(translator.tokenizers.source)
     settings = ModelSettings(d_model=16, n_heads=1, n_encoder_layers=1, n_decoder_layers=1)
     model = Transformer(settings, n_pieces, n_pieces).eval()
@@ -157,9 +157,9 @@ def test_exports_ensembles_and_empty_corpora_are_refused(five_run: FiveRun, tmp_
     assert nmt.attention_summary is attention_summary
     with pytest.raises(InputError, match="an ensemble gives no attention weights"):
         attention_summary(load([five_run.run, five_run.run]), [("a", "b")])
-    translator = load(five_run.run)
-    exported = CTranslate2Engine(None, translator.tokenizers, 100)
-    with pytest.raises(InputError, match="an export gives no attention weights"):
-        attention_summary(Translator(exported, translator.tokenizers, translator.config), [("a", "b")])
+    translator = load(five_run.run, engine="torch")
+    to_ctranslate2(translator, tmp_path / "export")
+    with pytest.raises(ConfigError, match="CTranslate2 has no attention weights"):
+        attention_summary(load(tmp_path / "export"), [("a", "b")])
     with pytest.raises(DataError, match="no pairs to compute attention for"):
         attention_summary(five_run.run, [])

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import FiveRun
+from conftest import FiveRun, model_of
 from models import RNNS, SIZES, TRANSFORMERS, V
 
 from nmt.config import ModelSettings
@@ -20,7 +20,7 @@ from nmt.run.directory import RunDirectory
 
 def test_a_run(five_run: FiveRun) -> None:
     found = information(five_run.run)
-    model = load(five_run.run).engine.models[0]  # type: ignore[attr-defined]
+    model = model_of(load(five_run.run, engine="torch"))
     parameters = found["parameters"]
     assert parameters.pop("total") == model.n_parameters == sum(parameters.values())
     assert set(parameters) == {"embeddings", "encoder", "decoder"}

@@ -270,6 +270,9 @@ class NoSteps:
     def torch_engine(self, needed_for: str) -> Any:
         raise ConfigError(f"CTranslate2 has no {needed_for}")
 
+    def suited_to(self, options: Any, *, watched: bool = False) -> Any:  # noqa: ARG002
+        return self
+
     def translate(self, segments: Any, options: Any, *, batch_size: int, watch: Any = None) -> Any:  # noqa: ARG002
         if options.sample:
             raise ModelError("the model's output is not a number")

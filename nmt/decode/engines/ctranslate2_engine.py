@@ -73,19 +73,23 @@ class CTranslate2Engine:
             self._torch = self.load_torch()
         return self._torch
 
+    def suited_to(self, options: SearchOptions, *, watched: bool = False) -> Engine:
+        """See `Engine`."""
+        if options.sample or options.mbr:
+            return self.torch_engine("sampling with a seed for each line")
+        if options.length_penalty == "gnmt":
+            return self.torch_engine("length penalty gnmt")
+        return self.torch_engine("steps to watch") if watched and self.load_torch is not None else self
+
     def translate(
-        self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int, watch: WatchStep | None = None
+        self,
+        segments: Sequence[Segment],
+        options: SearchOptions,
+        *,
+        batch_size: int,
+        watch: WatchStep | None = None,  # noqa: ARG002 - see `suited_to`
     ) -> list[NBest]:
         """See `Engine`."""
-        lacking = {
-            "sampling with a seed for each line": options.sample,
-            "length penalty gnmt": options.length_penalty == "gnmt",
-            "view of the steps of a search": watch is not None and self.load_torch is not None,
-        }
-        if missing := [name for name, is_needed in lacking.items() if is_needed]:
-            torch_engine = self.torch_engine(missing[0])
-            return torch_engine.translate(segments, options, batch_size=batch_size, watch=watch)
-
         limits = [options.limit(len(s.tokens) + 1, len(s.prefix), self.max_length) for s in segments]
         # Segments of similar length share a batch, and the limit of the longest. The longest come first.
         order = sorted(range(len(segments)), key=lambda i: (-limits[i], -len(segments[i].tokens)))

@@ -47,6 +47,9 @@ class TorchEngine:
     def torch_engine(self, needed_for: str) -> "TorchEngine":  # noqa: ARG002 - see `Engine`
         return self
 
+    def suited_to(self, options: SearchOptions, *, watched: bool = False) -> "TorchEngine":  # noqa: ARG002
+        return self
+
     def translate(
         self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int, watch: WatchStep | None = None
     ) -> list[NBest]:
