@@ -179,35 +179,43 @@ def unsupported(settings: ModelSettings, supported: Mapping[str, Sequence[object
 
 
 def converted(file: Path, precision: Precision) -> Path:
-    """The export of a model file in the cache. `nmt export` makes it on first use, which takes some seconds.
-
-    It runs in a child process: this one need not import torch, and survives a file that makes the converter crash.
+    """The export of a model file in the cache; `convert` makes it on first use, which takes some seconds.
 
     Raises:
         NmtError: the model cannot be converted, or there is no cache.
     """
     digest, kind = hash_file(file), COMPUTE_TYPES[precision]
 
-    def convert(directory: Path) -> None:
-        to = ["export", "--to", "ctranslate2", "--quantization", kind, "-q", "-m", str(file), "-o", str(directory)]
-        env = {name: value for name, value in os.environ.items() if name not in LAUNCH_VARIABLES} | child_variables()
-        done = subprocess.run(
-            [sys.executable, "-m", "nmt", *to], env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False
-        )
-        if done.returncode:
-            message = done.stderr.decode(errors="replace").strip().partition("\n")[0]
-            message = message.removeprefix("nmt: error: ") or f"the conversion ended with exit code {done.returncode}"
-            raise ModelError(message, hint="use --engine torch")
+    def make(directory: Path) -> None:
+        convert(file, directory, kind)
         if hash_file(file) != digest:
             raise ModelError(f"{file} has changed while it was converted", hint="try again")
         mark_loadable("ctranslate2", contents(directory))
 
     key = [CONVERTER, digest, kind, metadata.version("ctranslate2")]
-    path = cached("ctranslate2", key, convert)
+    path = cached("ctranslate2", key, make)
     if not is_known("ctranslate2", contents(path)):  # not what was written
         (path / SIZES).unlink(missing_ok=True)
-        path = cached("ctranslate2", key, convert)
+        path = cached("ctranslate2", key, make)
     return path
+
+
+def convert(file: Path, directory: Path, quantization: str) -> None:
+    """Run `nmt export` in a child process: this one need not import torch, and survives a crash of the converter.
+
+    Raises:
+        ModelError: the export failed.
+    """
+    to = ["export", "--to", "ctranslate2", "--quantization", quantization, "-q", "-m", str(file), "-o", str(directory)]
+    env = {name: value for name, value in os.environ.items() if name not in LAUNCH_VARIABLES}
+    env |= {**child_variables(), "NMT_END_WITH_PARENT": "1"}  # which the child sees by the end of its stdin
+    command, pipe = [sys.executable, "-m", "nmt", *to], subprocess.PIPE
+    with subprocess.Popen(command, env=env, stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe) as child:
+        assert child.stderr is not None
+        message = child.stderr.read().decode(errors="replace").strip().partition("\n")[0]
+        if code := child.wait():
+            message = message.removeprefix("nmt: error: ") or f"the conversion ended with exit code {code}"
+            raise ModelError(message, hint="use --engine torch")
 
 
 def contents(export: Path) -> bytes:

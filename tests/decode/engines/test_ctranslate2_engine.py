@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from conftest import SOURCE, TARGET, FiveRun, environment, one_clear_error, run_nmt
 
+from nmt.decode.engines import ctranslate2_engine as module
 from nmt.decode.engines.ctranslate2_engine import CTranslate2Engine
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.segments import Line
@@ -185,21 +186,20 @@ def test_what_ctranslate2_lacks_is_done_by_torch_with_the_same_model(five_run: F
 
 
 @pytest.fixture
-def conversions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def conversions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The models converted during a test, which begins with an empty cache."""
-    converted, run = [], subprocess.run
+    converted, convert = [], module.convert
 
-    def counted(command: Any, **options: Any) -> Any:
-        if "export" in command:
-            converted.append(command[command.index("-m", 3) + 1])
-        return run(command, **options)
+    def counted(file: Path, directory: Path, quantization: str) -> None:
+        converted.append(file)
+        convert(file, directory, quantization)
 
     monkeypatch.setenv("NMT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(subprocess, "run", counted)
+    monkeypatch.setattr(module, "convert", counted)
     return converted
 
 
-def test_conversion_is_kept_until_the_model_changes(five_run: FiveRun, tmp_path: Path, conversions: list[str]) -> None:
+def test_conversion_is_kept_until_the_model_changes(five_run: FiveRun, tmp_path: Path, conversions: list[Path]) -> None:
     run = tmp_path / "run"
     shutil.copytree(five_run.run, run)
     for _ in range(2):
@@ -216,7 +216,7 @@ def test_conversion_is_kept_until_the_model_changes(five_run: FiveRun, tmp_path:
     assert changed.translate(SOURCE, beam=1) == expected
 
 
-def test_damaged_cache_is_made_again(five_run: FiveRun, tmp_path: Path, conversions: list[str]) -> None:
+def test_damaged_cache_is_made_again(five_run: FiveRun, tmp_path: Path, conversions: list[Path]) -> None:
     assert load(five_run.run).translate(SOURCE) == TARGET
     (entry,) = [path for path in (tmp_path / "cache").glob("ctranslate2-*") if path.is_dir()]
     model = entry / "model.bin"
@@ -241,13 +241,14 @@ def test_without_a_cache_or_a_conversion_torch_translates_with_one_warning(
 ) -> None:
     monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
     (tmp_path / "file").touch()
-    run = subprocess.run
-    broken = subprocess.CompletedProcess([], 1, b"", b"nmt: error: the disk is full\nhint: none")
+
+    def broken(*_: object) -> None:
+        raise ModelError("the disk is full")
+
     for cache, words in (("file/cache", "cannot write to NMT_CACHE"), ("cache", "the disk is full")):
         monkeypatch.setenv("NMT_CACHE", str(tmp_path / cache))
         with monkeypatch.context() as patch:
-            # Tokenizers are checked in a child process, too.
-            patch.setattr(subprocess, "run", lambda c, **given: broken if "export" in c else run(c, **given))
+            patch.setattr(module, "convert", broken)
             caplog.clear()
             translator = load(five_run.run)
             assert isinstance(translator.engine, TorchEngine)
@@ -261,7 +262,7 @@ def test_without_a_cache_or_a_conversion_torch_translates_with_one_warning(
 
 
 def test_conversion_has_no_rank_of_its_parent(
-    five_run: FiveRun, conversions: list[str], monkeypatch: pytest.MonkeyPatch
+    five_run: FiveRun, conversions: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in zip(LAUNCH_VARIABLES, ("1", "2", "1", "29500", "127.0.0.1"), strict=True):
         monkeypatch.setenv(name, value)
