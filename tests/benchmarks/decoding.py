@@ -1,5 +1,6 @@
 """Decoding: `nmt translate` and other engines with the same weights and options, from text to text."""
 
+import os
 import subprocess
 import sys
 import time
@@ -32,6 +33,7 @@ class Contest:
     Attributes:
         run: run directory of the model.
         exports: CTranslate2 exports of the model, by quantization.
+        backend: the libraries that multiply CTranslate2's matrices.
         sources, references: the test set.
         tokenize: sacreBLEU's tokenizer for the references.
         few, many: files to translate: a few lines, and several copies of the test set.
@@ -39,6 +41,7 @@ class Contest:
 
     run: Path
     exports: dict[str, Path]
+    backend: str
     sources: list[str]
     references: list[str]
     tokenize: str
@@ -73,7 +76,27 @@ def prepare(options: Options) -> Contest:
     for name, lines in files.items():
         (home / f"{name}.txt").write_text("".join(f"{line}\n" for line in lines))
     tokenize = bleu_tokenizer(language(config.data, "target"))
-    return Contest(path, exports, sources, references, tokenize, *(home / f"{name}.txt" for name in files))
+    for precision in ("fp32", "int8"):  # converts the model into nmt's cache
+        timed([*NMT, "translate", "-q", "-m", path, "--precision", precision, sources[0]], options.scratch)
+    return Contest(
+        path,
+        exports,
+        backend_of(exports["int8"]),
+        sources,
+        references,
+        tokenize,
+        *(home / f"{name}.txt" for name in files),
+    )
+
+
+def backend_of(export: Path) -> str:
+    """What CTranslate2 says that it multiplies with, such as "DNNL (packed: false)" in fp32 and in int8."""
+    program = "import ctranslate2, sys; ctranslate2.Translator(sys.argv[1])"
+    command = [sys.executable, "-c", program, str(export)]
+    env = {**os.environ, "CT2_VERBOSE": "1"}
+    stderr = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=True).stderr
+    names = ("Selected ISA", "SGEMM backend", "GEMM_S8 backend")
+    return ", ".join(line.rpartition(" - ")[2] for line in stderr.splitlines() if any(name in line for name in names))
 
 
 def nmt_command(contest: Contest, precision: str = "fp32", *rest: object) -> list[object]:
@@ -94,12 +117,11 @@ def hugging_face_command(contest: Contest, python: Path, *rest: object) -> list[
 def systems(options: Options, contest: Contest) -> dict[str, list[list[object]]]:
     """The commands of each system, one per setting; only its fastest one is compared."""
     sizes = [["--batch-size", n] for n in BATCH_SIZES]
-    two = [["--workers", 1], ["--workers", 2]]  # one process with all threads, or two processes
     shares = [["--workers", n, "--threads", m] for n, m in ((1, 1), (2, 1), (1, 2))]
-    found = {
-        f"nmt {precision}": [[*nmt_command(contest, precision), *size, *share] for size in sizes for share in two]
-        for precision in ("fp32", "bf16", "int8")
-    }
+    found = {name: [[*nmt_command(contest, name), *size] for size in sizes] for name in ("fp32", "int8")}
+    found = {f"nmt {name}": commands for name, commands in found.items()}
+    by_torch = [*nmt_command(contest), "--engine", "torch"]
+    found["nmt, torch"] = [[*by_torch, *size, "--workers", n] for size in sizes for n in (1, 2)]
     for name, kind in ((CT2_FP32, "float32"), (CT2_INT8, "int8")):
         found[name] = [[*ctranslate2_command(contest, kind), *size, *share] for size in sizes for share in shares]
     if options.peers:
@@ -125,7 +147,8 @@ def throughput(options: Options) -> list[Table]:
     (bleu,) = score(contest.references, [contest.references], tokenize=contest.tokenize, metrics=("bleu",))
     note = (
         f"The test set {COPIES} times over, less the time for {FEW_LINES} lines: loading does not count. Each "
-        f"system by the best of its settings, found in one trial of each. BLEU: `{bleu.signature}`."
+        f"system by the best of its settings, found in one trial of each. CTranslate2 is a loop over its Python API: "
+        f"{contest.backend}. BLEU: `{bleu.signature}`."
     )
     tables = []
     for beam, title in BEAMS.items():
@@ -170,8 +193,7 @@ def latency(options: Options) -> list[Table]:
     """Latency of one sentence at a time."""
     contest = prepare(options)
     commands = {f"nmt {precision}": nmt_command(contest, precision) for precision in ("fp32", "int8")}
-    for precision in ("fp32", "bf16", "int8"):
-        commands[f"nmt {precision}, one thread"] = nmt_command(contest, precision, "--threads", 1)
+    commands["nmt, torch"] = nmt_command(contest, "fp32", "--engine", "torch")
     for name, kind in ((CT2_FP32, "float32"), (CT2_INT8, "int8")):
         commands[name] = ctranslate2_command(contest, kind, "--threads", 1)
     if options.peers:
@@ -193,7 +215,9 @@ def start(options: Options) -> list[Table]:
     commands: dict[str, list[object]] = {
         "import torch": [sys.executable, "-c", "import torch"],
         "nmt translate, one sentence": [*nmt_command(contest), contest.sources[0]],
-        "the same, with CTranslate2": [*NMT, "translate", "-q", "-m", contest.exports["int8"], contest.sources[0]],
+        "the same in int8": [*nmt_command(contest, "int8"), contest.sources[0]],
+        "the same with torch": [*nmt_command(contest, "fp32", "--engine", "torch"), contest.sources[0]],
+        "a loop over CTranslate2": ctranslate2_command(contest, "int8", "-i", contest.few, "-o", "/dev/null"),
     }
     measures = {name: partial(timed, command, options.scratch) for name, command in commands.items()}
     samples = interleaved(measures, options.rounds)

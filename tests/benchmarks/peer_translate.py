@@ -37,6 +37,7 @@ def by_ctranslate2(args: argparse.Namespace) -> Translate:
         found = engine.translate_batch(
             source.encode(lines, out_type=str),
             beam_size=args.beam,
+            patience=args.patience or (1 + 2 / args.beam if args.beam > 1 else 1),  # as in nmt
             max_batch_size=args.batch_size,
             return_end_token=True,  # so that the end sign counts in a hypothesis' length, as in nmt
         )
@@ -152,6 +153,7 @@ def main() -> None:
     parser.add_argument("-i", "--input", type=Path, help="lines; without it each is answered as it comes")
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("--beam", type=int, default=5)
+    parser.add_argument("--patience", type=float, help="CTranslate2's; its own default is 1")
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--threads", type=int, default=0, help="of each worker; 0 is the engine's own choice")
