@@ -238,9 +238,13 @@ class Trainer:
     # --- validation ---------------------------------------------------------------------------------------
 
     def validate_if_due(self, report: Report) -> None:
-        """Validate every `validate_every` steps."""
-        progress = self.progress
-        if progress.step and progress.step % self.config.train.validate_every == 0 and not progress.is_validated():
+        """Validate every `validate_every` steps. If the step is skipped, validate after the next that is not.
+
+        So a rollback goes back to a checkpoint from before the steps that were skipped.
+        """
+        progress, every = self.progress, self.config.train.validate_every
+        validated_step = progress.history[-1]["step"] if progress.history else 0
+        if progress.n_skipped == 0 and progress.step // every > validated_step // every:
             self.validate_and_save(report)
 
     def validate_and_save(self, report: Report) -> None:

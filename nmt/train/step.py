@@ -148,9 +148,8 @@ def forward_backward(
             tgt_in = decoder_input(
                 unwrapped(model), batch, prediction_rate=options.prediction_rate, free=free, seed=options.seed
             )
-        is_last = i == len(micro_batches) - 1
-        # DDP reduces gradients during the last backward pass
-        with nullcontext() if is_last or n_ranks() == 1 else model.no_sync():  # type: ignore[operator]
+        reduce_now = n_ranks() == 1 or i == len(micro_batches) - 1  # DDP reduces gradients in the last backward pass
+        with nullcontext() if reduce_now else model.no_sync():  # type: ignore[operator]
             with (
                 torch.autocast(device.type, torch.bfloat16, enabled=options.bf16),
                 dropout_seeded(seed_of(options.seed, i, thread_index)),

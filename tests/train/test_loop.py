@@ -282,6 +282,33 @@ def test_a_step_without_a_gradient_is_skipped_and_told_with_its_lines(
     assert [line["step"] for line in run.read_metrics() if "loss" in line] == [1, 2, 5, 6, 7, 9, 10, 11, 12]
 
 
+@pytest.mark.parametrize("stop_at", [5, 6])
+def test_a_validation_due_at_a_skipped_step_follows_the_next_step(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, stop_at: int
+) -> None:
+    """Skipped steps change no weights, so nothing is lost. A run that is stopped at a skipped step does the same."""
+    whole = config_of(corpus, "whole", train__keep=4)
+    parts = whole.model_copy(update={"run": str(corpus / "parts")})
+    spoil(monkeypatch, lambda call, _: call in (5, 6))
+    run_training(whole)
+    assert RunDirectory(whole.run).checkpoint_steps() == [7, 10, 12]
+
+    def stopping(call: int, _: float) -> bool:
+        if call == stop_at:
+            signal.raise_signal(signal.SIGTERM)
+        return call in (5, 6)
+
+    calls = spoil(monkeypatch, stopping)
+    with pytest.raises(StoppedError, match=f"stopped at step {stop_at}"):
+        run_training(parts)
+    run_training(parts)
+    assert len(calls) == 12
+    for one in (whole, parts):
+        lines = RunDirectory(one.run).read_metrics()
+        assert [line["step"] for line in lines if "dev_bleu" in line] == [7, 10, 12]
+    assert final_hash(parts) == final_hash(whole)
+
+
 def test_steps_running_without_a_gradient_go_back_to_the_checkpoint_with_half_the_rate(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
