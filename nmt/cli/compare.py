@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -35,6 +35,7 @@ def compare(
     html: Html = None,
     beam: options.Beam = None,
     batch_size: options.BatchSize = None,
+    engine: options.Engine = None,
     device: options.Device = "auto",
     threads: options.Threads = 0,
     quiet: options.Quiet = False,
@@ -66,8 +67,9 @@ def compare(
 
         extra_metrics["comet"] = Comet(sources or [], references[0], comet_model or DEFAULT_MODEL)
     outputs, languages = [], []
+    loading = {"device": device, "threads": threads, "engine": engine}
     for path in systems:
-        lines, language = translations_by(path, sources or [], beam, batch_size, device, threads, quiet)
+        lines, language = translations_by(path, sources or [], beam, batch_size, loading, quiet=quiet)
         check_references(references, lines, f"lines in {path}")
         outputs.append(lines)
         languages.append(language)
@@ -95,13 +97,22 @@ def is_model(path: Path) -> bool:
 
 
 def translations_by(
-    path: Path, sources: list[str], beam: int | None, batch_size: int | None, device: str, threads: int, quiet: bool
+    path: Path,
+    sources: list[str],
+    beam: int | None,
+    batch_size: int | None,
+    loading: dict[str, Any],
+    *,
+    quiet: bool,
 ) -> tuple[list[str], str]:
-    """Return a model's translations and target language, or the lines of a file and an empty language."""
+    """Return a model's translations and target language, or the lines of a file and an empty language.
+
+    `loading` are options of `load_translator`.
+    """
     if not is_model(path):
         return read_lines([path]), ""
-    _, translator = options.load_translator([path], device, threads, always_log=True)
-    search = translator.with_options(**({"beam": beam} if beam is not None else {}))
+    _, translator = options.load_translator([path], **loading, always_log=True)
+    search = translator.with_options(scores=False, **({"beam": beam} if beam is not None else {}))
     translations = translator.translate_lines(sources, search, batch_size=batch_size)
     lines = [found.text for found in streams.with_bar(translations, None if quiet else len(sources))]
     return lines, translator.target_language
