@@ -249,7 +249,7 @@ def load_export(
             compute_type=COMPUTE_TYPES[precision],
             inter_threads=n_threads if on_cpu else 1,  # one batch per thread: threads of one batch wait for each other
             intra_threads=1,
-            max_queued_batches=-1,  # unlimited
+            max_queued_batches=n_threads,  # after Ctrl-C, all queued batches are translated before the process ends
         )
     except (ValueError, RuntimeError) as error:
         reason, hint = str(error).splitlines()[0], "export it again, or change --device or --precision"
