@@ -12,10 +12,12 @@ import re
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SCRIPTS = {
     "check": ["figures.js", "check.js"],
@@ -53,12 +55,8 @@ def page(name: str, title: str, data: Any) -> str:
         "DATA": block,
         "SCRIPTS": scripts,
     }
-    frame = read("frame.html")
-    for key, part in parts.items():
-        before, found, after = frame.partition(f"{{{{{key}}}}}")
-        assert found
-        frame = before + part + after
-    return frame
+    # In one pass, because texts may contain placeholders.
+    return re.sub(r"\{\{(\w+)\}\}", lambda placeholder: parts[placeholder[1]], read("frame.html"))
 
 
 def hash_source(text: str) -> str:
@@ -73,9 +71,9 @@ def content_security_policy(page: str) -> str:
     return found[1]
 
 
-def plain(value: Any, tensor: Callable[[Tensor], Any]) -> Any:
+def plain(value: Any, tensor: Callable[["Tensor"], Any]) -> Any:
     """Convert dataclasses, named tuples and tensors to JSON-serializable values; non-finite numbers become None."""
-    if isinstance(value, Tensor):
+    if hasattr(value, "detach"):  # a tensor; torch is not imported here, because a server may need no torch
         return tensor(value)
     if isinstance(value, BaseModel):
         return value.model_dump()
@@ -92,7 +90,7 @@ def plain(value: Any, tensor: Callable[[Tensor], Any]) -> Any:
     return value
 
 
-def packed(x: Tensor) -> dict[str, Any]:
+def packed(x: "Tensor") -> dict[str, Any]:
     """Quantize a tensor to 8 bits per value, in base64, for the figures of a page.
 
     A value is low + (high - low) * byte / `LEVELS`.
