@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from nmt.decode.translator import Translator
     from nmt.model.base import Seq2Seq
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # by a shell that runs the tests in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # tests send it, to this process and to commands
 os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is imported; tests run side by side
 # No time limit: a busy machine must not fail a test.
 hypothesis_settings.register_profile(

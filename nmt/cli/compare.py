@@ -52,7 +52,7 @@ def compare(
     from nmt.insight import compare as comparing
 
     if not 2 <= len(systems) <= comparing.MAX_SYSTEMS:
-        raise InputError(f"{len(systems)} systems to compare", hint=f"give 2 to {comparing.MAX_SYSTEMS}")
+        raise InputError(f"systems to compare: {len(systems)}", hint=f"give 2 to {comparing.MAX_SYSTEMS}")
     if comet_model is not None and not comet:
         raise InputError("--comet-model needs --comet", hint="add --comet")
     name, sources, references = read_test_set(systems, src, ref)

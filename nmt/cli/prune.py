@@ -30,8 +30,9 @@ def prune(
         found = upkeep.prune(run, keep, dry_run=dry_run)
         for file in found.files:
             streams.log.debug("%s %s", "would delete" if dry_run else "deleted", file)
-        message = "%s: %s %d checkpoints, %.1f MB; the model and %s of step %s stay"
+        message = "%s: %s %s, %.1f MB; the model and %s of step %s stay"
         kept = ", ".join(map(str, found.kept))
         would = "would delete" if dry_run else "deleted"
         noun = "the checkpoint" if len(found.kept) == 1 else "the checkpoints"
-        streams.log.info(message, run, would, len(found.files), found.n_bytes / 1e6, noun, kept)
+        n_files = f"{len(found.files)} checkpoint{'' if len(found.files) == 1 else 's'}"
+        streams.log.info(message, run, would, n_files, found.n_bytes / 1e6, noun, kept)

@@ -83,6 +83,7 @@ def main() -> None:
     os.chdir(ROOT)
     options = Options(**args)
     options.scratch.mkdir(parents=True, exist_ok=True)
+    output.parent.mkdir(parents=True, exist_ok=True)  # before anything is measured
     found: list[Table] = []
     for name in names:
         try:

@@ -48,7 +48,7 @@ def test_average_and_prune(five_run: FiveRun, tmp_path: Path) -> None:
     assert out_lines(run_nmt("translate", "-m", run / "average.safetensors", "-q", "x"))
     dry, pruned = run_nmt("prune", run, "--dry-run"), run_nmt("prune", run)
     assert err_lines(dry)[0].replace("would delete", "deleted") == err_lines(pruned)[0]
-    assert " deleted 1 checkpoints, " in err_lines(pruned)[0]
+    assert " deleted 1 checkpoint, " in err_lines(pruned)[0]
     assert RunDirectory(run).checkpoint_steps() == [200]
 
 
