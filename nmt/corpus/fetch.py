@@ -35,7 +35,12 @@ def mirrored(url: str, mirror: str) -> str:
     """
     if not mirror:
         return url
-    if urlsplit(mirror).scheme not in ("http", "https") or not urlsplit(mirror).netloc:
+    try:
+        named = urlsplit(mirror)
+        is_url = named.scheme in ("http", "https") and bool(named.netloc)
+    except ValueError:  # for example http://[
+        is_url = False
+    if not is_url:
         hint = "give the URL of a server, as in --mirror http://localhost:8000"
         raise InputError(f"the mirror '{mirror}' is not an http or https URL", hint=hint)
     parts = urlsplit(url)
@@ -72,6 +77,10 @@ def fetch(url: str, part: Path, *, max_bytes: int, quiet: bool = False) -> None:
             raise DownloadError(f"cannot connect to {urlsplit(url).netloc}: {described(error)}", hint=hint) from error
         except (OSError, http.client.HTTPException) as error:
             reason = described(error)
+        except ValueError as error:  # a length with thousands of digits, or a redirect to what is no URL
+            raise DownloadError(
+                f"{url}: the server's answer is invalid: {described(error)}", hint=OTHER_SERVER
+            ) from error
         n_failures = 1 if _size(part) > n_before else n_failures + 1
     raise DownloadError(f"{url}: {reason}", hint=f"repeat the command to continue; or {OTHER_SERVER}")
 
@@ -117,11 +126,13 @@ def too_large(url: str, max_bytes: int, part: Path) -> DownloadError:
 
 
 def described(error: BaseException) -> str:
-    """The reason for an error, without the `<urlopen error [Errno ...] ...>` that urllib writes around it."""
+    """The reason for an error on one line, without the `<urlopen error [Errno ...] ...>` of urllib."""
     if isinstance(error, urllib.error.HTTPError):
-        return f"HTTP {error.code} {error.reason}"
-    cause = getattr(error, "reason", error)
-    return str(getattr(cause, "strerror", None) or cause) or type(cause).__name__
+        reason = f"HTTP {error.code} {error.reason}"
+    else:
+        cause = getattr(error, "reason", error)
+        reason = str(getattr(cause, "strerror", None) or cause) or type(cause).__name__
+    return " ".join(reason.split())
 
 
 def _size(path: Path) -> int:

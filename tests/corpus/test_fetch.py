@@ -1,10 +1,11 @@
 """Fetching a URL: the file is complete, even after broken connections, or there is one clear error."""
 
+import contextlib
 import errno
 import logging
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -194,3 +195,63 @@ def test_the_place_of_a_file_on_a_mirror() -> None:
     for wrong in ("localhost:8000", "file:///etc", "/data", "ftp://example.org", "http:///a"):
         with pytest.raises(InputError, match="is not an http or https URL"):
             mirrored(url, wrong)
+
+
+ANSWERS = {
+    "a length of 5,000 digits": b"200 OK\r\nContent-Length: " + b"9" * 5_000,
+    "a negative length": b"200 OK\r\nContent-Length: -5",
+    "an unfinished address": b"302 Found\r\nLocation: http://[",
+    "a long label": b"302 Found\r\nLocation: http://" + b"a" * 300 + b".example/f.gz",
+    "a host of other bytes": b"302 Found\r\nLocation: http://\xff\xfe.example/f.gz",
+    "a port that is no number": b"302 Found\r\nLocation: http://127.0.0.1:x/f.gz",
+    "a file": b"302 Found\r\nLocation: file:///etc/hostname",
+    "an empty location": b"302 Found\r\nLocation: ",
+    "a wrong status": b"abc",
+    "too many headers": b"200 OK\r\n" + b"\r\n".join(b"X-%d: 1" % n for n in range(300)),
+    "a chunk of no length": b"200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno length\r\n",
+}
+
+
+@pytest.fixture
+def answering() -> Iterator[Callable[[bytes], str]]:
+    """Starts a server that gives every request the same answer; returns its URL."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        answers: list[bytes] = []
+
+        def run() -> None:
+            with contextlib.suppress(OSError):  # closed by the test's end
+                while True:
+                    client, _ = listening.accept()
+                    with client:
+                        client.recv(65_536)
+                        client.sendall(b"HTTP/1.1 " + answers[0] + b"\r\nConnection: close\r\n\r\nshort")
+
+        def start(answer: bytes) -> str:
+            answers.append(answer)
+            threading.Thread(target=run, daemon=True).start()
+            return f"http://127.0.0.1:{listening.getsockname()[1]}/f.gz"
+
+        yield start
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # http.client leaves a socket open
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+def test_what_no_server_should_answer_is_one_clear_error(
+    answer: bytes, answering: Callable[[bytes], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PAUSE_S", 0.001)
+    url = answering(answer)
+    if b"-5" in answer:  # a length that says nothing: the file ends with the connection
+        fetch(url, tmp_path / "part", max_bytes=LIMIT, quiet=True)
+        assert (tmp_path / "part").read_bytes() == b"short"
+        return
+    with pytest.raises(DownloadError) as error:
+        fetch(url, tmp_path / "part", max_bytes=LIMIT, quiet=True)
+    assert "\n" not in str(error.value)
+    assert error.value.hint
+
+
+@pytest.mark.parametrize("mirror", ["http://[", "ftp://mirror", "mirror", "http://"])
+def test_a_mirror_that_is_no_url_is_refused(mirror: str) -> None:
+    with pytest.raises(InputError, match="is not an http or https URL"):
+        mirrored("https://host/f.gz", mirror)
