@@ -6,10 +6,10 @@ It reads the whole body of a request, within a time limit, before a handler is c
 import asyncio
 import ipaddress
 import json
-import os
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -39,14 +39,14 @@ def max_connections() -> int:
     try:
         import resource
 
-        n_files, n_open = resource.getrlimit(resource.RLIMIT_NOFILE)[0], len(os.listdir("/dev/fd"))
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        n_open = len(list(Path("/dev/fd").iterdir()))
     except (ImportError, OSError):  # Windows
-        return MAX_CONNECTIONS
-    if n_files == resource.RLIM_INFINITY:
         return MAX_CONNECTIONS
     # It takes four turns of the event loop to accept a connection and to close another one.
     n_spare = 16 + 4 * ACCEPTED_AT_ONCE
-    return max(16, min(MAX_CONNECTIONS, n_files - n_open - n_spare))
+    n_left = MAX_CONNECTIONS if limit == resource.RLIM_INFINITY else limit - n_open - n_spare
+    return max(16, min(MAX_CONNECTIONS, n_left))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from nmt.errors import InputError
-from nmt.serve.guard import ACCEPTED_AT_ONCE, Guard
+from nmt.serve.guard import ACCEPTED_AT_ONCE, Guard, Limits
 
 BACKLOG = 2048  # connections that wait to be accepted
 N_FREE = 8  # connections that requests to be answered leave free: for /health, and to refuse others
@@ -29,10 +29,13 @@ PROGRESS_BYTES = 65_536  # of an answer; a client that reads as much within `Lim
 class Connection(H11Protocol):
     """uvicorn's HTTP protocol, with the limits of `Guard`."""
 
+    config: Any
+    connections: Any  # set[Connection], of all clients
+
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.limits = self.config.app.limits  # type: ignore[union-attr]
-        self.app = self.call_app
+        self.limits: Limits = self.config.app.limits
+        self.app: Any = self.call_app
         self.address = self.client[0] if self.client else ""
         self.phase: tuple[Any, bool, int] = (None, True, 0)
         self.since = self.loop.time()
@@ -84,9 +87,13 @@ class Connection(H11Protocol):
 def bind(host: str, port: int) -> socket.socket:
     """Return a listening socket. Raises InputError if the address cannot be used."""
     try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         raise InputError(f"cannot listen on {host} port {port}: {error.strerror}", hint="use another --port") from error
+    # Inherited by connections. Linux takes new data when a third of the buffer is free: with its largest buffer, a slow
+    # client would seem to stall.
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PROGRESS_BYTES)
+    return listening
 
 
 class Server(uvicorn.Server):

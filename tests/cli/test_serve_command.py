@@ -1,5 +1,6 @@
 """`nmt serve` as a process: address, keys, signals, and errors at the start."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -10,7 +11,19 @@ import sys
 import time
 from pathlib import Path
 
-from conftest import PATIENCE_S, SOURCE, TARGET, FiveRun, one_clear_error, run_nmt, started_nmt
+import pytest
+from conftest import (
+    NMT,
+    PATIENCE_S,
+    SOURCE,
+    TARGET,
+    FiveRun,
+    environment,
+    one_clear_error,
+    run_nmt,
+    started,
+    started_nmt,
+)
 
 HEADERS = {"Content-Type": "application/json"}
 
@@ -44,6 +57,38 @@ def test_it_serves_and_answers_what_it_has_before_it_ends(five_run: FiveRun, tmp
         assert process.wait(PATIENCE_S) == 143
         assert process.stdout is not None
         assert process.stdout.read() == b""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limit of open files")
+def test_connections_never_use_up_the_open_files(five_run: FiveRun, tmp_path: Path) -> None:
+    def times(process: subprocess.Popen[bytes]) -> list[float]:
+        """Hold 300 connections, each with a request and a byte of the next; return seconds of answers to others."""
+        host, port = address_of(process)
+        with contextlib.ExitStack() as stack:
+            process.send_signal(signal.SIGSTOP)  # so that all connections arrive at once
+            for _ in range(300):
+                held = stack.enter_context(socket.create_connection((host, port), timeout=PATIENCE_S))
+                held.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nG")
+            process.send_signal(signal.SIGCONT)
+            found = []
+            for path in ["/health"] * 3 + ["/translate"] * 3:
+                started = time.monotonic()
+                with contextlib.closing(http.client.HTTPConnection(host, port, timeout=PATIENCE_S)) as connection:
+                    body = json.dumps({"q": SOURCE[0], "source": "zh", "target": "en"}) if "t" in path[1] else None
+                    connection.request("POST" if body else "GET", path, body, HEADERS)
+                    assert connection.getresponse().status == 200
+                found.append(time.monotonic() - started)
+        return found
+
+    command = ["sh", "-c", 'ulimit -n 128 && exec "$@"', "sh", *NMT, "serve", "-m", str(five_run.run), "--port", "0"]
+    with started([*command, "--device", "cpu"], cwd=tmp_path, env=environment()) as process:
+        found = times(process)
+        print([round(seconds, 3) for seconds in found])
+        assert min(found[:3]) < 1
+        assert min(found[3:]) < 1
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        assert process.stderr.read() == b"", "no connection waited for a free descriptor"
 
 
 def test_what_is_wrong_is_said_at_the_start(five_run: FiveRun, tmp_path: Path) -> None:

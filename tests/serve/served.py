@@ -4,7 +4,7 @@ import contextlib
 import http.client
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from conftest import PATIENCE_S
 
 from nmt.decode.translator import Translator
 from nmt.serve.app import create_app
-from nmt.serve.guard import Limits
+from nmt.serve.guard import Guard, Limits
 from nmt.serve.server import bind, new_server
 
 JSON = {"Content-Type": "application/json"}
@@ -40,14 +40,19 @@ class Client:
     """Sends each request on a new connection."""
 
     port: int
+    connections: Collection[Any] = ()  # of the server
+    address: str = "127.0.0.1"
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    def connect(self) -> http.client.HTTPConnection:
+        source = (self.address, 0)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S, source_address=source)
+
     def send(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
-        with contextlib.closing(connection):
+        with contextlib.closing(self.connect()) as connection:
             connection.request(method, path, body, dict(headers or {}))
             response = connection.getresponse()
             return Answer(response.status, dict(response.getheaders()), response.read())
@@ -61,14 +66,20 @@ class Client:
 
 @contextlib.contextmanager
 def served(*translators: Translator, limits: Limits | None = None, **options: Any) -> Iterator[Client]:
+    """Serve translators on a free port, in a thread."""
+    with running(create_app(translators, limits, **options)) as client:
+        yield client
+
+
+@contextlib.contextmanager
+def running(app: Guard) -> Iterator[Client]:
     """Run a server on a free port, in a thread."""
-    app = create_app(translators, limits, **options)
     with bind("127.0.0.1", 0) as listening:
         server = new_server(app)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:
-            yield Client(listening.getsockname()[1])
+            yield Client(listening.getsockname()[1], server.server_state.connections)
         finally:
             server.should_exit = True
             thread.join(PATIENCE_S)

@@ -1,0 +1,227 @@
+"""Clients that hold connections open: each is closed in time, and none keeps others from being answered.
+
+`NMT_SOAK=1 pytest -s tests/serve/test_server.py` takes the limits of `nmt serve` and prints what it measures.
+"""
+
+import contextlib
+import os
+import resource
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import cycle
+from typing import Any
+
+import pytest
+from conftest import PATIENCE_S, wait_until
+from models import small_translator
+from served import Client, running, served
+
+from nmt.decode.translator import Translator
+from nmt.serve.guard import MAX_CONNECTIONS, Guard, Limits, max_connections
+from nmt.serve.server import N_FREE
+
+SOAK = os.environ.get("NMT_SOAK", "") not in ("", "0")
+LIMITS = Limits() if SOAK else Limits(stall_s=0.5, read_s=0.5)
+CLOSED_WITHIN_S = 30.0 if SOAK else 15.0
+ANSWERED_WITHIN_S = 1.0
+TICK_S = 0.1
+
+GOOD = {"q": "a cat", "source": "de", "target": "en"}
+GET = b"GET /%s HTTP/1.1\r\nHost: localhost\r\n"
+HEALTH = GET % b"health" + b"\r\n"
+POST = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+SIZED = POST + b"Content-Length: 1000\r\n\r\n"
+SLOW_START = int(0.8 * LIMITS.stall_s / TICK_S)  # ticks
+# What clients send at once, and then a piece every tick, again and again.
+NOTHING: tuple[bytes, ...] = ()
+SLOW_HEADERS = [*[b"x"] * SLOW_START, b"\r\n" + SIZED.removeprefix(POST), *[b" "] * 900]
+WAYS: dict[str, tuple[bytes, Iterable[bytes]]] = {
+    "nothing": (b"", NOTHING),
+    "one byte": (b"G", NOTHING),
+    "headers without an end": (GET % b"health", NOTHING),
+    "dripped headers": (GET % b"health" + b"X: ", [b"x"]),
+    "headers without a body": (SIZED, NOTHING),
+    "headers without the body they expect": (POST + b"Expect: 100-continue\r\nContent-Length: 9\r\n\r\n", NOTHING),
+    "dripped body": (SIZED, [b" "]),
+    "dripped chunks": (POST + b"Transfer-Encoding: chunked\r\n\r\n", [b"1\r\n", b" \r\n"]),
+    "dripped headers, then a dripped body": (POST + b"X: ", SLOW_HEADERS),
+    "a request and a byte of the next": (HEALTH + b"G", NOTHING),
+    "an upgrade": (GET % b"health" + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n", NOTHING),
+    "requests whose answers it does not read": ((GET % b"static/serve.js" + b"\r\n") * 3000, NOTHING),
+}
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return small_translator()
+
+
+@contextlib.contextmanager
+def connected(
+    client: Client, first: bytes = b"", *, is_later: bool = False, buffer: int = 4096
+) -> Iterator[socket.socket]:
+    """Connect, and send what is not answered; after a request that is, if `is_later`."""
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+        connection.bind((client.address, 0))
+        connection.connect(("127.0.0.1", client.port))
+        if is_later:
+            connection.sendall(HEALTH)
+            assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+        connection.setblocking(False)
+        if first:
+            with contextlib.suppress(BlockingIOError):
+                connection.send(first)
+        yield connection
+
+
+def is_open(client: Client, connection: socket.socket) -> bool:
+    return connection.getsockname()[1] in {one.client[1] for one in list(client.connections)}
+
+
+def is_ended(connection: socket.socket) -> bool:
+    """Whether the client sees the end of the connection."""
+    connection.settimeout(PATIENCE_S)
+    try:
+        while connection.recv(65_536):
+            pass
+    except ConnectionError:
+        pass
+    except TimeoutError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("is_half_closed", [False, True])
+@pytest.mark.parametrize("is_later", [False, True])
+def test_every_way_to_hold_a_connection_ends(translator: Translator, is_later: bool, is_half_closed: bool) -> None:
+    closed: dict[str, float] = {}
+    with served(translator, limits=LIMITS) as client, contextlib.ExitStack() as stack:
+        held = {
+            name: (stack.enter_context(connected(client, first, is_later=is_later)), cycle(drip))
+            for name, (first, drip) in WAYS.items()
+        }
+        if is_half_closed:
+            for connection, _ in held.values():
+                connection.shutdown(socket.SHUT_WR)
+        started = time.monotonic()
+        while len(closed) < len(held) and time.monotonic() - started < CLOSED_WITHIN_S + 1:
+            time.sleep(TICK_S)
+            for name, (connection, drip) in held.items():
+                if name not in closed and not is_open(client, connection):
+                    closed[name] = time.monotonic() - started
+                with contextlib.suppress(OSError):
+                    connection.send(next(drip, b""))
+        assert client.get("/health").status == 200
+        assert all(is_ended(connection) for connection, _ in held.values())
+    print({name: round(seconds, 1) for name, seconds in closed.items()})
+    assert set(closed) == set(held), "never closed"
+    assert max(closed.values()) < CLOSED_WITHIN_S
+
+
+def test_silent_connections_are_closed_and_block_nobody(translator: Translator) -> None:
+    with served(translator, limits=Limits(stall_s=2.0)) as client:
+        silent = [socket.create_connection(("127.0.0.1", client.port), timeout=PATIENCE_S) for _ in range(100)]
+        assert client.post("/translate", GOOD).status == 200
+        for connection in silent:
+            assert connection.recv(1) == b"", "closed by the server"
+            connection.close()
+        assert client.get("/health").status == 200
+
+
+@pytest.mark.parametrize("n_connections", [MAX_CONNECTIONS, 40])
+@pytest.mark.parametrize("names", [list(WAYS), ["requests whose answers it does not read"]], ids=["all", "unread"])
+def test_two_hundred_held_connections_delay_nobody(
+    translator: Translator, n_connections: int, names: list[str]
+) -> None:
+    limits = Limits(n_connections=n_connections)
+    with served(translator, limits=limits) as client, contextlib.ExitStack() as stack:
+        ways = [(WAYS[name][0], is_later) for name in names for is_later in (False, True)]
+        for i in range(200):
+            first, is_later = ways[i % len(ways)]
+            stack.enter_context(connected(client, first, is_later=is_later))
+        for request in (lambda: client.post("/translate", GOOD), lambda: client.get("/health")):
+            times = []
+            for _ in range(3):
+                started = time.monotonic()
+                assert request().status == 200
+                times.append(time.monotonic() - started)
+            print([round(seconds, 3) for seconds in times])
+            assert min(times) < ANSWERED_WITHIN_S  # of three, because other programs run beside
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have one local address")
+def test_a_flood_of_connections_closes_its_own(translator: Translator) -> None:
+    with served(translator, limits=Limits(n_connections=40)) as client, contextlib.ExitStack() as stack:
+        other = replace(client, address="127.0.0.2")
+        kept = [stack.enter_context(contextlib.closing(other.connect())) for _ in range(5)]
+        for connection in kept:
+            connection.connect()
+            connection.auto_open = 0  # or it would connect again
+        for _ in range(2):
+            for connection in kept:
+                connection.request("GET", "/health")
+                assert connection.getresponse().read() == b'{"status":"ok"}'
+            for _ in range(100):
+                stack.enter_context(connected(client, b"G"))
+            assert client.post("/translate", GOOD).status == 200
+        assert len(client.connections) <= 41  # the last one has just been accepted or closed
+
+
+def test_health_has_a_place_beside_requests_that_wait(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    released, translate_together = threading.Event(), translator.translate_together
+
+    def wait(*args: Any) -> Any:
+        assert released.wait(PATIENCE_S)
+        return translate_together(*args)
+
+    monkeypatch.setattr(translator, "translate_together", wait)
+    limits = Limits(n_connections=N_FREE + 8)
+    with served(translator, limits=limits) as client, ThreadPoolExecutor(12) as pool, contextlib.ExitStack() as stack:
+        answers = [pool.submit(client.post, "/translate", GOOD) for _ in range(12)]
+        wait_until(lambda: sum(answer.done() for answer in answers) == 4)
+        refused = [answer.result() for answer in answers if answer.done()]
+        assert {answer.error for answer in refused} == {"too many requests are being answered"}
+        assert {(answer.status, answer.headers["retry-after"]) for answer in refused} == {(429, "1")}
+        for _ in range(50):
+            stack.enter_context(connected(client, b"G"))
+        assert client.get("/health").status == 200
+        assert client.get("/languages").status == 429
+        released.set()
+        assert sorted(answer.result().status for answer in answers) == [200] * 8 + [429] * 4
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_an_answer_is_sent_for_as_long_as_the_client_reads(is_read: bool) -> None:
+    size, limits = 4_000_000, Limits(stall_s=1.0)
+
+    async def big(_: Any, __: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": bytes(size)})
+
+    with running(Guard(big, limits, (), lambda *_: None)) as client, connected(client, HEALTH, buffer=16_384) as slow:
+        slow.settimeout(PATIENCE_S)
+        n_read, started = len(slow.recv(1000)), time.monotonic()
+        if not is_read:
+            wait_until(lambda: not client.connections)
+        while part := slow.recv(65_536):
+            n_read += len(part)
+            if time.monotonic() - started < 2 * limits.stall_s:
+                time.sleep(0.03)  # a few times as fast as the server needs
+            if n_read > size:  # with the headers
+                break
+    assert (n_read > size) == is_read
+
+
+@pytest.mark.parametrize(
+    ("limit", "least", "most"),
+    [(128, 16, 79), (30, 16, 16), (10**6, MAX_CONNECTIONS, MAX_CONNECTIONS), (resource.RLIM_INFINITY, 1024, 1024)],
+)
+def test_connections_leave_files_for_others(monkeypatch: pytest.MonkeyPatch, limit: int, least: int, most: int) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+    assert least <= max_connections() <= most
