@@ -58,6 +58,18 @@ def side_lines(paths: Sequence[Path]) -> Generator[bytes]:
                 yield line.removesuffix(b"\n")
 
 
+def described(paths: Sequence[Path]) -> list[dict[str, object]]:
+    """The name of each file, its number of lines, and whether the last one ends in \\n."""
+    found: list[dict[str, object]] = []
+    for path in paths:
+        n_lines, last = 0, b"\n"
+        with open_bytes(path) as stream, reading(str(path)):
+            for n_lines, last in enumerate(raw_lines(stream, str(path)), 1):  # noqa: B007 - the last values are used
+                pass
+        found.append({"name": path.name, "lines": n_lines, "ends_in_newline": last.endswith(b"\n")})
+    return found
+
+
 @dataclass(frozen=True)
 class Survey:
     """The numbers of lines, and a sample of the pairs."""

@@ -1,8 +1,9 @@
 """`nmt check --fix`: write cleaned copies of the files, and a list of changes with which they can be undone.
 
-Each entry of the list contains original text: a pair that was dropped, a pair that was changed, or a line of one side
-that has no partner. The original file consists of these lines and the unchanged lines of the cleaned file, in the order
-of their line numbers.
+The first entry of a corpus names its files: for each side, their names, numbers of lines, and whether the last line
+ends in \\n. Each further entry contains original text: a pair that was dropped, a pair that was changed, or a line of
+one side that has no partner. The original files consist of these lines and the unchanged lines of the cleaned file, in
+the order of their line numbers.
 """
 
 import itertools
@@ -18,12 +19,16 @@ from typing import IO
 from nmt.corpus.blocks import tiled
 from nmt.corpus.characters import MENDED
 from nmt.corpus.check import Report
-from nmt.corpus.reading import CorpusFiles, decode, side_lines
+from nmt.corpus.reading import CorpusFiles, decode, described, side_lines
 from nmt.errors import OutputError, os_errors_as
 from nmt.files import atomic_writer
 from nmt.text.corpus import SIDES
+from nmt.text.lines import is_blank, one_line
 
 CHANGES = "changes.jsonl"
+UNUSABLE = ("blank", "encoding")  # the kinds of fault for which a pair is dropped from dev and test, too
+OF_A_LINE = (*MENDED, "bom", "crlf")  # kinds that do not depend on the pairing of lines
+Texts = tuple[set[str], set[str]]  # of both sides
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,8 @@ class Line:
 def fix(report: Report, corpora: Sequence[CorpusFiles], directory: Path) -> list[Repaired]:
     """Write cleaned copies of all files, and `CHANGES`.
 
-    Pairs of train that share a side with dev or test are dropped.
+    What is written is compared: a pair of train is dropped if it repeats an earlier pair, or shares a side with dev or
+    test. From dev and test, pairs are dropped only if they are `UNUSABLE` or have no partner.
 
     Raises:
         OutputError: the directory exists and is not empty, or cannot be written.
@@ -57,44 +63,43 @@ def fix(report: Report, corpora: Sequence[CorpusFiles], directory: Path) -> list
         if directory.exists() and any(directory.iterdir()):
             raise OutputError(f"{directory} is not empty", hint="choose another directory with --fix DIR")
         directory.mkdir(parents=True, exist_ok=True)
-    held_out: tuple[set[str], set[str]] = (set(), set())
-    for files in corpora[1:]:
-        for texts, paths in zip(held_out, files.sides, strict=True):
-            texts.update(decode(raw, number) for number, raw in enumerate(side_lines(paths), 1))
-    for texts in held_out:
-        texts.discard("")
+    held_out: Texts = (set(), set())
     with atomic_writer(directory / CHANGES) as changes:
-        none: tuple[set[str], set[str]] = (set(), set())
-        return [
-            _Repair(report, files, held_out if files is corpora[0] else none, changes).write(directory)
-            for files in corpora
-        ]
+        others = [_Repair(report, files, held_out, changes, is_train=False).write(directory) for files in corpora[1:]]
+        return [_Repair(report, corpora[0], held_out, changes, is_train=True).write(directory), *others]
 
 
 class _Repair:
-    """The repair of one corpus."""
+    """The repair of one corpus. `held_out` are the written texts of dev and test, which are repaired before train."""
 
     def __init__(
-        self, report: Report, files: CorpusFiles, held_out: tuple[set[str], set[str]], changes: IO[bytes]
+        self, report: Report, files: CorpusFiles, held_out: Texts, changes: IO[bytes], *, is_train: bool
     ) -> None:
         self.files = files
         self.held_out = held_out
         self.changes = changes
+        self.is_train = is_train
+        self.written: set[int] = set()  # hashes of the pairs of train that were written
         n_pairs = next(min(one.n_source, one.n_target) for one in report.corpora if one.name == files.name)
         self.tiles = tiled(report.spans[files.name], n_pairs)
         self.kinds: dict[int, list[str]] = {}  # by number of the line to repair
-        self.repairs = {"drop": set[str](), "clean": set[str](), "exchange": set[str]()}
+        self.repairs = {"drop": {*UNUSABLE}, "clean": set[str](), "exchange": set[str]()}
         findings = [finding for finding in report.findings if finding.corpus == files.name]
         for finding in findings:
             if finding.kind.repair in self.repairs and finding.kind.name != "shuffled":
                 self.repairs[finding.kind.repair].add(finding.kind.name)
                 for line in finding.lines:
                     self.kinds.setdefault(line, []).append(finding.kind.name)
+        self.repairs["drop"] -= {"duplicate"}  # found again among the pairs that are written
+        if not is_train:
+            self.repairs["drop"] &= {*UNUSABLE}
         self.is_swapped = any(finding.kind.name == "swapped" for finding in findings)
         self.n_pairs = self.n_changed = self.n_dropped = 0
 
     def write(self, directory: Path) -> Repaired:
         paths = output_paths(self.files, directory)
+        originals = {side: described(files) for side, files in zip(SIDES, self.files.sides, strict=True)}
+        self._append({"corpus": self.files.name, "action": "files", **originals})
         with ExitStack() as stack:
             outputs = [stack.enter_context(atomic_writer(path)) for path in paths]
             for source, target, is_realigned in self.paired():
@@ -133,26 +138,40 @@ class _Repair:
     def mended(self, source: Line, target: Line, is_realigned: bool) -> tuple[str, str] | None:
         """The cleaned texts of a pair; None if the pair is dropped. Adds to the list of changes."""
         texts = decode(source.raw, source.number), decode(target.raw, target.number)
-        numbers = {source.number} if not is_realigned else {source.number, target.number}
-        kinds = [kind for number in sorted(numbers) for kind in self.kinds.get(number, [])]
-        if is_realigned:  # its other faults were due to the wrong pairing
-            kinds = [kind for kind in kinds if kind in MENDED or kind in ("bom", "crlf")]
-        dropped = [kind for kind in kinds if kind in self.repairs["drop"]]
-        if any(text in held_out for text, held_out in zip(texts, self.held_out, strict=True)):
-            dropped.append("leak")
-        if dropped:
-            self.note("dropped", dropped, source, target)
-            return None
+        kinds = self.kinds.get(source.number, [])
+        if is_realigned:  # its other faults were due to the wrong pairing, or are those of another target line
+            both = dict.fromkeys([*kinds, *self.kinds.get(target.number, [])])
+            kinds = [kind for kind in both if kind in OF_A_LINE]
+            kinds += [] if all(map(is_utf8, (source.raw, target.raw))) else ["encoding"]
         new = texts
         for name, mend in MENDED.items():
             if name in kinds:
-                new = mend(new[0]), mend(new[1])
-        if "exchanged" in kinds or self.is_swapped:
+                new = one_line(mend(new[0])), one_line(mend(new[1]))  # an entity may stand for a line end
+        is_exchanged = "exchanged" in kinds or self.is_swapped
+        if is_exchanged:
             new = new[1], new[0]
+        kinds = [*kinds, "blank"] if any(map(is_blank, new)) and "blank" not in kinds else kinds
+        if dropped := [kind for kind in kinds if kind in self.repairs["drop"]] or self.repeated(new):
+            self.note("dropped", dropped, source, target)
+            return None
+        if is_exchanged:
             self.note("exchanged", [kind for kind in kinds if kind in self.repairs["exchange"]], source, target)
-        elif new != texts or not {"bom", "crlf"}.isdisjoint(kinds):
+        elif tuple(text.encode() for text in new) != (source.raw, target.raw):
             self.note("changed", [kind for kind in kinds if kind in self.repairs["clean"]], source, target)
         return new
+
+    def repeated(self, pair: tuple[str, str]) -> list[str]:
+        """What a pair that would be written repeats, as kinds of fault; remembers the pair."""
+        if not self.is_train:
+            for text, held_out in zip(pair, self.held_out, strict=True):
+                held_out.add(text)
+            return []
+        if any(text in held_out for text, held_out in zip(pair, self.held_out, strict=True)):
+            return ["leak"]
+        if (key := hash(pair)) in self.written:
+            return ["duplicate"]
+        self.written.add(key)
+        return []
 
     def note(self, action: str, kinds: list[str], source: Line | None, target: Line | None) -> None:
         self.n_dropped += action == "dropped"
@@ -162,7 +181,18 @@ class _Repair:
             entry[f"{side}_line"] = line and line.number
             # A byte that is not UTF-8 becomes a lone surrogate, \udc80 to \udcff, from which it can be restored.
             entry[side] = line and line.raw.decode(errors="surrogateescape")
+        self._append(entry)
+
+    def _append(self, entry: dict[str, object]) -> None:
         self.changes.write(json.dumps(entry).encode() + b"\n")
+
+
+def is_utf8(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def output_paths(files: CorpusFiles, directory: Path) -> tuple[Path, Path]:
