@@ -15,8 +15,9 @@ import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from nmt.errors import InputError, NmtError, OutputError, os_errors_as
 
@@ -32,18 +33,31 @@ def sha256(content: bytes) -> str:
 
 def hash_file(path: Path) -> str:
     """Return the hex digest of a file, which may be larger than memory."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def read_capped(path: Path, n_bytes: int) -> bytes:
-    """Read an untrusted file. Raises OSError if it exceeds `n_bytes`, or is not a file: reading a pipe would block."""
-    if path.exists() and not path.is_file():
+def open_file(path: Path) -> BufferedReader:
+    """Open a file for reading. Raises OSError for a directory, a pipe, which would block, or an endless device."""
+    if path.exists() and not path.is_file() and not path.is_dir():
         raise OSError(errno.EINVAL, "not a file", str(path))
-    with path.open("rb") as file:
+    return path.open("rb")
+
+
+def read_capped(path: Path, n_bytes: int) -> bytes:
+    """Read an untrusted file. Raises OSError if it exceeds `n_bytes`, or is not a file."""
+    with open_file(path) as file:
         if os.fstat(file.fileno()).st_size > n_bytes:
             raise OSError(errno.EFBIG, f"over {n_bytes:,} bytes", str(path))
         return file.read(n_bytes)
+
+
+def parse_json(content: str | bytes) -> Any:
+    """`json.loads` for untrusted content. Raises ValueError, also if values are nested too deeply for the parser."""
+    try:
+        return json.loads(content)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
 
 
 def is_special(path: Path) -> bool:
@@ -152,8 +166,10 @@ def sync(path: Path) -> None:
 
 
 def sweep_temps(directory: Path, name: str = "*") -> None:
-    """Remove temporary files and directories of killed processes."""
+    """Remove temporary files and directories of killed processes, whose names end in a process id."""
     for stale in directory.glob(f"{name}{TEMP_MARK}*"):
+        if not stale.suffix[1:].isdecimal():
+            continue
         if stale.is_dir():
             shutil.rmtree(stale, ignore_errors=True)
         else:
@@ -245,5 +261,5 @@ def locked(path: Path, *, holder: str = "process", setting: str = "", wait: bool
             raise InputError(f"{path.parent} is in use by another {holder}", hint=hint) from error
         except OSError as error:
             hint = f"choose {other}, perhaps on another disk"
-            raise OutputError(f"cannot lock {path}: {error.strerror}", hint=hint) from error
+            raise OutputError(f"cannot lock {path}: {error.strerror or error}", hint=hint) from error
         yield

@@ -14,6 +14,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,9 @@ from nmt.files import (
     hash_file,
     is_special,
     locked,
+    open_file,
+    parse_json,
+    read_capped,
     sha256,
     sweep_temps,
     sync,
@@ -352,6 +356,34 @@ def test_sweeping_removes_only_temporary_files(file: Path) -> None:
     sweep_temps(file.parent)
     sweep_temps(file.parent)
     assert alone(file)
+    own = [file.with_name(f"it{TEMP_MARK}{ending}") for ending in ("csv", "1.csv", "")]  # without a process id
+    for other in own:
+        other.write_bytes(b"mine")
+    sweep_temps(file.parent)
+    assert all(other.exists() for other in own)
+
+
+# --- reading ----------------------------------------------------------------------------------------------
+
+
+def test_only_files_are_opened(file: Path) -> None:
+    pipe = file.with_name("pipe")
+    os.mkfifo(pipe)
+    for read in (open_file, hash_file, partial(read_capped, n_bytes=100)):
+        for path, reason in ((pipe, "not a file"), (Path(os.devnull), "not a file"), (file.parent, "Is a directory")):
+            with pytest.raises(OSError, match=reason):
+                read(path)
+    with open_file(file) as opened:
+        assert opened.read() == OLD
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[", b"\xff", "[" * 100_000, b'{"a":' * 100_000], ids=lambda text: f"{text[:5]!r}"
+)
+def test_invalid_json_is_a_value_error(content: str | bytes) -> None:
+    assert parse_json('{"a": [1]}') == {"a": [1]}
+    with pytest.raises(ValueError):  # noqa: PT011 - the parser chooses the message
+        parse_json(content)
 
 
 # --- directories ------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import typer
 
 from nmt.cli import options, streams
 from nmt.errors import DataError, InputError
+from nmt.files import parse_json
 from nmt.text.lines import Pause, is_blank, iter_pairs
 
 if TYPE_CHECKING:
@@ -74,11 +75,11 @@ def candidates(lines: Iterable[str | Pause], tokenizer: "Tokenizer") -> "Iterato
             yield Candidates(number, fields[0], [fields[1]])
         else:
             try:
-                tree = json.loads(line)
+                tree = parse_json(line)
                 source, targets = tree["source"], [target_of(found, tokenizer) for found in tree["hypotheses"]]
                 if not isinstance(source, str):
                     raise TypeError
-            except (ValueError, TypeError, KeyError, RecursionError) as error:
+            except (ValueError, TypeError, KeyError) as error:
                 message = f"line {number} is neither source TAB translation nor JSON of `nmt translate`"
                 raise DataError(f"{message}: {line:.60}", hint="or name two files: --src FILE --ref FILE") from error
             yield Candidates(number, source, targets)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nmt.errors import InputError, OutputError
-from nmt.files import atomic_writer, hash_file, locked, sha256
+from nmt.files import atomic_writer, hash_file, locked, parse_json, sha256
 from nmt.text.lines import n_lines_left, reading
 
 log = logging.getLogger("nmt")
@@ -51,7 +51,7 @@ def resumed_output(
             stack.enter_context(locked(part))
         except OSError as error:
             hint = "check that the directory exists and that you may write there"
-            raise OutputError(f"cannot write {part}: {error.strerror}", hint=hint) from error
+            raise OutputError(f"cannot write {part}: {error.strerror or error}", hint=hint) from error
         except InputError as error:
             raise InputError(f"another command is writing {part}", hint="wait for it to end") from error
         n_lines = _seek_end(file, part, header, origin)
@@ -82,7 +82,7 @@ def _seek_end(file: BinaryIO, part: Path, header: bytes, origin: Mapping[str, st
         file.write(header)
     elif first != header:
         try:
-            before = json.loads(first)
+            before = parse_json(first)
             changed = " and ".join(name for name in origin if before[name] != origin[name]) or "version"
         except (ValueError, KeyError, TypeError):
             changed = "file"

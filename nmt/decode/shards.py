@@ -5,7 +5,6 @@ options), the shard and the number of lines, so that `nmt merge` can check that 
 have the same origin.
 """
 
-import json
 import os
 import re
 import shutil
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from nmt.errors import InputError
+from nmt.files import open_file, parse_json
 from nmt.text.lines import n_lines_left, open_bytes, reading
 
 FILE_NAME = re.compile(r"(.+)\.shard-\d{3,}-of-(\d{3,})", re.DOTALL)
@@ -102,7 +102,7 @@ def join_shards(paths: Sequence[Path], out: BinaryIO) -> int:
         reason = f"{len(missing)} of {n_shards} shards {'is' if len(missing) == 1 else 'are'} missing: {named}"
         raise InputError(reason, hint=f"repeat the command with --shard {missing[0]}; what was begun continues")
     for i in range(n_shards):
-        with by_number[i].path.open("rb") as file:
+        with open_file(by_number[i].path) as file:
             file.readline()
             shutil.copyfileobj(file, out)
     return sum(one.n_lines for one in written)
@@ -110,10 +110,10 @@ def join_shards(paths: Sequence[Path], out: BinaryIO) -> int:
 
 def _check_shard(path: Path) -> _Written:
     """Read the header of a shard and count its lines. Raises InputError if the file is damaged or not a shard."""
-    with reading(str(path)), path.open("rb") as file:
+    with reading(str(path)), open_file(path) as file:
         first = file.readline(MAX_HEADER_BYTES)
         try:
-            header = {str(name): str(value) for name, value in json.loads(first).items()}
+            header = {str(name): str(value) for name, value in parse_json(first).items()}
             shard, n_lines = Shard.parse(header.pop("shard")), int(header.pop("lines"))
         except (ValueError, KeyError, AttributeError, InputError) as error:
             raise InputError(f"{path} is not a shard", hint="give files that --shard I/N has written") from error

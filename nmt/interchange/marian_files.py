@@ -7,7 +7,6 @@
 Types, ranges, names and shapes are checked. Nothing is unpickled.
 """
 
-import json
 import os
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -18,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from torch import Tensor
 
 from nmt.errors import ModelError
-from nmt.files import read_capped
+from nmt.files import parse_json, read_capped
 from nmt.run.header import is_safe_to_read
 
 MAX_JSON_BYTES = 50_000_000  # enough for a vocabulary of a million pieces
@@ -114,11 +113,11 @@ def read_json(path: Path, *, may_be_missing: bool = False) -> dict[str, Any]:
     if may_be_missing and not os.path.lexists(path):
         return {}
     try:
-        found = json.loads(read_capped(path, MAX_JSON_BYTES))
+        found = parse_json(read_capped(path, MAX_JSON_BYTES))
     except OSError as error:
         hint = "give the directory of a model in Hugging Face's format"
         raise ModelError(f"cannot read {path}: {error.strerror or error}", hint=hint) from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ModelError(f"{path} is not JSON", hint=HINT) from error
     if not isinstance(found, dict):
         raise ModelError(f"{path} is not a JSON object", hint=HINT)

@@ -31,7 +31,7 @@ from typing import Any
 
 from nmt.config import Config, dump_config, load_config
 from nmt.errors import ConfigError, ModelError, OutputError, os_errors_as
-from nmt.files import append_whole, atomic_write, hash_file, locked, read_capped, sha256, sweep_temps
+from nmt.files import append_whole, atomic_write, hash_file, locked, parse_json, read_capped, sha256, sweep_temps
 from nmt.text.lines import raw_lines, reading
 from nmt.text.tokenizer import MAX_MODEL_BYTES, Tokenizer, Tokenizers
 
@@ -114,8 +114,8 @@ class RunDirectory:
     def read_manifest(self) -> dict[str, Any]:
         """The manifest; empty if it is not written yet. Raises ModelError if it is damaged."""
         manifest: Any = None if self.manifest_file.exists() else {}
-        with contextlib.suppress(OSError, ValueError, RecursionError):
-            manifest = json.loads(read_capped(self.manifest_file, MAX_MANIFEST_BYTES))
+        with contextlib.suppress(OSError, ValueError):
+            manifest = parse_json(read_capped(self.manifest_file, MAX_MANIFEST_BYTES))
         if not isinstance(manifest, dict) or not isinstance(manifest.get("data", {}), dict):
             raise ModelError(f"{self.manifest_file} is damaged", hint="delete it, or begin anew with --fresh")
         return manifest
@@ -247,8 +247,8 @@ class LinesReader:
                 file.seek(0)
             lines = []
             for text in raw_lines(file, str(self.file)):
-                with contextlib.suppress(ValueError, RecursionError):
-                    lines.append(json.loads(text))
+                with contextlib.suppress(ValueError):
+                    lines.append(parse_json(text))
                     self.last = text
                     self.position = file.tell()
         return [line for line in lines if isinstance(line, dict) and isinstance(line.get("step", 0), int)], starts_over

@@ -14,7 +14,7 @@ import safetensors
 
 from nmt.config import Config, check_config
 from nmt.errors import ConfigError, ModelError
-from nmt.files import sha256
+from nmt.files import parse_json, sha256
 
 FORMAT_VERSION = 2
 HINT = "give a run's directory or its model.safetensors"
@@ -28,8 +28,8 @@ def read_config(path: Path) -> Config:
         if not is_safe_to_read(path):
             raise ModelError("not a model file", hint=HINT)
         try:
-            entries = json.loads(header_of(path))
-        except (ValueError, RecursionError) as error:
+            entries = parse_json(header_of(path))
+        except ValueError as error:
             raise ModelError("not a model file, or damaged", hint=HINT) from error
         metadata = entries.get("__metadata__") if isinstance(entries, dict) else None
         header = parse(metadata.get("nmt") if isinstance(metadata, dict) else None)
@@ -70,8 +70,8 @@ def header_of(path: Path) -> bytes:
 def parse(text: Any) -> dict[str, Any]:
     """Parse and check the entry "nmt"; None if there is none."""
     header: Any = None
-    with contextlib.suppress(ValueError, TypeError, RecursionError):
-        header = json.loads(text)
+    with contextlib.suppress(ValueError, TypeError):
+        header = parse_json(text)
     keys = {"format_version", "config", "progress", "header_sha256", "tensors_sha256"}
     is_ours = isinstance(header, dict) and keys <= header.keys()
     if not is_ours or not isinstance(header["progress"], dict) or not isinstance(header["tensors_sha256"], dict):

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 from nmt.errors import ModelError
+from nmt.files import parse_json
 
 FIELD = 1001 << 3 | 2  # protobuf key: a field number that SentencePiece leaves to extensions, and the type "bytes"
 TAG = re.compile(">>.*?<<", re.DOTALL)  # target language at the start of a source text: `>>fra<< The cat sleeps.`
@@ -32,10 +33,10 @@ def vocabulary_of(model: bytes) -> list[str] | None:
     if content is None:
         return None
     try:
-        pieces = json.loads(content)
+        pieces = parse_json(content)
         if isinstance(pieces, list) and {*map(type, pieces)} <= {str} and len({*pieces}) == len(pieces):
             return pieces
-    except (ValueError, RecursionError):
+    except ValueError:
         pass
     raise ModelError("the tokenizer's vocabulary is damaged", hint="import the model again")
 

@@ -2,6 +2,7 @@
 
 All candidates train for a few steps; the best 1/eta train on to eta times as many steps, and so on until one is left.
 
+    DIR/sweep         marks the directory, so that a sweep killed while planning may delete DIR/trials and plan anew
     DIR/plan.json     configs, budget and the steps of each rung: written once, before the first training
     DIR/results.json  the best dev figures of each trial up to the end of each rung, rewritten after each training
     DIR/trials/N      the run of candidate N; N-S: the same candidate with the S-th seed
@@ -36,7 +37,7 @@ from nmt.errors import (
     StoppedError,
     os_errors_as,
 )
-from nmt.files import TEMP_MARK, atomic_write, locked, sweep_temps
+from nmt.files import TEMP_MARK, atomic_write, locked, parse_json, read_capped, sweep_temps
 from nmt.processes import Stopped, child_variables
 from nmt.run.directory import RunDirectory
 from nmt.train import session
@@ -48,6 +49,9 @@ from nmt.train.validation import validate
 
 log = logging.getLogger("nmt")
 
+MARK = b"made by nmt sweep\n"  # content of DIR/sweep
+OTHER = "choose another with --output DIR"
+MAX_BYTES = 1_000_000_000  # of plan.json and of results.json
 START_S = 6.0  # duration of one `nmt train` before its first step
 
 
@@ -68,7 +72,7 @@ class Sweep:
         self.device, self.n_threads = device, n_threads
         self.metric = candidates[0].config.train.metric
         self.sizes = budget.n_survivors(len(candidates))
-        self.plan_file, self.results_file = path / "plan.json", path / "results.json"
+        self.mark_file, self.plan_file, self.results_file = path / "sweep", path / "plan.json", path / "results.json"
         self.results: dict[str, dict[str, Figures | None]] = {}  # by trial name and steps; None: diverged
 
     def run(self) -> tuple[list[int], list[Standing]]:
@@ -81,11 +85,11 @@ class Sweep:
             StoppedError: Ctrl-C or SIGTERM.
         """
         self._check_directory()
-        with os_errors_as(OutputError, f"make the directory {self.path}", hint="choose another with --output DIR"):
+        with os_errors_as(OutputError, f"make the directory {self.path}", hint=OTHER):
             self.path.mkdir(parents=True, exist_ok=True)
         with locked(self.path / "lock", holder="sweep", setting="--output DIR"):
-            sweep_temps(self.path)
             plan = self._read_plan() or self._make_plan()
+            sweep_temps(self.path)
             self.results = _read_json(self.results_file) or {}
             rungs: list[int] = plan["rungs"]
             reached = self._climb(rungs, plan["workers"])
@@ -124,12 +128,15 @@ class Sweep:
         return self.path / "trials" / self.trial_name(candidate, seed)
 
     def _check_directory(self) -> None:
-        """Raise InputError if the directory holds files that are neither of a sweep nor of its planning."""
-        if self.plan_file.exists():
+        """Raise InputError unless the directory holds nothing, a sweep, or what a killed planning has left."""
+        if self._read_plan() is not None:
             return
-        files = [file for file in self.path.rglob("*") if not file.is_dir()]
-        if not all(_is_planned(file, self.path) for file in files):
-            raise InputError(f"{self.path} exists and is not a sweep", hint="choose another with --output DIR")
+        is_marked = self.mark_file.is_file() and self.mark_file.read_bytes() == MARK
+        known = [self.mark_file] if is_marked else []
+        files = [file for file in self.path.rglob("*") if not file.is_dir() and file not in known]
+        has_trials = (self.path / "trials").exists()
+        if (has_trials and not is_marked) or not all(_is_planned(file, self.path) for file in files):
+            raise InputError(f"{self.path} exists and is not a sweep", hint=OTHER)
 
     def _asked(self) -> dict[str, Any]:
         """The configs and the budget that the plan is made from, as JSON-serializable values."""
@@ -138,7 +145,9 @@ class Sweep:
 
     def _read_plan(self) -> dict[str, Any] | None:
         plan = _read_json(self.plan_file)
-        if plan is not None and plan.get("asked") != self._asked():
+        if plan is not None and not {"asked", "rungs", "workers"} <= plan.keys():
+            raise InputError(f"{self.path} exists and is not a sweep", hint=OTHER)
+        if plan is not None and plan["asked"] != self._asked():
             message = f"{self.path} holds a sweep with another config, other values or another budget"
             raise ConfigError(message, hint="repeat that command to resume it, or choose another --output DIR")
         return plan
@@ -164,6 +173,7 @@ class Sweep:
 
     def _make_plan(self) -> dict[str, Any]:
         """Prepare the runs of all trials, measure a step of each candidate, and fit the rungs to the time."""
+        atomic_write(self.mark_file, MARK)
         shutil.rmtree(self.path / "trials", ignore_errors=True)  # left by a sweep that was killed while planning
         step_s, n_workers, fitted = [], [], []
         validation_s, precision = 0.0, ""
@@ -270,10 +280,10 @@ def _read_json(file: Path) -> dict[str, Any] | None:
     if not file.exists():
         return None
     found: Any = None
-    with contextlib.suppress(ValueError):
-        found = json.loads(file.read_text(encoding="utf-8"))
+    with contextlib.suppress(ValueError), os_errors_as(ModelError, f"read {file}", hint=OTHER):
+        found = parse_json(read_capped(file, MAX_BYTES))
     if not isinstance(found, dict):
-        raise ModelError(f"{file} is damaged", hint="delete the directory, or choose another with --output DIR")
+        raise ModelError(f"{file} is damaged", hint=OTHER)
     return found
 
 
@@ -281,9 +291,9 @@ def _is_planned(file: Path, sweep: Path) -> bool:
     """Whether planning writes this file; its temporary files count, too."""
     name = file.name.partition(TEMP_MARK)[0]
     if file.parent == sweep:
-        return name in ("lock", "plan.json")
+        return name in ("lock", "plan.json") or file.name.startswith(f"sweep{TEMP_MARK}")
     names = ("config.yaml", "tokenizer.model", "tokenizer.src.model", "tokenizer.tgt.model")
-    return file.parent.parent == sweep / "trials" and name in names
+    return file.parent.parent == sweep / "trials" and file.parent.name[0].isdecimal() and name in names
 
 
 def _has_diverged(run: RunDirectory, n_before: int) -> bool:

@@ -1,6 +1,7 @@
 """Resumable output: a part file keeps its complete lines and resumes only with the same origin."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ def test_part_file_of_another_origin_is_refused_and_kept(tmp_path: Path) -> None
     part.write_bytes(b'{"input": "a", "model": "b", "more": "c"}\n')
     with pytest.raises(InputError, match="was started with another version"):
         write(path, [], stop=False)
-    for content in (b"not ours\n", b"[]\n", b"{}\n"):
+    for content in (b"not ours\n", b"[]\n", b"{}\n", b"[" * 100_000 + b"\n"):
         part.write_bytes(content)
         with pytest.raises(InputError, match="was started with another file"):
             write(path, [], stop=False)
@@ -64,6 +65,9 @@ def test_part_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match=r"cannot write .*out\.part: No such file") as caught:
         write(tmp_path / "absent" / "out", [], stop=False)
     assert caught.value.hint
+    os.mkfifo(tmp_path / "out.part")
+    with pytest.raises(OutputError, match=r"cannot write .*out\.part: File or stream is not seekable"):
+        write(tmp_path / "out", [], stop=False)
 
 
 def test_hash_depends_on_content_and_on_file_boundaries(tmp_path: Path) -> None:

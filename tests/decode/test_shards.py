@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -124,7 +125,12 @@ def test_damaged_files_and_other_files_are_refused(tmp_path: Path) -> None:
         b'{"shard": "1/1", "lines": "0"}\n',
         b"1\n",
         b"\xff",
+        b"[" * 50_000,
     ):
         path.write_bytes(content)
         with pytest.raises(InputError, match="is not a shard"):
             joined([path])
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(DataError, match=rf"cannot read {path}: not a file"):
+        joined(find_shards(tmp_path / "out"))

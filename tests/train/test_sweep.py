@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -123,6 +124,7 @@ def test_killed_around_any_training_it_resumes_to_the_same_results(
     with pytest.raises(KeyboardInterrupt):
         Sweep(tmp_path / "sweep", candidates(corpus), BUDGET, "cpu").run()
     trainings.before = trainings.after = int
+    (tmp_path / "sweep" / "sweep").unlink()  # earlier versions did not write it
     _, standings = Sweep(tmp_path / "sweep", candidates(corpus), BUDGET, "cpu").run()
     assert figures_of(standings) == figures_of(expected)
     n_trainings = len(trainings.commands)
@@ -228,10 +230,34 @@ def test_another_sweep_or_another_directory_is_refused(corpus: Path, tmp_path: P
     with pytest.raises(InputError, match="exists and is not a sweep"):
         Sweep(tmp_path / "mine", few, BUDGET, "cpu").run()
     assert file_bytes(tmp_path / "mine") == {"trials/notes.txt": b"dear"}
-    for name in ("results.json", "plan.json"):
-        (tmp_path / "sweep" / name).write_text("[")
+    for name, content in product(("results.json", "plan.json"), ("[", "[" * 100_000)):
+        before_damage = (tmp_path / "sweep" / name).read_text()
+        (tmp_path / "sweep" / name).write_text(content)
         with pytest.raises(ModelError, match=f"{name} is damaged"):
             Sweep(tmp_path / "sweep", few, BUDGET, "cpu").run()
+        (tmp_path / "sweep" / name).write_text(before_damage)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"trials/mine/config.yaml": "run: mine"},
+        {"lock": "", "trials/1/config.yaml": "", "trials/1/tokenizer.model": ""},
+        {"sweep": "of the floor"},
+        {"sweep": "made by nmt sweep\n", "trials/mine/config.yaml": ""},
+        {"plan.json": '{"rungs": [1]}', "kept.tmp.1": "", "trials/1/config.yaml": ""},
+    ],
+    ids=lambda files: "+".join(files),
+)
+def test_files_that_are_named_like_those_of_a_sweep_are_refused_and_kept(
+    corpus: Path, tmp_path: Path, files: dict[str, str]
+) -> None:
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match="exists and is not a sweep"):
+        Sweep(tmp_path, candidates(corpus), BUDGET, "cpu").run()
+    assert file_bytes(tmp_path) == {name: content.encode() for name, content in files.items()}
 
 
 def test_the_plan_fits_the_time(
