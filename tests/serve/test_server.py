@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import cycle
@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from conftest import PATIENCE_S, wait_until
 from models import small_translator
-from served import Client, running, served
+from served import Answer, Client, running, served
 
 from nmt.decode.translator import Translator
 from nmt.serve.guard import MAX_CONNECTIONS, Guard, Limits, max_connections
@@ -145,7 +145,8 @@ def test_two_hundred_held_connections_delay_nobody(
         for i in range(200):
             first, is_later = ways[i % len(ways)]
             stack.enter_context(connected(client, first, is_later=is_later))
-        for request in (lambda: client.post("/translate", GOOD), lambda: client.get("/health")):
+        requests: list[Callable[[], Answer]] = [lambda: client.post("/translate", GOOD), lambda: client.get("/health")]
+        for request in requests:
             times = []
             for _ in range(3):
                 started = time.monotonic()
