@@ -11,6 +11,7 @@ from nmt.errors import InputError
 from nmt.text.lines import iter_lines
 
 PACKAGES = ("fastapi", "langcodes", "language_data", "prometheus_client", "uvicorn")  # of the extra `serve`
+MAX_KEY_BYTES = 4096  # fits into a header and, with escapes, into a form
 Models = Annotated[
     list[Path] | None, typer.Option("--model", "-m", help=f"{options.MODEL_HELP} Several: one per pair of languages.")
 ]
@@ -25,7 +26,7 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 is any free one.")] = 5000,
     allow_host: Hosts = None,
     api_keys: Annotated[
-        Path | None, typer.Option(help="File of API keys, one a line; clients need one of them.")
+        Path | None, typer.Option(help="File of API keys, one a line; clients need one of them, also for /metrics.")
     ] = None,
     max_waiting: Annotated[int, typer.Option(min=1, help="Waiting requests; further ones get status 429.")] = 256,
     precision: options.PrecisionName = None,
@@ -43,9 +44,7 @@ def serve(
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing:
         raise InputError(f"nmt serve needs {', '.join(missing)}", hint="pip install 'nmt-trainer[serve]'")
-    keys = [key for line in iter_lines([api_keys]) if (key := line.strip())] if api_keys else []
-    if api_keys and not keys:
-        raise InputError(f"{api_keys} has no keys", hint="write one key per line, or leave out --api-keys")
+    keys = read_keys(api_keys) if api_keys else []
     named = [[path] for path in model] if model else [None]
     translators = [options.load_translator(one, device, threads, precision, engine)[1] for one in named]
     from nmt.serve.app import create_app
@@ -57,3 +56,15 @@ def serve(
         name = f"[{host}]" if ":" in host else host
         url = f"http://{name}:{listening.getsockname()[1]}"
         new_server(app, on_start=lambda: streams.log.info("serving on %s", url)).run(sockets=[listening])
+
+
+def read_keys(path: Path) -> list[str]:
+    """Return the keys of a file, one a line. Raises InputError if there are none, or if a header cannot hold one."""
+    lines = [line.strip() for line in iter_lines([path])]
+    for number, key in enumerate(lines, 1):
+        if not key.isprintable() or len(key.encode()) > MAX_KEY_BYTES:
+            problem = f"a key has at most {MAX_KEY_BYTES:,} bytes, all of printable characters"
+            raise InputError(f"{path} line {number}: {problem}", hint="write one key per line")
+    if not any(lines):
+        raise InputError(f"{path} has no keys", hint="write one key per line, or leave out --api-keys")
+    return [key for key in lines if key]

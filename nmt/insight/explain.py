@@ -5,7 +5,7 @@ of `model.attention`, and torch's hooks.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,8 @@ from nmt.text.tokenizer import Tokenizer
 N_ALTERNATIVES = 5
 N_COLUMNS = 48  # columns shown of a stage that has one per token of the vocabulary
 N_PADDING = 3  # padding tokens in the figure of the padding mask
+
+Check = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -147,9 +149,11 @@ class Outline:
     tree: list[Node]
 
 
-def outline(translator: Translator, text: str, *, prefix: str | Sequence[int] = (), **options: Any) -> Outline:
+def outline(
+    translator: Translator, text: str, *, prefix: str | Sequence[int] = (), check: Check = lambda: None, **options: Any
+) -> Outline:
     """Return hypotheses, attention and search tree of one sentence; arguments and errors are those of `explain`."""
-    sentence = _Sentence(translator, text, translator.with_options(**options), translator.encode_prefix(prefix))
+    sentence = _Sentence(translator, text, prefix, check, options)
     with torch.inference_mode():
         found, steps = sentence.search(sentence.options)
         tokens = found[0].tokens
@@ -170,6 +174,7 @@ def explain(
     prefix: str | Sequence[int] = (),
     ablate: Sequence[str] = (),
     corpus: Sequence[tuple[str, str]] | None = None,
+    check: Check = lambda: None,
     **options: Any,
 ) -> Explanation:
     """Explain the translation of one sentence.
@@ -182,13 +187,14 @@ def explain(
         ablate: heads to translate without, as "encoder.1.3" (part, layer, head, from 1).
         corpus: pairs for the statistics of heads and for the BLEU without the heads of `ablate`. By default, statistics
             are of the sentence and its translation, and there is no BLEU.
+        check: called in each step of a search and before each scoring pass; an exception that it raises is passed on.
         options: fields of `SearchOptions`, `beam=1` for example.
     Raises:
         InputError: the text is blank or too long, the model is an export or an ensemble, or it lacks a head to ablate.
         ConfigError: an option is unknown or out of range.
     """
     translator = run if isinstance(run, Translator) else load(run)
-    sentence = _Sentence(translator, text, translator.with_options(**options), translator.encode_prefix(prefix))
+    sentence = _Sentence(translator, text, prefix, check, options)
     model = sentence.model
     with torch.inference_mode():
         found, steps = sentence.search(sentence.options)
@@ -248,8 +254,11 @@ def described(model: Seq2Seq) -> str:
 class _Sentence:
     """One sentence, its model, and several ways to translate the sentence."""
 
-    def __init__(self, translator: Translator, text: str, options: SearchOptions, prefix: Sequence[int]) -> None:
-        self.model, self.options, self.prefix = single_model(translator), options, prefix
+    def __init__(
+        self, translator: Translator, text: str, prefix: str | Sequence[int], check: Check, options: dict[str, Any]
+    ) -> None:
+        self.options, self.prefix = translator.with_options(**options), translator.encode_prefix(prefix)
+        self.model, self.check = single_model(translator), check
         self.tokenizer = translator.tokenizers.target
         longest = translator.config.data.max_length
         (segments,) = split([Line(1, text)], translator.tokenizers.source, longest)
@@ -262,6 +271,11 @@ class _Sentence:
     def search(self, options: SearchOptions) -> tuple[list[Hypothesis], list[TraceStep]]:
         """Return the n-best hypotheses and the search steps, as in `nmt translate` but without `torch.jit.trace`."""
         steps: list[TraceStep] = []
+
+        def after_step(step: TraceStep) -> None:
+            self.check()
+            steps.append(step)
+
         (found,) = search(
             incremental_decoder(self.model),
             self.src,
@@ -269,7 +283,7 @@ class _Sentence:
             prefixes=[self.prefix],
             max_length=self.model.max_length,
             sentence_seeds=[self.seed],
-            trace=steps.append,
+            trace=after_step,
         )
         if not found:
             raise ModelError("the model's output is not a number", hint="check the loss of its training")
@@ -286,6 +300,7 @@ class _Sentence:
 
     def log_probs(self, tgt_in: Tensor) -> Tensor:
         """Log-probabilities of the next token after each position of tgt_in (1, T): (T, V)."""
+        self.check()
         logits: Tensor = self.model(self.src, tgt_in)  # (1, T, V)
         return logits[0].float().log_softmax(-1)
 
@@ -294,26 +309,14 @@ class _Sentence:
 
     def tokens(self, tokens: Sequence[int], log_probs: Tensor) -> list[Token]:
         """Return a `Token` for each token id, given the log-probabilities of all positions (T, V)."""
+        pieces = self.tokenizer.pieces
         best, indices = log_probs.topk(min(N_ALTERNATIVES, log_probs.size(1)))
         own = log_probs.gather(1, torch.tensor(tokens, device=log_probs.device)[:, None])  # (T, 1)
         ranks = (log_probs > own).sum(1) + 1
+        columns = own[:, 0].tolist(), ranks.tolist(), indices.tolist(), best.tolist()
         return [
-            Token(
-                piece,
-                token,
-                log_prob,
-                rank,
-                [Choice(*c) for c in zip(self.tokenizer.pieces(ids), ids, lps, strict=True)],
-            )
-            for piece, token, log_prob, rank, ids, lps in zip(
-                self.tokenizer.pieces(tokens),
-                tokens,
-                own[:, 0].tolist(),
-                ranks.tolist(),
-                indices.tolist(),
-                best.tolist(),
-                strict=True,
-            )
+            Token(piece, token, log_prob, rank, [Choice(*c) for c in zip(pieces(ids), ids, lps, strict=True)])
+            for piece, token, log_prob, rank, ids, lps in zip(pieces(tokens), tokens, *columns, strict=True)
         ]
 
     def translated(self, hypothesis: Hypothesis) -> Translated:

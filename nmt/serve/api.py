@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import hmac
 import json
+import threading
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -21,7 +22,7 @@ from nmt.decode.translator import Translator
 from nmt.errors import InputError, NmtError
 from nmt.insight.pages import content_security_policy, plain
 from nmt.serve import schema
-from nmt.serve.batcher import Batcher
+from nmt.serve.batcher import AbandonedError, Batcher
 from nmt.serve.guard import Limits
 
 Result = TypeVar("Result")
@@ -106,9 +107,13 @@ class Api:
         raise HTTPException(400, f"{problem}; this server translates {pairs}")
 
     def check_key(self, request: Request, key: str) -> None:
+        """Raise HTTPException 403 unless a key is given, in the header or as `key`, or none is needed."""
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
-        given = (bearer if scheme.lower() == "bearer" else key).encode(errors="replace")
-        matches = [hmac.compare_digest(given, known) for known in self.keys]  # with all keys, in constant time
+        # Starlette decodes headers as Latin-1, but clients may write UTF-8.
+        is_bearer = scheme.lower() == "bearer"
+        given = [bearer.encode("latin-1"), bearer.encode()] if is_bearer else [key.encode(errors="surrogatepass")]
+        # with all keys, in constant time
+        matches = [hmac.compare_digest(one, known) for one in given for known in self.keys]
         if self.keys and not any(matches):
             raise HTTPException(403, "the API key is missing or wrong")
 
@@ -282,8 +287,16 @@ class Api:
         options = model.options(body)
         self.lines_of([body.q])
         settings = options.changed(n_best=options.beam).model_dump()
-        call = partial(function, model.translator, body.q, prefix=body.prefix, **settings)
-        return await self.answer(model.batcher.call(call))
+        is_abandoned = threading.Event()
+
+        def check() -> None:
+            if is_abandoned.is_set():
+                raise AbandonedError
+
+        call = partial(function, model.translator, body.q, prefix=body.prefix, check=check, **settings)
+        future = model.batcher.call(call)
+        future.add_done_callback(lambda _: is_abandoned.set())
+        return await self.answer(future)
 
 
 def as_list(texts: str | list[str]) -> list[str]:

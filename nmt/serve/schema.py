@@ -1,19 +1,54 @@
 """Schemas of the bodies of requests and answers. /docs shows the descriptions of fields."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+from pydantic_core import PydanticCustomError
 
 MAX_BEAM = 16  # with a wider beam, one client could occupy a model for a long time
+MAX_PREFIX = 5_000  # characters or tokens
 
-# Replace lone surrogates: JSON may contain them, but an answer in UTF-8 cannot repeat them.
-Encodable = Annotated[str, AfterValidator(lambda text: text.encode(errors="replace").decode())]
-Text = Annotated[Encodable, Field(description="Text; each of its lines is translated by itself.")]
-Texts = Text | Annotated[list[Text], Field(description="Several texts.")]
-Source = Annotated[
-    Encodable, Field(max_length=20, description="Language code; auto takes the only model that fits the target.")
+
+def without_surrogates(value: Any) -> Any:
+    """Replace lone surrogates: JSON may contain them, but an answer in UTF-8 cannot repeat them."""
+    return value.encode(errors="replace").decode() if isinstance(value, str) else value
+
+
+ENCODABLE = BeforeValidator(without_surrogates)
+
+
+def one_of(expected: str) -> WrapValidator:
+    """Replace the errors of a union, which name its types, by one that says what is expected."""
+
+    def validate(value: Any, validator: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return validator(value)
+        except ValidationError:
+            raise PydanticCustomError("union", f"must be {expected}") from None
+
+    return WrapValidator(validate)
+
+
+Text = Annotated[str, ENCODABLE, Field(description="Text; each of its lines is translated by itself.")]
+Texts = Annotated[
+    Text | Annotated[list[Text], Field(description="Several texts.")], one_of("a string or a list of strings")
 ]
-Key = Annotated[str, Field(max_length=200, description="If the server needs one; or as Authorization: Bearer KEY.")]
+Code = Annotated[str, Field(max_length=20), ENCODABLE]
+Source = Annotated[Code, Field(description="Language code; auto takes the only model that fits the target.")]
+Key = Annotated[str, Field(description="If the server needs one; or as Authorization: Bearer KEY.")]
+Prefix = Annotated[
+    Annotated[str, Field(max_length=MAX_PREFIX), ENCODABLE] | Annotated[list[int], Field(max_length=MAX_PREFIX)],
+    one_of(f"a string or a list of integers, at most {MAX_PREFIX} long"),
+    Field(description="What the translation begins with, as text or tokens; for one line only."),
+]
 
 
 class LibreRequest(BaseModel):
@@ -21,7 +56,7 @@ class LibreRequest(BaseModel):
 
     q: Texts
     source: Source
-    target: Annotated[Encodable, Field(max_length=20)]
+    target: Code
     format: Literal["text"] = "text"
     alternatives: Annotated[int, Field(ge=0, lt=MAX_BEAM, description="Further translations, best first.")] = 0
     api_key: Key = ""
@@ -44,12 +79,9 @@ class Search(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     source: Source = "auto"
-    target: Annotated[Encodable | None, Field(max_length=20, description="Needed if several models are served.")] = None
+    target: Annotated[Code | None, Field(description="Needed if several models are served.")] = None
     api_key: Key = ""
-    prefix: Annotated[
-        Encodable | list[int],
-        Field(max_length=5_000, description="What the translation begins with, as text or tokens; for one line only."),
-    ] = ""
+    prefix: Prefix = ""
     beam: Annotated[int | None, Field(ge=1, le=MAX_BEAM, description="Beam size; samples if `sample` is true.")] = None
     length_penalty: Annotated[
         Literal["average", "gnmt"] | None, Field(description="S / L^alpha, or S / ((5+L)/6)^alpha.")
@@ -75,7 +107,7 @@ class TranslateRequest(Search):
 class ExplainRequest(Search):
     """One sentence to explain."""
 
-    q: Annotated[Encodable, Field(description="One sentence.")]
+    q: Annotated[str, ENCODABLE, Field(description="One sentence.")]
 
 
 class HypothesisAnswer(BaseModel):

@@ -95,6 +95,10 @@ def test_what_is_wrong_is_said_at_the_start(five_run: FiveRun, tmp_path: Path) -
     empty = tmp_path / "empty"
     empty.write_text("\n")
     one_clear_error(run_nmt("serve", "-m", five_run.run, "--api-keys", empty), 2, f"{empty} has no keys")
+    for bad in ("tab\tinside", "nul\0", "k" * 4097, "ü" * 2049):
+        empty.write_text(f"good\n\n{bad}\n")
+        problem = f"{empty} line 3: a key has at most 4,096 bytes, all of printable characters"
+        one_clear_error(run_nmt("serve", "-m", five_run.run, "--api-keys", empty), 2, problem)
     one_clear_error(run_nmt("serve", "-m", tmp_path / "none"), 2, "no model at")
     twice = run_nmt("serve", "-m", five_run.run, "-m", five_run.run)
     one_clear_error(twice, 2, "two models translate zh to en")

@@ -1,7 +1,9 @@
 """The explanation of a translation agrees with the translation."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +17,7 @@ from nmt.errors import ConfigError, InputError
 from nmt.evaluate import pairwise_scores
 from nmt.insight import render
 from nmt.insight.ablation import bleu_without, head_names
-from nmt.insight.explain import Explanation, explain
+from nmt.insight.explain import Explanation, explain, outline
 from nmt.insight.heads import attention_summary
 from nmt.text import EOS
 
@@ -171,3 +173,23 @@ def test_bertviz_reads_the_attention(explanation: Explanation) -> None:
 
 def test_explanations_take_a_path(five_run: FiveRun) -> None:
     assert explain(Path(five_run.run), SOURCE[1], beam=1).translation.text == TARGET[1]
+
+
+@pytest.mark.parametrize("function", [explain, outline])
+def test_an_explanation_can_be_ended_everywhere(translator: Translator, function: Callable[..., Any]) -> None:
+    calls = 0
+
+    def check() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == last:
+            raise InterruptedError
+
+    last = 0
+    found = function(translator, SOURCE[0], beam=3, check=check)
+    assert calls >= len(found.hypotheses[0].tokens) + len(found.hypotheses)
+    for last in range(1, calls + 1):
+        calls = 0
+        with pytest.raises(InterruptedError):
+            function(translator, SOURCE[0], beam=3, check=check)
+        assert calls == last

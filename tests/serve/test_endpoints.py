@@ -1,13 +1,19 @@
 """The endpoints of a served model: LibreTranslate's API, our own API, and refused requests."""
 
-from collections.abc import Iterator
+import contextlib
+import json
+import re
+import threading
+import time
+import urllib.parse
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from conftest import SOURCE, TARGET, FiveRun
+from conftest import PATIENCE_S, SOURCE, TARGET, FiveRun
 from libretranslatepy import LibreTranslateAPI  # type: ignore[import-untyped]
 from models import small_translator
-from served import Answer, Client, events_of, served
+from served import JSON, Answer, Client, events_of, served
 
 from nmt.decode.translator import Translator, load
 from nmt.errors import ConfigError, InputError, ModelError
@@ -156,6 +162,28 @@ def test_the_page_of_an_explanation_allows_only_its_own_script(client: Client) -
     assert "unsafe-inline" not in page
 
 
+@pytest.mark.parametrize("path", ["/explain", "/v1/explain"])
+def test_an_explanation_that_nobody_waits_for_ends(client: Client, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    started, ended = threading.Event(), threading.Event()
+
+    def endless(*_: Any, trace: Callable[[Any], None], **__: Any) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        try:
+            while time.monotonic() < deadline:
+                started.set()
+                trace(None)
+                time.sleep(0.01)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr("nmt.insight.explain.search", endless)
+    with contextlib.closing(client.connect()) as connection:
+        connection.request("POST", path, json.dumps({"q": SOURCE[0]}), JSON)
+        assert started.wait(PATIENCE_S)
+    assert ended.wait(PATIENCE_S / 2)
+    assert client.post("/v1/translate", {"q": SOURCE[0]}).status == 200
+
+
 def test_metrics_count_requests_and_batches(client: Client) -> None:
     client.post("/v1/translate", {"q": SOURCE})
     client.get("/no/such/page")
@@ -210,6 +238,13 @@ REFUSED: list[tuple[str, Any, int, str]] = [
     ("/v1/explain", {"q": " "}, 400, "the sentence is blank"),
     ("/v1/explain", {"q": "我 " * 400}, 400, "the sentence is too long"),
     ("/v1/explain", {"q": ["a"]}, 400, "q: Input should be a valid string"),
+    ("/translate", {"q": [1], "source": "zh", "target": "en"}, 400, "q: must be a string or a list of strings"),
+    ("/v1/translate", {"q": None}, 400, "q: must be a string or a list of strings"),
+    ("/v1/translate", {"q": "a", "prefix": [1.5]}, 400, "prefix: must be a string or a list of integers, at most 5000"),
+    ("/v1/explain", {"q": "a", "prefix": "a" * 5001}, 400, "prefix: must be a string or a list of integers, at most"),
+    ("/v1/translate", {"q": "a", "source": "a" * 21}, 400, "source: String should have at most 20 characters"),
+    ("/v1/translate", {"q": "a", "target": "a" * 21}, 400, "target: String should have at most 20 characters"),
+    ("/v1/translate", [], 400, "the body must be a JSON object"),
 ]  # fmt: skip
 
 
@@ -220,6 +255,7 @@ def test_a_wrong_request_is_refused_with_the_reason(
     answer = client.post(path, body)
     assert answer.status == status
     assert message in answer.error
+    assert not re.search(r"[<\[(]|function|validation|dictionary", answer.error), "internals of a library"
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b'"\xff"', b"[]", b"[" * 30_000, b'{"q": ' + b"9" * 10_000 + b"}", b"NaN"])
@@ -240,6 +276,32 @@ def test_keys(translator: Translator) -> None:
         assert client.post("/v1/translate", body, Authorization="Bearer secret").status == 200
         assert LibreTranslateAPI(client.url, "secret").translate(SOURCE[0], "zh", "en") == TARGET[0]
         assert client.get("/v1/models").json["needs_key"] is True
+        assert client.get("/metrics").error == "the API key is missing or wrong"
+        assert client.get("/metrics", Authorization="Bearer secret").status == 200
+        assert client.get("/health").status == 200
+
+
+@pytest.mark.parametrize("key", ["ключ", "schlüssel", "鑰匙 🔑", "a b", "k" * 4096])
+def test_every_key_works_in_every_place(translator: Translator, key: str) -> None:
+    body = {"q": SOURCE[0], "source": "zh", "target": "en"}
+    with served(translator, keys=["first", key]) as client:
+        for encoding in (
+            ("utf-8", "latin-1") if key.encode("latin-1", "ignore").decode("latin-1") == key else ("utf-8",)
+        ):
+            header = f"Bearer {key}".encode(encoding).decode("latin-1")  # http.client encodes it as Latin-1
+            assert client.post("/translate", body, Authorization=header).status == 200
+            assert client.get("/metrics", Authorization=header).status == 200
+        assert client.post("/v1/translate", {**body, "api_key": key}).status == 200
+        form = urllib.parse.urlencode({**body, "api_key": key})
+        assert client.send("POST", "/translate", form, FORM).status == 200
+        assert client.post("/translate", {**body, "api_key": f"{key}."}).status == 403
+        assert client.post("/translate", {**body, "api_key": "?"}).status == 403
+        assert client.post("/translate", body, Authorization="Bearer \xff\xfe").status == 403
+
+
+def test_a_lone_surrogate_is_no_key(translator: Translator) -> None:
+    with served(translator, keys=["?"]) as client:
+        assert client.send("POST", "/v1/translate", b'{"q": "a", "api_key": "\\ud800"}', JSON).status == 403
 
 
 # --- other models -------------------------------------------------------------------------------------------
