@@ -16,9 +16,12 @@ from functools import partial
 from pathlib import Path
 
 from nmt.config import load_config
-from nmt.decode.translator import load
+from nmt.decode import translator
 from nmt.errors import NmtError
 from nmt.train import session
+
+# By torch: CTranslate2 reads a model in another process, and its cache would count as memory of the first load.
+load = partial(translator.load, engine="torch")
 
 
 def growth_kb(work: Callable[[], object]) -> int:
