@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import safetensors.torch
 import torch
@@ -166,6 +166,15 @@ def read_newest(run: RunDirectory, *, prefixes: tuple[str, ...] = PARTS) -> Newe
     return None
 
 
+def lasting_path(file: BinaryIO) -> Path:
+    """A path that leads to an open file even after another file has replaced it, if the system has such paths.
+
+    safetensors opens a path twice, and a training that finds a better model replaces its model file at any time.
+    """
+    path = Path(f"/dev/fd/{file.fileno()}")
+    return path if path.exists() else Path(file.name)
+
+
 def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpoint:
     """Read and check a checkpoint; load only tensors with these prefixes. Translation needs only `model`.
 
@@ -175,7 +184,7 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpo
     with errors_as_model_error(path):
         if not is_safe_to_read(path):
             raise ModelError("not a model file", hint=HINT)
-        with safetensors.safe_open(path, framework="pt") as file:
+        with path.open("rb") as held, safetensors.safe_open(lasting_path(held), framework="pt") as file:
             header = parse((file.metadata() or {}).get("nmt"))
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dict
             if others := {x.get_dtype() for x in slices.values()} - {"F32", "U8"}:

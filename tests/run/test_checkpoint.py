@@ -5,6 +5,7 @@ import os
 import pickle
 import resource
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,27 @@ def test_a_checkpoint_is_read_back_as_written(checkpoint: Checkpoint, written: P
         },
         "train": {**checkpoint.config.train.model_dump(), "init_from": "model.safetensors"},
     }
+
+
+@pytest.mark.parametrize("padding", ["", "x" * 1000], ids=["same size", "smaller"])
+def test_a_file_that_is_replaced_while_it_is_read_is_read_as_it_was(
+    checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, padding: str
+) -> None:
+    """A training replaces its model file at any time."""
+    path, other = tmp_path / "model.safetensors", tmp_path / "other"
+    save_checkpoint(path, replace(checkpoint, progress={**checkpoint.progress, "padding": padding}))
+    changed = {name: x + 1 for name, x in checkpoint.tensors.items()}
+    save_checkpoint(other, replace(checkpoint, tensors=changed, progress={**checkpoint.progress, "padding": ""}))
+    from_file = torch.UntypedStorage.from_file
+
+    def replacing(*args: Any, **options: Any) -> Any:
+        other.replace(path)
+        return from_file(*args, **options)
+
+    monkeypatch.setattr(torch.UntypedStorage, "from_file", replacing)
+    found = read_checkpoint(path)
+    assert not other.exists()
+    assert all(torch.equal(x, checkpoint.tensors[name]) for name, x in found.tensors.items())
 
 
 def test_only_tensors_with_the_given_prefixes_are_read(checkpoint: Checkpoint, written: Path) -> None:
