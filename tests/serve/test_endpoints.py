@@ -7,6 +7,7 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
 from typing import Any
 
 import pytest
@@ -214,6 +215,26 @@ def test_pages_and_what_they_load(client: Client) -> None:
     assert set(described["paths"]) == {
         "/health", "/languages", "/metrics", "/translate", "/v1/explain", "/v1/models", "/v1/translate"
     }  # fmt: skip
+
+
+def test_passwords_are_asked_for_in_forms(client: Client) -> None:
+    outside: list[str] = []
+
+    class Parser(HTMLParser):
+        n_forms = 0
+
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            self.n_forms += tag == "form"
+            if ("type", "password") in attrs and not self.n_forms:
+                outside.append(tag)
+
+        def handle_endtag(self, tag: str) -> None:
+            self.n_forms -= tag == "form"
+
+    page = client.get("/").body.decode()
+    Parser().feed(page)
+    assert 'type="password"' in page
+    assert outside == []
 
 
 # --- refused requests ---------------------------------------------------------------------------------------

@@ -170,7 +170,7 @@ def test_the_full_explanation_opens(browser: Any, client: Client) -> None:
 
 def test_errors_are_told(browser: Any, five_run: FiveRun) -> None:
     with (
-        served(load(five_run.run, device="cpu"), keys=["secret"]) as client,
+        served(load(five_run.run, device="cpu"), keys=["secret", "ключ"]) as client,
         opened(browser, client, ignored="403") as page,  # Chromium logs refused requests
     ):
         page.locator("#text").fill(SOURCE[0])
@@ -178,6 +178,28 @@ def test_errors_are_told(browser: Any, five_run: FiveRun) -> None:
         page.locator("#key").fill("secret")
         page.locator("#go").click()
         wait_for(page, "#result", TARGET[0])
+        page.locator("#text").fill(SOURCE[1])
+        page.locator("#key").fill("ключ")
+        page.keyboard.press("Enter")
+        wait_for(page, "#result", TARGET[1])
+        page.locator("#words button").first.wait_for()
+        with page.context.expect_page() as popup:
+            page.locator("#explain button").click()
+        popup.value.wait_for_load_state()
+        assert popup.value.locator("#translation").inner_text() == TARGET[1]
+        assert page.url == f"{client.url}/", "the form of the key does not leave the page"
+
+
+def test_chromium_has_no_advice(browser: Any, five_run: FiveRun) -> None:
+    with served(load(five_run.run, device="cpu"), keys=["secret"]) as client, opened(browser, client) as page:
+        advice: list[str] = []
+        log = page.context.new_cdp_session(page)
+        log.on("Log.entryAdded", lambda event: advice.append(event["entry"]["text"]))
+        log.send("Log.enable")
+        page.reload()
+        page.locator("#key").wait_for()
+        page.wait_for_timeout(1000)  # Chromium looks at forms some time after it has loaded a page
+        assert advice == []
 
 
 def test_text_is_never_markup(browser: Any, client: Client) -> None:

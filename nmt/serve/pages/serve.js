@@ -27,8 +27,8 @@ function settings() {
 
 async function post(path, body, signal) {
   for (;;) {
-    const response = await fetch(path, { method: "POST", body: JSON.stringify(body), signal,
-      headers: { "Content-Type": "application/json", Authorization: `Bearer ${byId("key").value}` } });
+    const response = await fetch(path, { method: "POST", body: JSON.stringify({ ...body, api_key: byId("key").value }), signal,
+      headers: { "Content-Type": "application/json" } }); // fetch refuses headers with letters beyond Latin-1
     if (response.ok) return response;
     if (response.status !== 429) throw new Error((await response.json()).error);
     report("The server is busy; waiting …");
@@ -190,8 +190,12 @@ async function showAlternatives(text, tokens, position, word) {
   put("alternatives", html("p", {}, "Instead of ", html("b", {}, bdi(word)), " …"));
   try {
     const sentences = await Promise.all(choices.map(async (choice) => {
-      const body = { q: text, prefix: [...before, choice.token], ...settings() };
-      return (await (await post("v1/translate", body, current?.signal)).json()).translations[0].hypotheses[0];
+      // A stream, like the translation itself: CTranslate2 shows no steps, so torch translates, and may find another text.
+      const body = { q: text, prefix: [...before, choice.token], stream: true, ...settings() };
+      for await (const [kind, data] of eventsOf(await post("v1/translate", body, current?.signal))) {
+        if (kind === "error") throw new Error(data.error);
+        if (kind === "done") return data.translations[0].hypotheses[0];
+      }
     }));
     put("alternatives", html("p", {}, "Instead of ", html("b", {}, bdi(word)), ":"), html("ul", { dir: directionOfResult() }, choices.map((choice, i) =>
       html("li", {}, html("button", { onclick: () => goOnFrom([...before, choice.token], sentences[i].pieces) },
@@ -275,6 +279,10 @@ byId("copy").addEventListener("click", async () => {
 byId("download").addEventListener("click", save);
 byId("pair").addEventListener("change", () => { addDefaults(); translateSoon(); });
 for (const id of ["beam", "penalty", "alpha", "sample", "temperature", "seed"]) byId(id).addEventListener("change", translateSoon);
+byId("key-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  translateNow();
+});
 byId("explain").addEventListener("submit", () => {
   const fields = { q: byId("text").value.trim(), api_key: byId("key").value, ...settings() };
   byId("explain").querySelectorAll("input").forEach((input) => input.remove());
@@ -284,7 +292,7 @@ byId("explain").addEventListener("submit", () => {
 (async () => {
   limits = await (await fetch("v1/models")).json();
   models = limits.models;
-  byId("key-label").hidden = !limits.needs_key;
+  byId("key-form").hidden = !limits.needs_key;
   put("pair", ...models.map((one, i) => html("option", { value: i }, `${one.source_name} → ${one.target_name}`)));
   addDefaults();
   byId("text").focus();
