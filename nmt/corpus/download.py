@@ -12,7 +12,7 @@ import io
 import logging
 import zipfile
 import zlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
@@ -21,7 +21,7 @@ from nmt.corpus.catalog import MD5, Corpus, Multi30k, Tatoeba, pinned, pins_file
 from nmt.corpus.fetch import fetch, mirrored
 from nmt.corpus.tatoeba import PairText, split
 from nmt.errors import DownloadError, InputError, OutputError, os_errors_as
-from nmt.files import atomic_write, locked, sha256
+from nmt.files import atomic_write, locked, sha256, sweep_temps
 from nmt.text.lines import is_blank, open_bytes, reading
 
 log = logging.getLogger("nmt")
@@ -75,11 +75,11 @@ class Folder:
         Writes SHA256SUMS first: if the process is killed, the next call recognizes all files that were written.
         """
         self.path.mkdir(exist_ok=True)
-        atomic_write(self.path / "LICENSE.txt", self.corpus.terms)
         lines = [f"{digest}  {name}\n" for name, digest in sorted(self.recorded.items())]
-        atomic_write(self.path / SUMS, "".join(lines))
-        for name, content in files.items():
-            atomic_write(self.file(name), content)
+        texts = {f"{name}.gz": content for name, content in files.items()}
+        for name, content in {"LICENSE.txt": self.corpus.terms, SUMS: "".join(lines), **texts}.items():
+            sweep_temps(self.path, name)
+            atomic_write(self.path / name, content)
 
     def _read_sums(self) -> dict[str, str]:
         sums = self.path / SUMS
@@ -88,6 +88,21 @@ class Folder:
         with reading(str(sums)):
             words = [line.split() for line in sums.read_text(encoding="utf-8").splitlines()]
         return {line[1]: line[0] for line in words if len(line) == 2}
+
+
+@contextlib.contextmanager
+def reserved(path: Path) -> Iterator[None]:
+    """Keep other downloads out of the corpus directory `path`, whose parent is made; remove what killed ones left.
+
+    Raises:
+        InputError: another process is downloading the corpus.
+        OutputError: the parent cannot be written.
+    """
+    with os_errors_as(OutputError, f"make {path}", hint="set NMT_DATA=PATH to a directory that you may write to"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with locked(path.with_name(f".{path.name}.lock"), holder="download", setting="NMT_DATA=PATH in the environment"):
+        sweep_temps(path.parent, path.name)
+        yield
 
 
 def download(
@@ -104,10 +119,7 @@ def download(
         InputError: a file with other content has one of these names, or another process is downloading the corpus.
         OutputError: the directory cannot be written.
     """
-    with os_errors_as(OutputError, f"make {path}", hint="set NMT_DATA=PATH to a directory that you may write to"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    lock = path.with_name(f".{path.name}.lock")
-    with locked(lock, holder="download", setting="NMT_DATA=PATH in the environment"):
+    with reserved(path):
         folder = Folder(corpus, path, mirror=mirror, quiet=quiet)
         missing = [name for name in names if not folder.has(name)]
         if not missing:

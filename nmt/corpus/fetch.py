@@ -36,13 +36,14 @@ def mirrored(url: str, mirror: str) -> str:
     if not mirror:
         return url
     try:
-        named = urlsplit(mirror)
-        is_url = named.scheme in ("http", "https") and bool(named.netloc)
-    except ValueError:  # for example http://[
+        named = urlsplit(mirror)  # drops line breaks and tabs
+        is_url = named.scheme in ("http", "https") and mirror.isprintable() and " " not in mirror
+        is_url = is_url and bool((named.hostname or "").encode("idna")) and named.path.isascii() and named.port != 0
+    except ValueError:  # for example http://[, a port that is no number, a label of 300 characters
         is_url = False
     if not is_url:
         hint = "give the URL of a server, as in --mirror http://localhost:8000"
-        raise InputError(f"the mirror '{mirror}' is not an http or https URL", hint=hint)
+        raise InputError(f"the mirror {mirror!r} is not an http or https URL", hint=hint)
     parts = urlsplit(url)
     return f"{mirror.rstrip('/')}/{parts.netloc}{parts.path}"
 
@@ -96,7 +97,7 @@ def _append(url: str, part: Path, max_bytes: int, quiet: bool) -> None:
         if response.status != http.HTTPStatus.PARTIAL_CONTENT:
             n_bytes = 0
         elif not re.match(rf"bytes {n_bytes}-", response.headers.get("Content-Range", "")):
-            part.unlink()
+            part.unlink(missing_ok=True)
             raise ConnectionError("the server sent another range than it was asked for")
         length = response.headers.get("Content-Length", "")
         total = n_bytes + int(length) if length.isdecimal() else None
@@ -126,13 +127,13 @@ def too_large(url: str, max_bytes: int, part: Path) -> DownloadError:
 
 
 def described(error: BaseException) -> str:
-    """The reason for an error on one line, without the `<urlopen error [Errno ...] ...>` of urllib."""
+    """The reason for an error on one short line, without the `<urlopen error [Errno ...] ...>` of urllib."""
     if isinstance(error, urllib.error.HTTPError):
         reason = f"HTTP {error.code} {error.reason}"
     else:
         cause = getattr(error, "reason", error)
         reason = str(getattr(cause, "strerror", None) or cause) or type(cause).__name__
-    return " ".join(reason.split())
+    return " ".join(reason.split())[:200]
 
 
 def _size(path: Path) -> int:

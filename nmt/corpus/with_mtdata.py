@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
+from nmt.corpus.download import reserved
 from nmt.errors import DownloadError, InputError
 from nmt.files import atomic_directory, atomic_write
 from nmt.processes import child_variables
@@ -39,7 +40,8 @@ def download_with_mtdata(dataset_id: str, path: Path) -> bool:
     Rows without two columns, or with an empty one, are left out.
 
     Raises:
-        InputError: mtdata is not installed, or the id does not have the form of mtdata's ids.
+        InputError: mtdata is not installed, the id does not have the form of mtdata's ids, or another process is
+            downloading the corpus.
         DownloadError: mtdata fails (the error contains its last message), or finds no pairs.
     """
     languages = languages_of(dataset_id)
@@ -47,8 +49,7 @@ def download_with_mtdata(dataset_id: str, path: Path) -> bool:
         return False
     if find_spec("mtdata") is None:
         raise InputError("mtdata is not installed", hint="pip install 'nmt-trainer[mtdata]'")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_directory(path) as directory, tempfile.TemporaryFile() as messages:
+    with reserved(path), atomic_directory(path) as directory, tempfile.TemporaryFile() as messages:
         with contextlib.ExitStack() as stack:
             names = [directory / f"train.{language}.gz" for language in languages]
             source, target = (stack.enter_context(gzip.GzipFile(name, "wb", mtime=0)) for name in names)

@@ -215,6 +215,16 @@ def test_another_process_that_downloads_is_reported(mirror: Mirror, pins: dict[s
     assert get(RAW, tmp_path, mirror)
 
 
+def test_files_that_a_killed_download_left_go(mirror: Mirror, pins: dict[str, str], tmp_path: Path) -> None:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    names = ["val.en.gz", "LICENSE.txt", SUMS]
+    for name in (*names, "unrelated"):
+        (folder / f"{name}.tmp.1").write_text("half")
+    get(RAW, folder, mirror, ["val.en"])
+    assert {file.name for file in folder.iterdir()} == {*names, "unrelated.tmp.1"}
+
+
 def test_a_directory_that_cannot_be_made(mirror: Mirror, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="cannot make ") as caught:

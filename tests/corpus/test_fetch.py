@@ -208,6 +208,8 @@ ANSWERS = {
     "a file": b"302 Found\r\nLocation: file:///etc/hostname",
     "an empty location": b"302 Found\r\nLocation: ",
     "a wrong status": b"abc",
+    "a long reason": b"404 " + b"x" * 60_000,
+    "a range that nobody asked for": b"206 Partial Content\r\nContent-Range: bytes 5-",
     "a chunk of no length": b"200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno length\r\n",
 }
 
@@ -248,12 +250,26 @@ def test_what_no_server_should_answer_is_one_clear_error(
     with pytest.raises(DownloadError) as error:
         fetch(url, tmp_path / "part", max_bytes=LIMIT, quiet=True)
     assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 400
+    assert b"206" not in answer or "the server sent another range" in str(error.value)
     assert error.value.hint
     del error
     gc.collect()  # urllib leaves the socket of a redirect open if its address is invalid
 
 
-@pytest.mark.parametrize("mirror", ["http://[", "ftp://mirror", "mirror", "http://"])
+NO_MIRRORS = [
+    *("http://[", "ftp://mirror", "mirror", "http://", "http://:80", "http://.", "http://a..b", f"http://{'a' * 300}"),
+    *("http://host:x", "http://host:99999", "http://a b", "http://a\nb", "http://host/\x7f", "http://host/\udcff"),
+]
+
+
+@pytest.mark.parametrize("mirror", NO_MIRRORS)
 def test_a_mirror_that_is_no_url_is_refused(mirror: str) -> None:
-    with pytest.raises(InputError, match="is not an http or https URL"):
+    with pytest.raises(InputError, match="is not an http or https URL") as error:
         mirrored("https://host/f.gz", mirror)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("mirror", ["http://é.example", "HTTP://[::1]:1", "https://host/a%20b", "http://host/a?b=c"])
+def test_a_mirror_may_be_any_url(mirror: str) -> None:
+    assert mirrored("https://host/f.gz", mirror) == f"{mirror}/host/f.gz"

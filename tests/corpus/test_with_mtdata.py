@@ -9,6 +9,7 @@ import pytest
 from nmt.corpus import with_mtdata as module
 from nmt.corpus.with_mtdata import download_with_mtdata, languages_of
 from nmt.errors import DownloadError, InputError, OutputError
+from nmt.files import locked
 
 ID = "OPUS-tatoeba-v20230412-deu-eng"
 STAND_IN = """\
@@ -44,6 +45,20 @@ def test_the_rows_become_two_files(mtdata: Path, tmp_path: Path) -> None:
     assert not download_with_mtdata(ID, path), "it is there"
 
 
+def test_one_download_at_a_time_and_what_a_killed_one_left_goes(mtdata: Path, tmp_path: Path) -> None:
+    prints(mtdata, "print('a\\tb')")
+    path = tmp_path / "downloads" / ID
+    left, other = (path.with_name(f"{name}.tmp.1") for name in (ID, "other"))
+    for temporary in (left, other):
+        temporary.mkdir(parents=True)
+    lock = path.with_name(f".{ID}.lock")
+    with locked(lock), pytest.raises(InputError, match="is in use by another download"):
+        download_with_mtdata(ID, path)
+    assert left.is_dir()
+    assert download_with_mtdata(ID, path)
+    assert sorted(path.parent.iterdir()) == sorted([path, lock, other])
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -57,14 +72,14 @@ def test_a_failure_is_one_line_and_keeps_nothing(mtdata: Path, tmp_path: Path, b
     prints(mtdata, body)
     with pytest.raises(DownloadError, match=f"^mtdata cannot get {ID}: {message}$"):
         download_with_mtdata(ID, tmp_path / "downloads" / ID)
-    assert not list((tmp_path / "downloads").iterdir())
+    assert [file.name for file in (tmp_path / "downloads").iterdir()] == [f".{ID}.lock"]
 
 
 def test_no_pairs(mtdata: Path, tmp_path: Path) -> None:
     prints(mtdata, "print('no tab')")
     with pytest.raises(DownloadError, match=f"^mtdata has no pairs of {ID}$"):
         download_with_mtdata(ID, tmp_path / "downloads" / ID)
-    assert not list((tmp_path / "downloads").iterdir())
+    assert [file.name for file in (tmp_path / "downloads").iterdir()] == [f".{ID}.lock"]
 
 
 def test_mtdata_ends_if_the_disk_is_full(mtdata: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
