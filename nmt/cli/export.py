@@ -2,7 +2,7 @@
 
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -27,6 +27,9 @@ def export(
     quantization: Annotated[
         str | None, typer.Option(help="float32, float16, bfloat16 or int8. [default: float32; argos: int8]")
     ] = None,
+    shortlist: Annotated[
+        bool, typer.Option("--shortlist", help="Faster: compute likely pieces only, learned from the training text.")
+    ] = False,
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
@@ -42,6 +45,13 @@ def export(
         raise InputError(f"no format '{to}'", hint=f"use {', '.join(EXPORTS)}")
     if quantization and to not in QUANTIZED:
         raise InputError(f"--quantization does not apply to {to}", hint=f"it is for {', '.join(QUANTIZED)}")
+    if shortlist and to != "ctranslate2":
+        raise InputError(f"--shortlist does not apply to {to}", hint="it is for ctranslate2")
     _, translator = options.load_translator([model] if model else None, engine="torch")
-    resolve_name(EXPORTS[to])(translator, output, *([quantization] if quantization else []))
+    chosen: dict[str, Any] = {"quantization": quantization} if quantization else {}
+    if shortlist:
+        from nmt.insight.shortlist import vocabulary_map
+
+        chosen["shortlist"] = vocabulary_map(translator)
+    resolve_name(EXPORTS[to])(translator, output, **chosen)
     streams.log.info("written to %s", output)

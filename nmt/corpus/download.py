@@ -76,8 +76,8 @@ class Folder:
         """
         self.path.mkdir(exist_ok=True)
         lines = [f"{digest}  {name}\n" for name, digest in sorted(self.recorded.items())]
-        texts = {f"{name}.gz": content for name, content in files.items()}
-        for name, content in {"LICENSE.txt": self.corpus.terms, SUMS: "".join(lines), **texts}.items():
+        notes = {"LICENSE.txt": self.corpus.terms.encode(), SUMS: "".join(lines).encode()}
+        for name, content in {**notes, **{f"{name}.gz": text for name, text in files.items()}}.items():
             sweep_temps(self.path, name)
             atomic_write(self.path / name, content)
 

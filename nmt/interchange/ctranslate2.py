@@ -1,19 +1,21 @@
 """Export to a directory for CTranslate2, which translates without torch.
 
     config.json, model.bin, shared_vocabulary.json (or source_, target_)    for CTranslate2
+    vmap.txt                                                                for CTranslate2, if there is a shortlist
     config.yaml, tokenizer.model (or tokenizer.src.model, .tgt.model)       for nmt, as in a run
 
 `nmt.decode.engines.ctranslate2_engine` translates with it, and lists how CTranslate2's search differs from ours.
 """
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from nmt.decode.engines.ctranslate2_engine import SUPPORTED, import_ctranslate2
+from nmt.decode.engines.ctranslate2_engine import SHORTLIST, SUPPORTED, import_ctranslate2
 from nmt.decode.translator import Translator
 from nmt.errors import InputError, NmtError
 from nmt.files import atomic_directory
@@ -30,17 +32,20 @@ QUANTIZATIONS = {"float32": 1e-3, "float16": 0.1, "bfloat16": 1.0, "int8": 1.0}
 FILES = {  # all files that an export can have
     *("config.yaml", "config.json", "model.bin"),
     *("tokenizer.model", "tokenizer.src.model", "tokenizer.tgt.model"),
-    *("shared_vocabulary.json", "source_vocabulary.json", "target_vocabulary.json"),
+    *("shared_vocabulary.json", "source_vocabulary.json", "target_vocabulary.json", SHORTLIST),
 }
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}  # CTranslate2's names
 CHECKED_LENGTHS = (1, 5, 20)  # pieces of the random sentences on which the engines are compared
 CHECKED_BEAMS = (1, 5)
 
 
-def to_ctranslate2(translator: Translator, path: Path, quantization: str = "float32") -> None:
+def to_ctranslate2(
+    translator: Translator, path: Path, quantization: str = "float32", *, shortlist: Sequence[str] = ()
+) -> None:
     """Export a model to a directory for CTranslate2, if both engines compute the same scores.
 
-    Replaces an earlier export. The model must be on the CPU.
+    Replaces an earlier export. The model must be on the CPU. `shortlist` has the lines of CTranslate2's vocabulary map,
+    as `nmt.insight.shortlist` makes them.
 
     Raises:
         InputError: CTranslate2 is not installed, the model is not supported, or `path` exists and is not an export.
@@ -72,6 +77,8 @@ def to_ctranslate2(translator: Translator, path: Path, quantization: str = "floa
                 message = f"CTranslate2's {kind} scores differ from the model's by {difference:.2g} nats per piece"
                 raise NmtError(message, hint="check that the model translates, or try another version of ctranslate2")
             differences.append(f"{difference:.1g} ({kind})")
+        if shortlist:
+            (directory / SHORTLIST).write_text("".join(f"{line}\n" for line in shortlist), encoding="utf-8")
     checked = f"{len(CHECKED_LENGTHS)} sentences with beams of {' and '.join(map(str, CHECKED_BEAMS))}"
     log.info("checked %s: scores differ from the model's by %s nats per piece", checked, ", ".join(differences))
 

@@ -5,6 +5,8 @@ How CTranslate2's search differs from `nmt.decode.search`:
   probability. We mask them after the softmax.
 - It stops when `EXTRA_FINISHED` more hypotheses than the beam size have finished, even if an unfinished one has a
   better score.
+- With a shortlist (`nmt export --shortlist`), it computes the probabilities of the pieces only that any sentence of the
+  batch lists, so that a translation can depend on the other sentences of its batch.
 - At `max_decoding_length` it truncates a hypothesis, while we force EOS: our limit L corresponds to its limit L - 1.
 What it lacks, the torch engine of the same model does.
 """
@@ -35,6 +37,7 @@ CONVERTER = 1  # raised when the converter writes other files for the same model
 # beam 5, 5 translations then differ from those of `nmt.decode.search`, with 0 it is 36; it takes 11 % more time.
 EXTRA_FINISHED = 2
 SCORED_PAIRS = 64  # per batch in scoring
+SHORTLIST = "vmap.txt"  # the file's name is fixed by CTranslate2
 # The supported values of settings; other settings may have any value.
 SUPPORTED: dict[str, tuple[object, ...]] = {
     "architecture": ("transformer",),
@@ -52,16 +55,25 @@ class CTranslate2Engine:
         tokenizers: of the model.
         max_length: the longest sequence that the model accepts, in tokens.
         load_torch: loads the torch engine with the same model; None for an export.
+        has_shortlist: whether the export has a shortlist.
     """
 
     def __init__(
-        self, engine: Any, tokenizers: Tokenizers, max_length: int, load_torch: Callable[[], Engine] | None = None
+        self,
+        engine: Any,
+        tokenizers: Tokenizers,
+        max_length: int,
+        load_torch: Callable[[], Engine] | None = None,
+        *,
+        has_shortlist: bool = False,
     ) -> None:
         self.engine = engine
         self.tokenizers = tokenizers
         self.max_length = max_length
         self.load_torch = load_torch
+        self.has_shortlist = has_shortlist
         self.name = f"CTranslate2 {metadata.version('ctranslate2')} {engine.compute_type}"
+        self.name += " with a shortlist" if has_shortlist else ""
         self.explains, self.sees_steps = load_torch is not None, False
         self._torch: Engine | None = None
 
@@ -121,6 +133,7 @@ class CTranslate2Engine:
             max_decoding_length=max(limit - 1, 1),  # without EOS
             min_decoding_length=min(options.min_length, max(limit - 1, 1)),
             return_end_token=True,  # so that EOS counts in the length of a hypothesis
+            use_vmap=self.has_shortlist,
         )
 
     def _tokens(self, result: Any) -> list[list[int]]:
@@ -254,4 +267,10 @@ def load_export(
     except (ValueError, RuntimeError) as error:
         reason, hint = str(error).splitlines()[0], "export it again, or change --device or --precision"
         raise ModelError(f"CTranslate2 cannot load {path}: {reason}", hint=hint) from error
-    return CTranslate2Engine(engine, tokenizers, config.model.max_positions, load_torch), tokenizers, config
+    has_shortlist = (path / SHORTLIST).is_file()
+    max_length = config.model.max_positions
+    return (
+        CTranslate2Engine(engine, tokenizers, max_length, load_torch, has_shortlist=has_shortlist),
+        tokenizers,
+        config,
+    )

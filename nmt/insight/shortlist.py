@@ -1,0 +1,86 @@
+"""A lexical shortlist: which target pieces may translate each source piece.
+
+With a shortlist, CTranslate2 computes logits only for the pieces that a batch's source pieces list. Each target piece
+of the training text is linked to the source piece with the largest cross-attention weight, as in `nmt.insight.align`;
+a source piece lists the target pieces that it was most often linked to. Every source piece may also produce itself, if
+both sides share a vocabulary, and the most frequent target pieces.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from nmt.decode.translator import Translator
+from nmt.errors import InputError
+from nmt.insight.align import normalized
+from nmt.insight.heads import MAX_POSITIONS, single_model
+from nmt.text import EOS
+from nmt.text.batches import pair_batches
+from nmt.text.lines import Pair, iter_pairs
+from nmt.text.tokenizer import Tokenizers
+from nmt.train.preparation import training_paths
+
+N_FREQUENT = 1000  # target pieces that are always candidates
+N_LINKED = 20  # target pieces for each source piece, at most
+MAX_PAIRS = 500_000  # read from the training text
+WINDOW = 1000  # pairs aligned together, so that pairs of similar length share a batch
+
+
+def vocabulary_map(translator: Translator) -> list[str]:
+    """Return the lines of CTranslate2's vocabulary map: a source piece, a tab, target pieces with spaces between them.
+
+    The line without a source piece has the pieces that are always candidates. Reads the training text of the run.
+
+    Raises:
+        InputError: the translator is not of a run, or a file of its training text cannot be read.
+    """
+    if translator.run is None:
+        raise InputError("a shortlist is made from the training text of a run", hint="give the run with -m")
+    source, target = training_paths(translator.run.read_config())
+    pairs = islice(iter_pairs(source, target), MAX_PAIRS)
+    return lines_of(translator.tokenizers, np.concatenate([*linked_pieces(translator, pairs)], axis=1))
+
+
+def linked_pieces(translator: Translator, pairs: Iterable[Pair]) -> Iterator[NDArray[np.int64]]:
+    """Yield (2, N) arrays of linked source and target tokens; each target token has one link."""
+    model, stream = single_model(translator), iter(pairs)
+    while window := list(islice(stream, WINDOW)):
+        sides = translator.encode_pairs([pair.source for pair in window], [pair.target for pair in window])
+        for batch in pair_batches(*sides, MAX_POSITIONS):
+            src, tgt = batch.src, batch.tgt_out
+            with torch.inference_mode():
+                weights = model.attention(src, batch.tgt_in).cross.mean((0, 2))  # (B, T, S)
+            is_target, is_source = tgt > EOS, src > EOS  # (B, T), (B, S)
+            weights = weights * is_target[..., None] * is_source[:, None]
+            best = (normalized(weights, 1) * normalized(weights, 2)).argmax(2)  # (B, T)
+            yield torch.stack([src.gather(1, best)[is_target], tgt[is_target]]).numpy()
+
+
+def lines_of(tokenizers: Tokenizers, links: NDArray[np.int64]) -> list[str]:
+    """Return the lines of a vocabulary map, given all links (2, N); see `vocabulary_map`."""
+    n_target = len(tokenizers.target)
+    frequent = np.argsort(-np.bincount(links[1], minlength=n_target), kind="stable")[:N_FREQUENT]
+    pairs, counts = np.unique(links[0] * n_target + links[1], return_counts=True)
+    linked: dict[int, list[int]] = {}
+    for pair in pairs[np.argsort(-counts, kind="stable")].tolist():
+        of_source = linked.setdefault(pair // n_target, [])
+        if len(of_source) < N_LINKED:
+            of_source.append(pair % n_target)
+    if tokenizers.joint:
+        for piece, of_source in linked.items():
+            of_source.append(piece)  # names are copied
+    sources = ["", *tokenizers.source.pieces(linked)]
+    targets = map(tokenizers.target.pieces, [frequent.tolist(), *linked.values()])
+    return [
+        f"{source}\t{' '.join(filter(is_plain, pieces))}"
+        for source, pieces in zip(sources, targets, strict=True)
+        if is_plain(source)
+    ]
+
+
+def is_plain(piece: str) -> bool:
+    """Whether a vocabulary map can contain a piece: it separates pieces by spaces, and lists by tabs."""
+    return not set(piece) & set(" \t\r\n")
