@@ -189,7 +189,9 @@ class TrainSettings(Section):
     average: Literal["none", "ema", "best", "last"] = Field("ema", description="of weights: moving, or of checkpoints")
     ema_decay: float = Field(0.999, gt=0, lt=1, description="decay of the moving average per step")
     n_average: int = Field(5, ge=1, le=1000, description="checkpoints averaged by best or last")
-    init_from: PathText = Field("", description="start from the weights of this run or model file (fine-tuning)")
+    init_from: PathText = Field(
+        "", description="start from the weights of this run or model file; a shallower model takes the first layers"
+    )
     freeze: Annotated[tuple[ModelPart, ...], AsTuple] = Field(
         (), description="parts of the model that stay as they are"
     )

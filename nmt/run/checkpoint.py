@@ -12,6 +12,7 @@ Before a model is built, names and shapes of the tensors are checked against the
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from nmt.config import Config, check_config
+from nmt.config import Config, ModelSettings, check_config
 from nmt.errors import ConfigError, ModelError
 from nmt.files import atomic_write
 from nmt.model.base import Seq2Seq
@@ -32,6 +33,7 @@ from nmt.run.directory import RunDirectory
 from nmt.run.header import FORMAT_VERSION, HINT, errors_as_model_error, hash_of, is_safe_to_read, parse
 from nmt.text.tokenizer import Tokenizers
 
+LAYER = re.compile(r"(encoder|decoder)\.(\d+)\.")  # start of the name of a Transformer layer's weights
 PARTS = ("model", "average", "optimizer")  # prefixes of the names of tensors, besides "tokenizer"
 
 
@@ -97,6 +99,16 @@ def load_weights(model: torch.nn.Module, weights: Mapping[str, Tensor]) -> None:
             reason = f"{name} is {tuple(weights[name].shape)}, this model's is {tuple(x.shape)}"
             raise ModelError(reason, hint="architecture and vocabulary must be those of the trained model")
         x.copy_(weights[name])
+
+
+def first_layers(weights: Mapping[str, Tensor], settings: ModelSettings) -> dict[str, Tensor]:
+    """Return the weights without the layers of encoder and decoder that a shallower model with `settings` lacks.
+
+    A student starts well from the first layers of its teacher (Shleifer and Rush 2020).
+    """
+    depths = {"encoder": settings.n_encoder_layers, "decoder": settings.n_decoder_layers}
+    layers = {name: LAYER.match(name) for name in weights}
+    return {name: weights[name] for name, layer in layers.items() if not layer or int(layer[2]) < depths[layer[1]]}
 
 
 def average(checkpoints: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

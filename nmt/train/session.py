@@ -17,7 +17,7 @@ from nmt.config import FITTED, Config, base_languages, values
 from nmt.decode.engines.torch_engine import pick_device
 from nmt.distributed import launched, n_ranks, ranks_joined, restarted
 from nmt.errors import ConfigError, DataError, ModelError
-from nmt.run.checkpoint import Checkpoint, load_weights, new_model, read_checkpoint, read_newest
+from nmt.run.checkpoint import Checkpoint, first_layers, load_weights, new_model, read_checkpoint, read_newest
 from nmt.run.directory import RunDirectory, new_manifest
 from nmt.seeds import seed_of
 from nmt.text.batches import TrainingData
@@ -73,7 +73,7 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
         check_same_run(run, config, corpus.hashes)
         run.check_tokenizers(tokenizers)
     elif checkpoint is not None:
-        load_weights(model, checkpoint.part("model"))
+        load_weights(model, first_layers(checkpoint.part("model"), config.model))
     return Session(config, corpus, tokenizers, data, model, run, fresh)
 
 

@@ -505,6 +505,23 @@ def test_fine_tuning_starts_from_the_other_models_weights(corpus: Path) -> None:
     assert run_training(tuned.model_copy(update={"train": tuned.train.model_copy(update={"max_steps": 14})})).step == 14
 
 
+def test_a_shallower_model_starts_from_the_first_layers_of_the_other(corpus: Path) -> None:
+    base = config_of(corpus, "base", model__n_encoder_layers=2, model__n_decoder_layers=3)
+    run_training(base)
+    weights = read_checkpoint(RunDirectory(base.run).model_file).part("model")
+    student = config_of(
+        corpus, "student", train__init_from=base.run, model__n_encoder_layers=2, model__n_decoder_layers=1
+    )
+    parameters = dict(session.prepare(student).model.named_parameters())
+    assert all(torch.equal(x, weights[name]) for name, x in parameters.items())
+    assert parameters.keys() == {name for name in weights if not name.startswith(("decoder.1.", "decoder.2."))}
+    deeper = config_of(
+        corpus, "deeper", train__init_from=base.run, model__n_encoder_layers=3, model__n_decoder_layers=1
+    )
+    with pytest.raises(ModelError, match="the weights are not those of this model"):
+        session.prepare(deeper)
+
+
 def test_a_stop_before_the_first_step_can_be_resumed(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = config_of(corpus)
     prepared = session.prepare(config)
