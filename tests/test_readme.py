@@ -1,35 +1,116 @@
-"""README.md: its figure, its links, and the commands, settings and code that it shows."""
+"""Every page of the project: its links, and the commands, options, settings and code that it shows."""
 
 import re
-from collections.abc import Iterator
+import shlex
+import shutil
+from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError
 from pathlib import Path
 
 import pytest
+import typer
 from conftest import FiveRun, out_lines, run_nmt
 from draw_rooms import BEGIN, END, draw, replace_figure, transitive_reduction
 
 import nmt
+from nmt.cli.app import USAGE_ERROR, app
 from nmt.config import load_config
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
+MAP = ROOT / "nmt" / "README.md"
+FOLDERS = [ROOT / name for name in ("configs", "data", "nmt", "tests")]
+PAGES = [
+    README,
+    *(page for folder in FOLDERS for page in sorted(folder.rglob("*.md")) if "downloads" not in page.parts),
+]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)")
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+SECTIONS = ("data", "tokenizer", "model", "train", "decode")
+SUFFIXES = ("de", "en", "zh", "log", "json", "safetensors")  # train.de is a file, train.lr a setting
+OTHER_OPTIONS = {"--help", "--array"}  # the latter is sbatch's
+RUN = ("align", "check", "config", "curves", "eval", "explain", "info", "prune", "report", "score", "translate")
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
+@dataclass(frozen=True)
+class Shown:
+    """`nmt COMMAND ARGS < STDIN` on a page; in running text, required arguments may be missing."""
+
+    command: str
+    args: tuple[str, ...]
+    stdin: str | None
+    in_text: bool
+
+    def __str__(self) -> str:
+        return shlex.join(["nmt", self.command, *self.args])
+
+
+@cache
 def text_of(page: Path) -> str:
     return page.read_text(encoding="utf-8")
 
 
-def without_code(text: str) -> str:
-    return SPAN.sub("", FENCE.sub("", text))
+def blocks(page: Path, *languages: str) -> list[str]:
+    """The fenced blocks in one of these languages."""
+    return [body for language, body in FENCE.findall(text_of(page)) if language in languages]
+
+
+def shell_lines(page: Path) -> list[str]:
+    """The lines of shell blocks and of indented code, with continued lines joined."""
+    indented = re.findall(r"^    .+$", FENCE.sub("", text_of(page)), re.MULTILINE)
+    return "\n".join([*blocks(page, "sh"), *indented]).replace("\\\n", " ").splitlines()
+
+
+def spans(page: Path) -> list[str]:
+    """The code in running text and in tables."""
+    return [span for _, span in SPAN.findall(FENCE.sub("", text_of(page)))]
+
+
+def shown_commands(page: Path) -> list[Shown]:
+    lines = [(line, False) for line in shell_lines(page)] + [(span, True) for span in spans(page)]
+    return [command for line, in_text in lines for command in commands_of(line, in_text)]
+
+
+def commands_of(line: str, in_text: bool) -> list[Shown]:
+    """Each `nmt COMMAND` of a shell line."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
+    lexer.whitespace_split = True
+    try:
+        words = list(lexer)
+    except ValueError:
+        assert in_text, line
+        return []
+    found = []
+    for at, word in enumerate(words[:-1]):
+        if Path(word).name == "nmt" and re.fullmatch("[a-z]+", words[at + 1]):
+            stop = next((i for i in range(at, len(words)) if re.fullmatch("[|&;]+", words[i])), len(words))
+            rest = words[at + 2 : stop]
+            files = {i for i, one in enumerate(rest) if i and rest[i - 1] in ("<", ">")}
+            args = tuple(one for i, one in enumerate(rest) if one not in ("<", ">") and i not in files)
+            stdin = rest[rest.index("<") + 1] if "<" in rest else None
+            found.append(Shown(words[at + 1], args, stdin, in_text))
+    return found
+
+
+def fault_of(shown: Shown) -> str:
+    """What nmt says against a command; empty if it accepts it."""
+    if shown.command not in COMMANDS:
+        return "no such command"
+    try:
+        COMMANDS[shown.command].make_context(shown.command, list(shown.args))
+    except USAGE_ERROR as error:
+        message: str = error.format_message()
+        return "" if shown.in_text and re.match("Missing (argument|option)", message) else message
+    return ""
 
 
 def targets(page: Path) -> list[str]:
-    """The targets of a page's links, without web links."""
-    found = re.findall(r"\]\(([^)\s]+)\)", without_code(text_of(page)))
+    """The targets of a page's links and pictures, without web links."""
+    text = SPAN.sub("", FENCE.sub("", text_of(page)))
+    found = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'(?:src|srcset|href)="([^"]+)"', text)
     return [target for target in found if not target.startswith(("http://", "https://"))]
 
 
@@ -39,36 +120,21 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def linked_pages() -> list[Path]:
-    """README.md and every page of the project that its links lead to, directly or not."""
-    pages = [README]
-    for page in pages:
-        linked = ((page.parent / target.partition("#")[0]).resolve() for target in targets(page))
-        pages += dict.fromkeys(file for file in linked if file.suffix == ".md" and file.is_file() and file not in pages)
-    return pages
-
-
-def code(*languages: str) -> list[str]:
-    """The fenced blocks of README.md in one of these languages; "" selects blocks without a language."""
-    return [body for language, body in FENCE.findall(text_of(README)) if language in languages]
-
-
-def shown_code() -> list[str]:
-    """Every line of a shell block, without its comment, and every code span of README.md."""
-    lines = [line.partition("  #")[0] for body in code("", "sh") for line in body.splitlines()]
-    return lines + [span for _, span in SPAN.findall(FENCE.sub("", text_of(README)))]
+@cache
+def options() -> set[str]:
+    """Every option of nmt and of the programs beside it."""
+    own = {name for command in COMMANDS.values() for param in command.params for name in param.opts}
+    programs = (file.read_text(encoding="utf-8") for folder in FOLDERS for file in folder.rglob("*.py"))
+    return (
+        own
+        | OTHER_OPTIONS
+        | {name for text in programs for name in re.findall(r'add_argument\([^)]*?"(--[a-z-]+)"', text)}
+    )
 
 
 @cache
-def help_of(command: str) -> str:
-    return "\n".join(out_lines(run_nmt(command, "--help")))
-
-
-def shown_commands() -> Iterator[tuple[str, list[str]]]:
-    """Each `nmt COMMAND` that README.md shows, with its options."""
-    for line in shown_code():
-        for command, rest in re.findall(r"(?<![\w.-])nmt ([a-z]+)([^|&;]*)", line):
-            yield command, re.findall(r"(?<!\S)--?[a-z][a-z0-9-]*", re.sub(r'"[^"]*"', "", rest))
+def settings() -> set[str]:
+    return {line.split()[0] for line in out_lines(run_nmt("config"))}
 
 
 # --- the figure -------------------------------------------------------------------------------------------
@@ -98,24 +164,22 @@ def test_a_page_without_markers_is_refused() -> None:
         replace_figure("no figure", "new")
 
 
-def test_the_figure_in_the_readme_is_current() -> None:
-    text = text_of(README)
-    assert replace_figure(text, draw()) == text, "run: python tests/draw_rooms.py --write README.md"
+def test_the_figure_of_the_imports_is_current() -> None:
+    text = text_of(MAP)
+    assert replace_figure(text, draw()) == text, "run: python tests/draw_rooms.py --write nmt/README.md"
 
 
 def test_the_map_names_every_module() -> None:
-    """README.md links each module, or else its package; then it links no module of this package."""
-    linked = {(ROOT / target).resolve() for target in targets(README)}
-    detailed = {file.parent for file in linked if file.suffix == ".py"}
-    modules = {file for file in (ROOT / "nmt").rglob("*.py") if not file.stem.startswith("__")}
-    covered = {file for file in modules if file.parent in linked - detailed}
-    assert sorted(modules - linked - covered) == []
+    """nmt/README.md links each module, or else its package."""
+    linked = {(MAP.parent / target).resolve() for target in targets(MAP)}
+    modules = {file for file in MAP.parent.rglob("*.py") if not file.stem.startswith("__")}
+    assert sorted(file for file in modules if not {file, file.parent} & linked) == []
 
 
 # --- links, commands, settings, code ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("page", linked_pages(), ids=lambda page: str(page.relative_to(ROOT)))
+@every_page
 def test_every_relative_link_resolves(page: Path) -> None:
     broken = []
     for target in targets(page):
@@ -126,46 +190,106 @@ def test_every_relative_link_resolves(page: Path) -> None:
     assert not broken
 
 
-def test_every_command_and_option_exists() -> None:
-    commands = list(shown_commands())
-    assert {"tokenize", "train", "translate", "eval", "export", "config"} <= {command for command, _ in commands}
-    for command, options in commands:
-        for option in options:
-            assert re.search(rf"(?<!\S){option}(?![\w-])", help_of(command)), f"nmt {command} {option}"
+def test_every_page_is_linked() -> None:
+    linked = {(page.parent / target.partition("#")[0]).resolve() for page in PAGES for target in targets(page)}
+    assert set(PAGES) - linked == {README}
 
 
-def test_every_option_shown_by_itself_exists() -> None:
-    helps = "".join(help_of(command) for command, _ in shown_commands())
-    for span in shown_code():
-        if option := re.match(r"--[a-z-]+", span):
-            assert re.search(rf"(?<!\S){option[0]}(?![\w-])", helps), span
+@every_page
+def test_every_command_is_one_that_nmt_accepts(page: Path) -> None:
+    """Its name, its options, the values that they take, and the number of its arguments."""
+    faults = {str(shown): fault for shown in shown_commands(page) if (fault := fault_of(shown))}
+    assert not faults
 
 
-def test_every_setting_exists() -> None:
-    keys = {line.split()[0] for line in out_lines(run_nmt("config"))}
-    shown = {key for span in shown_code() for key in re.findall(r"\b([a-z]+\.[a-z_]+)=", span)}
-    assert shown
-    assert shown <= keys
+def test_commands_that_nmt_does_not_accept_are_found() -> None:
+    (unknown, option, value, missing, number) = (
+        fault_of(commands_of(line, in_text=False)[0])
+        for line in ("nmt trein", "nmt eval --bleu", "nmt translate --mbr best", "nmt train", "nmt translate a extra")
+    )
+    assert unknown == "no such command"
+    assert "--bleu" in option
+    assert "best" in value
+    assert "Missing argument" in missing
+    assert "extra" in number
 
 
-def test_every_make_target_exists() -> None:
+def test_the_readme_shows_the_commands_of_a_newcomer() -> None:
+    shown = [one.command for one in shown_commands(README) if not one.in_text]
+    assert [*dict.fromkeys(shown)] == ["translate", "check", "init", "train", "eval"]
+
+
+def test_a_command_is_found_in_a_shell_line() -> None:
+    line = "A=1 torchrun -m nmt train a.yaml x.y=1 && .venv/bin/nmt translate -m 'b c' < in > out | sort  # nmt eval"
+    train, translate = commands_of(line, in_text=False)
+    assert train == Shown("train", ("a.yaml", "x.y=1"), None, False)
+    assert translate == Shown("translate", ("-m", "b c"), "in", False)
+
+
+@every_page
+def test_every_option_shown_by_itself_exists(page: Path) -> None:
+    assert {found[0] for span in spans(page) if (found := re.match(r"--[a-z-]+", span))} <= options()
+
+
+@every_page
+def test_every_setting_exists(page: Path) -> None:
+    lines = [*shell_lines(page), *spans(page)]
+    shown = {key for line in lines for key in re.findall(r"(?<![\w/.-])([a-z]+\.[a-z_.]+)=", line)}
+    named = {span for span in spans(page) if re.fullmatch(rf"({'|'.join(SECTIONS)})\.[a-z_]+", span)}
+    named = {key for key in named if key.partition(".")[2] not in SUFFIXES}
+    known = {key[: match.start()] for key in settings() for match in re.finditer(r"\.|$", key)}
+    assert shown | named <= known
+
+
+@every_page
+def test_every_make_target_exists(page: Path) -> None:
     known = set(re.findall(r"^([a-z-]+):", text_of(ROOT / "Makefile"), re.MULTILINE))
-    shown = {word for span in shown_code() if span.startswith("make ") for word in span.split()[1:] if "=" not in word}
-    assert {"demo", "test", "lint"} <= shown
-    assert shown <= known
+    calls = [line.partition("  #")[0] for line in [*shell_lines(page), *spans(page)]]
+    words = [re.sub(r'\w+="[^"]*"', "", call).split()[1:] for call in calls if call.strip().startswith("make ")]
+    assert {word for call in words for word in call if "=" not in word} <= known
 
 
-def test_the_config_shown_is_valid(tmp_path: Path) -> None:
-    (text,) = code("yaml")
-    file = tmp_path / "mine.yaml"
-    file.write_text(text, encoding="utf-8")
-    assert load_config(file).run == "runs/mine"
+@every_page
+def test_every_config_is_valid(page: Path, tmp_path: Path) -> None:
+    for text in blocks(page, "yaml"):
+        file = tmp_path / "mine.yaml"
+        file.write_text(text, encoding="utf-8")
+        assert load_config(file, ["run=runs/mine"]).run == "runs/mine"
 
 
-def test_the_python_code_shown_runs(five_run: FiveRun) -> None:
-    """Every block that imports nmt runs, with the tests' run instead of runs/mine."""
-    blocks = [block for block in code("python") if "import nmt" in block]
-    assert blocks
-    for block in blocks:
-        assert set(re.findall(r"\bnmt\.(\w+)", block)) <= set(dir(nmt))
-        exec(compile(block.replace("runs/mine", str(five_run.run)), str(README), "exec"), {})
+@every_page
+def test_python_code_runs(page: Path, five_run: FiveRun) -> None:
+    """Blocks that import nmt run, with the tests' run instead of runs/mine; the others compile."""
+    for block in blocks(page, "python"):
+        code = compile(block.replace("runs/mine", str(five_run.run)), str(page), "exec")
+        if "import nmt" in block:
+            assert set(re.findall(r"\bnmt\.(\w+)", block)) <= set(dir(nmt))
+            exec(code, {})
+
+
+@pytest.fixture(scope="module")
+def desk(five_run: FiveRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files that the commands of pages name."""
+    home = tmp_path_factory.mktemp("desk")
+    (home / "mine.yaml").write_bytes(five_run.config.read_bytes())
+    five_run.copy_run(home / "runs" / "mine")
+    for stem in ("text", "train", "test", "new", "a"):
+        shutil.copy(five_run.source_file, home / f"{stem}.de")
+        shutil.copy(five_run.target_file, home / f"{stem}.en")
+    return home
+
+
+@every_page
+def test_the_cheap_commands_of_shell_blocks_run(page: Path, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROWSER", "true")  # --open opens nothing
+    shown = [one for one in shown_commands(page) if not one.in_text and one.command in RUN]
+    for one in shown:
+        if any(arg.startswith("configs/") or arg == "--ray" for arg in one.args):
+            continue  # needs a corpus that has to be downloaded, or Ray
+        for run in re.findall(r"runs/[\w-]+", str(one)):
+            if not (desk / run).exists():
+                (desk / run).symlink_to("mine")
+        stdin = (desk / one.stdin).read_bytes() if one.stdin else None
+        done = run_nmt(one.command, *one.args, cwd=desk, input=stdin)
+        found_faults = one.command == "check" and done.returncode == 1
+        assert done.returncode == 0 or found_faults, f"{one}: {done.stderr.decode()}"

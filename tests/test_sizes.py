@@ -5,16 +5,25 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[1] / "nmt"
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "nmt"
 FILES = sorted(PACKAGE.rglob("*.py"))
 COMMANDS = {"compare", "evaluate", "translate"}  # their long signatures declare command-line options
 CORE = ["model/attention.py", "model/positions.py", "model/transformer.py", "decode/search.py"]
 CORE += ["train/step.py", "train/loop.py"]
+BARS = {"README.md": 200}  # most lines in all files that match
 MAX_LINES = {ast.FunctionDef: 60, ast.ClassDef: 250, ast.Module: 400}
 
 
 def n_lines(path: Path) -> int:
     return len(path.read_text(encoding="utf-8").splitlines())
+
+
+@pytest.mark.parametrize(("pattern", "most"), BARS.items())
+def test_the_whole_stays_small(pattern: str, most: int) -> None:
+    files = list(ROOT.glob(pattern))
+    assert files
+    assert sum(map(n_lines, files)) <= most
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
