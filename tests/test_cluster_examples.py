@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 from conftest import out_lines, run_nmt
 
-from nmt.decode.shards import Shard
+from nmt.cli.shards import Shard
 
 FOLDER = Path(__file__).parents[1] / "configs" / "cluster"
 

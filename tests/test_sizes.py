@@ -11,7 +11,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 COMMANDS = {"compare", "evaluate", "translate"}  # their long signatures declare command-line options
 CORE = ["model/attention.py", "model/positions.py", "model/transformer.py", "decode/search.py"]
 CORE += ["train/step.py", "train/loop.py"]
-BARS = {"README.md": 200}  # most lines in all files that match
+BARS = {("README.md",): 200, ("nmt/model/**/*.py", "nmt/decode/**/*.py"): 2750}  # most lines in all files that match
 MAX_LINES = {ast.FunctionDef: 60, ast.ClassDef: 250, ast.Module: 400}
 
 
@@ -19,9 +19,9 @@ def n_lines(path: Path) -> int:
     return len(path.read_text(encoding="utf-8").splitlines())
 
 
-@pytest.mark.parametrize(("pattern", "most"), BARS.items())
-def test_the_whole_stays_small(pattern: str, most: int) -> None:
-    files = list(ROOT.glob(pattern))
+@pytest.mark.parametrize(("patterns", "most"), BARS.items())
+def test_the_whole_stays_small(patterns: tuple[str, ...], most: int) -> None:
+    files = [file for pattern in patterns for file in ROOT.glob(pattern)]
     assert files
     assert sum(map(n_lines, files)) <= most
 

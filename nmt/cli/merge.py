@@ -20,7 +20,7 @@ def merge(
     --shard 0/10, --shard 1/10, ... All shards must exist, be complete, and have the same input, model and options.
     """
     streams.set_up_logging(quiet)
-    from nmt.decode.shards import find_shards, join_shards, output_of
+    from nmt.cli.shards import find_shards, join_shards, output_of
 
     target = output_of(files)
     shards = files

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt.cli import streams
-from nmt.decode.resumable import hash_of, resumed_output
-from nmt.decode.shards import Shard, count_lines
+from nmt.cli.resumable import hash_of, resumed_output
+from nmt.cli.shards import Shard, count_lines
 from nmt.distributed import launched, rank
 from nmt.errors import ConfigError, DataError, InputError
 from nmt.files import is_special

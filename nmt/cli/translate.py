@@ -18,7 +18,7 @@ from nmt.distributed import launched, rank, ranks_joined, start_workers
 from nmt.errors import InputError
 
 if TYPE_CHECKING:
-    from nmt.decode.cluster import Job
+    from nmt.cli.cluster import Job
     from nmt.decode.segments import Translation
 
 
@@ -113,7 +113,7 @@ def translate(
     arguments: dict[str, Any] = {"options": chosen, "batch_size": batch_size, "prefix": prefix}
     render = partial(formatted, as_json=json_lines, with_score=scores)
     if ray is not None:
-        from nmt.decode.cluster import Job
+        from nmt.cli.cluster import Job
 
         job = Job(paths, device, precision, engine, threads, chosen, batch_size, prefix, render)
         on_cluster(ray, job, str(input_path), str(output_path), workers, quiet)
@@ -150,7 +150,7 @@ def on_cluster(address: str, job: "Job", source: str, output: str, workers: int 
     """Translate files on a Ray cluster, with a progress bar if stderr is a terminal."""
     from tqdm import tqdm
 
-    from nmt.decode.cluster import translate_files
+    from nmt.cli.cluster import translate_files
 
     with tqdm(unit=" lines", disable=True if quiet else None) as bar:  # None: no bar if stderr is not a terminal
         for n_lines in translate_files(address, job, source, output, workers):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.decode.shards import Shard, count_lines, find_shards, join_shards, output_of
+from nmt.cli.shards import Shard, count_lines, find_shards, join_shards, output_of
 from nmt.errors import DataError, InputError
 from nmt.text.lines import iter_lines
 

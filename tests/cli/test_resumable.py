@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.decode.resumable import hash_of, resumed_output
+from nmt.cli.resumable import hash_of, resumed_output
 from nmt.errors import InputError, OutputError
 
 ORIGIN = {"input": "a", "model": "b"}

@@ -19,7 +19,7 @@ fsspec = pytest.importorskip("fsspec")
 
 from ray.exceptions import RayTaskError  # noqa: E402
 
-from nmt.decode import cluster  # noqa: E402
+from nmt.cli import cluster  # noqa: E402
 
 SOAK = os.environ.get("NMT_SOAK", "") not in ("", "0")
 
