@@ -23,7 +23,9 @@ from nmt.errors import InputError, NmtError, OutputError, os_errors_as
 
 TEMP_MARK = ".tmp."
 SIZES = "sizes.json"  # sizes of the files of a cache entry; written last
-MAX_UNUSED_S = 30 * 24 * 3600  # cache entries unused for longer are removed
+# Cache entries that no process uses are removed after a month, or after a day if there are too many of them.
+MAX_UNUSED_S, DAY_S = 30 * 24 * 3600, 24 * 3600
+MAX_CACHE_BYTES = 2_000_000_000  # about 200 converted models of 2.35M parameters, or the text of 10M pairs
 
 
 def sha256(content: bytes) -> str:
@@ -212,10 +214,13 @@ def cache_directory() -> Path:
     return path
 
 
+_used: dict[Path, contextlib.ExitStack] = {}  # cache entry -> shared lock, which this process holds until it ends
+
+
 def cached(kind: str, made_from: object, make: Callable[[Path], None]) -> Path:
     """Return the cache entry for `made_from`, a JSON value. On first use, `make` fills it while other processes wait.
 
-    Removes entries that have not been used for a month, but not their lock files: another process may wait for a lock.
+    No process removes the entry as long as this one runs. Removes other entries, see `_remove_unused`.
     """
     path = cache_directory() / f"{kind}-{sha256(json.dumps(made_from).encode())[:20]}"
     lock = path.with_name(f"{path.name}.lock")
@@ -231,17 +236,36 @@ def cached(kind: str, made_from: object, make: Callable[[Path], None]) -> Path:
                 sizes = {file.name: file.stat().st_size for file in temp.iterdir()}
                 (temp / SIZES).write_text(json.dumps(sizes), encoding="utf-8")
         lock.touch()  # its mtime is the time of last use
-        for other in path.parent.glob(f"*-{'[0-9a-f]' * 20}.lock"):
-            with contextlib.suppress(OSError, NmtError), locked(other):  # skips files in use, or of another user
-                if other.stat().st_mtime < time.time() - MAX_UNUSED_S:
-                    shutil.rmtree(other.with_suffix(""), ignore_errors=True)
-                    sweep_temps(path.parent, other.stem)
+        _used[path] = contextlib.ExitStack()
+        _used[path].enter_context(locked(path / SIZES, shared=True))
+    with contextlib.suppress(OSError):  # another process may remove files at the same time
+        _remove_unused(path.parent)
     return path
 
 
+def _remove_unused(directory: Path) -> None:
+    """Remove the cache entries that no process uses and whose last use was a month ago, or a day ago if they and the
+    entries used since then exceed `MAX_CACHE_BYTES`. Their lock files stay: another process may wait for one.
+    """
+    n_bytes = 0
+    locks = [(lock.stat().st_mtime, lock) for lock in directory.glob(f"*-{'[0-9a-f]' * 20}.lock")]
+    for _, lock in sorted(locks, reverse=True):  # most recently used first
+        entry = lock.with_suffix("")
+        n_bytes += sum(file.stat().st_size for file in entry.glob("*"))
+        with contextlib.suppress(NmtError), contextlib.ExitStack() as stack:
+            stack.enter_context(locked(lock))  # raises if another process is making the entry, or is of another user
+            if entry.exists():
+                stack.enter_context(locked(entry / SIZES))  # raises if a process uses the entry
+            if lock.stat().st_mtime < time.time() - (DAY_S if n_bytes > MAX_CACHE_BYTES else MAX_UNUSED_S):
+                shutil.rmtree(entry, ignore_errors=True)
+                sweep_temps(directory, lock.stem)
+
+
 @contextlib.contextmanager
-def locked(path: Path, *, holder: str = "process", setting: str = "", wait: bool = False) -> Iterator[None]:
-    """Hold the lock file `path`; the kernel releases it when the process ends.
+def locked(
+    path: Path, *, holder: str = "process", setting: str = "", wait: bool = False, shared: bool = False
+) -> Iterator[None]:
+    """Hold the lock file `path`, perhaps shared; the kernel releases it when the process ends.
 
     If another process holds it, waits or raises InputError. The message contains `holder`, the kind of process, and
     `setting`, the setting that chooses the directory.
@@ -255,7 +279,7 @@ def locked(path: Path, *, holder: str = "process", setting: str = "", wait: bool
     with contextlib.ExitStack() as stack:
         try:
             file = stack.enter_context(path.open("a+"))
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError as error:
             hint = f"wait for it to end, or choose {other}"
             raise InputError(f"{path.parent} is in use by another {holder}", hint=hint) from error

@@ -13,6 +13,7 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 import nmt
+from nmt import files
 from nmt.errors import InputError, NmtError, OutputError
 from nmt.files import (
     TEMP_MARK,
@@ -465,6 +467,15 @@ def fill(place: Path) -> None:
     (place / "it").write_bytes(NEW)
 
 
+def made_and_left(number: int, days_ago: float = 0) -> Path:
+    """A cache entry whose process has ended."""
+    path = cached("kind", number, fill)
+    files._used.pop(path)
+    last_use = time.time() - days_ago * 24 * 3600
+    os.utime(path.with_suffix(".lock"), (last_use, last_use))
+    return path
+
+
 def test_a_cache_entry_is_made_once_per_kind_and_origin(cache: Path) -> None:
     path = cached("kind", [1, "a"], fill)
     assert (path.parent, (path / "it").read_bytes()) == (cache, NEW)
@@ -500,19 +511,54 @@ def test_an_incomplete_entry_is_made_again(cache: Path) -> None:
 
 
 def test_entries_unused_for_a_month_are_removed_and_nothing_else(cache: Path) -> None:
-    old, recent = cached("kind", 1, fill), cached("kind", 2, fill)
+    recent, old = made_and_left(2, days_ago=29), made_and_left(1, days_ago=31)
     foreign = [cache / "mine.lock", cache / "mine" / "it"]
     foreign[1].parent.mkdir()
     stale = old.with_name(f"{old.name}{TEMP_MARK}1")
     stale.mkdir()
-    for file in (old.with_name(f"{old.name}.lock"), *foreign):
+    for file in foreign:
         file.touch()
         os.utime(file, (0, 0))
-    cached("kind", 2, fill)
+    cached("kind", 3, fill)
     assert not old.exists()
     assert not stale.exists()
     assert recent.exists()
     assert all(file.exists() for file in foreign)
+
+
+def test_the_least_recently_used_entries_over_the_size_limit_are_removed(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    today, recent, older, oldest = (made_and_left(n, days) for n, days in enumerate((0.9, 2, 3, 4)))
+    entry_bytes = sum(file.stat().st_size for file in today.iterdir())
+    monkeypatch.setattr(files, "MAX_CACHE_BYTES", 3 * entry_bytes)
+    new = cached("kind", 9, fill)
+    assert [path.exists() for path in (new, today, recent, older, oldest)] == [True, True, True, False, False]
+    monkeypatch.setattr(files, "MAX_CACHE_BYTES", 0)
+    cached("kind", 9, fill)
+    assert [path.exists() for path in (new, today, recent)] == [True, True, False]
+
+
+def test_an_entry_in_use_by_a_process_is_not_removed_before_the_process_ends(cache: Path) -> None:
+    user = """
+import time
+from nmt.files import cached
+cached("kind", 1, lambda _: None)
+print("used", flush=True)
+time.sleep(100)
+"""
+    path = made_and_left(1)
+    process = python(user)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"used\n"
+        os.utime(path.with_suffix(".lock"), (0, 0))
+        cached("kind", 2, fill)
+        assert (path / "it").read_bytes() == NEW
+    finally:
+        kill(process)
+    cached("kind", 2, fill)
+    assert not path.exists()
 
 
 def test_an_entry_that_is_being_made_is_not_removed(cache: Path) -> None:
