@@ -38,7 +38,7 @@ class AttentionWeights(NamedTuple):
 
 
 class ActivatedLinear(nn.Linear):
-    """A linear layer followed by an activation, which int8 kernels can fuse."""
+    """A linear layer followed by an activation."""
 
     def __init__(self, n_in: int, n_out: int, activation: Callable[[Tensor], Tensor]) -> None:
         super().__init__(n_in, n_out)

@@ -1,19 +1,24 @@
-"""Decoding one token at a time, for search: the Transformer's KV cache, and `start`, `step` and `select`.
+"""Decoding one token at a time, for search: `start`, `step` and `select`, and the Transformer's KV cache.
+
+    start   encodes the source and caches the keys and values of the memory, which are the same at every step
+    step    reads one token per beam and appends its keys and values to the cache, where later tokens attend to them
+    select  copies the cache of the beams that the search continues
 
 `step` returns the logits that a full forward pass computes at the last position. `incremental_decoder` returns the
 decoder of any model; code outside this package uses only the interface `IncrementalDecoder`.
 """
 
-import functools
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from nmt.model.attention import SelfAttention
 from nmt.model.base import Seq2Seq
 from nmt.model.recurrent import RecurrentModel
-from nmt.model.transformer import DecoderLayer, Transformer
+from nmt.model.transformer import Transformer
 
 
 class IncrementalDecoder(Protocol):
@@ -34,16 +39,16 @@ def incremental_decoder(model: Seq2Seq) -> IncrementalDecoder:
 
 @dataclass(frozen=True)
 class KVCache:
-    """What B sentences with K beams each have read so far, as keys and values of attention.
+    """Keys and values of B sentences with K beams each. None depends on later tokens, so each is computed once.
 
-    A token's keys and values depend only on the tokens before it, so they are computed once. The memory does not change
-    during a search, so its keys and values are computed once, too, and shared by the beams of a sentence.
+    `self_kv` has those of the tokens read so far, for each beam. `cross_kv` has those of the memory, which the beams of
+    a sentence share.
     """
 
-    self_kv: list[Tensor]  # per layer (2, B*K, H, t, D/H): keys and values of the t tokens read
-    cross_kv: list[tuple[Tensor, ...]]  # per layer, keys and values of the memory, each (B, H, S, D/H)
+    self_kv: list[Tensor]  # per layer, (2, B*K, H, t, D/H); t is n_read, or at most window + 1 with a local window
+    cross_kv: list[tuple[Tensor, ...]]  # per layer, keys and values, each (B, H, S, D/H)
     cross_mask: Tensor  # (B, 1, 1, S) bool
-    n_read: int  # tokens read by each beam; t, except with a local window
+    n_read: int  # tokens read by each beam
 
 
 class TransformerDecoder:
@@ -56,59 +61,54 @@ class TransformerDecoder:
         """See `IncrementalDecoder`."""
         memory, mask = self.model.encode(src)
         cross_kv = [layer.cross_attention.keys_values(memory) for layer in self.model.decoder]
-        empty = [torch.stack([x[:, :, :0] for x in of_layer]) for of_layer in cross_kv]
+        empty = [torch.stack([x[:, :, :0] for x in of_layer]) for of_layer in cross_kv]  # t = 0
         return KVCache(self_kv=empty, cross_kv=cross_kv, cross_mask=mask, n_read=0)
 
     def step(self, tokens: Tensor, cache: KVCache) -> tuple[Tensor, KVCache]:
-        """See `IncrementalDecoder`."""
+        """See `IncrementalDecoder`. The layers compute `DecoderLayer.forward` for one position."""
         model = self.model
-        now = slice(cache.n_read, cache.n_read + 1)
-        x, rotation = model.embed(tokens, model.target_embedding, model.target_positions, now)  # (B, K, D)
-        self_kv = []
-        for layer, of_self, of_cross in zip(model.decoder, cache.self_kv, cache.cross_kv, strict=True):
-            x, of_self = step_layer(layer, x, of_self, of_cross, cache.cross_mask, rotation)
-            self_kv.append(of_self)
+        position = slice(cache.n_read, cache.n_read + 1)
+        x, rotation = model.embed(tokens, model.target_embedding, model.target_positions, position)  # (B, K, D)
+        self_kv: list[Tensor] = []
+        for layer, old_kv, cross_kv in zip(model.decoder, cache.self_kv, cache.cross_kv, strict=True):
+            attend_self = partial(attend_to_beam, layer.self_attention, rotation, old_kv, self_kv)
+            # The K beams of a sentence are K queries to the same memory.
+            attend_memory = partial(layer.cross_attention, cross_kv=cross_kv, mask=cache.cross_mask)
+            x = layer.self_attention_residual(x, attend_self)
+            x = layer.cross_attention_residual(x, attend_memory)
+            x = layer.feed_forward_residual(x, layer.feed_forward)
         logits: Tensor = model.projection(model.decoder_norm(x))
         return logits, replace(cache, self_kv=self_kv, n_read=cache.n_read + 1)
 
     def select(self, cache: KVCache, beam_indices: Tensor) -> KVCache:
         """See `IncrementalDecoder`."""
-        n_before, n_read_beams = len(cache.cross_mask), cache.self_kv[0].size(1)
         self_kv = [x.index_select(1, beam_indices.flatten()) for x in cache.self_kv]
-        if len(beam_indices) == n_before:
+        n_sentences = len(cache.cross_mask)
+        if len(beam_indices) == n_sentences:  # no sentence has left the batch
             return replace(cache, self_kv=self_kv)
-        sentences = beam_indices[:, 0] // (n_read_beams // n_before)  # (B',)
+        n_beams = cache.self_kv[0].size(1) // n_sentences
+        sentences = beam_indices[:, 0] // n_beams  # (B',)
         cross_kv = [tuple(x[sentences] for x in of_layer) for of_layer in cache.cross_kv]
         return replace(cache, self_kv=self_kv, cross_kv=cross_kv, cross_mask=cache.cross_mask[sentences])
 
 
-def step_layer(
-    layer: DecoderLayer,
-    x: Tensor,
-    self_kv: Tensor,
-    cross_kv: tuple[Tensor, ...],
-    cross_mask: Tensor,
-    rotation: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    """Compute `DecoderLayer.forward` for one new token of each beam: x (B, K, D) to (B, K, D), and the longer cache.
+def attend_to_beam(
+    attention: SelfAttention, rotation: Tensor | None, old_kv: Tensor, self_kv: list[Tensor], x: Tensor
+) -> Tensor:
+    """Self-attention from the new token of each beam to all tokens of the beam: x (B, K, D) to (B, K, D).
 
-    In self-attention each beam attends to its own tokens. In cross-attention the K beams of a sentence are K queries.
+    Args:
+        attention: of a decoder layer.
+        rotation: of the new tokens, see `SelfAttention.project`.
+        old_kv: the layer's `KVCache.self_kv`, (2, B*K, H, t, D/H).
+        self_kv: `old_kv` with the keys and values of the new tokens, (2, B*K, H, t + 1, D/H), is appended to this list.
+        x: the new tokens.
     """
-    n_sentences, n_beams = x.shape[:2]
-    kv = self_kv
-
-    def attend_self(y: Tensor) -> Tensor:
-        nonlocal kv
-        new = layer.self_attention.project(y, rotation).flatten(0, 1)  # (B*K, 3, H, D/H)
-        query, *new_kv = new.unsqueeze(3).unbind(1)  # each (B*K, H, 1, D/H)
-        kv = torch.cat([self_kv, torch.stack(new_kv)], 3)
-        if window := layer.self_attention.window:
-            kv = kv[:, :, :, -window - 1 :]
-        key, value = kv
-        return layer.self_attention.attend(query, key, value).view(n_sentences, n_beams, -1)
-
-    attend_memory = functools.partial(layer.cross_attention, cross_kv=cross_kv, mask=cross_mask)
-    x = layer.self_attention_residual(x, attend_self)
-    x = layer.cross_attention_residual(x, attend_memory)
-    x = layer.feed_forward_residual(x, layer.feed_forward)
-    return x, kv
+    new = attention.project(x, rotation).flatten(0, 1)  # (B*K, 3, H, D/H)
+    query, *new_kv = new.unsqueeze(3).unbind(1)  # each (B*K, H, 1, D/H)
+    kv = torch.cat([old_kv, torch.stack(new_kv)], 3)
+    if attention.window:
+        kv = kv[:, :, :, -attention.window - 1 :]
+    self_kv.append(kv)
+    key, value = kv
+    return attention.attend(query, key, value).view(x.shape)

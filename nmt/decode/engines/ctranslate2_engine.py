@@ -7,8 +7,10 @@ How CTranslate2's search differs from `nmt.decode.search`:
   better score.
 - With a shortlist (`nmt export --shortlist`), it computes the probabilities of the pieces only that any sentence of the
   batch lists, so that a translation can depend on the other sentences of its batch.
-- At `max_decoding_length` it truncates a hypothesis, while we force EOS: our limit L corresponds to its limit L - 1.
-What it lacks, the torch engine of the same model does.
+- At `max_decoding_length` it truncates a hypothesis, while we force EOS: our limit L corresponds to its limit L - 1. A
+  batch has one limit, that of its longest segment.
+What it lacks, the torch engine of the same model does (see `suited_to` and `score`): sampling, the length penalty gnmt,
+steps to watch, and probabilities of UNK in references. The engine of an export has no torch engine.
 """
 
 import os
@@ -48,7 +50,7 @@ SUPPORTED: dict[str, tuple[object, ...]] = {
 
 
 class CTranslate2Engine:
-    """An `Engine` around a `ctranslate2.Translator`, which reads and writes pieces.
+    """An `Engine` around a `ctranslate2.Translator`, which reads and writes pieces, not token ids.
 
     Args:
         engine: a `ctranslate2.Translator`.
@@ -159,12 +161,13 @@ class CTranslate2Engine:
         return n_best
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
-        """See `Engine`. By torch if possible: a reference may contain UNK, which exports give no probability."""
+        """See `Engine`. By torch if possible: a reference may contain UNK, whose probability is 0 in an export."""
         if self.load_torch is None:
             return self._log_probs(source, target)
         return self.torch_engine("scores of references").score(source, target)
 
     def _log_probs(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
+        """Score pairs. Returns the log-probabilities of each target's tokens and EOS."""
         results = self.engine.score_batch(
             [self.tokenizers.source.pieces(tokens) for tokens in source],
             [self.tokenizers.target.pieces(tokens) for tokens in target],

@@ -1,11 +1,15 @@
-"""The torch engine: searches batches of segments of similar length with a model or an ensemble."""
+"""The torch engine: searches on any device with any model or ensemble, by `nmt.decode.search`.
+
+It is the reference. `ctranslate2_engine` lists what the other engine does differently.
+"""
 
 import contextlib
 import logging
 import math
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -30,9 +34,12 @@ log = logging.getLogger("nmt")
 MAX_BATCH_POSITIONS = 131_072  # beams x source positions per batch: limits the memory of KV caches
 SCORED_TOKENS = 4096  # target positions per batch in scoring, each with V log-probabilities
 
+Trace = Callable[[TraceStep], None]
+T = TypeVar("T")
+
 
 class TorchEngine:
-    """An `Engine` around models in eval mode on one device."""
+    """An `Engine` around models in eval mode on one device; several models are an ensemble."""
 
     def __init__(self, *models: Seq2Seq) -> None:
         self.models = models
@@ -45,64 +52,80 @@ class TorchEngine:
         self.max_positions = MAX_BATCH_POSITIONS  # reduced after running out of memory
 
     def torch_engine(self, needed_for: str) -> "TorchEngine":  # noqa: ARG002 - see `Engine`
+        """See `Engine`."""
         return self
 
     def suited_to(self, options: SearchOptions, *, watched: bool = False) -> "TorchEngine":  # noqa: ARG002
+        """See `Engine`."""
         return self
 
     def translate(
         self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int, watch: WatchStep | None = None
     ) -> list[NBest]:
-        found: list[NBest] = [[] for _ in segments]
-
-        def search_batch(batch: list[int]) -> None:
-            def show(step: TraceStep) -> None:
-                assert watch
-                first = step.candidates.tokens[:, 0].tolist()
-                ended.update(s for s, token in zip(step.sentences, first, strict=True) if token == EOS)
-                best = zip(step.sentences, step.live.tokens[:, 0].tolist(), strict=True)
-                watch({batch[sentence]: tokens for sentence, tokens in best if sentence not in ended})
-
-            ended: set[int] = set()  # sentences whose best hypothesis has ended; the search may go on
-
-            with torch.inference_mode():
-                results = search(
-                    self.decoder,
-                    pad_source([segments[i].tokens for i in batch]).to(self.device),
-                    options,
-                    prefixes=[segments[i].prefix for i in batch],
-                    max_length=self.max_length,
-                    sentence_seeds=[seed_of(*segments[i].place) for i in batch],
-                    trace=show if watch else None,
-                )
-            for i, hypotheses in zip(batch, results, strict=True):
-                found[i] = hypotheses
-
+        """See `Engine`."""
         # Segments of similar length share a batch. The longest come first: their batch needs the most memory.
         order = sorted(range(len(segments)), key=lambda i: -len(segments[i].tokens))
+        found: list[NBest] = [[] for _ in segments]
+
+        def search_batch(batch: list[int]) -> list[NBest]:
+            return self._search([segments[i] for i in batch], options, tracer(watch, batch) if watch else None)
+
         while order:
             n_positions = (len(segments[order[0]].tokens) + 1) * options.beam  # per segment
             n = max(1, min(batch_size, self.max_positions // n_positions))
             batch, order = order[:n], order[n:]
-            n_fitting = halve_on_out_of_memory(search_batch, batch)
-            if n_fitting < len(batch):
-                self.max_positions = n_fitting * n_positions
+            parts = halve_on_out_of_memory(search_batch, batch)
+            if len(parts) > 1:
+                self.max_positions = len(parts[0]) * n_positions
+            for i, n_best in zip(batch, chain(*parts), strict=True):
+                found[i] = n_best
         return found
+
+    @torch.inference_mode()
+    def _search(self, segments: Sequence[Segment], options: SearchOptions, trace: Trace | None) -> list[NBest]:
+        """Search a batch. Returns the hypotheses of each segment."""
+        return search(
+            self.decoder,
+            pad_source([segment.tokens for segment in segments]).to(self.device),
+            options,
+            prefixes=[segment.prefix for segment in segments],
+            max_length=self.max_length,
+            sentence_seeds=[seed_of(*segment.place) for segment in segments],
+            trace=trace,
+        )
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
+        """See `Engine`."""
         found: list[list[float]] = [[] for _ in source]
 
-        def score_batch(pairs: list[int]) -> None:
-            batch = collate([source[i] for i in pairs], [target[i] for i in pairs], pairs).to(self.device)
-            with torch.inference_mode():
-                log_probs = log_mean_probs([model(batch.src, batch.tgt_in) for model in self.models])  # (B, T, V)
-            of_target = log_probs.gather(-1, batch.tgt_out[..., None])[..., 0]  # (B, T)
-            for i, row in zip(pairs, of_target.tolist(), strict=True):
-                found[i] = row[: len(target[i]) + 1]
+        def score_batch(batch: list[int]) -> list[list[float]]:
+            return self._log_probs([source[i] for i in batch], [target[i] for i in batch])
 
-        for pairs in cut_batches([(len(s), len(t)) for s, t in zip(source, target, strict=True)], SCORED_TOKENS):
-            halve_on_out_of_memory(score_batch, pairs)
+        for batch in cut_batches([(len(s), len(t)) for s, t in zip(source, target, strict=True)], SCORED_TOKENS):
+            for i, row in zip(batch, chain(*halve_on_out_of_memory(score_batch, batch)), strict=True):
+                found[i] = row
         return found
+
+    @torch.inference_mode()
+    def _log_probs(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
+        """Score a batch. Returns the log-probabilities of each target's tokens and EOS."""
+        batch = collate(source, target, range(len(source))).to(self.device)
+        log_probs = log_mean_probs([model(batch.src, batch.tgt_in) for model in self.models])  # (B, T, V)
+        of_target = log_probs.gather(-1, batch.tgt_out[..., None])[..., 0]  # (B, T)
+        return [row[: len(tokens) + 1] for row, tokens in zip(of_target.tolist(), target, strict=True)]
+
+
+def tracer(watch: WatchStep, batch: Sequence[int]) -> Trace:
+    """Return a `trace` for the search of a batch of segments, which shows their best hypotheses so far to `watch`."""
+    ended: set[int] = set()  # sentences whose best hypothesis has ended; the search may go on
+
+    def trace(step: TraceStep) -> None:
+        first = step.candidates.tokens[:, 0].tolist()
+        ended.update(sentence for sentence, token in zip(step.sentences, first, strict=True) if token == EOS)
+        best = zip(step.sentences, step.live.tokens[:, 0].tolist(), strict=True)
+        watch({batch[sentence]: tokens for sentence, tokens in best if sentence not in ended})
+
+    return trace
 
 
 class EnsembleDecoder:
@@ -132,11 +155,10 @@ def log_mean_probs(logits: Sequence[Tensor]) -> Tensor:
     return log_probs.logsumexp(0) - math.log(len(logits))
 
 
-def halve_on_out_of_memory(process: Callable[[list[int]], None], batch: list[int]) -> int:
-    """Process a batch, in halves if it does not fit into memory. Returns how many sentences fit at a time."""
+def halve_on_out_of_memory(process: Callable[[list[int]], list[T]], batch: list[int]) -> list[list[T]]:
+    """Process a batch, in halves if it does not fit into memory. Returns the results of each part."""
     try:
-        process(batch)
-        return len(batch)
+        return [process(batch)]
     except torch.OutOfMemoryError as error:
         if len(batch) == 1:
             raise NmtError("out of memory with one sentence", hint="use a smaller --beam, or --device cpu") from error
@@ -144,9 +166,32 @@ def halve_on_out_of_memory(process: Callable[[list[int]], None], batch: list[int
         torch.cuda.empty_cache()
     half = (len(batch) + 1) // 2
     log.warning("out of memory with %d sentences: continuing with %d at a time", len(batch), half)
-    n_fitting = halve_on_out_of_memory(process, batch[:half])
-    halve_on_out_of_memory(process, batch[half:])
-    return n_fitting
+    return [part for some in (batch[:half], batch[half:]) for part in halve_on_out_of_memory(process, some)]
+
+
+def in_precision(model: Seq2Seq, precision: Precision) -> Seq2Seq:
+    """Convert a model in place for decoding in fp32 or bf16. Raises ConfigError for int8."""
+    if precision == "int8":
+        raise ConfigError(
+            "torch does not translate in int8", hint="CTranslate2 does, on a CPU and with one Transformer"
+        )
+    if precision == "bf16":  # not model.bfloat16(), which drops the imaginary part of rotary positions
+        for x in (*model.parameters(), *model.buffers()):
+            if x.is_floating_point():
+                x.data = x.data.bfloat16()
+    return model
+
+
+def pick_device(name: str) -> torch.device:
+    """Return the device with this name; `auto` is cuda, else mps, else cpu. Raises ConfigError if it is missing."""
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    names = [kind for kind, is_available in available.items() if is_available]
+    name = names[0] if name == "auto" else name
+    with contextlib.suppress(RuntimeError):  # not a device name in torch
+        device = torch.device(f"cuda:{launched().local_rank}" if name == "cuda" else name)  # one GPU per rank
+        if device.type in names and (device.type != "cuda" or (device.index or 0) < torch.cuda.device_count()):
+            return device
+    raise ConfigError(f"no device '{name}' on this machine", hint=f"choose auto, {', '.join(names)}")
 
 
 def load_models(
@@ -174,28 +219,3 @@ def load_models(
     assert tokenizers
     data = configs[0].data.model_copy(update={"max_length": min(config.data.max_length for config in configs)})
     return TorchEngine(*models), tokenizers, configs[0].model_copy(update={"data": data}), runs[0]
-
-
-def in_precision(model: Seq2Seq, precision: Precision) -> Seq2Seq:
-    """Convert a model in place for decoding in fp32 or bf16. Raises ConfigError for int8."""
-    if precision == "int8":
-        raise ConfigError(
-            "torch does not translate in int8", hint="CTranslate2 does, on a CPU and with one Transformer"
-        )
-    if precision == "bf16":  # not model.bfloat16(), which drops the imaginary part of rotary positions
-        for x in (*model.parameters(), *model.buffers()):
-            if x.is_floating_point():
-                x.data = x.data.bfloat16()
-    return model
-
-
-def pick_device(name: str) -> torch.device:
-    """Return the device with this name; `auto` is cuda, else mps, else cpu. Raises ConfigError if it is missing."""
-    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    names = [kind for kind, is_available in available.items() if is_available]
-    name = names[0] if name == "auto" else name
-    with contextlib.suppress(RuntimeError):  # not a device name in torch
-        device = torch.device(f"cuda:{launched().local_rank}" if name == "cuda" else name)  # one GPU per rank
-        if device.type in names and (device.type != "cuda" or (device.index or 0) < torch.cuda.device_count()):
-            return device
-    raise ConfigError(f"no device '{name}' on this machine", hint=f"choose auto, {', '.join(names)}")
