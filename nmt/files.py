@@ -6,9 +6,11 @@ or the new content, never a part of it.
 
 import contextlib
 import errno
+import glob
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 import stat
@@ -21,7 +23,7 @@ from typing import Any, BinaryIO
 
 from nmt.errors import InputError, NmtError, OutputError, os_errors_as
 
-TEMP_MARK = ".tmp."
+TEMP_MARK = ".tmp."  # before the id of the process that writes the file
 SIZES = "sizes.json"  # sizes of the files of a cache entry; written last
 # Cache entries that no process uses are removed after a month, or after a day if there are too many of them.
 MAX_UNUSED_S, DAY_S = 30 * 24 * 3600, 24 * 3600
@@ -81,10 +83,15 @@ def _descriptor(path: Path) -> int | None:
 
 @contextlib.contextmanager
 def atomic_writer(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that replaces `path` and keeps its mode if the block succeeds. Special files are written in place."""
+    """Open a file that replaces `path` and keeps its mode if the block succeeds. Special files are written in place.
+
+    Removes what killed processes have left of the same file.
+    """
     special = is_special(path)
     path = path if special else Path(os.path.realpath(path))  # replace the target of a symlink, not the link
     temp = Path(f"{path}{TEMP_MARK}{os.getpid()}")
+    if not special:
+        sweep_temps(path.parent, path.name)
     try:
         if special:
             descriptor = _descriptor(path)  # on Linux, opening /dev/fd/N writes from offset 0, and fails for a socket
@@ -136,10 +143,14 @@ def append_whole(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def atomic_directory(path: Path) -> Iterator[Path]:
-    """Make a directory that replaces `path` if the block succeeds."""
+    """Make a directory that replaces `path` if the block succeeds.
+
+    Removes what killed processes have left of the same directory.
+    """
     path = Path(os.path.realpath(path))
     temp = path.with_name(f"{path.name}{TEMP_MARK}{os.getpid()}")
     old = path.with_name(f"{path.name}.old.{os.getpid()}")  # not for sweep_temps: for a moment it is the only copy
+    sweep_temps(path.parent, path.name)
     try:
         shutil.rmtree(temp, ignore_errors=True)  # left by a killed process with the same pid
         temp.mkdir(parents=True)
@@ -167,15 +178,34 @@ def sync(path: Path) -> None:
         os.fsync(handle)
 
 
-def sweep_temps(directory: Path, name: str = "*") -> None:
-    """Remove temporary files and directories of killed processes, whose names end in a process id."""
-    for stale in directory.glob(f"{name}{TEMP_MARK}*"):
-        if not stale.suffix[1:].isdecimal():
+def sweep_temps(directory: Path, name: str = "", *, of_running: bool = False) -> None:
+    """Remove temporary files and directories that killed processes have left.
+
+    Args:
+        directory: the directory to sweep.
+        name: name of the file or directory that they would have replaced; "" for all.
+        of_running: also remove those of running processes. For callers with a lock that keeps other writers out.
+    """
+    for stale in directory.glob(f"{glob.escape(name) or '*'}{TEMP_MARK}*"):
+        process = stale.name.rpartition(TEMP_MARK)[2]
+        if not re.fullmatch("[0-9]{1,7}", process) or (is_running(int(process)) and not of_running):
             continue
         if stale.is_dir():
             shutil.rmtree(stale, ignore_errors=True)
         else:
-            stale.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # it is another user's
+                stale.unlink()
+
+
+def is_running(process: int) -> bool:
+    """Whether a process with this id runs on this machine."""
+    if os.name == "nt":  # os.kill would end it. A file that is open cannot be removed there.
+        return False
+    try:
+        os.kill(process, 0)
+    except OSError as error:
+        return isinstance(error, PermissionError)  # then it is another user's
+    return True
 
 
 def cache_directory() -> Path:
@@ -230,7 +260,7 @@ def cached(kind: str, made_from: object, make: Callable[[Path], None]) -> Path:
             sizes = json.loads((path / SIZES).read_text(encoding="utf-8"))
             is_complete = all((path / name).stat().st_size == size for name, size in sizes.items())
         if not is_complete:
-            sweep_temps(path.parent, path.name)
+            sweep_temps(path.parent, path.name, of_running=True)
             with atomic_directory(path) as temp:
                 make(temp)
                 sizes = {file.name: file.stat().st_size for file in temp.iterdir()}
@@ -258,7 +288,7 @@ def _remove_unused(directory: Path) -> None:
                 stack.enter_context(locked(entry / SIZES))  # raises if a process uses the entry
             if lock.stat().st_mtime < time.time() - (DAY_S if n_bytes > MAX_CACHE_BYTES else MAX_UNUSED_S):
                 shutil.rmtree(entry, ignore_errors=True)
-                sweep_temps(directory, lock.stem)
+                sweep_temps(directory, lock.stem, of_running=True)
 
 
 @contextlib.contextmanager

@@ -41,6 +41,7 @@ hypothesis_settings.register_profile(
 hypothesis_settings.load_profile("nmt")
 
 PATIENCE_S = 240.0  # for what takes seconds: the limit only ends a test that hangs
+NO_PROCESS = 4_194_304  # Linux gives this id to no process
 NMT = [sys.executable, "-m", "nmt"]
 # A fork server that has imported torch and the modules that torch.optim imports, so that commands start quickly.
 FORKS = multiprocessing.get_context("forkserver")

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from conftest import PATIENCE_S, file_bytes
+from conftest import NO_PROCESS, PATIENCE_S, file_bytes
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -352,14 +352,51 @@ def test_after_a_kill_the_old_content_is_there_and_the_temporary_file_can_be_swe
     assert sorted(one.name for one in file.parent.iterdir()) == ["it", "notes.txt"]
 
 
+KILLED_DIRECTORY_WRITER = (
+    KILLED_WRITER.replace("atomic_writer", "atomic_directory")
+    .replace("out.write(", '(out / "half").write_bytes(')
+    .replace("out.flush()", "")
+)
+
+
+@pytest.mark.parametrize("program", [KILLED_WRITER, KILLED_DIRECTORY_WRITER], ids=["file", "directory"])
+def test_the_next_write_removes_what_killed_processes_have_left(tmp_path: Path, program: str) -> None:
+    path = tmp_path / "out[1]*"
+    for _ in range(2):
+        process = python(program, path)
+        assert process.wait(PATIENCE_S) == -signal.SIGKILL
+        kill(process)
+        assert len(list(tmp_path.iterdir())) == 1
+    if program == KILLED_WRITER:
+        atomic_write(path, NEW)
+    else:
+        with atomic_directory(path):
+            pass
+    assert alone(path)
+
+
+def test_a_write_leaves_what_running_processes_and_writers_of_other_files_need(file: Path) -> None:
+    process = python("import time; time.sleep(600)")
+    kept = [file.with_name(f"it{TEMP_MARK}{process.pid}"), file.with_name(f"other{TEMP_MARK}{NO_PROCESS}")]
+    try:
+        for temp in kept:
+            temp.write_bytes(b"half")
+        for path in (file, file.with_name("[io]*t")):  # no pattern of names
+            atomic_write(path, NEW)
+            path.unlink()
+        assert sorted(file.parent.iterdir()) == sorted(kept)
+    finally:
+        kill(process)
+
+
 def test_sweeping_removes_only_temporary_files(file: Path) -> None:
-    stale = file.with_name(f"it{TEMP_MARK}99")
+    stale = file.with_name(f"it{TEMP_MARK}{NO_PROCESS}")
     stale.write_bytes(b"half")
     sweep_temps(file.parent)
     sweep_temps(file.parent)
     assert alone(file)
-    own = [file.with_name(f"it{TEMP_MARK}{ending}") for ending in ("csv", "1.csv", "")]  # without a process id
-    for other in own:
+    own = [file.with_name(f"it{TEMP_MARK}{ending}") for ending in ("csv", "1.csv", "", "20261231", f"x.{NO_PROCESS}")]
+    for other in own:  # without a process id
         other.write_bytes(b"mine")
     sweep_temps(file.parent)
     assert all(other.exists() for other in own)

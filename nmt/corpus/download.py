@@ -21,7 +21,7 @@ from nmt.corpus.catalog import MD5, Corpus, Multi30k, Tatoeba, pinned, pins_file
 from nmt.corpus.fetch import fetch, mirrored
 from nmt.corpus.tatoeba import PairText, split
 from nmt.errors import DownloadError, InputError, OutputError, os_errors_as
-from nmt.files import atomic_write, locked, sha256, sweep_temps
+from nmt.files import atomic_write, locked, sha256
 from nmt.text.lines import is_blank, open_bytes, reading
 
 log = logging.getLogger("nmt")
@@ -76,9 +76,9 @@ class Folder:
         """
         self.path.mkdir(exist_ok=True)
         lines = [f"{digest}  {name}\n" for name, digest in sorted(self.recorded.items())]
-        notes = {"LICENSE.txt": self.corpus.terms.encode(), SUMS: "".join(lines).encode()}
-        for name, content in {**notes, **{f"{name}.gz": text for name, text in files.items()}}.items():
-            sweep_temps(self.path, name)
+        contents: dict[str, str | bytes] = {"LICENSE.txt": self.corpus.terms, SUMS: "".join(lines)}
+        contents |= {f"{name}.gz": content for name, content in files.items()}
+        for name, content in contents.items():
             atomic_write(self.path / name, content)
 
     def _read_sums(self) -> dict[str, str]:
@@ -92,7 +92,7 @@ class Folder:
 
 @contextlib.contextmanager
 def reserved(path: Path) -> Iterator[None]:
-    """Keep other downloads out of the corpus directory `path`, whose parent is made; remove what killed ones left.
+    """Keep other downloads out of the corpus directory `path`, whose parent is made.
 
     Raises:
         InputError: another process is downloading the corpus.
@@ -101,7 +101,6 @@ def reserved(path: Path) -> Iterator[None]:
     with os_errors_as(OutputError, f"make {path}", hint="set NMT_DATA=PATH to a directory that you may write to"):
         path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path.with_name(f".{path.name}.lock"), holder="download", setting="NMT_DATA=PATH in the environment"):
-        sweep_temps(path.parent, path.name)
         yield
 
 

@@ -63,7 +63,7 @@ class RunDirectory:
         self._check_links()
         with locked(self.path / "lock", holder="training", setting="run=PATH"):
             for directory in (self.path, self.checkpoints):
-                sweep_temps(directory)  # only under the lock: otherwise another training may be writing them
+                sweep_temps(directory)  # only under the lock: a training on another machine may be writing them
             yield
 
     def check_movable(self) -> None:

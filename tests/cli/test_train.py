@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from conftest import (
+    NO_PROCESS,
     ONE_PER_SIDE,
     PATIENCE_S,
     SOURCE,
@@ -271,7 +272,7 @@ def test_a_second_training_is_refused_and_sigterm_saves_the_first(five_corpus: F
 def busy_run(five_run: FiveRun, tmp_path: Path) -> Iterator[Path]:
     """A run that seems to be in training: its lock is held, and a file is half written."""
     run = five_run.copy_run(tmp_path / "run")
-    (run / "checkpoints" / "step-201.safetensors.tmp.1").write_bytes(b"half of it")
+    (run / "checkpoints" / f"step-201.safetensors.tmp.{NO_PROCESS}").write_bytes(b"half of it")
     with (run / "lock").open("a+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield run

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from conftest import NO_PROCESS
 from mirror import Mirror, serving
 
 from nmt.corpus import download as module
@@ -220,9 +221,9 @@ def test_files_that_a_killed_download_left_go(mirror: Mirror, pins: dict[str, st
     folder.mkdir()
     names = ["val.en.gz", "LICENSE.txt", SUMS]
     for name in (*names, "unrelated"):
-        (folder / f"{name}.tmp.1").write_text("half")
+        (folder / f"{name}.tmp.{NO_PROCESS}").write_text("half")
     get(RAW, folder, mirror, ["val.en"])
-    assert {file.name for file in folder.iterdir()} == {*names, "unrelated.tmp.1"}
+    assert {file.name for file in folder.iterdir()} == {*names, f"unrelated.tmp.{NO_PROCESS}"}
 
 
 def test_a_directory_that_cannot_be_made(mirror: Mirror, tmp_path: Path) -> None:

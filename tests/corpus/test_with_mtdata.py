@@ -5,6 +5,7 @@ import gzip
 from pathlib import Path
 
 import pytest
+from conftest import NO_PROCESS
 
 from nmt.corpus import with_mtdata as module
 from nmt.corpus.with_mtdata import download_with_mtdata, languages_of
@@ -48,7 +49,7 @@ def test_the_rows_become_two_files(mtdata: Path, tmp_path: Path) -> None:
 def test_one_download_at_a_time_and_what_a_killed_one_left_goes(mtdata: Path, tmp_path: Path) -> None:
     prints(mtdata, "print('a\\tb')")
     path = tmp_path / "downloads" / ID
-    left, other = (path.with_name(f"{name}.tmp.1") for name in (ID, "other"))
+    left, other = (path.with_name(f"{name}.tmp.{NO_PROCESS}") for name in (ID, "other"))
     for temporary in (left, other):
         temporary.mkdir(parents=True)
     lock = path.with_name(f".{ID}.lock")

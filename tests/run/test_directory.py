@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import NO_PROCESS
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from nmt.config import Config, check_config
 from nmt.errors import ConfigError, InputError, ModelError, OutputError
-from nmt.files import TEMP_MARK, sha256
+from nmt.files import TEMP_MARK, atomic_writer, sha256
 from nmt.run.directory import LinesReader, RunDirectory, hash_files, new_manifest, newest_model
 from nmt.text.tokenizer import Tokenizers, train_tokenizer
 
@@ -75,11 +76,20 @@ def test_names_of_files(run: RunDirectory) -> None:
 
 
 def test_locking_removes_unfinished_writes(run: RunDirectory) -> None:
-    for stale in (run.path / f"config.yaml{TEMP_MARK}7", run.checkpoints / f"step-3.safetensors{TEMP_MARK}7"):
-        stale.write_bytes(b"half")
+    for name in ("config.yaml", "checkpoints/step-3.safetensors"):
+        (run.path / f"{name}{TEMP_MARK}{NO_PROCESS}").write_bytes(b"half")
     run.append_metrics({"step": 3})
     with run.lock():
         assert sorted(file.name for file in run.path.rglob("*")) == ["checkpoints", "lock", "metrics.jsonl"]
+
+
+def test_locking_leaves_what_another_command_is_writing(run: RunDirectory) -> None:
+    """For example `nmt translate -o run/test.en`, during which a training starts."""
+    with atomic_writer(run.path / "test.en") as out:
+        out.write(b"all of it")
+        with run.lock():
+            pass
+    assert (run.path / "test.en").read_bytes() == b"all of it"
 
 
 def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
@@ -209,12 +219,13 @@ def test_a_link_to_itself_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["checkpoints", "metrics.jsonl", "lock", "checkpoints/step-5.safetensors", "checkpoints/x.tmp.1"]
+    "name",
+    ["checkpoints", "metrics.jsonl", "lock", "checkpoints/step-5.safetensors", f"checkpoints/x.tmp.{NO_PROCESS}"],
 )
 def test_a_run_with_a_link_that_leads_out_of_it_is_refused(run: RunDirectory, tmp_path: Path, name: str) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    (elsewhere / "a.tmp.1").write_text("mine")
+    (elsewhere / f"a.tmp.{NO_PROCESS}").write_text("mine")
     run.create()
     if name == "checkpoints":
         run.checkpoints.rmdir()
@@ -223,7 +234,7 @@ def test_a_run_with_a_link_that_leads_out_of_it_is_refused(run: RunDirectory, tm
         with pytest.raises(ModelError, match="is a link that leads out of the run") as caught:
             entry()
         assert caught.value.hint
-    assert [file.name for file in elsewhere.iterdir()] == ["a.tmp.1"]
+    assert [file.name for file in elsewhere.iterdir()] == [f"a.tmp.{NO_PROCESS}"]
 
 
 def test_a_run_with_a_pipe_is_refused(run: RunDirectory) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
-from conftest import file_bytes
+from conftest import NO_PROCESS, file_bytes
 from small_run import config_of, write_small_corpus
 
 from nmt.cli.run_log import kept_log
@@ -142,7 +142,7 @@ def test_killed_in_its_planning_it_plans_anew(
         with pytest.raises(KeyboardInterrupt):
             Sweep(tmp_path / "sweep", candidates(corpus, tokenizer__vocab_size=320), BUDGET, "cpu").run()
     assert (tmp_path / "sweep" / "trials" / "1" / "tokenizer.model").exists()
-    (tmp_path / "sweep" / "plan.json.tmp.1").write_text("{")
+    (tmp_path / "sweep" / f"plan.json.tmp.{NO_PROCESS}").write_text("{")
     _, standings = Sweep(tmp_path / "sweep", candidates(corpus), BUDGET, "cpu").run()
     assert not list((tmp_path / "sweep").glob("*.tmp.*"))
     assert figures_of(standings) == figures_of(expected), "the tokenizer is not that of the other plan"
@@ -245,7 +245,7 @@ def test_another_sweep_or_another_directory_is_refused(corpus: Path, tmp_path: P
         {"lock": "", "trials/1/config.yaml": "", "trials/1/tokenizer.model": ""},
         {"sweep": "of the floor"},
         {"sweep": "made by nmt sweep\n", "trials/mine/config.yaml": ""},
-        {"plan.json": '{"rungs": [1]}', "kept.tmp.1": "", "trials/1/config.yaml": ""},
+        {"plan.json": '{"rungs": [1]}', f"kept.tmp.{NO_PROCESS}": "", "trials/1/config.yaml": ""},
     ],
     ids=lambda files: "+".join(files),
 )
