@@ -16,6 +16,7 @@ sentences, and replaces every `_` in a translation by a space.
 import contextlib
 import json
 import logging
+import os
 import shutil
 import stat
 import tempfile
@@ -26,13 +27,17 @@ from types import ModuleType
 from nmt.config import language
 from nmt.decode.translator import Translator
 from nmt.errors import InputError
-from nmt.files import atomic_writer
+from nmt.files import atomic_writer, is_special
 from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.interchange.sentence_splitter import sentence_splitter
 
 log = logging.getLogger("nmt")
 
 MAX_SOURCE = 1024  # pieces; CTranslate2's default limit
+FILES = {  # all files of a package, in its one directory
+    *("README.md", "metadata.json", "minisbd/sentences.onnx", "sentencepiece.model"),
+    *("model/config.json", "model/model.bin", "model/shared_vocabulary.json"),
+}
 EPOCH = (1980, 1, 1, 0, 0, 0)  # earliest time in a zip; fixed, so that equal models give equal files
 README = """\
 # {source} to {target}
@@ -53,7 +58,7 @@ def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> 
     """Export a model to an .argosmodel file, if CTranslate2 computes the same scores. The model must be on the CPU.
 
     Raises the errors of `to_ctranslate2`, and InputError if langcodes is not installed, each side has its own
-    tokenizer, the source is normalized (data.nfkc_source), or a language is unknown.
+    tokenizer, the source is normalized (data.nfkc_source), or a language is unknown. Replaces only earlier packages.
     """
     _check_supported(translator, path)
     langcodes = import_langcodes()
@@ -89,6 +94,8 @@ def _check_supported(translator: Translator, path: Path) -> None:
     config = translator.config
     if path.is_dir():
         raise InputError(f"{path} is a directory", hint="name a file: NAME.argosmodel")
+    if os.path.lexists(path) and not is_special(path) and not is_package(path):
+        raise InputError(f"{path} exists and is not an export", hint="name another file, or delete it")
     refused = {
         "tokenizer.joint=false": not translator.tokenizers.joint,
         "data.nfkc_source=true": config.data.nfkc_source,
@@ -104,6 +111,15 @@ def _check_supported(translator: Translator, path: Path) -> None:
     if config.model.max_positions < MAX_SOURCE:
         limit = f"{config.model.max_positions} pieces (model.max_positions)"
         log.warning("Argos Translate does not split sentences of over %s: it fails on them", limit)
+
+
+def is_package(path: Path) -> bool:
+    """Whether a file is a zip with the files that `to_argos` writes."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {name.partition("/")[2] for name in archive.namelist()} == FILES
+    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):  # zipfile raises all of these
+        return False
 
 
 def import_langcodes() -> ModuleType:

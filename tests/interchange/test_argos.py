@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import zipfile
 from pathlib import Path
@@ -123,9 +124,27 @@ def test_short_models_are_a_warning(
     assert "1024 pieces (model.max_positions)" in caplog.messages[0]
 
 
-def test_failed_exports_leave_the_earlier_file(five_run: FiveRun, tmp_path: Path) -> None:
+def test_only_an_earlier_package_is_replaced(package: Path, tmp_path: Path) -> None:
+    file = tmp_path / "x.argosmodel"
+    shutil.copy(package, file)
+    to_argos(translator(), file)
+    content = file.read_bytes()
+    assert content != package.read_bytes()
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as other:
+        other.writestr("x/metadata.json", "{}")
+    for mine in (b"", b"my thesis", content[:-30], (tmp_path / "x.zip").read_bytes()):
+        file.write_bytes(mine)
+        with pytest.raises(InputError, match="exists and is not an export"):
+            to_argos(translator(), file)
+        assert file.read_bytes() == mine
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(InputError, match="exists and is not an export"):
+        to_argos(translator(), tmp_path / "loop")
+
+
+def test_failed_exports_leave_the_earlier_file(five_run: FiveRun, package: Path, tmp_path: Path) -> None:
     file, stub = tmp_path / "x.argosmodel", tmp_path / "stub"
-    file.write_text("earlier")
+    shutil.copy(package, file)
     stub.mkdir()
     (stub / "langcodes.py").write_text("raise ImportError")
     before = file_bytes(tmp_path)
