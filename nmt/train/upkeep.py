@@ -1,6 +1,7 @@
 """Maintenance of a run between trainings: `nmt average` and `nmt prune`. The run can still be resumed."""
 
 import logging
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -39,7 +40,7 @@ def average_run(
     run = RunDirectory(path)
     settings = run.read_config().train
     file = output or run.average_file
-    if file.resolve() == run.model_file.resolve():
+    if os.path.realpath(file) == os.path.realpath(run.model_file):
         message = f"{file} is the best model of the run, which training compares later ones with"
         raise InputError(message, hint="write the average to another file, or train with train.average")
     kind = kind or ("best" if settings.average == "best" else "last")
@@ -109,12 +110,10 @@ def prune(path: Path, n_keep: int = 1, *, dry_run: bool = False) -> Pruned:
     """
     run = RunDirectory(path)
     run.read_config()
-    if dry_run:
-        return _prunable(run, n_keep)
     with run.lock():
         found = _prunable(run, n_keep)
         with os_errors_as(OutputError, f"delete the checkpoints of {path}", hint="check permissions"):
-            for file in found.files:
+            for file in () if dry_run else found.files:
                 file.unlink(missing_ok=True)
     return found
 

@@ -67,6 +67,9 @@ def test_what_cannot_be_averaged_is_refused(
     assert "keeps 2 checkpoints that can be averaged, not 5" in caplog.text
     with pytest.raises(InputError, match="is the best model of the run"):
         average_run(run.path, output=run.model_file)
+    (corpus / "loop").symlink_to("loop")
+    _, steps = average_run(run.path, "last", 2, corpus / "loop")
+    assert steps == [5, 10]
     with run.lock(), pytest.raises(InputError, match="is in use"):
         average_run(run.path)
     run.checkpoint_file(5).unlink()
@@ -153,8 +156,9 @@ def test_a_damaged_checkpoint_is_deleted_and_an_older_one_kept(trained: Config) 
 
 def test_nothing_is_deleted_if_model_or_checkpoints_are_damaged_or_the_run_is_in_use(trained: Config) -> None:
     run = RunDirectory(trained.run)
-    with run.lock(), pytest.raises(InputError, match="is in use"):
-        prune(run.path)
+    for dry_run in (True, False):
+        with run.lock(), pytest.raises(InputError, match="is in use"):
+            prune(run.path, dry_run=dry_run)
     model = run.model_file.read_bytes()
     for content, message in ((model[:-9], "damaged"), (None, "has no model yet")):
         run.model_file.unlink()
