@@ -9,6 +9,7 @@ import typer
 
 from nmt.cli import options, streams
 from nmt.errors import InputError, NmtError
+from nmt.files import hash_file, sha256
 from nmt.text.lines import read_lines
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def evaluate(
         search |= {"mbr": mbr, "n_samples": samples, "beam": beam, "scores": False}
         options.check_search(search, "--mbr chrf")
         paths, translator = options.load_translator(model, device, threads, precision, engine, always_log=True)
+        model_hash = hash_file(translator.run.model_file) if translator.run else ""  # a training may replace the file
         sources, references, lang = read_test_set(translator, src, ref, public)
         evaluate.check_references(references, sources, "source lines")
         of_heads, tables = figures_of_heads(translator, sources, references, heads, ablate_each)
@@ -87,9 +89,12 @@ def evaluate(
         chosen = translator.with_options(**{name: value for name, value in search.items() if value is not None})
         translations = translator.translate_lines(sources, chosen, batch_size=batch_size)
         hypotheses = [found.text for found in streams.with_bar(translations, None if quiet else len(sources))]
-        figures |= chosen.model_dump(include={*options.SAMPLING, "mbr", "n_samples"} if mbr else {"beam"})
         perplexity = evaluate.perplexity(translator.reference_log_probs(sources, references[0]))
-        figures |= {"engine": translator.engine.suited_to(chosen).name, "perplexity": perplexity}
+        figures |= {
+            **chosen.model_dump(include={*options.SAMPLING, "mbr", "n_samples"} if mbr else {"beam"}),
+            "engine": translator.engine.suited_to(chosen).name,
+            "perplexity": perplexity,
+        }
         if output is not None:
             with streams.open_output(output) as (out, _):
                 out.writelines(line.encode() + b"\n" for line in hypotheses)
@@ -99,7 +104,7 @@ def evaluate(
     )
     figures = {"n_lines": len(hypotheses), **figures, "scores": [vars(score) for score in scores]}
     if hyp is None and translator.run is not None and len(paths) == 1:
-        keep_scores(translator.run, (src, ref), (sources, references), figures)
+        keep_scores(translator.run, model_hash, (src, ref), (sources, references), figures)
     if json_lines:
         print(json.dumps(figures, ensure_ascii=False))
         return
@@ -125,6 +130,7 @@ def print_figures(figures: dict[str, Any], tables: list[list[str]]) -> None:
 
 def keep_scores(
     run: "RunDirectory",
+    model_hash: str,
     files: tuple[Path | None, list[Path] | None],
     lines: tuple[list[str], list[list[str]]],
     figures: dict[str, Any],
@@ -133,12 +139,11 @@ def keep_scores(
 
     Args:
         run: the run whose model was evaluated.
+        model_hash: SHA-256 of the model's file.
         files: --src and --ref; None stands for the config's data.test.
         lines: source lines, and the lines of each reference.
         figures: the results, as --json prints them.
     """
-    from nmt.files import hash_file, sha256
-
     (src, ref), (sources, references) = files, lines
     hashes = [sha256("\n".join(side).encode()) for side in (sources, *references)]
     about: dict[str, Any] = {"source_sha256": hashes[0], "references_sha256": hashes[1:]}
@@ -150,7 +155,7 @@ def keep_scores(
             about |= {"source": str(src), "references": list(map(str, ref))}
         elif test:
             about |= {"source": " ".join(test.source), "references": [" ".join(test.target)]}
-        about |= {"time": round(time.time(), 3), "model_sha256": hash_file(run.model_file)}
+        about |= {"time": round(time.time(), 3), "model_sha256": model_hash}
         names = (*options.SAMPLING, "mbr", "n_samples", "beam", "engine")
         search = {key: figures[key] for key in names if key in figures}
         found = {key: figures[key] for key in ("n_lines", "perplexity", "scores")}

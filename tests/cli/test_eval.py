@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import SOURCE, TARGET, FiveRun, err_lines, one_clear_error, out_lines, run_nmt, run_together
@@ -15,6 +16,9 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
+from nmt.cli.evaluate import evaluate
+from nmt.decode.translator import Translator
+from nmt.files import atomic_write, hash_file
 from nmt.run.directory import RunDirectory
 
 SIGNATURES = {
@@ -73,6 +77,23 @@ def test_eval_json_with_several_references(five_run: FiveRun, tmp_path: Path) ->
     found = [json.loads(line)["hypotheses"][0] for line in out_lines(translation)]
     mean = sum(one["log_prob"] for one in found) / sum(len(one["pieces"]) for one in found)
     assert math.isclose(figures["perplexity"], math.exp(-mean), rel_tol=1e-4)
+
+
+def test_scores_are_kept_with_the_hash_of_the_model_that_was_loaded(
+    five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A training may replace the model file during an evaluation."""
+    run, translate_lines = RunDirectory(five_run.copy_run(tmp_path / "run")), Translator.translate_lines
+    loaded = hash_file(run.model_file)
+
+    def replaced_first(*args: Any, **options: Any) -> Any:
+        atomic_write(run.model_file, run.checkpoint_file(100).read_bytes())
+        return translate_lines(*args, **options)
+
+    monkeypatch.setattr(Translator, "translate_lines", replaced_first)
+    evaluate(model=[run.path], engine="torch", quiet=True)
+    assert hash_file(run.model_file) != loaded
+    assert run.read_scores()[-1]["model_sha256"] == loaded
 
 
 def test_eval_by_minimum_bayes_risk_with_the_heads(five_run: FiveRun) -> None:
