@@ -21,7 +21,8 @@ from nmt.errors import NmtError
 
 log = logging.getLogger("nmt")
 
-MAX_LINES = 128  # per search; limits how long later requests wait
+# Per search. They limit how long later requests wait, and how long a search without `watch` outlasts its clients.
+MAX_LINES, MAX_CHARACTERS = 128, 10_000
 
 Result = TypeVar("Result")
 ShowLine = Callable[[int, str], None]  # gets the index of a line and its translation so far
@@ -44,6 +45,10 @@ class Job:
     options: SearchOptions | None = None
     show: ShowLine | None = None
     function: Callable[[], Any] | None = None
+
+    @property
+    def n_characters(self) -> int:
+        return sum(len(line.text) for line in self.lines)
 
     def goes_with(self, other: "Job") -> bool:
         return self.function is None and other.function is None and self.options == other.options
@@ -118,12 +123,13 @@ class Batcher:
         with self.changed:
             self.changed.wait_for(lambda: self.waiting)
             first = self.waiting.popleft()
-            jobs, n_lines = [first], len(first.lines)
+            jobs, n_lines, n_characters = [first], len(first.lines), first.n_characters
             for job in list(self.waiting):
-                if job.goes_with(first) and n_lines + len(job.lines) <= MAX_LINES:
+                fits = n_lines + len(job.lines) <= MAX_LINES and n_characters + job.n_characters <= MAX_CHARACTERS
+                if fits and job.goes_with(first):
                     self.waiting.remove(job)
                     jobs.append(job)
-                    n_lines += len(job.lines)
+                    n_lines, n_characters = n_lines + len(job.lines), n_characters + job.n_characters
         return [job for job in jobs if not job.done.cancelled()]
 
     def _process(self, jobs: Sequence[Job]) -> None:

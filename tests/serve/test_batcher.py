@@ -14,6 +14,7 @@ from served import served
 from nmt.decode.segments import Line
 from nmt.decode.translator import load
 from nmt.errors import NmtError
+from nmt.serve import batcher as module
 from nmt.serve.batcher import Batcher, QueueFullError
 from nmt.serve.guard import Limits
 
@@ -72,6 +73,28 @@ def test_what_waits_is_translated_together_if_its_options_are_equal() -> None:
     held = run(test)
     assert held.batches == [1, 3, 2]
     assert held.texts[1:3] == [["a cat 0", "a cat 2", "a cat 4"], ["a cat 1", "a cat 3"]]
+
+
+@pytest.mark.parametrize(
+    ("texts", "n_lines"),
+    [(["a", "b"], [1, 4, 4]), (["a cat"], [1, 2, 2]), (["a cat and a dog"], [1, 1, 1, 1, 1])],
+    ids=["lines", "characters", "each has more"],
+)
+def test_a_search_has_few_lines_and_characters(
+    texts: list[str], n_lines: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_LINES", 4)
+    monkeypatch.setattr(module, "MAX_CHARACTERS", 10)
+
+    async def test(held: Held) -> None:
+        batcher = held.batcher()
+        first = await held.first(batcher)
+        lines = [Line(i, text) for i, text in enumerate(texts, 1)]
+        others = [batcher.translate(lines, held.options) for _ in range(4)]
+        held.released.set()
+        await asyncio.gather(first, *others)
+
+    assert run(test).batches == n_lines
 
 
 def test_a_request_that_fails_fails_alone() -> None:
