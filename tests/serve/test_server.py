@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from itertools import cycle
 from typing import Any
@@ -174,14 +174,37 @@ def test_a_flood_of_connections_closes_its_own(translator: Translator) -> None:
         assert len(client.connections) <= 41  # the last one has just been accepted or closed
 
 
-def test_health_has_a_place_beside_requests_that_wait(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    released, translate_together = threading.Event(), translator.translate_together
+@pytest.fixture
+def released(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """The model translates nothing until this is set."""
+    event, translate_together = threading.Event(), translator.translate_together
 
     def wait(*args: Any) -> Any:
-        assert released.wait(PATIENCE_S)
+        assert event.wait(PATIENCE_S)
         return translate_together(*args)
 
     monkeypatch.setattr(translator, "translate_together", wait)
+    yield event
+    event.set()
+
+
+def test_requests_for_all_connections_leave_places_for_health_and_to_refuse_others(
+    translator: Translator, released: threading.Event
+) -> None:
+    with served(translator, limits=Limits(n_connections=16)) as client, ThreadPoolExecutor(16) as pool:
+        answers = [pool.submit(client.post, "/translate", GOOD) for _ in range(16)]
+        try:
+            wait_until(
+                lambda: sum(one.is_answered for one in [*client.connections]) + sum(map(Future.done, answers)) >= 16
+            )
+            assert client.get("/health").status == 200
+            assert client.get("/languages").status == 429
+        finally:
+            released.set()
+        assert {answer.result().status for answer in answers} == {200, 429}
+
+
+def test_health_has_a_place_beside_requests_that_wait(translator: Translator, released: threading.Event) -> None:
     limits = Limits(n_connections=N_FREE + 8)
     with served(translator, limits=limits) as client, ThreadPoolExecutor(12) as pool, contextlib.ExitStack() as stack:
         answers = [pool.submit(client.post, "/translate", GOOD) for _ in range(12)]
