@@ -37,7 +37,7 @@ def by_ctranslate2(args: argparse.Namespace) -> Translate:
         found = engine.translate_batch(
             source.encode(lines, out_type=str),
             beam_size=args.beam,
-            patience=args.patience or (1 + 2 / args.beam if args.beam > 1 else 1),  # as in nmt
+            patience=args.patience or (1 + 3 / args.beam if args.beam > 1 else 1),  # as in nmt
             max_batch_size=args.batch_size,
             return_end_token=True,  # so that the end sign counts in a hypothesis' length, as in nmt
         )
