@@ -1,5 +1,7 @@
 """Ctrl-C during an import ends the command, even if a library catches the exception."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,3 +48,12 @@ def test_ctrl_c_during_an_import_ends_a_translation(
     code, stderr = interrupted_at(module, tmp_path, "translate", "--engine", engine, "-m", five_run.run, "我")
     assert code == 130, stderr
     assert "Traceback" not in stderr
+
+
+def test_tests_in_the_background_do_not_ignore_ctrl_c() -> None:
+    """A shell that starts a job in the background lets it ignore SIGINT, which tests send to commands."""
+    look = "import signal, conftest; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
+    ignoring = (
+        f"import os, signal, sys; signal.signal(2, signal.SIG_IGN); os.execv(sys.executable, ['-', '-c', {look!r}])"
+    )
+    subprocess.run([sys.executable, "-c", ignoring], cwd=Path(__file__).parent, check=True)

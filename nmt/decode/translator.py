@@ -23,6 +23,7 @@ from nmt.decode.options import Engine, NBest, SearchOptions
 from nmt.decode.segments import UNSPACED, Line, TextHypothesis, Translation, join, split
 from nmt.distributed import gather, merged, mine, n_ranks, rank
 from nmt.errors import ConfigError, InputError, ModelError, NmtError
+from nmt.files import hash_file
 from nmt.processes import prepare_torch
 from nmt.run.directory import RunDirectory
 from nmt.run.header import read_config
@@ -310,11 +311,16 @@ def load_converted(path: Path, precision: Precision) -> Translator:
     """Load a run or model file for CTranslate2, converted in the cache. Raises NmtError if that fails."""
     from nmt.decode.engines.ctranslate2_engine import converted, load_export
 
+    file = model_file(path)
+    export, digest = converted(file, precision)
+
     def load_reference() -> Engine:
+        if hash_file(file) != digest:  # by a training
+            raise ModelError(f"{file} has been replaced since it was loaded", hint="start again to use the new model")
         return load_torch([path], "cpu", "fp32").engine
 
     run = RunDirectory(path) if path.is_dir() else None
-    engine, tokenizers, config = load_export(converted(model_file(path), precision), "cpu", precision, load_reference)
+    engine, tokenizers, config = load_export(export, "cpu", precision, load_reference)
     if run:
         run.check_tokenizers(tokenizers)
     log.debug("engine: %s", engine.name)

@@ -1,8 +1,11 @@
 """Each kind of measurement runs once, on the five pairs; speeds are not checked."""
 
+import json
+import signal
 import sys
 from pathlib import Path
 
+import bench
 import decoding
 import growth
 import measure
@@ -42,6 +45,24 @@ def test_measurements_take_turns_and_a_busy_machine_is_told(capsys: pytest.Captu
     interleaved({"a": lambda: measuring("a", 0.0), "b": lambda: measuring("b", 0.06)}, 2)
     assert order == ["a", "b", "a", "b"]
     assert capsys.readouterr().err.count("warning: others used 6% of the machine meanwhile") == 2
+
+
+def test_the_folder_of_the_results_is_made_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "deep" / "results.json"
+
+    def measured(options: Options) -> list[Table]:
+        assert output.parent.is_dir()
+        return [Table("T", "A note.", {"a": "run a"}, {"a": [{"s": 1.0}]}, "s", ["a"])]
+
+    monkeypatch.setitem(bench.BENCHMARKS, "decoding", measured)
+    monkeypatch.setattr(bench, "machine", lambda _: {})
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(sys, "argv", ["bench.py", "decoding", "--scratch", str(tmp_path), "-o", str(output)])
+    monkeypatch.chdir(tmp_path)  # which bench leaves
+    bench.main()
+    assert json.loads(output.read_text())["tables"][0]["rows"] == {"a": {"s": 1.0, "× a": 1.0}}
 
 
 def test_operations_by_hand() -> None:

@@ -195,8 +195,10 @@ def unsupported(settings: ModelSettings, supported: Mapping[str, Sequence[object
     return ""
 
 
-def converted(file: Path, precision: Precision) -> Path:
-    """The export of a model file in the cache; `convert` makes it on first use, which takes some seconds.
+def converted(file: Path, precision: Precision) -> tuple[Path, str]:
+    """Return the export of a model file in the cache, and the SHA-256 of the file.
+
+    `convert` makes the export on first use, which takes some seconds.
 
     Raises:
         NmtError: the model cannot be converted, or there is no cache.
@@ -214,7 +216,7 @@ def converted(file: Path, precision: Precision) -> Path:
     if not is_known("ctranslate2", contents(path)):  # not what was written
         (path / SIZES).unlink(missing_ok=True)
         path = cached("ctranslate2", key, make)
-    return path
+    return path, digest
 
 
 def convert(file: Path, directory: Path, quantization: str) -> None:

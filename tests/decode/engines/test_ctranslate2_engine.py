@@ -216,6 +216,16 @@ def test_conversion_is_kept_until_the_model_changes(five_run: FiveRun, tmp_path:
     assert changed.translate(SOURCE, beam=1) == expected
 
 
+def test_torch_does_not_stand_in_with_another_model_than_was_loaded(five_run: FiveRun, tmp_path: Path) -> None:
+    run = five_run.copy_run(tmp_path / "run")
+    translator = load(run)
+    with (run / "model.safetensors").open("ab") as file:  # as a training replaces it
+        file.write(b" ")
+    assert translator.translate(SOURCE) == TARGET
+    with pytest.raises(ModelError, match="has been replaced since it was loaded"):
+        translator.reference_log_probs(SOURCE, TARGET)
+
+
 def test_damaged_cache_is_made_again(five_run: FiveRun, tmp_path: Path, conversions: list[Path]) -> None:
     assert load(five_run.run).translate(SOURCE) == TARGET
     (entry,) = [path for path in (tmp_path / "cache").glob("ctranslate2-*") if path.is_dir()]
