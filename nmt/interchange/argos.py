@@ -14,6 +14,7 @@ sentences, and replaces every `_` in a translation by a space.
 """
 
 import contextlib
+import io
 import json
 import logging
 import os
@@ -29,7 +30,6 @@ from nmt.decode.translator import Translator
 from nmt.errors import InputError
 from nmt.files import atomic_writer, is_special
 from nmt.interchange.ctranslate2 import to_ctranslate2
-from nmt.interchange.sentence_splitter import sentence_splitter
 
 log = logging.getLogger("nmt")
 
@@ -75,19 +75,18 @@ def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> 
         "type": "translate",
         "target_prefix": "",
     }
-    codes = {"source_code": source_code, "target_code": target_code}
-    readme = README.format(source=source, target=target, **codes)
-    files = {
+    readme = README.format(source=source, target=target, source_code=source_code, target_code=target_code)
+    files: dict[str, bytes | Path] = {
         "metadata.json": json.dumps(metadata, indent=4, ensure_ascii=False).encode(),
         "README.md": readme.encode(),
         "sentencepiece.model": translator.tokenizers.source.model,
-        "minisbd/sentences.onnx": sentence_splitter(),
+        "minisbd/sentences.onnx": Path(__file__).with_name("sentences.onnx").read_bytes(),
     }
     with tempfile.TemporaryDirectory() as temporary:
         model = Path(temporary, "model")
         to_ctranslate2(translator, model, quantization)
-        weights = {f"model/{name}": model / name for name in ("config.json", "model.bin", "shared_vocabulary.json")}
-        write_zip(path, f"translate-{source_code}_{target_code}-1_0", files, weights)
+        files |= {f"model/{name}": model / name for name in ("config.json", "model.bin", "shared_vocabulary.json")}
+        write_zip(path, f"translate-{source_code}_{target_code}-1_0", files)
 
 
 def _check_supported(translator: Translator, path: Path) -> None:
@@ -96,14 +95,10 @@ def _check_supported(translator: Translator, path: Path) -> None:
         raise InputError(f"{path} is a directory", hint="name a file: NAME.argosmodel")
     if os.path.lexists(path) and not is_special(path) and not is_package(path):
         raise InputError(f"{path} exists and is not an export", hint="name another file, or delete it")
-    refused = {
-        "tokenizer.joint=false": not translator.tokenizers.joint,
-        "data.nfkc_source=true": config.data.nfkc_source,
-    }
-    for setting, is_set in refused.items():
-        if is_set:
-            hint = "train with one tokenizer for text as it is, or use --to ctranslate2"
-            raise InputError(f"Argos Translate does not support {setting}", hint=hint)
+    if not translator.tokenizers.joint or config.data.nfkc_source:
+        setting = "data.nfkc_source=true" if translator.tokenizers.joint else "tokenizer.joint=false"
+        hint = "train with one tokenizer for text as it is, or use --to ctranslate2"
+        raise InputError(f"Argos Translate does not support {setting}", hint=hint)
     for side in ("source", "target"):
         if not language(config.data, side):
             hint = f"train with data.{side}_lang=CODE, or name the files like train.de"
@@ -142,24 +137,14 @@ def code_and_name(langcodes: ModuleType, language: str) -> tuple[str, str]:
     raise InputError(f"langcodes does not know the language '{language}'", hint=hint)
 
 
-def write_zip(path: Path, directory: str, contents: dict[str, bytes], files: dict[str, Path]) -> None:
-    """Write a zip of one directory; equal contents give equal bytes.
-
-    Args:
-        path: the zip file; an existing file is replaced only when the new one is complete.
-        directory: name of the one directory.
-        contents: contents of small files, by their path in the directory.
-        files: large files on disk, by their path in the directory.
-    """
+def write_zip(path: Path, directory: str, files: dict[str, bytes | Path]) -> None:
+    """Write a zip of one directory from contents and files on disk; equal contents give equal bytes."""
     with atomic_writer(path) as out, zipfile.ZipFile(out, "w") as archive:
-        for name in sorted([*contents, *files]):
+        for name, content in sorted(files.items()):
             info = zipfile.ZipInfo(f"{directory}/{name}", EPOCH)
             info.compress_type = zipfile.ZIP_DEFLATED
             info.create_system = 3  # Unix, also if written on another system
             info.external_attr = (stat.S_IFREG | 0o644) << 16
-            if name in contents:
-                archive.writestr(info, contents[name])
-                continue
-            info.file_size = files[name].stat().st_size  # zipfile needs the size to decide on 64-bit fields
-            with files[name].open("rb") as file, archive.open(info, "w") as member:
-                shutil.copyfileobj(file, member)
+            source = content.open("rb") if isinstance(content, Path) else io.BytesIO(content)
+            with source, archive.open(info, "w", force_zip64=isinstance(content, Path)) as member:
+                shutil.copyfileobj(source, member)

@@ -23,13 +23,7 @@ BAN = -1e4  # bias of pieces that are never generated: representable in float16,
 
 
 def check_replaceable(path: Path, names: Collection[str], needed: str) -> None:
-    """Refuse to replace anything but an empty directory or an earlier export.
-
-    Args:
-        path: output directory of the export.
-        names: all names that an export can have in its directory.
-        needed: the name that every export has in its directory.
-    """
+    """Refuse to replace anything but an empty directory or an earlier export, which has `needed` and of `names`."""
     real = Path(os.path.realpath(path))  # unlike `resolve`, does not fail on a loop of links
     if real == Path.cwd() or path.is_mount():
         raise InputError(f"{path} cannot be replaced: it is in use", hint="name a directory in it")
@@ -39,12 +33,9 @@ def check_replaceable(path: Path, names: Collection[str], needed: str) -> None:
 
 
 def exportable_model(translator: Translator, tool: str, supported: Mapping[str, Sequence[object]]) -> Transformer:
-    """Return the translator's model. Raises InputError unless it is one Transformer with supported settings.
+    """Return the translator's model. Raises InputError unless it is one Transformer that `tool` supports.
 
-    Args:
-        translator: a loaded run or model file.
-        tool: name of the tool that loads the export, for messages.
-        supported: supported values of `model.*` settings, by key; other settings may have any value.
+    `supported` has the supported values of `model.*` settings, by key; other settings may have any value.
     """
     engine = translator.engine.torch_engine("weights to export")
     assert isinstance(engine, TorchEngine)
@@ -98,7 +89,5 @@ def real_lines(translator: Translator, n: int) -> list[str]:
         return list(dict.fromkeys(samples))[:n]
     source, generator = translator.tokenizers.source, torch.Generator().manual_seed(1)
     lengths = torch.randint(1, 20, (n,), generator=generator).tolist()
-    return [
-        source.decode(torch.randint(EOS + 1, len(source), (length,), generator=generator).tolist())
-        for length in lengths
-    ]
+    drawn = (torch.randint(EOS + 1, len(source), (length,), generator=generator).tolist() for length in lengths)
+    return [source.decode(tokens) for tokens in drawn]

@@ -15,7 +15,7 @@ import contextlib
 import json
 import logging
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +28,9 @@ from nmt.decode.options import Segment
 from nmt.decode.translator import Translator
 from nmt.errors import InputError, NmtError
 from nmt.files import atomic_directory, atomic_write
-from nmt.interchange.export import (
-    BAN,
-    check_replaceable,
-    exportable_model,
-    log_probs_of,
-    logits_bias,
-    real_lines,
-)
+from nmt.interchange.export import BAN, check_replaceable, exportable_model, log_probs_of, logits_bias, real_lines
 from nmt.interchange.model_card import model_card
-from nmt.model.transformer import DecoderLayer, EncoderLayer, Transformer
+from nmt.model.transformer import Transformer
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.tokenizer import Tokenizers
 from nmt.text.vocabulary import without_vocabulary
@@ -61,6 +54,21 @@ FILES = {  # all files that an export can have
     *("source.spm", "target.spm", "vocab.json", "target_vocab.json", "tokenizer_config.json"),
     "special_tokens_map.json",
 }
+LAYER = {  # our linear layers and norms of a layer, and those of transformers that each of them joins
+    "self_attention.query_key_value": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "self_attention.output": ("self_attn.out_proj",),
+    "self_attention_residual.norm": ("self_attn_layer_norm",),
+    "feed_forward.inner": ("fc1",),
+    "feed_forward.outer": ("fc2",),
+    "feed_forward_residual.norm": ("final_layer_norm",),
+}
+DECODER_LAYER = LAYER | {
+    "cross_attention.query": ("encoder_attn.q_proj",),
+    "cross_attention.key_value": ("encoder_attn.k_proj", "encoder_attn.v_proj"),
+    "cross_attention.output": ("encoder_attn.out_proj",),
+    "cross_attention_residual.norm": ("encoder_attn_layer_norm",),
+}
+READERS = ("query_key_value", "query", "key_value", "inner")  # they read the residual stream; all others write to it
 USE = """\
 ```python
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
@@ -114,15 +122,7 @@ def holdable_model(translator: Translator) -> Transformer:
 
 
 def write_huggingface(directory: Path, translator: Translator, model: Transformer, name: str, use: str = USE) -> None:
-    """Write all files into an empty directory.
-
-    Args:
-        directory: output directory.
-        translator: the translator to export.
-        model: the translator's model.
-        name: name of the model in the model card.
-        use: usage instructions for the model card in Markdown, with `{name}` in place of the name.
-    """
+    """Write all files into an empty directory; for `name` and `use` see `model_card`."""
     config = translator.config
     atomic_write(directory / "model.safetensors", save(weights(model), {"format": "pt"}))
     _write_json(directory / "config.json", model_config(config.model, n_rows(model)))
@@ -183,7 +183,7 @@ def generation_settings(translator: Translator, model: Transformer) -> dict[str,
         "num_beams": decode.beam,
         "length_penalty": decode.alpha,
         "early_stopping": False,  # the same stopping rule as ours
-        "max_length": longest + 1,  # transformers counts BOS
+        "max_length": longest + 1,  # for all sentences: generate has no limit of a·S + b; transformers counts BOS
         "min_new_tokens": decode.min_length,
         "pad_token_id": PAD,
         "bos_token_id": BOS,
@@ -215,18 +215,13 @@ def weights(model: Transformer) -> dict[str, Tensor]:
         found["model.decoder.embed_tokens.weight"] = matrix(model.target_embedding.weight)
     if settings.tied_embeddings == "none":
         found["lm_head.weight"] = matrix(model.projection.weight)
-    stacks: dict[str, tuple[Iterable[EncoderLayer | DecoderLayer], Tensor | None]] = {
-        "encoder": (model.encoder, model.source_positions),
-        "decoder": (model.decoder, model.target_positions),
-    }
-    for stack, (layers, learned) in stacks.items():
-        for i, layer in enumerate(layers):
-            of_layer = dict(layer_weights(layer, order))
-            found |= {f"model.{stack}.layers.{i}.{name}": x for name, x in of_layer.items()}
-        if settings.norm == "pre":
-            norm = model.encoder_norm if stack == "encoder" else model.decoder_norm
-            assert isinstance(norm, nn.LayerNorm)
-            found |= {f"model.{stack}.layer_norm.{name}": x for name, x in norm_weights(norm, order)}
+    state = model.state_dict()
+    for ours, theirs in layer_names(settings.n_encoder_layers, settings.n_decoder_layers, settings.norm).items():
+        joined = permuted(ours, state[f"{ours}.weight"], state[f"{ours}.bias"], order)
+        for name, weight, bias in zip(theirs, *(x.chunk(len(theirs)) for x in joined), strict=True):
+            found |= {f"{name}.weight": weight, f"{name}.bias": bias}
+    if settings.norm == "pre":
+        for stack, learned in (("encoder", model.source_positions), ("decoder", model.target_positions)):
             found[f"model.{stack}.embed_positions.weight"] = position_table(model, learned)[:, order]
     return {name: x.detach().float().contiguous() for name, x in found.items()}
 
@@ -245,38 +240,21 @@ def position_table(model: Transformer, learned: Tensor | None) -> Tensor:
     return torch.zeros(settings.max_positions, settings.d_model) if learned is None else learned
 
 
-def layer_weights(layer: EncoderLayer | DecoderLayer, order: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Yield names and weights of a layer for transformers, with the D features in the given order."""
-
-    def reads(name: str, weight: Tensor, bias: Tensor) -> Iterator[tuple[str, Tensor]]:  # weight (n, D)
-        yield from ((f"{name}.weight", weight[:, order]), (f"{name}.bias", bias))
-
-    def writes(name: str, linear: nn.Linear) -> Iterator[tuple[str, Tensor]]:  # weight (D, n)
-        yield from ((f"{name}.weight", linear.weight[order]), (f"{name}.bias", linear.bias[order]))
-
-    def read_parts(prefix: str, names: str, linear: nn.Linear) -> Iterator[tuple[str, Tensor]]:
-        parts = linear.weight.chunk(len(names)), linear.bias.chunk(len(names))
-        for name, weight, bias in zip(names, *parts, strict=True):
-            yield from reads(f"{prefix}.{name}_proj", weight, bias)
-
-    def norm(name: str, residual: Any) -> Iterator[tuple[str, Tensor]]:
-        yield from ((f"{name}_layer_norm.{part}", x) for part, x in norm_weights(residual.norm, order))
-
-    yield from read_parts("self_attn", "qkv", layer.self_attention.query_key_value)
-    yield from writes("self_attn.out_proj", layer.self_attention.output)
-    yield from norm("self_attn", layer.self_attention_residual)
-    if isinstance(layer, DecoderLayer):
-        yield from read_parts("encoder_attn", "q", layer.cross_attention.query)
-        yield from read_parts("encoder_attn", "kv", layer.cross_attention.key_value)
-        yield from writes("encoder_attn.out_proj", layer.cross_attention.output)
-        yield from norm("encoder_attn", layer.cross_attention_residual)
-    yield from reads("fc1", layer.feed_forward.inner.weight, layer.feed_forward.inner.bias)
-    yield from writes("fc2", layer.feed_forward.outer)
-    yield from norm("final", layer.feed_forward_residual)
+def layer_names(n_encoder_layers: int, n_decoder_layers: int, norm: str) -> dict[str, tuple[str, ...]]:
+    """Return the names of all linear layers and norms of both stacks, and those of transformers that each joins."""
+    found: dict[str, tuple[str, ...]] = {}
+    for stack, n_layers, parts in (("encoder", n_encoder_layers, LAYER), ("decoder", n_decoder_layers, DECODER_LAYER)):
+        for i in range(n_layers):
+            for ours, theirs in parts.items():
+                found[f"{stack}.{i}.{ours}"] = tuple(f"model.{stack}.layers.{i}.{name}" for name in theirs)
+        if norm == "pre":
+            found[f"{stack}_norm"] = (f"model.{stack}.layer_norm",)
+    return found
 
 
-def norm_weights(norm: nn.LayerNorm, order: Tensor) -> Iterator[tuple[str, Tensor]]:
-    yield from (("weight", norm.weight[order]), ("bias", norm.bias[order]))
+def permuted(ours: str, weight: Tensor, bias: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
+    """Return weight and bias of one of our layers or norms with the D features in the given order."""
+    return (weight[:, order], bias) if ours.endswith(READERS) else (weight[order], bias[order])
 
 
 # --- the tokenizer ----------------------------------------------------------------------------------------
@@ -337,13 +315,8 @@ def check_translations(translator: Translator, model: Transformer, theirs: Any, 
     """Translate real lines greedily with both; raise NmtError if source tokens, probabilities or translations differ.
 
     Rounding may decide between pieces of nearly equal probability. Therefore a translation may contain other pieces
-    than nmt's, if nmt's model finds each of them as probable as the best piece, within TOLERANCE.
-
-    Args:
-        translator: the exported translator.
-        model: the translator's model.
-        theirs: the exported model, with the methods of `MarianMTModel`.
-        tokenizer: the exported `MarianTokenizer`.
+    than nmt's, if nmt's model finds each of them as probable as the best piece, within TOLERANCE. `theirs` has the
+    methods of `MarianMTModel`.
     """
     lines = real_lines(translator, N_CHECKED)
     options = translator.with_options(beam=1, min_length=0)

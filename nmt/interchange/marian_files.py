@@ -18,6 +18,7 @@ from torch import Tensor
 
 from nmt.errors import ModelError
 from nmt.files import parse_json, read_capped
+from nmt.interchange.huggingface import layer_names
 from nmt.run.header import is_safe_to_read
 
 MAX_JSON_BYTES = 50_000_000  # enough for a vocabulary of a million pieces
@@ -75,9 +76,9 @@ class MarianSettings(BaseModel):
         return self
 
     @property
-    def pre_norm(self) -> bool:
-        """Whether layers normalize their input, not their output."""
-        return self.model_type == "pegasus"
+    def norm(self) -> Literal["pre", "post"]:
+        """Whether layers normalize their input or their output."""
+        return "pre" if self.model_type == "pegasus" else "post"
 
     @property
     def n_target(self) -> int:
@@ -215,25 +216,10 @@ def _check_shapes(path: Path, shapes: dict[str, tuple[int, ...]], settings: Mari
 def shapes_of_layers(settings: MarianSettings) -> dict[str, tuple[int, ...]]:
     """Return the shapes of all weights of encoder and decoder except embeddings, by name."""
     d, d_ff = settings.d_model, settings.encoder_ffn_dim
+    feed_forward = {"fc1": (d_ff, d), "fc2": (d, d_ff)}
     shapes: dict[str, tuple[int, ...]] = {}
-
-    def add(name: str, *shape: int) -> None:
-        shapes[f"{name}.weight"] = shape
-        shapes[f"{name}.bias"] = shape[:1]
-
-    for side, n_layers, attentions in (
-        ("encoder", settings.encoder_layers, ["self_attn"]),
-        ("decoder", settings.decoder_layers, ["self_attn", "encoder_attn"]),
-    ):
-        for i in range(n_layers):
-            layer = f"model.{side}.layers.{i}"
-            for attention in attentions:
-                for part in ("q_proj", "k_proj", "v_proj", "out_proj"):
-                    add(f"{layer}.{attention}.{part}", d, d)
-                add(f"{layer}.{attention}_layer_norm", d)
-            add(f"{layer}.fc1", d_ff, d)
-            add(f"{layer}.fc2", d, d_ff)
-            add(f"{layer}.final_layer_norm", d)
-        if settings.pre_norm:
-            add(f"model.{side}.layer_norm", d)
+    for names in layer_names(settings.encoder_layers, settings.decoder_layers, settings.norm).values():
+        for name in names:
+            shape = (d,) if name.endswith("norm") else feed_forward.get(name.rpartition(".")[2], (d, d))
+            shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
     return shapes

@@ -16,12 +16,7 @@ from nmt.run.directory import RunDirectory
 def model_card(translator: Translator, n_parameters: int, architecture: str, name: str, use: str) -> str:
     """Return the card: Markdown with YAML metadata for the Hugging Face Hub.
 
-    Args:
-        translator: a loaded run or model file.
-        n_parameters: number of parameters of its model.
-        architecture: the transformers class of the exported model.
-        name: name of the exported directory.
-        use: usage instructions in Markdown, with `{name}` in place of the name.
+    `architecture` is the transformers class, `use` explains in Markdown how to use it, with `{name}` for the name.
     """
     config = translator.config
     known = [code for code in base_languages(config.data) if code]
@@ -29,11 +24,9 @@ def model_card(translator: Translator, n_parameters: int, architecture: str, nam
     if known:
         metadata += yaml.safe_dump({"language": [*dict.fromkeys(known)]}).splitlines()  # quotes 'no', false in YAML 1.1
     source, target = (language(config.data, side) or "?" for side in ("source", "target"))
-    sizes = f"{n_parameters:,} parameters; {len(translator.tokenizers.source):,} source and "
-    sizes += (
-        f"{len(translator.tokenizers.target):,} target pieces; at most {config.model.max_positions:,} pieces a sentence"
-    )
-    model = config.model
+    model, (n_source, n_target) = config.model, map(len, translator.tokenizers)
+    sizes = f"{n_parameters:,} parameters; {n_source:,} source and {n_target:,} target pieces; "
+    sizes += f"at most {model.max_positions:,} pieces a sentence"
     layers = f"{model.n_encoder_layers} + {model.n_decoder_layers} layers, width {model.d_model}, {model.n_heads} heads"
     parts = [
         "\n".join(["---", *metadata, "---"]),

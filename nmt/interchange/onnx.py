@@ -103,5 +103,4 @@ def write_for_browsers(directory: Path, translator: Translator) -> None:
         reason = f"tokenizer.type={kind}" if kind not in KINDS else "tokenizer.joint=false"
         log.warning("no tokenizer.json is written, because transformers.js does not support %s", reason)
         return
-    content = json.dumps(tokenizer_json(tokenizers.source, kind), ensure_ascii=False)
-    atomic_write(directory / "tokenizer.json", content)
+    atomic_write(directory / "tokenizer.json", tokenizer_json(tokenizers.source, kind))

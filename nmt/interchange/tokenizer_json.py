@@ -17,55 +17,36 @@ KINDS = ("unigram", "bpe", "char")  # values of tokenizer.type that the format s
 NEVER = -1e4  # score of special and byte pieces, which keeps them out of segmentations; others are above -100
 
 
-def tokenizer_json(tokenizer: Tokenizer, kind: str) -> dict[str, Any]:
-    """Return the content of tokenizer.json; `kind` is one of `KINDS`."""
+def tokenizer_json(tokenizer: Tokenizer, kind: str) -> str:
+    """Return the content of tokenizer.json, written by Hugging Face's tokenizers; `kind` is one of `KINDS`."""
+    from tokenizers import AddedToken, decoders, models, normalizers, processors
+    from tokenizers import Tokenizer as Fast
+
     pieces = tokenizer.pieces(range(len(tokenizer)))
-    end = {"id": pieces[EOS], "ids": [EOS], "tokens": [pieces[EOS]]}
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    to_space = {"type": "Replace", "pattern": {"String": SPACE}, "content": " "}
-    from_space = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [{"id": i, "content": pieces[i], **flags, "special": True} for i in (PAD, UNK, BOS, EOS)],
-        "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": SPACE}, from_space]},
-        "pre_tokenizer": None,
-        "post_processor": {
-            "type": "TemplateProcessing",
-            "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": pieces[EOS], "type_id": 0}}],
-            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
-            "special_tokens": {pieces[EOS]: end},
-        },
-        "decoder": {
-            "type": "Sequence",
-            "decoders": [
-                to_space,
-                {"type": "ByteFallback"},
-                {"type": "Fuse"},
-                {"type": "Strip", "content": " ", "start": 1, "stop": 0},
-            ],
-        },
-        "model": _unigram(tokenizer, pieces) if kind == "unigram" else _bpe(tokenizer, pieces),
-    }
+    is_bytes = tokenizer.n_bytes(range(len(pieces))) > 0
+    if kind == "unigram":
+        model: Any = models.Unigram(_scored(tokenizer, pieces), unk_id=UNK, byte_fallback=is_bytes)
+    else:
+        ids = {piece: i for i, piece in enumerate(pieces)}
+        merges = _merges(tokenizer, pieces)
+        model = models.BPE(ids, merges, unk_token=pieces[UNK], fuse_unk=True, byte_fallback=is_bytes)
+    found = Fast(model)
+    found.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), normalizers.Replace(" ", SPACE)])
+    found.post_processor = processors.TemplateProcessing(["$A", pieces[EOS]], special_tokens=[(pieces[EOS], EOS)])
+    to_text = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    found.decoder = decoders.Sequence(to_text)
+    found.add_special_tokens([AddedToken(pieces[i], normalized=False, special=True) for i in (PAD, UNK, BOS, EOS)])
+    return str(found.to_str())
 
 
-def _unigram(tokenizer: Tokenizer, pieces: Sequence[str]) -> dict[str, Any]:
+def _scored(tokenizer: Tokenizer, pieces: Sequence[str]) -> list[tuple[str, float]]:
     processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
-    scores = [
-        NEVER if i <= EOS or processor.is_byte(i) else float(processor.get_score(i)) for i in range(len(tokenizer))
-    ]
-    vocab = [list(pair) for pair in zip(pieces, scores, strict=True)]
-    return {
-        "type": "Unigram",
-        "unk_id": UNK,
-        "vocab": vocab,
-        "byte_fallback": tokenizer.n_bytes(range(len(pieces))) > 0,
-    }
+    scores = [NEVER if i <= EOS or processor.is_byte(i) else processor.get_score(i) for i in range(len(pieces))]
+    return list(zip(pieces, scores, strict=True))
 
 
-def _bpe(tokenizer: Tokenizer, pieces: Sequence[str]) -> dict[str, Any]:
-    """Return a BPE model whose merges are all pairs of pieces that form another piece, the highest score first.
+def _merges(tokenizer: Tokenizer, pieces: Sequence[str]) -> list[tuple[str, str]]:
+    """Return all pairs of pieces that form another piece, the highest score first.
 
     SentencePiece has no list of merges: it merges any two adjacent pieces that form a piece, the highest score first.
     """
@@ -77,11 +58,4 @@ def _bpe(tokenizer: Tokenizer, pieces: Sequence[str]) -> dict[str, Any]:
     }
     by_score = sorted((piece for piece in normal if len(piece) > 1), key=lambda piece: -normal[piece])
     parts = [(piece[:i], piece[i:]) for piece in by_score for i in range(1, len(piece))]
-    return {
-        "type": "BPE",
-        "unk_token": pieces[UNK],
-        "fuse_unk": True,
-        "byte_fallback": tokenizer.n_bytes(range(len(pieces))) > 0,
-        "vocab": {piece: i for i, piece in enumerate(pieces)},
-        "merges": [list(pair) for pair in parts if pair[0] in normal and pair[1] in normal],
-    }
+    return [pair for pair in parts if pair[0] in normal and pair[1] in normal]

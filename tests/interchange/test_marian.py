@@ -3,20 +3,20 @@
 import itertools
 import json
 import os
-import random
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from conftest import SOURCE, TARGET, err_lines, model_of, one_clear_error, out_lines, run_nmt
-from models import random_translator
+from models import hostile_lines, random_translator
 
 import nmt
 from nmt.decode.segments import Line, split
 from nmt.decode.translator import Translator
-from nmt.errors import ModelError
+from nmt.errors import ModelError, NmtError
 from nmt.interchange import marian
 from nmt.interchange.huggingface import holdable_model, to_huggingface, write_huggingface
 from nmt.interchange.marian import Languages, import_marian
@@ -193,75 +193,14 @@ def test_a_trained_model_translates_as_before(trained: Pair) -> None:
 
 # --- tokens -----------------------------------------------------------------------------------------------
 
-PARTS = [
-    "\0",
-    "\u2581",
-    "\u2581\u2581",
-    "</s>",
-    "<unk>",
-    "<pad>",
-    "<s>",
-    " ",
-    "  ",
-    "\t",
-    "\r",
-    "\n",
-    "\u3000",
-    "\u00a0",
+TAGGED = [
+    f"{before}{tag}{after}" for tag in (">>fra<<", ">>xyz<<") for before in ("", " ", "a") for after in ("", " the.")
 ]
-PARTS += [
-    ">>fra<<",
-    ">>",
-    "<<",
-    ">>xyz<<",
-    "ﬁ",
-    "ａ",
-    "e\u0301",
-    "👩‍👩‍👧",
-    "🇩🇪",
-    "中",
-    "日本",
-    "書",
-    "ا",
-    "\ufeff",
-    "\u200b",
-    "\x01",
-    "\x7f",
-]
-PARTS += [
-    "Ein Hund",
-    "läuft",
-    "Häuser!",
-    "2024",
-    "the",
-    "er",
-    "。",
-    "—",
-    "…",
-    "\U0010ffff",
-    "\ufffd",
-    "x" * 500,
-    "Ⅷ",
-    "㎏",
-    "½",
-]
-
-
-def hostile_lines(n: int) -> list[str]:
-    rng = random.Random(7)
-    planes = [(0, 0x80), (0x80, 0x250), (0x370, 0x600), (0x2000, 0x3000), (0x4E00, 0x9FFF), (0xE000, 0x10FFFF)]
-    lines = ["", " ", *PARTS]
-    while len(lines) < n:
-        words = rng.choices(PARTS, k=rng.randint(1, 8))
-        words += ["".join(chr(rng.randint(*rng.choice(planes))) for _ in range(rng.randint(1, 10)))]
-        rng.shuffle(words)
-        lines.append(rng.choice(["", " "]).join(words))
-    return lines[:n]
 
 
 @of_every_shape
 def test_tokens_are_those_of_marian_tokenizer(pair: Pair) -> None:
-    for text in hostile_lines(1000):
+    for text in [*hostile_lines(500), *TAGGED]:
         assert pair.our_ids(text) == pair.their_ids(text), repr(text)
         assert pair.our_ids(text, target=True) == pair.their_ids(text, target=True), repr(text)
 
@@ -366,7 +305,7 @@ def test_the_command_makes_a_run_like_any_other(home: Path, trained: Pair) -> No
     assert out_lines(run_nmt("translate", "--beam", "1", "-i", source, cwd=home)) == TARGET
     assert "BLEU = 100.00" in "\n".join(out_lines(run_nmt("eval", "--src", source, "--ref", target, cwd=home)))
     told = "\n".join(out_lines(run_nmt("info", cwd=home)))
-    assert "de to en" in told
+    assert "source de, target en" in told
     assert "from trained" in told
     err_lines(run_nmt("explain", SOURCE[0], "-o", "page.html", cwd=home))
     one_clear_error(run_nmt("import", "trained", "-o", "runs/opus", cwd=home), 2, "exists already")
@@ -403,6 +342,21 @@ def test_an_imported_model_is_exported_to_ctranslate2(home: Path, trained: Pair)
     pytest.importorskip("ctranslate2")
     err_lines(run_nmt("export", "-m", trained.run, "--to", "ctranslate2", "-o", home / "ct2"))
     assert nmt.load(home / "ct2").translate(SOURCE, beam=1) == TARGET
+
+
+def test_an_import_whose_logits_differ_is_refused_and_one_without_transformers_is_not_checked(
+    trained: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(marian.log, "propagate", True)
+    monkeypatch.setattr(marian, "sines_first", torch.arange)
+    with pytest.raises(NmtError, match="the logits of the imported model differ from the original's by"):
+        import_marian(trained.directory, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    monkeypatch.undo()
+    monkeypatch.setattr(marian.log, "propagate", True)
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    import_marian(trained.directory, tmp_path / "run")
+    assert "transformers is not installed" in caplog.text
 
 
 # --- there and back ---------------------------------------------------------------------------------------

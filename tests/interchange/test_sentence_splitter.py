@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 import torch
 from conftest import argos_python
+from sentence_splitter import END, FILE, sentence_splitter
 from torch.nn import functional as F
-
-from nmt.interchange.sentence_splitter import END, sentence_splitter
 
 CASES = [
     ["Ein Hund rennt.", "Eine Katze schläft!", "Wirklich?", "Ja"],
@@ -21,6 +20,10 @@ CASES = [
     ["Кто там?", "Это я."],
 ]
 UNSPACED = [["你好。", "“我走了。”", "他说！！", "真的？", "是"], ["「行く？」", "はい。"]]
+
+
+def test_the_package_has_what_the_program_writes() -> None:
+    assert FILE.read_bytes() == sentence_splitter()
 
 
 def fields(message: bytes) -> dict[int, list[Any]]:

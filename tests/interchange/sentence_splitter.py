@@ -1,4 +1,4 @@
-"""A sentence splitter as an ONNX file that MiniSBD loads, so that an Argos package needs no download.
+"""Writes nmt/interchange/sentences.onnx: a sentence splitter for MiniSBD, so that an Argos package needs no download.
 
 MiniSBD passes the character ids of a paragraph to a model, which labels each character: 0 inside a sentence, 2 at its
 end. This model is an embedding table of character classes and one convolution with the kernel `WEIGHTS`. A sentence
@@ -6,14 +6,18 @@ ends at `.!?…` before a space, unless a lower-case letter follows or a single 
 `。！？；`, or at a closing quotation mark after them. "Dr. Weber" is split in two.
 
 The ONNX protobuf (onnx.proto of IR version 8, opset 13) is encoded by hand, because the graph has only four nodes.
+Run it after a change: python tests/interchange/sentence_splitter.py
 """
 
 import json
 import struct
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+import nmt
 from nmt.text.vocabulary import varint
 
+FILE = Path(nmt.__file__).parent / "interchange" / "sentences.onnx"
 CLASSES = {  # class -> its characters; MiniSBD replaces all white space by spaces
     "final": ".!?…؟۔।",
     "wide": "。！？；",
@@ -111,3 +115,7 @@ def _message(fields: Message) -> bytes:
                 content = value.encode() if isinstance(value, str) else value
                 encoded += varint(number << 3 | 2) + varint(len(content)) + content
     return encoded
+
+
+if __name__ == "__main__":
+    FILE.write_bytes(sentence_splitter())
