@@ -2,7 +2,7 @@
 
 import math
 import re
-from bisect import bisect_left
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -10,10 +10,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeGuard
 
+import numpy as np
+
 from nmt.errors import InputError
 from nmt.run.directory import RunDirectory, kind_of
 
-MAX_POINTS = 1000  # per curve, an even number; with more steps, each point covers several
+MAX_POINTS = 1000  # per curve; with more steps, each point covers several
 MEANS = ("loss", "nll", "lr", "grad_norm")  # averaged over the steps of a point, weighted by n_tokens
 COUNTS = ("n_tokens", "n_real", "n_positions")
 CHARTS = {  # by metric: title and unit
@@ -28,7 +30,7 @@ CHARTS = {  # by metric: title and unit
     "non_padding": ("Non-padding share", "of all positions"),
 }
 MARKS = "*o+x#@%&=~"  # one per series of a text chart
-TEXT_WIDTH, TEXT_ROWS = 80, 12
+TEXT_WIDTH, TEXT_HEIGHT = 80, 16  # of a text chart, in characters, without the legend
 WIDTH, HEIGHT = 380, 240  # of a chart in an SVG, title included
 LEFT, RIGHT, TOP, BOTTOM = 50, 16, 34, 26  # margins of a chart
 N_COLORS = 6
@@ -64,59 +66,33 @@ class Chart:
         return min(0.0, xs[0]), xs[-1], low, high
 
 
-@dataclass(frozen=True)
-class Steps:
-    """The sums over consecutive steps."""
-
-    step: int  # number of the last step
-    n_steps: int
-    elapsed_s: float | None  # at the end of the last step
-    sums: dict[str, float]  # of `COUNTS`, and of `MEANS` weighted by n_tokens
-
-    def __add__(self, later: "Steps") -> "Steps":
-        sums = {name: value + later.sums[name] for name, value in self.sums.items()}
-        return Steps(later.step, self.n_steps + later.n_steps, later.elapsed_s, sums)
-
-
 class Curves:
-    """The metrics of all steps as at most `MAX_POINTS` points, each over the same number of steps except the last.
-
-    Memory does not grow with the number of steps.
-    """
+    """The metrics of all steps as at most `MAX_POINTS` points, each over the same number of steps except the last."""
 
     def __init__(self) -> None:
-        self.points: list[Steps] = []
-        self.size = 1  # steps per point
+        self.rows = array("d")  # step, elapsed_s (NaN if unknown), `COUNTS`, `MEANS` times n_tokens: 72 bytes per step
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Add a line of metrics.jsonl; ignore it unless it is a complete line of a step."""
-        if kind_of(line) != "step" or not has_numbers(line, (*MEANS, *COUNTS)):
-            return
-        sums = {name: line[name] for name in COUNTS} | {name: line[name] * line["n_tokens"] for name in MEANS}
-        point = Steps(line["step"], 1, line.get("elapsed_s"), sums)
-        if self.points and self.points[-1].n_steps < self.size:
-            self.points[-1] += point
-            return
-        if len(self.points) == MAX_POINTS:  # an even number, so every point has a partner
-            self.points = [one + next_one for one, next_one in zip(self.points[::2], self.points[1::2], strict=True)]
-            self.size *= 2
-        self.points.append(point)
+        if kind_of(line) == "step" and has_numbers(line, (*MEANS, *COUNTS)):
+            elapsed_s = line.get("elapsed_s")
+            self.rows.extend([line["step"], math.nan if elapsed_s is None else elapsed_s])
+            self.rows.extend(line[name] for name in COUNTS)
+            self.rows.extend(line[name] * line["n_tokens"] for name in MEANS)
 
     def by_name(self) -> dict[str, list[float | None]]:
         """Each curve as one value per point, by its name; "step" is the x axis."""
-        found: dict[str, list[float | None]] = {"step": [point.step for point in self.points]}
-        for name in MEANS:
-            found[name] = [point.sums[name] / max(point.sums["n_tokens"], 1) for point in self.points]
-        found["non_padding"] = [point.sums["n_real"] / max(point.sums["n_positions"], 1) for point in self.points]
-        found["elapsed_s"] = [point.elapsed_s for point in self.points]
-        found["tokens_per_s"] = []
-        before: float | None = 0.0
-        for point in self.points:
-            now = point.elapsed_s
-            seconds = None if now is None or before is None else now - before
-            found["tokens_per_s"].append(point.sums["n_tokens"] / seconds if seconds else None)
-            before = now
-        return found
+        rows = np.array(self.rows).reshape(-1, 2 + len(COUNTS) + len(MEANS))  # (steps, columns)
+        firsts = np.arange(0, len(rows), max(-(-len(rows) // MAX_POINTS), 1))  # the first step of each point
+        lasts = np.append(firsts[1:], len(rows)) - 1 if len(rows) else firsts
+        sums = np.add.reduceat(rows, firsts) if len(rows) else rows
+        (step, elapsed_s), (n_tokens, n_real, n_positions) = rows[lasts, :2].T, sums[:, 2:5].T
+        seconds = np.diff(elapsed_s, prepend=0.0)
+        found = dict(zip(MEANS, sums[:, 5:].T / np.maximum(n_tokens, 1), strict=True))
+        found |= {"non_padding": n_real / np.maximum(n_positions, 1), "elapsed_s": elapsed_s}
+        found["tokens_per_s"] = n_tokens / np.where(seconds > 0, seconds, math.nan)
+        numbers = {name: [None if math.isnan(x) else x for x in values.tolist()] for name, values in found.items()}
+        return {"step": list(map(int, step)), **numbers}
 
 
 def curves(lines: Iterable[Mapping[str, Any]]) -> dict[str, list[float | None]]:
@@ -134,10 +110,8 @@ def has_numbers(line: Mapping[str, Any], names: Sequence[str]) -> bool:
 def charts_of(paths: Sequence[Path], metrics: Sequence[str] = tuple(CHARTS), *, by_time: bool = False) -> list[Chart]:
     """Return one chart per metric with the curves of all runs; metrics without any value are left out.
 
-    Args:
-        paths: run directories.
-        metrics: keys of `CHARTS`.
-        by_time: whether x is minutes of training instead of steps.
+    With `by_time`, x is minutes of training instead of steps.
+
     Raises:
         ModelError: a path is not a run.
         InputError: a metric is unknown, or no run has any value yet.
@@ -178,41 +152,23 @@ def is_finite(value: object) -> TypeGuard[float]:
 
 def as_text(chart: Chart, marks: str = MARKS) -> list[str]:
     """A chart as text of `TEXT_WIDTH` columns; each series has its own mark, and a line with last value and range."""
-    x_low, x_high, y_low, y_high = chart.ranges()
-    labels = [short(y_high), short(y_low)]
-    margin = max(map(len, labels))
-    n_columns = TEXT_WIDTH - margin - 2
-    rows = [[" "] * n_columns for _ in range(TEXT_ROWS)]
-    width = (x_high - x_low) / (n_columns - 1)
-    for i, one in enumerate(chart.series):
-        for column in range(n_columns):
-            y = interpolated(one.points, x_low + column * width, slack=width / 2)
-            if y is not None:
-                height = (min(max(y, y_low), y_high) - y_low) / (y_high - y_low)
-                rows[round((1 - height) * (TEXT_ROWS - 1))][column] = marks[i % len(marks)]
-    lines = [f"{chart.title} ({chart.unit})" if chart.unit else chart.title]
-    for r, row in enumerate(rows):
-        label = labels[0] if r == 0 else labels[1] if r == TEXT_ROWS - 1 else ""
-        lines.append(f"{label:>{margin}} |{''.join(row)}".rstrip())
-    lines.append(f"{'':{margin}} +{'-' * n_columns}")
-    start, end = short(x_low), f"{chart.x_title} {short(x_high)}"
-    lines.append(f"{'':{margin}}  {start}{end:>{n_columns - len(start)}}")
-    for i, one in enumerate(chart.series):
-        ys = [y for _, y in one.points]
-        figures = f"last {short(ys[-1])}, lowest {short(min(ys))}, highest {short(max(ys))}"
-        lines.append(f"{'':{margin}}  {marks[i % len(marks)]} {one.name}: {figures}")
-    return lines
+    import plotext  # takes 0.1 s
 
-
-def interpolated(points: Sequence[Point], x: float, slack: float) -> float | None:
-    """The value of a curve at x by linear interpolation; None if x is further than `slack` outside of its points."""
-    if not points[0][0] - slack <= x <= points[-1][0] + slack:
-        return None
-    i = bisect_left(points, x, key=lambda point: point[0])
-    if i == 0 or i == len(points):
-        return points[min(i, len(points) - 1)][1]
-    (x0, y0), (x1, y1) = points[i - 1], points[i]
-    return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+    x_low, x_high, low, high = chart.ranges()
+    plotext.clear_figure()
+    plotext.limit_size(False, False)  # the size of the terminal does not matter
+    plotext.plot_size(TEXT_WIDTH, TEXT_HEIGHT)
+    plotext.title(f"{chart.title} ({chart.unit}) by {chart.x_title}" if chart.unit else chart.title)
+    plotext.ylim(low, high)
+    for axis, values in ((plotext.xticks, ticks(x_low, x_high, 6)), (plotext.yticks, ticks(low, high))):
+        axis(values, list(map(short, values)))
+    legend = []
+    for i, one in enumerate(chart.series):
+        mark, (xs, ys) = marks[i % len(marks)], zip(*one.points, strict=True)
+        plotext.plot(xs, [min(y, high) for y in ys], marker=mark)
+        legend.append(f"  {mark} {one.name}: last {short(ys[-1])}, lowest {short(min(ys))}, highest {short(max(ys))}")
+    lines = plotext.uncolorize(plotext.build()).rstrip("\n").split("\n")
+    return [line.rstrip() for line in lines] + legend
 
 
 def short(value: float) -> str:
@@ -227,6 +183,7 @@ def short(value: float) -> str:
 # --- SVG --------------------------------------------------------------------------------------------------
 
 
+# Ours, because plotext writes no SVG, the report's page draws in the browser, and matplotlib takes 50 MB.
 def as_svg(charts: Sequence[Chart]) -> str:
     """Charts side by side as one SVG file, in the colors of the HTML pages, light or dark by the system's setting."""
     names = list(dict.fromkeys(one.name for chart in charts for one in chart.series))

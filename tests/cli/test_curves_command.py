@@ -17,7 +17,8 @@ def test_curves_in_the_terminal_as_svg_and_as_json(five_run: FiveRun, tmp_path: 
     )
     lines = out_lines(text)
     assert max(map(len, lines[:15])) <= 80
-    assert [line.split(" (")[0] for line in lines if line.startswith(("Training", "Dev"))] == [
+    titles = [line.strip() for line in lines]
+    assert [title.split(" (")[0] for title in titles if title.startswith(("Training", "Dev"))] == [
         "Training loss",
         "Dev loss",
         "Dev BLEU",

@@ -1,5 +1,6 @@
 """Curves of runs: points, text and SVG."""
 
+import itertools
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,11 @@ from nmt.insight.curves import (
     CHARTS,
     TEXT_WIDTH,
     Chart,
-    Curves,
     Series,
     as_svg,
     as_text,
     charts_of,
     curves,
-    interpolated,
     short,
     ticks,
 )
@@ -50,15 +49,12 @@ def test_curves_are_means_weighted_by_tokens(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("n_steps", [7, 8, 9, 64, 1001])
 def test_long_curves_have_few_points_that_stand_for_all_steps(monkeypatch: pytest.MonkeyPatch, n_steps: int) -> None:
     monkeypatch.setattr(module, "MAX_POINTS", 8)
-    found = Curves()
-    for n in range(1, n_steps + 1):
-        found.add(step(n, n_tokens=n, elapsed_s=float(n)))
-    sizes = [point.n_steps for point in found.points]
-    assert 4 < len(sizes) <= 8
-    assert set(sizes[:-1]) == {found.size}
-    assert sum(sizes) == n_steps
-    assert sum(point.sums["n_tokens"] for point in found.points) == n_steps * (n_steps + 1) / 2
-    assert found.by_name()["step"][-1] == n_steps
+    found = curves(step(n, loss=float(n), elapsed_s=float(n)) for n in range(1, n_steps + 1))
+    assert 4 < len(found["step"]) <= 8
+    ends: list[Any] = [0, *found["step"]]
+    assert ends[-1] == n_steps
+    assert found["loss"] == [(first + last + 1) / 2 for first, last in itertools.pairwise(ends)], "means of all steps"
+    assert len({last - first for first, last in itertools.pairwise(ends[:-1])}) == 1, "of equally many steps"
 
 
 def test_damaged_lines_and_those_of_validations_are_no_steps() -> None:
@@ -98,10 +94,10 @@ def test_a_text_chart_fits_the_terminal_and_rises_where_the_curve_rises() -> Non
     falling = Series("runs/b", [(50.0, 10.0), (100.0, 0.0)])
     lines = as_text(chart(rising, falling))
     assert max(map(len, lines)) == TEXT_WIDTH
-    rows = [line.partition("|")[2] for line in lines if "|" in line]
+    rows = [line.partition("│")[2] or line.partition("┤")[2] for line in lines[2:14]]
     assert rows[-1].startswith("*")
     assert [row.index("*") for row in reversed(rows)] == sorted(row.index("*") for row in rows)
-    assert rows[0].rstrip().endswith("*")
+    assert rows[0].rstrip("│").endswith("*")
     assert "o" in rows[0][len(rows[0]) // 2 - 3 :]
     assert not any("o" in row[:30] for row in rows), "the second curve begins in the middle"
     assert lines[-2].endswith("* runs/a: last 10, lowest 0, highest 10")
@@ -112,15 +108,6 @@ def test_few_equal_and_extreme_points_are_drawn(points: list[tuple[float, float]
     one = chart(Series("a", points))
     assert any("*" in line for line in as_text(one)[1:-1])
     assert ET.fromstring(as_svg([one])) is not None
-
-
-def test_interpolation_is_linear_between_the_points_and_nothing_outside() -> None:
-    points = [(1.0, 10.0), (3.0, 20.0)]
-    assert interpolated(points, 2.0, slack=0.1) == 15.0
-    assert interpolated(points, 1.0, slack=0.1) == interpolated(points, 0.95, slack=0.1) == 10.0
-    assert interpolated(points, 3.05, slack=0.1) == 20.0
-    assert interpolated(points, 0.5, slack=0.1) is None
-    assert interpolated(points, 3.5, slack=0.1) is None
 
 
 def test_far_out_values_of_the_gradient_do_not_flatten_the_rest() -> None:
