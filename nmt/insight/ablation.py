@@ -57,14 +57,9 @@ def bleu_without(
     references: Sequence[Sequence[str]],
     beam: int = 1,
 ) -> list[float]:
-    """BLEU of a test set without some heads, 0-100, for each of several choices of heads.
+    """BLEU of a test set without some heads, 0-100, for each of several choices of heads; an empty choice keeps all.
 
-    Args:
-        translator: a translator of a single model.
-        choices: the heads to translate without; an empty choice keeps all.
-        sources: source lines.
-        references: one or several lists of reference lines.
-        beam: 1 (greedy search) is fast; the differences in BLEU are similar with a larger beam.
+    Greedy search (beam 1) is fast; the differences in BLEU are similar with a larger beam.
     """
     model = single_model(translator)
     untraced = Translator(TorchEngine(model), translator.tokenizers, translator.config)

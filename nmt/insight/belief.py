@@ -26,11 +26,7 @@ def cross_entropies(translator: Translator, sources: Sequence[str], targets: Seq
 
 
 def disbelief(models: Sequence[Translator], sources: Sequence[str], targets: Sequence[str]) -> list[float]:
-    """Return how unlikely each pair is; 0 is certain.
-
-    Args:
-        models: a model that translates source to target, optionally followed by one of the opposite direction.
-    """
+    """Return how unlikely each pair is; 0 is certain. A second model translates in the opposite direction."""
     forward = cross_entropies(models[0], sources, targets)
     if len(models) == 1:
         return forward
@@ -41,10 +37,7 @@ def disbelief(models: Sequence[Translator], sources: Sequence[str], targets: Seq
 def least_believed(models: Sequence[Translator], chunks: Iterable[Chunk], report: Report) -> Finding:
     """Return the least likely pairs of the training corpus as a finding; its examples are the least likely of these.
 
-    Args:
-        models: see `disbelief`.
-        chunks: the training pairs.
-        report: the report on the same corpus.
+    `chunks` are the training pairs, and `report` is of the same corpus.
     """
     found: list[tuple[float, int]] = []
     texts: dict[int, tuple[str, str]] = {}

@@ -166,23 +166,30 @@ def groups_of(
         where: name of the corpus in which words are counted.
         rarest: number of occurrences of each line's rarest word in that corpus; None for a line without words.
     """
-    has_source = test_set.sources is not None
-    measured = [line.source if has_source else line.reference for line in lines]
-    side = "source" if has_source else "reference"
-
-    def grouped(indices: Iterable[int], names: Sequence[str]) -> list[Group]:
-        members: dict[int, list[int]] = {}
-        for at, index in enumerate(indices):
-            members.setdefault(index, []).append(at)
-        return [group(names[i], found, lines, test_set) for i, found in sorted(members.items()) if i >= 0]
-
-    by_length = (group_index(n_words(text), LENGTHS) for text in measured)
-    yield f"words of the {side}", grouped(by_length, group_names(LENGTHS))
+    yield f"words of the {'reference' if test_set.sources is None else 'source'}", by_length(lines, test_set)
     by_rarity = (-1 if n is None else group_index(n, FREQUENCIES) for n in rarest)
-    yield f"occurrences of the rarest word in {where}", grouped(by_rarity, group_names(FREQUENCIES, 0))
+    names = group_names(FREQUENCIES, 0)
+    yield f"occurrences of the rarest word in {where}", grouped(by_rarity, names, lines, test_set)
     has_numbers = [bool(numbers_to_copy(line)) for line in lines]
     if any(has_numbers):
-        yield "numbers to copy", grouped(map(int, has_numbers), ["none", "one or more"])
+        yield "numbers to copy", grouped(map(int, has_numbers), ["none", "one or more"], lines, test_set)
+
+
+def by_length(lines: Sequence[ComparedLine], test_set: EvaluationSet) -> list[Group]:
+    """Group the lines by the number of words of the source, or of the reference if the source is unknown."""
+    texts = (line.reference if test_set.sources is None else line.source for line in lines)
+    indices = (group_index(n_words(text), LENGTHS) for text in texts)
+    return grouped(indices, group_names(LENGTHS), lines, test_set)
+
+
+def grouped(
+    indices: Iterable[int], names: Sequence[str], lines: Sequence[ComparedLine], test_set: EvaluationSet
+) -> list[Group]:
+    """Return the groups that have lines, given the index of each line's group, or -1 for none."""
+    members: dict[int, list[int]] = {}
+    for at, index in enumerate(indices):
+        members.setdefault(index, []).append(at)
+    return [group(names[i], found, lines, test_set) for i, found in sorted(members.items()) if i >= 0]
 
 
 def group(name: str, members: Sequence[int], lines: Sequence[ComparedLine], test_set: EvaluationSet) -> Group:

@@ -4,6 +4,7 @@ Everything comes from the model and the search that also translate: from the `tr
 of `model.attention`, and torch's hooks.
 """
 
+import html
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -138,6 +139,13 @@ class Explanation:
     def translation(self) -> Translated:
         return self.hypotheses[0]
 
+    def _repr_html_(self) -> str:
+        """Show the page of `nmt explain` in a notebook, in a frame, so that its styles and scripts stay in it."""
+        from nmt.insight.render import as_page  # which imports this module
+
+        page = html.escape(as_page(self))
+        return f'<iframe srcdoc="{page}" sandbox="allow-scripts" width="100%" height="800"></iframe>'
+
 
 @dataclass(frozen=True)
 class Outline:
@@ -195,7 +203,6 @@ def explain(
     """
     translator = run if isinstance(run, Translator) else load(run)
     sentence = _Sentence(translator, text, prefix, check, options)
-    model = sentence.model
     with torch.inference_mode():
         found, steps = sentence.search(sentence.options)
         samples = None
@@ -203,11 +210,11 @@ def explain(
             found, samples = _rank_samples(translator, found, sentence.options)
         greedy = sentence.greedy()
         best = found[0].tokens
-        stages, attention, log_probs = record_stages(model, sentence.src, sentence.tgt_in(best))
+        stages, attention, log_probs = record_stages(sentence.model, sentence.src, sentence.tgt_in(best))
         nodes = with_paths(search_tree(steps, sentence.options.for_engine(), sentence.tokenizer), best, greedy.tokens)
         translations = [sentence.translated(hypothesis) for hypothesis in found]
         return Explanation(
-            model=described(model),
+            model=described(sentence.model),
             source=text,
             source_pieces=translator.tokenizers.source.pieces(sentence.src[0].tolist()),
             source_tokens=sentence.src[0].tolist(),
@@ -242,11 +249,8 @@ def _with_likely_columns(stages: Sequence[Stage], log_probs: Tensor, tokenizer: 
 def described(model: Seq2Seq) -> str:
     """A model in one line: its kind, sizes and number of parameters."""
     s = model.settings
-    kind = (
-        f"Transformer, {s.n_heads} heads"
-        if isinstance(model, Transformer)
-        else f"{s.cell.upper()} with attention {s.attention}"
-    )
+    is_rnn = s.architecture == "rnn"
+    kind = f"{s.cell.upper()} with attention {s.attention}" if is_rnn else f"Transformer, {s.n_heads} heads"
     layers = f"{s.n_encoder_layers} encoder and {s.n_decoder_layers} decoder layers"
     return f"{kind}, {layers}, width {s.d_model}, {model.n_parameters / 1e6:.2f}M parameters"
 
@@ -356,7 +360,7 @@ def _ablate(
         whole, without = bleu_without(translator, [[], heads], sources, [references])
         corpus_bleu = whole, without
     bleu = None if reference is None else _bleu(translator, translated.text, reference)
-    return Ablation(list(heads), translated, bleu, corpus_bleu)
+    return Ablation([*heads], translated, bleu, corpus_bleu)
 
 
 def _compare(

@@ -13,6 +13,7 @@ from torch import Tensor
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.translator import Translator, load
 from nmt.errors import DataError, InputError
+from nmt.insight.tables import columns
 from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.text import BOS, EOS, PAD
 from nmt.text.batches import Batch, pair_batches
@@ -136,9 +137,7 @@ def table(summaries: Sequence[HeadSummary]) -> list[str]:
     """The summaries as lines of text, one per head."""
     if not summaries:
         return ["the model has no attention heads"]
-    lines = [f"{'part':<8} layer head  " + "".join(f"{name:>11}" for name in FIGURES)]
-    for summary in summaries:
-        values = [getattr(summary, name) for name in FIGURES]
-        cells = "".join(f"{'-' if value is None else f'{value:.3f}':>11}" for value in values)
-        lines.append(f"{summary.part:<8} {summary.layer:>5} {summary.head:>4}  {cells}")
-    return lines
+    figures = ([getattr(one, name) for name in FIGURES] for one in summaries)
+    cells = (["-" if value is None else f"{value:.3f}" for value in values] for values in figures)
+    rows = [(one.part, one.layer, one.head, *row) for one, row in zip(summaries, cells, strict=True)]
+    return columns(["part", "layer", "head", *FIGURES], rows, numbers=("layer", "head", *FIGURES))

@@ -17,7 +17,6 @@ from nmt.run.checkpoint import read_checkpoint, shapes_of
 from nmt.run.directory import RunDirectory
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.preparation import all_corpora, corpus_paths
-from nmt.train.report import clock
 
 IGNORED_BY_RNN = {"n_heads", "d_ff", "norm", "positions", "activation", "padding_mask"}
 BLOCKS = {  # key: first part of a parameter's name
@@ -28,8 +27,7 @@ BLOCKS = {  # key: first part of a parameter's name
     "look": "attention",
     "projection": "output",
 }
-COUNTS = ("steps", "epochs", "target_tokens")
-SHARED = {"all": "source, target and output share one matrix", "decoder": "target and output share one matrix"}
+MODEL = ("languages", "architecture", "parameters", "tokenizer", "search")  # keys of one section of the text
 
 Rows = list[tuple[str, str]]  # name and text
 
@@ -165,14 +163,17 @@ def _is_evaluation(line: Mapping[str, Any]) -> bool:
 
 def as_text(found: Mapping[str, Any]) -> list[str]:
     """The information as lines: a heading for each section, then its entries."""
-    sections = {
-        f"{found['path']}: {found['kind']}": _file_rows(found),
-        "Model": _model_rows(found),
-        "Training": _training_rows(found.get("training", {})),
-        "Data": _data_rows(found.get("data", {})),
+    data = found.get("data", {})
+    hashes = {f"{name} sha256": digest for name, digest in data.get("sha256", {}).items()}
+    sections: dict[str, Rows] = {
+        f"{found['path']}: {found['kind']}": _rows(found.get("file", {"model": "none yet"}))
+        + _rows({key: found[key] for key in ("engine", "compute_type") if key in found}),
+        "Model": _rows({key: found[key] for key in MODEL if key in found}),
+        "Training": _rows(found.get("training", {})),
+        "Data": _rows({"pairs": data.get("pairs", {}), **data.get("files", {}), **hashes}),
         "Scores": _score_rows(found.get("scores", [])),
-        "Origin": [(key, _plain(value)) for key, value in found.get("origin", {}).items()],
-        "Use": list(found["use"].items()),
+        "Origin": _rows(found.get("origin", {})),
+        "Use": _rows(found["use"]),
     }
     width = max(len(name) for rows in sections.values() for name, _ in rows) + 2
     lines = []
@@ -182,62 +183,9 @@ def as_text(found: Mapping[str, Any]) -> list[str]:
     return lines[1:]
 
 
-def _file_rows(found: Mapping[str, Any]) -> Rows:
-    if "file" not in found:
-        return [("model", "none yet")]
-    file = found["file"]
-    rows = [("model", f"{file['bytes'] / 1e6:.1f} MB, written {file['written']}"), ("sha256", file["sha256"])]
-    rows += [
-        (name, found[key]) for name, key in (("engine", "engine"), ("computes in", "compute_type")) if key in found
-    ]
-    return rows
-
-
-def _model_rows(found: Mapping[str, Any]) -> Rows:
-    if "architecture" not in found:
-        return []
-    model, tokenizer, pieces = found["architecture"], found["tokenizer"], found["tokenizer"]["pieces"]
-    source, target = (found["languages"][side] or "?" for side in ("source", "target"))
-    vocabulary = f"{pieces['source']:,} pieces for both sides"
-    if not tokenizer["joint"]:
-        vocabulary = f"{pieces['source']:,} and {pieces['target']:,} pieces"
-    rows = [
-        ("languages", f"{source} to {target}"),
-        ("architecture", _plain(model).removeprefix("architecture ")),
-        ("tokenizer", f"{tokenizer['type']}, {vocabulary}"),
-    ]
-    for name, n in found["parameters"].items():
-        note = SHARED.get(model["tied_embeddings"], "") if name == "embeddings" else ""
-        rows.append(("parameters" if name == "total" else f"  {name}", f"{n:>12,}  {note}".rstrip()))
-    rows.append(("search", _plain(found["search"])))
-    return rows
-
-
-def _training_rows(training: Mapping[str, Any]) -> Rows:
-    if not training:  # an export has no information about training
-        return []
-    counts = [f"{training[key]:,} {key.replace('_', ' ')}" for key in COUNTS if training.get(key)]
-    if seconds := training.get("seconds"):
-        counts.append(clock(seconds))
-    rows = [("trained", ", ".join(counts) or "no step yet")]
-    if steps := training.get("averaged_steps"):
-        rows.append(("average", f"of the checkpoints of steps {_plain(steps)}"))
-    if best := training.get("best"):
-        rows.append(("best on dev", f"at step {best['step']}: loss {best['dev_loss']:.3f}"))
-        scores = (("BLEU", "bleu"), ("chrF", "chrf"))
-        rows += [("", f"{name} = {best[f'dev_{key}']:.2f}  {best.get(f'{key}_signature')}") for name, key in scores]
-    if checkpoints := training.get("checkpoints"):
-        rows.append(("checkpoints", f"of steps {_plain(checkpoints)}"))
-    return rows
-
-
-def _data_rows(data: Mapping[str, Any]) -> Rows:
-    rows = [(name, f"{_plain(n)} pairs") for name, n in data.get("pairs", {}).items()]
-    for name, names in data.get("files", {}).items():
-        rows.append((name, " ".join(names)))
-        if name in data["sha256"]:
-            rows.append(("", f"sha256 {data['sha256'][name]}"))
-    return rows
+def _rows(entries: Mapping[str, Any]) -> Rows:
+    texts = {name: _plain(value).removeprefix(f"{name} ") for name, value in entries.items()}
+    return [(name.replace("_", " "), text) for name, text in texts.items() if text]
 
 
 def _score_rows(lines: Sequence[Mapping[str, Any]]) -> Rows:
@@ -255,6 +203,8 @@ def _plain(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}" if value >= 10_000 else str(value)
+    if isinstance(value, float):
+        return f"{value:.6g}"
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {_plain(one)}" for key, one in value.items())
     if isinstance(value, list | tuple):

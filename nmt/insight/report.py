@@ -1,19 +1,21 @@
 """The report of a run: curves of its metrics, sample translations over time, and faults of its translations."""
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import sacrebleu
-
 from nmt.config import Config, language
+from nmt.errors import ModelError
 from nmt.evaluate import Score, bleu_tokenizer, score
 from nmt.insight import pages
+from nmt.insight.compare import EvaluationSet, Group, by_length, compared_lines
 from nmt.insight.curves import CHARTS, Curves
-from nmt.insight.sentences import LENGTHS, group_index, group_names, n_words, numbers, words
+from nmt.insight.sentences import n_words, numbers, words
 from nmt.run.directory import LinesReader, RunDirectory, kind_of
+from nmt.run.header import read_header
 
 N_EXAMPLES = 5
 
@@ -26,15 +28,6 @@ class Example:
     reference: str
     translation: str
     chrf: float  # sentence chrF, 0-100
-
-
-@dataclass(frozen=True)
-class LengthGroup:
-    """Lines whose source has about the same length."""
-
-    name: str
-    n_lines: int
-    bleu: float  # of the group, 0-100
 
 
 @dataclass(frozen=True)
@@ -56,7 +49,7 @@ class Evaluation:
     scores: list[Score]
     best: list[Example]
     worst: list[Example]
-    lengths: list[LengthGroup]
+    lengths: list[Group]  # lines whose source has about the same length
     faults: list[Fault]
 
 
@@ -68,7 +61,7 @@ class RunReport:
     curves: dict[str, list[float | None]]  # by name, one value per point; "step" is the x axis
     validations: list[dict[str, Any]]  # the validation lines of metrics.jsonl, without warnings
     warnings: list[tuple[int, str]]  # step and text
-    is_finished: bool  # True after checkpoints are averaged at the end of training; otherwise unknown
+    is_finished: bool  # whether training has reached a limit and saved its last checkpoint
     settings: dict[str, Any]
     manifest: dict[str, Any]
     evaluation: Evaluation | None
@@ -87,7 +80,6 @@ class ReportReader:
         self.metrics = LinesReader(self.run.metrics_file)
         self.curves = Curves()
         self.validations: list[dict[str, Any]] = []
-        self.is_finished = False
 
     def read(self, evaluation: Evaluation | None = None) -> RunReport:
         """Return the current report.
@@ -98,23 +90,31 @@ class ReportReader:
         config = self.run.read_config()
         lines, starts_over = self.metrics.new_lines()
         if starts_over:
-            self.curves, self.validations, self.is_finished = Curves(), [], False
+            self.curves, self.validations = Curves(), []
         for line in lines:
             self.curves.add(line)
             if kind_of(line) == "validation":
                 self.validations.append(line)
-            elif kind_of(line) == "average":
-                self.is_finished = True
+        curves = self.curves.by_name()
         return RunReport(
             name=str(self.run.path),
-            curves=self.curves.by_name(),
+            curves=curves,
             validations=[{key: value for key, value in line.items() if key != "warnings"} for line in self.validations],
             warnings=[(line["step"], text) for line in self.validations for text in line.get("warnings", [])],
-            is_finished=self.is_finished,
+            is_finished=is_finished(self.run, *curves["step"][-1:]),
             settings=config.model_dump(),
             manifest=self.run.read_manifest(),
             evaluation=evaluation,
         )
+
+
+def is_finished(run: RunDirectory, last_step: float | None = None) -> bool:
+    """Whether the checkpoint of the last step was written at the end of training."""
+    with contextlib.suppress(ModelError):
+        newest = run.newest_step()
+        if newest is not None and newest == last_step:
+            return bool(read_header(run.checkpoint_file(newest))["progress"].get("finished_at") == newest)
+    return False
 
 
 # --- the translations of a test set -----------------------------------------------------------------------
@@ -123,36 +123,20 @@ class ReportReader:
 def evaluated(
     corpus: str, sources: Sequence[str], references: Sequence[str], translations: Sequence[str], config: Config
 ) -> Evaluation:
-    """Score the translations of a test set and find their faults.
-
-    Args:
-        corpus: name of the test set.
-        sources, references, translations: lists of the same length.
-        config: config of the run, for the target language.
-    """
-    tokenize = bleu_tokenizer(language(config.data, "target"))
-    chrf = sacrebleu.CHRF()
-    lines = [
-        Example(source, reference, translation, chrf.sentence_score(translation, [reference]).score)
-        for source, reference, translation in zip(sources, references, translations, strict=True)
-    ]
+    """Score the translations of a test set and find their faults; the config names the target language."""
+    target = language(config.data, "target")
+    tokenize = bleu_tokenizer(target)
+    test_set = EvaluationSet(corpus, list(sources), [list(references)], target, tokenize)
+    compared = compared_lines([translations], test_set)
+    lines = [Example(line.source, line.reference, line.translations[0], line.chrf[0]) for line in compared]
     by_score = sorted(lines, key=lambda line: line.chrf)
-    groups: dict[int, list[Example]] = {}
-    for line in lines:
-        groups.setdefault(group_index(n_words(line.source), LENGTHS), []).append(line)
-
-    def bleu(group: Sequence[Example]) -> float:
-        hypotheses, own = [line.translation for line in group], [line.reference for line in group]
-        return score(hypotheses, [own], ("bleu",), tokenize=tokenize)[0].value
-
-    names = group_names(LENGTHS)
     return Evaluation(
         corpus=corpus,
         n_lines=len(lines),
         scores=score(translations, [references], ("bleu", "chrf", "ter"), tokenize=tokenize, n_bootstrap=1000),
         best=by_score[::-1][:N_EXAMPLES],
         worst=by_score[:N_EXAMPLES],
-        lengths=[LengthGroup(names[i], len(group), bleu(group)) for i, group in sorted(groups.items())],
+        lengths=by_length(compared, test_set),
         faults=find_faults(lines),
     )
 

@@ -47,19 +47,8 @@ def search_tree(steps: Sequence[TraceStep], options: SearchOptions, tokenizer: T
             kept_nodes[parent, token] = len(nodes)
             (piece,) = tokenizer.pieces([token])
             score = log_prob / options.length_divisor(step.position)
-            nodes.append(
-                Node(
-                    len(nodes),
-                    live[parent],
-                    step.position,
-                    piece,
-                    token,
-                    token_log_probs[rank],
-                    log_prob,
-                    score,
-                    status,
-                )
-            )
+            of_token = piece, token, token_log_probs[rank]
+            nodes.append(Node(len(nodes), live[parent], step.position, *of_token, log_prob, score, status))
         live = [kept_nodes[key] if alive else None for key, alive in zip(kept, is_live, strict=True)]
     return nodes
 

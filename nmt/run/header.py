@@ -24,6 +24,13 @@ MAX_HEADER_BYTES = 10_000_000
 
 def read_config(path: Path) -> Config:
     """The settings of a model file, without paths. Raises ModelError if it is missing, damaged or not a model file."""
+    header = read_header(path)
+    with errors_as_model_error(path):
+        return check_config(header["config"], {}, "its settings")
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """The entry "nmt" of a model file's header. Raises ModelError if it is missing, damaged or not a model file."""
     with errors_as_model_error(path):
         if not is_safe_to_read(path):
             raise ModelError("not a model file", hint=HINT)
@@ -32,8 +39,7 @@ def read_config(path: Path) -> Config:
         except ValueError as error:
             raise ModelError("not a model file, or damaged", hint=HINT) from error
         metadata = entries.get("__metadata__") if isinstance(entries, dict) else None
-        header = parse(metadata.get("nmt") if isinstance(metadata, dict) else None)
-        return check_config(header["config"], {}, "its settings")
+        return parse(metadata.get("nmt") if isinstance(metadata, dict) else None)
 
 
 @contextlib.contextmanager

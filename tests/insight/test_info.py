@@ -32,7 +32,15 @@ def test_a_run(five_run: FiveRun) -> None:
     assert found["training"]["checkpoints"] == [100, 200]
     assert "tok:13a" in found["training"]["best"]["bleu_signature"]
     text = "\n".join(as_text(found))
-    for part in ("zh to en", "200 steps", "sha256", "BLEU = ", "nmt translate -m", "5 pairs", "reproducible"):
+    for part in (
+        "source zh, target en",
+        "steps ",
+        "sha256",
+        "dev_bleu ",
+        "nmt translate -m",
+        "train 5, dev 5",
+        "reproducible",
+    ):
         assert part in text
     json.dumps(found, allow_nan=False)
 

@@ -1,6 +1,7 @@
 """The explanation as a page, as JSON and as text."""
 
 import base64
+import html
 import json
 import re
 
@@ -36,6 +37,14 @@ def test_a_page_is_one_file_without_anything_from_outside(explanation: Explanati
     assert "http" not in page.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
     assert page.count("<script") == page.count("</script>") == 2
     assert not re.findall(r"\{\{[A-Z]+\}\}", page)
+
+
+def test_a_notebook_shows_the_page_in_a_frame(explanation: Explanation) -> None:
+    shown = re.fullmatch(
+        r'<iframe srcdoc="([^"]*)" sandbox="allow-scripts" [^<>]*></iframe>', explanation._repr_html_()
+    )
+    assert shown
+    assert html.unescape(shown[1]) == as_page(explanation)
 
 
 def test_text_stays_text(explanation: Explanation) -> None:

@@ -30,6 +30,7 @@ def test_a_report_that_is_read_while_a_run_trains_equals_one_read_at_its_end(fiv
     for i in range(0, len(lines), 50):
         run.append_metrics(*lines[i : i + 50])
         assert reader.read() == read_report(run.path)
+    assert not reader.read().is_finished, "there is no checkpoint"
     run.cut_metrics(120)
     run.append_metrics(step(121, elapsed_s=50.0))
     assert reader.read() == read_report(run.path)
@@ -90,6 +91,7 @@ def test_the_page_holds_one_or_several_runs(five_run: FiveRun) -> None:
     found = read_report(five_run.run)
     assert found.curves["step"] == list(range(1, 201))
     assert [one["step"] for one in found.validations] == [100, 200]
+    assert found.is_finished
     page = as_page([found, found])
     assert not re.findall(r"(?:src|href)\s*=\s*[\"'](?!#)", page)
     data = data_of(page)

@@ -148,16 +148,16 @@ function lengthFigure(found) {
   const bars = groups.flatMap((name, g) => found.map((run, i) => {
     const group = run.evaluation.lengths.find((one) => one.name === name);
     if (!group) return null;
-    const w = 80 / found.length, x = 40 + g * 110 + i * w, h = (group.bleu / 100) * 140;
+    const w = 80 / found.length, x = 40 + g * 110 + i * w, h = (group.bleu[0] / 100) * 140;
     return svg("g", {}, svg("rect", { x, y: low - h, width: w - 3, height: h, fill: colorOf(runs.indexOf(run)) }),
-      svg("text", { x: x + w / 2, y: low - h - 5, "text-anchor": "middle" }, group.bleu.toFixed(1)));
+      svg("text", { x: x + w / 2, y: low - h - 5, "text-anchor": "middle" }, group.bleu[0].toFixed(1)));
   }));
   const labels = groups.map((name, g) => svg("text", { x: 80 + g * 110, y: low + 18, "text-anchor": "middle", class: "muted" }, name));
   const figure = svg("svg", { width, height, role: "img", "aria-label": "BLEU by the length of the source" },
     svg("line", { x1: 36, x2: width, y1: low, y2: low, stroke: "var(--line)" }), bars, labels);
   return html("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "BLEU by the length of the source" }, figure,
     asTable("As a table", () => table(["run", "words of the source", "lines", "BLEU"],
-      found.flatMap((run) => run.evaluation.lengths.map((group) => [run.name, group.name, group.n_lines, group.bleu.toFixed(1)])))));
+      found.flatMap((run) => run.evaluation.lengths.map((group) => [run.name, group.name, group.n_lines, group.bleu[0].toFixed(1)])))));
 }
 
 function scoresSection() {
