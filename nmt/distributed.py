@@ -271,7 +271,7 @@ def start_workers(n_workers: int, arguments: Sequence[str], n_threads: int) -> I
         for i, worker in enumerate(workers, 1):
             if (code := worker.poll()) is not None:
                 reason = f"process {i} of {n_workers} ended by itself, with exit code {code}"
-                raise LostRankError(reason, hint="what it said, if anything, stands above; try fewer --workers")
+                raise LostRankError(reason, hint="what it said, if anything, stands above; try fewer --processes")
 
     completed = False
     try:

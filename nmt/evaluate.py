@@ -99,7 +99,7 @@ def score(
     check_references(references, hypotheses, "hypotheses")
     if not hypotheses:
         raise DataError("nothing to score: the files are empty", hint="give at least one line")
-    known = sacrebleu_metrics(tokenize=tokenize, lowercase=lowercase, case_sensitive_ter=not lowercase)
+    known = sacrebleu_metrics(tokenize=tokenize, lowercase=lowercase)
     return [_score(known[name], hypotheses, references, n_bootstrap) for name in metrics]
 
 
@@ -108,15 +108,13 @@ def sacrebleu_metrics(
     *,
     tokenize: str = DEFAULT_TOKENIZER,
     lowercase: bool = False,
-    case_sensitive_ter: bool = False,
 ) -> dict[str, Metric]:
     """Return sacreBLEU's metrics by name: bleu, chrf, ter.
 
     Args:
         references: if given, processed once and used for all systems.
         tokenize: sacreBLEU's tokenizer for BLEU.
-        lowercase: whether BLEU and chrF ignore case.
-        case_sensitive_ter: TER ignores case by default, as in sacreBLEU's command.
+        lowercase: whether BLEU and chrF ignore case; TER always does, as in sacreBLEU's command.
     Raises:
         ConfigError: sacreBLEU has no such tokenizer, or a library that it needs is missing.
     """
@@ -128,7 +126,7 @@ def sacrebleu_metrics(
         message = f"sacreBLEU's tokenizer '{tokenize}' cannot be used here: {' '.join(str(error).split())}"
         raise ConfigError(message, hint="choose another with --tokenize") from error
     chrf = CHRF(lowercase=lowercase, references=references)
-    return {"bleu": bleu, "chrf": chrf, "ter": TER(case_sensitive=case_sensitive_ter, references=references)}
+    return {"bleu": bleu, "chrf": chrf, "ter": TER(references=references)}
 
 
 def paired_scores(

@@ -157,9 +157,9 @@ def test_workers_train_with_the_losses_of_one_process_and_write_once(five_corpus
     args = ["train.max_steps=20", "train.validate_every=10", "model.dropout=0", "train.average=best"]
     alone = five_corpus.home / "alone"
     expected = run_nmt("train", five_corpus.config, *args, f"run={alone}", cwd=five_corpus.home, env=ONE_THREAD)
-    assert "workers: 1, threads of each: 1" in " ".join(err_lines(expected))
-    done = run_nmt("train", five_corpus.config, *args, "--workers", 2, cwd=five_corpus.home, env=TWO_THREADS)
-    assert "workers: 2, threads of each: 1" in " ".join(err_lines(done))
+    assert "replicas: 1, threads of each: 1" in " ".join(err_lines(expected))
+    done = run_nmt("train", five_corpus.config, *args, "--replicas", 2, cwd=five_corpus.home, env=TWO_THREADS)
+    assert "replicas: 2, threads of each: 1" in " ".join(err_lines(done))
     figures = [RunDirectory(path).read_metrics() for path in (alone, five_corpus.run)]
     assert [line["step"] for line in figures[1]] == [*range(1, 11), 10, *range(11, 21), 20, 20]
     for one, two in zip(*figures, strict=True):
@@ -193,14 +193,14 @@ def test_a_rank_killed_under_torchrun_restarts_and_ends_with_the_same_weights(fi
 
 
 def test_more_workers_than_threads_are_refused(five_corpus: FiveCorpus) -> None:
-    done = run_nmt("train", five_corpus.config, "--workers", 3, cwd=five_corpus.home, env=TWO_THREADS)
-    one_clear_error(done, 2, "--workers 3 on 2 threads")
+    done = run_nmt("train", five_corpus.config, "--replicas", 3, cwd=five_corpus.home, env=TWO_THREADS)
+    one_clear_error(done, 2, "--replicas 3 on 2 threads")
 
 
 def test_sigterm_stops_workers_and_the_same_command_goes_on(five_corpus: FiveCorpus) -> None:
     command = ["train", five_corpus.config, "train.validate_every=50"]
     with started_nmt(
-        *command, "train.max_steps=4000", "--workers", 2, cwd=five_corpus.home, env=TWO_THREADS
+        *command, "train.max_steps=4000", "--replicas", 2, cwd=five_corpus.home, env=TWO_THREADS
     ) as process:
         wait_for_step(five_corpus.run, 1)
         process.send_signal(signal.SIGTERM)
@@ -211,10 +211,10 @@ def test_sigterm_stops_workers_and_the_same_command_goes_on(five_corpus: FiveCor
     stopped = re.search(r"stopped at step (\d+), all saved", errors[0])
     assert stopped
     more = f"train.max_steps={int(stopped[1]) + 2}"
-    done = run_nmt(*command, more, "--workers", 1, cwd=five_corpus.home, env=ONE_THREAD)
+    done = run_nmt(*command, more, "--replicas", 1, cwd=five_corpus.home, env=ONE_THREAD)
     told = " ".join(err_lines(done))
     assert f"going on from step {stopped[1]}" in told
-    assert "workers: 1 instead of 2" in told
+    assert "replicas: 1 instead of 2" in told
 
 
 def test_a_lost_rank_is_one_clear_error(five_corpus: FiveCorpus) -> None:
@@ -236,13 +236,13 @@ def test_a_lost_rank_is_one_clear_error(five_corpus: FiveCorpus) -> None:
 
 
 def test_there_may_be_fewer_lines_than_workers(five_run: FiveRun) -> None:
-    done = run_nmt("translate", "-m", five_run.run, "--workers", 3, "--", SOURCE[0], env=ONE_THREAD)
+    done = run_nmt("translate", "-m", five_run.run, "--processes", 3, "--", SOURCE[0], env=ONE_THREAD)
     assert out_lines(done) == [TARGET[0]]
 
 
 def test_a_reader_who_has_had_enough_ends_workers_quietly(five_run: FiveRun, tmp_path: Path) -> None:
     (tmp_path / "in").write_text(f"{SOURCE[0]}\n" * 9000)
-    command = f"{sys.executable} -m nmt translate -m {five_run.run} --workers 2 --beam 1 -i in | head -1"
+    command = f"{sys.executable} -m nmt translate -m {five_run.run} --processes 2 --beam 1 -i in | head -1"
     done = run("bash", "-c", command, cwd=tmp_path)
     assert done.stdout.decode() == f"{TARGET[0]}\n"
     assert done.stderr == b""
@@ -250,7 +250,7 @@ def test_a_reader_who_has_had_enough_ends_workers_quietly(five_run: FiveRun, tmp
 
 def test_a_lost_worker_is_one_clear_error(five_run: FiveRun, tmp_path: Path) -> None:
     (tmp_path / "in").write_text(f"{SOURCE[0]}\n" * 200_000)
-    args = ["translate", "-m", five_run.run, "--workers", 2, "--beam", 1, "-i", "in"]
+    args = ["translate", "-m", five_run.run, "--processes", 2, "--beam", 1, "-i", "in"]
     with started_nmt(*args, cwd=tmp_path, env=ONE_THREAD) as process:
         assert process.stdout
         assert process.stdout.read(1)  # the workers are translating
@@ -264,12 +264,12 @@ def test_a_lost_worker_is_one_clear_error(five_run: FiveRun, tmp_path: Path) -> 
 def test_a_worker_that_never_comes_is_one_clear_error(five_run: FiveRun, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import os\nif os.environ.get('NMT_WORKER_THREADS'): os._exit(3)\n")
     env = {**ONE_THREAD, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-    done = run_nmt("translate", "-m", five_run.run, "--workers", 2, "--", SOURCE[0], env=env)
+    done = run_nmt("translate", "-m", five_run.run, "--processes", 2, "--", SOURCE[0], env=env)
     one_clear_error(done, 1, "process 1 of 2 ended by itself, with exit code 3")
 
 
 def test_ctrl_c_before_the_workers_have_come_leaves_none(five_run: FiveRun, tmp_path: Path) -> None:
-    args = ["translate", "-m", five_run.run, "--workers", 3, "--", SOURCE[0]]
+    args = ["translate", "-m", five_run.run, "--processes", 3, "--", SOURCE[0]]
     with started_nmt(*args, cwd=tmp_path, env=ONE_THREAD) as process:
         workers = workers_of(process, 2)
         process.send_signal(signal.SIGINT)
@@ -284,7 +284,7 @@ ODD_LINES = b"".join(b"\xe6\x88\x91 %d\n\n\xe4\xb9\xa6 \xe3\x80\x82\n" % i for i
 def test_workers_translate_as_one_process_does(five_run: FiveRun) -> None:
     args = ["translate", "-m", five_run.run, "--json", "--n-best", 2, "--sample", "--seed", 7]
     alone = run_nmt(*args, input=ODD_LINES, env=ONE_THREAD)
-    two = run_nmt(*args, "--workers", 2, input=ODD_LINES, env=ONE_THREAD)
+    two = run_nmt(*args, "--processes", 2, input=ODD_LINES, env=ONE_THREAD)
     assert len(out_lines(alone)) == 62
     for found, expected in zip(out_lines(two), out_lines(alone), strict=True):
         (text, figures), (expected_text, expected_figures) = split_figures(found), split_figures(expected)
@@ -311,7 +311,7 @@ def test_ranks_of_torchrun_write_one_output(five_run: FiveRun, tmp_path: Path) -
 
 
 def test_stream_and_workers_do_not_go_together(five_run: FiveRun) -> None:
-    done = run_nmt("translate", "-m", five_run.run, "--stream", "--workers", 2)
+    done = run_nmt("translate", "-m", five_run.run, "--stream", "--processes", 2)
     one_clear_error(done, 2, "--stream translates line by line, which processes cannot share")
 
 
@@ -354,7 +354,7 @@ def workers_of(process: subprocess.Popen[bytes], n: int) -> list[int]:
     """Wait until a command has started its n worker processes; return their pids."""
 
     def workers() -> list[int]:
-        return [pid for pid in children(process.pid) if b"--workers" in command_of(pid)]
+        return [pid for pid in children(process.pid) if b"--processes" in command_of(pid)]
 
     wait_until(lambda: len(workers()) >= n, running=process)
     return workers()

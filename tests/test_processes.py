@@ -86,7 +86,7 @@ def test_the_command_and_its_children_import_nothing_from_the_working_directory(
 ) -> None:
     """There are two children: one checks the tokenizer, because the cache is empty, the other is the second worker."""
     env = {**ONE_THREAD, "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": ""}
-    done = run_nmt("translate", "-m", five_run.run, "--workers", 2, "--", SOURCE[0], cwd=trap, env=env)
+    done = run_nmt("translate", "-m", five_run.run, "--processes", 2, "--", SOURCE[0], cwd=trap, env=env)
     assert out_lines(done) == [TARGET[0]]
     assert list((tmp_path / "cache" / "nmt").glob("sentencepiece-*")), "a child has loaded the tokenizer"
     assert not (trap / "imported").exists()
@@ -141,7 +141,7 @@ def test_workers_end_with_their_parent_while_they_start(
 ) -> None:
     source = tmp_path / "in"
     source.write_text(f"{SOURCE[0]}\n")
-    args = ["translate", "-m", five_run.run, "--workers", 3, "-i", source, "-o", tmp_path / "out"]
+    args = ["translate", "-m", five_run.run, "--processes", 3, "-i", source, "-o", tmp_path / "out"]
     with started_nmt(*args, cwd=tmp_path, env=ONE_THREAD) as process:
         workers = workers_of(process, 2)
         process.send_signal(number)

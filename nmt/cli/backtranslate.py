@@ -31,7 +31,7 @@ def backtranslate(
     batch_size: options.BatchSize = None,
     precision: options.PrecisionName = None,
     engine: options.Engine = None,
-    workers: options.Workers = 1,
+    processes: options.Processes = 1,
     device: options.Device = "auto",
     threads: options.Threads = 0,
     quiet: options.Quiet = False,
@@ -56,13 +56,13 @@ def backtranslate(
         "scores": False,
     }
     options.check_search(search, "--sample")
-    workers, threads = share_cores(workers, threads, device)
+    processes, threads = share_cores(processes, threads, device)
     paths, translator = options.load_translator(model, device, threads, precision, engine)
     check_direction(translator, input_file)
     chosen = translator.with_options(**{name: value for name, value in search.items() if value is not None})
     arguments: dict[str, Any] = {"options": chosen, "batch_size": batch_size}
     settings = chosen.model_dump() | {"tag": tag, "precision": precision, "engine": engine}
-    with start_workers(workers, sys.argv[1:], threads) as check, ranks_joined(check):
+    with start_workers(processes, sys.argv[1:], threads) as check, ranks_joined(check):
         rewrite(files, paths, translator, arguments, settings, partial(tagged, tag=tag), quiet=quiet)
     if shard is None:
         symbols = f' and tokenizer.symbols: "{tag}"' if tag else ""

@@ -171,7 +171,7 @@ def translate_files(address: str, job: Job, source: str, output: str, n_workers:
         on_gpu = job.device.startswith("cuda") or (job.device == "auto" and resources.get("GPU", 0) >= 1)
         n_fitting = resources.get("GPU", 0) if on_gpu else resources.get("CPU", 1) // n_threads
         n_actors = max(n_workers or int(n_fitting), 1)
-        log.info("files: %d, workers: %d", len(tasks), n_actors)
+        log.info("files: %d, processes: %d", len(tasks), n_actors)
         try:
             yield from write_files(tasks, system, translated(tasks, job, n_actors, n_threads, on_gpu))
         except RayError as error:

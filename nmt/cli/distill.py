@@ -29,7 +29,7 @@ def distill(
     batch_size: options.BatchSize = None,
     precision: options.PrecisionName = None,
     engine: options.Engine = None,
-    workers: options.Workers = 1,
+    processes: options.Processes = 1,
     device: options.Device = "auto",
     threads: options.Threads = 0,
     quiet: options.Quiet = False,
@@ -45,7 +45,7 @@ def distill(
     if (ref is None) != (best_of is None):
         raise InputError("--best-of and --ref go together", hint="give both, or neither for the best by the teacher")
     files = checked_files("distill", input_file, output, shard, ref)
-    workers, threads = share_cores(workers, threads, device)
+    processes, threads = share_cores(processes, threads, device)
     paths, translator = options.load_translator(model, device, threads, precision, engine)
     check_direction(translator, input_file)
     from nmt.evaluate import bleu_tokenizer
@@ -56,7 +56,7 @@ def distill(
     arguments: dict[str, Any] = {"options": chosen, "batch_size": batch_size}
     settings = chosen.model_dump() | {"precision": precision, "engine": engine}
     render = partial(most_similar, tokenize=bleu_tokenizer(translator.target_language))
-    with start_workers(workers, sys.argv[1:], threads) as check, ranks_joined(check):
+    with start_workers(processes, sys.argv[1:], threads) as check, ranks_joined(check):
         rewrite(files, paths, translator, arguments, settings, render, quiet=quiet)
     if shard is None:
         message = "to train a student on it: data.train.source=%s data.train.target=%s"

@@ -36,7 +36,7 @@ ShardOf = Annotated[
 ]
 InputFile = Annotated[Path, typer.Option("--input", "-i", help="Lines to translate.")]
 Generators = Annotated[list[Path], typer.Option("--model", "-m", help="A run or model file. Several form an ensemble.")]
-Workers = Annotated[int, typer.Option(min=1, max=1024, help="Processes that share the CPU and the lines.")]
+Processes = Annotated[int, typer.Option(min=1, max=1024, help="Processes that share the CPU and the lines.")]
 # SearchOptions checks the ranges of the following options.
 Beam = Annotated[int | None, typer.Option(help="Beam size; 1 is greedy search. [default: the config's, 5]")]
 BatchSize = Annotated[int | None, typer.Option(help="Sentences decoded together. [default: the config's, 64]")]

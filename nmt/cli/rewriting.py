@@ -117,10 +117,10 @@ def check_direction(translator: "Translator", source: Path) -> None:
         raise InputError(f"{direction}, but {source} is named as {target_language}", hint=hint)
 
 
-def share_cores(workers: int, threads: int, device: str) -> tuple[int, int]:
+def share_cores(processes: int, threads: int, device: str) -> tuple[int, int]:
     """Return the number of processes to start, and the CPU threads of each; 0 keeps torch's default."""
-    if workers > 1:
+    if processes > 1:
         if device not in ("auto", "cpu"):
-            raise ConfigError("--workers share a CPU", hint="for several GPUs: torchrun -m nmt translate …")
-        threads = max((threads or usable_cores()) // workers, 1)
-    return (1 if launched().n_ranks > 1 else workers), threads
+            raise ConfigError("--processes share a CPU", hint="for several GPUs: torchrun -m nmt translate …")
+        threads = max((threads or usable_cores()) // processes, 1)
+    return (1 if launched().n_ranks > 1 else processes), threads

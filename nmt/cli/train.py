@@ -24,7 +24,7 @@ def train(
     overrides: options.Overrides = None,
     fresh: Annotated[bool, typer.Option(help="Start anew; an old run is moved aside, never deleted.")] = False,
     dry_run: Annotated[bool, typer.Option(help="Check everything, estimate the cost, write nothing.")] = False,
-    workers: Annotated[int, typer.Option(min=0, max=1024, help="Threads that share a step on a CPU; 0 is auto.")] = 0,
+    replicas: Annotated[int, typer.Option(min=0, max=1024, help="Threads that share a step on a CPU; 0 is auto.")] = 0,
     device: options.Device = "auto",
     threads: options.Threads = 0,
     quiet: options.Quiet = False,
@@ -55,7 +55,7 @@ def train(
     with kept_log(RunDirectory(settings.run).log_file) as open_log:
         prepared = session.prepare(settings, device=device, fresh=fresh)
         prepared.on_start, prepared.on_validation = open_log, partial(publish, writers)
-        session.train(prepared, quiet=quiet, n_workers=workers or None)
+        session.train(prepared, quiet=quiet, n_workers=replicas or None)
 
 
 def writers_of(settings: "Config") -> list[Callable[[], None]]:

@@ -60,7 +60,7 @@ def translate(
     batch_size: options.BatchSize = None,
     precision: options.PrecisionName = None,
     engine: options.Engine = None,
-    workers: Annotated[
+    processes: Annotated[
         int | None,
         typer.Option(min=1, max=1024, help="Processes that share the lines. [default: 1; with --ray all that fit]"),
     ] = None,
@@ -84,7 +84,7 @@ def translate(
         check_cluster([name for name, value in alone.items() if value], input_path, output_path)
     command = "translate --resume" if shard is None else f"translate --shard {shard}"
     files = checked_files(command, input_file, output, shard) if resume or shard is not None else None
-    n_processes = max(workers or 1, launched().n_ranks)
+    n_processes = max(processes or 1, launched().n_ranks)
     if stream and n_processes > 1:
         raise InputError("--stream translates line by line, which processes cannot share", hint="leave it out")
     search: dict[str, Any] = {
@@ -105,7 +105,7 @@ def translate(
         "max_length_b": max_length,
     }
     options.check_search(search, "--sample or --mbr chrf")
-    n_started, threads = (1, threads) if ray else share_cores(workers or 1, threads, device)
+    n_started, threads = (1, threads) if ray else share_cores(processes or 1, threads, device)
 
     paths, translator = options.load_translator(model, "cpu" if ray else device, threads, precision, engine)
     chosen = translator.with_options(**{name: value for name, value in search.items() if value is not None})
@@ -116,7 +116,7 @@ def translate(
         from nmt.cli.cluster import Job
 
         job = Job(paths, device, precision, engine, threads, chosen, batch_size, prefix, render)
-        on_cluster(ray, job, str(input_path), str(output_path), workers, quiet)
+        on_cluster(ray, job, str(input_path), str(output_path), processes, quiet)
         return
     with start_workers(n_started, sys.argv[1:], threads) as check, ranks_joined(check):
         if files:
@@ -146,14 +146,14 @@ def check_cluster(unsuitable: list[str], source: str | None, output: str | None)
         raise InputError("Ray is not installed", hint="pip install 'nmt-trainer[ray]'")
 
 
-def on_cluster(address: str, job: "Job", source: str, output: str, workers: int | None, quiet: bool) -> None:
+def on_cluster(address: str, job: "Job", source: str, output: str, processes: int | None, quiet: bool) -> None:
     """Translate files on a Ray cluster, with a progress bar if stderr is a terminal."""
     from tqdm import tqdm
 
     from nmt.cli.cluster import translate_files
 
     with tqdm(unit=" lines", disable=True if quiet else None) as bar:  # None: no bar if stderr is not a terminal
-        for n_lines in translate_files(address, job, source, output, workers):
+        for n_lines in translate_files(address, job, source, output, processes):
             bar.update(n_lines)
 
 

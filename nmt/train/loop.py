@@ -180,7 +180,7 @@ class Trainer:
         progress = self.progress
         progress.bf16 = bool(broadcast(progress.bf16))
         if progress.step and progress.n_ranks != n_workers:
-            log.info("workers: %d instead of %d, so dropout is drawn anew", n_workers, progress.n_ranks)
+            log.info("replicas: %d instead of %d, so dropout is drawn anew", n_workers, progress.n_ranks)
         progress.n_ranks = n_workers
 
     def run_steps(self, replicas: Replicas, report: Report, started: float) -> int:

@@ -230,9 +230,9 @@ def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -
             n_before = progress.n_ranks if resumed else None
             n_workers = n_fitting_threads(session.model, len(session.tokenizers.target), settings, n_before)
         elif n_workers > 1 and session.model.device.type != "cpu":
-            raise ConfigError("--workers share a CPU", hint="for several GPUs: torchrun -m nmt train …")
+            raise ConfigError("--replicas share a CPU", hint="for several GPUs: torchrun -m nmt train …")
         elif n_workers > (n_torch := torch.get_num_threads()):
-            raise ConfigError(f"--workers {n_workers} on {n_torch} threads", hint="fewer, or more --threads")
+            raise ConfigError(f"--replicas {n_workers} on {n_torch} threads", hint="fewer, or more --threads")
         with ranks_joined():
             if trainer.finished():
                 finished = f"{run.path} is finished: {progress.step} steps in {clock(progress.elapsed_s)}"
@@ -275,7 +275,7 @@ def log_training(session: Session, progress: Progress, n_workers: int) -> None:
     log.info(
         f"{session.run.path}: {data.n_epoch_pairs} pairs, {n_steps} steps an epoch, "
         f"{model.n_parameters / 1e6:.2f}M parameters{frozen}, {'bf16' if progress.bf16 else 'fp32'} on {model.device}, "
-        f"workers: {n_ranks() * n_workers}, threads of each: {torch.get_num_threads() // n_workers}"
+        f"replicas: {n_ranks() * n_workers}, threads of each: {torch.get_num_threads() // n_workers}"
     )
 
 

@@ -235,7 +235,7 @@ class Sweep:
         """Train a trial to the end of a rung with `nmt train`, and save its figures."""
         run = RunDirectory(self.path / "trials" / name)
         command = [sys.executable, "-m", "nmt", "train", str(run.config_file), f"train.max_steps={steps}"]
-        command += ["--workers", str(n_workers), "--device", self.device, "--threads", str(self.n_threads)]
+        command += ["--replicas", str(n_workers), "--device", self.device, "--threads", str(self.n_threads)]
         with locked(run.path / "lock", wait=True):  # a training that a killed sweep has started may still be ending
             pass
         n_logged = run.log_file.stat().st_size if run.log_file.exists() else 0

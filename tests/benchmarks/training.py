@@ -247,7 +247,7 @@ def scaling(options: Options) -> list[Table]:
     ranks = f"i=0; {rank} {one} & first=$!; i=1; {rank} {one} && wait $first"
     commands: dict[str, list[object]] = {
         "one thread": [*own, "--threads", 1],
-        "two threads": [*own, "--workers", 2, "--threads", 2],
+        "two threads": [*own, "--replicas", 2, "--threads", 2],
         "two ranks of one thread": ["sh", "-c", ranks],
     }
     contestants = {name: replace(alone, command=command) for name, command in commands.items()}

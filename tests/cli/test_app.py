@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from conftest import FiveCorpus, environment, err_lines, out_lines, run_nmt
+from conftest import FiveCorpus, environment, err_lines, one_clear_error, out_lines, run_nmt
 
 import nmt
 from nmt.cli.app import app
@@ -15,7 +15,7 @@ from nmt.cli.app import app
 COMMANDS = [[], ["check"], ["tokenize"], ["train"], ["translate"], ["eval"], ["export"], ["config"]]
 
 
-SLOW_IMPORTS = {"torch", "numpy", "sacrebleu", "sentencepiece", "yaml", "nmt.config"}
+SLOW_IMPORTS = {"torch", "numpy", "plotext", "sacrebleu", "sentencepiece", "yaml", "nmt.config"}
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(["nmt", *command]))
@@ -51,3 +51,9 @@ def test_the_installed_script_runs_the_same_command(five_corpus: FiveCorpus) -> 
     args = ["config", "--of", str(five_corpus.config)]
     by_script = subprocess.run([script, *args], capture_output=True, env=environment(), check=True)
     assert by_script.stdout == run_nmt(*args).stdout != b""
+
+
+@pytest.mark.parametrize("command", ["train", "translate", "backtranslate", "distill"])
+def test_workers_is_still_understood_but_no_longer_in_the_help(command: str) -> None:
+    assert "--workers" not in run_nmt(command, "--help").stdout.decode()
+    assert "--workers" in one_clear_error(run_nmt(command, "x", "--workers", "many"), 2, "'many' is not a valid int")

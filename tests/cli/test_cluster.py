@@ -136,7 +136,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_text_of_one_process(five_run: F
     args = ["translate", "-m", five_run.run, *sampled]
     expected = [out_lines(run_nmt(*args, "-i", f"in/{i}.zh", cwd=tmp_path)) for i in range(4)]
 
-    cluster_args = [*args, "-i", f"file://{tmp_path}/in", "-o", "out", "--ray", "local", "--workers", 2]
+    cluster_args = [*args, "-i", f"file://{tmp_path}/in", "-o", "out", "--ray", "local", "--processes", 2]
     with started_nmt(*cluster_args, cwd=tmp_path, stdin=subprocess.DEVNULL) as process:
         wait_until(lambda: (tmp_path / "out" / "0.zh").exists(), running=process)
         workers = [pid for pid, name in descendants(process.pid) if name.startswith("ray::MapWorker")]

@@ -127,7 +127,7 @@ def test_translate_obeys_prefix_and_length_limits(five_run: FiveRun) -> None:
 
 def test_a_prefix_that_is_too_long_is_refused_before_any_output(five_run: FiveRun, tmp_path: Path) -> None:
     common = ["translate", "-m", five_run.run, "-i", five_run.source_file, "--prefix", "book " * 1100]
-    together, resumed = run_together([*common, "--workers", 2], [*common, "-o", "out", "--resume"], cwd=tmp_path)
+    together, resumed = run_together([*common, "--processes", 2], [*common, "-o", "out", "--resume"], cwd=tmp_path)
     for done in (together, resumed):
         one_clear_error(done, 2, "the prefix has 1101 pieces, the model takes at most 1023")
     assert list(tmp_path.iterdir()) == []

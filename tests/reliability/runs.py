@@ -92,7 +92,7 @@ def training(config: Path, run: Path, *settings: str, device: str = "cpu", stop_
         stop_at: the micro-batch, from 1, during which it gets SIGTERM; 0 for none.
     """
     log = run.with_name(f"{run.name}.{time.monotonic_ns()}.log")
-    arguments = ["train", str(config), f"run={run}", "--workers", "1", "--device", device, *settings]
+    arguments = ["train", str(config), f"run={run}", "--replicas", "1", "--device", device, *settings]
     process = FORKS.Process(target=_main, args=(arguments, str(log), stop_at))
     process.start()
     try:

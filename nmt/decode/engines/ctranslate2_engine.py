@@ -258,7 +258,7 @@ def load_export(
     check_loadable("ctranslate2", f"the export {path}", contents(path), str(path))  # loading a damaged one may crash
     kind, _, index = device.partition(":")
     on_cpu = kind == "cpu" or (kind == "auto" and not ctranslate2.get_cuda_device_count())
-    # OMP_NUM_THREADS is set by the user, or by --threads or --workers, for both engines (see prepare_torch).
+    # OMP_NUM_THREADS is set by the user, or by --threads or --processes, for both engines (see prepare_torch).
     n_threads = int(os.environ.get("OMP_NUM_THREADS") or usable_cores())
     try:
         engine = ctranslate2.Translator(
