@@ -63,7 +63,8 @@ class Chart:
             high = min(high, 4 * ys[int(len(ys) * 0.6)] + 1e-9)
         if high == low:
             high, low = high + (abs(high) * 0.1 or 1.0), low - abs(low) * 0.1
-        return min(0.0, xs[0]), xs[-1], low, high
+        first = min(0.0, xs[0])
+        return first, xs[-1] if xs[-1] > first else first + 1.0, low, high
 
 
 class Curves:
@@ -159,6 +160,7 @@ def as_text(chart: Chart, marks: str = MARKS) -> list[str]:
     plotext.limit_size(False, False)  # the size of the terminal does not matter
     plotext.plot_size(TEXT_WIDTH, TEXT_HEIGHT)
     plotext.title(f"{chart.title} ({chart.unit}) by {chart.x_title}" if chart.unit else chart.title)
+    plotext.xlim(x_low, x_high)
     plotext.ylim(low, high)
     for axis, values in ((plotext.xticks, ticks(x_low, x_high, 6)), (plotext.yticks, ticks(low, high))):
         axis(values, list(map(short, values)))
@@ -218,7 +220,7 @@ def _colors() -> str:
 
 def _svg_chart(chart: Chart, colors: Mapping[str, str]) -> Iterator[str]:
     x_low, x_high, y_low, y_high = chart.ranges()
-    x_scale = (WIDTH - LEFT - RIGHT) / ((x_high - x_low) or 1)
+    x_scale = (WIDTH - LEFT - RIGHT) / (x_high - x_low)
 
     def place(point: Point) -> tuple[str, str]:
         height = (min(point[1], y_high) - y_low) / (y_high - y_low)

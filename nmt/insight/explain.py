@@ -295,8 +295,7 @@ class _Sentence:
 
     def greedy(self) -> Hypothesis:
         """Return the hypothesis of greedy search with otherwise unchanged options."""
-        changes = {"beam": 1, "n_best": 1, "sample": False, "mbr": None}
-        return self.search(self.options.changed(**changes))[0][0]
+        return self.search(self.options.changed(beam=1, n_best=1, sample=False, mbr=None))[0][0]
 
     def tgt_in(self, tokens: Sequence[int]) -> Tensor:
         """(1, T): the decoder's input for a hypothesis that ends in EOS."""

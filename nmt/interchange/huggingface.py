@@ -128,8 +128,8 @@ def write_huggingface(directory: Path, translator: Translator, model: Transforme
     _write_json(directory / "config.json", model_config(config.model, n_rows(model)))
     _write_json(directory / "generation_config.json", generation_settings(translator, model))
     write_tokenizers(directory, translator.tokenizers, config)
-    _, architecture = CLASSES[config.model.norm]
-    atomic_write(directory / "README.md", model_card(translator, model.n_parameters, architecture, name, use))
+    card = model_card(translator, model.n_parameters, CLASSES[config.model.norm][1], name, use)
+    atomic_write(directory / "README.md", card)
 
 
 def _write_json(file: Path, content: object) -> None:

@@ -95,8 +95,7 @@ def arrange(directory: Path, held: Path) -> None:
 def write_for_browsers(directory: Path, translator: Translator) -> None:
     """Adapt config.json to transformers.js, and write tokenizer.json if this format supports the tokenizer."""
     file = directory / "config.json"
-    config = json.loads(file.read_text(encoding="utf-8"))
-    config |= {"model_type": "marian", "architectures": ["MarianMTModel"]}
+    config = json.loads(file.read_text(encoding="utf-8")) | {"model_type": "marian", "architectures": ["MarianMTModel"]}
     atomic_write(file, json.dumps(config, indent=2) + "\n")
     kind, tokenizers = translator.config.tokenizer.type, translator.tokenizers
     if kind not in KINDS or not tokenizers.joint:

@@ -28,8 +28,9 @@ def tokenizer_json(tokenizer: Tokenizer, kind: str) -> str:
         model: Any = models.Unigram(_scored(tokenizer, pieces), unk_id=UNK, byte_fallback=is_bytes)
     else:
         ids = {piece: i for i, piece in enumerate(pieces)}
-        merges = _merges(tokenizer, pieces)
-        model = models.BPE(ids, merges, unk_token=pieces[UNK], fuse_unk=True, byte_fallback=is_bytes)
+        model = models.BPE(
+            ids, _merges(tokenizer, pieces), unk_token=pieces[UNK], fuse_unk=True, byte_fallback=is_bytes
+        )
     found = Fast(model)
     found.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), normalizers.Replace(" ", SPACE)])
     found.post_processor = processors.TemplateProcessing(["$A", pieces[EOS]], special_tokens=[(pieces[EOS], EOS)])

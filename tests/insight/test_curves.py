@@ -103,7 +103,7 @@ def test_a_text_chart_fits_the_terminal_and_rises_where_the_curve_rises() -> Non
     assert lines[-2].endswith("* runs/a: last 10, lowest 0, highest 10")
 
 
-@pytest.mark.parametrize("points", [[(7.0, 3.0)], [(1.0, 0.0), (2.0, 0.0)], [(0.0, 1e-9), (1.0, -5e7)]])
+@pytest.mark.parametrize("points", [[(7.0, 3.0)], [(0.0, 3.0)], [(1.0, 0.0), (2.0, 0.0)], [(0.0, 1e-9), (1.0, -5e7)]])
 def test_few_equal_and_extreme_points_are_drawn(points: list[tuple[float, float]]) -> None:
     one = chart(Series("a", points))
     assert any("*" in line for line in as_text(one)[1:-1])

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from conftest import SOURCE, TARGET, FiveRun
 
-from nmt.errors import ModelError
 from nmt.evaluate import score
 from nmt.insight.curves import CHARTS
 from nmt.insight.report import Example, ReportReader, as_page, evaluated, find_faults, read_report
@@ -100,8 +99,3 @@ def test_the_page_holds_one_or_several_runs(five_run: FiveRun) -> None:
     assert len(runs) == 2
     assert runs[0]["settings"]["model"]["d_model"] == 64
     assert runs[0]["manifest"]["seed"] == 1
-
-
-def test_a_directory_that_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="is not a run"):
-        read_report(tmp_path)
