@@ -92,6 +92,9 @@ def bind(host: str, port: int) -> socket.socket:
         raise InputError(f"cannot listen on {host} port {port}: {error.strerror}", hint="use another --port") from error
     # Inherited by connections. Linux takes new data when a third of the buffer is free: with its largest buffer, a slow
     # client would seem to stall.
+    # Inherited by connections. asyncio does not set it for sockets of `create_server`. Without it, the body of an answer,
+    # which is sent after the headers, waits some 40 ms for the client's delayed acknowledgment of the headers.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PROGRESS_BYTES)
     return listening
 

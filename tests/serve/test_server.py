@@ -23,7 +23,7 @@ from served import Answer, Client, running, served
 
 from nmt.decode.translator import Translator
 from nmt.serve.guard import MAX_CONNECTIONS, Guard, Limits, max_connections
-from nmt.serve.server import N_FREE
+from nmt.serve.server import N_FREE, bind
 
 SOAK = os.environ.get("NMT_SOAK", "") not in ("", "0")
 LIMITS = Limits() if SOAK else Limits(stall_s=0.5, read_s=0.5)
@@ -249,3 +249,10 @@ def test_an_answer_is_sent_for_as_long_as_the_client_reads(is_read: bool) -> Non
 def test_connections_leave_files_for_others(monkeypatch: pytest.MonkeyPatch, limit: int, least: int, most: int) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
     assert least <= max_connections() <= most
+
+
+def test_an_answers_body_does_not_wait_for_the_acknowledgment_of_its_headers() -> None:
+    with bind("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

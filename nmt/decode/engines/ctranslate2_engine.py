@@ -13,6 +13,7 @@ What it lacks, the torch engine of the same model does (see `suited_to` and `sco
 steps to watch, and probabilities of UNK in references. The engine of an export has no torch engine.
 """
 
+import math
 import os
 import subprocess
 import sys
@@ -108,7 +109,9 @@ class CTranslate2Engine:
         limits = [options.limit(len(s.tokens) + 1, len(s.prefix), self.max_length) for s in segments]
         # Segments of similar length share a batch, and the limit of the longest. The longest come first.
         order = sorted(range(len(segments)), key=lambda i: (-limits[i], -len(segments[i].tokens)))
-        batches = [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
+        # With few segments, each thread gets two small batches instead of one thread a large one.
+        size = max(1, min(batch_size, math.ceil(len(order) / (2 * self.engine.num_translators))))
+        batches = [order[first : first + size] for first in range(0, len(order), size)]
         found: list[list[list[int]]] = [[] for _ in segments]  # tokens without EOS of the hypotheses, best first
         results = [self._search([segments[i] for i in batch], options, limits[batch[0]]) for batch in batches]
         for batch, of_batch in zip(batches, results, strict=True):

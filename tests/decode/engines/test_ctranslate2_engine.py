@@ -5,7 +5,7 @@ import logging
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from conftest import SOURCE, TARGET, FiveRun, environment, one_clear_error, run_
 from nmt.decode.engines import ctranslate2_engine as module
 from nmt.decode.engines.ctranslate2_engine import CTranslate2Engine
 from nmt.decode.engines.torch_engine import TorchEngine
+from nmt.decode.options import SearchOptions, Segment
 from nmt.decode.segments import Line
 from nmt.decode.translator import Translator, load, needs_torch
 from nmt.distributed import LAUNCH_VARIABLES
@@ -89,6 +90,21 @@ def test_maximum_length_overrides_minimum_length_as_in_torch(
     assert max(lengths[0]) <= max_length
     if max_length == 1:
         assert [(h.text, h.pieces) for h in found[0].hypotheses] == [("", ["</s>"])]
+
+
+def test_few_segments_are_shared_among_the_threads(engine: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(engine.engine, CTranslate2Engine)
+    sizes, search = [], engine.engine._search
+
+    def recorded(segments: Sequence[Segment], options: SearchOptions, limit: int) -> Any:
+        sizes.append(len(segments))
+        return search(segments, options, limit)
+
+    monkeypatch.setattr(engine.engine, "_search", recorded)
+    assert engine.translate(SOURCE) == TARGET
+    n_batches = 2 * engine.engine.engine.num_translators
+    assert max(sizes) == -(-len(SOURCE) // n_batches)
+    assert engine.translate([]) == engine.translate([""])[1:] == []
 
 
 def test_too_long_prefix_is_refused_before_a_line_is_read(five_run: FiveRun, engine: Translator) -> None:
