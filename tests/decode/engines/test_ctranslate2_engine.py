@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import shutil
 import subprocess
 import sys
@@ -285,6 +286,20 @@ def test_without_a_cache_or_a_conversion_torch_translates_with_one_warning(
             for asked in ({"engine": "ctranslate2"}, {"precision": "int8"}):
                 with pytest.raises(NmtError, match=words):
                     load(five_run.run, **asked)  # type: ignore[arg-type]
+
+
+def test_with_a_read_only_cache_torch_translates_with_one_warning(
+    five_run: FiveRun, conversions: list[Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also if the cache has the model: without write permission, no process can lock the entry."""
+    load(five_run.run)
+    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
+    monkeypatch.setattr(os, "access", lambda *_: False)  # tests may run as root, who may write everywhere
+    translator = load(five_run.run)
+    assert isinstance(translator.engine, TorchEngine)
+    assert translator.translate(SOURCE) == TARGET
+    (message,) = [message for message in caplog.messages if "CTranslate2" in message]
+    assert message.endswith("it is not writable")
 
 
 def test_conversion_has_no_rank_of_its_parent(
