@@ -22,7 +22,8 @@ EXPLAINS = {
     "blank": ("copy", "numbers", "urls", "placeholders", "brackets", "repetition", "punctuation", "truncated", "ratio"),
     "encoding": ("replaced",),
     "copy": ("untranslated", "language", "script"),
-    "language": ("exchanged", "untranslated", "script"),  # function words are better evidence than n-grams
+    "script": ("language",),
+    "language": ("exchanged", "untranslated"),  # knowing many languages is better evidence than n-grams
     "exchanged": ("script", "ratio"),
     "untranslated": ("script",),
     "ratio": ("punctuation",),
@@ -158,10 +159,13 @@ def hits_of_language(source: list[str], target: list[str], habits: Habits) -> di
     sides = (source, target)
     compared = [language.compared(texts, side, languages) for side, texts in enumerate(sides)]
     wrong, rare = [found for found, _ in compared], [is_rare for _, is_rare in compared]
-    odd_script = [language.has_other_script(texts, languages.scripts[side]) for side, texts in enumerate(sides)]
+    odd_script = [
+        places(language.has_other_script(text, languages.scripts[side]) for text in texts)
+        for side, texts in enumerate(sides)
+    ]
     third = [
-        places(is_rare[i] and language.third_language(text, side, languages) for i, text in enumerate(texts))
-        for side, (texts, is_rare) in enumerate(zip(sides, rare, strict=True))
+        places(is_rare[i] and language.third_language(text, languages.names) for i, text in enumerate(texts))
+        for texts, is_rare in zip(sides, rare, strict=True)
     ]
     unlike = {"simplified": characters.IS_TRADITIONAL, "traditional": characters.IS_SIMPLIFIED}
     variants = [
@@ -171,7 +175,7 @@ def hits_of_language(source: list[str], target: list[str], habits: Habits) -> di
     return {
         "exchanged": np.flatnonzero(np.minimum(*wrong) + np.maximum(*wrong) >= 3),
         "untranslated": np.flatnonzero((np.maximum(*wrong) == 2) & (np.minimum(*wrong) == 0)),
-        "script": np.flatnonzero(odd_script[0] | odd_script[1]),
+        "script": np.union1d(*odd_script),
         "language": np.union1d(*third),
         "han-variants": np.union1d(*variants),
     }

@@ -12,7 +12,7 @@ from nmt.corpus.alignment import Evidence
 from nmt.corpus.blocks import Span
 from nmt.corpus.examine import SIDES, Usual
 from nmt.corpus.gathered import Gathered
-from nmt.corpus.language import LANGUAGE_OF_SCRIPT, WORD_SETS
+from nmt.corpus.language import identifier
 from nmt.corpus.reading import lines_at
 from nmt.text.corpus import digests_of, is_among
 from nmt.text.lines import guess_encoding
@@ -23,8 +23,7 @@ MISMATCH = 4.0  # log-likelihood ratio in nats, unrelated against translated, ab
 MIN_PAIRS = 200  # with fewer pairs the alignment cannot be judged
 MIN_CORRELATION = 0.2  # between the lengths of both sides
 MANY_PIECES = 3.0  # per word
-SIMILAR = ({"da", "no", "nb", "nn"}, {"zh", "yue", "ja"})  # languages that are easily confused
-KNOWN = {*WORD_SETS, *LANGUAGE_OF_SCRIPT.values(), "ja"}
+SIMILAR = ({"da", "no", "nb", "nn"}, {"zh", "yue", "wuu", "ja"}, {"bs", "hr", "sr"}, {"id", "ms"})  # easily confused
 EMPTY = np.zeros(0, np.int64)
 
 
@@ -152,7 +151,7 @@ def faults_of_languages(usual: Usual, declared: tuple[str, str]) -> list[Draft]:
             said, said
         )
         are_similar = any({shown, said} <= group for group in SIMILAR)
-        if shown and said in KNOWN and shown != said and not are_similar:
+        if shown and said in identifier().labels and shown != said and not are_similar:
             found.append(f"the {side} is said to be {said}, but it looks like {shown}")
     return [Draft("declared", EMPTY, "; ".join(found))] if found else []
 

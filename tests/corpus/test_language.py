@@ -20,7 +20,7 @@ def languages() -> language.Languages:
 
 def test_sides_are_told_apart(languages: language.Languages) -> None:
     assert languages.names == ("zh", "en")
-    assert languages.scripts == (frozenset({"Han"}), frozenset({"Latin"}))
+    assert languages.scripts == (frozenset({"CJK"}), frozenset({"LATIN"}))
     assert (language.compared(EN, 0, languages)[0] == 2).mean() > 0.99
     assert (language.compared(ZH, 1, languages)[0] == 2).mean() > 0.99
     assert not language.compared(ZH, 0, languages)[0].any()
@@ -32,11 +32,26 @@ def test_the_same_language_on_both_sides_accuses_nobody() -> None:
     assert not language.compared(EN, 0, same)[0].any()
 
 
-def test_a_third_language_is_named(languages: language.Languages) -> None:
-    assert language.third_language("Der Hund ist nicht in dem Haus.", 1, languages) == "de"
-    assert language.third_language("Le chat est dans la maison avec nous.", 1, languages) == "fr"
-    assert language.third_language("The dog is not in the house.", 1, languages) == ""
-    assert language.third_language("Tom, Anna, Boston", 1, languages) == ""
+THIRD = [
+    ("de", "Der Hund ist nicht in dem Haus."),
+    ("fr", "Il fait très beau aujourd'hui."),
+    ("es", "Te acabo de enviar un correo electrónico."),
+    ("nl", "Ik weet niet wat je bedoelt."),
+    ("sv", "Min bror bor i ett stort hus."),
+    ("fi", "En tiedä, mitä tarkoitat."),
+    ("cs", "Nevím, co chceš říct."),
+    ("tr", "Bir köpek sokakta koşuyor ve çocuklar oynuyor."),
+]
+
+
+@pytest.mark.parametrize(("name", "text"), THIRD)
+def test_a_third_language_is_named(name: str, text: str) -> None:
+    assert language.third_language(text, ("zh", "en")) == name
+
+
+@pytest.mark.parametrize("text", ["The dog is not in the house.", "Tom, Anna, Boston", "狗不在房子里。", "12:30", ""])
+def test_lines_of_either_language_and_without_one_are_not_accused(text: str) -> None:
+    assert language.third_language(text, ("zh", "en")) == ""
 
 
 @pytest.mark.parametrize(
@@ -57,12 +72,27 @@ def test_identify(texts: list[str], name: str) -> None:
 
 
 def test_scripts() -> None:
-    assert language.scripts_of("Tom 是学生") == Counter(Latin=3, Han=3)
-    assert language.main_script("Привет, Tom") == "Cyrillic"
+    assert language.scripts_of("Tom 是学生") == Counter(LATIN=3, CJK=3)
+    assert language.main_script("Привет, Tom") == "CYRILLIC"
     assert language.main_script("ab 1") == ""
-    texts = ["Facebook在中国", "Это книга", "This is English", "123"]
-    assert language.has_other_script(texts, frozenset({"Han"})).tolist() == [False, True, True, False]
-    assert language.has_other_script(texts, frozenset({"Latin"})).tolist() == [False, True, False, False]
+    assert language.scripts_of("12 .") == Counter()
+
+
+@pytest.mark.parametrize(
+    ("text", "in_chinese", "in_english"),
+    [
+        ("Facebook在中国", True, True),
+        ("Это книга", False, False),
+        ("This is English", False, True),
+        ("123", True, True),
+    ],
+)
+def test_a_text_is_in_an_unusual_script_if_few_of_its_letters_are_in_usual_ones(
+    text: str, in_chinese: bool, in_english: bool
+) -> None:
+    assert language.has_other_script(text, frozenset({"CJK"})) != in_chinese
+    assert language.has_other_script(text, frozenset({"LATIN"})) != in_english
+    assert not language.has_other_script(text, frozenset())
 
 
 def test_ngrams_do_not_cross_lines() -> None:
