@@ -1,26 +1,15 @@
 """Faults in the characters of one text: a test for each kind and, if it can be mended, a function for that."""
 
-import html
 import re
 import unicodedata
 from collections.abc import Callable
 
-UTF8_CONTINUATIONS = bytes(range(0x80, 0xC0))
-# The byte of each character in Latin-1 and Windows-1252, the encodings with which UTF-8 is most often confused.
-BYTES = {code: code for code in range(256)} | {
-    ord(bytes([code]).decode("cp1252")): code
-    for code in range(0x80, 0xA0)
-    if code not in (0x81, 0x8D, 0x8F, 0x90, 0x9D)
-}
-_TAIL = "".join(map(re.escape, sorted({chr(c) for c, byte in BYTES.items() if 0x80 <= byte < 0xC0})))
-_NO_QUOTE = "".join(c for c in _TAIL if c not in "“”„‘’»«…–—")
-# Only sequences that no language writes: a capital umlaut before a closing quote is not mojibake.
-MOJIBAKE = re.compile(
-    rf"[ÂÃ][{_TAIL}]|[ÄÅ][{_NO_QUOTE}]|â[€„‚\x80-\x84][{_TAIL}]|[ã-éï][{_TAIL}]{{2}}|ð[{_TAIL}]{{3}}|(?:[ÐÑÎÏØÙ×][{_TAIL}]){{2,}}"
-)
-_RUN = re.compile(rf"(?:[Â-ß][{_TAIL}]|[à-ï][{_TAIL}]{{2}}|[ð-ô][{_TAIL}]{{3}})+")
+from ftfy import TextFixerConfig, fix_encoding
+from ftfy.badness import is_bad
+from ftfy.fixes import unescape_html
 
-ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,31});")
+# Restore what was UTF-8, but insert no U+FFFD, and leave control characters to `CONTROL`.
+ENCODING = TextFixerConfig(replace_lossy_sequences=False, fix_c1_controls=False, explain=False)
 TAG = re.compile(
     r"</?(?:abbr|blockquote|body|br|center|code|div|em|font|h[1-6]|head|hr|html|img|input|li|link|meta|ol|pre|script|"
     r"small|span|strike|strong|style|sub|sup|table|tbody|td|th|tr|tt|ul|[abipu])(?:\s[^<>]*)?/?>",
@@ -30,17 +19,14 @@ CONTROL = re.compile(
     "[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ue000-\uf8ff"
     "\U000f0000-\U0010fffd]|(?<=[ -ɏ])[\u200c\u200d]"
 )
-SPACING = re.compile(r"\s\s|\t")
-FULL_WIDTH = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]")
-_LATIN, _CYRILLIC, _GREEK = "A-Za-zÀ-ÖØ-öø-ɏ", "Ѐ-ԯ", "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧικνορυ"  # Greek: look-alikes only, not μm
-NOT_LATIN = re.compile(f"[{_CYRILLIC}{_GREEK}]")
-HOMOGLYPHS = re.compile(
-    f"[{_LATIN}][{_CYRILLIC}]|[{_CYRILLIC}][{_LATIN}]|[{_LATIN}][{_GREEK}]|[{_GREEK}][{_LATIN}]|"
-    f"[{_CYRILLIC}][{_GREEK}]|[{_GREEK}][{_CYRILLIC}]"
-)
+SPACING = re.compile(r"\s\s|\t|^\s|\s$")
+FULL_WIDTH = re.compile(
+    "[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]"
+)  # letters and digits; ftfy changes punctuation, too
+_LATIN, _OTHER = "A-Za-zÀ-ÖØ-öø-ɏ", "Ѐ-ԯΑΒΕΖΗΙΚΜΝΟΡΤΥΧικνορυ"  # Cyrillic; Greek: look-alikes only, not μm
+HOMOGLYPHS = re.compile(f"[{_LATIN}][{_OTHER}]|[{_OTHER}][{_LATIN}]")
 # Traces of tokenizers: space before punctuation, detached clitics and brackets as in the Penn Treebank, spaces in Han.
 TOKENIZED = re.compile(r" (?:[.,](?: |$)|[!?]$|n't\b|['’](?:s|re|ve|ll|d|m)\b|-[lr]rb-)", re.IGNORECASE)
-TOKENIZED_SIGNS = (" .", " ,", " !", " ?", " '", " ’", " n'", " -", " N'")
 SPACED_HAN = re.compile("(?:[一-鿿] ){2,}[一-鿿]")
 
 # Characters of one variant of Chinese that the other does not use, frequent ones first.
@@ -54,60 +40,28 @@ IS_SIMPLIFIED, IS_TRADITIONAL = (re.compile(f"[{characters}]") for characters in
 
 
 def has_mojibake(text: str) -> bool:
-    return not text.isascii() and MOJIBAKE.search(text) is not None and without_mojibake(text) != text
+    return not text.isascii() and is_bad(text) and without_mojibake(text) != text
 
 
 def without_mojibake(text: str) -> str:
-    """Encode runs that look like UTF-8 read as Windows-1252 and decode them as UTF-8; up to three times."""
-
-    def mended(run: re.Match[str]) -> str:
-        try:
-            return bytes(BYTES[ord(c)] for c in run[0]).decode()
-        except UnicodeDecodeError:
-            return run[0]
-
-    for _ in range(3):
-        if not MOJIBAKE.search(text):
-            break
-        text = _RUN.sub(mended, text)
-    return text
+    return fix_encoding(text, ENCODING)
 
 
 def has_markup(text: str) -> bool:
-    if "&" in text and any(html.unescape(found) != found for found in ENTITY.findall(text)):
-        return True
-    return "<" in text and TAG.search(text) is not None
+    return ("&" in text or "<" in text) and without_markup(text) != text
 
 
 def without_markup(text: str) -> str:
     for _ in range(3):  # text may be escaped repeatedly: &amp;lt;
-        text = html.unescape(TAG.sub("", text)) if "<" in text or ENTITY.search(text) else text
+        text = unescape_html(TAG.sub("", text))
     return text
-
-
-def is_not_nfc(text: str) -> bool:
-    return not text.isascii() and not unicodedata.is_normalized("NFC", text)
-
-
-def has_control(text: str) -> bool:
-    return not text.isprintable() and CONTROL.search(text) is not None
-
-
-def has_odd_spacing(text: str) -> bool:
-    return "  " in text or text != text.strip() or (not text.isprintable() and SPACING.search(text) is not None)
 
 
 def is_tokenized(text: str) -> bool:
     if "@-@" in text or "&apos;" in text or (not text.isascii() and SPACED_HAN.search(text)):
         return True
-    if not any(sign in text for sign in TOKENIZED_SIGNS) or "\xa0" in text or "\u202f" in text:
-        return False  # French has a no-break space before some signs
-    return TOKENIZED.search(text) is not None
-
-
-def in_ascii(text: str) -> str:
-    """Full-width letters and digits in ASCII."""
-    return FULL_WIDTH.sub(lambda c: chr(ord(c[0]) - 0xFEE0), text)
+    has_no_break_space = "\xa0" in text or "\u202f" in text  # French has it before some signs
+    return not has_no_break_space and TOKENIZED.search(text) is not None
 
 
 # Tests of one text, by kind of fault.
@@ -115,10 +69,10 @@ TESTS: dict[str, Callable[[str], object]] = {
     "replaced": lambda text: "\ufffd" in text,
     "mojibake": has_mojibake,
     "markup": has_markup,
-    "control": has_control,
-    "homoglyphs": lambda text: not text.isascii() and NOT_LATIN.search(text) and HOMOGLYPHS.search(text),
-    "spacing": has_odd_spacing,
-    "unicode": is_not_nfc,
+    "control": lambda text: not text.isprintable() and CONTROL.search(text),
+    "homoglyphs": lambda text: not text.isascii() and HOMOGLYPHS.search(text),
+    "spacing": SPACING.search,
+    "unicode": lambda text: not unicodedata.is_normalized("NFC", text),
     "full-width": lambda text: not text.isascii() and FULL_WIDTH.search(text),
     "tokenized": is_tokenized,
 }
@@ -128,6 +82,6 @@ MENDED: dict[str, Callable[[str], str]] = {
     "markup": without_markup,
     "control": lambda text: CONTROL.sub("", text),
     "unicode": lambda text: unicodedata.normalize("NFC", text),
-    "full-width": in_ascii,
+    "full-width": lambda text: FULL_WIDTH.sub(lambda c: unicodedata.normalize("NFKC", c[0]), text),
     "spacing": lambda text: " ".join(text.split()),
 }
