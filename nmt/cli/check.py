@@ -1,7 +1,6 @@
 """`nmt check`."""
 
 import json
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +13,7 @@ from nmt.errors import InputError
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.corpus.check import Report
-    from nmt.corpus.reading import Chunk, CorpusFiles
+    from nmt.corpus.reading import CorpusFiles
     from nmt.text.tokenizer import Tokenizers
 
 MAX_LINES_IN_PAGE = 1_000  # line numbers listed per finding in the HTML page
@@ -54,16 +53,15 @@ def check(
     corpora, declared, config = corpora_of(what)
     tokenizers = tokenizers_of(config) if config is not None else None
 
-    def progress(chunks: Iterable["Chunk"], name: str, n_pairs: int) -> Iterable["Chunk"]:
-        return chunks if quiet else with_bar(chunks, name, n_pairs)
-
     models = [options.load_translator([path], device, threads)[1] for path in model_paths(model)]
-    report = check(corpora, declared, tokenizers, progress)
+    report = check(corpora, declared, tokenizers, quiet)
     if models:
+        from nmt.corpus.gathered import with_bar
         from nmt.corpus.reading import chunks
         from nmt.insight.belief import least_believed
 
-        pairs = progress(chunks(corpora[0]), "model", min(report.corpora[0].n_source, report.corpora[0].n_target))
+        n_pairs = min(report.corpora[0].n_source, report.corpora[0].n_target)
+        pairs = with_bar(chunks(corpora[0]), "model", n_pairs, quiet)
         report = replace(report, findings=[*report.findings, least_believed(models, pairs, report)])
     if json_lines:
         print(json.dumps(render.as_plain(report), ensure_ascii=False))
@@ -109,16 +107,6 @@ def tokenizers_of(config: "Config") -> "Tokenizers | None":
 
     run = RunDirectory(config.run)
     return run.read_tokenizers(run.read_config()) if run.config_file.is_file() else run.read_tokenizers(config)
-
-
-def with_bar(chunks: Iterable["Chunk"], name: str, n_pairs: int) -> Iterator["Chunk"]:
-    """Yield the chunks; if stderr is a terminal, show a progress bar that counts pairs."""
-    from tqdm import tqdm
-
-    with tqdm(desc=name, total=n_pairs, unit=" pairs", disable=None, leave=False) as bar:
-        for chunk in chunks:
-            yield chunk
-            bar.update(chunk.source.count(b"\n") + 1)
 
 
 def write_page(report: "Report", file: Path) -> None:

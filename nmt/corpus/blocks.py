@@ -3,15 +3,16 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmt.corpus import alignment
-from nmt.corpus.alignment import MAX_WORDS, SWITCH, Evidence
+from nmt.corpus.alignment import SWITCH, Evidence, Words
 from nmt.corpus.examine import Usual
 from nmt.corpus.gathered import Gathered
-from nmt.corpus.reading import CorpusFiles, decode, lines_at
+from nmt.corpus.reading import decode, lines_at
 
 MAX_OFFSET = 300  # lines up or down that are searched for translations
 WINDOW = 60  # source lines for which one offset is searched
@@ -39,38 +40,44 @@ class Span:
 
 
 @dataclass(frozen=True)
+class Lines:
+    """Lines of one side, numbered from 0."""
+
+    rows: dict[int, int]  # by number
+    words: Words  # (n, MAX_WORDS)
+    sizes: NDArray[np.int64]
+
+    @classmethod
+    def read(cls, paths: Sequence[Path], wanted: Iterable[int]) -> "Lines":
+        found = lines_at(paths, [i + 1 for i in wanted if i >= 0])
+        texts = [decode(raw, number) for number, raw in found.items()]
+        rows = {number - 1: row for row, number in enumerate(found)}
+        return cls(rows, alignment.words_of(texts), np.array([*map(len, texts)], np.int64))
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Compares any source lines with any target lines."""
 
     usual: Usual
     evidence: Evidence
-    source: dict[int, str]  # by index from 0
-    target: dict[int, str]
-
-    def matrix(self, lines: Sequence[int], candidates: Sequence[int]) -> NDArray[np.float64]:
-        """Log-likelihood ratios, unrelated against translated: (lines, candidates)."""
-        texts = [self.source[i] for i in lines], [self.target[j] for j in candidates]
-        left, right = map(alignment.words_of, texts)
-        sizes = [np.array([*map(len, side)]) for side in texts]
-        found = np.empty((len(lines), len(candidates)))
-        for i in range(len(lines)):
-            agreement = alignment.agreement(
-                np.broadcast_to(left[i], (len(candidates), MAX_WORDS)), right, self.usual.lexicon
-            )
-            z = self.usual.lengths.z(np.full(len(candidates), sizes[0][i]), sizes[1])
-            found[i] = self.evidence(agreement, z)
-        return found
+    source: Lines
+    target: Lines
 
     def at_offset(self, lines: Sequence[int], offset: int | None) -> NDArray[np.float64]:
-        """The ratios of source lines with the target lines at an offset: (lines,); 0 where there is no target line."""
+        """Log-likelihood ratios, unrelated against translated, of source lines with the target lines at an offset.
+
+        Returns:
+            (lines,); 0 where there is no target line.
+        """
         found = np.zeros(len(lines))
-        places = [i for i, line in enumerate(lines) if offset is not None and line + offset in self.target]
+        places = [i for i, line in enumerate(lines) if offset is not None and line + offset in self.target.rows]
         if places and offset is not None:
-            texts = [self.source[lines[i]] for i in places], [self.target[lines[i] + offset] for i in places]
-            source, target = map(alignment.words_of, texts)
-            agreement = alignment.agreement(source, target, self.usual.lexicon)
-            z = self.usual.lengths.z(*(np.array([*map(len, side)]) for side in texts))
-            found[places] = self.evidence(agreement, z)
+            left = [self.source.rows[lines[i]] for i in places]
+            right = [self.target.rows[lines[i] + offset] for i in places]
+            words = self.source.words[left], self.target.words[right]
+            sizes = self.source.sizes[left], self.target.sizes[right]
+            found[places] = self.evidence(*self.usual.compare(words, sizes))
         return found
 
 
@@ -80,13 +87,9 @@ def find(found: Gathered, usual: Usual, evidence: Evidence) -> list[Span]:
     per_block = max(1, min(MAX_WINDOWS, MAX_WINDOWS_IN_ALL // max(len(blocks), 1)))
     windows = {block: windows_of(block, per_block) for block in blocks}
     near = [w for of_block in windows.values() for w in of_block]
-    comparison = read(
-        found.files,
-        usual,
-        evidence,
-        (i for w in near for i in w),
-        (i for w in near for i in range(w.start - MAX_OFFSET, w.stop + MAX_OFFSET)),
-    )
+    source = Lines.read(found.files.source, (i for w in near for i in w))
+    target_of = (i for w in near for i in range(w.start - MAX_OFFSET, w.stop + MAX_OFFSET))
+    comparison = Comparison(usual, evidence, source, Lines.read(found.files.target, target_of))
     spans: list[Span] = []
     for (start, end), of_block in windows.items():
         offsets: list[int | None] = []
@@ -103,17 +106,6 @@ def windows_of(block: tuple[int, int], n_max: int) -> list[range]:
     return [range(first, min(first + WINDOW, end)) for first in firsts]
 
 
-def read(
-    files: CorpusFiles, usual: Usual, evidence: Evidence, source: Iterable[int], target: Iterable[int]
-) -> Comparison:
-    """Read these lines of both sides, numbered from 0, to compare them."""
-    sides = []
-    for paths, wanted in zip(files.sides, (source, target), strict=True):
-        lines = lines_at(paths, [i + 1 for i in wanted if i >= 0])
-        sides.append({number - 1: decode(raw, number) for number, raw in lines.items()})
-    return Comparison(usual, evidence, *sides)
-
-
 def offset_of(window: range, comparison: Comparison, guess: int | None) -> int | None:
     """The offset at which the lines of a window best match the target; None if none matches well enough.
 
@@ -122,13 +114,11 @@ def offset_of(window: range, comparison: Comparison, guess: int | None) -> int |
     """
     if guess is not None and comparison.at_offset(window, guess).mean() < CLEAR:
         return guess
-    candidates = [j for j in range(window.start - MAX_OFFSET, window.stop + MAX_OFFSET) if j in comparison.target]
-    ratios = comparison.matrix(window, candidates)
-    totals = {}
-    for offset in range(candidates[0] - window.stop + 1, candidates[-1] - window.start + 1):
-        diagonal = ratios.diagonal(offset + window.start - candidates[0])
-        if 2 * len(diagonal) > len(window):
-            totals[offset] = float(diagonal.sum())
+    totals = {
+        offset: comparison.at_offset(window, offset).sum()
+        for offset in range(-MAX_OFFSET, MAX_OFFSET + 1)
+        if 2 * sum(line + offset in comparison.target.rows for line in window) > len(window)
+    }
     best = min(totals, key=totals.__getitem__)
     return best if totals[best] < -SWITCH / 2 else None
 
@@ -160,17 +150,13 @@ def refined(spans: Sequence[Span], found: Gathered, usual: Usual, evidence: Evid
         range(max((a.start + a.end) // 2, b.start - WINDOW), min((b.start + b.end + 1) // 2, b.start + WINDOW))
         for a, b in pairwise(tiles)
     ]
-    target = (
-        i + tile.offset
-        for tiles_of, lines in zip(pairwise(tiles), around, strict=True)
-        for tile in tiles_of
-        if tile.offset is not None
-        for i in lines
-    )
-    comparison = read(found.files, usual, evidence, (i for lines in around for i in lines), target)
+    offsets = [(a.offset, b.offset) for a, b in pairwise(tiles)]
+    wanted = (i + k for both, lines in zip(offsets, around, strict=True) for k in both if k is not None for i in lines)
+    source = Lines.read(found.files.source, (i for lines in around for i in lines))
+    comparison = Comparison(usual, evidence, source, Lines.read(found.files.target, wanted))
     cuts = [0]
-    for (a, b), lines in zip(pairwise(tiles), around, strict=True):
-        ratios = comparison.at_offset(lines, a.offset), comparison.at_offset(lines, b.offset)
+    for (before, after), lines in zip(offsets, around, strict=True):
+        ratios = comparison.at_offset(lines, before), comparison.at_offset(lines, after)
         cuts.append(lines.start + alignment.place_edge(*ratios))
     cuts.append(found.n_pairs)
     moved = [Span(start, end, tile.offset) for tile, (start, end) in zip(tiles, pairwise(cuts), strict=True)]

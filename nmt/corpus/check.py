@@ -26,8 +26,8 @@ from nmt.corpus.findings import (
     overlaps,
     vocabulary_fit,
 )
-from nmt.corpus.gathered import Gathered, Progress, gather, no_progress
-from nmt.corpus.kinds import KINDS, SEVERITIES, Example, Finding, severity_of
+from nmt.corpus.gathered import Gathered, gather
+from nmt.corpus.kinds import KINDS, SEVERITIES, Example, Finding
 from nmt.corpus.reading import CorpusFiles, decode, lines_at, survey
 from nmt.text.tokenizer import Tokenizers
 
@@ -65,7 +65,7 @@ def check(
     corpora: Sequence[CorpusFiles],
     declared: tuple[str, str] = ("", ""),
     tokenizers: Tokenizers | None = None,
-    progress: Progress = no_progress,
+    quiet: bool = True,
 ) -> Report:
     """Look for all faults of a corpus and of its dev and test sets.
 
@@ -73,7 +73,7 @@ def check(
         corpora: train first; what is usual is learned from it.
         declared: language codes of source and target, "" if unknown.
         tokenizers: to measure how their vocabulary fits.
-        progress: called with the chunks of a corpus, its name and its number of pairs; returns the chunks.
+        quiet: whether to show no progress bar.
     Raises:
         DataError: a file is missing, empty or UTF-16.
     """
@@ -81,7 +81,7 @@ def check(
     surveyed = [(files, survey(files)) for files in corpora]
     train = surveyed[0][1]
     usual = learn(train.source, train.target)
-    gathered = gather(surveyed, usual, progress)
+    gathered = gather(surveyed, usual, quiet)
     evidence = evidence_of(gathered[0])
     findings: list[Finding] = []
     spans: dict[str, list[Span]] = {}
@@ -95,7 +95,7 @@ def check(
         findings += finished(found, drafts)
     findings.sort(key=lambda one: (SEVERITIES.index(one.severity), -one.share))
     summary = [summarized(found) for found in gathered]
-    return Report(summary, usual.habits.languages.names, findings, spans, time.monotonic() - began)
+    return Report(summary, usual.languages.names, findings, spans, time.monotonic() - began)
 
 
 def summarized(found: Gathered) -> Corpus:
@@ -111,14 +111,20 @@ def finished(found: Gathered, drafts: Sequence[Draft]) -> list[Finding]:
     source, target = (lines_at(paths, wanted) for paths in found.files.sides)
     findings = []
     for draft, lines in zip(drafts, chosen, strict=True):
-        kind = replace(KINDS[draft.kind], other=draft.other)
+        kind = KINDS[draft.kind]
+        if draft.other:
+            kind = replace(
+                kind, title=kind.title.format(other=draft.other), advice=kind.advice.format(other=draft.other)
+            )
         share = len(draft.lines) / (draft.n_seen or found.n_pairs) if len(draft.lines) else 1.0
         examples = [
             Example(line, decode(source[line], line), decode(target[line], line), draft.details.get(line, ""))
             for line in lines
         ]
-        severity = severity_of(kind, share)
-        findings.append(Finding(found.name, kind, severity, draft.lines.tolist(), share, draft.detail, examples))
+        lines_of_kind = draft.lines.tolist()
+        findings.append(
+            Finding(found.name, kind, kind.severity_at(share), lines_of_kind, share, draft.detail, examples)
+        )
     return findings
 
 

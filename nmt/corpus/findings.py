@@ -10,11 +10,11 @@ from nmt.config import base_language
 from nmt.corpus import alignment, leakage
 from nmt.corpus.alignment import Evidence
 from nmt.corpus.blocks import Span
-from nmt.corpus.examine import SIDES, Usual
-from nmt.corpus.gathered import Gathered
+from nmt.corpus.examine import Usual
+from nmt.corpus.gathered import NONE, Gathered
 from nmt.corpus.language import identifier
-from nmt.corpus.reading import lines_at
-from nmt.text.corpus import digests_of, is_among
+from nmt.corpus.reading import is_utf8, lines_at
+from nmt.text.corpus import SIDES, digests_of, is_among
 from nmt.text.lines import guess_encoding
 from nmt.text.tokenizer import Tokenizers
 
@@ -23,8 +23,7 @@ MISMATCH = 4.0  # log-likelihood ratio in nats, unrelated against translated, ab
 MIN_PAIRS = 200  # with fewer pairs the alignment cannot be judged
 MIN_CORRELATION = 0.2  # between the lengths of both sides
 MANY_PIECES = 3.0  # per word
-SIMILAR = ({"da", "no", "nb", "nn"}, {"zh", "yue", "wuu", "ja"}, {"bs", "hr", "sr"}, {"id", "ms"})  # easily confused
-EMPTY = np.zeros(0, np.int64)
+SIMILAR = ({"da", "no", "nb", "nn"}, {"zh", "ja"}, {"bs", "hr", "sr"}, {"id", "ms"})  # easily confused
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,22 +58,18 @@ def evidence_of(train: Gathered) -> Evidence | None:
 
 def faults_of_lines(found: Gathered) -> list[Draft]:
     """The faults that were found in single pairs."""
-    drafts = {name: Draft(name, found.lines_of(name)) for name in found.hits}
+    drafts = {name: Draft(name, found.lines_of(name)) for part in found.parts for name in part.hits}
     if "encoding" in drafts:
-        guess = guess_encoding(sample_of_bad_lines(found, drafts["encoding"].lines))
+        chosen = drafts["encoding"].lines[:N_RAW].tolist()
+        raw = [line for paths in found.files.sides for line in lines_at(paths, chosen).values()]
+        guess = guess_encoding([line for line in raw if not is_utf8(line)])
         detail = f"perhaps {guess}: iconv -f {guess} -t utf-8 FILE > NEW" if guess else ""
         drafts["encoding"] = Draft("encoding", drafts["encoding"].lines, detail)
     if found.is_swapped:
         for name in ("exchanged", "untranslated", "language", "script", "ratio", "han-variants"):
             drafts.pop(name, None)
-        drafts["swapped"] = Draft("swapped", EMPTY)
+        drafts["swapped"] = Draft("swapped", NONE)
     return list(drafts.values())
-
-
-def sample_of_bad_lines(found: Gathered, lines: NDArray[np.int64]) -> list[bytes]:
-    chosen = lines[:N_RAW].tolist()
-    raw = [line for paths in found.files.sides for line in lines_at(paths, chosen).values()]
-    return [line for line in raw if "\ufffd" in line.decode(errors="replace")]
 
 
 def faults_of_alignment(found: Gathered, spans: Sequence[Span], evidence: Evidence | None) -> list[Draft]:
@@ -89,7 +84,7 @@ def faults_of_alignment(found: Gathered, spans: Sequence[Span], evidence: Eviden
             if starts
             else "the longer side goes on after the end of the other"
         )
-        drafts.append(Draft("counts", EMPTY, f"{detail}; {where}"))
+        drafts.append(Draft("counts", NONE, f"{detail}; {where}"))
     for name, has_offset in (("shifted", True), ("shuffled", False)):
         chosen = [span for span in spans if (span.offset is not None) == has_offset]
         if chosen:
@@ -97,7 +92,7 @@ def faults_of_alignment(found: Gathered, spans: Sequence[Span], evidence: Eviden
             lines = np.concatenate([np.arange(span.start + 1, span.end + 1) for span in chosen])
             drafts.append(Draft(name, lines, detail))
     if evidence is None:
-        return drafts + ([Draft("unrelated", EMPTY)] if is_unrelated(found) else [])
+        return drafts + ([Draft("unrelated", NONE)] if is_unrelated(found) else [])
     (agreement, z), _ = found.features()
     is_odd = (evidence(agreement, z) > MISMATCH) & ~np.isnan(agreement)
     for span in spans:
@@ -135,7 +130,7 @@ def overlaps(found: Gathered, earlier: Sequence[Gathered]) -> list[Draft]:
             own, theirs = found.digests_of(side), other.digests_of(side)
             is_shared |= np.isin(own, theirs[is_among(theirs, own)]) & ~np.isin(own, empty)
         shared = np.flatnonzero(is_shared) + 1
-        near = np.concatenate([EMPTY.reshape(0, 2), *other.near.get(found.name, [])])
+        near = other.near_lines(found.name)
         near = near[~np.isin(near[:, 0], shared)]
         lines = {own: f"{other.name}, line {line:,}" for own, line in near[::-1].tolist()}
         drafts.append(Draft("leak", shared, other=other.name))
@@ -146,14 +141,14 @@ def overlaps(found: Gathered, earlier: Sequence[Gathered]) -> list[Draft]:
 def faults_of_languages(usual: Usual, declared: tuple[str, str]) -> list[Draft]:
     """Sides of train that are not in the language that the config or the file name declares."""
     found = []
-    for side, shown, said in zip(SIDES, usual.habits.languages.names, map(base_language, declared), strict=True):
+    for side, shown, said in zip(SIDES, usual.languages.names, map(base_language, declared), strict=True):
         said = {"deu": "de", "eng": "en", "fra": "fr", "ces": "cs", "zho": "zh", "cmn": "zh", "spa": "es"}.get(
             said, said
         )
         are_similar = any({shown, said} <= group for group in SIMILAR)
         if shown and said in identifier().labels and shown != said and not are_similar:
             found.append(f"the {side} is said to be {said}, but it looks like {shown}")
-    return [Draft("declared", EMPTY, "; ".join(found))] if found else []
+    return [Draft("declared", NONE, "; ".join(found))] if found else []
 
 
 def vocabulary_fit(train: Gathered, tokenizers: Tokenizers) -> list[Draft]:
@@ -166,6 +161,6 @@ def vocabulary_fit(train: Gathered, tokenizers: Tokenizers) -> list[Draft]:
         n_words = sum(len(text.split()) for text in texts)
         has_words = n_words > 0.5 * len(alignment.hashed(texts)[0])  # not in scripts without spaces
         if has_words and (per_word := sum(map(len, ids)) / n_words) > MANY_PIECES:
-            drafts.append(Draft("pieces", EMPTY, f"{per_word:.1f} pieces per word on the {side} side"))
+            drafts.append(Draft("pieces", NONE, f"{per_word:.1f} pieces per word on the {side} side"))
     lines = np.array(sample.lines)[bytes_in]
     return [*drafts, Draft("bytes", lines, f"of a sample of {len(bytes_in):,} pairs", n_seen=len(bytes_in))]

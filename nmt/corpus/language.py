@@ -2,7 +2,7 @@
 
 Uses two methods, because each is strong where the other is weak. Character n-grams learned from the two sides of the
 corpus (Cavnar & Trenkle 1994, "N-gram-based text categorization", as a likelihood ratio) tell any two languages apart,
-even in short lines, but cannot identify a third language. py3langid identifies 139 languages, but scatters lines of any
+even in short lines, but cannot identify a third language. py3langid identifies 133 languages, but scatters lines of any
 other over them. A line counts as in a third language only if, in addition, its n-grams are rare on its side.
 """
 
@@ -27,6 +27,7 @@ CLEAR, LEANING = 0.15, 0.03  # ratio beyond the middle of both typical ratios, a
 RARE_SHARE = 0.25  # the n-grams of this share of a side's lines count as rare
 N_IDENTIFIED = 5_000  # lines that are enough to tell the language of a side
 SURE, RULED_OUT = 0.5, 0.05  # probabilities of a third language that a line is in, and of the languages of the sides
+VARIETIES = {"ary", "arz", "hbo", "pcm", "wuu", "yue"}  # of Arabic, Hebrew, English and Chinese: short lines look alike
 MIN_SCRIPT_SHARE = 0.01  # of the lines of a side, for a script to be usual there
 MIN_LETTERS = 4
 
@@ -119,10 +120,12 @@ def compared(texts: Sequence[str], side: int, languages: Languages) -> tuple[NDA
 
 @functools.cache
 def identifier() -> "LanguageIdentifier":
-    """py3langid's model of 139 languages: 4.6 MB on disk, 120 MB in memory. Its scores are probabilities."""
+    """py3langid's model without `VARIETIES`: 4.6 MB on disk, 120 MB in memory. Its scores are probabilities."""
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    model = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    model.set_languages({*model.labels} - VARIETIES)
+    return model
 
 
 def identify(texts: Sequence[str]) -> str:

@@ -5,9 +5,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from nmt.corpus.language import Languages
 from nmt.text.lines import is_blank
 
 MAX_CHARACTERS = 1_000  # about data.max_length pieces
@@ -45,15 +43,6 @@ ENDS = dict.fromkeys(".。．!！…।", ".") | dict.fromkeys("?？؟;", "?") |
 BRACKETS = [tuple(both) for both in ("()", "[]", "{}", "（）", "【】", "《》", "「」", "『』", "〈〉", "«»")]
 BRACKET_OR_QUOTE = re.compile(r"[()\[\]{}（）【】《》「」『』〈〉\"“”„‟«»]")
 SMILEY_OR_ITEM = re.compile(r"[:;=8]['-]?[()]|(?:^|\s)\w{1,2}\)")
-
-
-@dataclass(frozen=True)
-class Habits:
-    """What is usual in a corpus."""
-
-    languages: Languages
-    without_stop: tuple[float, float]  # share of the lines of a side that do not end with punctuation, above 0
-    han_variant: tuple[str, str]  # the usual variant of Chinese of each side: simplified, traditional or ""
 
 
 def is_copy(source: str, target: str) -> bool:
@@ -167,14 +156,14 @@ def is_capital(text: str) -> bool:
     return text.isupper() and len(text.split()) >= 2 and sum(map(str.isupper, text)) >= 8
 
 
-def cut_off(source: str, target: str, z: float, habits: Habits) -> bool:
+def cut_off(source: str, target: str, z: float, without_stop: tuple[float, float]) -> bool:
     """Whether one text is cut off: it is too short for its partner, and lacks the partner's final punctuation.
 
     The evidence is the sum of two terms: -log of the share of lines on its side that lack final punctuation, and z²/2,
-    where z is the deviation of the length ratio in standard deviations.
+    where z is the deviation of the length ratio in standard deviations; NaN if a text is empty.
     """
     side, short, long = (1, target, source) if z < 0 else (0, source, target)
-    if abs(z) < SHORT_PARTNER or -math.log(habits.without_stop[side]) + z * z / 2 < CUT_OFF:
+    if not abs(z) > SHORT_PARTNER or -math.log(without_stop[side]) + z * z / 2 < CUT_OFF:
         return False
     return final(short) in ("", ",") and final(long) in (".", "?")
 
@@ -193,7 +182,7 @@ TESTS: dict[str, Callable[[str, str], bool]] = {
 }
 
 
-def ends_differ(source: str, target: str, habits: Habits) -> bool:
+def ends_differ(source: str, target: str, without_stop: tuple[float, float]) -> bool:
     """Whether the two texts end in different kinds of punctuation.
 
     A difference without a question mark counts only if few lines of the corpus lack final punctuation.
@@ -201,4 +190,4 @@ def ends_differ(source: str, target: str, habits: Habits) -> bool:
     own, other = final(source), final(target)
     if own == other or not (source and target):
         return False
-    return "?" in (own, other) or max(habits.without_stop) < OFTEN
+    return "?" in (own, other) or max(without_stop) < OFTEN

@@ -47,6 +47,14 @@ def decode(raw: bytes, line: int) -> str:
     return raw.removesuffix(b"\r").removeprefix(BOM if line == 1 else b"").decode(errors="replace")
 
 
+def is_utf8(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def side_lines(paths: Sequence[Path]) -> Generator[bytes]:
     """The lines of a side without \\n. Raises DataError if a file cannot be read or is UTF-16."""
     for path in paths:

@@ -19,7 +19,7 @@ from typing import IO
 from nmt.corpus.blocks import tiled
 from nmt.corpus.characters import MENDED
 from nmt.corpus.check import Report
-from nmt.corpus.reading import CorpusFiles, decode, described, side_lines
+from nmt.corpus.reading import CorpusFiles, decode, described, is_utf8, side_lines
 from nmt.errors import OutputError, os_errors_as
 from nmt.files import atomic_writer
 from nmt.text.corpus import SIDES
@@ -185,14 +185,6 @@ class _Repair:
 
     def _append(self, entry: dict[str, object]) -> None:
         self.changes.write(json.dumps(entry).encode() + b"\n")
-
-
-def is_utf8(raw: bytes) -> bool:
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def output_paths(files: CorpusFiles, directory: Path) -> tuple[Path, Path]:
