@@ -56,7 +56,7 @@ def check(
     models = [options.load_translator([path], device, threads)[1] for path in model_paths(model)]
     report = check(corpora, declared, tokenizers, quiet)
     if models:
-        from nmt.corpus.gathered import with_bar
+        from nmt.corpus.examine import with_bar
         from nmt.corpus.reading import chunks
         from nmt.insight.belief import least_believed
 

@@ -33,6 +33,8 @@ def init(
     `nmt train CONFIG`.
     """
     streams.set_up_logging(quiet, verbose)
+    import yaml
+
     from nmt.config import Config
     from nmt.corpus import init as corpus_init
     from nmt.corpus.split import split_corpus
@@ -54,21 +56,21 @@ def init(
     )
     prepare_torch(threads)
 
-    def rows(plan: corpus_init.Plan) -> list[corpus_init.Row]:
-        return list(corpus_init.rows(plan, str(run), str(data), languages))
+    def text(plan: corpus_init.Plan) -> str:
+        return corpus_init.config_text(plan, str(run), str(data), languages)
 
     def measure(plan: corpus_init.Plan) -> tuple[float, int]:
-        return measured(Config.model_validate(corpus_init.as_tree(rows(plan))), device)
+        return measured(Config.model_validate(yaml.safe_load(text(plan))), device)
 
     plan = corpus_init.plan(facts, minutes, measure)
     cost = f"{plan.expected_minutes:,.0f} minutes and {plan.memory / 1e9:.1f} GB of memory"
-    header = [
-        f"{languages[0]} to {languages[1]}, written by `nmt init` for {source.name} and {target.name}.",
-        "",
-        f"data      {facts.n_train:,} / {facts.n_dev:,} / {facts.n_test:,} pairs",
-        f"expected  {cost}, by a step measured on this machine",
-    ]
-    atomic_write(output, corpus_init.as_yaml(rows(plan), header))
+    header = f"""\
+# {languages[0]} to {languages[1]}, written by `nmt init` for {source.name} and {target.name}.
+#
+# data      {facts.n_train:,} / {facts.n_dev:,} / {facts.n_test:,} pairs
+# expected  {cost}, by a step measured on this machine
+"""
+    atomic_write(output, header + text(plan))
     streams.log.info("written to %s: expected to take %s; next: nmt train %s", output, cost, output)
 
 

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from nmt.corpus import alignment
 from nmt.corpus.alignment import SWITCH, Evidence, Words
-from nmt.corpus.examine import Usual
-from nmt.corpus.gathered import Gathered
+from nmt.corpus.examine import Gathered, Usual
 from nmt.corpus.reading import decode, lines_at
 
 MAX_OFFSET = 300  # lines up or down that are searched for translations

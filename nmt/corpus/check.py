@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from nmt.corpus import blocks
 from nmt.corpus.blocks import Span
-from nmt.corpus.examine import learn
+from nmt.corpus.examine import Gathered, gather, learn
 from nmt.corpus.findings import (
     Draft,
     evidence_of,
@@ -26,7 +26,6 @@ from nmt.corpus.findings import (
     overlaps,
     vocabulary_fit,
 )
-from nmt.corpus.gathered import Gathered, gather
 from nmt.corpus.kinds import KINDS, SEVERITIES, Example, Finding
 from nmt.corpus.reading import CorpusFiles, decode, lines_at, survey
 from nmt.text.tokenizer import Tokenizers

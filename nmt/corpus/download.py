@@ -53,21 +53,29 @@ class Folder:
             raise InputError(f"{self.file(name)} is not the file that `nmt download` would write", hint=hint)
         return True
 
-    def fetched(self, url: str) -> tuple[bytes, Path]:
-        """Fetch a URL; return the content, and the file in NAME.part that the caller deletes after use."""
+    @contextlib.contextmanager
+    def fetched(self, url: str) -> Iterator[bytes]:
+        """Fetch a URL and yield the content. Then its file in NAME.part goes, unless the process is interrupted."""
         part = self.parts / urlsplit(url).path.rpartition("/")[2]
         max_bytes = int(MAX_GROWTH * self.corpus.size_mb * 1e6)
         fetch(mirrored(url, self.mirror), part, max_bytes=max_bytes, quiet=self.quiet)
         with reading(str(part)):
-            return part.read_bytes(), part
+            content = part.read_bytes()
+        try:
+            yield content
+        except DownloadError:
+            part.unlink()
+            raise
+        part.unlink()
 
-    def check(self, name: str, text: bytes) -> None:
-        """Raise DownloadError if the hash of a text differs from the recorded one; record it if there is none."""
+    def check(self, name: str, text: bytes, expected: str | None) -> None:
+        """Raise DownloadError if the hash of a text differs from the expected or recorded one; record it."""
         digest = sha256(text)
-        expected = self.recorded.setdefault(name, digest)
+        expected = expected or self.recorded.get(name, digest)
         if digest != expected:
             reason = f"{name} has SHA-256 {digest} instead of {expected}; it was not kept"
             raise DownloadError(reason, hint=CHANGED)
+        self.recorded[name] = digest
 
     def write(self, files: Mapping[str, bytes]) -> None:
         """Write compressed texts that have been checked.
@@ -138,48 +146,33 @@ def download(
 
 def _download_file(corpus: Multi30k, folder: Folder, name: str) -> None:
     url = corpus.url(name)
-    content, part = folder.fetched(url)
-    try:
+    with folder.fetched(url) as content:
         md5 = MD5.get(url.rpartition("/")[2])
         if md5 and hashlib.md5(content, usedforsecurity=False).hexdigest() != md5:
             raise DownloadError(f"{url} has not the MD5 {md5}; it was not kept", hint=CHANGED)
         is_compressed = url.endswith(".gz")
         text = decompressed(content, url) if is_compressed else content
-        if name in pinned(corpus.name):
-            folder.recorded[name] = pinned(corpus.name)[name]
-        elif name not in folder.recorded:
+        expected = pinned(corpus.name).get(name)
+        if not expected and name not in folder.recorded:
             log.info("%s is not pinned: its SHA-256, %s, is recorded in %s", name, sha256(text), SUMS)
-        folder.check(name, text)
-    except DownloadError:
-        part.unlink()
-        raise
-    folder.write({name: content if is_compressed else compressed(text)})
-    part.unlink()
+        folder.check(name, text, expected)
+        folder.write({name: content if is_compressed else compressed(text)})
 
 
 def _download_tatoeba(corpus: Tatoeba, folder: Folder) -> list[str]:
     """Fetch the pairs and the public test set, split them, and write all files."""
-    urls = [corpus.url, *corpus.test_urls]
-    fetched = [folder.fetched(url) for url in urls]
-    try:
-        pairs = read_archive(fetched[0][0], corpus)
-        public_test = aligned([content for content, _ in fetched[1:]], " and ".join(corpus.test_urls))
-        found = split(pairs, public_test, pins_file(f"{corpus.name}.pairs"), corpus.n_pairs[0])
+    with contextlib.ExitStack() as stack:
+        archive, *test_set = [stack.enter_context(folder.fetched(url)) for url in (corpus.url, *corpus.test_urls)]
+        public_test = aligned(test_set, " and ".join(corpus.test_urls))
+        pins = pins_file(f"{corpus.name}.pairs")
+        found = split(read_archive(archive, corpus), public_test, pins, corpus.n_pairs[0])
         texts = {}
-        for part, lines in found.parts.items():
+        for part, pairs in found.parts.items():
             for side, language in enumerate(corpus.languages):
                 name = f"{part}.{language}"
-                texts[name] = "".join(f"{pair[side]}\n" for pair in lines).encode()
-                if name in pinned(corpus.name) and part not in found.incomplete:
-                    folder.recorded[name] = pinned(corpus.name)[name]
-                folder.check(name, texts[name])
-    except DownloadError:
-        for _, file in fetched:
-            file.unlink()
-        raise
-    folder.write({name: compressed(text) for name, text in texts.items()})
-    for _, file in fetched:
-        file.unlink()
+                texts[name] = "".join(f"{pair[side]}\n" for pair in pairs).encode()
+                folder.check(name, texts[name], None if part in found.incomplete else pinned(corpus.name).get(name))
+        folder.write({name: compressed(text) for name, text in texts.items()})
     for note in found.notes:
         log.warning("%s: %s", corpus.name, note)
     return list(texts)
@@ -214,26 +207,29 @@ def not_blank(pairs: Iterable[PairText]) -> list[PairText]:
 
 def member(content: bytes, name: str, archive: str) -> bytes:
     """Read one file of a zip archive in memory. Raises DownloadError if it is missing, damaged or too large."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as opened, opened.open(name) as file:
+    with undamaged(archive, "zip"), zipfile.ZipFile(io.BytesIO(content)) as opened:
+        if name not in opened.namelist():
+            raise DownloadError(f"{archive} contains no {name}", hint=CHANGED)
+        with opened.open(name) as file:
             return read_limited(file, f"{name} in {archive}")
-    except KeyError as error:
-        raise DownloadError(f"{archive} contains no {name}", hint=CHANGED) from error
-    except (zipfile.BadZipFile, OSError, EOFError, zlib.error, NotImplementedError, RuntimeError) as error:
-        raise DownloadError(f"{archive} is no undamaged zip file: {error}", hint=CHANGED) from error
 
 
 def decompressed(content: bytes, name: str) -> bytes:
     """The text in a gzip file. Raises DownloadError if the file is damaged or the text too large."""
+    with undamaged(name, "gzip"), gzip.open(io.BytesIO(content)) as file:
+        return read_limited(file, name)
+
+
+@contextlib.contextmanager
+def undamaged(name: str, form: str) -> Iterator[None]:
+    """Raise the errors of a damaged file as DownloadError."""
     try:
-        with gzip.open(io.BytesIO(content)) as file:
-            return read_limited(file, name)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DownloadError(f"{name} is no undamaged gzip file: {error}", hint=CHANGED) from error
+        yield
+    except (zipfile.BadZipFile, OSError, EOFError, zlib.error, KeyError, NotImplementedError, RuntimeError) as error:
+        raise DownloadError(f"{name} is no undamaged {form} file: {error}", hint=CHANGED) from error
 
 
 def read_limited(file: IO[bytes] | gzip.GzipFile, name: str) -> bytes:
-    """Read a decompressed file. Raises DownloadError if it has more than `MAX_TEXT_BYTES`."""
     content: bytes = file.read(MAX_TEXT_BYTES + 1)
     if len(content) > MAX_TEXT_BYTES:
         raise DownloadError(f"{name} has over {MAX_TEXT_BYTES:,} bytes when decompressed", hint=CHANGED)

@@ -10,8 +10,7 @@ from nmt.config import base_language
 from nmt.corpus import alignment, leakage
 from nmt.corpus.alignment import Evidence
 from nmt.corpus.blocks import Span
-from nmt.corpus.examine import Usual
-from nmt.corpus.gathered import NONE, Gathered
+from nmt.corpus.examine import NONE, Gathered, Usual
 from nmt.corpus.language import identifier
 from nmt.corpus.reading import is_utf8, lines_at
 from nmt.text.corpus import SIDES, digests_of, is_among

@@ -4,9 +4,8 @@ The rules interpolate between our recipes: the settings that worked best for 3,0
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import yaml
 
@@ -123,66 +122,41 @@ def plan(facts: Facts, minutes: float | None, measure: Callable[[Plan], tuple[fl
     return found
 
 
-Row = tuple[str, Any, str]  # dotted key, value, reason
-
-
-def rows(plan: Plan, run: str, root: str, languages: tuple[str, str]) -> Iterator[Row]:
-    """The settings of a config, each with the reason for it."""
+def config_text(plan: Plan, run: str, root: str, languages: tuple[str, str]) -> str:
+    """The config as YAML, each setting with the reason for it as a comment."""
     source, target = languages
     size, facts = plan.size, plan.facts
-    yield "run", run, "directory of checkpoints, figures and the model"
-    yield "data.root", root, "written by `nmt init`; the original files are not needed any more"
-    for part, reason in (
-        ("train", f"{facts.n_train:,} pairs; none of their sentences is in dev or test"),
-        ("dev", f"{facts.n_dev:,} pairs, to choose the best model"),
-        ("test", f"{facts.n_test:,} pairs, for `nmt eval` at the end"),
-    ):
-        yield f"data.{part}.source", f"{part}.{source}", reason
-        yield f"data.{part}.target", f"{part}.{target}", ""
-    frequent = f"so that each piece is frequent enough in {facts.n_words:,} words"
-    yield "tokenizer.vocab_size", plan.vocab_size, frequent
     in_time = f" that trains in {plan.minutes:g} minutes here" if plan.minutes else ""
-    yield "model.d_model", size.d_model, f"the size for {facts.n_train:,} pairs{in_time}"
-    yield "model.d_ff", size.d_ff, ""
-    yield "model.n_heads", 4, ""
-    yield "model.n_encoder_layers", size.n_layers, ""
-    yield "model.n_decoder_layers", size.n_layers, ""
-    yield "model.dropout", plan.dropout, "the more often each pair is seen, the more"
-    n_steps = max(round(plan.n_steps, -2), 100)
-    yield "train.batch_tokens", plan.batch_tokens, f"so that there are about {n_steps:,.0f} updates"
-    yield "train.lr", size.lr, "the highest rate at which models of this width train stably"
-    yield "train.warmup", plan.warmup, "a quarter of the updates"
-    yield "train.cooldown", 0.4, "the rate falls to 0 over the last 40 %, in which BLEU rises most"
+    text = f"""\
+run: {scalar(run)}  # directory of checkpoints, figures and the model
+data:
+  root: {scalar(root)}  # written by `nmt init`; the original files are not needed any more
+  train: {{source: train.{source}, target: train.{target}}}  # {facts.n_train:,} pairs without a sentence of dev or test
+  dev: {{source: dev.{source}, target: dev.{target}}}  # {facts.n_dev:,} pairs, to choose the best model
+  test: {{source: test.{source}, target: test.{target}}}  # {facts.n_test:,} pairs, for `nmt eval` at the end
+tokenizer:
+  vocab_size: {plan.vocab_size}  # so that each piece is frequent enough in {facts.n_words:,} words
+model:
+  d_model: {size.d_model}  # the size for {facts.n_train:,} pairs{in_time}
+  d_ff: {size.d_ff}
+  n_heads: 4
+  n_encoder_layers: {size.n_layers}
+  n_decoder_layers: {size.n_layers}
+  dropout: {plan.dropout}  # the more often each pair is seen, the more
+train:
+  batch_tokens: {plan.batch_tokens}  # so that there are about {max(round(plan.n_steps, -2), 100):,.0f} updates
+  lr: {size.lr}  # the highest rate at which models of this width train stably
+  warmup: {plan.warmup}  # a quarter of the updates
+  cooldown: 0.4  # the rate falls to 0 over the last 40 %, in which BLEU rises most
+"""
     if plan.minutes:
-        yield "train.max_minutes", plan.minutes, f"as given; about {plan.minutes * 60 / plan.epoch_s:.0f} epochs"
+        n_epochs = plan.minutes * 60 / plan.epoch_s
+        text += f"  max_minutes: {scalar(plan.minutes)}  # as given; about {n_epochs:.0f} epochs\n"
     if not plan.minutes or plan.n_epochs * plan.epoch_s < plan.minutes * 60:
-        yield "train.max_epochs", plan.n_epochs, f"enough for {facts.n_train:,} pairs"
+        text += f"  max_epochs: {plan.n_epochs}  # enough for {facts.n_train:,} pairs\n"
+    return text
 
 
-def as_tree(rows: Iterable[Row]) -> dict[str, Any]:
-    """The settings as nested sections."""
-    tree: dict[str, Any] = {}
-    for key, value, _ in rows:
-        *sections, last = key.split(".")
-        section = tree
-        for name in sections:
-            section = section.setdefault(name, {})
-        section[last] = value
-    return tree
-
-
-def as_yaml(rows: Iterable[Row], header: Iterable[str]) -> str:
-    """The settings as YAML, each with its reason as a comment."""
-    lines = [f"# {line}".rstrip() for line in header]
-    opened: list[str] = []
-    for key, value, reason in rows:
-        *sections, last = key.split(".")
-        for depth, name in enumerate(sections):
-            if opened[depth : depth + 1] != [name]:
-                opened = [*opened[:depth], name]
-                lines.append(f"{'  ' * depth}{name}:")
-        text = yaml.dump([value], Dumper=CoreDumper, default_flow_style=True, width=math.inf)[1:-2]
-        setting = f"{'  ' * len(sections)}{last}: {text}"
-        lines.append(f"{setting:<34}  # {reason}" if reason else setting)
-        opened = sections
-    return "\n".join(lines) + "\n"
+def scalar(value: str | float) -> str:
+    """A value in YAML, quoted if it needs to be."""
+    return yaml.dump([value], Dumper=CoreDumper, default_flow_style=True, width=math.inf)[1:-2]
