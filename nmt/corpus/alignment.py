@@ -12,6 +12,7 @@ The ratio of a single pair is weak evidence, since short sentences share few wor
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -24,7 +25,7 @@ MAX_LINK = 7.0
 SAME_WORD = 4.0  # the link of two equal words that are not frequent
 FREQUENT = 0.001  # a word in a larger share of the lines of both sides is linked to itself only if learned
 TABLE_BITS = 20
-BATCH = 1_000  # pairs compared at once; unrelated lines are BATCH / 2 lines apart, see `apart`
+BATCH = 1_000  # pairs compared at once
 N_BINS = 24
 SWITCH = 14.0  # cost in nats of the beginning of a block, and of its end
 MIN_CONTRAST = 0.7  # nats; if `Evidence.contrast` is less, the pairs look like unrelated lines
@@ -91,17 +92,14 @@ def first_words(hashes: Words, starts: NDArray[np.int64]) -> Words:
 def learn(source: Words, target: Words) -> Lexicon:
     """Link words that occur together significantly often, with their pointwise mutual information as strength."""
     n = len(source)
-    own, own_counts = _counts(source)
-    other, other_counts = _counts(target)
+    own, own_counts = np.unique(distinct(source), return_counts=True)
+    other, other_counts = np.unique(distinct(target), return_counts=True)
     together = []
     for start in range(0, n, BATCH):
         left, right = source[start : start + BATCH], target[start : start + BATCH]
         both = (left[:, :, None].astype(np.uint64) << np.uint64(32)) | right[:, None, :]
-        both = both.reshape(len(left), -1)
-        both.sort(1)
-        is_new = np.concatenate([np.ones((len(left), 1), bool), both[:, 1:] != both[:, :-1]], 1)
-        is_new &= ((both >> np.uint64(32)) != 0) & ((both & np.uint64(0xFFFFFFFF)) != 0)
-        together.append(both[is_new])
+        both = distinct(both.reshape(len(left), -1))
+        together.append(both[((both >> np.uint64(32)) != 0) & ((both & np.uint64(0xFFFFFFFF)) != 0)])
     keys, counts = np.unique(np.concatenate(together), return_counts=True)
     keys, counts = keys[counts >= MIN_TOGETHER], counts[counts >= MIN_TOGETHER]
     left, right = (keys >> np.uint64(32)).astype(np.uint32), keys.astype(np.uint32)
@@ -112,10 +110,8 @@ def learn(source: Words, target: Words) -> Lexicon:
     kept = (links > MIN_LINK) & (surprise > 4.0)
     # A frequent word of both languages, such as "in" or "war", is no evidence: store a link of 0 for it.
     frequent = np.intersect1d(own[own_counts > max(3, FREQUENT * n)], other[other_counts > max(3, FREQUENT * n)])
-    left, right, links = (
-        np.concatenate(both)
-        for both in ((frequent, left[kept]), (frequent, right[kept]), (np.zeros(len(frequent)), links[kept]))
-    )
+    left, right = np.concatenate([frequent, left[kept]]), np.concatenate([frequent, right[kept]])
+    links = np.concatenate([np.zeros(len(frequent)), links[kept]])
     order = np.argsort(links, kind="stable")  # the strongest of the links in a slot overwrites the others
     keys = _keys(left[order]) ^ _keys(right[order]).byteswap()
     table = np.zeros(2**TABLE_BITS, np.uint32)
@@ -124,11 +120,11 @@ def learn(source: Words, target: Words) -> Lexicon:
     return Lexicon(table)
 
 
-def _counts(words: Words) -> tuple[Words, NDArray[np.int64]]:
-    """Every word, and the number of lines that contain it."""
-    ordered = np.sort(words, 1)
-    is_new = np.concatenate([np.ones((len(words), 1), bool), ordered[:, 1:] != ordered[:, :-1]], 1) & (ordered != 0)
-    return np.unique(ordered[is_new], return_counts=True)
+def distinct(rows: NDArray[Any]) -> NDArray[Any]:
+    """The distinct values of each row, concatenated."""
+    ordered = np.sort(rows, 1)
+    is_new = np.concatenate([np.ones((len(rows), 1), bool), ordered[:, 1:] != ordered[:, :-1]], 1)
+    return np.asarray(ordered[is_new])
 
 
 def agreement(source: Words, target: Words, lexicon: Lexicon) -> NDArray[np.float32]:
@@ -145,13 +141,6 @@ def agreement(source: Words, target: Words, lexicon: Lexicon) -> NDArray[np.floa
         none = (n_words == 0) | (left[:, 0] == 0)
         found[start : start + BATCH] = np.where(none, np.nan, strongest.sum(1) / np.maximum(n_words, 1))
     return found
-
-
-def apart(n: int) -> NDArray[np.int64]:
-    """For each of n lines, the index of the line that is half a batch away in the same batch."""
-    starts = np.arange(n) // BATCH * BATCH
-    sizes = np.minimum(BATCH, n - starts)
-    return np.asarray(starts + (np.arange(n) - starts + sizes // 2) % sizes, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,11 +163,7 @@ Feature = tuple[NDArray[np.float32], NDArray[np.float32]]  # agreement and z of 
 
 
 def weigh(true: Feature, unrelated: Feature, is_true: NDArray[np.bool_] | None = None) -> Evidence:
-    """Estimate log-likelihood ratios from histograms of the pairs' features and of those of lines far apart.
-
-    Args:
-        is_true: mask of the pairs that count as translations; default all.
-    """
+    """Estimate log-likelihood ratios from histograms of features of the pairs `is_true` and of lines far apart."""
     bounds, ratios, contrast = [], [], 0.0
     for own, other in zip(true, unrelated, strict=True):
         own = own if is_true is None else own[is_true]

@@ -33,9 +33,8 @@ class Span:
         if self.offset is None:
             return f"{lines}: no line nearby is the translation"
         n = abs(self.offset)
-        return (
-            f"{lines}: the translation is {n} {'line' if n == 1 else 'lines'} {'below' if self.offset > 0 else 'above'}"
-        )
+        where = f"{n} {'line' if n == 1 else 'lines'} {'below' if self.offset > 0 else 'above'}"
+        return f"{lines}: the translation is {where}"
 
 
 @dataclass(frozen=True)
@@ -64,11 +63,7 @@ class Comparison:
     target: Lines
 
     def at_offset(self, lines: Sequence[int], offset: int | None) -> NDArray[np.float64]:
-        """Log-likelihood ratios, unrelated against translated, of source lines with the target lines at an offset.
-
-        Returns:
-            (lines,); 0 where there is no target line.
-        """
+        """Log-likelihood ratios of source lines with the target lines at an offset: (lines,); 0 where there is none."""
         found = np.zeros(len(lines))
         places = [i for i, line in enumerate(lines) if offset is not None and line + offset in self.target.rows]
         if places and offset is not None:
@@ -91,10 +86,11 @@ def find(found: Gathered, usual: Usual, evidence: Evidence) -> list[Span]:
     comparison = Comparison(usual, evidence, source, Lines.read(found.files.target, target_of))
     spans: list[Span] = []
     for (start, end), of_block in windows.items():
-        offsets: list[int | None] = []
+        in_block: list[Span] = []
         for window in of_block:
-            offsets.append(offset_of(window, comparison, offsets[-1] if offsets else None))
-        spans += meet([Span(w.start, w.stop, k) for w, k in zip(of_block, offsets, strict=True)], start, end)
+            offset = offset_of(window, comparison, in_block[-1].offset if in_block else None)
+            in_block.append(Span(window.start, window.stop, offset))
+        spans += meet(in_block, start, end)
     return refined(spans, found, usual, evidence)
 
 
@@ -106,11 +102,7 @@ def windows_of(block: tuple[int, int], n_max: int) -> list[range]:
 
 
 def offset_of(window: range, comparison: Comparison, guess: int | None) -> int | None:
-    """The offset at which the lines of a window best match the target; None if none matches well enough.
-
-    Args:
-        guess: an offset that is returned without a search if the lines clearly match there.
-    """
+    """The offset at which the lines of a window best match the target, perhaps `guess`; None if none is good enough."""
     if guess is not None and comparison.at_offset(window, guess).mean() < CLEAR:
         return guess
     totals = {

@@ -1,21 +1,18 @@
 """The corpora that `nmt download` offers: their URLs, expected hashes and licenses.
 
 `pins/NAME.sha256` contains the SHA-256 of the decompressed texts that the recipes were measured on, in the format of
-sha256sum; `data/pin_corpora.py` writes it. It does not list the French and Czech files of Multi30k, which no recipe
-uses. The raw French and Czech files are checked against the MD5 of the compressed file that torchtext published.
-(torchtext's MD5s of the German and English files match the files that we measured on.) The tokenized French and Czech
-files are not pinned. The first download of any file records its SHA-256 in SHA256SUMS beside the data, and later
-downloads must match it.
+sha256sum; `data/pin_corpora.py` writes it. The French and Czech files of Multi30k, which no recipe uses, are not in it:
+the raw ones are checked against the MD5 that torchtext published, the tokenized ones are not pinned. The first download
+of any file records its SHA-256 in SHA256SUMS beside the data, and later downloads must match it.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 
 MULTI30K_COMMIT = "2cc0f2d7c615b60e07e2d51bb5edc004444d7e0e"
 MULTI30K_URL = f"https://raw.githubusercontent.com/multi30k/dataset/{MULTI30K_COMMIT}/data/task1"
-MULTI30K_PARTS = ("train", "val", "test_2016_flickr")
 TATOEBA_PARTS = ("train", "dev", "test")
 MD5 = {  # of compressed files
     "train.fr.gz": "6cb767741dcad3931f966fefbc05203f",
@@ -49,27 +46,16 @@ Split into train, dev and test by nmt. Cite for OPUS: Tiedemann 2012, "Parallel 
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus that `nmt download` offers.
+    """A corpus that `nmt download` offers."""
 
-    Attributes:
-        name: also the name of its directory, and `data.root` in the recipes.
-        languages: suffixes of its files; the first two are downloaded by default.
-        parts: names of train, dev and test; the files are PART.LANGUAGE.gz.
-        n_pairs: number of pairs of train, dev and test that the recipes were measured on.
-        size_mb: megabytes to download for two languages.
-        license: short name of the license.
-        terms: text of LICENSE.txt beside the data.
-        note: remark in the list that `nmt download` prints; may be empty.
-    """
-
-    name: str
-    languages: tuple[str, ...]
-    parts: tuple[str, ...]
-    n_pairs: tuple[int, int, int]
-    size_mb: float
-    license: str
-    terms: str
-    note: str = ""
+    name: str  # also of its directory, and `data.root` in the recipes
+    languages: tuple[str, ...]  # suffixes of its files; the first two are downloaded by default
+    parts: tuple[str, ...]  # names of train, dev and test; the files are PART.LANGUAGE.gz
+    n_pairs: tuple[int, int, int]  # of train, dev and test that the recipes were measured on
+    size_mb: float  # to download for two languages
+    license: str  # its short name
+    terms: str  # text of LICENSE.txt beside the data
+    note: str = ""  # in the list that `nmt download` prints
 
     def files(self, languages: Iterable[str]) -> list[str]:
         """Names of the files in these languages, without .gz."""
@@ -85,24 +71,16 @@ class Multi30k(Corpus):
     def url(self, name: str) -> str:
         """The upstream URL of a file such as `train.de`."""
         part, language = name.split(".")
-        return (
-            f"{MULTI30K_URL}/tok/{part}.lc.norm.tok.{language}" if self.tokenized else f"{MULTI30K_URL}/raw/{name}.gz"
-        )
+        return f"{MULTI30K_URL}/" + (f"tok/{part}.lc.norm.tok.{language}" if self.tokenized else f"raw/{name}.gz")
 
 
 @dataclass(frozen=True)
 class Tatoeba(Corpus):
-    """A corpus with all pairs in one upstream file, which `nmt.corpus.tatoeba` splits.
+    """A corpus with all pairs in one upstream file, which `nmt.corpus.tatoeba` splits."""
 
-    Attributes:
-        url: the file of all pairs: lines of target, tab, source, or a zip file with one member per side.
-        members: names of source and target in the zip file; empty for a file of lines.
-        test_urls: source and target of a public test set, from which `test` is sampled and whose sentences are not in
-            train or dev; empty if `test` is sampled from the pairs.
-    """
-
-    url: str = ""
-    members: tuple[str, ...] = ()
+    url: str = ""  # of all pairs: lines of target, tab, source, or a zip file with one member per side
+    members: tuple[str, ...] = ()  # names of source and target in the zip file
+    # Source and target of a public test set, from which test is sampled; train and dev have no sentence of it.
     test_urls: tuple[str, ...] = ()
 
 
@@ -117,32 +95,23 @@ MANYTHINGS_CMN = (
 )
 OPUS_DE_EN = "https://object.pouta.csc.fi/OPUS-Tatoeba/v2023-04-12/moses/de-en.txt.zip"
 
-FLICKR30K = "research, education"
 CC_BY = "CC BY 2.0 FR"
+MULTI30K = Multi30k(
+    "multi30k",
+    ("en", "de", "fr", "cs"),
+    ("train", "val", "test_2016_flickr"),
+    (29_000, 1_014, 1_000),
+    1.3,
+    "research, education",
+    MULTI30K_TERMS,
+    "image captions, raw text; French and Czech are pinned by MD5",
+)
+TOKENIZED = "lower-cased, normalized, tokenized with Moses; French and Czech are not pinned"
 CORPORA: dict[str, Multi30k | Tatoeba] = {
     corpus.name: corpus
     for corpus in (
-        Multi30k(
-            "multi30k",
-            ("en", "de", "fr", "cs"),
-            MULTI30K_PARTS,
-            (29_000, 1_014, 1_000),
-            1.3,
-            FLICKR30K,
-            MULTI30K_TERMS,
-            "image captions, raw text; French and Czech are pinned by MD5",
-        ),
-        Multi30k(
-            "multi30k-tok",
-            ("en", "de", "fr", "cs"),
-            MULTI30K_PARTS,
-            (29_000, 1_014, 1_000),
-            4.3,
-            FLICKR30K,
-            MULTI30K_TERMS,
-            "lower-cased, normalized, tokenized with Moses; French and Czech are not pinned",
-            tokenized=True,
-        ),
+        MULTI30K,
+        replace(MULTI30K, name="multi30k-tok", size_mb=4.3, note=TOKENIZED, tokenized=True),
         Tatoeba(
             "tatoeba-cmn-eng",
             ("zh", "en"),
@@ -183,8 +152,13 @@ def command(corpus: Corpus, languages: Sequence[str]) -> str:
 @cache
 def pinned(corpus: str) -> dict[str, str]:
     """SHA-256 of the text of each pinned file of a corpus, by file name without .gz."""
-    lines = pins_file(f"{corpus}.sha256").splitlines()
-    return {name: digest for digest, name in (line.split() for line in lines)}
+    return sums_of(pins_file(f"{corpus}.sha256"))
+
+
+def sums_of(text: str) -> dict[str, str]:
+    """SHA-256 by file name, from the lines that sha256sum writes."""
+    words = map(str.split, text.splitlines())
+    return {line[1]: line[0] for line in words if len(line) == 2}
 
 
 def pins_file(name: str) -> str:

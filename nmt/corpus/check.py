@@ -8,24 +8,15 @@ features.
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.corpus import blocks
+from nmt.corpus import blocks, findings
 from nmt.corpus.blocks import Span
 from nmt.corpus.examine import Gathered, gather, learn
-from nmt.corpus.findings import (
-    Draft,
-    evidence_of,
-    faults_of_alignment,
-    faults_of_languages,
-    faults_of_lines,
-    faults_of_repetition,
-    overlaps,
-    vocabulary_fit,
-)
+from nmt.corpus.findings import Draft
 from nmt.corpus.kinds import KINDS, SEVERITIES, Example, Finding
 from nmt.corpus.reading import CorpusFiles, decode, lines_at, survey
 from nmt.text.tokenizer import Tokenizers
@@ -36,8 +27,6 @@ OF_CORPUS = ("counts", "unrelated", "swapped", "declared", "pieces")  # kinds wi
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus that was checked."""
-
     name: str
     source: list[str]  # paths
     target: list[str]
@@ -81,50 +70,43 @@ def check(
     train = surveyed[0][1]
     usual = learn(train.source, train.target)
     gathered = gather(surveyed, usual, quiet)
-    evidence = evidence_of(gathered[0])
-    findings: list[Finding] = []
+    evidence = findings.evidence_of(gathered[0])
+    finished: list[Finding] = []
     spans: dict[str, list[Span]] = {}
     for i, found in enumerate(gathered):
         known = None if found.is_swapped else evidence
         spans[found.name] = blocks.find(found, usual, known) if known is not None else []
-        drafts = faults_of_lines(found) + faults_of_alignment(found, spans[found.name], known)
-        drafts += faults_of_repetition(found) + overlaps(found, gathered[:i])
+        drafts = findings.of_lines(found) + findings.of_alignment(found, spans[found.name], known)
+        drafts += findings.of_repetition(found) + findings.of_overlap(found, gathered[:i])
         if i == 0:
-            drafts += faults_of_languages(usual, declared) + (vocabulary_fit(found, tokenizers) if tokenizers else [])
-        findings += finished(found, drafts)
-    findings.sort(key=lambda one: (SEVERITIES.index(one.severity), -one.share))
-    summary = [summarized(found) for found in gathered]
-    return Report(summary, usual.languages.names, findings, spans, time.monotonic() - began)
+            drafts += findings.of_languages(usual, declared)
+            drafts += findings.of_vocabulary(found, tokenizers) if tokenizers else []
+        finished += with_examples(found, drafts)
+    finished.sort(key=lambda one: (SEVERITIES.index(one.severity), -one.share))
+    summary = [
+        Corpus(files.name, [*map(str, files.source)], [*map(str, files.target)], counted.n_source, counted.n_target)
+        for files, counted in surveyed
+    ]
+    return Report(summary, usual.languages.names, finished, spans, time.monotonic() - began)
 
 
-def summarized(found: Gathered) -> Corpus:
-    source, target = ([*map(str, paths)] for paths in found.files.sides)
-    return Corpus(found.name, source, target, found.survey.n_source, found.survey.n_target)
-
-
-def finished(found: Gathered, drafts: Sequence[Draft]) -> list[Finding]:
+def with_examples(found: Gathered, drafts: Sequence[Draft]) -> list[Finding]:
     """Turn drafts into findings with examples, whose text is read from the files again."""
     drafts = [draft for draft in drafts if len(draft.lines) or draft.kind in OF_CORPUS]
     chosen = [examples_of(draft.lines) for draft in drafts]
     wanted = [line for lines in chosen for line in lines]
     source, target = (lines_at(paths, wanted) for paths in found.files.sides)
-    findings = []
+    finished = []
     for draft, lines in zip(drafts, chosen, strict=True):
-        kind = KINDS[draft.kind]
-        if draft.other:
-            kind = replace(
-                kind, title=kind.title.format(other=draft.other), advice=kind.advice.format(other=draft.other)
-            )
+        kind = KINDS[draft.kind].with_other(draft.other)
         share = len(draft.lines) / (draft.n_seen or found.n_pairs) if len(draft.lines) else 1.0
         examples = [
             Example(line, decode(source[line], line), decode(target[line], line), draft.details.get(line, ""))
             for line in lines
         ]
-        lines_of_kind = draft.lines.tolist()
-        findings.append(
-            Finding(found.name, kind, kind.severity_at(share), lines_of_kind, share, draft.detail, examples)
-        )
-    return findings
+        severity, of_kind = kind.severity_at(share), draft.lines.tolist()
+        finished.append(Finding(found.name, kind, severity, of_kind, share, draft.detail, examples))
+    return finished
 
 
 def examples_of(lines: NDArray[np.int64]) -> list[int]:

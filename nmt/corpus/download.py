@@ -12,12 +12,12 @@ import io
 import logging
 import zipfile
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
 
-from nmt.corpus.catalog import MD5, Corpus, Multi30k, Tatoeba, pinned, pins_file
+from nmt.corpus.catalog import MD5, Corpus, Multi30k, Tatoeba, pinned, pins_file, sums_of
 from nmt.corpus.fetch import fetch, mirrored
 from nmt.corpus.tatoeba import PairText, split
 from nmt.errors import DownloadError, InputError, OutputError, os_errors_as
@@ -38,19 +38,18 @@ class Folder:
     def __init__(self, corpus: Corpus, path: Path, *, mirror: str = "", quiet: bool = False) -> None:
         self.corpus, self.path, self.mirror, self.quiet = corpus, path, mirror, quiet
         self.parts = path.with_name(f"{path.name}.part")
-        self.recorded = self._read_sums()
-
-    def file(self, name: str) -> Path:
-        return self.path / f"{name}.gz"
+        with reading(str(path / SUMS)):
+            self.recorded = sums_of((path / SUMS).read_text("utf-8")) if (path / SUMS).exists() else {}
 
     def has(self, name: str) -> bool:
         """Whether a file exists and is intact. Raises InputError if a file with other content has its name."""
-        if not self.file(name).exists():
+        file = self.path / f"{name}.gz"
+        if not file.exists():
             return False
         expected = self.recorded.get(name) or pinned(self.corpus.name).get(name)
-        if expected != text_hash(self.file(name)):
+        if expected != text_hash(file):
             hint = "move it away, then repeat the command"
-            raise InputError(f"{self.file(name)} is not the file that `nmt download` would write", hint=hint)
+            raise InputError(f"{file} is not the file that `nmt download` would write", hint=hint)
         return True
 
     @contextlib.contextmanager
@@ -78,24 +77,13 @@ class Folder:
         self.recorded[name] = digest
 
     def write(self, files: Mapping[str, bytes]) -> None:
-        """Write compressed texts that have been checked.
-
-        Writes SHA256SUMS first: if the process is killed, the next call recognizes all files that were written.
-        """
+        """Write compressed texts; SHA256SUMS first, so that after a kill the next call knows the files."""
         self.path.mkdir(exist_ok=True)
         lines = [f"{digest}  {name}\n" for name, digest in sorted(self.recorded.items())]
         contents: dict[str, str | bytes] = {"LICENSE.txt": self.corpus.terms, SUMS: "".join(lines)}
         contents |= {f"{name}.gz": content for name, content in files.items()}
         for name, content in contents.items():
             atomic_write(self.path / name, content)
-
-    def _read_sums(self) -> dict[str, str]:
-        sums = self.path / SUMS
-        if not sums.exists():
-            return {}
-        with reading(str(sums)):
-            words = [line.split() for line in sums.read_text(encoding="utf-8").splitlines()]
-        return {line[1]: line[0] for line in words if len(line) == 2}
 
 
 @contextlib.contextmanager
@@ -106,6 +94,7 @@ def reserved(path: Path) -> Iterator[None]:
         InputError: another process is downloading the corpus.
         OutputError: the parent cannot be written.
     """
+    """Keep other downloads out of the corpus directory `path`, whose parent is made; remove what killed ones left."""
     with os_errors_as(OutputError, f"make {path}", hint="set NMT_DATA=PATH to a directory that you may write to"):
         path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path.with_name(f".{path.name}.lock"), holder="download", setting="NMT_DATA=PATH in the environment"):
@@ -115,12 +104,10 @@ def reserved(path: Path) -> Iterator[None]:
 def download(
     corpus: Multi30k | Tatoeba, path: Path, names: Collection[str], *, mirror: str = "", quiet: bool = False
 ) -> list[str]:
-    """Download the named files that are missing into the directory `path`.
+    """Download the named files that are missing into the directory `path`; return their names.
 
     If a file of Tatoeba is missing, all of its files are written again, because they come from one split.
 
-    Returns:
-        The names that were written, without .gz.
     Raises:
         DownloadError: the network fails, or a file is not what it should be.
         InputError: a file with other content has one of these names, or another process is downloading the corpus.
@@ -156,7 +143,7 @@ def _download_file(corpus: Multi30k, folder: Folder, name: str) -> None:
         if not expected and name not in folder.recorded:
             log.info("%s is not pinned: its SHA-256, %s, is recorded in %s", name, sha256(text), SUMS)
         folder.check(name, text, expected)
-        folder.write({name: content if is_compressed else compressed(text)})
+        folder.write({name: content if is_compressed else gzip.compress(text, mtime=0)})
 
 
 def _download_tatoeba(corpus: Tatoeba, folder: Folder) -> list[str]:
@@ -172,7 +159,7 @@ def _download_tatoeba(corpus: Tatoeba, folder: Folder) -> list[str]:
                 name = f"{part}.{language}"
                 texts[name] = "".join(f"{pair[side]}\n" for pair in pairs).encode()
                 folder.check(name, texts[name], None if part in found.incomplete else pinned(corpus.name).get(name))
-        folder.write({name: compressed(text) for name, text in texts.items()})
+        folder.write({name: gzip.compress(text, mtime=0) for name, text in texts.items()})
     for note in found.notes:
         log.warning("%s: %s", corpus.name, note)
     return list(texts)
@@ -183,7 +170,7 @@ def read_archive(content: bytes, corpus: Tatoeba) -> list[PairText]:
     if corpus.members:
         return aligned([member(content, name, corpus.url) for name in corpus.members], corpus.url)
     rows = (line.split("\t") for line in text_lines(content))
-    return not_blank((row[1].strip(), row[0].strip()) for row in rows if len(row) > 1)
+    return [(row[1].strip(), row[0].strip()) for row in rows if len(row) > 1 and not any(map(is_blank, row[:2]))]
 
 
 def aligned(sides: list[bytes], name: str) -> list[PairText]:
@@ -193,16 +180,12 @@ def aligned(sides: list[bytes], name: str) -> list[PairText]:
     source, target = map(text_lines, sides)
     if len(source) != len(target):
         raise DownloadError(f"{name}: the sides have {len(source):,} and {len(target):,} lines", hint=CHANGED)
-    return not_blank(zip(source, target, strict=True))
+    return [pair for pair in zip(source, target, strict=True) if not any(map(is_blank, pair))]
 
 
 def text_lines(content: bytes) -> list[str]:
     text = content.decode("utf-8-sig", errors="replace").removesuffix("\n")
     return [line.strip() for line in text.split("\n")]
-
-
-def not_blank(pairs: Iterable[PairText]) -> list[PairText]:
-    return [pair for pair in pairs if not any(map(is_blank, pair))]
 
 
 def member(content: bytes, name: str, archive: str) -> bytes:
@@ -234,11 +217,6 @@ def read_limited(file: IO[bytes] | gzip.GzipFile, name: str) -> bytes:
     if len(content) > MAX_TEXT_BYTES:
         raise DownloadError(f"{name} has over {MAX_TEXT_BYTES:,} bytes when decompressed", hint=CHANGED)
     return content
-
-
-def compressed(text: bytes) -> bytes:
-    """Compress with gzip, without time stamp and file name, so that equal texts become equal files."""
-    return gzip.compress(text, mtime=0)
 
 
 def text_hash(file: Path) -> str:

@@ -87,9 +87,7 @@ def unusual_han(texts: list[str]) -> re.Pattern[str] | None:
 def examine(usual: Usual, others: dict[str, tuple[Index, Index]], keep_keys: bool, chunk: Chunk) -> Examined:
     """Look for all faults that can be found in a chunk without the rest of its corpus.
 
-    Args:
-        others: keys of both sides of the corpora that this one must not overlap with.
-        keep_keys: whether to return the keys of this chunk.
+    `others` are the keys of both sides of the corpora that this one must not overlap with.
     """
     raw = chunk.raw_sides()
     source, target = ([decode(line, chunk.first + i) for i, line in enumerate(side)] for side in raw)
@@ -100,14 +98,14 @@ def examine(usual: Usual, others: dict[str, tuple[Index, Index]], keep_keys: boo
     true = usual.compare(words, sizes)
     z = true[1]
     hits = hits_of_bytes(raw, chunk.first) | hits_of_text(source, target, z, usual)
-    hits["ratio"] = np.flatnonzero(
-        (np.abs(z) > pairs.FAR_OFF) & (usual.lengths.factor(sizes[0], sizes[1]) > pairs.MIN_FACTOR)
-    )
+    is_far_off = (np.abs(z) > pairs.FAR_OFF) & (usual.lengths.factor(*sizes) > pairs.MIN_FACTOR)
+    hits["ratio"] = np.flatnonzero(is_far_off)
     hits |= hits_of_language(sides, usual)
     for name, others_of in EXPLAINS.items():
         for other in others_of:
             hits[other] = np.setdiff1d(hits[other], hits[name], assume_unique=True)
-    far = alignment.apart(min(BATCH, len(source)))
+    n = min(BATCH, len(source))
+    far = (np.arange(n) + n // 2) % n  # of each line, the index of one that is half a batch away
     keys = [near_keys(*side, chunk.first) for side in hashed] if others or keep_keys else []
     encoded = [digests_of(text.encode("utf-8", "replace") for text in side) for side in sides]
     return Examined(
@@ -153,9 +151,10 @@ def hits_of_language(sides: tuple[list[str], list[str]], usual: Usual) -> Hits:
         in_other, is_rare = language.compared(texts, side, languages)
         wrong.append(in_other)
         script.append(places(language.has_other_script(text, languages.scripts[side]) for text in texts))
-        third.append(
-            places(is_rare[i] and language.third_language(text, languages.names) for i, text in enumerate(texts))
+        foreign = (
+            rare and language.third_language(text, languages.names) for text, rare in zip(texts, is_rare, strict=True)
         )
+        third.append(places(foreign))
         unusual = usual.unusual_han[side]
         variants.append(places(map(unusual.search, texts) if unusual else ()))
     return {

@@ -2,7 +2,8 @@
 
 If the connection, the disk or the process fails, the bytes that have arrived stay in the file, and the next call asks
 the server for the rest (HTTP Range). If the server ignores the range, the download starts over. The caller checks the
-content.
+content. pooch starts over after each break, and httpx with stamina needs the same lines around it for ranges, sizes and
+one clear error.
 """
 
 import http.client
@@ -28,11 +29,7 @@ OTHER_SERVER = "try again later, or name a server that has a copy with --mirror 
 
 
 def mirrored(url: str, mirror: str) -> str:
-    """The URL of the same file on a mirror: MIRROR/HOST/PATH, the layout of `wget --force-directories`.
-
-    Raises:
-        InputError: the mirror is no http or https URL.
-    """
+    """The URL of the same file on a mirror: MIRROR/HOST/PATH, the layout of `wget --force-directories`."""
     if not mirror:
         return url
     try:
@@ -79,9 +76,8 @@ def fetch(url: str, part: Path, *, max_bytes: int, quiet: bool = False) -> None:
         except (OSError, http.client.HTTPException) as error:
             reason = described(error)
         except ValueError as error:  # a length with thousands of digits, or a redirect to what is no URL
-            raise DownloadError(
-                f"{url}: the server's answer is invalid: {described(error)}", hint=OTHER_SERVER
-            ) from error
+            message = f"{url}: the server's answer is invalid: {described(error)}"
+            raise DownloadError(message, hint=OTHER_SERVER) from error
         n_failures = 1 if _size(part) > n_before else n_failures + 1
     raise DownloadError(f"{url}: {reason}", hint=f"repeat the command to continue; or {OTHER_SERVER}")
 
@@ -89,9 +85,7 @@ def fetch(url: str, part: Path, *, max_bytes: int, quiet: bool = False) -> None:
 def _append(url: str, part: Path, max_bytes: int, quiet: bool) -> None:
     """Request the rest of `part` once, and append it. Raises OSError or HTTPException if the connection ends early."""
     n_bytes = _size(part)
-    headers = {"User-Agent": "nmt-trainer"}
-    if n_bytes:
-        headers["Range"] = f"bytes={n_bytes}-"
+    headers = {"User-Agent": "nmt-trainer"} | ({"Range": f"bytes={n_bytes}-"} if n_bytes else {})
     request = urllib.request.Request(url, headers=headers)  # noqa: S310 - catalog and `mirrored` have only http(s)
     with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:  # noqa: S310
         if response.status != http.HTTPStatus.PARTIAL_CONTENT:

@@ -13,7 +13,7 @@ from nmt.corpus.blocks import Span
 from nmt.corpus.examine import NONE, Gathered, Usual
 from nmt.corpus.language import identifier
 from nmt.corpus.reading import is_utf8, lines_at
-from nmt.text.corpus import SIDES, digests_of, is_among
+from nmt.text.corpus import SIDES, digests_of, first_occurrences, is_among
 from nmt.text.lines import guess_encoding
 from nmt.text.tokenizer import Tokenizers
 
@@ -23,6 +23,7 @@ MIN_PAIRS = 200  # with fewer pairs the alignment cannot be judged
 MIN_CORRELATION = 0.2  # between the lengths of both sides
 MANY_PIECES = 3.0  # per word
 SIMILAR = ({"da", "no", "nb", "nn"}, {"zh", "ja"}, {"bs", "hr", "sr"}, {"id", "ms"})  # easily confused
+TWO_LETTERS = {"deu": "de", "eng": "en", "fra": "fr", "ces": "cs", "zho": "zh", "cmn": "zh", "spa": "es"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +39,9 @@ class Draft:
 
 
 def evidence_of(train: Gathered) -> Evidence | None:
-    """Estimate how agreement and length tell translations from unrelated lines.
+    """How agreement and length tell translations from unrelated lines; None if train is too small, or looks unrelated.
 
-    Estimates twice, the second time without the blocks of unrelated pairs that the first estimate finds. Returns None
-    if train is too small, or its pairs look like unrelated lines.
+    Estimates twice, the second time without the blocks of unrelated pairs that the first estimate finds.
     """
     if train.n_pairs < MIN_PAIRS:
         return None
@@ -55,7 +55,7 @@ def evidence_of(train: Gathered) -> Evidence | None:
     return alignment.weigh(true, unrelated, is_true) if is_true.sum() >= MIN_PAIRS else evidence
 
 
-def faults_of_lines(found: Gathered) -> list[Draft]:
+def of_lines(found: Gathered) -> list[Draft]:
     """The faults that were found in single pairs."""
     drafts = {name: Draft(name, found.lines_of(name)) for part in found.parts for name in part.hits}
     if "encoding" in drafts:
@@ -71,18 +71,16 @@ def faults_of_lines(found: Gathered) -> list[Draft]:
     return list(drafts.values())
 
 
-def faults_of_alignment(found: Gathered, spans: Sequence[Span], evidence: Evidence | None) -> list[Draft]:
+def of_alignment(found: Gathered, spans: Sequence[Span], evidence: Evidence | None) -> list[Draft]:
     """Different numbers of lines, blocks that are shifted or shuffled, and single pairs that do not belong together."""
     drafts = []
     n_source, n_target = found.survey.n_source, found.survey.n_target
     if n_source != n_target:
         detail = f"{n_source:,} source lines, {n_target:,} target lines"
         starts = [span.start for span in spans if span.offset is not None or span.end == found.n_pairs]
-        where = (
-            f"they part at about line {min(starts) + 1:,}"
-            if starts
-            else "the longer side goes on after the end of the other"
-        )
+        where = "the longer side goes on after the end of the other"
+        if starts:
+            where = f"they part at about line {min(starts) + 1:,}"
         drafts.append(Draft("counts", NONE, f"{detail}; {where}"))
     for name, has_offset in (("shifted", True), ("shuffled", False)):
         chosen = [span for span in spans if (span.offset is not None) == has_offset]
@@ -110,16 +108,17 @@ def is_unrelated(found: Gathered) -> bool:
     return float(np.corrcoef(source, target)[0, 1]) < MIN_CORRELATION
 
 
-def faults_of_repetition(found: Gathered) -> list[Draft]:
+def of_repetition(found: Gathered) -> list[Draft]:
     source, target, both = (found.digests_of(which) for which in range(3))
-    blank = set(found.lines_of("blank").tolist())
-    drafts = [Draft("duplicate", leakage.repeated(both) + 1)]
-    for name, texts in (("many-targets", source), ("many-sources", target)):
-        drafts.append(Draft(name, leakage.with_many(texts, both) + 1))
-    return [Draft(one.kind, np.array([i for i in one.lines.tolist() if i not in blank], np.int64)) for one in drafts]
+    lines = {
+        "duplicate": np.flatnonzero(~first_occurrences(both)) + 1,
+        "many-targets": leakage.with_many(source, both) + 1,
+        "many-sources": leakage.with_many(target, both) + 1,
+    }
+    return [Draft(name, np.setdiff1d(found_here, found.lines_of("blank"))) for name, found_here in lines.items()]
 
 
-def overlaps(found: Gathered, earlier: Sequence[Gathered]) -> list[Draft]:
+def of_overlap(found: Gathered, earlier: Sequence[Gathered]) -> list[Draft]:
     """Lines with a side that is also, or almost, in an earlier corpus: train and, for test, dev."""
     drafts = []
     empty = digests_of([b""])
@@ -137,20 +136,18 @@ def overlaps(found: Gathered, earlier: Sequence[Gathered]) -> list[Draft]:
     return drafts
 
 
-def faults_of_languages(usual: Usual, declared: tuple[str, str]) -> list[Draft]:
+def of_languages(usual: Usual, declared: tuple[str, str]) -> list[Draft]:
     """Sides of train that are not in the language that the config or the file name declares."""
     found = []
     for side, shown, said in zip(SIDES, usual.languages.names, map(base_language, declared), strict=True):
-        said = {"deu": "de", "eng": "en", "fra": "fr", "ces": "cs", "zho": "zh", "cmn": "zh", "spa": "es"}.get(
-            said, said
-        )
+        said = TWO_LETTERS.get(said, said)
         are_similar = any({shown, said} <= group for group in SIMILAR)
         if shown and said in identifier().labels and shown != said and not are_similar:
             found.append(f"the {side} is said to be {said}, but it looks like {shown}")
     return [Draft("declared", NONE, "; ".join(found))] if found else []
 
 
-def vocabulary_fit(train: Gathered, tokenizers: Tokenizers) -> list[Draft]:
+def of_vocabulary(train: Gathered, tokenizers: Tokenizers) -> list[Draft]:
     """Whether the vocabulary fits a sample of the text: pieces per word, and characters spelled in bytes."""
     sample = train.survey
     drafts, bytes_in = [], np.zeros(len(sample.lines), bool)

@@ -90,7 +90,6 @@ class Plan:
 
     @property
     def n_steps(self) -> float:
-        """Number of updates."""
         return self.n_tokens / self.batch_tokens
 
     @property
@@ -101,7 +100,6 @@ class Plan:
 
     @property
     def warmup(self) -> int:
-        """Number of warm-up steps."""
         return int(min(max(self.n_steps / 4, 50), 4_000))
 
 
@@ -109,8 +107,6 @@ def plan(facts: Facts, minutes: float | None, measure: Callable[[Plan], tuple[fl
     """Choose the largest model for which both the corpus and the time are sufficient.
 
     Args:
-        facts: of the corpus.
-        minutes: time limit of training; None for the usual number of epochs.
         measure: returns the seconds of an epoch with a plan's settings on this machine, and the peak memory in bytes.
     """
     for size in (size for size in SIZES if size.min_pairs <= facts.n_train < size.max_pairs):

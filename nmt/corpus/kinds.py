@@ -6,7 +6,7 @@ most by far, then misaligned pairs and wrong languages.
 """
 
 import csv
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Literal
 
@@ -20,14 +20,16 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of fault."""
-
     name: str
     severity: Severity  # of a fault whose share is below error_from
     error_from: float  # share of the lines, 0-1, from which the severity is error; inf for never
     repair: Repair
     title: str  # of leaks, with {other}, the corpus that shares lines
     advice: str
+
+    def with_other(self, other: str) -> "Kind":
+        """The kind with the name of a corpus for {other}."""
+        return replace(self, title=self.title.format(other=other), advice=self.advice.format(other=other))
 
     def severity_at(self, share: float) -> Severity:
         """The severity of a fault that a share (0-1) of the lines has."""

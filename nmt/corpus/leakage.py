@@ -50,11 +50,6 @@ def matches(own: Index, other: Index) -> NDArray[np.int64]:
     return np.unique(np.stack([own.lines[which], other.lines[places]], 1), axis=0)
 
 
-def repeated(pairs: Keys) -> NDArray[np.int64]:
-    """Indices of pairs whose digest equals that of an earlier pair."""
-    return np.flatnonzero(~first_occurrences(pairs))
-
-
 def with_many(texts: Keys, pairs: Keys) -> NDArray[np.int64]:
     """Indices of texts that occur in `MANY` or more different pairs."""
     is_first = first_occurrences(pairs)

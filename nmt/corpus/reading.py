@@ -19,8 +19,6 @@ UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 @dataclass(frozen=True)
 class CorpusFiles:
-    """The files of a corpus."""
-
     name: str  # train, dev or test; "corpus" if two files are checked without a config
     source: list[Path]
     target: list[Path]
@@ -94,11 +92,7 @@ class Survey:
 
 
 def survey(files: CorpusFiles) -> Survey:
-    """Count the lines of both sides, and sample pairs at equal distances.
-
-    Raises:
-        DataError: a side is empty or cannot be read.
-    """
+    """Count the lines of both sides, and sample pairs at equal distances. Raises DataError if a side is empty."""
     kept: list[tuple[int, bytes, bytes]] = []
     n_source = n_target = 0
     step = 1
@@ -114,13 +108,9 @@ def survey(files: CorpusFiles) -> Survey:
     for count, paths in zip((n_source, n_target), files.sides, strict=True):
         if not count:
             raise DataError(f"{' + '.join(map(str, paths))} is empty", hint="give a corpus with at least one pair")
-    return Survey(
-        n_source,
-        n_target,
-        [line for line, *_ in kept],
-        [decode(source, line) for line, source, _ in kept],
-        [decode(target, line) for line, _, target in kept],
-    )
+    source_texts = [decode(source, line) for line, source, _ in kept]
+    target_texts = [decode(target, line) for line, _, target in kept]
+    return Survey(n_source, n_target, [line for line, *_ in kept], source_texts, target_texts)
 
 
 def chunks(files: CorpusFiles) -> Iterator[Chunk]:

@@ -4,18 +4,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from nmt.corpus.check import Corpus, Report
-from nmt.corpus.kinds import SEVERITIES, Example, Finding
+from nmt.corpus.kinds import SEVERITIES, Finding
 
 MAX_RANGES = 6  # of line numbers that are shown for a finding
 MAX_CHARACTERS = 90  # of each side of an example
 
 
 def as_text(report: Report, n_examples: int) -> Iterator[str]:
-    """Lines to read in a terminal.
-
-    Args:
-        n_examples: at most this many examples per finding.
-    """
+    """Lines to read in a terminal, with at most `n_examples` of each finding."""
     yield from map(corpus_line, report.corpora)
     for finding in report.findings:
         yield ""
@@ -25,26 +21,21 @@ def as_text(report: Report, n_examples: int) -> Iterator[str]:
         if finding.lines:
             yield f"         {line_ranges(finding.lines)}"
         for example in finding.examples[:n_examples]:
-            yield from example_lines(example)
+            yield f"{example.line:>8} {shortened(example.source)}"
+            yield f"         {shortened(example.target)}" + (f"  ({example.detail})" if example.detail else "")
         yield f"         -> {finding.kind.advice}"
     yield ""
     yield summary(report)
 
 
 def corpus_line(corpus: Corpus) -> str:
-    numbers = sorted({corpus.n_source, corpus.n_target})
-    return f"{corpus.name}: {' and '.join(f'{n:,}' for n in numbers)} lines of {names(corpus)}"
-
-
-def names(corpus: Corpus) -> str:
-    return f"{' + '.join(corpus.source)} and {' + '.join(corpus.target)}"
+    numbers = " and ".join(f"{n:,}" for n in sorted({corpus.n_source, corpus.n_target}))
+    return f"{corpus.name}: {numbers} lines of {' + '.join(corpus.source)} and {' + '.join(corpus.target)}"
 
 
 def amount(finding: Finding) -> str:
-    if not finding.lines:
-        return ""
     n = len(finding.lines)
-    return f": {n:,} {'line' if n == 1 else 'lines'}, {percent(finding.share)}"
+    return f": {n:,} {'line' if n == 1 else 'lines'}, {percent(finding.share)}" if n else ""
 
 
 def percent(share: float) -> str:
@@ -67,12 +58,6 @@ def line_ranges(lines: Sequence[int]) -> str:
     return f"{'line' if len(lines) == 1 else 'lines'} {', '.join(shown)}"
 
 
-def example_lines(example: Example) -> Iterator[str]:
-    source, target = (shortened(text) for text in (example.source, example.target))
-    yield f"{example.line:>8} {source}"
-    yield f"         {target}" + (f"  ({example.detail})" if example.detail else "")
-
-
 def shortened(text: str) -> str:
     return text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 1]}…"
 
@@ -84,11 +69,7 @@ def summary(report: Report) -> str:
 
 
 def as_plain(report: Report, max_lines: int | None = None) -> dict[str, Any]:
-    """The report as a JSON-serializable dict.
-
-    Args:
-        max_lines: at most this many line numbers per finding; None for all.
-    """
+    """The report as a JSON-serializable dict, with at most `max_lines` line numbers of each finding."""
     return {
         "corpora": [vars(corpus) for corpus in report.corpora],
         "languages": list(report.languages),

@@ -19,6 +19,7 @@ from typing import IO
 from nmt.corpus.blocks import tiled
 from nmt.corpus.characters import MENDED
 from nmt.corpus.check import Report
+from nmt.corpus.kinds import KINDS
 from nmt.corpus.reading import CorpusFiles, decode, described, is_utf8, side_lines
 from nmt.errors import OutputError, os_errors_as
 from nmt.files import atomic_writer
@@ -27,6 +28,7 @@ from nmt.text.lines import is_blank, one_line
 
 CHANGES = "changes.jsonl"
 UNUSABLE = ("blank", "encoding")  # the kinds of fault for which a pair is dropped from dev and test, too
+AMONG_WRITTEN = {"shuffled", "duplicate"}  # known from the tiles, and from what is written
 OF_A_LINE = (*MENDED, "bom", "crlf")  # kinds that do not depend on the pairing of lines
 Texts = tuple[set[str], set[str]]  # of both sides
 
@@ -83,17 +85,13 @@ class _Repair:
         n_pairs = next(min(one.n_source, one.n_target) for one in report.corpora if one.name == files.name)
         self.tiles = tiled(report.spans[files.name], n_pairs)
         self.kinds: dict[int, list[str]] = {}  # by number of the line to repair
-        self.repairs = {"drop": {*UNUSABLE}, "clean": set[str](), "exchange": set[str]()}
-        findings = [finding for finding in report.findings if finding.corpus == files.name]
-        for finding in findings:
-            if finding.kind.repair in self.repairs and finding.kind.name != "shuffled":
-                self.repairs[finding.kind.repair].add(finding.kind.name)
+        findings = {finding.kind.name: finding for finding in report.findings if finding.corpus == files.name}
+        self.is_swapped = "swapped" in findings
+        for name, finding in findings.items():
+            repair = "" if name in AMONG_WRITTEN else finding.kind.repair
+            if repair in ("clean", "exchange") or (repair == "drop" and (is_train or name in UNUSABLE)):
                 for line in finding.lines:
-                    self.kinds.setdefault(line, []).append(finding.kind.name)
-        self.repairs["drop"] -= {"duplicate"}  # found again among the pairs that are written
-        if not is_train:
-            self.repairs["drop"] &= {*UNUSABLE}
-        self.is_swapped = any(finding.kind.name == "swapped" for finding in findings)
+                    self.kinds.setdefault(line, []).append(name)
         self.n_pairs = self.n_changed = self.n_dropped = 0
 
     def write(self, directory: Path) -> Repaired:
@@ -113,9 +111,7 @@ class _Repair:
 
     def paired(self) -> Iterator[tuple[Line | None, Line | None, bool]]:
         """All lines of both sides with their partners, and whether the line is in a misaligned block."""
-        sources, targets = (
-            (Line(number, raw) for number, raw in enumerate(side_lines(paths), 1)) for paths in self.files.sides
-        )
+        sources, targets = (itertools.starmap(Line, enumerate(side_lines(paths), 1)) for paths in self.files.sides)
         n_targets = 0  # read so far
         for span, following in pairwise([*self.tiles, None]):
             assert span is not None
@@ -130,10 +126,8 @@ class _Repair:
                 target = next(targets, None) if n_targets + 1 == partner < end else None
                 n_targets += target is not None
                 yield source, target, span.offset != 0
-        for rest in sources:
-            yield rest, None, False
-        for rest in targets:
-            yield None, rest, False
+        yield from ((rest, None, False) for rest in sources)
+        yield from ((None, rest, False) for rest in targets)
 
     def mended(self, source: Line, target: Line, is_realigned: bool) -> tuple[str, str] | None:
         """The cleaned texts of a pair; None if the pair is dropped. Adds to the list of changes."""
@@ -151,13 +145,13 @@ class _Repair:
         if is_exchanged:
             new = new[1], new[0]
         kinds = [*kinds, "blank"] if any(map(is_blank, new)) and "blank" not in kinds else kinds
-        if dropped := [kind for kind in kinds if kind in self.repairs["drop"]] or self.repeated(new):
+        if dropped := of_repair("drop", kinds) or self.repeated(new):
             self.note("dropped", dropped, source, target)
             return None
         if is_exchanged:
-            self.note("exchanged", [kind for kind in kinds if kind in self.repairs["exchange"]], source, target)
+            self.note("exchanged", of_repair("exchange", kinds), source, target)
         elif tuple(text.encode() for text in new) != (source.raw, target.raw):
-            self.note("changed", [kind for kind in kinds if kind in self.repairs["clean"]], source, target)
+            self.note("changed", of_repair("clean", kinds), source, target)
         return new
 
     def repeated(self, pair: tuple[str, str]) -> list[str]:
@@ -185,6 +179,10 @@ class _Repair:
 
     def _append(self, entry: dict[str, object]) -> None:
         self.changes.write(json.dumps(entry).encode() + b"\n")
+
+
+def of_repair(repair: str, kinds: list[str]) -> list[str]:
+    return [kind for kind in kinds if KINDS[kind].repair == repair]
 
 
 def output_paths(files: CorpusFiles, directory: Path) -> tuple[Path, Path]:

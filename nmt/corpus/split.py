@@ -95,24 +95,13 @@ def write_parts(
                     file.write(f"{text}\n".encode())
             if part == "train":
                 characters.update(pair.source, pair.target)
-                n_words += n_words_of(pair.target)
-    return Facts(
-        n_train=counts["train"],
-        n_dev=counts["dev"],
-        n_test=counts["test"],
-        n_blank=counts["blank"],
-        n_leaking=counts["leaks"],
-        n_words=n_words,
-        n_characters=len(characters),
-    )
+                has_spaces = " " in pair.target.strip()
+                n_words += len(pair.target.split()) if has_spaces else round(len(pair.target) / 1.6)
+    n_train, n_dev, n_test, n_leaking, n_blank = counts.values()
+    return Facts(n_train, n_dev, n_test, n_blank, n_leaking, n_words, len(characters))
 
 
 def key_of(text: str) -> bytes:
     """Normalize a sentence: sentences with the same key count as the same."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return (re.sub(r"\d", "0", NOT_IN_A_KEY.sub("", folded)) or folded).encode()
-
-
-def n_words_of(text: str) -> int:
-    """The number of words; an estimate for text without spaces."""
-    return len(text.split()) if " " in text.strip() else round(len(text) / 1.6)

@@ -42,12 +42,10 @@ def pins_of(parts: Mapping[str, Sequence[PairText]]) -> str:
 
 
 def split(pairs: Iterable[PairText], public_test: Sequence[PairText], pins: str, n_train: int) -> Split:
-    """Split the pairs as `pins` prescribes.
+    """Split all pairs of a version of Tatoeba as `pins`, from `pins_of`, prescribe.
 
     Args:
-        pairs: all pairs of one version of Tatoeba.
         public_test: pairs of a public test set; `test` may contain some of them, train shares no side with any.
-        pins: from `pins_of`.
         n_train: number of pairs of train in the recipes.
     """
     pinned: dict[str, list[str]] = {"train": [], "dev": [], "test": []}

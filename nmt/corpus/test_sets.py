@@ -12,15 +12,7 @@ from nmt.text.lines import read_lines
 
 
 def public_test_set(name: str, languages: str) -> tuple[list[str], list[list[str]]]:
-    """Source and references of one of sacreBLEU's test sets, downloaded by sacreBLEU into ~/.sacrebleu or $SACREBLEU.
-
-    Args:
-        name: sacreBLEU's name, for example wmt14/full.
-        languages: source and target, for example en-de.
-    Raises:
-        InputError: sacreBLEU has no such test set, or not in these languages.
-        DownloadError: it cannot be downloaded.
-    """
+    """Source and references of a test set such as wmt14/full, kept by sacreBLEU in ~/.sacrebleu or $SACREBLEU."""
     from sacrebleu.dataset import DATASETS
 
     if name not in DATASETS:

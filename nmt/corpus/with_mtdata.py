@@ -37,12 +37,8 @@ def languages_of(dataset_id: str) -> tuple[str, str]:
 def download_with_mtdata(dataset_id: str, path: Path) -> bool:
     """Write train.L1.gz and train.L2.gz into the directory `path`; return False if it exists already.
 
-    Rows without two columns, or with an empty one, are left out.
-
-    Raises:
-        InputError: mtdata is not installed, the id does not have the form of mtdata's ids, or another process is
-            downloading the corpus.
-        DownloadError: mtdata fails (the error contains its last message), or finds no pairs.
+    Rows without two columns, or with an empty one, are left out. Raises InputError if mtdata is not installed or the id
+    is none, and DownloadError with mtdata's last message if it fails.
     """
     languages = languages_of(dataset_id)
     if path.exists():

@@ -35,14 +35,6 @@ def test_translations_agree_more_than_other_lines() -> None:
     assert np.isnan(alignment.agreement(words_of(["", "a"]), words_of(["b", ""]), lexicon)).all()
 
 
-def test_lines_apart_are_never_the_same() -> None:
-    for n in (2, 3, 999, 1000, 1001, 2500):
-        partners = alignment.apart(n)
-        assert (partners >= 0).all()
-        assert (partners < n).all()
-        assert (partners[: n // 1000 * 1000] != np.arange(n // 1000 * 1000)).all()
-
-
 def brute_force(ratios: list[float]) -> float:
     """The greatest log-likelihood of any state sequence; a block that reaches the last line pays one switch only."""
     best = -np.inf

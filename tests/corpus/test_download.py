@@ -16,7 +16,7 @@ from mirror import Mirror, serving
 from nmt.corpus import download as module
 from nmt.corpus import fetch
 from nmt.corpus.catalog import CORPORA, MD5, Multi30k, Tatoeba, pinned, pins_file
-from nmt.corpus.download import SUMS, Folder, compressed, download, text_hash
+from nmt.corpus.download import SUMS, Folder, download, text_hash
 from nmt.corpus.tatoeba import pins_of
 from nmt.errors import DownloadError, InputError, OutputError
 from nmt.files import atomic_write, locked
@@ -49,7 +49,7 @@ def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
     monkeypatch.setattr(fetch, "PAUSE_S", 0.001)
     with serving() as server:
         for name, text in TEXTS.items():
-            server.add(RAW.url(name), gzip.compress(text))
+            server.add(RAW.url(name), gzip.compress(text, 1, mtime=0))
             server.add(TOK.url(name), text)
         sides = ["".join(f"{pair[side]}\n" for pair in PAIRS).encode() for side in (0, 1)]
         server.add(OPUS.url, archive(dict(zip(OPUS.members, sides, strict=True))))
@@ -95,6 +95,7 @@ def test_the_files_with_license_and_hashes(
     folder = tmp_path / "a" / "small"
     assert get(corpus, folder, mirror) == NAMES
     assert texts(folder) == TEXTS
+    assert (folder / "val.de.gz").read_bytes() == gzip.compress(TEXTS["val.de"], 1 if corpus is RAW else 9, mtime=0)
     assert (folder / "LICENSE.txt").read_text() == "Terms: none.\n"
     sums = [f"{hashlib.sha256(text).hexdigest()}  {name}" for name, text in sorted(TEXTS.items())]
     assert (folder / SUMS).read_text().splitlines() == sums
@@ -103,13 +104,6 @@ def test_the_files_with_license_and_hashes(
     n_requests = len(mirror.requests)
     assert get(corpus, folder, mirror) == [], "it is complete"
     assert len(mirror.requests) == n_requests
-
-
-def test_compressed_files_stay_as_they_are(mirror: Mirror, pins: dict[str, str], tmp_path: Path) -> None:
-    content = gzip.compress(TEXTS["val.de"], 1)
-    mirror.add(RAW.url("val.de"), content)
-    assert get(RAW, tmp_path, mirror, ["val.de"]) == ["val.de"]
-    assert (tmp_path / "val.de.gz").read_bytes() == content
 
 
 def test_only_what_is_missing_is_fetched(mirror: Mirror, pins: dict[str, str], tmp_path: Path) -> None:
@@ -294,7 +288,7 @@ def test_a_kill_between_the_files_is_repaired(
         (archive({"x.de": b"a\n"}), r"contains no x\.en"),
         (archive({"x.de": b"a\nb\n", "x.en": b"a\n"}), "the sides have 2 and 1 lines"),
         (archive({"x.de": b"a" * 999, "x.en": b"a\n"}).replace(b"x.de", b"x.dd"), r"contains no x\.de"),
-        (archive({"../../x.de": b"a\n", "/x.en": b"a\n"}), r"contains no x\.de"),
+        (archive({"../../x.de": b"a\n", "/tmp/x.en": b"a\n"}), r"contains no x\.de"),
     ],
     ids=["html", "lacks one", "unequal", "renamed", "traversal"],
 )
@@ -305,15 +299,6 @@ def test_a_wrong_or_hostile_archive(
     with pytest.raises(DownloadError, match=message):
         get(OPUS, tmp_path / "in" / "small", mirror)
     assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == [".small.lock"]
-
-
-def test_members_that_lead_out_of_the_archive_are_never_written(
-    mirror: Mirror, pins: dict[str, str], tmp_path: Path
-) -> None:
-    sides = dict.fromkeys(OPUS.members, b"a\n")
-    mirror.add(OPUS.url, archive({"../evil": b"x", "/tmp/evil": b"x", **sides}))
-    get(OPUS, tmp_path / "in" / "small", mirror)
-    assert not [file for file in tmp_path.rglob("*") if "evil" in file.name]
 
 
 def test_a_damaged_member(mirror: Mirror, pins: dict[str, str], tmp_path: Path) -> None:
@@ -372,8 +357,3 @@ def test_the_shared_tatoeba_comes_back(mirror: Mirror, shared: Path, tmp_path: P
     train = read_pairs([tmp_path / "train.zh.gz"], [tmp_path / "train.en.gz"])
     assert {(pair.source, pair.target) for pair in train} == {(pair.source, pair.target) for pair in pairs["train"]}
     assert len(train) == corpus.n_pairs[0]
-
-
-def test_equal_texts_give_equal_files() -> None:
-    assert compressed(b"text\n") == compressed(b"text\n")
-    assert gzip.decompress(compressed(b"text\n")) == b"text\n"
