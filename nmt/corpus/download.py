@@ -94,7 +94,6 @@ def reserved(path: Path) -> Iterator[None]:
         InputError: another process is downloading the corpus.
         OutputError: the parent cannot be written.
     """
-    """Keep other downloads out of the corpus directory `path`, whose parent is made; remove what killed ones left."""
     with os_errors_as(OutputError, f"make {path}", hint="set NMT_DATA=PATH to a directory that you may write to"):
         path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path.with_name(f".{path.name}.lock"), holder="download", setting="NMT_DATA=PATH in the environment"):

@@ -90,11 +90,10 @@ def bind(host: str, port: int) -> socket.socket:
         listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         raise InputError(f"cannot listen on {host} port {port}: {error.strerror}", hint="use another --port") from error
-    # Inherited by connections. Linux takes new data when a third of the buffer is free: with its largest buffer, a slow
-    # client would seem to stall.
-    # Inherited by connections. asyncio does not set it for sockets of `create_server`. Without it, the body of an answer,
-    # which is sent after the headers, waits some 40 ms for the client's delayed acknowledgment of the headers.
+    # Connections inherit both options. asyncio does not set TCP_NODELAY for sockets of `create_server`: the body of an
+    # answer, sent after its headers, would wait some 40 ms for the client's delayed acknowledgment.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # Linux takes new data when a third of the buffer is free: with its largest buffer, a slow client would seem to stall.
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PROGRESS_BYTES)
     return listening
 
