@@ -93,7 +93,7 @@ def bind(host: str, port: int) -> socket.socket:
     # Connections inherit both options. asyncio does not set TCP_NODELAY for sockets of `create_server`: the body of an
     # answer, sent after its headers, would wait some 40 ms for the client's delayed acknowledgment.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # Linux takes new data when a third of the buffer is free: with its largest buffer, a slow client would seem to stall.
+    # Linux takes new data when a third of the buffer is free: with its largest buffer, a slow client seems to stall.
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PROGRESS_BYTES)
     return listening
 
