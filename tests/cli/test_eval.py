@@ -24,7 +24,7 @@ from nmt.run.directory import RunDirectory
 SIGNATURES = {
     "BLEU": "nrefs:{n}|{bs}case:{case}|eff:no|tok:{tok}|smooth:exp|version:",
     "chrF2": "nrefs:{n}|{bs}case:{case}|eff:yes|nc:6|nw:0|space:no|version:",
-    "TER": "nrefs:{n}|{bs}case:{case}|tok:tercom|norm:no|punct:yes|asian:no|version:",
+    "TER": "nrefs:{n}|{bs}case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:",
 }
 
 
