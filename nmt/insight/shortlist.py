@@ -1,9 +1,9 @@
 """A lexical shortlist: which target pieces may translate each source piece.
 
-With a shortlist, CTranslate2 computes logits only for the pieces that a batch's source pieces list. Each target piece
-of the training text is linked to the source piece with the largest cross-attention weight, as in `nmt.insight.align`;
-a source piece lists the target pieces that it was most often linked to. Every source piece may also produce itself, if
-both sides share a vocabulary, and the most frequent target pieces.
+With a shortlist, CTranslate2 computes logits only of the most frequent target pieces, and of those that are listed for
+a source piece of the batch. Each target piece of the training text is linked to the source piece with the largest
+cross-attention weight, normalized over both sides as in `nmt.insight.align`. A source piece lists the target pieces
+that it is most often linked to, and itself if both sides share a vocabulary.
 """
 
 from collections.abc import Iterable, Iterator
@@ -41,7 +41,8 @@ def vocabulary_map(translator: Translator) -> list[str]:
         raise InputError("a shortlist is made from the training text of a run", hint="give the run with -m")
     source, target = training_paths(translator.run.read_config())
     pairs = islice(iter_pairs(source, target), MAX_PAIRS)
-    return lines_of(translator.tokenizers, np.concatenate([*linked_pieces(translator, pairs)], axis=1))
+    links = np.concatenate([np.zeros((2, 0), np.int64), *linked_pieces(translator, pairs)], axis=1)
+    return lines_of(translator.tokenizers, links)
 
 
 def linked_pieces(translator: Translator, pairs: Iterable[Pair]) -> Iterator[NDArray[np.int64]]:
@@ -52,7 +53,7 @@ def linked_pieces(translator: Translator, pairs: Iterable[Pair]) -> Iterator[NDA
         for batch in pair_batches(*sides, MAX_POSITIONS):
             src, tgt = batch.src, batch.tgt_out
             with torch.inference_mode():
-                weights = model.attention(src, batch.tgt_in).cross.mean((0, 2))  # (B, T, S)
+                weights = model.attention(src, batch.tgt_in).cross.mean((0, 2))  # (L, B, H, T, S) to (B, T, S)
             is_target, is_source = tgt > EOS, src > EOS  # (B, T), (B, S)
             weights = weights * is_target[..., None] * is_source[:, None]
             best = (normalized(weights, 1) * normalized(weights, 2)).argmax(2)  # (B, T)
@@ -63,15 +64,15 @@ def lines_of(tokenizers: Tokenizers, links: NDArray[np.int64]) -> list[str]:
     """Return the lines of a vocabulary map, given all links (2, N); see `vocabulary_map`."""
     n_target = len(tokenizers.target)
     frequent = np.argsort(-np.bincount(links[1], minlength=n_target), kind="stable")[:N_FREQUENT]
-    pairs, counts = np.unique(links[0] * n_target + links[1], return_counts=True)
+    distinct, counts = np.unique(links[0] * n_target + links[1], return_counts=True)
     linked: dict[int, list[int]] = {}
-    for pair in pairs[np.argsort(-counts, kind="stable")].tolist():
-        of_source = linked.setdefault(pair // n_target, [])
+    for link in distinct[np.argsort(-counts, kind="stable")].tolist():
+        of_source = linked.setdefault(link // n_target, [])
         if len(of_source) < N_LINKED:
-            of_source.append(pair % n_target)
+            of_source.append(link % n_target)
     if tokenizers.joint:
-        for piece, of_source in linked.items():
-            of_source.append(piece)  # names are copied
+        for source, of_source in linked.items():
+            of_source.append(source)  # names are copied
     sources = ["", *tokenizers.source.pieces(linked)]
     targets = map(tokenizers.target.pieces, [frequent.tolist(), *linked.values()])
     return [

@@ -39,13 +39,13 @@ def incremental_decoder(model: Seq2Seq) -> IncrementalDecoder:
 
 @dataclass(frozen=True)
 class KVCache:
-    """Keys and values of B sentences with K beams each. None depends on later tokens, so each is computed once.
+    """Keys and values of B sentences with K beams each. They never depend on later tokens, so each is computed once.
 
     `self_kv` has those of the tokens read so far, for each beam. `cross_kv` has those of the memory, which the beams of
-    a sentence share.
+    a sentence share. A search begins with one beam per sentence (K = 1); `select` makes more of it.
     """
 
-    self_kv: list[Tensor]  # per layer, (2, B*K, H, t, D/H); t is n_read, or at most window + 1 with a local window
+    self_kv: list[Tensor]  # per layer, (2, B*K, H, t, D/H); t is n_read, at most window + 1 with a local window
     cross_kv: list[tuple[Tensor, ...]]  # per layer, keys and values, each (B, H, S, D/H)
     cross_mask: Tensor  # (B, 1, 1, S) bool
     n_read: int  # tokens read by each beam
@@ -58,30 +58,31 @@ class TransformerDecoder:
         self.model = model
 
     def start(self, src: Tensor) -> KVCache:
-        """See `IncrementalDecoder`."""
+        """See `nmt.decode.search.IncrementalDecoder`."""
         memory, mask = self.model.encode(src)
         cross_kv = [layer.cross_attention.keys_values(memory) for layer in self.model.decoder]
-        empty = [torch.stack([x[:, :, :0] for x in of_layer]) for of_layer in cross_kv]  # t = 0
+        empty = [torch.stack([x[:, :, :0] for x in of_layer]) for of_layer in cross_kv]  # K = 1, t = 0
         return KVCache(self_kv=empty, cross_kv=cross_kv, cross_mask=mask, n_read=0)
 
     def step(self, tokens: Tensor, cache: KVCache) -> tuple[Tensor, KVCache]:
-        """See `IncrementalDecoder`. The layers compute `DecoderLayer.forward` for one position."""
+        """See `nmt.decode.search.IncrementalDecoder`. The layers compute `DecoderLayer.forward` for one position."""
         model = self.model
         position = slice(cache.n_read, cache.n_read + 1)
         x, rotation = model.embed(tokens, model.target_embedding, model.target_positions, position)  # (B, K, D)
         self_kv: list[Tensor] = []
         for layer, old_kv, cross_kv in zip(model.decoder, cache.self_kv, cache.cross_kv, strict=True):
-            attend_self = partial(attend_to_beam, layer.self_attention, rotation, old_kv, self_kv)
+            attend_self = CachedSelfAttention(layer.self_attention, rotation, old_kv)
             # The K beams of a sentence are K queries to the same memory.
             attend_memory = partial(layer.cross_attention, cross_kv=cross_kv, mask=cache.cross_mask)
             x = layer.self_attention_residual(x, attend_self)
+            self_kv.append(attend_self.kv)
             x = layer.cross_attention_residual(x, attend_memory)
             x = layer.feed_forward_residual(x, layer.feed_forward)
         logits: Tensor = model.projection(model.decoder_norm(x))
         return logits, replace(cache, self_kv=self_kv, n_read=cache.n_read + 1)
 
     def select(self, cache: KVCache, beam_indices: Tensor) -> KVCache:
-        """See `IncrementalDecoder`."""
+        """See `nmt.decode.search.IncrementalDecoder`. `beam_indices`, (B', K'), counts the B*K beams."""
         self_kv = [x.index_select(1, beam_indices.flatten()) for x in cache.self_kv]
         n_sentences = len(cache.cross_mask)
         if len(beam_indices) == n_sentences:  # no sentence has left the batch
@@ -92,23 +93,20 @@ class TransformerDecoder:
         return replace(cache, self_kv=self_kv, cross_kv=cross_kv, cross_mask=cache.cross_mask[sentences])
 
 
-def attend_to_beam(
-    attention: SelfAttention, rotation: Tensor | None, old_kv: Tensor, self_kv: list[Tensor], x: Tensor
-) -> Tensor:
-    """Self-attention from the new token of each beam to all tokens of the beam: x (B, K, D) to (B, K, D).
+@dataclass
+class CachedSelfAttention:
+    """Self-attention from the new token of each beam to all tokens of the beam."""
 
-    Args:
-        attention: of a decoder layer.
-        rotation: of the new tokens, see `SelfAttention.project`.
-        old_kv: the layer's `KVCache.self_kv`, (2, B*K, H, t, D/H).
-        self_kv: `old_kv` with the keys and values of the new tokens, (2, B*K, H, t + 1, D/H), is appended to this list.
-        x: the new tokens.
-    """
-    new = attention.project(x, rotation).flatten(0, 1)  # (B*K, 3, H, D/H)
-    query, *new_kv = new.unsqueeze(3).unbind(1)  # each (B*K, H, 1, D/H)
-    kv = torch.cat([old_kv, torch.stack(new_kv)], 3)
-    if attention.window:
-        kv = kv[:, :, :, -attention.window - 1 :]
-    self_kv.append(kv)
-    key, value = kv
-    return attention.attend(query, key, value).view(x.shape)
+    attention: SelfAttention  # of a decoder layer
+    rotation: Tensor | None  # of the new tokens, see `SelfAttention.project`
+    kv: Tensor  # the layer's `KVCache.self_kv`; after the call, with the keys and values of the new tokens
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Compute the output for the new tokens: x (B, K, D) to (B, K, D)."""
+        new = self.attention.project(x, self.rotation).flatten(0, 1)  # (B*K, 3, H, D/H)
+        query, *new_kv = new.unsqueeze(3).unbind(1)  # each (B*K, H, 1, D/H)
+        self.kv = torch.cat([self.kv, torch.stack(new_kv)], 3)
+        if window := self.attention.window:
+            self.kv = self.kv[:, :, :, -window - 1 :]
+        key, value = self.kv
+        return self.attention.attend(query, key, value).view(x.shape)

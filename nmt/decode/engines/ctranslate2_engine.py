@@ -1,16 +1,16 @@
-"""The CTranslate2 engine: searches on a CPU with a converted model. Does not import torch.
+"""The CTranslate2 engine: searches with a converted model, usually on a CPU. Does not import torch.
 
 How CTranslate2's search differs from `nmt.decode.search`:
 - It masks PAD, UNK, BOS, and EOS below the minimum length, before the softmax, so that the other pieces get their
   probability. We mask them after the softmax.
 - It stops when `EXTRA_FINISHED` more hypotheses than the beam size have finished, even if an unfinished one has a
   better score.
-- With a shortlist (`nmt export --shortlist`), it computes the probabilities of the pieces only that any sentence of the
-  batch lists, so that a translation can depend on the other sentences of its batch.
+- With a shortlist (`nmt export --shortlist`), it computes probabilities only of the pieces that are listed for a source
+  piece of the batch, so that a translation can depend on the other sentences of its batch.
 - At `max_decoding_length` it truncates a hypothesis, while we force EOS: our limit L corresponds to its limit L - 1. A
-  batch has one limit, that of its longest segment.
-What it lacks, the torch engine of the same model does (see `suited_to` and `score`): sampling, the length penalty gnmt,
-steps to watch, and probabilities of UNK in references. The engine of an export has no torch engine.
+  batch has one limit, the largest of its segments; a translation that exceeds its own limit is searched for again.
+What it lacks, the torch engine of the same model does (see `suited_to` and `score`): sampling, minimum Bayes risk, the
+length penalty gnmt, steps to watch, and scores of references. The engine of an export has no torch engine.
 """
 
 import math
@@ -35,7 +35,7 @@ from nmt.text import EOS
 from nmt.text.tokenizer import Tokenizers
 
 COMPUTE_TYPES = {None: "default", "fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
-CONVERTER = 1  # raised when the converter writes other files for the same model
+CONVERTER = 1  # to be increased when the converter writes other files for the same model
 # CTranslate2 stops when so many more hypotheses than the beam size have finished. With beam 5 on the test sets of
 # Multi30k de-en and Tatoeba zh-en, 8 of 2,000 translations then differ from those of `nmt.decode.search` (with 2 it is
 # 15, with 0 it is 108); it takes 10 % more time than 0.
@@ -109,7 +109,7 @@ class CTranslate2Engine:
         limits = [options.limit(len(s.tokens) + 1, len(s.prefix), self.max_length) for s in segments]
         # Segments of similar length share a batch, and the limit of the longest. The longest come first.
         order = sorted(range(len(segments)), key=lambda i: (-limits[i], -len(segments[i].tokens)))
-        # With few segments, each thread gets two small batches instead of one thread a large one.
+        # Few segments are split into two batches per thread, so that no thread is idle.
         size = max(1, min(batch_size, math.ceil(len(order) / (2 * self.engine.num_translators))))
         batches = [order[first : first + size] for first in range(0, len(order), size)]
         found: list[list[list[int]]] = [[] for _ in segments]  # tokens without EOS of the hypotheses, best first
@@ -150,17 +150,20 @@ class CTranslate2Engine:
     def _with_scores(
         self, segments: Sequence[Segment], found: Sequence[list[list[int]]], options: SearchOptions
     ) -> list[NBest]:
-        """Return hypotheses with scores, if `options.scores`. CTranslate2's search returns none for single tokens."""
+        """Return hypotheses, with scores if `options.scores`.
+
+        CTranslate2's search returns no log-probabilities of single tokens, so a second pass computes them.
+        """
         if not options.scores:
             return [[Hypothesis([*tokens, EOS], [], 0.0) for tokens in of_segment] for of_segment in found]
-        pairs = [(segment.tokens, tokens) for segment, n in zip(segments, found, strict=True) for tokens in n]
-        rows = iter(self._log_probs([source for source, _ in pairs], [tokens for _, tokens in pairs]))
+        sources = [segment.tokens for segment, of_segment in zip(segments, found, strict=True) for _ in of_segment]
+        rows = iter(self._log_probs(sources, [tokens for of_segment in found for tokens in of_segment]))
         n_best = []
         for of_segment in found:
-            scored = [
-                Hypothesis([*tokens, EOS], row, sum(row) / options.length_divisor(len(row)))
-                for tokens, row in zip(of_segment, rows, strict=False)
-            ]
+            scored = []
+            for tokens in of_segment:
+                row = next(rows)
+                scored.append(Hypothesis([*tokens, EOS], row, sum(row) / options.length_divisor(len(row))))
             n_best.append(sorted(scored, key=lambda h: -h.score))
         return n_best
 
@@ -216,7 +219,7 @@ def converted(file: Path, precision: Precision) -> tuple[Path, str]:
 
     key = [CONVERTER, digest, kind, metadata.version("ctranslate2")]
     path = cached("ctranslate2", key, make)
-    if not is_known("ctranslate2", contents(path)):  # not what was written
+    if not is_known("ctranslate2", contents(path)):  # it was damaged or changed: make it again
         (path / SIZES).unlink(missing_ok=True)
         path = cached("ctranslate2", key, make)
     return path, digest
@@ -230,7 +233,7 @@ def convert(file: Path, directory: Path, quantization: str) -> None:
     """
     to = ["export", "--to", "ctranslate2", "--quantization", quantization, "-q", "-m", str(file), "-o", str(directory)]
     env = {name: value for name, value in os.environ.items() if name not in LAUNCH_VARIABLES}
-    env |= {**child_variables(), "NMT_END_WITH_PARENT": "1"}  # which the child sees by the end of its stdin
+    env |= {**child_variables(), "NMT_END_WITH_PARENT": "1"}  # the child ends when its stdin is closed
     command, pipe = [sys.executable, "-m", "nmt", *to], subprocess.PIPE
     with subprocess.Popen(command, env=env, stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe) as child:
         assert child.stderr is not None
@@ -274,7 +277,7 @@ def load_export(
             max_queued_batches=n_threads,  # after Ctrl-C, all queued batches are translated before the process ends
         )
     except (ValueError, RuntimeError) as error:
-        reason, hint = str(error).splitlines()[0], "export it again, or change --device or --precision"
+        reason, hint = str(error).partition("\n")[0], "export it again, or change --device or --precision"
         raise ModelError(f"CTranslate2 cannot load {path}: {reason}", hint=hint) from error
     has_shortlist = (path / SHORTLIST).is_file()
     max_length = config.model.max_positions

@@ -120,8 +120,8 @@ def tracer(watch: WatchStep, batch: Sequence[int]) -> Trace:
     ended: set[int] = set()  # sentences whose best hypothesis has ended; the search may go on
 
     def trace(step: TraceStep) -> None:
-        first = step.candidates.tokens[:, 0].tolist()
-        ended.update(sentence for sentence, token in zip(step.sentences, first, strict=True) if token == EOS)
+        new_tokens = step.candidates.tokens[:, 0].tolist()  # of the best candidates
+        ended.update(sentence for sentence, token in zip(step.sentences, new_tokens, strict=True) if token == EOS)
         best = zip(step.sentences, step.live.tokens[:, 0].tolist(), strict=True)
         watch({batch[sentence]: tokens for sentence, tokens in best if sentence not in ended})
 
@@ -170,7 +170,7 @@ def halve_on_out_of_memory(process: Callable[[list[int]], list[T]], batch: list[
 
 
 def in_precision(model: Seq2Seq, precision: Precision) -> Seq2Seq:
-    """Convert a model in place for decoding in fp32 or bf16. Raises ConfigError for int8."""
+    """Convert a model to bf16 in place, or leave it in fp32. Raises ConfigError for int8."""
     if precision == "int8":
         raise ConfigError(
             "torch does not translate in int8", hint="CTranslate2 does, on a CPU and with one Transformer"
