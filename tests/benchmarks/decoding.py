@@ -117,7 +117,7 @@ def hugging_face_command(contest: Contest, python: Path, *rest: object) -> list[
 def systems(options: Options, contest: Contest) -> dict[str, list[list[object]]]:
     """The commands of each system, one per setting; only its fastest one is compared."""
     sizes = [["--batch-size", n] for n in BATCH_SIZES]
-    shares = [["--processes", n, "--threads", m] for n, m in ((1, 1), (2, 1), (1, 2))]
+    shares = [["--translators", n, "--threads", m] for n, m in ((1, 1), (2, 1), (1, 2))]
     found = {name: [[*nmt_command(contest, name), *size] for size in sizes] for name in ("fp32", "int8")}
     found = {f"nmt {name}": commands for name, commands in found.items()}
     by_torch = [*nmt_command(contest), "--engine", "torch"]

@@ -27,11 +27,11 @@ def tokenizers(directory: Path) -> list[Any]:
 
 
 def by_ctranslate2(args: argparse.Namespace) -> Translate:
-    """CTranslate2 with `workers` translators of `threads` threads each."""
+    """CTranslate2: several translators with a batch each."""
     import ctranslate2
 
     source, target = tokenizers(args.model)
-    engine = ctranslate2.Translator(str(args.model), inter_threads=args.workers, intra_threads=args.threads)
+    engine = ctranslate2.Translator(str(args.model), inter_threads=args.translators, intra_threads=args.threads)
 
     def translate(lines: list[str]) -> list[str]:
         found = engine.translate_batch(
@@ -155,7 +155,7 @@ def main() -> None:
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--patience", type=float, help="CTranslate2's; its own default is 1")
     parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--translators", type=int, default=1, help="of CTranslate2, each with a batch")
     parser.add_argument("--threads", type=int, default=0, help="of each worker; 0 is the engine's own choice")
     parser.add_argument("--stream", action="store_true")
     args = parser.parse_args()

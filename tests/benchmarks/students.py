@@ -159,7 +159,7 @@ def export(home: Home, name: str, *flags: str) -> Path:
 
 def compare(home: Home, contest: Contest, options: Options) -> Table:
     """Measure both models in int8, with and without a shortlist, from file to file."""
-    bare = [*ctranslate2_command(contest, "int8"), "--workers", 2, "--threads", 1]
+    bare = [*ctranslate2_command(contest, "int8"), "--translators", 2, "--threads", 1]
     commands: dict[str, list[object]] = {BASE: [*bare, "--batch-size", 64, "--beam", 1]}
     for name in ("teacher", "student"):
         for title, flags in ((name, []), (f"{name}, shortlist", ["--shortlist"])):
