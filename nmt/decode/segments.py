@@ -117,5 +117,6 @@ def join(
         else:
             score = sum(log_probs) / options.length_divisor(len(tokens))
         text = one_line(joiner.join(found[i] for found, i in zip(texts_of_segments, indices, strict=True)))
-        joined.append(TextHypothesis(tokens, log_probs, score, tokenizer.pieces(tokens), text))
+        pieces = tokenizer.pieces(tokens) if options.scores else []
+        joined.append(TextHypothesis(tokens, log_probs, score, pieces, text))
     return joined

@@ -158,7 +158,7 @@ class Api:
         return translations
 
     def count(self, translations: Iterable[Translation]) -> None:
-        self.metrics.pieces.inc(sum(len(translation.hypotheses[0].pieces) for translation in translations))
+        self.metrics.pieces.inc(sum(len(translation.hypotheses[0].tokens) for translation in translations))
 
     # --- LibreTranslate's API -----------------------------------------------------------------------------
 
