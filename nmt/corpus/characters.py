@@ -20,9 +20,8 @@ CONTROL = re.compile(
     "\U000f0000-\U0010fffd]|(?<=[ -ɏ])[\u200c\u200d]"
 )
 SPACING = re.compile(r"\s\s|\t|^\s|\s$")
-FULL_WIDTH = re.compile(
-    "[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]"
-)  # letters and digits; ftfy changes punctuation, too
+# Only letters and digits: in Chinese text, full-width punctuation is right, and ftfy would change it.
+FULL_WIDTH = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]")
 _LATIN, _OTHER = "A-Za-zÀ-ÖØ-öø-ɏ", "Ѐ-ԯΑΒΕΖΗΙΚΜΝΟΡΤΥΧικνορυ"  # Cyrillic; Greek: look-alikes only, not μm
 HOMOGLYPHS = re.compile(f"[{_LATIN}][{_OTHER}]|[{_OTHER}][{_LATIN}]")
 # Traces of tokenizers: space before punctuation, detached clitics and brackets as in the Penn Treebank, spaces in Han.

@@ -105,7 +105,7 @@ def examine(usual: Usual, others: dict[str, tuple[Index, Index]], keep_keys: boo
         for other in others_of:
             hits[other] = np.setdiff1d(hits[other], hits[name], assume_unique=True)
     n = min(BATCH, len(source))
-    far = (np.arange(n) + n // 2) % n  # of each line, the index of one that is half a batch away
+    far = (np.arange(n) + n // 2) % n  # for each line, the index of an unrelated line half a batch away
     keys = [near_keys(*side, chunk.first) for side in hashed] if others or keep_keys else []
     encoded = [digests_of(text.encode("utf-8", "replace") for text in side) for side in sides]
     return Examined(

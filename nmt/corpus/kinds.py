@@ -24,7 +24,7 @@ class Kind:
     severity: Severity  # of a fault whose share is below error_from
     error_from: float  # share of the lines, 0-1, from which the severity is error; inf for never
     repair: Repair
-    title: str  # of leaks, with {other}, the corpus that shares lines
+    title: str  # may contain {other}: the corpus that shares lines
     advice: str
 
     def with_other(self, other: str) -> "Kind":

@@ -40,7 +40,7 @@ class Languages:
     names: tuple[str, str]  # codes such as de; "" if unknown
     scripts: tuple[frozenset[str], frozenset[str]]  # usual ones
     log_probs: NDArray[np.float32]  # (2, 2^BITS), of each n-gram on each side
-    log_ratios: NDArray[np.float32]  # (2^BITS,) source against target, at most `MAX_LLR`
+    log_ratios: NDArray[np.float32]  # (2^BITS,) log p(n-gram | source) - log p(n-gram | target), clipped to ±`MAX_LLR`
     typical: tuple[float, float]  # median log-likelihood ratio per n-gram (source against target) of each side's lines
     rare: tuple[float, float]  # log-probability per n-gram below which RARE_SHARE of each side's lines are
 

@@ -28,7 +28,7 @@ from nmt.text.lines import is_blank, one_line
 
 CHANGES = "changes.jsonl"
 UNUSABLE = ("blank", "encoding")  # the kinds of fault for which a pair is dropped from dev and test, too
-AMONG_WRITTEN = {"shuffled", "duplicate"}  # known from the tiles, and from what is written
+AMONG_WRITTEN = {"shuffled", "duplicate"}  # repaired by realigned blocks, and by comparing what is written
 OF_A_LINE = (*MENDED, "bom", "crlf")  # kinds that do not depend on the pairing of lines
 Texts = tuple[set[str], set[str]]  # of both sides
 

@@ -28,7 +28,7 @@ class Line(NamedTuple):
 class TextHypothesis(Hypothesis):
     """A hypothesis for a line, with its pieces and detokenized text; the tokens of each segment end in EOS."""
 
-    pieces: list[str]
+    pieces: list[str]  # empty without `SearchOptions.scores`
     text: str
 
 

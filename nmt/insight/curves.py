@@ -185,7 +185,7 @@ def short(value: float) -> str:
 # --- SVG --------------------------------------------------------------------------------------------------
 
 
-# Ours, because plotext writes no SVG, the report's page draws in the browser, and matplotlib takes 50 MB.
+# No library does this: plotext writes no SVG, and matplotlib is a large dependency for one kind of chart.
 def as_svg(charts: Sequence[Chart]) -> str:
     """Charts side by side as one SVG file, in the colors of the HTML pages, light or dark by the system's setting."""
     names = list(dict.fromkeys(one.name for chart in charts for one in chart.series))

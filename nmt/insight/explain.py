@@ -141,7 +141,7 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         """Show the page of `nmt explain` in a notebook, in a frame, so that its styles and scripts stay in it."""
-        from nmt.insight.render import as_page  # which imports this module
+        from nmt.insight.render import as_page  # imports this module
 
         page = html.escape(as_page(self))
         return f'<iframe srcdoc="{page}" sandbox="allow-scripts" width="100%" height="800"></iframe>'

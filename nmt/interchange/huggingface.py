@@ -183,7 +183,7 @@ def generation_settings(translator: Translator, model: Transformer) -> dict[str,
         "num_beams": decode.beam,
         "length_penalty": decode.alpha,
         "early_stopping": False,  # the same stopping rule as ours
-        "max_length": longest + 1,  # for all sentences: generate has no limit of a·S + b; transformers counts BOS
+        "max_length": longest + 1,  # the same for all sentences, because `generate` has no limit of a·S + b; BOS counts
         "min_new_tokens": decode.min_length,
         "pad_token_id": PAD,
         "bos_token_id": BOS,

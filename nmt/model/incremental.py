@@ -82,7 +82,7 @@ class TransformerDecoder:
         return logits, replace(cache, self_kv=self_kv, n_read=cache.n_read + 1)
 
     def select(self, cache: KVCache, beam_indices: Tensor) -> KVCache:
-        """See `nmt.decode.search.IncrementalDecoder`. `beam_indices`, (B', K'), counts the B*K beams."""
+        """See `nmt.decode.search.IncrementalDecoder`. `beam_indices`: (B', K'), rows of the B*K beams."""
         self_kv = [x.index_select(1, beam_indices.flatten()) for x in cache.self_kv]
         n_sentences = len(cache.cross_mask)
         if len(beam_indices) == n_sentences:  # no sentence has left the batch
