@@ -104,6 +104,7 @@ class Engine(Protocol):
     name: str  # with version and precision
     explains: bool  # whether `torch_engine` returns an engine of one model, whose attention can be shown
     sees_steps: bool  # whether `watch` works without loading another engine
+    in_background: bool  # whether a search runs in other threads after `start`
     max_length: int  # maximum tokens of a source or target sequence, including EOS
 
     def torch_engine(self, needed_for: str) -> "Engine":
@@ -112,11 +113,12 @@ class Engine(Protocol):
     def suited_to(self, options: SearchOptions, *, watched: bool = False) -> "Engine":
         """Return this engine, or the torch engine if these options need it. Raises ConfigError as `torch_engine`."""
 
-    def translate(
+    def start(
         self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int, watch: WatchStep | None = None
-    ) -> list[NBest]:
-        """Return at most `n_best` hypotheses for each segment; decode at most `batch_size` segments at a time.
+    ) -> Callable[[], list[NBest]]:
+        """Start to search; return a function that finishes, and returns at most `n_best` hypotheses of each segment.
 
+        At most `batch_size` segments are decoded together.
         `watch` is called after every step of a search, unless the engine has no access to the steps. Without
         `options.scores`, hypotheses may have no log-probabilities and the score 0.
         """

@@ -13,9 +13,9 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, islice
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from nmt.config import Config, base_language, language
 from nmt.decode import EngineName, Precision
@@ -38,7 +38,7 @@ MAX_READ_S = 1.0  # maximum time to read the other lines of a window after the f
 FIRST_LINES = 250  # lines of the first window
 TARGET_S = 5.0  # time to translate a window; on slow machines later windows are shorter
 
-
+T = TypeVar("T")
 Watch = Callable[[Callable[[int], str]], None]
 
 
@@ -105,31 +105,51 @@ class Translator:
             if type(value) is not int or value < 1:
                 raise ConfigError(f"{name} is {value!r}, not an integer of 1 or more", hint="leave it out")
 
+        searches = self._searches(lines, [options, size], tokens, window, first)
+        if window > 1 and n_ranks() == 1 and self.engine.suited_to(options).in_background:
+            searches = one_ahead(searches)
+        for finish in searches:
+            yield from finish()
+
+    def _searches(
+        self, lines: Iterable[str | Pause], settings: Sequence[Any], prefix: Sequence[int], window: int, first: int
+    ) -> Iterator[Callable[[], list[Translation]]]:
+        """Start to translate each window, and yield a function that returns its translations.
+
+        If no line has arrived yet, yield one that returns none.
+        """
         stream, n_lines = iter(lines), min(window, FIRST_LINES)  # per rank
-        while chunk := next_window(stream, first, n_lines):
-            log.debug("translating lines %d to %d", chunk[0].number, chunk[-1].number)
+        while (chunk := next_window(stream, first, n_lines)) is not None:
             started = time.monotonic()
-            lines_with_prefix = [line._replace(prefix=tokens) for line in chunk]
-            translations = self._translate_on_ranks(lines_with_prefix, options, size)
-            seconds = max(time.monotonic() - started, 1e-3)
-            n_lines = min(max(int(TARGET_S / seconds * len(chunk) / n_ranks()), size), window)
+            if chunk:
+                log.debug("translating lines %d to %d", chunk[0].number, chunk[-1].number)
+            yield self._start_on_ranks([line._replace(prefix=prefix) for line in chunk], *settings)
+            if chunk:
+                seconds = max(time.monotonic() - started, 1e-3)
+                target = min(int(TARGET_S / seconds * len(chunk) / n_ranks()), 2 * n_lines)
+                n_lines = min(max(target, settings[1]), window)
             first += len(chunk)
-            yield from translations
 
-    def _translate_on_ranks(self, window: Sequence[Line], *settings: Any) -> list[Translation]:
-        """Each rank translates a share of a window and returns all translations, in order."""
+    def _start_on_ranks(self, window: Sequence[Line], *settings: Any) -> Callable[[], list[Translation]]:
+        """Start to translate this rank's share of a window; the function returns all translations, in order."""
         if n_ranks() == 1:
-            return self.translate_together(window, *settings)
+            return self.start(window, *settings)
         by_length = sorted(window, key=lambda line: len(line.text))  # so that all shares take about equally long
-        shares = gather(json.dumps(self.translate_together(mine(by_length), *settings), default=vars).encode())
-        found = zip(by_length, merged([json.loads(share) for share in shares]), strict=True)
-        of_line = {line.number: [TextHypothesis(**h) for h in translation["hypotheses"]] for line, translation in found}
-        return [Translation(line.text, of_line[line.number]) for line in window]
 
-    def translate_together(
+        def finish() -> list[Translation]:
+            shares = gather(json.dumps(self.start(mine(by_length), *settings)(), default=vars).encode())
+            found = zip(by_length, merged([json.loads(share) for share in shares]), strict=True)
+            of_line = {
+                line.number: [TextHypothesis(**h) for h in translation["hypotheses"]] for line, translation in found
+            }
+            return [Translation(line.text, of_line[line.number]) for line in window]
+
+        return finish
+
+    def start(
         self, lines: Sequence[Line], options: SearchOptions, batch_size: int, watch: Watch | None = None
-    ) -> list[Translation]:
-        """Translate lines in one call of the engine.
+    ) -> Callable[[], list[Translation]]:
+        """Start to translate lines in one search of the engine; the returned function waits for it and finishes.
 
         `watch` is called after every step of the search, with a function from the index of a line to the text of its
         best hypothesis so far. An exception that `watch` raises ends the translation.
@@ -152,17 +172,22 @@ class Translator:
 
         watch_step = after_step if watch else None
         engine = self.engine.suited_to(options, watched=watch is not None)
-        found = engine.translate(segments, options.for_engine(), batch_size=batch_size, watch=watch_step)
-        if not all(found):
-            raise ModelError("the model's output is not a number", hint="check the loss of its training")
-        if options.mbr:
-            found = [self.rank_by_utility(samples, options)[: options.n_best] for samples in found]
-        n_best = iter(found)
-        texts = iter(target.decode_all([hypothesis.tokens for of_segment in found for hypothesis in of_segment]))
-        return [
-            Translation(line.text, join([next(n_best) for _ in of_line], texts, target, options, self.joiner))
-            for line, of_line in zip(lines, segments_of_lines, strict=True)
-        ]
+        search = engine.start(segments, options.for_engine(), batch_size=batch_size, watch=watch_step)
+
+        def finish() -> list[Translation]:
+            found = search()
+            if not all(found):
+                raise ModelError("the model's output is not a number", hint="check the loss of its training")
+            if options.mbr:
+                found = [self.rank_by_utility(samples, options)[: options.n_best] for samples in found]
+            n_best = iter(found)
+            texts = iter(target.decode_all([hypothesis.tokens for of_segment in found for hypothesis in of_segment]))
+            return [
+                Translation(line.text, join([next(n_best) for _ in of_line], texts, target, options, self.joiner))
+                for line, of_line in zip(lines, segments_of_lines, strict=True)
+            ]
+
+        return finish
 
     def rank_by_utility(self, samples: NBest, options: SearchOptions) -> NBest:
         """Rank the samples of one segment by minimum Bayes risk, best first; see `by_expected_utility`."""
@@ -185,16 +210,35 @@ class Translator:
         return [tokens[:limit] for tokens in src], [tokens[:limit] for tokens in tgt]
 
 
-def next_window(stream: Iterator[str | Pause], first: int, n_lines: int) -> list[Line]:
-    """Return the next window, at most `n_lines` per rank. Rank 0 reads it and sends it to all. Empty at the end."""
+def one_ahead(tasks: Iterator[T]) -> Iterator[T]:
+    """Yield started tasks, each after the next one has been started."""
+    last: list[T] = []
+    while True:
+        try:
+            new = list(islice(tasks, 1))
+        except Exception:
+            yield from last  # lines before a bad one are translated
+            raise
+        yield from last
+        if not new:
+            return
+        last = new
+
+
+def next_window(stream: Iterator[str | Pause], first: int, n_lines: int) -> list[Line] | None:
+    """Return the next window, at most `n_lines` per rank; see `read_window`. Rank 0 reads it and sends it to all."""
     if n_ranks() == 1:
         return read_window(stream, first, n_lines)
-    window = read_window(stream, first, n_lines * n_ranks()) if rank() == 0 else []
-    return [Line(*line) for line in json.loads(gather(json.dumps(window).encode())[0])]
+    window = read_window(stream, first, n_lines * n_ranks()) if rank() == 0 else None
+    window = json.loads(gather(json.dumps(window).encode())[0])
+    return None if window is None else [Line(*line) for line in window]
 
 
-def read_window(stream: Iterator[str | Pause], first: int, n_lines: int) -> list[Line]:
-    """Read at most `n_lines` lines, numbered from `first`; fewer if they are long or arrive slowly, or at a `Pause`."""
+def read_window(stream: Iterator[str | Pause], first: int, n_lines: int) -> list[Line] | None:
+    """Read at most `n_lines` lines, numbered from `first`; fewer if they are long or arrive slowly, or at a `Pause`.
+
+    None at the end of the stream. Empty if it begins with a `Pause`.
+    """
     window: list[Line] = []
     n_characters, deadline = 0, math.inf
     for line in stream:
@@ -205,11 +249,11 @@ def read_window(stream: Iterator[str | Pause], first: int, n_lines: int) -> list
         elif not isinstance(line, Pause):
             message = f"text {first + len(window)} is {line!r:.40}, not a string"
             raise InputError(message, hint="decode bytes; leave out None")
-        elif window:
-            break
+        else:
+            return window
         if len(window) >= n_lines or n_characters > MAX_CHARACTERS or time.monotonic() > deadline:
             break
-    return window
+    return window or None
 
 
 def is_export(path: Path) -> bool:

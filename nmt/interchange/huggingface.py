@@ -327,7 +327,7 @@ def check_translations(translator: Translator, model: Transformer, theirs: Any, 
         if inputs.input_ids[0].tolist() != [*tokens, EOS]:
             raise NmtError(f"MarianTokenizer gives other pieces to '{line}'", hint="translate with nmt itself")
         limit = options.limit(len(tokens) + 1, model_limit=model.max_length)
-        ((ours,),) = translator.engine.translate([Segment(tokens)], options, batch_size=1)
+        ((ours,),) = translator.engine.start([Segment(tokens)], options, batch_size=1)()
         with torch.inference_mode():
             found = theirs.generate(**inputs, num_beams=1, max_length=limit + 1, min_new_tokens=0)[0, 1:]  # (T,)
             decoder_inputs = torch.tensor([[BOS, *found[:-1].tolist()]])

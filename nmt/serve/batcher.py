@@ -1,7 +1,8 @@
 """Batches the translation requests of several clients.
 
 Each model has one thread, because one search uses all cores. Requests that arrive during a search wait; the next search
-translates the oldest one and all others with the same search options. This module does not depend on HTTP.
+translates the oldest one and all others with the same search options. It starts before the results of the last one are
+sent, if the engine searches in the background. This module does not depend on HTTP.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import Any, TypeVar
 
@@ -113,15 +115,24 @@ class Batcher:
             self.changed.notify()
 
     def _run(self) -> None:
+        finish: Callable[[], None] | None = None  # of the search that runs
         while True:
-            jobs = self._next()
-            if jobs:
-                self._process(jobs)
+            jobs = self._next(wait=finish is None)
+            finish_next = self._start(jobs) if jobs else None
+            if finish:
+                finish()
+            finish = finish_next
+            if finish and not self.translator.engine.in_background:
+                finish()
+                finish = None
 
-    def _next(self) -> list[Job]:
-        """Wait for a job, and return the oldest one and all that can be translated with it, without canceled jobs."""
+    def _next(self, *, wait: bool) -> list[Job]:
+        """Return the oldest job and all that can be translated with it, without canceled jobs; maybe wait for one."""
         with self.changed:
-            self.changed.wait_for(lambda: self.waiting)
+            if wait:
+                self.changed.wait_for(lambda: self.waiting)
+            elif not self.waiting:
+                return []
             first = self.waiting.popleft()
             jobs, n_lines, n_characters = [first], len(first.lines), first.n_characters
             for job in list(self.waiting):
@@ -132,26 +143,37 @@ class Batcher:
                     n_lines, n_characters = n_lines + len(job.lines), n_characters + job.n_characters
         return [job for job in jobs if not job.done.cancelled()]
 
-    def _process(self, jobs: Sequence[Job]) -> None:
-        """Process jobs together; if that fails, process each alone, so that only the faulty ones fail."""
+    def _start(self, jobs: Sequence[Job]) -> Callable[[], None]:
+        """Start to process jobs together. The returned function finishes them."""
         try:
-            function = jobs[0].function
-            results = [function()] if function else self._translate(jobs)
-        except AbandonedError:
-            return
+            results = self._results(jobs)
         except Exception as error:
-            if len(jobs) == 1:
-                if not isinstance(error, NmtError):
-                    log.exception("a request failed")
-                jobs[0].finish(error=error)
-                return
-            for job in jobs:
-                self._process([job])
-            return
-        for job, result in zip(jobs, results, strict=True):
-            job.finish(result)
+            return partial(self._process_alone, jobs, error)
 
-    def _translate(self, jobs: Sequence[Job]) -> list[list[Translation]]:
+        def finish() -> None:
+            try:
+                for job, result in zip(jobs, results(), strict=True):
+                    job.finish(result)
+            except AbandonedError:
+                return
+            except Exception as error:
+                self._process_alone(jobs, error)
+
+        return finish
+
+    def _process_alone(self, jobs: Sequence[Job], error: Exception) -> None:
+        """After an error, process each job alone, so that only the faulty ones fail."""
+        for job in jobs if len(jobs) > 1 else ():
+            self._start([job])()
+        if len(jobs) == 1:
+            if not isinstance(error, NmtError):
+                log.error("a request failed", exc_info=error)
+            jobs[0].finish(error=error)
+
+    def _results(self, jobs: Sequence[Job]) -> Callable[[], list[Any]]:
+        """Start to process jobs; the returned function returns their results."""
+        if function := jobs[0].function:
+            return lambda: [function()]
         options = jobs[0].options
         assert options
         lines = [line for job in jobs for line in job.lines]
@@ -167,5 +189,10 @@ class Batcher:
         self.on_batch(len(lines))
         batch_size = self.translator.config.decode.batch_size
         is_watched = self.translator.engine.sees_steps or any(job.show for job in jobs)
-        found = self.translator.translate_together(lines, options, batch_size, watch if is_watched else None)
-        return [found[start : start + len(job.lines)] for job, start in zip(jobs, starts, strict=False)]
+        search = self.translator.start(lines, options, batch_size, watch if is_watched else None)
+
+        def results() -> list[list[Translation]]:
+            found = search()
+            return [found[start : start + len(job.lines)] for job, start in zip(jobs, starts, strict=False)]
+
+        return results

@@ -99,7 +99,7 @@ def test_score_of_a_split_line_is_the_mean_utility_of_its_segments() -> None:
     encode, options = translator.tokenizers.source.encode, translator.with_options(mbr="chrf", n_samples=4)
     whole = next(translator.translate_lines([" ".join(parts)], options)).hypotheses[0]
     segments = [Segment(encode(part), place=(1, i)) for i, part in enumerate(parts)]
-    drawn = translator.engine.translate(segments, options.for_engine(), batch_size=3)
+    drawn = translator.engine.start(segments, options.for_engine(), batch_size=3)()
     scores = []
     for samples in drawn:
         texts = [translator.tokenizers.target.decode(h.tokens) for h in samples]

@@ -15,7 +15,7 @@ from models import LINES, small_translator, write_run
 from nmt.decode import translator as module
 from nmt.decode.options import SearchOptions
 from nmt.decode.segments import Line, Translation
-from nmt.decode.translator import TARGET_S, load, read_window
+from nmt.decode.translator import TARGET_S, load, one_ahead, read_window
 from nmt.errors import ConfigError, InputError, ModelError
 from nmt.text.lines import Pause, is_blank
 from nmt.text.tokenizer import train_tokenizer
@@ -119,15 +119,15 @@ def test_unknown_precision_or_engine_is_refused(tmp_path: Path) -> None:
 def test_windows_are_shorter_on_a_slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock advances by one second per translated line."""
     translator, now, sizes = small_translator(), [0.0], []
-    translate_window = translator.translate_together
+    start = translator.start
 
-    def slow(lines: Sequence[Line], *args: Any) -> list[Translation]:
+    def slow(lines: Sequence[Line], *args: Any) -> Callable[[], list[Translation]]:
         now[0] += len(lines)
         sizes.append(len(lines))
-        return translate_window(lines, *args)
+        return start(lines, *args)
 
     clock = SimpleNamespace(monotonic=lambda: now[0])
-    monkeypatch.setattr(translator, "translate_together", slow)
+    monkeypatch.setattr(translator, "start", slow)
     monkeypatch.setattr(module, "FIRST_LINES", 30)
     monkeypatch.setattr(module, "time", clock)
     texts = [found.source for found in translator.translate_lines([str(n) for n in range(45)], batch_size=2)]
@@ -137,15 +137,17 @@ def test_windows_are_shorter_on_a_slow_machine(monkeypatch: pytest.MonkeyPatch) 
 
 def test_pause_ends_a_window_and_is_not_a_line() -> None:
     stream: Iterator[str | Pause] = iter([Pause(), "a", "b", Pause(), Pause(), "c"])
+    assert read_window(stream, 4, 1000) == []
     assert read_window(stream, 4, 1000) == [Line(4, "a"), Line(5, "b")]
+    assert read_window(stream, 6, 1000) == []
     assert read_window(stream, 6, 1000) == [Line(6, "c")]
-    assert read_window(stream, 7, 1000) == []
+    assert read_window(stream, 7, 1000) is None
 
 
 def test_window_of_long_lines_is_short() -> None:
     stream = iter(["x" * 700_000] * 5)
-    assert len(read_window(stream, 1, 1000)) == 2
-    assert len(read_window(stream, 3, 1)) == 1
+    assert len(read_window(stream, 1, 1000) or ()) == 2
+    assert len(read_window(stream, 3, 1) or ()) == 1
 
 
 def test_model_whose_output_is_nan_is_refused() -> None:
@@ -189,11 +191,11 @@ def test_a_search_is_watched_line_by_line() -> None:
             texts.append(text_of(i))
 
     options = translator.with_options(beam=1)
-    found = translator.translate_together(lines, options, 8, watch)
+    found = translator.start(lines, options, 8, watch)()
     for i, texts in seen.items():
         assert texts[-1] == found[i].text, "greedy search ends with what it has shown"
     assert "dog" in seen[3]
-    assert [found.text for found in translator.translate_together(lines, options, 8)] == [t[-1] for t in seen.values()]
+    assert [found.text for found in translator.start(lines, options, 8)()] == [t[-1] for t in seen.values()]
 
 
 def test_what_a_watcher_raises_ends_the_search() -> None:
@@ -201,7 +203,7 @@ def test_what_a_watcher_raises_ends_the_search() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        small_translator().translate_together([Line(1, "ein Hund")], SearchOptions(), 8, stop)
+        small_translator().start([Line(1, "ein Hund")], SearchOptions(), 8, stop)()
 
 
 @pytest.mark.parametrize("token", [3, -1, 10**6])
@@ -210,3 +212,26 @@ def test_a_prefix_of_tokens_is_checked(token: int) -> None:
     assert translator.encode_prefix([5, 6]) == [5, 6]
     with pytest.raises(ConfigError, match=f"the prefix has the token {token}, but tokens of words are 4 to "):
         translator.encode_prefix([token])
+
+
+def test_a_window_is_finished_after_the_next_was_started() -> None:
+    events = []
+
+    def started() -> Iterator[int]:
+        for i in range(3):
+            events.append(f"start {i}")
+            yield i
+
+    events.extend(f"finish {i}" for i in one_ahead(started()))
+    assert events == ["start 0", "start 1", "finish 0", "start 2", "finish 1", "finish 2"]
+
+
+def test_lines_before_a_bad_one_are_translated() -> None:
+    def started() -> Iterator[int]:
+        yield from range(2)
+        raise InputError("line 3 is bad")
+
+    found = one_ahead(started())
+    assert [next(found), next(found)] == [0, 1]
+    with pytest.raises(InputError, match="line 3 is bad"):
+        next(found)

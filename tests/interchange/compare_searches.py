@@ -47,7 +47,7 @@ def main() -> None:
         tokenizer = AutoTokenizer.from_pretrained(Path(place, "out"))
     for beam in (1, 5):
         segments = [Segment(tokens) for tokens in sources]
-        ours = translator.engine.translate(segments, translator.with_options(beam=beam), batch_size=64)
+        ours = translator.engine.start(segments, translator.with_options(beam=beam), batch_size=64)()
         theirs = translations(model, tokenizer, translator, [pair.source for pair in pairs], beam)
         kinds = Counter(
             kind_of(translator, *of_line, beam)

@@ -50,7 +50,7 @@ def greedy(translator: Translator) -> list[str]:
     """Our translations of `LINES`, of at most 20 pieces."""
     options = translator.with_options(beam=1, min_length=0, max_length_a=0.0, max_length_b=20)
     segments = [Segment(translator.tokenizers.source.encode(line)) for line in LINES]
-    found = translator.engine.translate(segments, options, batch_size=1)
+    found = translator.engine.start(segments, options, batch_size=1)()
     return [translator.tokenizers.target.decode(best[0].tokens) for best in found]
 
 

@@ -80,8 +80,8 @@ class System(NamedTuple):
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(engine, "_search", recorded)
-            by_ctranslate2 = engine.translate(segments, options.changed(**(fault or {})), batch_size=64)
-        by_torch = self.torch.engine.translate(segments, options, batch_size=64)
+            by_ctranslate2 = engine.start(segments, options.changed(**(fault or {})), batch_size=64)()
+        by_torch = self.torch.engine.start(segments, options, batch_size=64)()
         return [
             Difference(segment, one[0].tokens, other[0].tokens, limits[segment.place])
             for segment, one, other in zip(segments, by_torch, by_ctranslate2, strict=True)

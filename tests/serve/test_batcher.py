@@ -29,16 +29,16 @@ class Held:
         self.released = threading.Event()
         self.batches: list[int] = []
         self.texts: list[list[str]] = []
-        original = self.translator.translate_together
+        original = self.translator.start
 
-        def translate_together(lines: Sequence[Line], *rest: Any) -> Any:
+        def start(lines: Sequence[Line], *rest: Any) -> Any:
             self.texts.append([line.text for line in lines])
             assert self.released.wait(PATIENCE_S)
             if any(line.text == "poison" for line in lines):
                 raise NmtError("out of memory with one sentence")
             return original(lines, *rest)
 
-        self.translator.translate_together = translate_together  # type: ignore[method-assign,assignment]
+        self.translator.start = start  # type: ignore[method-assign,assignment]
         self.options = self.translator.options
 
     def batcher(self, max_waiting: int = 10) -> Batcher:
@@ -73,6 +73,35 @@ def test_what_waits_is_translated_together_if_its_options_are_equal() -> None:
     held = run(test)
     assert held.batches == [1, 3, 2]
     assert held.texts[1:3] == [["a cat 0", "a cat 2", "a cat 4"], ["a cat 1", "a cat 3"]]
+
+
+def test_a_search_in_the_background_is_finished_after_the_next_was_started() -> None:
+    async def test(held: Held) -> None:
+        events: list[str] = []
+        start = held.translator.start
+
+        def recorded(lines: Sequence[Line], *rest: Any) -> Any:
+            search = start(lines, *rest)
+            events.append(f"start {lines[0].text}")
+
+            def finish() -> Any:
+                events.append(f"finish {lines[0].text}")
+                return search()
+
+            return finish
+
+        held.translator.start = recorded  # type: ignore[method-assign,assignment]
+        held.translator.engine.in_background = True
+        batcher = held.batcher()
+        futures = [await held.first(batcher)]
+        futures += [batcher.translate([Line(1, text)], held.options.changed(beam=i)) for i, text in enumerate("ab", 1)]
+        held.released.set()
+        assert [(await future)[0].source for future in futures] == ["a cat sleeps", "a", "b"]
+        assert events == [
+            "start a cat sleeps", "start a", "finish a cat sleeps", "start b", "finish a", "finish b"
+        ]  # fmt: skip
+
+    run(test)
 
 
 @pytest.mark.parametrize(

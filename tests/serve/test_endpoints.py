@@ -348,7 +348,7 @@ class NoSteps:
     def __init__(self, translator: Translator) -> None:
         self.engine = translator.engine
         self.max_length = self.engine.max_length
-        self.name, self.explains, self.sees_steps = "test", False, False
+        self.name, self.explains, self.sees_steps, self.in_background = "test", False, False, False
 
     def torch_engine(self, needed_for: str) -> Any:
         raise ConfigError(f"CTranslate2 has no {needed_for}")
@@ -356,10 +356,10 @@ class NoSteps:
     def suited_to(self, options: Any, *, watched: bool = False) -> Any:  # noqa: ARG002
         return self
 
-    def translate(self, segments: Any, options: Any, *, batch_size: int, watch: Any = None) -> Any:  # noqa: ARG002
+    def start(self, segments: Any, options: Any, *, batch_size: int, watch: Any = None) -> Any:  # noqa: ARG002
         if options.sample:
             raise ModelError("the model's output is not a number")
-        return self.engine.translate(segments, options, batch_size=batch_size)
+        return self.engine.start(segments, options, batch_size=batch_size)
 
     def score(self, source: Any, target: Any) -> Any:
         return self.engine.score(source, target)

@@ -97,7 +97,7 @@ def test_slow_bodies_and_slow_models_end(translator: Translator, monkeypatch: py
         assert connection.recv(1000)[9:12] == b"408"
         connection.close()
     ended = threading.Event()
-    monkeypatch.setattr(translator, "translate_together", lambda *_: ended.wait(PATIENCE_S))
+    monkeypatch.setattr(translator, "start", lambda *_: ended.wait(PATIENCE_S))
     with served(translator, limits=Limits(answer_s=0.3)) as client:
         answer = client.post("/v1/translate", {"q": "a"})
         assert (answer.status, answer.error) == (504, "no translation within 0.3 s")

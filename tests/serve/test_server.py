@@ -177,13 +177,13 @@ def test_a_flood_of_connections_closes_its_own(translator: Translator) -> None:
 @pytest.fixture
 def released(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """The model translates nothing until this is set."""
-    event, translate_together = threading.Event(), translator.translate_together
+    event, start = threading.Event(), translator.start
 
     def wait(*args: Any) -> Any:
         assert event.wait(PATIENCE_S)
-        return translate_together(*args)
+        return start(*args)
 
-    monkeypatch.setattr(translator, "translate_together", wait)
+    monkeypatch.setattr(translator, "start", wait)
     yield event
     event.set()
 

@@ -19,6 +19,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ class CTranslate2Engine:
         self.has_shortlist = has_shortlist
         self.name = f"CTranslate2 {metadata.version('ctranslate2')} {engine.compute_type}"
         self.name += " with a shortlist" if has_shortlist else ""
-        self.explains, self.sees_steps = load_torch is not None, False
+        self.explains, self.sees_steps, self.in_background = load_torch is not None, False, True
         self._torch: Engine | None = None
 
     def torch_engine(self, needed_for: str) -> Engine:
@@ -97,14 +98,14 @@ class CTranslate2Engine:
             return self.torch_engine("length penalty gnmt")
         return self.torch_engine("steps to watch") if watched and self.load_torch is not None else self
 
-    def translate(
+    def start(
         self,
         segments: Sequence[Segment],
         options: SearchOptions,
         *,
         batch_size: int,
         watch: WatchStep | None = None,  # noqa: ARG002 - see `suited_to`
-    ) -> list[NBest]:
+    ) -> Callable[[], list[NBest]]:
         """See `Engine`."""
         limits = [options.limit(len(s.tokens) + 1, len(s.prefix), self.max_length) for s in segments]
         # Segments of similar length share a batch, and the limit of the longest. The longest come first.
@@ -112,17 +113,20 @@ class CTranslate2Engine:
         # Few segments are split into two batches per thread, so that no thread is idle.
         size = max(1, min(batch_size, math.ceil(len(order) / (2 * self.engine.num_translators))))
         batches = [order[first : first + size] for first in range(0, len(order), size)]
-        found: list[list[list[int]]] = [[] for _ in segments]  # tokens without EOS of the hypotheses, best first
         results = [self._search([segments[i] for i in batch], options, limits[batch[0]]) for batch in batches]
-        for batch, of_batch in zip(batches, results, strict=True):
-            for i, result in zip(batch, of_batch, strict=True):
+
+        def finish() -> list[NBest]:
+            found: list[list[list[int]]] = [[] for _ in segments]  # tokens without EOS of the hypotheses, best first
+            for i, result in zip(order, chain(*results), strict=True):
                 found[i] = self._tokens(result.result())
                 if limits[i] == 1:  # only EOS fits
                     found[i] = [[]]
                 elif any(len(tokens) >= limits[i] for tokens in found[i]):  # too long for this segment
                     (alone,) = self._search([segments[i]], options, limits[i])
                     found[i] = self._tokens(alone.result())
-        return self._with_scores(segments, found, options)
+            return self._with_scores(segments, found, options)
+
+        return finish
 
     def _search(self, segments: Sequence[Segment], options: SearchOptions, limit: int) -> Any:
         """Start the search of a batch. Returns a future of each segment."""

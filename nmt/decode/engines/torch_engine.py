@@ -44,7 +44,7 @@ class TorchEngine:
     def __init__(self, *models: Seq2Seq) -> None:
         self.models = models
         self.name = f"torch {torch.__version__} {str(next(models[0].parameters()).dtype).removeprefix('torch.')}"
-        self.explains, self.sees_steps = len(models) == 1, True
+        self.explains, self.sees_steps, self.in_background = len(models) == 1, True, False
         self.device = models[0].device
         self.max_length = min(model.max_length for model in models)
         decoders = [incremental_decoder(model) for model in models]
@@ -59,10 +59,15 @@ class TorchEngine:
         """See `Engine`."""
         return self
 
-    def translate(
+    def start(
         self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int, watch: WatchStep | None = None
+    ) -> Callable[[], list[NBest]]:
+        """See `Engine`. The whole search runs in the returned function."""
+        return lambda: self._search_all(segments, options, batch_size, watch)
+
+    def _search_all(
+        self, segments: Sequence[Segment], options: SearchOptions, batch_size: int, watch: WatchStep | None
     ) -> list[NBest]:
-        """See `Engine`."""
         # Segments of similar length share a batch. The longest come first: their batch needs the most memory.
         order = sorted(range(len(segments)), key=lambda i: -len(segments[i].tokens))
         found: list[NBest] = [[] for _ in segments]

@@ -197,7 +197,7 @@ def test_what_ctranslate2_lacks_is_done_by_torch_with_the_same_model(five_run: F
     assert auto.engine._torch is not None
     shown: list[str] = []
     lines = [Line(1, SOURCE[0])]
-    (found,) = auto.translate_together(lines, auto.options, 8, lambda text_of: shown.append(text_of(0)))
+    (found,) = auto.start(lines, auto.options, 8, lambda text_of: shown.append(text_of(0)))()
     assert shown[-1] == found.text == TARGET[0]
     assert auto.reference_log_probs(SOURCE, TARGET) == torch_only.reference_log_probs(SOURCE, TARGET)
 
