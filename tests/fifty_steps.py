@@ -11,8 +11,9 @@ from nmt.config import ModelSettings, TrainSettings
 from nmt.distributed import parallel, rank, ranks_joined, summed
 from nmt.model.transformer import Transformer
 from nmt.text.batches import Batch, collate
+from nmt.train.optimizer import make_optimizers
 from nmt.train.replicas import Replicas
-from nmt.train.step import StepOptions, make_optimizer, train_step
+from nmt.train.step import StepOptions, train_step
 
 
 def made_up_batch(step: int, n_pairs: int) -> Batch:
@@ -30,7 +31,7 @@ def main() -> None:
     torch.manual_seed(1)
     sizes = ModelSettings(d_model=16, d_ff=32, n_encoder_layers=1, n_decoder_layers=1, dropout=0.0)
     model = Transformer(sizes, 40, 40).double().train()
-    optimizer = make_optimizer(model, settings)
+    optimizers = make_optimizers(model, settings)
     losses: list[float] = []
     with ranks_joined():
         replicas = Replicas(parallel(model))
@@ -40,7 +41,7 @@ def main() -> None:
             prediction_rate = step % 2 / 2
             figures = train_step(
                 replicas,
-                optimizer,
+                optimizers,
                 batches,
                 StepOptions(settings, lr=3e-3, seed=step, bf16=False, prediction_rate=prediction_rate),
             )

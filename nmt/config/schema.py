@@ -165,9 +165,10 @@ class TrainSettings(Section):
     lr: float = Field(1e-3, gt=0, le=100, description="peak learning rate; for noam the factor [fitted]")
     warmup: int = Field(400, ge=1, le=LARGEST, description="steps of linear increase to the peak [fitted]")
     cooldown: float = Field(0.2, ge=0, le=1, description="last fraction of the budget, with linear decay to 0")
+    optimizer: Literal["muon", "adamw"] = Field("muon", description="muon: of linear layers, with adamw for the rest")
     adam_beta1: float = Field(0.9, ge=0, lt=1, description="AdamW's decay of the first moment")
     adam_beta2: float = Field(0.98, ge=0, lt=1, description="AdamW's decay of the second moment")
-    weight_decay: float = Field(0.0, ge=0, le=10, description="AdamW's, on matrices only")
+    weight_decay: float = Field(0.0, ge=0, le=10, description="decoupled, on matrices only")
     clip_norm: float = Field(1.0, ge=0, description="maximum gradient norm; 0 is off")
     label_smoothing: float = Field(0.1, ge=0, lt=1, description="probability mass spread over the vocabulary, 0-1")
     decoder_input: Literal["teacher_forcing", "scheduled_sampling", "free_running"] = Field(

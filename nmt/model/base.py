@@ -49,6 +49,11 @@ class ActivatedLinear(nn.Linear):
         return self.activation(super().forward(x))
 
 
+def n_stacked(layer: str) -> int:
+    """The number of matrices that are stacked in the weight of a linear layer, by its name."""
+    return {"key_value": 2, "query_key_value": 3}.get(layer.rpartition(".")[2], 1)
+
+
 class Seq2Seq(nn.Module, abc.ABC):
     """A model of the next target token, given the source and the target so far.
 
@@ -69,8 +74,7 @@ class Seq2Seq(nn.Module, abc.ABC):
         """Initialize: Xavier for matrices, 0 for biases, variance 1/D for embeddings. Then tie the projection."""
         for name, module in self.named_modules():
             if isinstance(module, nn.Linear):
-                n_matrices = {"key_value": 2, "query_key_value": 3}.get(name.rpartition(".")[2], 1)
-                for matrix in module.weight.chunk(n_matrices):
+                for matrix in module.weight.chunk(n_stacked(name)):
                     nn.init.xavier_uniform_(matrix)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)

@@ -232,7 +232,8 @@ def _check_shapes(shapes: dict[str, tuple[int, ...]], config: Config, tokenizers
     expected: dict[str, tuple[int, ...]] = {}
     for name, shape in weights.items():
         expected |= dict.fromkeys((f"model.{name}", f"average.{name}"), shape)
-        expected |= dict.fromkeys((f"optimizer.{name}.exp_avg", f"optimizer.{name}.exp_avg_sq"), shape)
+        moments = ("exp_avg", "exp_avg_sq", "momentum")  # of AdamW, of Muon
+        expected |= {f"optimizer.{name}.{moment}": shape for moment in moments}
         expected[f"optimizer.{name}.step"] = ()
     for name in sorted(shapes.keys() - {"tokenizer.source", "tokenizer.target"}):
         if shapes[name] != expected.get(name):  # moments, too: the fused optimizer does not check shapes

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from typing import Any, Literal
 
 import torch
@@ -21,6 +22,7 @@ from nmt.run.checkpoint import Checkpoint, load_weights, save_checkpoint, weight
 from nmt.run.directory import RunDirectory
 from nmt.text.batches import TrainingData
 from nmt.text.tokenizer import Tokenizers
+from nmt.train.optimizer import STATE, make_optimizers
 from nmt.train.progress import Progress, is_validation
 from nmt.train.validation import Validation, ranking
 
@@ -36,7 +38,7 @@ class TrainingState:
 
     model: Seq2Seq  # the weights that the optimizer updates
     averaged: Seq2Seq | None  # exponential moving average of these weights; None unless train.average=ema
-    optimizer: torch.optim.Optimizer  # AdamW, whose moments are saved
+    optimizers: list[torch.optim.Optimizer]
     progress: Progress
 
     def update_average(self, max_decay: float) -> None:
@@ -139,9 +141,10 @@ class Checkpointer:
         tensors = {f"model.{name}": x for name, x in weights_of(state.model).items()}
         if state.averaged is not None:
             tensors |= {f"average.{name}": x for name, x in weights_of(state.averaged).items()}
-        for name, parameter in state.model.named_parameters():
-            for moment, x in state.optimizer.state.get(parameter, {}).items():
-                tensors[f"optimizer.{name}.{moment}"] = x
+        names: dict[Tensor, str] = {parameter: name for name, parameter in state.model.named_parameters()}
+        for optimizer in state.optimizers:
+            for parameter, moments in optimizer.state.items():
+                tensors |= {f"optimizer.{names[parameter]}.{moment}": x for moment, x in moments.items()}
         checkpoint = Checkpoint(self.config, tensors, self.tokenizers, asdict(state.progress))
         save_checkpoint(self.run.checkpoint_file(state.progress.step), checkpoint)
         newest = self.run.checkpoint_steps()[-self.config.train.keep :]
@@ -192,15 +195,21 @@ class Checkpointer:
         return True
 
     def _restore_moments(self, moments: dict[str, Tensor]) -> None:
-        """Restore AdamW's state; a checkpoint of step 0 has none, so the current state is cleared first."""
-        optimizer = self.state.optimizer
-        optimizer.state.clear()
-        if not self.state.progress.n_tokens:
+        """Restore the state of the optimizers that a checkpoint was trained with. One of step 0 has no state."""
+        state, settings = self.state, self.config.train
+        kind = "muon" if any(name.endswith(".momentum") for name in moments) else "adamw"
+        if moments and kind != settings.optimizer:
+            log.warning("%s goes on with the optimizer it was begun with, %s", self.run.path, kind)
+            settings = settings.model_copy(update={"optimizer": kind})
+        state.optimizers = make_optimizers(state.model, settings)
+        if not state.progress.n_tokens:
             return
-        for name, parameter in self.state.model.named_parameters():
-            if parameter.requires_grad:
-                names = ("step", "exp_avg", "exp_avg_sq")
-                optimizer.state[parameter] = {key: moments[f"{name}.{key}"].to(parameter.device) for key in names}
+        names = {parameter: name for name, parameter in state.model.named_parameters()}
+        for optimizer in state.optimizers:
+            for parameter in chain.from_iterable(group["params"] for group in optimizer.param_groups):
+                optimizer.state[parameter] = {
+                    key: moments[f"{names[parameter]}.{key}"].to(parameter.device) for key in STATE[type(optimizer)]
+                }
 
     def _restore_best(self, metric_before: str) -> None:
         """If the metric has changed since the checkpoint, where it was `metric_before`, convert `best` and `n_worse`.

@@ -9,10 +9,11 @@ from itertools import islice
 from nmt.text.batches import non_padding_share
 from nmt.train.loop import Session, uses_bf16
 from nmt.train.memory import n_fitting_threads, peak_memory, split_on_out_of_memory
+from nmt.train.optimizer import make_optimizers
 from nmt.train.replicas import Replicas
 from nmt.train.report import clock
 from nmt.train.schedule import prediction_rate
-from nmt.train.step import StepOptions, make_optimizer, train_step
+from nmt.train.step import StepOptions, train_step
 
 MAX_BATCHES = 1_000  # the largest of this many batches is measured; their order is random
 
@@ -36,14 +37,14 @@ def measure(session: Session) -> Measurement:
     batches = list(islice(data.batches(0), MAX_BATCHES))
     largest = max(batches, key=lambda batch: batch.n_positions)
     bf16 = uses_bf16(settings, model.device)
-    optimizer = make_optimizer(model, settings)
+    optimizers = make_optimizers(model, settings)
     n_threads = n_fitting_threads(model, len(session.tokenizers.target), settings)
     replicas = Replicas(model.train(), n_threads)
     batch_s, max_positions = math.inf, 0
     for seed in range(2):  # the first step is slower, because it also allocates memory
         start = time.perf_counter()
         options = StepOptions(settings, lr=1e-6, seed=seed, bf16=bf16, prediction_rate=prediction_rate(settings, 1.0))
-        step = functools.partial(train_step, replicas, optimizer, options=options)
+        step = functools.partial(train_step, replicas, optimizers, options=options)
         _, max_positions = split_on_out_of_memory(step, [largest] * settings.accumulate, max_positions)
         batch_s = min(batch_s, (time.perf_counter() - start) / settings.accumulate)
     replicas.close()

@@ -28,13 +28,14 @@ from nmt.text.batches import Batch, TrainingData
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.checkpointer import Checkpointer, TrainingState
 from nmt.train.memory import split_on_out_of_memory
+from nmt.train.optimizer import make_optimizers
 from nmt.train.preparation import Corpus
 from nmt.train.progress import Progress, limits, out_of_patience
 from nmt.train.replicas import Replicas
 from nmt.train.report import Report
 from nmt.train.schedule import learning_rate, prediction_rate
 from nmt.train.signals import Interrupted, StopRequest, stop_signals
-from nmt.train.step import StepFigures, StepOptions, make_optimizer, train_step
+from nmt.train.step import StepFigures, StepOptions, train_step
 from nmt.train.validation import Validation, validate, warnings_about
 
 log = logging.getLogger("nmt")
@@ -127,7 +128,7 @@ class Trainer:
         self.state = TrainingState(
             model=model,
             averaged=copy.deepcopy(model).eval() if settings.average == "ema" else None,
-            optimizer=make_optimizer(model, settings),
+            optimizers=make_optimizers(model, settings),
             progress=Progress(bf16=uses_bf16(settings, model.device)),
         )
         self.checkpointer = Checkpointer(self.config, self.tokenizers, session.run, self.state)
@@ -207,7 +208,7 @@ class Trainer:
                 return stopped_by
             options = step_options(self.config, progress, self.spent())
             replicas.train()  # validation sets eval mode
-            step = functools.partial(train_step, replicas, self.state.optimizer, options=options)
+            step = functools.partial(train_step, replicas, self.state.optimizers, options=options)
             figures, progress.max_positions = split_on_out_of_memory(step, micro_batches, progress.max_positions)
             loss, nll = summed(figures.loss, figures.nll)  # over ranks
             figures = replace(figures, loss=loss, nll=nll)

@@ -52,22 +52,11 @@ class StepFigures:
     n_positions: int  # source and target positions, with padding
 
 
-def make_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
-    """AdamW with weight decay on matrices, not on biases and norms. Frozen parameters are left out."""
-    trained = [p for p in model.parameters() if p.requires_grad]
-    matrices = [p for p in trained if p.dim() >= 2]
-    vectors = [p for p in trained if p.dim() < 2]
-    return torch.optim.AdamW(
-        [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": vectors, "weight_decay": 0.0}],
-        lr=settings.lr,
-        betas=(settings.adam_beta1, settings.adam_beta2),
-        eps=1e-9,
-        fused=True,
-    )
-
-
 def train_step(
-    replicas: Replicas, optimizer: torch.optim.Optimizer, micro_batches: Sequence[Batch], options: StepOptions
+    replicas: Replicas,
+    optimizers: Sequence[torch.optim.Optimizer],
+    micro_batches: Sequence[Batch],
+    options: StepOptions,
 ) -> StepFigures:
     """Update the weights once from several micro-batches, with the same gradient as one large batch.
 
@@ -75,7 +64,7 @@ def train_step(
 
     Args:
         replicas: the model's replicas, in training mode, one per thread; they share their weights.
-        optimizer: updates the parameters of `replicas.model`.
+        optimizers: update the parameters of `replicas.model`.
         micro_batches: the same on all ranks.
         options: see `StepOptions`.
     Returns:
@@ -99,9 +88,11 @@ def train_step(
     if math.isfinite(grad_norm):  # an update with NaN or infinite gradients would make all weights NaN
         if 0 < options.settings.clip_norm < grad_norm:
             nn.utils.clip_grads_with_norm_(parameters, options.settings.clip_norm, total_norm)
-        for group in optimizer.param_groups:
-            group["lr"] = options.lr
-        optimizer.step()
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = options.lr
+            with torch.autocast(total_norm.device.type, torch.bfloat16, enabled=options.bf16):
+                optimizer.step()
 
     loss, nll = torch.stack(sums).sum(0).tolist()
     return StepFigures(

@@ -22,8 +22,9 @@ from torch import Tensor, nn
 from nmt.config import Config
 from nmt.model.transformer import Transformer
 from nmt.text.batches import Batch
+from nmt.train.optimizer import make_optimizers
 from nmt.train.replicas import Replicas
-from nmt.train.step import StepOptions, make_optimizer, train_step
+from nmt.train.step import StepOptions, train_step
 
 CONFIG = Config.model_validate(
     {
@@ -73,7 +74,7 @@ class Contestant:
         if not adapted:
             model.freeze(frozen)
         self.n_trained = model.n_trainable
-        self.replicas, self.optimizer = Replicas(model), make_optimizer(model, CONFIG.train)
+        self.replicas, self.optimizers = Replicas(model), make_optimizers(model, CONFIG.train)
 
     def step(self, seed: int) -> float:
         """Do a step; return its CPU seconds."""
@@ -81,7 +82,7 @@ class Contestant:
         src, tgt_in, tgt_out = torch.randint(4, N_PIECES, (3, N_PAIRS, LENGTH), generator=generator)
         batch = Batch(src, tgt_in, tgt_out, lines=[*range(N_PAIRS)])
         start = time.thread_time()
-        train_step(self.replicas, self.optimizer, [batch], StepOptions(CONFIG.train, lr=1e-4, seed=seed))
+        train_step(self.replicas, self.optimizers, [batch], StepOptions(CONFIG.train, lr=1e-4, seed=seed))
         return time.thread_time() - start
 
 

@@ -40,8 +40,9 @@ def point(options: Options, **changes: int) -> Sample:
     from nmt.text import EOS
     from nmt.text.batches import collate
     from nmt.train.loop import uses_bf16
+    from nmt.train.optimizer import make_optimizers
     from nmt.train.replicas import Replicas
-    from nmt.train.step import StepOptions, make_optimizer, train_step
+    from nmt.train.step import StepOptions, train_step
 
     at = {**BASE, **changes}
     torch.set_num_threads(at["threads"])
@@ -51,7 +52,7 @@ def point(options: Options, **changes: int) -> Sample:
     n_pairs = max(1, settings.batch_tokens // (at["length"] + 1))
     ids = torch.randint(EOS + 1, at["vocabulary"], (n_pairs, at["length"])).tolist()
     batch = collate(ids, ids, list(range(n_pairs)))
-    optimizer, bf16 = make_optimizer(model, settings), uses_bf16(settings, torch.device("cpu"))
+    optimizers, bf16 = make_optimizers(model, settings), uses_bf16(settings, torch.device("cpu"))
     src = torch.randint(EOS + 1, at["vocabulary"], (N_SENTENCES, at["length"]))
     exactly = SearchOptions(beam=at["beam"], max_length_a=0, max_length_b=at["length"], min_length=at["length"])
 
@@ -60,7 +61,7 @@ def point(options: Options, **changes: int) -> Sample:
             search(incremental_decoder(model.eval()), src, exactly, max_length=model.max_length)
 
     def train() -> None:
-        train_step(Replicas(model.train()), optimizer, [batch], StepOptions(settings, lr=1e-3, seed=1, bf16=bf16))
+        train_step(Replicas(model.train()), optimizers, [batch], StepOptions(settings, lr=1e-3, seed=1, bf16=bf16))
 
     before = times()
     return {

@@ -24,18 +24,19 @@ def by_nmt(home: Path, batches: list[Sides], precision: str) -> Iterator[int]:
     from nmt.run.checkpoint import read_checkpoint
     from nmt.text.batches import collate
     from nmt.train.memory import n_fitting_threads
+    from nmt.train.optimizer import make_optimizers
     from nmt.train.replicas import Replicas
-    from nmt.train.step import StepOptions, make_optimizer, train_step
+    from nmt.train.step import StepOptions, train_step
 
     settings = TrainSettings(label_smoothing=0.1, clip_norm=1.0)
     model = read_checkpoint(home / "run" / "model.safetensors", prefixes=("model",)).model()
     replicas = Replicas(model.train(), n_fitting_threads(model, model.projection.out_features, settings))
     replicas.train()
-    optimizer = make_optimizer(model, settings)
+    optimizers = make_optimizers(model, settings)
     for step, (source, target) in enumerate(cycle(batches)):
         batch = collate(source, target, range(len(source)))
         options = StepOptions(settings, lr=LR, seed=step, bf16=precision == "bf16")
-        yield train_step(replicas, optimizer, [batch], options).n_tokens
+        yield train_step(replicas, optimizers, [batch], options).n_tokens
 
 
 def by_transformers(home: Path, batches: list[Sides], rows: list[int], precision: str, metrics: Path) -> None:

@@ -26,9 +26,10 @@ from nmt.text.batches import Batch, collate
 from nmt.train import loop, session, step
 from nmt.train.loss import LossSum
 from nmt.train.memory import split_on_out_of_memory
+from nmt.train.optimizer import make_optimizers
 from nmt.train.progress import Progress
 from nmt.train.replicas import Replicas
-from nmt.train.step import StepOptions, make_optimizer, train_step
+from nmt.train.step import StepOptions, train_step
 from nmt.train.validation import Validation
 from reliability.conftest import soak
 from reliability.runs import config_of, newest_step
@@ -173,7 +174,7 @@ def test_out_of_memory_splits_the_batch_and_leaves_the_gradient_as_it_is(
             seen.clear()
             return train_step(
                 Replicas(model),
-                make_optimizer(model, settings),
+                make_optimizers(model, settings),
                 parts,
                 StepOptions(settings, lr=0.0, seed=1, bf16=False),
             )

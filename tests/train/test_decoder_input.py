@@ -16,8 +16,9 @@ from nmt.text import BOS, EOS, PAD
 from nmt.text.batches import Batch, collate
 from nmt.train.decoder_input import decoder_input
 from nmt.train.memory import split_on_out_of_memory
+from nmt.train.optimizer import make_optimizers
 from nmt.train.replicas import Replicas
-from nmt.train.step import StepFigures, StepOptions, batch_loss, make_optimizer, train_step
+from nmt.train.step import StepFigures, StepOptions, batch_loss, train_step
 
 PAIRS = [([5, 6, 7], [8, 9, 10]), ([10], [11, 12, 13, 14, 15]), ([5, 9, 5, 9, 5], [6]), ([], [7, 7, 7, 7])]
 SCHEDULED = TrainSettings(decoder_input="scheduled_sampling", clip_norm=0)
@@ -44,7 +45,7 @@ ALL = batch_of(0, 1, 2, 3)
 def gradient(model: Transformer, batches: list[Batch], settings: TrainSettings, prediction_rate: float) -> list[Tensor]:
     train_step(
         Replicas(model),
-        make_optimizer(model, settings),
+        make_optimizers(model, settings),
         batches,
         StepOptions(settings, lr=0.0, seed=1, bf16=False, prediction_rate=prediction_rate),
     )
@@ -138,10 +139,10 @@ def test_bf16_has_the_gradient_of_the_same_words_read_by_teacher_forcing(setting
     model = make().float()
 
     def bf16_gradient(batch: Batch, prediction_rate: float) -> list[Tensor]:
-        optimizer = make_optimizer(model, settings)
+        optimizers = make_optimizers(model, settings)
         train_step(
             Replicas(model),
-            optimizer,
+            optimizers,
             [batch],
             StepOptions(settings, lr=0.0, seed=1, bf16=True, prediction_rate=prediction_rate),
         )
@@ -172,7 +173,7 @@ def test_out_of_memory_in_the_first_pass_begins_the_step_again(monkeypatch: pyte
         assert model.training
         return train_step(
             Replicas(model),
-            make_optimizer(model, FREE),
+            make_optimizers(model, FREE),
             parts,
             StepOptions(FREE, lr=0.0, seed=1, bf16=False, prediction_rate=1.0),
         )
@@ -185,10 +186,10 @@ def test_out_of_memory_in_the_first_pass_begins_the_step_again(monkeypatch: pyte
 @pytest.mark.parametrize("settings", [SCHEDULED, FREE])
 def test_steps_learn_to_write_the_reference(settings: TrainSettings) -> None:
     model = make()
-    optimizer = make_optimizer(model, settings)
+    optimizers = make_optimizers(model, settings)
     first = float(batch_loss(model, ALL, settings).nll)
     for i in range(40):
         train_step(
-            Replicas(model), optimizer, [ALL], StepOptions(settings, lr=3e-3, seed=i, bf16=False, prediction_rate=0.5)
+            Replicas(model), optimizers, [ALL], StepOptions(settings, lr=3e-3, seed=i, bf16=False, prediction_rate=0.5)
         )
     assert float(batch_loss(model, ALL, settings).nll) < 0.3 * first

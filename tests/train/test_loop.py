@@ -43,6 +43,7 @@ def corpus(tmp_path: Path) -> Path:
         (7, "ema", {"model__architecture": "rnn", "model__attention": "additive"}),
         (7, "ema", {"model__positions": "rotary", "model__attention_window": 3}),
         (7, "ema", {"data__mix": MIX}),
+        (7, "ema", {"train__optimizer": "adamw"}),
         (7, "last", {"train__freeze": ["embeddings", "encoder"], "model__tied_embeddings": "decoder"}),
     ],
 )
@@ -769,10 +770,29 @@ def test_a_return_to_a_checkpoint_of_step_0_clears_the_moments(corpus: Path) -> 
     trainer.checkpointer.write_checkpoint()
     trainer.train()
     trainer.checkpointer.run.prune_checkpoints([0])
-    assert trainer.state.optimizer.state
+    assert all(optimizer.state for optimizer in trainer.state.optimizers)
     trainer.resume()
     assert trainer.progress.step == 0
-    assert not trainer.state.optimizer.state
+    assert not any(optimizer.state for optimizer in trainer.state.optimizers)
+
+
+@pytest.mark.parametrize(("before", "after"), [("adamw", "muon"), ("muon", "adamw")])
+def test_a_run_goes_on_with_the_optimizer_that_it_was_begun_with(
+    corpus: Path, before: str, after: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def run(name: str, optimizer: str, steps: int) -> Config:
+        course = {"train__schedule": "constant", "train__cooldown": 0.0}
+        config = config_of(corpus, name, train__optimizer=optimizer, train__max_steps=steps, **course)
+        run_training(config)
+        return config
+
+    whole, begun, resumed = run("whole", before, 12), run("parts", before, 7), run("parts", after, 12)
+    assert f"{resumed.run} goes on with the optimizer it was begun with, {before}" in caplog.text
+    assert begun.run == resumed.run
+    tensors = [
+        read_checkpoint(RunDirectory(one.run).checkpoint_file(12)).tensors for one in (whole, resumed)
+    ]  # with moments
+    assert hash_tensors(tensors[0]) == hash_tensors(tensors[1])
 
 
 def test_figures_that_wait_go_with_the_steps_that_are_taken_back(corpus: Path) -> None:

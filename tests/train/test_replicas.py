@@ -13,8 +13,9 @@ from nmt.model.base import Seq2Seq
 from nmt.model.recurrent import RecurrentModel
 from nmt.model.transformer import Transformer
 from nmt.text.batches import Batch, collate
+from nmt.train.optimizer import make_optimizers
 from nmt.train.replicas import GradientSum, Replicas
-from nmt.train.step import StepOptions, forward_backward, make_optimizer, shares_of, train_step
+from nmt.train.step import StepOptions, forward_backward, shares_of, train_step
 
 MODELS: dict[str, Callable[..., Seq2Seq]] = {
     "transformer": Transformer,
@@ -40,13 +41,13 @@ def batch(n_pairs: int, first: int = 0) -> Batch:
     return collate(side(), side(), range(first, first + n_pairs))
 
 
-def gradient(model: nn.Module, n: int, n_pairs: int = 7, *, bf16: bool = False) -> dict[str, Tensor]:
+def gradient(model: Seq2Seq, n: int, n_pairs: int = 7, *, bf16: bool = False) -> dict[str, Tensor]:
     """The gradient of a step shared by n threads, by parameter name."""
     replicas = Replicas(model, n)
-    optimizer = make_optimizer(model, SETTINGS)
+    optimizers = make_optimizers(model, SETTINGS)
     replicas.train()
     parts = [batch(n_pairs), batch(3)]
-    train_step(replicas, optimizer, parts, StepOptions(SETTINGS, lr=0.0, seed=1, bf16=bf16, prediction_rate=0.3))
+    train_step(replicas, optimizers, parts, StepOptions(SETTINGS, lr=0.0, seed=1, bf16=bf16, prediction_rate=0.3))
     replicas.close()
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
@@ -90,7 +91,7 @@ def test_each_drops_out_something_else(dropout: float, *, is_equal: bool) -> Non
     for n in (1, 2):  # the same pair in each of n threads: without dropout, the mean loss has the same gradient
         model, same = make("transformer", dropout), collate([[5, 6, 7]] * n, [[8, 9]] * n, range(n))
         options = StepOptions(unclipped, lr=0.0, seed=1, bf16=False)
-        train_step(Replicas(model.train(), n), make_optimizer(model, unclipped), [same], options)
+        train_step(Replicas(model.train(), n), make_optimizers(model, unclipped), [same], options)
         gradients.append(model.projection.weight.grad)
     one, two = gradients
     assert one is not None
@@ -136,7 +137,7 @@ def test_replicas_keep_no_gradients(tied: str) -> None:
     settings = ModelSettings.model_validate({"d_model": 16, "d_ff": 24, "n_heads": 2, "tied_embeddings": tied})
     model = Transformer(settings, 23, 23).train()
     replicas = Replicas(model, 2)
-    train_step(replicas, make_optimizer(model, SETTINGS), [batch(7)], StepOptions(SETTINGS, lr=1e-2, seed=1))
+    train_step(replicas, make_optimizers(model, SETTINGS), [batch(7)], StepOptions(SETTINGS, lr=1e-2, seed=1))
     assert all(p.grad is not None and not p.grad.is_sparse for p in model.parameters())
     assert all(p.grad is None for replica in replicas.models for p in replica.parameters())
     assert all(one.total is None and not any(one.queues) for one in replicas.sums.values())
@@ -144,9 +145,9 @@ def test_replicas_keep_no_gradients(tied: str) -> None:
 
 def test_a_step_that_failed_leaves_no_gradients_behind() -> None:
     model = make("transformer").train()
-    replicas, optimizer = Replicas(model, 2), make_optimizer(model, SETTINGS)
+    replicas, optimizers = Replicas(model, 2), make_optimizers(model, SETTINGS)
     options = StepOptions(SETTINGS, lr=0.0, seed=1)
-    train_step(replicas, optimizer, [batch(7)], options)
+    train_step(replicas, optimizers, [batch(7)], options)
     expected = {name: p.grad for name, p in model.named_parameters()}
 
     def interrupted(i: int, replica: nn.Module) -> None:
@@ -155,7 +156,7 @@ def test_a_step_that_failed_leaves_no_gradients_behind() -> None:
 
     with pytest.raises(torch.OutOfMemoryError):
         replicas.run(interrupted)
-    train_step(replicas, optimizer, [batch(7)], options)
+    train_step(replicas, optimizers, [batch(7)], options)
     for name, p in model.named_parameters():
         torch.testing.assert_close(p.grad, expected[name], rtol=0, atol=0)
 
@@ -164,9 +165,9 @@ def test_every_step_sees_the_weights_of_the_last_one() -> None:
     losses = []
     for n in (1, 2):
         model = make("transformer")
-        replicas, optimizer = Replicas(model, n), make_optimizer(model, SETTINGS)
+        replicas, optimizers = Replicas(model, n), make_optimizers(model, SETTINGS)
         steps = [
-            train_step(replicas, optimizer, [batch(7)], StepOptions(SETTINGS, lr=3e-2, seed=i, bf16=True))
+            train_step(replicas, optimizers, [batch(7)], StepOptions(SETTINGS, lr=3e-2, seed=i, bf16=True))
             for i in range(4)
         ]
         losses.append([step.loss for step in steps])
@@ -179,7 +180,7 @@ def test_an_update_is_everyones() -> None:
     before = copy.deepcopy(model.state_dict())
     replicas = Replicas(model, 2)
     train_step(
-        replicas, make_optimizer(model, SETTINGS), [batch(7)], StepOptions(SETTINGS, lr=1e-2, seed=1, bf16=False)
+        replicas, make_optimizers(model, SETTINGS), [batch(7)], StepOptions(SETTINGS, lr=1e-2, seed=1, bf16=False)
     )
     assert not any(torch.equal(before[name], p) for name, p in model.named_parameters())
     for replica in replicas.models:

@@ -8,8 +8,9 @@ from nmt.config import ModelSettings, TrainSettings
 from nmt.model.transformer import Transformer
 from nmt.text.batches import Batch, collate
 from nmt.train.loop import uses_bf16
+from nmt.train.optimizer import make_optimizers
 from nmt.train.replicas import Replicas
-from nmt.train.step import StepOptions, batch_loss, make_optimizer, norm_of, train_step
+from nmt.train.step import StepOptions, batch_loss, norm_of, train_step
 
 PAIRS = [([5, 6, 7], [8, 9]), ([10], [11, 12, 13, 14]), ([5, 9, 5, 9, 5], [6]), ([], [7, 7])]
 
@@ -28,7 +29,7 @@ def gradient(model: Transformer, micro_batches: list[Batch], settings: TrainSett
     """The gradient after a step with learning rate 0, which does not change the weights."""
     train_step(
         Replicas(model),
-        make_optimizer(model, settings),
+        make_optimizers(model, settings),
         micro_batches,
         StepOptions(settings, lr=0.0, seed=1, bf16=False),
     )
@@ -69,7 +70,7 @@ def test_figures_are_means_over_tokens() -> None:
     expected = batch_loss(model, batch_of(0, 1), settings)
     figures = train_step(
         Replicas(model),
-        make_optimizer(model, settings),
+        make_optimizers(model, settings),
         [batch_of(0), batch_of(1)],
         StepOptions(settings, lr=1e-9, seed=1, bf16=False),
     )
@@ -84,9 +85,9 @@ def test_the_same_seed_drops_the_same_and_another_does_not() -> None:
     settings, model = TrainSettings(), make(dropout=0.5)
 
     def loss(seed: int) -> float:
-        optimizer = make_optimizer(model, settings)
+        optimizers = make_optimizers(model, settings)
         return train_step(
-            Replicas(model), optimizer, [batch_of(0, 1)], StepOptions(settings, lr=0.0, seed=seed, bf16=False)
+            Replicas(model), optimizers, [batch_of(0, 1)], StepOptions(settings, lr=0.0, seed=seed, bf16=False)
         ).loss
 
     assert loss(1) == loss(1)
@@ -116,18 +117,12 @@ def test_r_drop_with_dropout_costs() -> None:
     assert float(found.loss.detach()) > float(found.nll)
 
 
-def test_weight_decay_spares_biases_and_norms() -> None:
-    optimizer = make_optimizer(make(), TrainSettings.model_validate({"weight_decay": 0.1}))
-    decays = {p.dim() >= 2: group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
-    assert decays == {True: 0.1, False: 0.0}
-
-
 def test_steps_learn() -> None:
     settings, model = TrainSettings(), make()
-    optimizer = make_optimizer(model, settings)
+    optimizers = make_optimizers(model, settings)
     losses = [
         train_step(
-            Replicas(model), optimizer, [batch_of(0, 1, 2)], StepOptions(settings, lr=3e-3, seed=i, bf16=False)
+            Replicas(model), optimizers, [batch_of(0, 1, 2)], StepOptions(settings, lr=3e-3, seed=i, bf16=False)
         ).nll
         for i in range(60)
     ]
@@ -149,7 +144,7 @@ def test_bf16_steps_keep_fp32_weights_and_come_close() -> None:
         model = make().float()
         figures = train_step(
             Replicas(model),
-            make_optimizer(model, settings),
+            make_optimizers(model, settings),
             [batch_of(0, 1)],
             StepOptions(settings, lr=1e-3, seed=1, bf16=bf16),
         )
