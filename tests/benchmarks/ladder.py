@@ -56,6 +56,7 @@ LADDERS = [
             "rnn-additive",
             "transformer-1-head",
             "transformer",
+            "transformer-muon",
             "transformer-additive",
             "transformer-no-positions",
             "transformer-no-scaling",

@@ -25,6 +25,7 @@ ONLY = {  # settings in which a rung differs from its ladder's Transformer
     "rnn-additive": {**RNN, "model.attention": "additive"},
     "transformer-1-head": {"model.n_heads": "1"},
     "transformer": {},
+    "transformer-muon": {"train.optimizer": "muon"},
     "transformer-additive": {"model.attention": "additive"},
     "transformer-no-positions": {"model.positions": "none"},
     "transformer-no-scaling": {"model.attention": "dot"},

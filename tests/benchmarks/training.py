@@ -22,6 +22,7 @@ from nmt.train.preparation import drop_lengths, read_corpus, train_tokenizers
 
 WARM_UP_STEPS = 3  # measurement starts after them
 RECIPE = [
+    "train.optimizer=adamw",  # as the others
     "model.dropout=0.1",
     "train.lr=2e-3",
     "train.warmup=306",
