@@ -33,7 +33,7 @@ from nmt.text.tokenizer import Tokenizers
 
 log = logging.getLogger("nmt")
 
-MAX_LINES, MAX_CHARACTERS = 2_000, 1_000_000  # limits of a window
+MAX_LINES, MAX_CHARACTERS = 1_000, 1_000_000  # limits of a window
 MAX_READ_S = 1.0  # maximum time to read the other lines of a window after the first
 FIRST_LINES = 250  # lines of the first window
 TARGET_S = 5.0  # time to translate a window; on slow machines later windows are shorter
