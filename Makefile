@@ -11,7 +11,7 @@ AUDIT := build/audit
 PYTEST := -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo pipeline test browser test-browser soak oldest audit lint format coverage image bench bench-peers ladder clean
+.PHONY: help install demo pipeline test browser test-browser soak oldest audit lint format coverage dist image bench bench-peers ladder clean
 
 help:  ## list all targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -110,6 +110,18 @@ coverage: $(INSTALLED)  ## run the tests and show the branches of nmt/ that they
 	$(BIN)/coverage run $(PYTEST)
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
+
+DIST := build/dist
+
+dist:  ## build a wheel into dist/; install it into a fresh environment, and train and translate with it there
+	rm -rf build dist
+	$(PYTHON) -m venv $(DIST)
+	$(DIST)/bin/pip wheel -q --disable-pip-version-check --no-deps -w dist .
+	$(DIST)/bin/pip install -q --disable-pip-version-check -c .constraints.txt torch
+	$(DIST)/bin/pip install -q --disable-pip-version-check -c .constraints.txt dist/*.whl
+	mkdir $(DIST)/demo
+	cp -r data configs/demo.yaml $(DIST)/demo
+	cd $(DIST)/demo && ../bin/nmt train demo.yaml train.max_steps=100 && ../bin/nmt translate "$(DEMO_SENTENCE)" && ../bin/nmt eval
 
 image:  ## build the container image `nmt`, which runs nmt serve; needs docker
 	docker build -t nmt -f configs/docker/Dockerfile .
