@@ -29,8 +29,6 @@ def align(
     beam: options.Beam = None,
     device: options.Device = "auto",
     threads: options.Threads = 0,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
 ) -> None:
     """Align words by the model's attention.
 
@@ -38,7 +36,6 @@ def align(
     White space separates words; in a text without any, each character of an unspaced script is a word. With --ref, the
     given pairs are aligned. Without it, each line is the model's translation, TAB, and the links.
     """
-    streams.set_up_logging(quiet, verbose)
     if ref is not None and src is None:
         raise InputError("--ref needs --src", hint="nmt align --src test.de --ref test.en")
     if ref is not None and beam is not None:
@@ -50,7 +47,7 @@ def align(
         check_directions(translator, other)
     from nmt.insight.align import align, moses
 
-    n_lines = None if quiet else streams.count_lines(src, output)
+    n_lines = streams.count_lines(src, output)
     with streams.open_output(output) as (out, _):
         pairs, given = tee(word_pairs(translator, src, ref, beam))
         for (source, target), links in streams.with_bar(

@@ -5,6 +5,8 @@ reader of stdout closes the pipe, the command ends with 0 and prints no error.
 """
 
 import contextlib
+import functools
+import inspect
 import io
 import os
 import sys
@@ -35,7 +37,7 @@ from nmt.cli.prune import prune
 from nmt.cli.report import report
 from nmt.cli.score import score
 from nmt.cli.serve import serve
-from nmt.cli.streams import printable
+from nmt.cli.streams import printable, set_up_logging
 from nmt.cli.sweep import sweep
 from nmt.cli.tokenize import tokenize
 from nmt.cli.train import train
@@ -49,7 +51,6 @@ HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
 FORMER = {"processes": "--workers", "replicas": "--workers"}  # parameter -> an earlier name of its option, not in help
-
 
 class Command(typer.core.TyperCommand):
     """A command that refuses repeated options; click would silently use the last one."""
@@ -85,12 +86,31 @@ class Group(typer.core.TyperGroup):
                 formatter.write_dl(rows)
 
 
+def with_log(function: Callable[..., None]) -> Callable[..., None]:
+    """A command with the options -q and -v, which set up the log before `function` runs."""
+
+    @functools.wraps(function)
+    def command(*, quiet: bool, verbose: bool, **options: Any) -> None:
+        set_up_logging(quiet, verbose)
+        function(**options)
+
+    flags = {"quiet": Quiet, "verbose": Verbose}
+    kind = inspect.Parameter.KEYWORD_ONLY
+    added = [inspect.Parameter(name, kind, default=False, annotation=flag) for name, flag in flags.items()]
+    signature = inspect.signature(function)
+    command.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *added])  # type: ignore[attr-defined]
+    command.__annotations__ = {**function.__annotations__, **flags}
+    return command
+
+
 def print_version(wanted: bool) -> None:
     if wanted:
         print(f"nmt {__version__}")
         raise typer.Exit
 
 
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print more.")]
 Version = Annotated[bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version.")]
 PANELS: dict[str, dict[str, Callable[..., None]]] = {  # the groups of `nmt --help`, in its order
     "Learn": {"train": train, "translate": translate, "eval": evaluate, "explain": explain},
@@ -120,7 +140,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {  # the groups of `nmt --he
 app = typer.Typer(cls=Group, no_args_is_help=True, add_completion=False, rich_markup_mode=None, context_settings=HELP)
 for panel, commands in PANELS.items():
     for name, command in commands.items():
-        app.command(name, cls=Command, rich_help_panel=panel)(command)
+        app.command(name, cls=Command, rich_help_panel=panel)(with_log(command))
 
 
 @app.callback()

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from nmt.cli import options, streams
+from nmt.cli import streams
 from nmt.errors import InputError
 from nmt.processes import prepare_torch
 
@@ -17,8 +17,6 @@ def average(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The model file. [default: RUN/average.safetensors]")
     ] = None,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
 ) -> None:
     """Average the weights of a run's checkpoints.
 
@@ -26,7 +24,6 @@ def average(
     train.average=best or last. By default the run's train.average and train.n_average apply. train.keep sets how many
     checkpoints a run keeps.
     """
-    streams.set_up_logging(quiet, verbose)
     if last and best:
         raise InputError("both --last and --best were given", hint="give one of them")
     prepare_torch()

@@ -34,8 +34,6 @@ def backtranslate(
     processes: options.Processes = 1,
     device: options.Device = "auto",
     threads: options.Threads = 0,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
 ) -> None:
     """Make training pairs from text of the target language.
 
@@ -43,7 +41,6 @@ def backtranslate(
     the new model can distinguish it from human text (Caswell et al. 2019). Line N of the output is the source of line N
     of the input; a blank line stays blank. Repeat the command to continue after an interruption.
     """
-    streams.set_up_logging(quiet, verbose)
     if tag.split() not in ([tag], []):
         raise InputError(f"the tag {tag!r} is not one word", hint='for example --tag "<BT>", or --tag "" for none')
     files = checked_files("backtranslate", input_file, output, shard)
@@ -63,7 +60,7 @@ def backtranslate(
     arguments: dict[str, Any] = {"options": chosen, "batch_size": batch_size}
     settings = chosen.model_dump() | {"tag": tag, "precision": precision, "engine": engine}
     with start_workers(processes, sys.argv[1:], threads) as check, ranks_joined(check):
-        rewrite(files, paths, translator, arguments, settings, partial(tagged, tag=tag), quiet=quiet)
+        rewrite(files, paths, translator, arguments, settings, partial(tagged, tag=tag))
     if shard is None:
         symbols = f' and tokenizer.symbols: "{tag}"' if tag else ""
         message = "to train on it, add %s to data.train.source, %s to data.train.target%s"

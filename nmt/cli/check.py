@@ -37,8 +37,6 @@ def check(
     model: Model = None,
     device: options.Device = "auto",
     threads: options.Threads = 0,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
 ) -> None:
     """Look for faults in parallel text before training on it.
 
@@ -46,7 +44,6 @@ def check(
     other kinds of faults, each with line numbers, examples and advice. The exit code is 1 if a fault would spoil
     training or scores.
     """
-    streams.set_up_logging(quiet, verbose)
     from nmt.corpus import render
     from nmt.corpus.check import check
 
@@ -54,14 +51,14 @@ def check(
     tokenizers = tokenizers_of(config) if config is not None else None
 
     models = [options.load_translator([path], device, threads)[1] for path in model_paths(model)]
-    report = check(corpora, declared, tokenizers, quiet)
+    report = check(corpora, declared, tokenizers, streams.is_quiet())
     if models:
         from nmt.corpus.examine import with_bar
         from nmt.corpus.reading import chunks
         from nmt.insight.belief import least_believed
 
         n_pairs = min(report.corpora[0].n_source, report.corpora[0].n_target)
-        pairs = with_bar(chunks(corpora[0]), "model", n_pairs, quiet)
+        pairs = with_bar(chunks(corpora[0]), "model", n_pairs, streams.is_quiet())
         report = replace(report, findings=[*report.findings, least_believed(models, pairs, report)])
     if json_lines:
         print(json.dumps(render.as_plain(report), ensure_ascii=False))

@@ -38,15 +38,12 @@ def compare(
     engine: options.Engine = None,
     device: options.Device = "auto",
     threads: options.Threads = 0,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
 ) -> None:
     """Say which of several systems translates better.
 
     Prints differences of BLEU, chrF and TER from the baseline A with 95 % interval and p-value; BLEU and wins by
     length, rare words and numbers; and the lines that differ most.
     """
-    streams.set_up_logging(quiet, verbose)
     from nmt.config import language_of
     from nmt.evaluate import bleu_tokenizer, check_references
     from nmt.insight import compare as comparing
@@ -69,7 +66,7 @@ def compare(
     outputs, languages = [], []
     loading = {"device": device, "threads": threads, "engine": engine}
     for path in systems:
-        lines, language = translations_by(path, sources or [], beam, batch_size, loading, quiet=quiet)
+        lines, language = translations_by(path, sources or [], beam, batch_size, loading)
         check_references(references, lines, f"lines in {path}")
         outputs.append(lines)
         languages.append(language)
@@ -102,8 +99,6 @@ def translations_by(
     beam: int | None,
     batch_size: int | None,
     loading: dict[str, Any],
-    *,
-    quiet: bool,
 ) -> tuple[list[str], str]:
     """Return a model's translations and target language, or the lines of a file and an empty language.
 
@@ -114,7 +109,7 @@ def translations_by(
     _, translator = options.load_translator([path], **loading, always_log=True)
     search = translator.with_options(scores=False, **({"beam": beam} if beam is not None else {}))
     translations = translator.translate_lines(sources, search, batch_size=batch_size)
-    lines = [found.text for found in streams.with_bar(translations, None if quiet else len(sources))]
+    lines = [found.text for found in streams.with_bar(translations, len(sources))]
     return lines, translator.target_language
 
 

@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from nmt.cli import options
-from nmt.cli.streams import set_up_logging
 from nmt.errors import ConfigError
 
 
@@ -19,7 +18,6 @@ def config(
 
     Prints key, allowed values, default and meaning. [fitted]: unless set, chosen by the size of the corpus.
     """
-    set_up_logging()
     from nmt.config import chosen_by_training, load_config, settings, values
 
     rows = [row for row in settings() if row[0].startswith(key)]

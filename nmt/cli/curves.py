@@ -20,15 +20,12 @@ def curves(
     ] = None,
     by_time: Annotated[bool, typer.Option("--by-time", help="By minutes of training instead of steps.")] = False,
     json_lines: Annotated[bool, typer.Option("--json", help="Print the points as one JSON object.")] = False,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
 ) -> None:
     """Show the curves of runs: loss, dev BLEU, learning rate, speed.
 
     Metrics: loss, dev_loss, dev_perplexity, dev_bleu, dev_chrf, lr, grad_norm, tokens_per_s, non_padding. Several runs
     share their axes. `nmt report` writes a page with the same curves.
     """
-    streams.set_up_logging(quiet, verbose)
     from nmt.insight.curves import CHARTS, as_svg, as_text, charts_of
 
     chosen = metric or (list(CHARTS) if output or json_lines else SHOWN)

@@ -32,8 +32,6 @@ def distill(
     processes: options.Processes = 1,
     device: options.Device = "auto",
     threads: options.Threads = 0,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
 ) -> None:
     """Rewrite the targets of a corpus with a teacher, to train a smaller model.
 
@@ -41,7 +39,6 @@ def distill(
     is the hypothesis that is most similar to the reference (Kim and Rush 2016). Line N of the output is the target of
     line N of the input; a blank line stays blank. Repeat the command to continue after an interruption.
     """
-    streams.set_up_logging(quiet, verbose)
     if (ref is None) != (best_of is None):
         raise InputError("--best-of and --ref go together", hint="give both, or neither for the best by the teacher")
     files = checked_files("distill", input_file, output, shard, ref)
@@ -57,7 +54,7 @@ def distill(
     settings = chosen.model_dump() | {"precision": precision, "engine": engine}
     render = partial(most_similar, tokenize=bleu_tokenizer(translator.target_language))
     with start_workers(processes, sys.argv[1:], threads) as check, ranks_joined(check):
-        rewrite(files, paths, translator, arguments, settings, render, quiet=quiet)
+        rewrite(files, paths, translator, arguments, settings, render)
     if shard is None:
         message = "to train a student on it: data.train.source=%s data.train.target=%s"
         streams.log.info(message, input_file, output)

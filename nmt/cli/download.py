@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from nmt.cli import options, streams
+from nmt.cli import streams
 from nmt.corpus.catalog import CORPORA, Multi30k, Tatoeba
 from nmt.errors import InputError
 
@@ -22,15 +22,12 @@ def download(
     mirror: Annotated[
         str, typer.Option(metavar="URL", envvar="NMT_MIRROR", help="Fetch URL/HOST/PATH in place of https://HOST/PATH.")
     ] = "",
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
 ) -> None:
     """Download a corpus; without NAME, list them.
 
     Writes to data/downloads, or $NMT_DATA. Checks the SHA-256 of the text, splits it as the recipes need it, and
     continues an interrupted download. mtdata:ID needs the extra: pip install 'nmt-trainer[mtdata]'.
     """
-    streams.set_up_logging(quiet, verbose)
     if not what:
         print(*table(list(CORPORA.values())), sep="\n")
         return
@@ -50,7 +47,7 @@ def download(
         for corpus, names in chosen(what, lang_pair):
             path = downloads_directory() / corpus.name
             streams.log.info("%s: license: %s; see %s", corpus.name, corpus.license, path / "LICENSE.txt")
-            is_new = bool(corpora.download(corpus, path, names, mirror=mirror, quiet=quiet))
+            is_new = bool(corpora.download(corpus, path, names, mirror=mirror, quiet=streams.is_quiet()))
             streams.log.info("written to %s" if is_new else "%s is complete", path)
 
 

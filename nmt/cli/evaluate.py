@@ -53,8 +53,6 @@ def evaluate(
     engine: options.Engine = None,
     device: options.Device = "auto",
     threads: options.Threads = 0,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
 ) -> None:
     """Score translations: BLEU, chrF, TER.
 
@@ -64,7 +62,6 @@ def evaluate(
     By default, the newest run translates its config's test set. -m names another model. --src and --ref name another
     test set; or -t, one that sacreBLEU downloads. --hyp scores a file of translations without a model.
     """
-    streams.set_up_logging(quiet, verbose)
     from nmt import evaluate
 
     public = check_public(test_set, lang_pair, src, ref)
@@ -88,7 +85,7 @@ def evaluate(
         figures |= {"models": list(map(str, paths)), **of_heads}
         chosen = translator.with_options(**{name: value for name, value in search.items() if value is not None})
         translations = translator.translate_lines(sources, chosen, batch_size=batch_size)
-        hypotheses = [found.text for found in streams.with_bar(translations, None if quiet else len(sources))]
+        hypotheses = [found.text for found in streams.with_bar(translations, len(sources))]
         perplexity = evaluate.perplexity(translator.reference_log_probs(sources, references[0]))
         figures |= {
             **chosen.model_dump(include={*options.SAMPLING, "mbr", "n_samples"} if mbr else {"beam"}),

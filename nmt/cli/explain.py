@@ -31,15 +31,12 @@ def explain(
     seed: options.Seed = 1,
     device: options.Device = "auto",
     threads: options.Threads = 0,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
 ) -> None:
     """Show how a translation comes about.
 
     Writes attention, search, probabilities and tensors to one HTML file that needs no network. --text prints the same
     for a terminal.
     """
-    streams.set_up_logging(quiet, verbose)
     if as_text and as_json:
         raise InputError("both --text and --json were given", hint="give one of them")
     if (as_text or as_json) and open_page:

@@ -30,8 +30,6 @@ def export(
     shortlist: Annotated[
         bool, typer.Option("--shortlist", help="Faster: compute likely pieces only, learned from the training text.")
     ] = False,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
 ) -> None:
     """Write a model for other tools.
 
@@ -40,7 +38,6 @@ def export(
     such a directory with graphs for ONNX Runtime and transformers.js. Every export includes the tokenizer. Its scores
     or probabilities on a few sentences must agree with nmt's (huggingface: compared if transformers is installed).
     """
-    streams.set_up_logging(quiet, verbose)
     if to not in EXPORTS:
         raise InputError(f"no format '{to}'", hint=f"use {', '.join(EXPORTS)}")
     if quantization and to not in QUANTIZED:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from nmt.cli import options, streams
+from nmt.cli import streams
 from nmt.processes import prepare_torch
 
 
@@ -18,8 +18,6 @@ def import_(
     source_lang: Annotated[str, typer.Option(help="Language code. [default: the model's]")] = "",
     target_lang: Annotated[str, typer.Option(help="Language code. [default: the model's]")] = "",
     revision: Annotated[str | None, typer.Option(help="Branch, tag or refs/pr/N of a model on the Hub.")] = None,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
 ) -> None:
     """Make a run from an OPUS-MT model.
 
@@ -28,7 +26,6 @@ def import_(
     `nmt train CONFIG train.init_from=RUN` fine-tunes it. It is written only if its logits agree with the original's
     (compared if transformers is installed).
     """
-    streams.set_up_logging(quiet, verbose)
     prepare_torch()
     from nmt.interchange.hub import model_directory
     from nmt.interchange.marian import Languages, import_marian

@@ -15,14 +15,12 @@ def info(
         Path | None, typer.Argument(metavar="[MODEL|RUN]", help="A run, model file or export. [default: the newest]")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    verbose: options.Verbose = False,
 ) -> None:
     """Describe a model or a run.
 
     Prints architecture, parameters, languages, data with hashes, training, scores with signatures, versions, and how to
     use it. The test scores are those of earlier `nmt eval` commands.
     """
-    streams.set_up_logging(verbose=verbose)
     path = model or options.newest_run()
     prepare_torch()
     from nmt.insight.info import as_text, information

@@ -24,15 +24,12 @@ def init(
     target_lang: Annotated[str, typer.Option(help="Language code. [default: the suffix of TGT]")] = "",
     device: options.Device = "auto",
     threads: options.Threads = 0,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
 ) -> None:
     """Write a config, with reasons, for two files of text.
 
     Splits off dev and test, looks at the text, measures a training step, and chooses sizes and a budget. Train with
     `nmt train CONFIG`.
     """
-    streams.set_up_logging(quiet, verbose)
     import yaml
 
     from nmt.config import Config

@@ -5,21 +5,19 @@ from typing import Annotated
 
 import typer
 
-from nmt.cli import options, streams
+from nmt.cli import streams
 from nmt.errors import InputError
 
 
 def merge(
     files: Annotated[list[Path], typer.Argument(metavar="OUT|SHARD...", help="What -o named, or all its shards.")],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="[default: OUT]; - is stdout.")] = None,
-    quiet: options.Quiet = False,
 ) -> None:
     """Join the shards of a translation.
 
     nmt merge OUT joins OUT.shard-000-of-010, OUT.shard-001-of-010, ..., the files that nmt translate writes with
     --shard 0/10, --shard 1/10, ... All shards must exist, be complete, and have the same input, model and options.
     """
-    streams.set_up_logging(quiet)
     from nmt.cli.shards import find_shards, join_shards, output_of
 
     target = output_of(files)

@@ -29,8 +29,6 @@ Engine = Annotated[
 ]
 Device = Annotated[str, typer.Option(help="auto (cuda, else mps, else cpu), cuda, cuda:1, mps or cpu.")]
 Threads = Annotated[int, typer.Option(min=0, max=1024, help="CPU threads; 0 keeps torch's default.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print more.")]
 ShardOf = Annotated[
     str | None, typer.Option("--shard", metavar="I/N", help="Only part I of N, from 0; resumable; see nmt merge.")
 ]

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from nmt.cli import options, streams
+from nmt.cli import streams
 from nmt.processes import prepare_torch
 
 
@@ -13,8 +13,6 @@ def prune(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs that are not being trained.")],
     keep: Annotated[int, typer.Option(min=1, help="Number of the newest checkpoints to keep.")] = 1,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
 ) -> None:
     """Delete checkpoints that are no longer needed.
 
@@ -22,7 +20,6 @@ def prune(
     that an unfinished training will average. Reads the model and the newest checkpoint first. If the newest checkpoint
     is damaged, keeps the newest one that is not.
     """
-    streams.set_up_logging(quiet, verbose)
     prepare_torch()
     from nmt.train import upkeep
 

@@ -20,15 +20,12 @@ def report(
     beam: options.Beam = None,
     device: options.Device = "auto",
     threads: options.Threads = 0,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
 ) -> None:
     """Write a page about a run.
 
     Writes curves, samples, scores, and the best and worst translations to one HTML file that needs no network. The
     curves of several runs share their axes.
     """
-    streams.set_up_logging(quiet, verbose)
     from nmt.insight.report import as_page, read_report
     from nmt.run.directory import RunDirectory
 
@@ -36,7 +33,7 @@ def report(
     found = []
     for run in runs:
         has_model = RunDirectory(run).model_file.is_file()
-        evaluation = evaluation_of(run, beam, device, threads, quiet) if evaluate and has_model else None
+        evaluation = evaluation_of(run, beam, device, threads) if evaluate and has_model else None
         found.append(read_report(run, evaluation))
     file = output or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
     streams.write_text(file, as_page(found))
@@ -44,7 +41,7 @@ def report(
         webbrowser.open(file.absolute().as_uri())
 
 
-def evaluation_of(run: Path, beam: int | None, device: str, threads: int, quiet: bool) -> "Evaluation | None":
+def evaluation_of(run: Path, beam: int | None, device: str, threads: int) -> "Evaluation | None":
     """Translate and score the run's test set, else its dev set; None if its config has neither."""
     from nmt.insight.report import evaluated
     from nmt.run.directory import RunDirectory
@@ -59,5 +56,5 @@ def evaluation_of(run: Path, beam: int | None, device: str, threads: int, quiet:
     _, translator = options.load_translator([run], device, threads)
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     search = translator.with_options(**({"beam": beam} if beam else {}))
-    translations = streams.with_bar(translator.translate_lines(sources, search), None if quiet else len(sources))
+    translations = streams.with_bar(translator.translate_lines(sources, search), len(sources))
     return evaluated(name, sources, references, [found.text for found in translations], config)

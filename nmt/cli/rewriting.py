@@ -57,8 +57,6 @@ def rewrite(
     arguments: dict[str, Any],
     settings: dict[str, Any],
     render: Render,
-    *,
-    quiet: bool,
 ) -> None:
     """Translate the lines of a file or of a shard; only the first rank reads and writes files.
 
@@ -69,7 +67,6 @@ def rewrite(
         arguments: keyword arguments of `translate_lines`.
         settings: what the output depends on besides files and models, compared on --resume; JSON-serializable.
         render: returns the output line of a translation.
-        quiet: show no progress bar.
     """
     if rank() > 0:
         deque(translator.translate_lines([], **arguments), maxlen=0)  # translates this rank's share of the lines
@@ -88,7 +85,7 @@ def rewrite(
         first = span.start + n_done
         own = islice(lines, first, span.stop)
         translations = translator.translate_lines(own, first=first + 1, **arguments)
-        bar = streams.with_bar(translations, None if quiet else len(span), n_done)
+        bar = streams.with_bar(translations, len(span), n_done)
         for translation, other in zip(bar, islice(beside, first, None), strict=False):
             out.write(render(translation, other).encode() + b"\n")
             out.flush()  # so that --resume after a kill loses nothing

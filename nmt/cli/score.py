@@ -32,8 +32,6 @@ def score(
     alpha: Annotated[float | None, typer.Option(help="Length penalty strength. [default: the config's, 1]")] = None,
     device: options.Device = "auto",
     threads: options.Threads = 0,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
 ) -> None:
     """Print the log-probabilities of given translations.
 
@@ -41,7 +39,6 @@ def score(
     last of which is EOS. Pairs come from --src and --ref, from -i or from stdin. --json adds scores with the length
     penalty.
     """
-    streams.set_up_logging(quiet, verbose)
     if (src is None) != (ref is None):
         raise InputError("--src and --ref go together", hint="give both, or pairs with -i or on stdin")
     if src is not None and input_file is not None:
@@ -51,7 +48,7 @@ def score(
 
     changes = {"length_penalty": length_penalty, "alpha": alpha}
     chosen = translator.with_options(**{name: value for name, value in changes.items() if value is not None})
-    n_lines = None if quiet else streams.count_lines(src or input_file, output)
+    n_lines = streams.count_lines(src or input_file, output)
     with streams.open_output(output) as (out, _), streams.open_input(None, input_file) as (lines, _):
         pairs: Iterator[Candidates]
         if src is not None and ref is not None:

@@ -33,14 +33,11 @@ def serve(
     engine: options.Engine = None,
     device: options.Device = "auto",
     threads: options.Threads = 0,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
 ) -> None:
     """Serve a page to translate on, and LibreTranslate's HTTP API.
 
     Needs the extra: pip install 'nmt-trainer[serve]'. /docs lists the API.
     """
-    streams.set_up_logging(quiet, verbose)
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing:
         raise InputError(f"nmt serve needs {', '.join(missing)}", hint="pip install 'nmt-trainer[serve]'")

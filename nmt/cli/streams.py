@@ -33,11 +33,15 @@ class StderrHandler(logging.Handler):
         write(message, file=sys.stderr)
 
 
-def set_up_logging(quiet: bool = False, verbose: bool = False) -> None:
+def set_up_logging(quiet: bool, verbose: bool) -> None:
     """Log to stderr; ranks other than the first log only warnings."""
     log.handlers = [StderrHandler()]
     log.propagate = False
     log.setLevel(logging.WARNING if quiet or launched().rank else logging.DEBUG if verbose else logging.INFO)
+
+
+def is_quiet() -> bool:
+    return not log.isEnabledFor(logging.INFO)
 
 
 def printable(line: str) -> str:
@@ -46,8 +50,8 @@ def printable(line: str) -> str:
 
 
 def with_bar(items: Iterable[Item], n_lines: int | None, n_done: int = 0) -> Iterable[Item]:
-    """Return the items, with a progress bar if stderr is a terminal; no bar if `n_lines` is None."""
-    if n_lines is None:
+    """Return the items, with a progress bar if stderr is a terminal; no bar with -q, or if `n_lines` is None."""
+    if n_lines is None or is_quiet():
         return items
     from tqdm import tqdm
 

@@ -38,15 +38,12 @@ def sweep(
     json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     device: options.Device = "auto",
     threads: options.Threads = 0,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
 ) -> None:
     """Find the best of several settings by successive halving.
 
     Trains every combination of the values for a few steps, then the better half for twice as many steps, until one is
     left. Repeat the command to resume. Prints a table and a chart, and writes the winner's config to DIR/winner.yaml.
     """
-    streams.set_up_logging(quiet, verbose)
     if (minutes is None) == (steps is None):
         raise InputError("a sweep needs --minutes or --steps, and not both", hint="--minutes 60")
     if launched().n_ranks > 1:

@@ -11,15 +11,12 @@ def tokenize(
     config: options.ConfigFile,
     overrides: options.Overrides = None,
     show: Annotated[list[str] | None, typer.Option(metavar="TEXT", help="Print the pieces of TEXT.")] = None,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
 ) -> None:
     """Train the tokenizer (SentencePiece).
 
     Uses the config's training text. `nmt train` does the same if there is no tokenizer yet. All settings:
     `nmt config tokenizer`.
     """
-    streams.set_up_logging(quiet, verbose)
     from nmt.config import load_config
     from nmt.train.preparation import tokenize
 

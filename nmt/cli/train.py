@@ -27,15 +27,12 @@ def train(
     replicas: Annotated[int, typer.Option(min=0, max=1024, help="Threads that share a step on a CPU; 0 is auto.")] = 0,
     device: options.Device = "auto",
     threads: options.Threads = 0,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
 ) -> None:
     """Train a model, or resume training.
 
     Repeat the command to resume. Stops at train.max_steps, max_epochs, max_minutes or patience. Several GPUs or
     machines: torchrun --nproc-per-node 2 -m nmt train CONFIG. All settings: `nmt config`.
     """
-    streams.set_up_logging(quiet, verbose)
     from nmt.config import load_config
     from nmt.run.directory import RunDirectory
 
@@ -55,7 +52,7 @@ def train(
     with kept_log(RunDirectory(settings.run).log_file) as open_log:
         prepared = session.prepare(settings, device=device, fresh=fresh)
         prepared.on_start, prepared.on_validation = open_log, partial(publish, writers)
-        session.train(prepared, quiet=quiet, n_workers=replicas or None)
+        session.train(prepared, quiet=streams.is_quiet(), n_workers=replicas or None)
 
 
 def writers_of(settings: "Config") -> list[Callable[[], None]]:

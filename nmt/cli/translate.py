@@ -66,15 +66,12 @@ def translate(
     ] = None,
     device: options.Device = "auto",
     threads: options.Threads = 0,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
 ) -> None:
     """Translate lines of text, or one sentence.
 
     nmt translate < in > out writes one line per input line, in order; a blank line stays blank. nmt translate "one
     sentence" translates the argument. On a terminal, nmt translate shows a prompt.
     """
-    streams.set_up_logging(quiet, verbose)
     input_file, output = (None if path is None else Path(path) for path in (input_path, output_path))
     text = checked_text(text, input_file)
     if n_best > 1 and not json_lines:
@@ -116,13 +113,13 @@ def translate(
         from nmt.cli.cluster import Job
 
         job = Job(paths, device, precision, engine, threads, chosen, batch_size, prefix, render)
-        on_cluster(ray, job, str(input_path), str(output_path), processes, quiet)
+        on_cluster(ray, job, str(input_path), str(output_path), processes)
         return
     with start_workers(n_started, sys.argv[1:], threads) as check, ranks_joined(check):
         if files:
             settings = chosen.model_dump() | {"prefix": prefix, "json": json_lines, "scores": scores}
             settings |= {"precision": precision, "engine": engine}
-            rewrite(files, paths, translator, arguments, settings, render, quiet=quiet)
+            rewrite(files, paths, translator, arguments, settings, render)
             return
         if rank() > 0:
             deque(translator.translate_lines([], **arguments), maxlen=0)  # translates this rank's share of the lines
@@ -130,7 +127,7 @@ def translate(
         with streams.open_output(output) as (out, _), streams.open_input(text, input_file) as (lines, is_prompt):
             if stream or (stream is None and n_processes == 1 and is_prompt):
                 arguments["window"] = 1
-            n_lines = None if quiet or text is not None else streams.count_lines(input_file, output)
+            n_lines = None if text is not None else streams.count_lines(input_file, output)
             for line in map(render, streams.with_bar(translator.translate_lines(lines, **arguments), n_lines)):
                 out.write(line.encode() + b"\n")
                 out.flush()  # so that the reader of a pipe gets each line at once
@@ -146,13 +143,13 @@ def check_cluster(unsuitable: list[str], source: str | None, output: str | None)
         raise InputError("Ray is not installed", hint="pip install 'nmt-trainer[ray]'")
 
 
-def on_cluster(address: str, job: "Job", source: str, output: str, processes: int | None, quiet: bool) -> None:
+def on_cluster(address: str, job: "Job", source: str, output: str, processes: int | None) -> None:
     """Translate files on a Ray cluster, with a progress bar if stderr is a terminal."""
     from tqdm import tqdm
 
     from nmt.cli.cluster import translate_files
 
-    with tqdm(unit=" lines", disable=True if quiet else None) as bar:  # None: no bar if stderr is not a terminal
+    with tqdm(unit=" lines", disable=streams.is_quiet() or None) as bar:  # None: no bar if stderr is not a terminal
         for n_lines in translate_files(address, job, source, output, processes):
             bar.update(n_lines)
 

@@ -91,7 +91,7 @@ def test_scores_are_kept_with_the_hash_of_the_model_that_was_loaded(
         return translate_lines(*args, **options)
 
     monkeypatch.setattr(Translator, "translate_lines", replaced_first)
-    evaluate(model=[run.path], engine="torch", quiet=True)
+    evaluate(model=[run.path], engine="torch")
     assert hash_file(run.model_file) != loaded
     assert run.read_scores()[-1]["model_sha256"] == loaded
 
