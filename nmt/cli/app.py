@@ -50,17 +50,8 @@ USAGE_ERROR: Any = typer.BadParameter.__bases__[0]  # click's UsageError; typer 
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
-FORMER = {"processes": "--workers", "replicas": "--workers"}  # parameter -> an earlier name of its option, not in help
-
 class Command(typer.core.TyperCommand):
     """A command that refuses repeated options; click would silently use the last one."""
-
-    def make_parser(self, ctx: Any) -> Any:
-        parser: Any = super().make_parser(ctx)
-        for param in self.params:
-            if param.name in FORMER:
-                parser.add_option(param, [FORMER[param.name]], param.name, "store")
-        return parser
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         *_, given = self.make_parser(ctx).parse_args(list(args))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from conftest import FiveCorpus, environment, err_lines, one_clear_error, out_lines, run_nmt
+from conftest import FiveCorpus, environment, err_lines, out_lines, run_nmt
 
 import nmt
 from nmt.cli.app import app
@@ -51,12 +51,3 @@ def test_the_installed_script_runs_the_same_command(five_corpus: FiveCorpus) -> 
     args = ["config", "--of", str(five_corpus.config)]
     by_script = subprocess.run([script, *args], capture_output=True, env=environment(), check=True)
     assert by_script.stdout == run_nmt(*args).stdout != b""
-
-
-@pytest.mark.parametrize("command", ["train", "translate", "backtranslate", "distill"])
-def test_workers_is_still_understood_but_no_longer_in_the_help(command: str) -> None:
-    name = "--replicas" if command == "train" else "--processes"
-    text = run_nmt(command, "--help").stdout.decode()
-    assert name in text
-    assert "--workers" not in text
-    one_clear_error(run_nmt(command, "x", "--workers", "many"), 2, f"'{name}'")
