@@ -22,9 +22,9 @@ Reverse = Annotated[Path | None, typer.Option(help="A run or model of the other 
 def align(
     src: Annotated[Path | None, typer.Option(help="Source lines. [default: stdin]")] = None,
     ref: Annotated[Path | None, typer.Option(help="Their translations. [default: the model's own]")] = None,
-    model: Annotated[Path | None, typer.Option("--model", "-m", help=options.MODEL_HELP)] = None,
+    model: options.Model = None,
     reverse: Reverse = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Atomic output file; - is stdout.")] = None,
+    output: options.OutputFile = None,
     json_lines: Annotated[bool, typer.Option("--json", help="JSON lines: words and links.")] = False,
     beam: options.Beam = None,
     device: options.Device = "auto",
@@ -40,19 +40,17 @@ def align(
         raise InputError("--ref needs --src", hint="nmt align --src test.de --ref test.en")
     if ref is not None and beam is not None:
         raise InputError("--beam has no effect with --ref", hint="leave out one of them")
-    _, translator = options.load_translator([model] if model else None, device, threads)
+    _, translator = options.load_translator(model, device, threads)
     other = None
     if reverse is not None:
-        _, other = options.load_translator([reverse], device, threads)
+        _, other = options.load_translator(reverse, device, threads)
         check_directions(translator, other)
     from nmt.insight.align import align, moses
 
-    n_lines = streams.count_lines(src, output)
+    pairs, given = tee(word_pairs(translator, src, ref, beam))
+    aligned = zip(given, align(translator, pairs, other), strict=True)
     with streams.open_output(output) as (out, _):
-        pairs, given = tee(word_pairs(translator, src, ref, beam))
-        for (source, target), links in streams.with_bar(
-            zip(given, align(translator, pairs, other), strict=True), n_lines
-        ):
+        for (source, target), links in streams.with_bar(aligned, streams.bar_length(src, output)):
             if json_lines:
                 words = {"source_words": source.words, "target_words": target.words, "links": links}
                 line = json.dumps({"source": source.text, "target": target.text, **words}, ensure_ascii=False)
@@ -69,9 +67,9 @@ def word_pairs(translator: "Translator", src: Path | None, ref: Path | None, bea
         for pair in iter_pairs([src], [ref]):
             yield WordText.split(pair.source), WordText.split(pair.target)
         return
-    search = translator.with_options(**({"beam": beam} if beam is not None else {}))
+    chosen = translator.with_options(**options.search_options("", beam=beam))
     with streams.open_input(None, src) as (lines, _):
-        for found in translator.translate_lines(lines, search):
+        for found in translator.translate_lines(lines, chosen):
             yield WordText.split(found.source), WordText.split(found.text)
 
 

@@ -44,19 +44,14 @@ def backtranslate(
     if tag.split() not in ([tag], []):
         raise InputError(f"the tag {tag!r} is not one word", hint='for example --tag "<BT>", or --tag "" for none')
     files = checked_files("backtranslate", input_file, output, shard)
-    search: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    search |= {
-        "mbr": None,
-        "n_samples": None,
-        "beam": 1 if sample and beam is None else beam,
-        "sample": sample,
-        "scores": False,
-    }
-    options.check_search(search, "--sample")
+    beam = 1 if sample and beam is None else beam
+    search = options.search_options(
+        "--sample", beam=beam, sample=sample, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, scores=False
+    )
     processes, threads = share_cores(processes, threads, device)
     paths, translator = options.load_translator(model, device, threads, precision, engine)
     check_direction(translator, input_file)
-    chosen = translator.with_options(**{name: value for name, value in search.items() if value is not None})
+    chosen = translator.with_options(**search)
     arguments: dict[str, Any] = {"options": chosen, "batch_size": batch_size}
     settings = chosen.model_dump() | {"tag": tag, "precision": precision, "engine": engine}
     with start_workers(processes, sys.argv[1:], threads) as check, ranks_joined(check):

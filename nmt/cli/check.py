@@ -11,7 +11,6 @@ from nmt.cli import options, streams
 from nmt.errors import InputError
 
 if TYPE_CHECKING:
-    from nmt.config import Config
     from nmt.corpus.check import Report
     from nmt.corpus.reading import CorpusFiles
     from nmt.text.tokenizer import Tokenizers
@@ -47,10 +46,10 @@ def check(
     from nmt.corpus import render
     from nmt.corpus.check import check
 
-    corpora, declared, config = corpora_of(what)
-    tokenizers = tokenizers_of(config) if config is not None else None
-
-    models = [options.load_translator([path], device, threads)[1] for path in model_paths(model)]
+    corpora, declared, tokenizers = corpora_of(what)
+    if model is not None and len(model) > 2:
+        raise InputError("--model is given more than twice", hint="give a run, and one of the opposite direction")
+    models = [options.load_translator(path, device, threads)[1] for path in model or []]
     report = check(corpora, declared, tokenizers, streams.is_quiet())
     if models:
         from nmt.corpus.examine import with_bar
@@ -66,17 +65,22 @@ def check(
         for line in render.as_text(report, show):
             print(streams.printable(line))
     if html is not None:
-        write_page(report, html)
+        from nmt.insight import pages
+
+        title = " and ".join([*report.corpora[0].source, *report.corpora[0].target])
+        data = render.as_plain(report, MAX_LINES_IN_PAGE)
+        streams.write_text(html, pages.page("check", f"{title} – nmt check", data))
     if fix is not None:
         write_fixed(report, corpora, fix)
     if report.has_errors:
         raise typer.Exit(1)
 
 
-def corpora_of(what: list[str]) -> tuple[list["CorpusFiles"], tuple[str, str], "Config | None"]:
-    """Return the named corpora (train first), the declared languages, and the config or None."""
+def corpora_of(what: list[str]) -> tuple[list["CorpusFiles"], tuple[str, str], "Tokenizers | None"]:
+    """Return the named corpora (train first), their declared languages, and the tokenizers of the config's run."""
     from nmt.config import language, language_of, load_config
     from nmt.corpus.reading import CorpusFiles
+    from nmt.run.directory import RunDirectory
     from nmt.train.preparation import corpus_paths, training_paths
 
     if Path(what[0]).suffix in (".yaml", ".yml"):
@@ -84,34 +88,14 @@ def corpora_of(what: list[str]) -> tuple[list["CorpusFiles"], tuple[str, str], "
         corpora = [CorpusFiles("train", *training_paths(config))]  # includes data.mix
         named = [("dev", config.data.dev), ("test", config.data.test)]
         corpora += [CorpusFiles(name, *corpus_paths(config, files)) for name, files in named if files is not None]
-        return corpora, (language(config.data, "source"), language(config.data, "target")), config
+        run = RunDirectory(config.run)
+        tokenizers = run.read_tokenizers(run.read_config() if run.config_file.is_file() else config)
+        return corpora, (language(config.data, "source"), language(config.data, "target")), tokenizers
     if len(what) != 2:
         message = f"a config (.yaml) or two files are needed, not {' '.join(what)}"
         raise InputError(message, hint="nmt check mine.yaml, or nmt check train.de train.en")
     source, target = map(Path, what)
     return [CorpusFiles("corpus", [source], [target])], (language_of(source), language_of(target)), None
-
-
-def model_paths(models: list[Path] | None) -> list[Path]:
-    if models is not None and len(models) > 2:
-        raise InputError("--model is given more than twice", hint="give a run, and one of the opposite direction")
-    return models or []
-
-
-def tokenizers_of(config: "Config") -> "Tokenizers | None":
-    """Return the tokenizers of the config's run, or None if they are not trained yet."""
-    from nmt.run.directory import RunDirectory
-
-    run = RunDirectory(config.run)
-    return run.read_tokenizers(run.read_config()) if run.config_file.is_file() else run.read_tokenizers(config)
-
-
-def write_page(report: "Report", file: Path) -> None:
-    from nmt.corpus.render import as_plain
-    from nmt.insight import pages
-
-    title = " and ".join([*report.corpora[0].source, *report.corpora[0].target])
-    streams.write_text(file, pages.page("check", f"{title} – nmt check", as_plain(report, MAX_LINES_IN_PAGE)))
 
 
 def write_fixed(report: "Report", corpora: list["CorpusFiles"], directory: Path) -> None:

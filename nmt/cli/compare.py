@@ -22,13 +22,13 @@ Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write
 def compare(
     systems: Systems,
     src: Annotated[Path | None, typer.Option(help="Source lines. [default: the runs' data.test]")] = None,
-    ref: Annotated[list[Path] | None, typer.Option(help="Reference lines; repeat it for several.")] = None,
+    ref: options.References = None,
     test: Annotated[
         Literal["bs", "ar"], typer.Option(help="sacreBLEU's paired bootstrap or approximate randomization.")
     ] = "bs",
     trials: Annotated[int | None, typer.Option(min=1, help="Of the test. [default: bs 1000, ar 10000]")] = None,
-    lowercase: Annotated[bool, typer.Option(help="Ignore case.")] = False,
-    tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's: 13a, zh, char, ... [default: by language]")] = None,
+    lowercase: options.Lowercase = False,
+    tokenize: options.Tokenize = None,
     comet: Annotated[bool, typer.Option("--comet", help="COMET, too; needs the extra comet.")] = False,
     comet_model: Annotated[str | None, typer.Option(help="By name or file. [default: Unbabel/wmt22-comet-da]")] = None,
     json_object: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -107,7 +107,7 @@ def translations_by(
     if not is_model(path):
         return read_lines([path]), ""
     _, translator = options.load_translator([path], **loading, always_log=True)
-    search = translator.with_options(scores=False, **({"beam": beam} if beam is not None else {}))
+    search = translator.with_options(**options.search_options("", beam=beam, scores=False))
     translations = translator.translate_lines(sources, search, batch_size=batch_size)
     lines = [found.text for found in streams.with_bar(translations, len(sources))]
     return lines, translator.target_language

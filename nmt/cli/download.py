@@ -1,6 +1,6 @@
 """`nmt download`."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -29,7 +29,7 @@ def download(
     continues an interrupted download. mtdata:ID needs the extra: pip install 'nmt-trainer[mtdata]'.
     """
     if not what:
-        print(*table(list(CORPORA.values())), sep="\n")
+        print(*table(), sep="\n")
         return
     from nmt.config import downloads_directory
 
@@ -41,14 +41,14 @@ def download(
         path = downloads_directory() / what.removeprefix(MTDATA)
         is_new = download_with_mtdata(path.name, path)
         streams.log.info("written to %s" if is_new else "%s is complete", path)
-    else:
-        from nmt.corpus import download as corpora
+        return
+    from nmt.corpus import download as corpora
 
-        for corpus, names in chosen(what, lang_pair):
-            path = downloads_directory() / corpus.name
-            streams.log.info("%s: license: %s; see %s", corpus.name, corpus.license, path / "LICENSE.txt")
-            is_new = bool(corpora.download(corpus, path, names, mirror=mirror, quiet=streams.is_quiet()))
-            streams.log.info("written to %s" if is_new else "%s is complete", path)
+    for corpus, names in chosen(what, lang_pair):
+        path = downloads_directory() / corpus.name
+        streams.log.info("%s: license: %s; see %s", corpus.name, corpus.license, path / "LICENSE.txt")
+        is_new = bool(corpora.download(corpus, path, names, mirror=mirror, quiet=streams.is_quiet()))
+        streams.log.info("written to %s" if is_new else "%s is complete", path)
 
 
 def chosen(what: str, lang_pair: str | None) -> list[tuple[Multi30k | Tatoeba, Sequence[str]]]:
@@ -68,39 +68,28 @@ def chosen(what: str, lang_pair: str | None) -> list[tuple[Multi30k | Tatoeba, S
     from nmt.train.preparation import all_corpora, root_of
 
     config = load_config(path)
-    paths: dict[str, dict[str, None]] = {}  # corpus -> its paths, as dictionary keys to drop duplicates
+    names: dict[str, list[str]] = {}  # corpus -> its files, without .gz
     for files in all_corpora(config).values():
-        paths.setdefault(Path(root_of(config, files)).name, {}).update(dict.fromkeys((*files.source, *files.target)))
-    corpora = {name: corpus_named(name, what) for name in paths}
-    return [(corpus, recipe_files(corpus, paths[name], what)) for name, corpus in corpora.items()]
+        corpus = CORPORA.get(Path(root_of(config, files)).name)
+        if corpus is None:
+            hint = f"data.root of a corpus that can be downloaded is one of: {', '.join(CORPORA)}"
+            raise InputError(f"{what} uses no corpus that can be downloaded", hint=hint)
+        known = {f"{name}.gz": name for name in corpus.files(corpus.languages)}
+        for file in (*files.source, *files.target):
+            if file not in known:
+                message = f"{what} names {file}, which {corpus.name} does not have"
+                raise InputError(message, hint="check data in the config")
+            names.setdefault(corpus.name, []).append(known[file])
+    return [(CORPORA[corpus], [*dict.fromkeys(files)]) for corpus, files in names.items()]
 
 
-def corpus_named(name: str, what: str) -> Multi30k | Tatoeba:
-    """Return the corpus of this name; `what` is the config that uses it."""
-    if (corpus := CORPORA.get(name)) is None:
-        hint = f"data.root of a corpus that can be downloaded is one of: {', '.join(CORPORA)}"
-        raise InputError(f"{what} uses no corpus that can be downloaded", hint=hint)
-    return corpus
-
-
-def recipe_files(corpus: Multi30k | Tatoeba, paths: Iterable[str], what: str) -> list[str]:
-    """Return `paths`, which the config `what` names, without .gz. Raises InputError if the corpus lacks one."""
-    known = {f"{name}.gz" for name in corpus.files(corpus.languages)}
-    if unknown := [path for path in paths if path not in known]:
-        message = f"{what} names {unknown[0]}, which {corpus.name} does not have"
-        raise InputError(message, hint="check data in the config")
-    return [path.removesuffix(".gz") for path in paths]
-
-
-def table(corpora: Sequence[Multi30k | Tatoeba]) -> list[str]:
-    """Return a line with column names, then one line per corpus."""
+def table() -> list[str]:
+    """Return a line with column names, then one line per corpus of the catalog."""
     from nmt.insight.tables import columns
 
-    rows = []
-    for corpus in corpora:
-        pairs = [f"{n:,}" for n in corpus.n_pairs]
-        rows.append(
-            [corpus.name, " ".join(corpus.languages), *pairs, f"{corpus.size_mb:g}", corpus.license, corpus.note]
-        )
+    rows = [
+        [one.name, " ".join(one.languages), *(f"{n:,}" for n in one.n_pairs), f"{one.size_mb:g}", one.license, one.note]
+        for one in CORPORA.values()
+    ]
     names = ["name", "languages", "train", "dev", "test", "MB", "license", ""]
     return columns(names, rows, numbers={"train", "dev", "test", "MB"})

@@ -2,7 +2,7 @@
 
 import webbrowser
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -21,9 +21,9 @@ def explain(
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("explanation.html"),
     as_text: Annotated[bool, typer.Option("--text", help="Print the explanation instead.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
-    open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    open_page: options.Open = False,
     ablate: Ablate = None,
-    model: Annotated[Path | None, typer.Option("--model", "-m", help=options.MODEL_HELP)] = None,
+    model: options.Model = None,
     beam: options.Beam = None,
     sample: Annotated[bool, typer.Option("--sample", help="Draw translations at random.")] = False,
     mbr: options.Mbr = None,
@@ -41,16 +41,19 @@ def explain(
         raise InputError("both --text and --json were given", hint="give one of them")
     if (as_text or as_json) and open_page:
         raise InputError("--open shows the page, which --text and --json do not write", hint="leave out one of them")
-    search: dict[str, Any] = {"mbr": mbr, "seed": seed, "sample": sample}
-    options.check_search({**search, "n_samples": samples, "beam": beam}, "--sample or --mbr chrf")
-    _, translator = options.load_translator([model] if model else None, device, threads)
+    search = options.search_options(
+        "--sample or --mbr chrf", mbr=mbr, n_samples=samples, seed=seed, sample=sample, beam=beam
+    )
+    _, translator = options.load_translator(model, device, threads)
     from nmt.insight import render
     from nmt.insight.explain import explain as explain_one
 
-    search |= {"n_samples": samples} if samples else {}
-    n_beams = beam or (1 if mbr else translator.options.beam)
-    search |= {"beam": n_beams, "n_best": min(5, samples or 5) if mbr else n_beams}
-    pairs = dev_pairs(translator) if corpus else None
+    n_beams = search.setdefault("beam", 1 if mbr else translator.options.beam)
+    search["n_best"] = min(5, samples or 5) if mbr else n_beams
+    pairs = None
+    if corpus:
+        _, found_pairs = options.pairs_of_run(translator.run, "dev", "leave out --corpus")
+        pairs = [(pair.source, pair.target) for pair in found_pairs]
     found = explain_one(translator, text, reference=reference, ablate=ablate or (), corpus=pairs, **search)
     if as_text:
         print(*render.as_text(found), sep="\n")
@@ -60,14 +63,3 @@ def explain(
         streams.write_text(output, render.as_page(found))
         if open_page:
             webbrowser.open(output.absolute().as_uri())
-
-
-def dev_pairs(translator: Any) -> list[tuple[str, str]]:
-    """Read the pairs of data.dev of the model's run."""
-    from nmt.text.lines import read_pairs
-    from nmt.train.preparation import corpus_paths
-
-    config = translator.run.read_config() if translator.run is not None else None
-    if config is None or config.data.dev is None:
-        raise InputError("the model's run names no data.dev", hint="leave out --corpus")
-    return [(pair.source, pair.target) for pair in read_pairs(*corpus_paths(config, config.data.dev))]

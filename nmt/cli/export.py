@@ -23,7 +23,7 @@ def export(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Directory (argos: file), written atomically; replaces an export.")
     ],
-    model: Annotated[Path | None, typer.Option("--model", "-m", help=options.MODEL_HELP)] = None,
+    model: options.Model = None,
     quantization: Annotated[
         str | None, typer.Option(help="float32, float16, bfloat16 or int8. [default: float32; argos: int8]")
     ] = None,
@@ -44,7 +44,7 @@ def export(
         raise InputError(f"--quantization does not apply to {to}", hint=f"it is for {', '.join(QUANTIZED)}")
     if shortlist and to != "ctranslate2":
         raise InputError(f"--shortlist does not apply to {to}", hint="it is for ctranslate2")
-    _, translator = options.load_translator([model] if model else None, engine="torch")
+    _, translator = options.load_translator(model, engine="torch")
     chosen: dict[str, Any] = {"quantization": quantization} if quantization else {}
     if shortlist:
         from nmt.insight.shortlist import vocabulary_map

@@ -21,11 +21,10 @@ def info(
     Prints architecture, parameters, languages, data with hashes, training, scores with signatures, versions, and how to
     use it. The test scores are those of earlier `nmt eval` commands.
     """
-    path = model or options.newest_run()
     prepare_torch()
     from nmt.insight.info import as_text, information
 
-    found = information(path)
+    found = information(model or options.newest_run())
     if as_json:
         print(json.dumps(found, ensure_ascii=False))
     else:

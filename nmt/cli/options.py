@@ -1,10 +1,9 @@
-"""Options that several commands share, and functions that check them and load the models that they name."""
+"""Options that several commands share; the models, search options and corpora that they name."""
 
 import gc
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -14,11 +13,15 @@ from nmt.errors import InputError, ModelError
 from nmt.processes import prepare_torch
 
 if TYPE_CHECKING:
+    from nmt.config import Files
     from nmt.decode.translator import Translator
+    from nmt.run.directory import RunDirectory
+    from nmt.text.lines import Pair
 
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="The run's YAML file.")]
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="For example train.lr=3e-4")]
 MODEL_HELP = "A run or model file. [default: $NMT_MODEL, else the newest under runs/]"
+Model = Annotated[Path | None, typer.Option("--model", "-m", help=MODEL_HELP)]
 Models = Annotated[list[Path] | None, typer.Option("--model", "-m", help=f"{MODEL_HELP} Several form an ensemble.")]
 PrecisionName = Annotated[
     Precision | None,
@@ -29,6 +32,12 @@ Engine = Annotated[
 ]
 Device = Annotated[str, typer.Option(help="auto (cuda, else mps, else cpu), cuda, cuda:1, mps or cpu.")]
 Threads = Annotated[int, typer.Option(min=0, max=1024, help="CPU threads; 0 keeps torch's default.")]
+OutputFile = Annotated[Path | None, typer.Option("--output", "-o", help="Atomic output file; - is stdout.")]
+Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
+References = Annotated[list[Path] | None, typer.Option(help="Reference lines; repeat it for several.")]
+Lowercase = Annotated[bool, typer.Option(help="Ignore case.")]
+Tokenize = Annotated[str | None, typer.Option(help="sacreBLEU's: 13a, zh, char, ... [default: by language]")]
+# Of commands that write synthetic text.
 ShardOf = Annotated[
     str | None, typer.Option("--shard", metavar="I/N", help="Only part I of N, from 0; resumable; see nmt merge.")
 ]
@@ -38,6 +47,8 @@ Processes = Annotated[int, typer.Option(min=1, max=1024, help="Processes that sh
 # SearchOptions checks the ranges of the following options.
 Beam = Annotated[int | None, typer.Option(help="Beam size; 1 is greedy search. [default: the config's, 5]")]
 BatchSize = Annotated[int | None, typer.Option(help="Sentences decoded together. [default: the config's, 64]")]
+LengthPenalty = Annotated[str | None, typer.Option(help="average: S/L^alpha; gnmt: S/((5+L)/6)^alpha.")]
+Alpha = Annotated[float | None, typer.Option(help="Length penalty strength. [default: the config's, 1]")]
 Mbr = Annotated[Utility | None, typer.Option(help="Minimum Bayes risk: the sample most similar to the others.")]
 Samples = Annotated[int | None, typer.Option(help="Samples that --mbr chooses from. [default: 32]")]
 Sample = Annotated[bool, typer.Option(help="Sample translations instead of searching for the best.")]
@@ -48,20 +59,25 @@ Seed = Annotated[int, typer.Option(help="Seed of sampling.")]
 SAMPLING = ("temperature", "top_k", "top_p", "seed")  # fields of SearchOptions
 
 
-def check_search(given: Mapping[str, Any], needed: str) -> None:
-    """Refuse search options that contradict each other or have no effect; `needed` names the option to add."""
+def search_options(needed: str, **given: Any) -> dict[str, Any]:
+    """Return the given fields of `SearchOptions` that are not None.
+
+    Refuses those that contradict each other or have no effect; `needed` names the option that sampling needs.
+    """
     from nmt.decode.options import SearchOptions
 
-    if given["mbr"]:
-        if given["beam"] is not None:
+    found = {name: value for name, value in given.items() if value is not None}
+    if "mbr" in found:
+        if "beam" in found:
             raise InputError("--mbr chooses among samples, not beams", hint="use --samples instead of --beam")
-        return
-    if given["n_samples"] is not None:
+    elif "n_samples" in found:
         raise InputError("--samples needs --mbr", hint="add --mbr chrf; with --sample, use --beam")
-    for name in SAMPLING:
-        default = SearchOptions.model_fields[name].default
-        if not given.get("sample") and given.get(name, default) != default:
-            raise InputError(f"--{name.replace('_', '-')} applies only to sampling", hint=f"add {needed}")
+    elif not found.get("sample"):
+        for name in found.keys() & set(SAMPLING):
+            if found[name] != SearchOptions.model_fields[name].default:
+                option = f"--{name.replace('_', '-')}"
+                raise InputError(f"{option} applies only to sampling", hint=f"add {needed}")
+    return found
 
 
 def newest_run() -> Path:
@@ -74,7 +90,7 @@ def newest_run() -> Path:
 
 
 def load_translator(
-    named: list[Path] | None,
+    named: Path | list[Path] | None,
     device: str = "cpu",
     threads: int = 0,
     precision: Precision | None = None,
@@ -83,10 +99,11 @@ def load_translator(
     always_log: bool = False,
 ) -> tuple[list[Path], "Translator"]:
     """Load the models of -m, else of $NMT_MODEL, else the newest under runs/ (logged); return paths and translator."""
-    from_environment = os.environ.get("NMT_MODEL")
-    paths = named or ([Path(from_environment)] if from_environment else [])
-    if not paths:
-        paths, always_log = [newest_run()], True
+    if not named and (from_environment := os.environ.get("NMT_MODEL")):
+        named = Path(from_environment)
+    if not named:
+        named, always_log = newest_run(), True
+    paths = [named] if isinstance(named, Path) else named
     names = " and ".join(map(str, paths))
     if always_log:
         log.info("%s: %s", "model" if len(paths) == 1 else "ensemble", names)
@@ -97,3 +114,15 @@ def load_translator(
     translator = load(paths, device, precision, engine)
     gc.freeze()  # excludes the many objects of torch from garbage collection
     return paths, translator
+
+
+def pairs_of_run(run: "RunDirectory | None", corpus: Literal["dev", "test"], hint: str) -> "tuple[Files, list[Pair]]":
+    """Read data.dev or data.test of a run, as its config names them. Raises InputError if it names none."""
+    from nmt.text.lines import read_pairs
+    from nmt.train.preparation import corpus_paths
+
+    config = run.read_config() if run is not None else None
+    files = getattr(config.data, corpus) if config is not None else None
+    if config is None or files is None:
+        raise InputError(f"the model's run names no data.{corpus}", hint=hint)
+    return files, read_pairs(*corpus_paths(config, files))

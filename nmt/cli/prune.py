@@ -25,11 +25,9 @@ def prune(
 
     for run in runs:
         found = upkeep.prune(run, keep, dry_run=dry_run)
+        done = "would delete" if dry_run else "deleted"
         for file in found.files:
-            streams.log.debug("%s %s", "would delete" if dry_run else "deleted", file)
-        message = "%s: %s %s, %.1f MB; the model and %s of step %s stay"
+            streams.log.debug("%s %s", done, file)
+        message = "%s: %s %d checkpoints, %.1f MB; the model and the checkpoints of steps %s stay"
         kept = ", ".join(map(str, found.kept))
-        would = "would delete" if dry_run else "deleted"
-        noun = "the checkpoint" if len(found.kept) == 1 else "the checkpoints"
-        n_files = f"{len(found.files)} checkpoint{'' if len(found.files) == 1 else 's'}"
-        streams.log.info(message, run, would, n_files, found.n_bytes / 1e6, noun, kept)
+        streams.log.info(message, run, done, len(found.files), found.n_bytes / 1e6, kept)

@@ -2,7 +2,7 @@
 
 import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -10,13 +10,14 @@ from nmt.cli import options, streams
 
 if TYPE_CHECKING:
     from nmt.insight.report import Evaluation
+    from nmt.run.directory import RunDirectory
 
 
 def report(
     runs: Annotated[list[Path] | None, typer.Argument(metavar="[RUN]...", help="[default: the newest]")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="[default: RUN/report.html]")] = None,
     evaluate: Annotated[bool, typer.Option(help="Translate the test set, or dev, and show scores and faults.")] = True,
-    open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    open_page: options.Open = False,
     beam: options.Beam = None,
     device: options.Device = "auto",
     threads: options.Threads = 0,
@@ -32,8 +33,9 @@ def report(
     runs = runs or [options.newest_run()]
     found = []
     for run in runs:
-        has_model = RunDirectory(run).model_file.is_file()
-        evaluation = evaluation_of(run, beam, device, threads) if evaluate and has_model else None
+        directory = RunDirectory(run)
+        is_evaluated = evaluate and directory.model_file.is_file()
+        evaluation = evaluation_of(directory, beam, device, threads) if is_evaluated else None
         found.append(read_report(run, evaluation))
     file = output or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
     streams.write_text(file, as_page(found))
@@ -41,20 +43,17 @@ def report(
         webbrowser.open(file.absolute().as_uri())
 
 
-def evaluation_of(run: Path, beam: int | None, device: str, threads: int) -> "Evaluation | None":
+def evaluation_of(run: "RunDirectory", beam: int | None, device: str, threads: int) -> "Evaluation | None":
     """Translate and score the run's test set, else its dev set; None if its config has neither."""
     from nmt.insight.report import evaluated
-    from nmt.run.directory import RunDirectory
-    from nmt.text.lines import read_pairs
-    from nmt.train.preparation import corpus_paths
 
-    config = RunDirectory(run).read_config()
-    name, files = ("test", config.data.test) if config.data.test else ("dev", config.data.dev)
-    if files is None:
+    config = run.read_config()
+    if not config.data.test and not config.data.dev:
         return None
-    pairs = read_pairs(*corpus_paths(config, files))
-    _, translator = options.load_translator([run], device, threads)
+    name: Literal["dev", "test"] = "test" if config.data.test else "dev"
+    _, pairs = options.pairs_of_run(run, name, "")
+    _, translator = options.load_translator(run.path, device, threads)
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    search = translator.with_options(**({"beam": beam} if beam else {}))
+    search = translator.with_options(**options.search_options("", beam=beam))
     translations = streams.with_bar(translator.translate_lines(sources, search), len(sources))
     return evaluated(name, sources, references, [found.text for found in translations], config)

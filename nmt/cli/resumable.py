@@ -10,12 +10,12 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
 from nmt.errors import InputError, OutputError
-from nmt.files import atomic_writer, hash_file, locked, parse_json, sha256
+from nmt.files import atomic_writer, locked, parse_json
 from nmt.text.lines import n_lines_left, reading
 
 log = logging.getLogger("nmt")
@@ -95,12 +95,3 @@ def _seek_end(file: BinaryIO, part: Path, header: bytes, origin: Mapping[str, st
     file.seek(end)
     file.truncate()
     return n_lines
-
-
-def hash_of(paths: Iterable[Path]) -> str:
-    """SHA-256 over the hashes of files. Raises DataError if a file cannot be read."""
-    digests = b""
-    for path in paths:
-        with reading(str(path), "give the path of a file"):
-            digests += bytes.fromhex(hash_file(path))
-    return sha256(digests)

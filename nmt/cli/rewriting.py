@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt.cli import streams
-from nmt.cli.resumable import hash_of, resumed_output
-from nmt.cli.shards import Shard, count_lines
+from nmt.cli.resumable import resumed_output
+from nmt.cli.shards import Shard
+from nmt.cli.streams import count_lines
 from nmt.distributed import launched, rank
 from nmt.errors import ConfigError, DataError, InputError
 from nmt.files import is_special
@@ -97,10 +98,11 @@ def rewrite(
 def origin_of(files: Files, models: list[Path], settings: dict[str, Any]) -> dict[str, str]:
     """Return hashes of input and models, and the options; an output can be resumed only if they are the same."""
     from nmt.decode.translator import model_files
+    from nmt.run.directory import hash_files
 
     inputs = [files.source, *([files.beside] if files.beside else [])]
     of_models = [file for path in models for file in model_files(path)]
-    return {"input": hash_of(inputs), "model": hash_of(of_models), "option": json.dumps(settings)}
+    return {"input": hash_files(inputs), "model": hash_files(of_models), "option": json.dumps(settings)}
 
 
 def check_direction(translator: "Translator", source: Path) -> None:

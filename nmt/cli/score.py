@@ -26,10 +26,10 @@ def score(
     input_file: Annotated[
         Path | None, typer.Option("--input", "-i", help="Lines of source TAB translation, or of nmt translate --json.")
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Atomic output file; - is stdout.")] = None,
+    output: options.OutputFile = None,
     json_lines: Annotated[bool, typer.Option("--json", help="JSON lines: pieces, tokens, scores.")] = False,
-    length_penalty: Annotated[str | None, typer.Option(help="average: S/L^alpha; gnmt: S/((5+L)/6)^alpha.")] = None,
-    alpha: Annotated[float | None, typer.Option(help="Length penalty strength. [default: the config's, 1]")] = None,
+    length_penalty: options.LengthPenalty = None,
+    alpha: options.Alpha = None,
     device: options.Device = "auto",
     threads: options.Threads = 0,
 ) -> None:
@@ -46,9 +46,8 @@ def score(
     _, translator = options.load_translator(model, device, threads)
     from nmt.decode.scoring import Candidates, score_lines
 
-    changes = {"length_penalty": length_penalty, "alpha": alpha}
-    chosen = translator.with_options(**{name: value for name, value in changes.items() if value is not None})
-    n_lines = streams.count_lines(src or input_file, output)
+    chosen = translator.with_options(**options.search_options("", length_penalty=length_penalty, alpha=alpha))
+    n_lines = streams.bar_length(src or input_file, output)
     with streams.open_output(output) as (out, _), streams.open_input(None, input_file) as (lines, _):
         pairs: Iterator[Candidates]
         if src is not None and ref is not None:

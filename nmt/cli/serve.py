@@ -1,5 +1,6 @@
 """`nmt serve`."""
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -42,7 +43,7 @@ def serve(
     if missing:
         raise InputError(f"nmt serve needs {', '.join(missing)}", hint="pip install 'nmt-trainer[serve]'")
     keys = read_keys(api_keys) if api_keys else []
-    named = [[path] for path in model] if model else [None]
+    named: Sequence[Path | None] = model or [None]
     translators = [options.load_translator(one, device, threads, precision, engine)[1] for one in named]
     from nmt.serve.app import create_app
     from nmt.serve.guard import Limits

@@ -14,9 +14,9 @@ from typing import BinaryIO, NamedTuple
 
 from nmt.errors import InputError
 from nmt.files import open_file, parse_json
-from nmt.text.lines import n_lines_left, open_bytes, reading
+from nmt.text.lines import n_lines_left, reading
 
-FILE_NAME = re.compile(r"(.+)\.shard-\d{3,}-of-(\d{3,})", re.DOTALL)
+FILE_NAME = re.compile(r"(.+)\.shard-\d{3,}-of-\d{3,}", re.DOTALL)
 MAX_HEADER_BYTES = 100_000
 
 
@@ -47,12 +47,6 @@ class Shard(NamedTuple):
         return output.with_name(f"{output.name}.shard-{self.number:03}-of-{self.n_shards:03}")
 
 
-def count_lines(path: Path) -> int:
-    """Count the lines of a file, which may be gzipped, as `iter_lines` does."""
-    with open_bytes(path) as stream, reading(str(path)):
-        return n_lines_left(stream)
-
-
 def output_of(shards: Sequence[Path]) -> Path | None:
     """Infer the output from the names of its shards. Returns None if a name is not a shard's, or the outputs differ."""
     names = {path.with_name(found[1]) if (found := FILE_NAME.fullmatch(path.name)) else None for path in shards}
@@ -60,16 +54,13 @@ def output_of(shards: Sequence[Path]) -> Path | None:
 
 
 def find_shards(output: Path) -> list[Path]:
-    """Find the complete shards of an output, in order. Raises InputError if there are none, or I/N differ in N."""
-    files = list(output.parent.iterdir()) if output.parent.is_dir() else []
-    shards = {path: found[2] for path in files if (found := FILE_NAME.fullmatch(path.name)) and found[1] == output.name}
+    """Find the complete shards of an output, in order. Raises InputError if there are none."""
+    files = output.parent.iterdir() if output.parent.is_dir() else ()
+    shards = sorted(path for path in files if output_of([path]) == output)
     if not shards:
         hint = f"they are named like {Shard(0, 10).file(Path(output.name))}; name them one by one if they are elsewhere"
         raise InputError(f"there are no shards of {output}", hint=hint)
-    if len(counts := sorted(set(shards.values()), key=int)) > 1:
-        reason = f"{output} has shards of a division into {' and into '.join(str(int(count)) for count in counts)}"
-        raise InputError(reason, hint="delete those of all but one, or name the files")
-    return sorted(shards)
+    return shards
 
 
 class _Written(NamedTuple):

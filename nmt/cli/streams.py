@@ -110,14 +110,17 @@ def prompt() -> Iterator[str]:
     print(file=sys.stderr)
 
 
-def count_lines(path: Path | None, output: Path | None) -> int | None:
+def bar_length(path: Path | None, output: Path | None) -> int | None:
     """Return the number of lines for a progress bar; None if there is no bar or the input is not a file."""
     to_terminal = output in (None, DASH) and sys.stdout is not None and sys.stdout.isatty()
     if to_terminal or not sys.stderr.isatty():
         return None
     if path is None or path == DASH:
         return n_lines_left(sys.stdin.buffer) if is_file_on_stdin() else None
-    if not path.is_file():
-        return None
+    return count_lines(path) if path.is_file() else None
+
+
+def count_lines(path: Path) -> int:
+    """Count the lines of a file, which may be gzipped, as `iter_lines` does."""
     with open_bytes(path) as stream, reading(str(path)):
         return n_lines_left(stream)

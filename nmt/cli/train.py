@@ -16,7 +16,6 @@ from nmt.processes import prepare_torch
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.insight.report import ReportReader
 
 
 def train(
@@ -59,21 +58,16 @@ def writers_of(settings: "Config") -> list[Callable[[], None]]:
     """Return the functions that write report.html and TensorBoard events after every validation."""
     writers: list[Callable[[], None]] = []
     if settings.train.report:
-        from nmt.insight.report import ReportReader
+        from nmt.insight.report import ReportReader, as_page
 
-        writers.append(partial(write_report, ReportReader(Path(settings.run))))
+        reader = ReportReader(Path(settings.run))
+        writers.append(lambda: atomic_write(reader.run.path / "report.html", as_page([reader.read()])))
     if settings.train.tensorboard:
         from nmt.insight.events import EventWriter
         from nmt.run.directory import RunDirectory
 
         writers.append(EventWriter(RunDirectory(settings.run)))
     return writers
-
-
-def write_report(reader: "ReportReader") -> None:
-    from nmt.insight.report import as_page
-
-    atomic_write(reader.run.path / "report.html", as_page([reader.read()]))
 
 
 def publish(writers: Sequence[Callable[[], None]]) -> None:

@@ -42,8 +42,8 @@ def translate(
     ] = None,
     beam: options.Beam = None,
     n_best: Annotated[int, typer.Option(help="Hypotheses per line, with --json.")] = 1,
-    length_penalty: Annotated[str | None, typer.Option(help="average: S/L^alpha; gnmt: S/((5+L)/6)^alpha.")] = None,
-    alpha: Annotated[float | None, typer.Option(help="Length penalty strength. [default: the config's, 1]")] = None,
+    length_penalty: options.LengthPenalty = None,
+    alpha: options.Alpha = None,
     min_length: Annotated[int | None, typer.Option(help="Minimum pieces. [default: the config's, 1]")] = None,
     max_length: Annotated[int | None, typer.Option(help="Maximum pieces. [default: 1.5 x source + 10]")] = None,
     prefix: Annotated[str, typer.Option(help="Text that every translation begins with.")] = "",
@@ -84,28 +84,28 @@ def translate(
     n_processes = max(processes or 1, launched().n_ranks)
     if stream and n_processes > 1:
         raise InputError("--stream translates line by line, which processes cannot share", hint="leave it out")
-    search: dict[str, Any] = {
-        "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "seed": seed,
-        "mbr": mbr,
-        "n_samples": samples,
-        "beam": n_best if sample and beam is None and not mbr else beam,
-        "sample": sample,
-        "n_best": n_best,
-        "scores": scores or json_lines,
-        "length_penalty": length_penalty,
-        "alpha": alpha,
-        "min_length": min_length,
-        "max_length_a": None if max_length is None else 0.0,
-        "max_length_b": max_length,
-    }
-    options.check_search(search, "--sample or --mbr chrf")
+    search = options.search_options(
+        "--sample or --mbr chrf",
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        seed=seed,
+        mbr=mbr,
+        n_samples=samples,
+        beam=n_best if sample and beam is None and not mbr else beam,
+        sample=sample,
+        n_best=n_best,
+        scores=scores or json_lines,
+        length_penalty=length_penalty,
+        alpha=alpha,
+        min_length=min_length,
+        max_length_a=None if max_length is None else 0.0,
+        max_length_b=max_length,
+    )
     n_started, threads = (1, threads) if ray else share_cores(processes or 1, threads, device)
 
     paths, translator = options.load_translator(model, "cpu" if ray else device, threads, precision, engine)
-    chosen = translator.with_options(**{name: value for name, value in search.items() if value is not None})
+    chosen = translator.with_options(**search)
     translator.encode_prefix(prefix)  # an invalid prefix raises before processes start and output is written
     arguments: dict[str, Any] = {"options": chosen, "batch_size": batch_size, "prefix": prefix}
     render = partial(formatted, as_json=json_lines, with_score=scores)
@@ -127,7 +127,7 @@ def translate(
         with streams.open_output(output) as (out, _), streams.open_input(text, input_file) as (lines, is_prompt):
             if stream or (stream is None and n_processes == 1 and is_prompt):
                 arguments["window"] = 1
-            n_lines = None if text is not None else streams.count_lines(input_file, output)
+            n_lines = None if text is not None else streams.bar_length(input_file, output)
             for line in map(render, streams.with_bar(translator.translate_lines(lines, **arguments), n_lines)):
                 out.write(line.encode() + b"\n")
                 out.flush()  # so that the reader of a pipe gets each line at once
