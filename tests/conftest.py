@@ -4,21 +4,21 @@ Test files import helpers by name: `from conftest import run_nmt`.
 """
 
 import contextlib
+import gc
+import logging
 import multiprocessing
-import multiprocessing.connection
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck
@@ -46,8 +46,6 @@ NMT = [sys.executable, "-m", "nmt"]
 # A fork server that has imported torch and the modules that torch.optim imports, so that commands start quickly.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["nmt.cli", "nmt.train.session", "nmt.decode.translator", "torch._dynamo"])
-# Starting a process and reading an exit code poll all processes, and of two threads that do so one may lose a code.
-ONE_POLLS = threading.Lock()
 Done = subprocess.CompletedProcess[bytes]
 Output = int | IO[bytes]
 
@@ -113,9 +111,7 @@ def run_nmt(
     stdout: Output = subprocess.PIPE,
     timeout: float = PATIENCE_S,
 ) -> Done:
-    """Run `nmt ARGS` in a process of its own.
-
-    With the default environment and stdout, the process is forked from one that has done the imports.
+    """Run `nmt ARGS`: in this process, or with `env` or `stdout` in a process of its own.
 
     Args:
         args: converted to text.
@@ -123,7 +119,7 @@ def run_nmt(
         cwd: working directory; None for an empty one.
         env: overrides the environment of the tests.
         stdout: captured by default.
-        timeout: seconds.
+        timeout: seconds, for a process of its own.
     """
     words = [*map(str, args)]
     with contextlib.ExitStack() as stack:
@@ -139,25 +135,51 @@ def run_nmt(
                 timeout=timeout,
                 check=False,
             )
-        streams = [Path(stack.enter_context(tempfile.TemporaryDirectory())) / str(fd) for fd in range(3)]
-        for stream in streams:
-            stream.write_bytes(b"")
-        streams[0].write_bytes(input or b"")
-        process = FORKS.Process(target=be_nmt, args=(words, place, environment(), streams))
-        with ONE_POLLS:
-            process.start()
-        ended = multiprocessing.connection.wait([process.sentinel], timeout)
-        if not ended:
-            process.kill()
-            raise subprocess.TimeoutExpired(words, timeout)
-        with ONE_POLLS:
-            process.join()
-        assert process.exitcode is not None
-        return Done(words, process.exitcode, *(stream.read_bytes() for stream in streams[1:]))
+        streams = [stack.enter_context(tempfile.NamedTemporaryFile()) for _ in range(3)]
+        streams[0].write(input or b"")
+        streams[0].seek(0)
+        with as_command(words, place, [stream.fileno() for stream in streams]):
+            from nmt.__main__ import main
+
+            code: Any = 0
+            try:
+                main()
+            except SystemExit as end:
+                code = end.code or 0
+        return Done(words, code, *(Path(stream.name).read_bytes() for stream in streams[1:]))
+
+
+@contextlib.contextmanager
+def as_command(words: Sequence[str], cwd: Path, streams: Sequence[int]) -> Iterator[None]:
+    """Give this process the arguments, directory, environment and open files of a command; then its own again."""
+    log = logging.getLogger("nmt")
+    level, handlers, propagate = log.level, log.handlers, log.propagate
+    signals = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        mock.patch.dict(os.environ, environment(), clear=True),
+        contextlib.ExitStack() as stack,
+    ):
+        for fd, (name, stream) in enumerate(zip(("stdin", "stdout", "stderr"), streams, strict=True)):
+            kept = os.dup(fd)
+            stack.callback(os.close, kept)
+            stack.callback(os.dup2, kept, fd)
+            os.dup2(stream, fd)
+            patch.setattr(sys, name, stack.enter_context(open(fd, "w" if fd else "r", closefd=False)))
+        patch.chdir(cwd)
+        patch.setattr(sys, "argv", ["nmt", *words])
+        try:
+            yield
+        finally:
+            gc.unfreeze()
+            log.setLevel(level)
+            log.handlers, log.propagate = handlers, propagate
+            for number, handler in signals.items():
+                signal.signal(number, handler)
 
 
 def be_nmt(args: list[str], cwd: Path, env: Mapping[str, str], streams: Sequence[Path]) -> None:
-    """In the forked process: run `nmt ARGS` with files as streams."""
+    """In a process of the fork server: run `nmt ARGS` with files as streams."""
     from nmt.__main__ import main
 
     for fd, stream in enumerate(streams):
@@ -172,9 +194,8 @@ def be_nmt(args: list[str], cwd: Path, env: Mapping[str, str], streams: Sequence
 
 
 def run_together(*commands: Sequence[object], input: bytes | None = None, cwd: Path | None = None) -> list[Done]:  # noqa: A002
-    """Run several independent commands, two at a time."""
-    with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(lambda args: run_nmt(*args, input=input, cwd=cwd), commands))
+    """Run several commands."""
+    return [run_nmt(*args, input=input, cwd=cwd) for args in commands]
 
 
 @contextlib.contextmanager

@@ -37,7 +37,11 @@ def parallel_files() -> tuple[Path, Path] | None:
     def size(file: Path) -> int:
         return file.stat().st_size
 
-    texts = sorted(file for file in Path().iterdir() if file.is_file() and language_of(file))
+    def is_text(file: Path) -> bool:
+        with file.open("rb") as stream:
+            return file.suffix == ".gz" or b"\0" not in stream.read(4096)
+
+    texts = sorted(file for file in Path().iterdir() if file.is_file() and language_of(file) and is_text(file))
     pairs = [pair for pair in combinations(texts, 2) if stem(pair[0]) == stem(pair[1])]
     alike = [pair for pair in pairs if 0 < max(map(size, pair)) <= MAX_SIZE_RATIO * min(map(size, pair))]
     return max(alike, key=lambda pair: size(pair[0]), default=None)

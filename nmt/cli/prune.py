@@ -28,6 +28,6 @@ def prune(
         done = "would delete" if dry_run else "deleted"
         for file in found.files:
             streams.log.debug("%s %s", done, file)
-        message = "%s: %s %d checkpoints, %.1f MB; the model and the checkpoints of steps %s stay"
-        kept = ", ".join(map(str, found.kept))
-        streams.log.info(message, run, done, len(found.files), found.n_bytes / 1e6, kept)
+        n_files = f"{len(found.files)} checkpoint{'s' * (len(found.files) != 1)}"
+        message = "%s: %s %s, %.1f MB; the model and step %s stay"
+        streams.log.info(message, run, done, n_files, found.n_bytes / 1e6, ", ".join(map(str, found.kept)))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli.resumable import hash_of, resumed_output
+from nmt.cli.resumable import resumed_output
 from nmt.errors import InputError, OutputError
 
 ORIGIN = {"input": "a", "model": "b"}
@@ -68,16 +68,6 @@ def test_part_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "out.part")
     with pytest.raises(OutputError, match=r"cannot write .*out\.part: File or stream is not seekable"):
         write(tmp_path / "out", [], stop=False)
-
-
-def test_hash_depends_on_content_and_on_file_boundaries(tmp_path: Path) -> None:
-    for name, content in {"ab": "ab", "c": "c", "a": "a", "bc": "bc", "copy": "ab"}.items():
-        (tmp_path / name).write_text(content)
-    found = {pair: hash_of([tmp_path / name for name in pair]) for pair in (("ab", "c"), ("a", "bc"), ("ab",), ())}
-    assert len(set(found.values())) == 4
-    assert hash_of([tmp_path / "copy"]) == found[("ab",)]
-    with pytest.raises(InputError, match=r"cannot read .*absent: No such file"):
-        hash_of([tmp_path / "absent"])
 
 
 def test_a_complete_file_that_keeps_its_header_is_left_as_it_is(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.cli.shards import Shard, count_lines, find_shards, join_shards, output_of
+from nmt.cli.shards import Shard, find_shards, join_shards, output_of
+from nmt.cli.streams import count_lines
 from nmt.errors import DataError, InputError
 from nmt.text.lines import iter_lines
 
@@ -87,8 +88,6 @@ def test_missing_shards_are_named(tmp_path: Path) -> None:
     assert caught.value.hint == "repeat the command with --shard 2/20; what was begun continues"
     with pytest.raises(InputError, match=r"1 of 2 shards is missing: 0/2"):
         joined([write(output, Shard(1, 2), [])])
-    with pytest.raises(InputError, match="has shards of a division into 2 and into 20"):
-        find_shards(output)
 
 
 def test_shards_that_do_not_fit_are_refused(tmp_path: Path) -> None:
