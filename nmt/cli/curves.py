@@ -13,10 +13,9 @@ SHOWN = ("loss", "dev_loss", "dev_bleu")  # default metrics in the terminal
 
 def curves(
     runs: Annotated[list[Path] | None, typer.Argument(metavar="[RUN]...", help="[default: the newest]")] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE.svg", help="Write an SVG.")] = None,
     metric: Annotated[
         list[str] | None,
-        typer.Option(help="Repeat it for several. [default: loss, dev_loss and dev_bleu; all with -o and --json]"),
+        typer.Option(help="Repeat it for several. [default: loss, dev_loss and dev_bleu; all with --json]"),
     ] = None,
     by_time: Annotated[bool, typer.Option("--by-time", help="By minutes of training instead of steps.")] = False,
     json_lines: Annotated[bool, typer.Option("--json", help="Print the points as one JSON object.")] = False,
@@ -26,15 +25,13 @@ def curves(
     Metrics: loss, dev_loss, dev_perplexity, dev_bleu, dev_chrf, lr, grad_norm, tokens_per_s, non_padding. Several runs
     share their axes. `nmt report` writes a page with the same curves.
     """
-    from nmt.insight.curves import CHARTS, as_svg, as_text, charts_of
+    from nmt.insight.curves import CHARTS, as_text, charts_of
 
-    chosen = metric or (list(CHARTS) if output or json_lines else SHOWN)
+    chosen = metric or (list(CHARTS) if json_lines else SHOWN)
     charts = charts_of(runs or [options.newest_run()], chosen, by_time=by_time)
-    if output:
-        streams.write_text(output, as_svg(charts))
     if json_lines:
         by_metric = {chart.metric: {one.name: one.points for one in chart.series} for chart in charts}
         print(json.dumps({"x": charts[0].x_title, "metrics": by_metric}, ensure_ascii=False))
-    elif not output:
+    else:
         blocks = ("\n".join(map(streams.printable, as_text(chart))) for chart in charts)
         print("\n\n".join(blocks))

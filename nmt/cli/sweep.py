@@ -51,15 +51,13 @@ def sweep(
     candidates = candidates_of(config, grid)
     prepare_torch(threads)
     from nmt.config import dump_config
-    from nmt.insight.curves import as_svg, as_text
+    from nmt.insight.curves import as_text
     from nmt.train.halving import Budget
     from nmt.train.sweep import Sweep
 
     metric = candidates[0].config.train.metric
     directory = output or Path(f"{candidates[0].config.run}-sweep")
     rungs, standings = Sweep(directory, candidates, Budget(minutes, steps, eta, seeds), device, threads).run()
-    chart = chart_of(standings, metric)
-    atomic_write(directory / "chart.svg", as_svg([chart]))
     winner = candidates[standings[0].number - 1]
     comment = f"# {winner}: the best of {len(candidates)} candidates in {directory}\n"
     atomic_write(directory / "winner.yaml", comment + dump_config(winner.config, only_set=True))
@@ -67,10 +65,8 @@ def sweep(
         found = {"metric": metric, "rungs": rungs, "standings": [vars(standing) for standing in standings]}
         print(json.dumps(found, ensure_ascii=False))
     else:
-        print(*table(standings, seeds), "", *as_text(chart, LETTERS), sep="\n")
-    streams.log.info(
-        "the winner's config is written to %s, the chart to %s", directory / "winner.yaml", directory / "chart.svg"
-    )
+        print(*table(standings, seeds), "", *as_text(chart_of(standings, metric), LETTERS), sep="\n")
+    streams.log.info("the winner's config is written to %s", directory / "winner.yaml")
 
 
 def candidates_of(config: Path, grid: Sequence[str]) -> "list[Candidate]":

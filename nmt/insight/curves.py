@@ -1,12 +1,9 @@
-"""Curves of runs: the figures of metrics.jsonl as points, as text for a terminal, and as SVG. Imports no torch."""
+"""Curves of runs: the figures of metrics.jsonl as points, and as text for a terminal. Imports no torch."""
 
 import math
-import re
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -31,9 +28,6 @@ CHARTS = {  # by metric: title and unit
 }
 MARKS = "*o+x#@%&=~"  # one per series of a text chart
 TEXT_WIDTH, TEXT_HEIGHT = 80, 16  # of a text chart, in characters, without the legend
-WIDTH, HEIGHT = 380, 240  # of a chart in an SVG, title included
-LEFT, RIGHT, TOP, BOTTOM = 50, 16, 34, 26  # margins of a chart
-N_COLORS = 6
 Point = tuple[float, float]
 
 
@@ -70,16 +64,18 @@ class Chart:
 class Curves:
     """The metrics of all steps as at most `MAX_POINTS` points, each over the same number of steps except the last."""
 
-    def __init__(self) -> None:
+    def __init__(self, lines: Iterable[Mapping[str, Any]] = ()) -> None:
         self.rows = array("d")  # step, elapsed_s (NaN if unknown), `COUNTS`, `MEANS` times n_tokens: 72 bytes per step
+        self.add(lines)
 
-    def add(self, line: Mapping[str, Any]) -> None:
-        """Add a line of metrics.jsonl; ignore it unless it is a complete line of a step."""
-        if kind_of(line) == "step" and has_numbers(line, (*MEANS, *COUNTS)):
-            elapsed_s = line.get("elapsed_s")
-            self.rows.extend([line["step"], math.nan if elapsed_s is None else elapsed_s])
-            self.rows.extend(line[name] for name in COUNTS)
-            self.rows.extend(line[name] * line["n_tokens"] for name in MEANS)
+    def add(self, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Add the complete lines of steps among some lines of metrics.jsonl."""
+        for line in lines:
+            if kind_of(line) == "step" and has_numbers(line, (*MEANS, *COUNTS)):
+                elapsed_s = line.get("elapsed_s")
+                self.rows.extend([line["step"], math.nan if elapsed_s is None else elapsed_s])
+                self.rows.extend(line[name] for name in COUNTS)
+                self.rows.extend(line[name] * line["n_tokens"] for name in MEANS)
 
     def by_name(self) -> dict[str, list[float | None]]:
         """Each curve as one value per point, by its name; "step" is the x axis."""
@@ -94,14 +90,6 @@ class Curves:
         found["tokens_per_s"] = n_tokens / np.where(seconds > 0, seconds, math.nan)
         numbers = {name: [None if math.isnan(x) else x for x in values.tolist()] for name, values in found.items()}
         return {"step": list(map(int, step)), **numbers}
-
-
-def curves(lines: Iterable[Mapping[str, Any]]) -> dict[str, list[float | None]]:
-    """The curves of all lines of metrics.jsonl; see `Curves`."""
-    found = Curves()
-    for line in lines:
-        found.add(line)
-    return found.by_name()
 
 
 def has_numbers(line: Mapping[str, Any], names: Sequence[str]) -> bool:
@@ -124,7 +112,7 @@ def charts_of(paths: Sequence[Path], metrics: Sequence[str] = tuple(CHARTS), *, 
         run = RunDirectory(path)
         run.read_config()  # raises ModelError if this is not a run
         lines = run.read_metrics()
-        runs.append((str(path), curves(lines), [line for line in lines if kind_of(line) == "validation"]))
+        runs.append((str(path), Curves(lines).by_name(), [line for line in lines if kind_of(line) == "validation"]))
     x_name, x_title = ("elapsed_s", "minute") if by_time else ("step", "step")
     found = []
     for metric in metrics:
@@ -180,67 +168,6 @@ def short(value: float) -> str:
     if abs(value) < 0.01:
         return f"{value:.1e}".replace(".0e", "e")
     return f"{value / 1000:.1f}k".replace(".0k", "k") if abs(value) >= 10_000 else f"{value:.4g}"
-
-
-# --- SVG --------------------------------------------------------------------------------------------------
-
-
-# No library does this: plotext writes no SVG, and matplotlib is a large dependency for one kind of chart.
-def as_svg(charts: Sequence[Chart]) -> str:
-    """Charts side by side as one SVG file, in the colors of the HTML pages, light or dark by the system's setting."""
-    names = list(dict.fromkeys(one.name for chart in charts for one in chart.series))
-    colors = {name: f"var(--run-{i % N_COLORS})" for i, name in enumerate(names)}
-    n_columns = min(3, len(charts)) if len(charts) != 4 else 2
-    legend = 24 * len(names) if len(names) > 1 else 0
-    width, height = WIDTH * n_columns, legend + HEIGHT * -(-len(charts) // n_columns)
-    title = escape(f"{', '.join(chart.title for chart in charts)}: {', '.join(names)}")
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
-        f' role="img" aria-label="{title}">',
-        f"<title>{title}</title>",
-        f"<style>{_colors()} text {{ font: var(--label); fill: var(--text); }} .muted {{ fill: var(--muted); }}"
-        " .title { font-weight: bold; }</style>",
-        f'<rect width="{width}" height="{height}" fill="var(--background)"/>',
-    ]
-    for i, name in enumerate(names if legend else ()):
-        parts.append(f'<rect x="{LEFT}" y="{24 * i + 10}" width="14" height="4" fill="{colors[name]}"/>')
-        parts.append(f'<text x="{LEFT + 20}" y="{24 * i + 16}">{escape(name)}</text>')
-    for i, chart in enumerate(charts):
-        x, y = WIDTH * (i % n_columns), legend + HEIGHT * (i // n_columns)
-        parts += [f'<g transform="translate({x} {y})">', *_svg_chart(chart, colors), "</g>"]
-    return "\n".join([*parts, "</svg>\n"])
-
-
-def _colors() -> str:
-    """Return the CSS rules of the pages' style sheet that define the light and the dark colors."""
-    text = files("nmt.insight").joinpath("pages", "base.css").read_text(encoding="utf-8")
-    light, dark, _ = re.findall(r":root \{[^}]*\}", text)  # the last is for print
-    return f"{light} @media (prefers-color-scheme: dark) {{ {dark} }}"
-
-
-def _svg_chart(chart: Chart, colors: Mapping[str, str]) -> Iterator[str]:
-    x_low, x_high, y_low, y_high = chart.ranges()
-    x_scale = (WIDTH - LEFT - RIGHT) / (x_high - x_low)
-
-    def place(point: Point) -> tuple[str, str]:
-        height = (min(point[1], y_high) - y_low) / (y_high - y_low)
-        return f"{LEFT + (point[0] - x_low) * x_scale:.1f}", f"{TOP + (1 - height) * (HEIGHT - TOP - BOTTOM):.1f}"
-
-    about = ", ".join(["", *filter(None, [chart.unit]), f"by {chart.x_title}"])
-    yield f'<text x="{LEFT}" y="20"><tspan class="title">{escape(chart.title)}</tspan>{escape(about)}</text>'
-    for value in ticks(y_low, y_high):
-        _, y = place((x_low, value))
-        yield f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}" stroke="var(--line)"/>'
-        yield f'<text class="muted" x="{LEFT - 5}" y="{y}" text-anchor="end" dy="4">{short(value)}</text>'
-    for value in ticks(x_low, x_high):
-        x, _ = place((value, y_low))
-        yield f'<text class="muted" x="{x}" y="{HEIGHT - 8}" text-anchor="middle">{short(value)}</text>'
-    for one in chart.series:
-        places = [place(point) for point in one.points]
-        path = "L".join(f"{x} {y}" for x, y in places)
-        yield f'<path d="M{path}" fill="none" stroke="{colors[one.name]}" stroke-width="1.8" stroke-linejoin="round"/>'
-        if len(places) < 40:
-            yield from (f'<circle cx="{x}" cy="{y}" r="2.2" fill="{colors[one.name]}"/>' for x, y in places)
 
 
 def ticks(low: float, high: float, n: int = 4) -> list[float]:

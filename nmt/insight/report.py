@@ -91,10 +91,8 @@ class ReportReader:
         lines, starts_over = self.metrics.new_lines()
         if starts_over:
             self.curves, self.validations = Curves(), []
-        for line in lines:
-            self.curves.add(line)
-            if kind_of(line) == "validation":
-                self.validations.append(line)
+        self.curves.add(lines)
+        self.validations += [line for line in lines if kind_of(line) == "validation"]
         curves = self.curves.by_name()
         return RunReport(
             name=str(self.run.path),

@@ -1,7 +1,7 @@
 """Students: a small, fast model learns from a larger one. Speed and BLEU of both, as a table and a picture.
 
 See configs/student.md. Finished runs and data files are not made again, interrupted ones are resumed. Writes
-students.md, students.json and students.svg beside the runs.
+students.md, students.json and students.txt beside the runs.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from synthetic import languages, reversed_sides, write_lines
 
 from nmt.config import Config, Files, load_config, values
 from nmt.files import atomic_write
-from nmt.insight.curves import Chart, Series, as_svg
+from nmt.insight.curves import Chart, Series, as_text
 from nmt.text.lines import read_lines
 from nmt.train.preparation import corpus_paths
 
@@ -175,14 +175,14 @@ def compare(home: Home, contest: Contest, options: Options) -> Table:
 
 
 def frontier(table: Table) -> str:
-    """BLEU over sentences a second as SVG: one line per model, from beam 5 to greedy search."""
+    """A chart of BLEU over sentences a second: one line per model, from beam 5 to greedy search."""
     points: dict[str, list[tuple[float, float]]] = {}
     for name, row in table.rows().items():
         model, _, search = name.rpartition(", ")
         if search and name != BASE:
             points.setdefault(model, []).append((row["sentences_s"], row["BLEU"]))
     series = [Series(name, sorted(of_model)) for name, of_model in points.items()]
-    return as_svg([Chart("bleu", "BLEU", "test", "sentences a second", series)])
+    return "\n".join(as_text(Chart("bleu", "BLEU", "test", "sentences a second", series)))
 
 
 def main() -> None:
@@ -205,7 +205,7 @@ def main() -> None:
     atomic_write(home.path / "students.md", text)
     found = {"models": rows, "table": table.as_json()}
     atomic_write(home.path / "students.json", json.dumps(found, indent=1, ensure_ascii=False) + "\n")
-    atomic_write(home.path / "students.svg", frontier(table))
+    atomic_write(home.path / "students.txt", frontier(table))
     print(text, end="")
 
 

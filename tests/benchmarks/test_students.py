@@ -62,6 +62,6 @@ def test_every_system_is_measured_and_drawn(tmp_path: Path, monkeypatch: pytest.
     assert len(commands) == len(set(commands)) == 9
     assert table.rows()["student, shortlist, greedy"]["× " + students.BASE] == 9
     drawn = students.frontier(table)
-    assert all(f">{name}</text>" in drawn for name in ("teacher", "teacher, shortlist", "student, shortlist"))
+    assert all(f" {name}: last" in drawn for name in ("teacher", "teacher, shortlist", "student, shortlist"))
     assert "loop" not in drawn
     json.dumps(table.as_json())

@@ -64,7 +64,6 @@ def test_a_sweep_killed_in_a_training_resumes_to_the_same_table(five_corpus: Fiv
     winner = load_config(directory / "winner.yaml")
     assert winner.train.lr == 1e-2
     assert winner.run == str(five_corpus.run)
-    assert (directory / "chart.svg").read_text().startswith("<svg")
 
 
 @pytest.mark.skipif(not SOAK, reason="starts several trainings")

@@ -1,7 +1,6 @@
-"""Curves of runs: points, text and SVG."""
+"""Curves of runs: points and text."""
 
 import itertools
-import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,10 @@ from nmt.insight.curves import (
     CHARTS,
     TEXT_WIDTH,
     Chart,
+    Curves,
     Series,
-    as_svg,
     as_text,
     charts_of,
-    curves,
     short,
     ticks,
 )
@@ -32,24 +30,24 @@ def step(n: int, **figures: Any) -> dict[str, Any]:
 
 def test_curves_are_means_weighted_by_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [step(1, loss=4.0, n_tokens=30, elapsed_s=1.0), step(2, loss=0.0, elapsed_s=2.0), step(3, elapsed_s=4.0)]
-    found = curves(lines)
+    found = Curves(lines).by_name()
     assert found["step"] == [1, 2, 3]
     assert found["loss"] == [4.0, 0.0, 2.0]
     assert found["tokens_per_s"] == [30, 10, 5]
     assert found["non_padding"] == [0.9] * 3
     monkeypatch.setattr(module, "MAX_POINTS", 2)
-    found = curves(lines)
+    found = Curves(lines).by_name()
     assert found["step"] == [2, 3]
     assert found["loss"] == [3.0, 2.0]
     assert found["tokens_per_s"] == [20, 5]
-    assert curves([step(1)])["tokens_per_s"] == [None], "a run of before times were kept"
-    assert curves([])["loss"] == []
+    assert Curves([step(1)]).by_name()["tokens_per_s"] == [None], "a run of before times were kept"
+    assert Curves([]).by_name()["loss"] == []
 
 
 @pytest.mark.parametrize("n_steps", [7, 8, 9, 64, 1001])
 def test_long_curves_have_few_points_that_stand_for_all_steps(monkeypatch: pytest.MonkeyPatch, n_steps: int) -> None:
     monkeypatch.setattr(module, "MAX_POINTS", 8)
-    found = curves(step(n, loss=float(n), elapsed_s=float(n)) for n in range(1, n_steps + 1))
+    found = Curves(step(n, loss=float(n), elapsed_s=float(n)) for n in range(1, n_steps + 1)).by_name()
     assert 4 < len(found["step"]) <= 8
     ends: list[Any] = [0, *found["step"]]
     assert ends[-1] == n_steps
@@ -59,7 +57,7 @@ def test_long_curves_have_few_points_that_stand_for_all_steps(monkeypatch: pytes
 
 def test_damaged_lines_and_those_of_validations_are_no_steps() -> None:
     lines = [step(1), {"step": 2, "grad_norm": 1.0}, step(3, loss="x"), {"step": 3, "dev_loss": 1.0, "dev_bleu": 2.0}]
-    assert curves(lines)["step"] == [1]
+    assert Curves(lines).by_name()["step"] == [1]
 
 
 def test_charts_hold_the_figures_of_the_run(five_run: FiveRun) -> None:
@@ -107,7 +105,6 @@ def test_a_text_chart_fits_the_terminal_and_rises_where_the_curve_rises() -> Non
 def test_few_equal_and_extreme_points_are_drawn(points: list[tuple[float, float]]) -> None:
     one = chart(Series("a", points))
     assert any("*" in line for line in as_text(one)[1:-1])
-    assert ET.fromstring(as_svg([one])) is not None
 
 
 def test_far_out_values_of_the_gradient_do_not_flatten_the_rest() -> None:
@@ -129,22 +126,3 @@ def test_numbers_on_axes_are_short() -> None:
     assert [short(x) for x in (0, 2e-3, 2.5e-4, 0.125, 31.23456, 12_500, 20_000)] == [
         "0", "2e-03", "2.5e-04", "0.125", "31.23", "12.5k", "20k"
     ]  # fmt: skip
-
-
-def test_the_svg_is_well_formed_and_has_both_color_schemes() -> None:
-    charts = [chart(Series("<a&b>", [(0.0, 1.0), (5.0, 2.0)]), Series("c", [(1.0, 1.0)]))] * 5
-    text = as_svg(charts)
-    root = ET.fromstring(text)
-    space = "{http://www.w3.org/2000/svg}"
-    assert len(root.findall(f"{space}g")) == 5
-    assert "<a&b>" in {node.text for node in root.iter(f"{space}text")}, "the legend names the runs"
-    assert text.count(":root") == 2
-    assert "prefers-color-scheme: dark" in text
-    width, height = float(root.attrib["width"]), float(root.attrib["height"])
-    for group in root.findall(f"{space}g"):
-        x, y = map(float, group.attrib["transform"].removeprefix("translate(").rstrip(")").split())
-        assert 0 <= x < width
-        assert 0 <= y < height
-        for circle in group.findall(f"{space}circle"):
-            assert 0 <= float(circle.attrib["cx"]) <= module.WIDTH
-            assert 0 <= float(circle.attrib["cy"]) <= module.HEIGHT
