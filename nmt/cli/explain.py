@@ -17,7 +17,6 @@ Ablate = Annotated[
 def explain(
     text: Annotated[str, typer.Argument(help="One sentence.")],
     reference: Annotated[str | None, typer.Option(help="A correct translation, to compare with.")] = None,
-    corpus: Annotated[bool, typer.Option("--corpus", help="Figures of heads, and BLEU for --ablate, on dev.")] = False,
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("explanation.html"),
     as_text: Annotated[bool, typer.Option("--text", help="Print the explanation instead.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
@@ -26,8 +25,6 @@ def explain(
     model: options.Model = None,
     beam: options.Beam = None,
     sample: Annotated[bool, typer.Option("--sample", help="Draw translations at random.")] = False,
-    mbr: options.Mbr = None,
-    samples: options.Samples = None,
     seed: options.Seed = 1,
     device: options.Device = "auto",
     threads: options.Threads = 0,
@@ -41,20 +38,13 @@ def explain(
         raise InputError("both --text and --json were given", hint="give one of them")
     if (as_text or as_json) and open_page:
         raise InputError("--open shows the page, which --text and --json do not write", hint="leave out one of them")
-    search = options.search_options(
-        "--sample or --mbr chrf", mbr=mbr, n_samples=samples, seed=seed, sample=sample, beam=beam
-    )
+    search = options.search_options("--sample", seed=seed, sample=sample, beam=beam)
     _, translator = options.load_translator(model, device, threads)
     from nmt.insight import render
     from nmt.insight.explain import explain as explain_one
 
-    n_beams = search.setdefault("beam", 1 if mbr else translator.options.beam)
-    search["n_best"] = min(5, samples or 5) if mbr else n_beams
-    pairs = None
-    if corpus:
-        _, found_pairs = options.pairs_of_run(translator.run, "dev", "leave out --corpus")
-        pairs = [(pair.source, pair.target) for pair in found_pairs]
-    found = explain_one(translator, text, reference=reference, ablate=ablate or (), corpus=pairs, **search)
+    search["n_best"] = beam or translator.options.beam
+    found = explain_one(translator, text, reference=reference, ablate=ablate or (), **search)
     if as_text:
         print(*render.as_text(found), sep="\n")
     elif as_json:

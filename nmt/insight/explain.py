@@ -19,9 +19,9 @@ from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.decode.search import TraceStep, search
 from nmt.decode.segments import Line, split
 from nmt.decode.translator import Translator, load
-from nmt.errors import InputError, ModelError
+from nmt.errors import ConfigError, InputError, ModelError
 from nmt.evaluate import bleu_tokenizer, pairwise_scores
-from nmt.insight.ablation import ablated, bleu_without
+from nmt.insight.ablation import ablated
 from nmt.insight.heads import HeadSummary, attention_summary, single_model
 from nmt.insight.search_tree import Node, search_tree, with_paths
 from nmt.insight.stages import Stage, record_stages
@@ -67,7 +67,7 @@ class Translated:
     text: str
     tokens: list[Token]  # EOS last
     log_prob: float  # sum over tokens
-    score: float  # after the length penalty; with minimum Bayes risk decoding, the expected utility
+    score: float  # after the length penalty
     is_cut: bool  # whether its end was forced at the length limit
 
 
@@ -97,19 +97,6 @@ class Ablation:
     heads: list[str]
     translation: Translated
     bleu: float | None  # sentence BLEU with the reference, 0-100
-    corpus_bleu: tuple[float, float] | None  # BLEU of greedy search on the corpus, 0-100: with all heads, and without
-
-
-@dataclass(frozen=True)
-class Samples:
-    """The samples that minimum Bayes risk decoding chooses from."""
-
-    texts: list[str]  # distinct, best first
-    counts: list[int]  # how often each text was sampled
-    log_probs: list[float]
-    expected: list[float]  # expected utility, 0-100
-    utility: list[list[float]]  # of each text (row) with each text (column) as its reference, 0-100
-    metric: str
 
 
 @dataclass(frozen=True)
@@ -126,14 +113,12 @@ class Explanation:
     greedy: Translated
     stages: list[Stage]
     attention: AttentionWeights  # of one sentence: (L, 1, H, S, S), (L, 1, H, T, T), (L, 1, H, T, S)
-    heads: list[HeadSummary]  # of this pair, or of the corpus
-    n_corpus: int  # number of pairs that `heads` averages over
+    heads: list[HeadSummary]  # of this pair
     padding_mask: list[bool]  # whether each position of the source, with `N_PADDING` PADs added, may be attended to
     tree: list[Node]
     one_pass: OnePass
     reference: Reference | None
     ablation: Ablation | None
-    samples: Samples | None
 
     @property
     def translation(self) -> Translated:
@@ -170,7 +155,7 @@ def outline(
             source_pieces=translator.tokenizers.source.pieces(sentence.src[0].tolist()),
             hypotheses=[sentence.translated(hypothesis) for hypothesis in found],
             cross=cross.mean((0, 2))[0].tolist() if len(cross) else None,
-            tree=with_paths(search_tree(steps, sentence.options.for_engine(), sentence.tokenizer), tokens, ()),
+            tree=with_paths(search_tree(steps, sentence.options, sentence.tokenizer), tokens, ()),
         )
 
 
@@ -181,7 +166,6 @@ def explain(
     reference: str | None = None,
     prefix: str | Sequence[int] = (),
     ablate: Sequence[str] = (),
-    corpus: Sequence[tuple[str, str]] | None = None,
     check: Check = lambda: None,
     **options: Any,
 ) -> Explanation:
@@ -193,10 +177,8 @@ def explain(
         reference: a correct translation, to compare with.
         prefix: what the translation must begin with, as text or target token ids.
         ablate: heads to translate without, as "encoder.1.3" (part, layer, head, from 1).
-        corpus: pairs for the statistics of heads and for the BLEU without the heads of `ablate`. By default, statistics
-            are of the sentence and its translation, and there is no BLEU.
         check: called in each step of a search and before each scoring pass; an exception that it raises is passed on.
-        options: fields of `SearchOptions`, `beam=1` for example.
+        options: fields of `SearchOptions` except `mbr`, `beam=1` for example.
     Raises:
         InputError: the text is blank or too long, the model is an export or an ensemble, or it lacks a head to ablate.
         ConfigError: an option is unknown or out of range.
@@ -205,13 +187,10 @@ def explain(
     sentence = _Sentence(translator, text, prefix, check, options)
     with torch.inference_mode():
         found, steps = sentence.search(sentence.options)
-        samples = None
-        if sentence.options.mbr:
-            found, samples = _rank_samples(translator, found, sentence.options)
         greedy = sentence.greedy()
         best = found[0].tokens
         stages, attention, log_probs = record_stages(sentence.model, sentence.src, sentence.tgt_in(best))
-        nodes = with_paths(search_tree(steps, sentence.options.for_engine(), sentence.tokenizer), best, greedy.tokens)
+        nodes = with_paths(search_tree(steps, sentence.options, sentence.tokenizer), best, greedy.tokens)
         translations = [sentence.translated(hypothesis) for hypothesis in found]
         return Explanation(
             model=described(sentence.model),
@@ -224,14 +203,12 @@ def explain(
             greedy=sentence.translated(greedy),
             stages=_with_likely_columns(stages, log_probs, sentence.tokenizer),
             attention=attention,
-            heads=attention_summary(translator, corpus or [(text, translations[0].text)]),
-            n_corpus=len(corpus or [text]),
+            heads=attention_summary(translator, [(text, translations[0].text)]),
             padding_mask=sentence.padding_mask(),
             tree=nodes,
             one_pass=sentence.one_pass(len(best)),
             reference=None if reference is None else _compare(translator, sentence, reference, translations[0], greedy),
-            ablation=_ablate(translator, sentence, ablate, reference, corpus) if ablate else None,
-            samples=samples,
+            ablation=_ablate(translator, sentence, ablate, reference) if ablate else None,
         )
 
 
@@ -262,6 +239,8 @@ class _Sentence:
         self, translator: Translator, text: str, prefix: str | Sequence[int], check: Check, options: dict[str, Any]
     ) -> None:
         self.options, self.prefix = translator.with_options(**options), translator.encode_prefix(prefix)
+        if self.options.mbr:
+            raise ConfigError("minimum Bayes risk is not one search that can be explained", hint="leave out mbr")
         self.model, self.check = single_model(translator), check
         self.tokenizer = translator.tokenizers.target
         longest = translator.config.data.max_length
@@ -283,7 +262,7 @@ class _Sentence:
         (found,) = search(
             incremental_decoder(self.model),
             self.src,
-            options.for_engine(),
+            options,
             prefixes=[self.prefix],
             max_length=self.model.max_length,
             sentence_seeds=[self.seed],
@@ -295,7 +274,7 @@ class _Sentence:
 
     def greedy(self) -> Hypothesis:
         """Return the hypothesis of greedy search with otherwise unchanged options."""
-        return self.search(self.options.changed(beam=1, n_best=1, sample=False, mbr=None))[0][0]
+        return self.search(self.options.changed(beam=1, n_best=1, sample=False))[0][0]
 
     def tgt_in(self, tokens: Sequence[int]) -> Tensor:
         """(1, T): the decoder's input for a hypothesis that ends in EOS."""
@@ -341,25 +320,12 @@ class _Sentence:
         return mask.flatten().tolist()
 
 
-def _ablate(
-    translator: Translator,
-    sentence: _Sentence,
-    heads: Sequence[str],
-    reference: str | None,
-    corpus: Sequence[tuple[str, str]] | None,
-) -> Ablation:
+def _ablate(translator: Translator, sentence: _Sentence, heads: Sequence[str], reference: str | None) -> Ablation:
     with ablated(sentence.model, heads):
         found, _ = sentence.search(sentence.options)
-        if sentence.options.mbr:
-            found, _ = _rank_samples(translator, found, sentence.options)
         translated = sentence.translated(found[0])
-    corpus_bleu = None
-    if corpus:
-        sources, references = zip(*corpus, strict=True)
-        whole, without = bleu_without(translator, [[], heads], sources, [references])
-        corpus_bleu = whole, without
     bleu = None if reference is None else _bleu(translator, translated.text, reference)
-    return Ablation([*heads], translated, bleu, corpus_bleu)
+    return Ablation([*heads], translated, bleu)
 
 
 def _compare(
@@ -378,23 +344,3 @@ def _compare(
 def _bleu(translator: Translator, hypothesis: str, reference: str) -> float:
     tokenize = bleu_tokenizer(translator.target_language)
     return float(pairwise_scores([hypothesis, reference], metric="bleu", tokenize=tokenize)[0, 1])
-
-
-def _rank_samples(
-    translator: Translator, found: list[Hypothesis], options: SearchOptions
-) -> tuple[list[Hypothesis], Samples]:
-    """Rank samples by expected utility. Returns the n best, and all samples with the utility of each pair."""
-    assert options.mbr
-    ranked = translator.rank_by_utility(found, options)
-    decode = translator.tokenizers.target.decode
-    texts = [one_line(decode(sample.tokens)) for sample in ranked]
-    drawn = [one_line(decode(sample.tokens)) for sample in found]
-    utility = pairwise_scores(texts, metric=options.mbr, tokenize=bleu_tokenizer(translator.target_language))
-    return ranked[: options.n_best], Samples(
-        texts,
-        [drawn.count(text) for text in texts],
-        [sample.log_prob for sample in ranked],
-        [sample.score for sample in ranked],
-        utility.tolist(),
-        options.mbr,
-    )

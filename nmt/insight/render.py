@@ -55,23 +55,16 @@ def _sections(e: Explanation) -> Iterator[tuple[str, Iterable[str]]]:
     yield "SOURCE", columns(["piece", "id"], zip(e.source_pieces, e.source_tokens, strict=True))
     yield "EACH TOKEN, its probability, what it attends to most, and what else could have come", _tokens(e)
     yield "CROSS-ATTENTION, mean of all heads of all layers (a row per target token)", _heat_map(e)
-    yield f"ATTENTION HEADS, means over {e.n_corpus} pair{'s' if e.n_corpus > 1 else ''}", table(e.heads)
+    yield "ATTENTION HEADS, means over this pair", table(e.heads)
     yield "THE SEARCH: best candidates of each step (+ kept, . finished, - pruned)", _search(e)
     hypotheses = ((f"{h.score:.3f}", f"{h.log_prob:.3f}", h.text) for h in e.hypotheses)
     yield "HYPOTHESES", columns(["score", "log-prob", "text"], hypotheses)
-    if e.samples:
-        drawn = zip(e.samples.expected, e.samples.counts, e.samples.texts, strict=True)
-        rows = ((f"{utility:.2f}", n, text) for utility, n, text in drawn)
-        yield f"SAMPLES by expected utility ({e.samples.metric})", columns(["utility", "drawn", "text"], rows)
     if e.reference:
         yield "THE REFERENCE by teacher forcing: each token, given the true ones before it", _reference(e)
     if e.ablation:
         lines = [f"→ {e.ablation.translation.text}"]
         if e.ablation.bleu is not None and e.reference:
             lines.append(f"sentence BLEU {e.ablation.bleu:.1f} instead of {e.reference.bleu:.1f}")
-        if e.ablation.corpus_bleu:
-            whole, without = e.ablation.corpus_bleu
-            lines.append(f"BLEU of greedy search on {e.n_corpus} pairs {without:.2f} instead of {whole:.2f}")
         yield f"WITHOUT {', '.join(e.ablation.heads)}", lines
     yield (
         "ONE PASS over <s> and padding, which shows it no previous tokens (a common mistake)",

@@ -9,22 +9,19 @@ from conftest import SOURCE, TARGET, FiveRun, err_lines, one_clear_error, out_li
 def test_explain_writes_a_page_and_prints_text_or_json(five_run: FiveRun, tmp_path: Path) -> None:
     model = ("-m", five_run.run)
     page, default, text, as_json = run_together(
-        ["explain", SOURCE[0], *model, "-o", "page.html", "--reference", TARGET[0], "--corpus"],
+        ["explain", SOURCE[0], *model, "-o", "page.html", "--reference", TARGET[0]],
         ["explain", SOURCE[1], *model, "-q"],
         ["explain", SOURCE[0], *model, "--text", "--ablate", "cross.1.2", "--ablate", "encoder.2.1"],
-        ["explain", SOURCE[0], *model, "--json", "--mbr", "chrf", "--samples", 4],
+        ["explain", SOURCE[0], *model, "--json", "--sample", "--seed", 4],
         cwd=tmp_path,
     )
     assert (out_lines(page), err_lines(page)) == ([], ["written to page.html"])
-    assert "5 sentence pairs" not in (tmp_path / "page.html").read_text(), "the number is in the data"
-    assert '"n_corpus":5' in (tmp_path / "page.html").read_text()
     assert (out_lines(default), err_lines(default)) == ([], [])
     assert TARGET[1] in (tmp_path / "explanation.html").read_text()
     assert out_lines(text)[1] == f"→ {TARGET[0]}"
     assert "WITHOUT cross.1.2, encoder.2.1" in out_lines(text)
     found = json.loads(as_json.stdout)
-    assert found["options"]["mbr"] == "chrf"
-    assert sum(found["samples"]["counts"]) == 4
+    assert (found["options"]["sample"], found["options"]["seed"]) == (True, 4)
 
 
 def test_explain_refuses_what_it_cannot_do(five_run: FiveRun, tmp_path: Path) -> None:
@@ -33,13 +30,12 @@ def test_explain_refuses_what_it_cannot_do(five_run: FiveRun, tmp_path: Path) ->
         "both --text and --json": ["--text", "--json"],
         "--open shows the page": ["--text", "--open"],
         "no attention head 'cross.7.1'": ["--ablate", "cross.7.1"],
-        "not beams": ["--mbr", "chrf", "--beam", 3],
+        "--seed applies only to sampling": ["--seed", 3],
     }
     done = run_together(*(["explain", SOURCE[0], *model, *words] for words in commands.values()), cwd=tmp_path)
     for message, one in zip(commands, done, strict=True):
         one_clear_error(one, 2, message)
     one_clear_error(run_nmt("explain", "", *model), 2, "the sentence is blank")
-    one_clear_error(run_nmt("explain", "a", "-m", five_run.model_file, "--corpus"), 2, "names no data.dev")
     assert not list(tmp_path.iterdir())
 
 

@@ -15,8 +15,6 @@ from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.translator import Translator, load
 from nmt.errors import ConfigError, InputError
 from nmt.evaluate import pairwise_scores
-from nmt.insight import render
-from nmt.insight.ablation import bleu_without, head_names
 from nmt.insight.explain import Explanation, explain, outline
 from nmt.insight.heads import attention_summary
 from nmt.text import EOS
@@ -100,40 +98,13 @@ def test_ablation_translates_without_the_heads(translator: Translator, explanati
     assert explanation.ablation.heads == ["cross.1.1", "cross.1.2"]
     assert explanation.ablation.translation.log_prob != pytest.approx(explanation.translation.log_prob, abs=1e-3)
     assert explanation.ablation.bleu is not None
-    assert explanation.ablation.corpus_bleu is None
-    heads = head_names(model_of(translator))
-    found = explain(translator, SOURCE[0], ablate=heads, corpus=list(zip(SOURCE, TARGET, strict=True)))
-    assert found.ablation is not None
-    assert found.ablation.corpus_bleu == tuple(bleu_without(translator, [[], heads], SOURCE, [TARGET]))
-    whole, without = found.ablation.corpus_bleu
-    assert whole == pytest.approx(100)
-    assert without < whole
-    assert f"BLEU of greedy search on 5 pairs {without:.2f} instead of 100.00" in render.as_text(found)
     assert not any(module._forward_pre_hooks for module in model_of(translator).modules())
     with pytest.raises(InputError, match="no attention head"):
         explain(translator, SOURCE[0], ablate=["cross.9.9"])
 
 
-def test_statistics_of_heads_are_of_the_pair_or_of_the_corpus(translator: Translator, explanation: Explanation) -> None:
-    assert explanation.n_corpus == 1
+def test_statistics_of_heads_are_of_the_pair(translator: Translator, explanation: Explanation) -> None:
     assert explanation.heads == attention_summary(translator, [(SOURCE[0], TARGET[0])])
-    corpus = list(zip(SOURCE, TARGET, strict=True))
-    other = explain(translator, SOURCE[0], corpus=corpus)
-    assert other.n_corpus == 5
-    assert other.heads == attention_summary(translator, corpus)
-
-
-def test_samples_and_their_utility(translator: Translator) -> None:
-    found = explain(translator, SOURCE[0], mbr="chrf", n_samples=8, temperature=3.0, n_best=3)
-    (expected,) = translator.translate([SOURCE[0]], mbr="chrf", n_samples=8, temperature=3.0)
-    assert found.translation.text == expected
-    samples = found.samples
-    assert samples is not None
-    assert samples.texts[0] == expected
-    assert sum(samples.counts) == 8
-    assert samples.expected == sorted(samples.expected, reverse=True)
-    assert [row[i] for i, row in enumerate(samples.utility)] == pytest.approx([100] * len(samples.texts))
-    assert len(found.hypotheses) <= 3
 
 
 def test_padding_mask_hides_the_padding(explanation: Explanation) -> None:
@@ -161,6 +132,8 @@ def test_what_cannot_be_explained_is_refused(translator: Translator, five_run: F
             explain(translator, text)
     with pytest.raises(ConfigError, match="beams"):
         explain(translator, SOURCE[0], beams=3)
+    with pytest.raises(ConfigError, match="minimum Bayes risk is not one search"):
+        explain(translator, SOURCE[0], mbr="chrf")
     with pytest.raises(InputError, match="an ensemble"):
         explain(load([five_run.run, five_run.run]), SOURCE[0])
 

@@ -150,8 +150,7 @@ function drawAttention() {
 function figuresOf(part, layer, head) {
   const found = data.heads.find((one) => one.part === part && one.layer === layer + 1 && one.head === head + 1);
   if (!found) return "";
-  const pairs = data.n_corpus > 1 ? `means over ${data.n_corpus} sentence pairs` : "means over this sentence";
-  return html("div", {}, html("h3", {}, `This head, ${pairs}`), html("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Figures of the head" },
+  return html("div", {}, html("h3", {}, "This head, means over this sentence"), html("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Figures of the head" },
     table(["", "", ""], Object.entries(FIGURES).map(([name, [title, meaning]]) =>
       [title, found[name] === null ? "–" : found[name].toFixed(2), html("span", { class: "muted" }, meaning)]))));
 }
@@ -159,10 +158,10 @@ function figuresOf(part, layer, head) {
 // --- search -------------------------------------------------------------------------------------------------
 
 function searchSection() {
-  const { beam, sample, mbr } = data.options;
+  const { beam, sample } = data.options;
   const base = data.options.length_penalty === "gnmt" ? "(5 + length) / 6" : "its length";
   const scored = data.options.alpha === 1 ? base : `the power ${data.options.alpha} of ${base}`;
-  byId("search-text").textContent = sample || mbr
+  byId("search-text").textContent = sample
     ? "The translations were drawn at random: at each step every hypothesis is continued by one piece, drawn by its probability."
     : beam === 1 ? "Greedy search: at each step only the most probable piece is kept."
       : `Beam search keeps the ${beam} best hypotheses (beginnings of a translation) at every step. It continues each of them by every piece of the vocabulary, keeps the ${beam} best that are not at their end, and drops the rest. A hypothesis that ends among the best ${beam} is finished. Its score is its log-probability divided by ${scored}, so that long translations are not at a disadvantage; the best score wins.`;
@@ -171,19 +170,7 @@ function searchSection() {
     i + 1, html("span", { dir: "auto" }, one.text), one.score.toFixed(3), one.log_prob.toFixed(3), one.tokens.length])));
 }
 
-// --- samples, reference, one pass, ablation -----------------------------------------------------------------
-
-function samplesSection() {
-  const found = data.samples;
-  if (!found) return drop("samples");
-  put("samples-table", table(["", "sample", "drawn", `mean ${found.metric} with the others`, "log-probability"],
-    found.texts.map((text, i) => [i + 1, html("span", { dir: "auto" }, text), found.counts[i], found.expected[i].toFixed(1), found.log_probs[i].toFixed(2)])));
-  const names = found.texts.map((_, i) => String(i + 1));
-  const matrix = found.utility.map((row) => row.map((value) => value / 100));
-  const describe = (r, c, value) => `sample ${r + 1} with sample ${c + 1} as the reference: ${(100 * value).toFixed(1)}`;
-  put("samples-figure", heatMap(matrix, { rows: names, columns: names, largest: 1, cell: Math.max(8, Math.min(24, 480 / names.length)),
-    label: "Similarity of the samples", describe }), asTable("As a table", () => matrixTable(matrix, names, names)));
-}
+// --- reference, one pass, ablation --------- -----------------------------------------------------------------
 
 function referenceSection() {
   const found = data.reference;
@@ -212,11 +199,6 @@ function ablationSection() {
   const columns = ["", "translation", "log-probability", "sentence BLEU"];
   const withAll = ["with all heads", html("span", { dir: "auto" }, best.text), best.log_prob.toFixed(3), bleu(data.reference?.bleu)];
   const without = ["without", html("span", { dir: "auto" }, found.translation.text), found.translation.log_prob.toFixed(3), bleu(found.bleu)];
-  if (found.corpus_bleu) {
-    columns.push(`BLEU of ${data.n_corpus} pairs, greedy`);
-    withAll.push(bleu(found.corpus_bleu[0]));
-    without.push(bleu(found.corpus_bleu[1]));
-  }
   put("ablation-table", table(columns, [withAll, without]));
 }
 
@@ -278,7 +260,6 @@ function stagesSection() {
 words();
 attentionSection();
 searchSection();
-samplesSection();
 referenceSection();
 onePassSection();
 ablationSection();
