@@ -50,35 +50,23 @@ def ablated(model: Seq2Seq, heads: Sequence[str]) -> Iterator[None]:
         yield
 
 
-def bleu_without(
-    translator: Translator,
-    choices: Sequence[Sequence[str]],
-    sources: Sequence[str],
-    references: Sequence[Sequence[str]],
-    beam: int = 1,
-) -> list[float]:
-    """BLEU of a test set without some heads, 0-100, for each of several choices of heads; an empty choice keeps all.
+def bleu_without_each(
+    translator: Translator, sources: Sequence[str], references: Sequence[Sequence[str]]
+) -> dict[str, float]:
+    """Return BLEU of a test set without each head, 0-100, by head name; the key "none" has BLEU with all heads.
 
-    Greedy search (beam 1) is fast; the differences in BLEU are similar with a larger beam.
+    By greedy search, which is fast; the differences in BLEU are similar with a larger beam.
     """
     model = single_model(translator)
     untraced = Translator(TorchEngine(model), translator.tokenizers, translator.config)
-    found = []
-    for heads in choices:
+    choices: dict[str, list[str]] = {"none": [], **{head: [head] for head in head_names(model)}}
+    found = {}
+    for name, heads in choices.items():
         with ablated(model, heads):
-            hypotheses = untraced.translate(sources, beam=beam)
+            hypotheses = untraced.translate(sources, beam=1)
         (bleu,) = score(hypotheses, references, ("bleu",), tokenize=bleu_tokenizer(translator.target_language))
-        found.append(bleu.value)
+        found[name] = bleu.value
     return found
-
-
-def bleu_without_each(
-    translator: Translator, sources: Sequence[str], references: Sequence[Sequence[str]], beam: int = 1
-) -> dict[str, float]:
-    """Return BLEU without each head, by head name; the key "none" has BLEU with all heads."""
-    heads = head_names(single_model(translator))
-    choices: list[list[str]] = [[], *([head] for head in heads)]
-    return dict(zip(["none", *heads], bleu_without(translator, choices, sources, references, beam), strict=True))
 
 
 def table(bleu: Mapping[str, float]) -> list[str]:

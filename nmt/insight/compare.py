@@ -4,6 +4,7 @@ The recall of words by their frequency follows compare-mt (Neubig et al. 2019).
 """
 
 import json
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +16,7 @@ from sacrebleu.metrics.chrf import CHRF
 from nmt.config import base_language
 from nmt.decode.segments import UNSPACED
 from nmt.evaluate import PairedScore, TestName, paired_scores, sacrebleu_metrics, score
-from nmt.insight.sentences import LENGTHS, bare_words, group_index, group_names, n_words, numbers
+from nmt.insight.sentences import LENGTHS, bare_words, group_names, n_words, numbers
 from nmt.insight.tables import columns
 
 FREQUENCIES = (0, 1, 4, 19, 99)  # upper bounds of the groups of words by number of occurrences
@@ -123,6 +124,7 @@ def compare(
     words = [bare_words(line.reference, spaced=spaced) for line in lines]
     where, corpus = training or ("the references", references[0])
     counts = word_counts(corpus, {word for of_line in words for word in of_line}, spaced=spaced)
+
     return Comparison(
         systems=list(names),
         corpus=test_set.name,
@@ -167,7 +169,7 @@ def groups_of(
         rarest: number of occurrences of each line's rarest word in that corpus; None for a line without words.
     """
     yield f"words of the {'reference' if test_set.sources is None else 'source'}", by_length(lines, test_set)
-    by_rarity = (-1 if n is None else group_index(n, FREQUENCIES) for n in rarest)
+    by_rarity = (-1 if n is None else bisect_left(FREQUENCIES, n) for n in rarest)
     names = group_names(FREQUENCIES, 0)
     yield f"occurrences of the rarest word in {where}", grouped(by_rarity, names, lines, test_set)
     has_numbers = [bool(numbers_to_copy(line)) for line in lines]
@@ -178,37 +180,32 @@ def groups_of(
 def by_length(lines: Sequence[ComparedLine], test_set: EvaluationSet) -> list[Group]:
     """Group the lines by the number of words of the source, or of the reference if the source is unknown."""
     texts = (line.reference if test_set.sources is None else line.source for line in lines)
-    indices = (group_index(n_words(text), LENGTHS) for text in texts)
+    indices = (bisect_left(LENGTHS, n_words(text)) for text in texts)
     return grouped(indices, group_names(LENGTHS), lines, test_set)
 
 
 def grouped(
     indices: Iterable[int], names: Sequence[str], lines: Sequence[ComparedLine], test_set: EvaluationSet
 ) -> list[Group]:
-    """Return the groups that have lines, given the index of each line's group, or -1 for none."""
-    members: dict[int, list[int]] = {}
-    for at, index in enumerate(indices):
-        members.setdefault(index, []).append(at)
-    return [group(names[i], found, lines, test_set) for i, found in sorted(members.items()) if i >= 0]
-
-
-def group(name: str, members: Sequence[int], lines: Sequence[ComparedLine], test_set: EvaluationSet) -> Group:
-    """Return the scores of the lines whose indices are `members`."""
-    references = [[side[i] for i in members] for side in test_set.references]
-    own = [lines[i] for i in members]
-    bleu, wins = [], []
-    for s in range(len(own[0].translations)):
-        hypotheses = [line.translations[s] for line in own]
-        (of_group,) = score(hypotheses, references, ("bleu",), tokenize=test_set.tokenize, lowercase=test_set.lowercase)
-        bleu.append(of_group.value)
-        if s:
-            signs = Counter(sign(line.chrf[s] - line.chrf[0]) for line in own)
-            wins.append(Wins(signs[1], signs[0], signs[-1]))
-    return Group(name, len(members), bleu, wins)
-
-
-def sign(x: float) -> int:
-    return (x > 0) - (x < 0)
+    """Return the groups that have lines, with their scores, given the index of each line's group, or -1 for none."""
+    members: dict[int, list[ComparedLine]] = {}
+    for line, index in zip(lines, indices, strict=True):
+        members.setdefault(index, []).append(line)
+    groups = []
+    for index, own in sorted((index, own) for index, own in members.items() if index >= 0):
+        references = [[side[line.number - 1] for line in own] for side in test_set.references]
+        bleu, wins = [], []
+        for s, hypotheses in enumerate(zip(*(line.translations for line in own), strict=True)):
+            (of_group,) = score(
+                hypotheses, references, ("bleu",), tokenize=test_set.tokenize, lowercase=test_set.lowercase
+            )
+            bleu.append(of_group.value)
+            if s:
+                gains = [line.chrf[s] - line.chrf[0] for line in own]
+                n_better, n_worse = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
+                wins.append(Wins(n_better, len(gains) - n_better - n_worse, n_worse))
+        groups.append(Group(names[index], len(own), bleu, wins))
+    return groups
 
 
 def numbers_to_copy(line: ComparedLine) -> Counter[str]:
@@ -228,10 +225,10 @@ def recalls_of(
     for line, of_reference in zip(lines, words, strict=True):
         own = Counter(of_reference)
         for word, n in own.items():
-            expected[group_index(counts[word], FREQUENCIES)] += n
+            expected[bisect_left(FREQUENCIES, counts[word])] += n
         for s, text in enumerate(line.translations):
             for word, n in (own & Counter(bare_words(text, spaced=spaced))).items():
-                found[group_index(counts[word], FREQUENCIES), s] += n
+                found[bisect_left(FREQUENCIES, counts[word]), s] += n
     yield (
         f"words of the references, by their occurrences in {where}",
         [Recall(names[i], n, [found[i, s] / n for s in range(n_systems)]) for i, n in sorted(expected.items())],

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,21 +13,14 @@ from nmt.config import Config, language
 from nmt.decode.translator import is_export, needs_torch
 from nmt.errors import ModelError
 from nmt.files import hash_file
-from nmt.insight.curves import has_numbers, is_finite
+from nmt.insight.curves import is_finite
 from nmt.run.checkpoint import read_checkpoint, shapes_of
 from nmt.run.directory import RunDirectory
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.preparation import all_corpora, corpus_paths
 
 IGNORED_BY_RNN = {"n_heads", "d_ff", "norm", "positions", "activation", "padding_mask"}
-BLOCKS = {  # key: first part of a parameter's name
-    **dict.fromkeys(("source_embedding", "target_embedding"), "embeddings"),
-    **dict.fromkeys(("source_positions", "target_positions"), "positions"),
-    **dict.fromkeys(("encoder", "encoder_norm"), "encoder"),
-    **dict.fromkeys(("decoder", "decoder_norm"), "decoder"),
-    "look": "attention",
-    "projection": "output",
-}
+BLOCKS = {"embedding": "embeddings", "look": "attention", "projection": "output"}  # last part of a name: its block
 MODEL = ("languages", "architecture", "parameters", "tokenizer", "search")  # keys of one section of the text
 
 Rows = list[tuple[str, str]]  # name and text
@@ -39,19 +33,16 @@ def information(path: Path) -> dict[str, Any]:
         ModelError: the path is none of these, or a file is damaged.
     """
     if is_export(path):
-        return {"path": str(path), "kind": "CTranslate2 export", **_of_export(path), "use": use_of(path)}
-    if path.is_dir():
-        return {"path": str(path), "kind": "run", **_of_run(RunDirectory(path)), "use": use_of(path)}
-    if not path.exists():
+        kind, found = "CTranslate2 export", _of_export(path)
+    elif path.is_dir():
+        kind, found = "run", _of_run(RunDirectory(path))
+    elif path.exists():
+        kind, found = "model file", _of_model_file(path)
+    else:
         raise ModelError(f"no model at {path}", hint="give a run, its model.safetensors, or an export")
-    return {"path": str(path), "kind": "model file", **_of_model_file(path), "use": use_of(path)}
-
-
-def use_of(path: Path) -> dict[str, str]:
-    """Return shell commands and a line of Python that use the model."""
-    python = f"import nmt; print(nmt.load({str(path)!r}).translate(['…']))"
-    name = quote(str(path))
-    return {"translate": f'nmt translate -m {name} "…"', "serve": f"nmt serve -m {name}", "python": python}
+    name, python = quote(str(path)), f"import nmt; print(nmt.load({str(path)!r}).translate(['…']))"
+    use = {"translate": f'nmt translate -m {name} "…"', "serve": f"nmt serve -m {name}", "python": python}
+    return {"path": str(path), "kind": kind, **found, "use": use}
 
 
 def _of_model_file(path: Path) -> dict[str, Any]:
@@ -60,11 +51,8 @@ def _of_model_file(path: Path) -> dict[str, Any]:
     keys = {"steps": "step", "epochs": "epoch", "target_tokens": "n_tokens", "seconds": "elapsed_s"}
     training = {name: progress[key] for name, key in keys.items() if is_finite(progress.get(key))}
     training["seed"] = found.config.seed
-    if isinstance(steps := progress.get("averaged_steps"), list):
-        training["averaged_steps"] = steps
-    best = progress.get("best_figures")
-    if isinstance(best, dict) and has_numbers(best, ("step", "dev_loss", "dev_bleu", "dev_chrf")):
-        training["best"] = best
+    others = {"averaged_steps": progress.get("averaged_steps"), "best": progress.get("best_figures")}
+    training |= {name: value for name, value in others.items() if value}
     reason = needs_torch([found.config], engine=found.config.decode.engine)
     about = {**_of_model(found.config, found.tokenizers), "engine": f"torch: {reason}" if reason else "ctranslate2"}
     return {**about, "file": _of_file(path), "training": training}
@@ -83,15 +71,14 @@ def _of_model(config: Config, tokenizers: Tokenizers) -> dict[str, Any]:
         model = {key: value for key, value in model.items() if key not in IGNORED_BY_RNN}
     else:
         del model["cell"]
-    blocks: dict[str, int] = {}
+    blocks: Counter[str] = Counter()
     for name, shape in shapes_of(config, tokenizers).items():
-        part = name.partition(".")[0]
-        block = BLOCKS.get(part, part)
-        blocks[block] = blocks.get(block, 0) + math.prod(shape)
+        part = name.partition(".")[0].removeprefix("source_").removeprefix("target_").removesuffix("_norm")
+        blocks[BLOCKS.get(part, part)] += math.prod(shape)
     return {
         "languages": {side: language(config.data, side) for side in ("source", "target")},
         "architecture": model,
-        "parameters": {"total": sum(blocks.values()), **blocks},
+        "parameters": {"total": blocks.total(), **blocks},
         "tokenizer": {
             **config.tokenizer.model_dump(include={"type", "joint", "byte_fallback", "sampling_alpha"}),
             **config.data.model_dump(include={"nfkc_source", "target_tag"}),
@@ -152,10 +139,11 @@ def _of_run(run: RunDirectory) -> dict[str, Any]:
 
 
 def _is_evaluation(line: Mapping[str, Any]) -> bool:
-    scores, search = line.get("scores"), line.get("search")
-    if not isinstance(scores, list) or not isinstance(search, dict):
+    """Whether a line of scores.jsonl can be shown; the run may come from a stranger."""
+    scores = line.get("scores")
+    if not isinstance(scores, list) or not isinstance(line.get("search"), dict):
         return False
-    return all(isinstance(s, dict) and isinstance(s.get("value"), int | float) and "name" in s for s in scores)
+    return all(isinstance(s, dict) and is_finite(s.get("value")) and "name" in s for s in scores)
 
 
 # --- text -------------------------------------------------------------------------------------------------

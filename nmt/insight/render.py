@@ -5,15 +5,12 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from torch import Tensor
-
 from nmt.insight import pages
 from nmt.insight.explain import Explanation, Token
 from nmt.insight.heads import table
 from nmt.insight.stages import Stage
 from nmt.insight.tables import columns
 
-SHADES = " ░▒▓█"
 N_SHOWN = 4  # alternatives per token
 MAX_COLUMNS = 64  # columns of a stage's heat map
 
@@ -54,7 +51,6 @@ def as_text(explanation: Explanation) -> list[str]:
 def _sections(e: Explanation) -> Iterator[tuple[str, Iterable[str]]]:
     yield "SOURCE", columns(["piece", "id"], zip(e.source_pieces, e.source_tokens, strict=True))
     yield "EACH TOKEN, its probability, what it attends to most, and what else could have come", _tokens(e)
-    yield "CROSS-ATTENTION, mean of all heads of all layers (a row per target token)", _heat_map(e)
     yield "ATTENTION HEADS, means over this pair", table(e.heads)
     yield "THE SEARCH: best candidates of each step (+ kept, . finished, - pruned)", _search(e)
     hypotheses = ((f"{h.score:.3f}", f"{h.log_prob:.3f}", h.text) for h in e.hypotheses)
@@ -70,7 +66,6 @@ def _sections(e: Explanation) -> Iterator[tuple[str, Iterable[str]]]:
         "ONE PASS over <s> and padding, which shows it no previous tokens (a common mistake)",
         [f"→ {e.one_pass.text}"],
     )
-    yield "THE WAY THROUGH THE MODEL", _stages(e)
 
 
 def probability(log_prob: float) -> str:
@@ -82,32 +77,14 @@ def _doubt(tokens: Sequence[Token]) -> str:
     return f"It was least sure at {least.piece}: {probability(least.log_prob)}."
 
 
-def mean_cross(explanation: Explanation) -> Tensor | None:
-    """Cross-attention of one sentence, averaged over layers and heads: (T, S); None if the model has no attention."""
-    cross = explanation.attention.cross
-    return cross.mean((0, 1, 2)) if len(cross) else None
-
-
 def _tokens(e: Explanation) -> list[str]:
-    weights = mean_cross(e)
+    cross = e.attention.cross  # (L, 1, H, T, S); empty without attention
     rows = []
     for i, token in enumerate(e.translation.tokens):
         others = [f"{c.piece} {probability(c.log_prob)}" for c in token.alternatives if c.token != token.token]
-        looked = "" if weights is None else e.source_pieces[int(weights[i].argmax())]
+        looked = e.source_pieces[int(cross.mean((0, 1, 2))[i].argmax())] if len(cross) else ""
         rows.append((token.piece, probability(token.log_prob), looked, ", ".join(others[:N_SHOWN])))
     return columns(["token", "prob.", "attends to", "instead of it"], rows)
-
-
-def _heat_map(e: Explanation) -> list[str]:
-    weights = mean_cross(e)
-    if weights is None:
-        return ["the model has no cross-attention"]
-    width = max(map(len, e.target_pieces))
-    legend = [f"{'':{width}}  columns: {' '.join(e.source_pieces)}"]
-    shades = [[SHADES[min(int(w * len(SHADES)), len(SHADES) - 1)] for w in row] for row in weights.tolist()]
-    return legend + [
-        f"{p:{width}}  {''.join(s * 2 for s in row)}" for p, row in zip(e.target_pieces, shades, strict=True)
-    ]
 
 
 def _search(e: Explanation) -> Iterator[str]:
@@ -129,8 +106,3 @@ def _reference(e: Explanation) -> list[str]:
     header = ["reference", "prob.", "rank", "most probable", "generated freely"]
     end = f"log-probability {e.reference.log_prob:.3f}; sentence BLEU of the translation {e.reference.bleu:.1f}"
     return [*columns(header, rows), end]
-
-
-def _stages(e: Explanation) -> list[str]:
-    rows = [(stage.part, stage.name, f"({', '.join(stage.axes)}) = {stage.shape}", stage.section) for stage in e.stages]
-    return columns(["part", "tensor", "shape", "section"], rows)

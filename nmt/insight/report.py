@@ -1,19 +1,19 @@
 """The report of a run: curves of its metrics, sample translations over time, and faults of its translations."""
 
 import contextlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nmt.config import Config, language
+from nmt.corpus import pairs
 from nmt.errors import ModelError
 from nmt.evaluate import Score, bleu_tokenizer, score
 from nmt.insight import pages
 from nmt.insight.compare import EvaluationSet, Group, by_length, compared_lines
 from nmt.insight.curves import CHARTS, Curves
-from nmt.insight.sentences import n_words, numbers, words
+from nmt.insight.sentences import n_words
 from nmt.run.directory import LinesReader, RunDirectory, kind_of
 from nmt.run.header import read_header
 
@@ -140,38 +140,25 @@ def evaluated(
 
 
 def find_faults(lines: Sequence[Example]) -> list[Fault]:
-    """Find translations that are empty, repeat words, copy the source, have an unusual length or change numbers."""
+    """Find translations with faults that their references lack; `nmt check` finds most of them in pairs."""
     ratio = sorted((n_words(line.reference) + 1) / (n_words(line.source) + 1) for line in lines)[len(lines) // 2]
+
+    def usual(line: Example) -> float:
+        return ratio * (n_words(line.source) + 1)
+
+    def is_worse(test: Callable[[str, str], bool], line: Example) -> bool:
+        return test(line.source, line.translation) and not test(line.source, line.reference)
+
     tests: dict[str, Callable[[Example], bool]] = {
         "empty": lambda line: bool(line.source.strip()) and not line.translation.strip(),
-        "repetition": lambda line: repeats(line.translation) and not repeats(line.reference),
-        "source copied": lambda line: is_copy(line) and line.reference != line.source,
-        "much too short": lambda line: n_words(line.translation) + 1 < 0.5 * ratio * (n_words(line.source) + 1),
-        "much too long": lambda line: n_words(line.translation) + 1 > 2 * ratio * (n_words(line.source) + 1) + 3,
-        "other numbers": lambda line: numbers(line.translation) != numbers(line.source) == numbers(line.reference),
+        "repetition": lambda line: pairs.repeats(line.translation) and not pairs.repeats(line.reference),
+        "source copied": lambda line: is_worse(pairs.is_copy, line),
+        "much too short": lambda line: n_words(line.translation) + 1 < 0.5 * usual(line),
+        "much too long": lambda line: n_words(line.translation) + 1 > 2 * usual(line) + 3,
+        "other numbers": lambda line: is_worse(pairs.numbers_differ, line),
     }
-    found = []
-    for name, test in tests.items():
-        hit = [line for line in lines if test(line)]
-        if hit:
-            found.append(Fault(name, len(hit), len(hit) / len(lines), hit[:N_EXAMPLES]))
-    return found
-
-
-def repeats(text: str) -> bool:
-    """Return whether a sequence of one to four words occurs three times in a row."""
-    units = words(text)
-    return any(
-        units[i : i + n] == units[i + n : i + 2 * n] == units[i + 2 * n : i + 3 * n]
-        for n in (1, 2, 3, 4)
-        for i in range(len(units) - 3 * n + 1)
-    )
-
-
-def is_copy(line: Example) -> bool:
-    """Return whether a translation has at least three words, more than 80 % of which are in the source."""
-    own = Counter(words(line.translation))
-    return own.total() >= 3 and (own & Counter(words(line.source))).total() > 0.8 * own.total()
+    hits = {name: [line for line in lines if test(line)] for name, test in tests.items()}
+    return [Fault(name, len(hit), len(hit) / len(lines), hit[:N_EXAMPLES]) for name, hit in hits.items() if hit]
 
 
 def as_page(reports: Iterable[RunReport]) -> str:

@@ -27,13 +27,11 @@ def numbers(text: str) -> Counter[str]:
     return Counter(re.sub(r"(?<=\d)[., ](?=\d{3}\b)", "", found) for found in re.findall(r"\d[\d., ]*\d|\d", text))
 
 
-def group_index(value: int, bounds: Sequence[int]) -> int:
-    """Return the index of the group that contains a value, given the inclusive upper bounds of the groups."""
-    return sum(value > bound for bound in bounds)
-
-
 def group_names(bounds: Sequence[int], least: int = 1) -> list[str]:
-    """The names of all groups: "1 to 5", "6 to 10", ..., "41 or more"."""
+    """The names of groups with these inclusive upper bounds: "1 to 5", "6 to 10", ..., "41 or more".
+
+    `bisect_left(bounds, value)` is the index of a value's group.
+    """
     lows = [least, *(bound + 1 for bound in bounds)]
     ranges = zip(lows, bounds, strict=False)
     return [str(low) if low == high else f"{low} to {high}" for low, high in ranges] + [f"{lows[-1]} or more"]

@@ -82,12 +82,10 @@ def test_text_tells_the_whole_story(explanation: Explanation) -> None:
     assert headings == [
         "SOURCE",
         "EACH TOKEN",
-        "CROSS-ATTENTION",
         "ATTENTION HEADS",
         "THE SEARCH",
         "HYPOTHESES",
         "THE REFERENCE by teacher forcing",
         "WITHOUT encoder.1.1",
         "ONE PASS over <s> and padding",
-        "THE WAY THROUGH THE MODEL",
     ]
