@@ -50,54 +50,29 @@ OTHERS = [
 ALL = ("bleu", "chrf", "ter")
 
 
-@pytest.mark.parametrize("lowercase", [False, True])
+@pytest.mark.parametrize(("tokenize", "lowercase"), [("13a", False), ("char", True), ("zh", False), ("none", True)])
 @pytest.mark.parametrize("references", [[REFERENCES], [REFERENCES, OTHERS]])
-@pytest.mark.parametrize("tokenize", ["13a", "char", "zh", "none"])
 def test_scores_are_those_of_sacrebleu(references: list[list[str]], lowercase: bool, tokenize: str) -> None:
     bleu, chrf, ter = score(HYPOTHESES, references, tokenize=tokenize, lowercase=lowercase, metrics=ALL)
     own = sacrebleu.corpus_bleu(HYPOTHESES, references, tokenize=tokenize, lowercase=lowercase).score
     assert bleu.value == pytest.approx(own, abs=1e-9)
     # corpus_chrf has no option to ignore case, so its input is lower-cased
-    lower = str.lower if lowercase else str
-    own = sacrebleu.corpus_chrf(
-        [lower(text) for text in HYPOTHESES], [[lower(text) for text in side] for side in references]
-    ).score
-    assert chrf.value == pytest.approx(own, abs=1e-9)
-    own = sacrebleu.corpus_ter(HYPOTHESES, references).score
-    assert ter.value == pytest.approx(own, abs=1e-9)
+    hypotheses, *sides = ([line.lower() if lowercase else line for line in side] for side in (HYPOTHESES, *references))
+    assert chrf.value == pytest.approx(sacrebleu.corpus_chrf(hypotheses, sides).score, abs=1e-9)
+    assert ter.value == pytest.approx(sacrebleu.corpus_ter(HYPOTHESES, references).score, abs=1e-9)
     assert [one.low for one in (bleu, chrf, ter)] == [None, None, None]
+    assert [one.name for one in score(HYPOTHESES, references, metrics=("ter", "bleu"))] == ["TER", "BLEU"]
 
 
-def test_signature_contains_every_setting() -> None:
-    bleu, chrf, ter = score(
-        HYPOTHESES, [REFERENCES, OTHERS], tokenize="zh", lowercase=True, metrics=ALL, n_bootstrap=10
-    )
-    assert [one.name for one in (bleu, chrf, ter)] == ["BLEU", "chrF2", "TER"]
-    for part in (
-        "nrefs:2",
-        "case:lc",
-        "tok:zh",
-        "smooth:exp",
-        "bs:10",
-        "seed:",
-        f"version:{sacrebleu.__version__}",
-    ):
-        assert part in bleu.signature
+def test_a_signature_contains_every_setting() -> None:
+    options = {"tokenize": "zh", "lowercase": True, "n_bootstrap": 10}
+    bleu, chrf, ter = score(HYPOTHESES, [REFERENCES, OTHERS], ALL, **options)  # type: ignore[arg-type]
+    version = f"version:{sacrebleu.__version__}"
+    assert bleu.signature == f"nrefs:2|bs:10|seed:12345|case:lc|eff:no|tok:zh|smooth:exp|{version}"
     assert "case:lc|eff:yes|nc:6|nw:0" in chrf.signature
     assert "case:lc|tok:tercom" in ter.signature
     plain = score(HYPOTHESES, [REFERENCES])[0].signature
-    assert plain == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{sacrebleu.__version__}"
-
-
-def test_scores_come_in_the_order_of_metrics() -> None:
-    assert [one.name for one in score(HYPOTHESES, [REFERENCES])] == ["BLEU", "chrF2"]
-    assert [one.name for one in score(HYPOTHESES, [REFERENCES], metrics=("ter", "bleu"))] == ["TER", "BLEU"]
-
-
-def test_lowercase_ignores_case() -> None:
-    shouted = [text.upper() for text in REFERENCES]
-    assert score(shouted, [REFERENCES])[0].value < 50
-    assert score(shouted, [REFERENCES], lowercase=True)[0].value == pytest.approx(100)
+    assert plain == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|{version}"
 
 
 LINES = st.lists(st.text(st.characters(categories=["L", "P", "Zs"]), min_size=1, max_size=20), min_size=1, max_size=5)
@@ -112,28 +87,13 @@ def test_references_as_hypotheses_have_a_perfect_score(lines: list[str]) -> None
     assert ter.value == 0
 
 
-@hypothesis_settings(max_examples=40)
-@given(st.data())
-def test_interval_is_ordered_and_reproducible(data: st.DataObject) -> None:
-    n_lines = data.draw(st.integers(2, 8))
-    words = st.lists(st.sampled_from("abcdefg"), min_size=4, max_size=9).map(" ".join)
-    hypotheses, references = (
-        data.draw(st.lists(words, min_size=n_lines, max_size=n_lines)) for _ in ("hypotheses", "references")
-    )
-    found = score(hypotheses, [references], metrics=("chrf", "ter"), n_bootstrap=50)
+def test_the_interval_of_many_lines_contains_the_score_and_is_reproducible() -> None:
+    found = score(HYPOTHESES * 8, [REFERENCES * 8], metrics=ALL, n_bootstrap=200)
     for one in found:
         assert one.low is not None
         assert one.high is not None
-        assert one.low <= one.high
-    assert found == score(hypotheses, [references], metrics=("chrf", "ter"), n_bootstrap=50)
-
-
-def test_interval_of_many_lines_contains_the_score() -> None:
-    bleu, chrf, ter = score(HYPOTHESES * 8, [REFERENCES * 8], metrics=ALL, n_bootstrap=200)
-    for one in (bleu, chrf, ter):
-        assert one.low is not None
-        assert one.high is not None
         assert one.low < one.value < one.high
+    assert found == score(HYPOTHESES * 8, [REFERENCES * 8], metrics=ALL, n_bootstrap=200)
 
 
 @pytest.mark.parametrize("metric", ALL)
@@ -155,12 +115,7 @@ def test_extreme_scores_have_an_interval(hypotheses: list[str], references: list
     assert found.low is not None
     assert found.high is not None
     assert found.low <= found.high
-
-
-def test_one_resampling_gives_no_interval_or_a_valid_one() -> None:
-    """`nmt eval --bootstrap 1` is allowed."""
-    found = score(HYPOTHESES, [REFERENCES], n_bootstrap=1)[0]
-    assert found.low is None or (found.high is not None and 0 <= found.low <= found.value <= found.high)
+    assert score(hypotheses, [references], metrics=(metric,), n_bootstrap=1)[0].low is None
 
 
 def test_score_prints_interval_and_signature() -> None:
@@ -168,22 +123,13 @@ def test_score_prints_interval_and_signature() -> None:
     assert str(Score("TER", 101.0, 99.04, 102.96, "case:lc")) == "TER = 101.00  (95 %: 99.0 to 103.0)  case:lc"
 
 
-@pytest.mark.parametrize(
-    ("language", "tokenizer"),
-    [
-        *(("en", "13a"), ("de", "13a"), ("", "13a"), ("xx", "13a")),
-        *(("zh", "zh"), ("ZH", "zh"), ("zh-TW", "zh"), ("cmn", "zh"), ("yue", "zh")),
-        *(
-            ("zho", "zh"),
-            ("zh_CN", "zh"),
-            ("zho_Hans", "zh"),
-            ("ja_JP", "char"),
-        ),  # ISO 639-3, locales, FLORES codes
-        *(("ja", "char"), ("jpn", "char"), ("ko", "char"), ("ko-KR", "char")),
-    ],
-)
-def test_target_language_picks_the_tokenizer(language: str, tokenizer: str) -> None:
-    assert bleu_tokenizer(language) == tokenizer
+def test_the_target_language_picks_the_tokenizer() -> None:
+    for tokenizer, languages in {
+        "13a": ["en", "de", "", "xx"],
+        "zh": ["zh", "ZH", "zh-TW", "cmn", "yue", "zho", "zh_CN", "zho_Hans"],  # ISO 639-3, locales, FLORES codes
+        "char": ["ja", "jpn", "ja_JP", "ko", "ko-KR"],
+    }.items():
+        assert {language: bleu_tokenizer(language) for language in languages} == dict.fromkeys(languages, tokenizer)
 
 
 @pytest.mark.parametrize("reference", [REFERENCES[:-1], [*REFERENCES, "one more"], []])
@@ -195,16 +141,13 @@ def test_unequal_numbers_of_lines_are_refused(reference: list[str]) -> None:
     assert "line N" in caught.value.hint
 
 
-def test_empty_files_are_refused() -> None:
+def test_what_cannot_be_scored_is_refused() -> None:
     with pytest.raises(DataError, match=r"^nothing to score: the files are empty$") as caught:
         score([], [[]])
     assert (caught.value.exit_code, caught.value.hint) == (2, "give at least one line")
-
-
-def test_unknown_tokenizer_is_refused_with_a_list_of_tokenizers() -> None:
-    with pytest.raises(InputError, match=r"14a") as caught:
+    with pytest.raises(InputError, match=r"14a") as unknown:
         score(HYPOTHESES, [REFERENCES], tokenize="14a")
-    assert "13a" in str(caught.value) + caught.value.hint
+    assert "13a" in unknown.value.hint
 
 
 @pytest.mark.skipif(importlib.util.find_spec("MeCab") is not None, reason="MeCab is installed")
@@ -234,18 +177,9 @@ def test_perplexity_by_hand() -> None:
     assert perplexity(halves) == pytest.approx(128**0.25)
 
 
-@hypothesis_settings(max_examples=50)
-@given(st.integers(1, 1000), st.lists(st.integers(1, 9), min_size=1, max_size=5))
-def test_perplexity_of_a_uniform_model_is_its_vocabulary_size(n_vocab: int, lengths: list[int]) -> None:
-    assert perplexity([[-math.log(n_vocab)] * n for n in lengths]) == pytest.approx(n_vocab)
-
-
 def test_perplexity_of_no_tokens_is_1_and_of_probability_0_infinite() -> None:
     assert perplexity([]) == perplexity([[]]) == 1.0
     assert perplexity([[-math.inf]]) == math.inf
-
-
-def test_huge_perplexity_does_not_overflow() -> None:
     assert perplexity([[-1000.0]]) > 1e300
 
 

@@ -156,24 +156,15 @@ def test_only_tensors_with_the_given_prefixes_are_read(checkpoint: Checkpoint, w
     assert found.part("average") == {}
 
 
-def test_the_model_of_a_checkpoint_has_its_weights(checkpoint: Checkpoint, written: Path) -> None:
-    src, tgt_in = torch.tensor([[7, 8, 3]]), torch.tensor([[2, 9]])
-    model = new_model(checkpoint.config, checkpoint.tokenizers)
-    load_weights(model, checkpoint.part("model"))
-    found = read_checkpoint(written).model()
-    assert not found.training
-    with torch.no_grad():
-        assert torch.equal(found(src, tgt_in), model.eval()(src, tgt_in))
-
-
-@pytest.mark.parametrize("choices", [*RNNS, *RUNGS], ids=name_of)
+@pytest.mark.parametrize("choices", [{}, *RNNS, *RUNGS], ids=name_of)
 def test_every_architecture_is_read_back(tokenizers: Tokenizers, scratch: Path, choices: dict[str, Any]) -> None:
     config = config_of(model=choices)
     model = new_model(config, tokenizers)
     save_checkpoint(scratch, Checkpoint(config, {f"model.{k}": x for k, x in weights_of(model).items()}, tokenizers))
-    src, tgt_in = torch.tensor([[7, 8, 3]]), torch.tensor([[2, 9]])
+    src, tgt_in, found = torch.tensor([[7, 8, 3]]), torch.tensor([[2, 9]]), read_checkpoint(scratch).model()
+    assert not found.training
     with torch.no_grad():
-        assert torch.equal(read_checkpoint(scratch).model()(src, tgt_in), model.eval()(src, tgt_in))
+        assert torch.equal(found(src, tgt_in), model.eval()(src, tgt_in))
 
 
 @pytest.mark.parametrize(("tied", "n_matrices"), [("all", 1), ("decoder", 2), ("none", 3)])
@@ -192,7 +183,8 @@ def test_tied_weights_are_saved_once_and_tied_after_reading(
     assert len({x.data_ptr() for x in matrices}) == n_matrices
 
 
-def test_two_tokenizers_are_both_saved(tokenizers: Tokenizers, tmp_path: Path) -> None:
+def test_tokenizers_are_saved_once_or_both(written: Path, tokenizers: Tokenizers, tmp_path: Path) -> None:
+    assert written.read_bytes().count(tokenizers.source.model) == 1
     other = train_tokenizer(LINES[2:], config_of(tokenizer={"vocab_size": 283}).tokenizer).model
     both = Tokenizers.from_models(tokenizers.source.model, other, nfkc_source=False)
     config = config_of(tokenizer={"joint": False}, model={"tied_embeddings": "none"}, data={"nfkc_source": False})
@@ -200,10 +192,8 @@ def test_two_tokenizers_are_both_saved(tokenizers: Tokenizers, tmp_path: Path) -
     found = read_checkpoint(tmp_path / "it").tokenizers
     assert (found.source.model, found.target.model) == (tokenizers.source.model, other)
     assert not found.source.nfkc
-
-
-def test_a_joint_tokenizer_is_saved_once(written: Path, tokenizers: Tokenizers) -> None:
-    assert written.read_bytes().count(tokenizers.source.model) == 1
+    save_checkpoint(tmp_path / "it", Checkpoint(config_of(), {}, both))
+    assert "tokenizer.joint=true" in str(refused(tmp_path / "it")), "the settings ask for one"
 
 
 def test_no_path_of_the_machine_is_in_the_file(written: Path, tmp_path: Path) -> None:
@@ -241,40 +231,24 @@ def flip(content: bytes, offset: int, bit: int) -> bytes:
 
 @hypothesis_settings(max_examples=60)
 @given(st.data())
-def test_a_flipped_bit_in_a_tensor_is_detected(written: Path, scratch: Path, data: st.DataObject) -> None:
-    content = written.read_bytes()
-    start = 8 + int.from_bytes(content[:8], "little")
-    offset = data.draw(st.integers(start, len(content) - 1))
-    scratch.write_bytes(flip(content, offset, data.draw(st.integers(0, 7))))
-    error = refused(scratch)
-    assert str(error) == f"{scratch}: damaged: its tensors are not those that were written"
-
-
-@hypothesis_settings(max_examples=60)
-@given(st.data())
-def test_a_flipped_bit_in_the_weights_is_detected_if_only_they_are_read(
+def test_a_flipped_bit_is_detected_in_the_header_and_in_the_tensors_that_are_read(
     written: Path, scratch: Path, data: st.DataObject
 ) -> None:
-    """Translating reads only the weights, also from a checkpoint with moments."""
+    """Settings determine what a model computes as much as its weights do. Translating reads only the weights."""
     content = written.read_bytes()
     start = 8 + int.from_bytes(content[:8], "little")
     offsets = json.loads(content[8:start])
     name = data.draw(st.sampled_from(sorted(name for name in offsets if name.startswith("model."))))
     low, high = offsets[name]["data_offsets"]
-    offset = start + data.draw(st.integers(low, high - 1))
-    scratch.write_bytes(flip(content, offset, data.draw(st.integers(0, 7))))
-    refused(scratch, prefixes=("model",))
-
-
-@hypothesis_settings(max_examples=150)
-@given(st.data())
-def test_a_flipped_bit_in_the_header_is_detected(written: Path, scratch: Path, data: st.DataObject) -> None:
-    """Settings determine what a model computes as much as its weights do."""
-    content = written.read_bytes()
-    offset = data.draw(st.integers(0, 7 + int.from_bytes(content[:8], "little")))
-    damaged = flip(content, offset, data.draw(st.integers(0, 7)))
-    scratch.write_bytes(damaged)
-    assert str(scratch) in str(refused(scratch))
+    for first, end, prefixes in (
+        (0, start, None),
+        (start, len(content), None),
+        (start + low, start + high, ("model",)),
+    ):
+        scratch.write_bytes(flip(content, data.draw(st.integers(first, end - 1)), data.draw(st.integers(0, 7))))
+        error = refused(scratch, **({"prefixes": prefixes} if prefixes else {}))
+        assert str(scratch) in str(error)
+        assert not first or str(error) == f"{scratch}: damaged: its tensors are not those that were written"
 
 
 @pytest.mark.parametrize(
@@ -308,14 +282,13 @@ def test_settings_are_read_without_the_tensors(written: Path, scratch: Path) -> 
     assert read_config(scratch) == read_config(written)
 
 
-def test_a_file_with_too_many_tensors_is_refused(written: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_and_a_file_with_too_many_tensors_are_refused(
+    written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(tmp_path / "pipe")  # reading it would block
     monkeypatch.setattr("nmt.run.header.MAX_TENSORS", 5)
-    assert str(refused(written)) == f"{written}: not a model file"
-
-
-def test_a_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    assert str(refused(tmp_path / "pipe")) == f"{tmp_path / 'pipe'}: not a model file"
+    for file in (written, tmp_path / "pipe"):
+        assert str(refused(file)) == f"{file}: not a model file"
 
 
 @pytest.mark.parametrize(
@@ -341,13 +314,6 @@ def test_tensors_that_do_not_belong_to_the_model_are_refused(
     assert str(refused(scratch, prefixes=())).startswith(str(scratch))
 
 
-def test_two_tokenizers_are_refused_if_the_settings_ask_for_one(tokenizers: Tokenizers, scratch: Path) -> None:
-    other = train_tokenizer(LINES[2:], config_of(tokenizer={"vocab_size": 283}).tokenizer).model
-    both = Tokenizers.from_models(tokenizers.source.model, other, nfkc_source=False)
-    save_checkpoint(scratch, Checkpoint(config_of(), {}, both))
-    assert "tokenizer.joint=true" in str(refused(scratch))
-
-
 @pytest.mark.parametrize(
     "choices",
     [{}, {"positions": "rotary", "max_positions": 100_000}, {"architecture": "rnn", "attention": "additive"}],
@@ -370,15 +336,14 @@ def test_a_missing_file_and_a_directory_are_errors(tmp_path: Path) -> None:
     assert error.hint == "give a run's directory or its model.safetensors"
 
 
-@pytest.mark.parametrize("version", [0, FORMAT_VERSION + 1, "1", None])
 def test_another_format_version_is_refused(
-    checkpoint: Checkpoint, scratch: Path, monkeypatch: pytest.MonkeyPatch, version: object
+    checkpoint: Checkpoint, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(module, "FORMAT_VERSION", version)
+        patch.setattr(module, "FORMAT_VERSION", FORMAT_VERSION + 1)
         save_checkpoint(scratch, checkpoint)
     error = refused(scratch)
-    assert str(error) == f"{scratch}: format version {version}, this nmt reads {FORMAT_VERSION}"
+    assert str(error) == f"{scratch}: format version {FORMAT_VERSION + 1}, this nmt reads {FORMAT_VERSION}"
     assert error.hint == "update nmt"
 
 
@@ -399,59 +364,50 @@ def settings_of(checkpoint: Checkpoint, **changes: int) -> dict[str, Any]:
     return {**tree, "model": {**tree["model"], **changes}}
 
 
-def test_invalid_settings_are_refused_with_the_reason(
+def test_settings_that_are_invalid_or_do_not_fit_the_weights_are_refused(
     checkpoint: Checkpoint, scratch: Path, save_with: Callable[[Any], None]
 ) -> None:
-    save_with(settings_of(checkpoint, d_model=7))
-    error = refused(scratch)
-    assert str(error).startswith(f"{scratch}: not a model file of this version: ")
-    assert "d_model (7) is not divisible by n_heads (2)" in str(error)
-    save_with(5)
-    assert "not a model file of this version" in str(refused(scratch))
+    for settings, reason in (
+        (5, "not a model file of this version"),
+        (
+            settings_of(checkpoint, d_model=7),
+            "d_model (7) is not divisible by n_heads (2)",
+        ),
+        (settings_of(checkpoint, n_encoder_layers=2), "its weights are not those of its settings"),
+        (settings_of(checkpoint, d_ff=16), "feed_forward.inner.bias is (8,), in a model of its settings (16,)"),
+    ):
+        save_with(settings)
+        assert reason in str(refused(scratch))
 
 
-def test_weights_of_another_shape_are_refused(
-    checkpoint: Checkpoint, scratch: Path, save_with: Callable[[Any], None]
-) -> None:
-    save_with(settings_of(checkpoint, d_ff=16))
-    error = refused(scratch)
-    assert (
-        str(error) == f"{scratch}: average.decoder.0.feed_forward.inner.bias is (8,), in a model of its settings (16,)"
-    )
-    model = new_model(config_of(model={"d_ff": 16}), checkpoint.tokenizers)
-    with pytest.raises(ModelError) as caught:
-        load_weights(model, checkpoint.part("model"))
-    assert "feed_forward.inner.weight is (8, 8), this model's is (16, 8)" in str(caught.value)
-    assert "architecture and vocabulary" in caught.value.hint
-
-
+@pytest.mark.parametrize(
+    ("changes", "message", "hint"),
+    [
+        ({"d_ff": 16}, "feed_forward.inner.weight is (8, 8), this model's is (16, 8)", "architecture and vocabulary"),
+        ({"n_encoder_layers": 2}, "the weights are not those of this model", "were architecture settings changed?"),
+    ],
+)
 def test_weights_of_another_model_are_refused(
-    checkpoint: Checkpoint, scratch: Path, save_with: Callable[[Any], None]
+    checkpoint: Checkpoint, changes: dict[str, int], message: str, hint: str
 ) -> None:
-    save_with(settings_of(checkpoint, n_encoder_layers=2))
-    assert str(refused(scratch)) == f"{scratch}: its weights are not those of its settings"
     with pytest.raises(ModelError) as caught:
-        load_weights(
-            new_model(config_of(model={"n_encoder_layers": 2}), checkpoint.tokenizers), checkpoint.part("model")
-        )
-    assert str(caught.value) == "the weights are not those of this model"
-    assert caught.value.hint == "were architecture settings changed?"
+        load_weights(new_model(config_of(model=changes), checkpoint.tokenizers), checkpoint.part("model"))
+    assert message in str(caught.value)
+    assert hint in caught.value.hint
 
 
 def test_a_file_without_its_tokenizer_is_refused(
     checkpoint: Checkpoint, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = safetensors.torch.save
+    def without(function: Callable[..., Any]) -> Callable[..., Any]:
+        def changed(tensors: dict[str, Tensor], *rest: Any) -> Any:
+            return function({name: x for name, x in tensors.items() if name != "tokenizer.source"}, *rest)
 
-    def save_without(tensors: dict[str, Tensor], metadata: dict[str, str]) -> bytes:
-        return real({name: x for name, x in tensors.items() if name != "tokenizer.source"}, metadata)
-
-    def hash_without(tensors: dict[str, Tensor]) -> str:
-        return hash_tensors({name: x for name, x in tensors.items() if name != "tokenizer.source"})
+        return changed
 
     with monkeypatch.context() as patch:
-        patch.setattr(safetensors.torch, "save", save_without)
-        patch.setattr(module, "hash_tensors", hash_without)
+        patch.setattr(safetensors.torch, "save", without(safetensors.torch.save))
+        patch.setattr(module, "hash_tensors", without(hash_tensors))
         save_checkpoint(scratch, checkpoint)
     error = refused(scratch)
     assert "'tokenizer.source'" in str(error)
@@ -464,10 +420,7 @@ def test_a_file_without_its_tokenizer_is_refused(
         torch.zeros(0, dtype=torch.uint8),
         torch.tensor(list(b"no model"), dtype=torch.uint8),
         torch.tensor([[1, 2]], dtype=torch.uint8),
-        torch.tensor(7, dtype=torch.uint8),
         torch.tensor([1.5]),
-        torch.tensor([-1], dtype=torch.int8),
-        torch.tensor([300]),
     ],
 )
 def test_an_invalid_tokenizer_is_refused(
@@ -487,24 +440,16 @@ def test_a_hash_does_not_depend_on_order_or_strides() -> None:
     assert hash_tensors({"x": x, "y": y}) == hash_tensors({"y": y, "x": x.T.contiguous().T})
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
+def test_a_hash_depends_on_names_shapes_dtypes_and_bytes() -> None:
+    others: list[dict[str, Tensor]] = [
         {"z": torch.zeros(4)},
         {"x": torch.zeros(2, 2)},
-        {"x": torch.zeros(1, 4)},
         {"x": torch.zeros(4, dtype=torch.int32)},  # the same bytes
-        {"x": torch.zeros(2, dtype=torch.float64)},
-        {"x": torch.zeros(8, dtype=torch.bfloat16)},
         {"x": torch.tensor([0.0, 0.0, 0.0, -0.0])},
         {"x": torch.zeros(4), "y": torch.zeros(0)},
-        {"x": torch.tensor(0.0)},
         {},
-    ],
-)
-def test_a_hash_depends_on_names_shapes_dtypes_and_bytes(other: dict[str, Tensor]) -> None:
-    assert hash_tensors(other) != hash_tensors({"x": torch.zeros(4)})
-    assert hash_tensors(other) == hash_tensors({name: x.clone() for name, x in other.items()})
+    ]
+    assert len({hash_tensors(one) for one in [{"x": torch.zeros(4)}, *others]}) == len(others) + 1
 
 
 def test_an_average_is_the_mean_of_each_weight() -> None:
