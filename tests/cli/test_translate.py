@@ -13,22 +13,6 @@ from safetensors import safe_open
 
 import nmt
 
-
-def test_translate_reproduces_the_training_pairs(five_run: FiveRun, tmp_path: Path) -> None:
-    """Greedy search with stdin, and beam search with files; other tests use the TEXT argument."""
-    out = tmp_path / "out.en"
-    common = ["translate", "-m", five_run.run]
-    by_stdin, by_file = run_together(
-        [*common, "--beam", 1],
-        [*common, "--beam", 5, "-i", five_run.source_file, "-o", out],
-        input=five_run.source_file.read_bytes(),
-    )
-    assert out_lines(by_stdin) == TARGET
-    assert by_file.returncode == 0
-    assert by_file.stdout == b""
-    assert out.read_bytes() == five_run.target_file.read_bytes()
-
-
 ODD_LINES = [  # input bytes, "source" in the output of --json
     (b"\xef\xbb\xbf" + SOURCE[0].encode(), SOURCE[0]),  # a BOM at the start of the first line
     (b"", ""),
@@ -45,47 +29,36 @@ ODD_LINES = [  # input bytes, "source" in the output of --json
 ]
 
 
-def test_translate_writes_as_many_lines_as_it_reads(five_run: FiveRun) -> None:
-    given_bytes = b"\n".join(raw for raw, _ in ODD_LINES)
-    plain, as_json = run_together(
-        ["translate", "-m", five_run.run, "--beam", 1],
-        ["translate", "-m", five_run.run, "--beam", 1, "--json"],
-        input=given_bytes,
-    )
+def test_as_many_lines_are_written_as_read(five_run: FiveRun, tmp_path: Path) -> None:
+    common, given_bytes = ["translate", "-m", five_run.run], b"\n".join(raw for raw, _ in ODD_LINES)
+    plain, as_json = run_together([*common, "--beam", 1], [*common, "--beam", 1, "--json"], input=given_bytes)
     lines = out_lines(plain)
     assert len(lines) == len(ODD_LINES)
     assert [lines[0], lines[2], lines[11]] == [TARGET[0], TARGET[1], TARGET[4]]
     assert [n for n, line in enumerate(lines) if not line] == [1, 3, 4, 9], "blank lines stay blank"
     warning = "stdin is not UTF-8 in 1 of 12 lines (line 8 at byte 5); bad bytes are replaced by U+FFFD"
     assert err_lines(plain) == [f"nmt: warning: {warning}"]
-
     found = [json.loads(line) for line in out_lines(as_json)]
     assert [one["source"] for one in found] == [text for _, text in ODD_LINES]
     assert [one["hypotheses"][0]["text"] for one in found] == lines
+    assert out_lines(run_nmt(*common, "-i", five_run.source_file, "-o", tmp_path / "out.en")) == []
+    assert (tmp_path / "out.en").read_bytes() == five_run.target_file.read_bytes()
 
 
-def test_long_and_badly_encoded_texts_are_translated(five_run: FiveRun) -> None:
-    """One text is longer than a file name can be; the other is not UTF-8, as from a shell with another encoding."""
+def test_a_text_may_be_long_badly_encoded_or_begin_with_a_dash(five_run: FiveRun, tmp_path: Path) -> None:
     common = ["translate", "-m", five_run.run, "--beam", 1]
-    long, foreign = run_together([*common, "我们" * 60], [*common, "--json", "tea \udcff"])  # \udcff is byte FF
-    assert len(out_lines(long)) == 1
-    (line,) = out_lines(foreign)
+    assert len(out_lines(run_nmt(*common, "我们" * 60))) == 1, "longer than a file name can be"
+    (line,) = out_lines(run_nmt(*common, "--json", "tea \udcff"))  # \udcff is byte FF
     assert json.loads(line)["source"] == "tea \ufffd", "bad bytes are replaced, as in a file"
-
-
-def test_a_text_that_names_a_file_is_refused(tmp_path: Path) -> None:
+    assert len(out_lines(run_nmt(*common, "--", "- 我"))) == 1
+    stderr = one_clear_error(run_nmt("translate", "- 我"), 2, "No such option")
+    assert "put -- before a TEXT that begins with a dash" in stderr
     (tmp_path / "my demo.yaml").write_text("run: x\n")
     stderr = one_clear_error(run_nmt("translate", "my demo.yaml", cwd=tmp_path), 2, "'my demo.yaml' is a file")
     assert "hint: nmt translate -i 'my demo.yaml'" in stderr
 
 
-def test_a_text_with_a_leading_dash_needs_a_double_dash(five_run: FiveRun) -> None:
-    stderr = one_clear_error(run_nmt("translate", "- 我"), 2, "No such option")
-    assert "put -- before a TEXT that begins with a dash" in stderr
-    assert len(out_lines(run_nmt("translate", "-m", five_run.run, "--", "- 我"))) == 1
-
-
-def test_translate_json_n_best_and_scores(five_run: FiveRun) -> None:
+def test_n_best_lists_with_scores_and_pieces(five_run: FiveRun) -> None:
     common = ["translate", "-m", five_run.run, "-i", five_run.source_file, "--beam", 5]
     as_json, scored = run_together([*common, "--json", "--n-best", 3], [*common, "--scores"])
     found = [json.loads(line) for line in out_lines(as_json)]
@@ -98,8 +71,7 @@ def test_translate_json_n_best_and_scores(five_run: FiveRun) -> None:
         for hypothesis in hypotheses:
             pieces = [piece["piece"] for piece in hypothesis["pieces"]]
             log_probs = [piece["log_prob"] for piece in hypothesis["pieces"]]
-            assert pieces[-1] == "</s>"
-            assert "</s>" not in pieces[:-1]
+            assert pieces.index("</s>") == len(pieces) - 1
             assert all(log_prob <= 0 for log_prob in log_probs)
             assert math.isclose(sum(log_probs), hypothesis["log_prob"], rel_tol=1e-9)
             assert math.isclose(hypothesis["score"], hypothesis["log_prob"] / len(pieces), rel_tol=1e-5)
@@ -109,10 +81,12 @@ def test_translate_json_n_best_and_scores(five_run: FiveRun) -> None:
     assert out_lines(scored) == [f"{one['score']:.4f}\t{one['text']}" for one in best]
 
 
-def test_translate_obeys_prefix_and_length_limits(five_run: FiveRun) -> None:
-    common = ["translate", "-m", five_run.run, "-i", five_run.source_file, "--json"]
+def test_prefix_and_length_limits(five_run: FiveRun, tmp_path: Path) -> None:
+    common = ["translate", "-m", five_run.run, "-i", five_run.source_file]
     prefix = "They are tea"
-    prefixed, short = run_together([*common, "--prefix", prefix, "--min-length", 12], [*common, "--max-length", 4])
+    prefixed, short = run_together(
+        [*common, "--json", "--prefix", prefix, "--min-length", 12], [*common, "--json", "--max-length", 4]
+    )
 
     def best(line: str) -> dict[str, Any]:
         return dict(json.loads(line)["hypotheses"][0])
@@ -121,19 +95,14 @@ def test_translate_obeys_prefix_and_length_limits(five_run: FiveRun) -> None:
     assert all(one["text"].startswith(prefix) for one in long)
     assert len({one["text"] for one in long}) > 1
     assert all(len(one["pieces"]) > 12 for one in long), "at least so many pieces before EOS"
-    n_pieces = [len(best(line)["pieces"]) for line in out_lines(short)]
-    assert max(n_pieces) == 4, "EOS is counted"
-
-
-def test_a_prefix_that_is_too_long_is_refused_before_any_output(five_run: FiveRun, tmp_path: Path) -> None:
-    common = ["translate", "-m", five_run.run, "-i", five_run.source_file, "--prefix", "book " * 1100]
-    together, resumed = run_together([*common, "--processes", 2], [*common, "-o", "out", "--resume"], cwd=tmp_path)
-    for done in (together, resumed):
+    assert max(len(best(line)["pieces"]) for line in out_lines(short)) == 4, "EOS is counted"
+    for options in (["--processes", 2], ["-o", "out", "--resume"]):
+        done = run_nmt(*common, "--prefix", "book " * 1100, *options, cwd=tmp_path)
         one_clear_error(done, 2, "the prefix has 1101 pieces, the model takes at most 1023")
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [], "it is refused before any output"
 
 
-def test_translate_samples_depend_only_on_seed_and_line(five_run: FiveRun) -> None:
+def test_samples_depend_only_on_seed_and_line(five_run: FiveRun) -> None:
     sample = ["translate", "-m", five_run.run, "--sample", "--temperature", 3, "--max-length", 8]
     first, second, other = run_together(
         [*sample, "--seed", 5, "--batch-size", 1],
@@ -147,31 +116,27 @@ def test_translate_samples_depend_only_on_seed_and_line(five_run: FiveRun) -> No
     assert drawn[:5] != drawn[5:], "the same sentence on another line gives another sample"
 
 
-def test_translate_by_minimum_bayes_risk_and_by_an_ensemble(five_run: FiveRun) -> None:
+def test_minimum_bayes_risk_by_an_ensemble(five_run: FiveRun) -> None:
     common = ["translate", "-m", five_run.run, "-m", five_run.model_file, "-i", five_run.source_file]
-    together, chosen = run_together(
-        common,
-        [*common, "--mbr", "chrf", "--samples", 6, "--json", "--n-best", 2, "--temperature", 2, "--seed", 5],
-    )
+    options = {"mbr": "chrf", "n_samples": 6, "n_best": 2, "temperature": 2.0, "seed": 5}
+    mbr = ["--mbr", "chrf", "--samples", 6, "--json", "--n-best", 2, "--temperature", 2, "--seed", 5]
+    together, chosen = run_together(common, [*common, *mbr])
     assert out_lines(together) == TARGET
-    found = [json.loads(line)["hypotheses"] for line in out_lines(chosen)]
-    assert len(found) == len(SOURCE)
     translator = nmt.load([five_run.run, five_run.model_file])
-    options = translator.with_options(mbr="chrf", n_samples=6, n_best=2, temperature=2.0, seed=5)
-    expected = list(translator.translate_lines(SOURCE, options))
+    expected = list(translator.translate_lines(SOURCE, translator.with_options(**options)))
+    found = [json.loads(line)["hypotheses"] for line in out_lines(chosen)]
     assert [[h["text"] for h in one] for one in found] == [[h.text for h in one.hypotheses] for one in expected]
     for one in found:
         assert [h["score"] for h in one] == sorted((h["score"] for h in one), reverse=True)
         assert all(0 <= h["score"] <= 100 and h["log_prob"] < 0 for h in one)
 
 
-def test_translate_finds_the_named_or_the_newest_model(five_run: FiveRun, tmp_path: Path) -> None:
-    """The model is named by -m or $NMT_MODEL, else the newest under runs/; a model file needs no other file."""
+def test_the_model_is_that_of_m_or_nmt_model_or_the_newest_under_runs(five_run: FiveRun, tmp_path: Path) -> None:
+    """A model file needs no other file."""
     away = tmp_path / "model.safetensors"
     away.write_bytes(five_run.model_file.read_bytes())
     with safe_open(away, framework="numpy") as file:
         assert str(five_run.home) not in file.metadata()["nmt"], "the file contains no path of this machine"
-
     home = tmp_path / "home"
     for name, mtime in (("old", 1_000_000_000), ("deep/new", 2_000_000_000), ("older", 900_000_000)):
         model = home / "runs" / name / "model.safetensors"
@@ -179,14 +144,9 @@ def test_translate_finds_the_named_or_the_newest_model(five_run: FiveRun, tmp_pa
         model.write_bytes(away.read_bytes() if name == "deep/new" else b"")
         os.utime(model, (mtime, mtime))
     named, newest = run_together(["translate", "-m", away, SOURCE[0]], ["translate", SOURCE[1]], cwd=home)
-    assert out_lines(named) == [TARGET[0]]
-    assert err_lines(named) == []
-    assert err_lines(newest) == ["model: runs/deep/new"]
-    assert out_lines(newest) == [TARGET[1]]
-
     by_variable = run_nmt("translate", SOURCE[2], cwd=home, env={"NMT_MODEL": str(five_run.run)})
-    assert out_lines(by_variable) == [TARGET[2]]
-    assert err_lines(by_variable) == []
+    assert [out_lines(done) for done in (named, newest, by_variable)] == [[text] for text in TARGET[:3]]
+    assert [err_lines(done) for done in (named, newest, by_variable)] == [[], ["model: runs/deep/new"], []]
 
 
 class Trap:
@@ -201,21 +161,18 @@ class Trap:
 
 def test_damaged_and_foreign_model_files_are_refused(five_run: FiveRun, tmp_path: Path) -> None:
     model, unpickled = five_run.model_file.read_bytes(), tmp_path / "unpickled"
-    flipped = bytearray(model)
-    flipped[-1000] ^= 1
     files = {
         "text": b"This is text, not weights.\n" * 10,
         "empty": b"",
         "pickle": pickle.dumps(Trap(unpickled)),
         "truncated": model[: len(model) // 2],
-        "flipped": bytes(flipped),
+        "flipped": model[:-1000] + bytes([model[-1000] ^ 1]) + model[-999:],
     }
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
-    done = run_together(*(["translate", "-m", tmp_path / name, "我"] for name in [*files, "."]))
-    for name, one in zip(files, done, strict=False):
-        one_clear_error(one, 2, str(tmp_path / name), "damaged" if name == "flipped" else " not ")
-    one_clear_error(done[-1], 2, "no model at", "model.safetensors")
+        done = run_nmt("translate", "--engine", "torch", "-m", tmp_path / name, "我")
+        one_clear_error(done, 2, str(tmp_path / name), "damaged" if name == "flipped" else " not ")
+    one_clear_error(run_nmt("translate", "-m", tmp_path, "我"), 2, "no model at", "model.safetensors")
     assert not unpickled.exists(), "nothing is ever unpickled"
 
 
@@ -223,10 +180,9 @@ def test_control_characters_in_names_are_escaped(five_run: FiveRun, tmp_path: Pa
     """They are escaped in the error and in the hint; commands in hints are quoted for the shell."""
     run = five_run.copy_run(tmp_path / "a b\x1b[31m$(reboot)")
     (run / "tokenizer.model").write_bytes(b"no tokenizer")
-    for args in (["translate", "-m", run], ["translate", "--engine", "ctranslate2", "-m", run]):
-        done = run_nmt(*args, SOURCE[0])
-        assert done.returncode == 2
-        assert b"\x1b" not in done.stderr
+    done = run_nmt("translate", "--engine", "torch", "-m", run, SOURCE[0])
+    assert done.returncode == 2
+    assert b"\x1b" not in done.stderr
     (run / "model.bin").touch()  # now it is a damaged export
     stderr = one_clear_error(run_nmt("translate", "-m", run, "x"), 2, "the tokenizer is damaged")
     (hint,) = re.findall("(?m)^hint: (.*)$", stderr)

@@ -39,16 +39,12 @@ def test_places_are_not_searched_for_paths_that_lead_elsewhere(project: Path, tm
     assert data_root("") == Path()
 
 
-def test_a_root_that_exists_stays_as_it_is(project: Path) -> None:
+def test_a_root_that_exists_stays_as_it_is_unless_it_is_a_file(project: Path) -> None:
     """The config.yaml of old runs has such paths, because corpora had no names."""
-    (project.parent / "shared/data/corpus").mkdir(parents=True)
-    (project / "data/downloads/corpus").mkdir(parents=True)
+    for place in ("../shared/data/corpus", "data/downloads/corpus"):
+        (project / place).mkdir(parents=True)
     assert data_root("../shared/data/corpus") == Path("../shared/data/corpus")
-
-
-def test_a_file_of_that_name_is_no_corpus(project: Path) -> None:
     (project / "corpus").write_text("")
-    (project / "data/downloads/corpus").mkdir(parents=True)
     assert data_root("corpus") == Path("data/downloads/corpus")
 
 

@@ -49,17 +49,14 @@ def test_a_value_out_of_range_is_refused_with_the_range(folder: Path, override: 
     assert message.endswith(words)
 
 
-@pytest.mark.parametrize("code", ["de", "ENG", "zh-CN", "zho_Hans", "de-DE-1996", "ca_valencia", "es-419", "x-elvish"])
-def test_a_language_tag_may_have_subtags_after_dashes_or_underscores(folder: Path, code: str) -> None:
-    assert load(folder, MINIMAL, f"data.target_lang={code}").data.target_lang == code
-
-
-@pytest.mark.parametrize("code", ["../x", "d", "x", "plain English", "de.x", "de-", "-de", "_", "12", "日本", "de\n"])
-@pytest.mark.parametrize("key", ["data.source_lang", "data.target_lang"])
-def test_what_is_no_language_tag_is_refused(folder: Path, key: str, code: str) -> None:
-    message = fault(folder, MINIMAL, f'{key}="{code}"'.replace("\n", "\\n"))
-    expected = "input should be a language code such as de, zh-CN or zho_Hans"
-    assert message == f"command line: '{key}': {expected}, got {code!r}"
+def test_a_language_is_a_bcp_47_tag_with_dashes_or_underscores(folder: Path) -> None:
+    for code in ("de", "ENG", "zh-CN", "zho_Hans", "de-DE-1996", "ca_valencia", "es-419", "x-elvish"):
+        assert load(folder, MINIMAL, f"data.target_lang={code}").data.target_lang == code
+    for code in ("../x", "d", "x", "plain English", "de.x", "de-", "-de", "_", "12", "日本", "de\n"):
+        for key in ("data.source_lang", "data.target_lang"):
+            message = fault(folder, MINIMAL, f'{key}="{code}"'.replace("\n", "\\n"))
+            expected = "input should be a language code such as de, zh-CN or zho_Hans"
+            assert message == f"command line: '{key}': {expected}, got {code!r}"
 
 
 @pytest.mark.parametrize("key", ["train.lr", "train.max_steps", "model.n_heads", "seed"])
@@ -133,13 +130,9 @@ def test_settings_at_the_limits_of_agreement_are_accepted(folder: Path) -> None:
     assert learned.model.d_model == 63
     assert load(folder, MINIMAL, "model.max_positions=201").model.max_positions == 201
     assert load(folder, MINIMAL, "model={architecture: rnn, d_model: 62}").model.n_heads == 4  # n_heads has no effect
+    assert load(folder, MINIMAL, "train.batch_tokens=201").train.batch_tokens == 201, "(L + 1)·n <= batch_tokens"
     apart = load(folder, MINIMAL, "tokenizer.joint=false", "model.tied_embeddings=decoder")
     assert not apart.tokenizer.joint
-
-
-def test_a_batch_that_holds_one_longest_pair_is_large_enough(folder: Path) -> None:
-    """n pairs of at most L pieces need (L + 1)·n <= batch_tokens, so 201 tokens hold one pair of 200 pieces."""
-    assert load(folder, MINIMAL, "train.batch_tokens=201").train.batch_tokens == 201
 
 
 def test_a_config_is_frozen(folder: Path) -> None:

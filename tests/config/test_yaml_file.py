@@ -15,30 +15,28 @@ from nmt.config.yaml_file import MAX_CONFIG_BYTES, read_yaml
 from nmt.errors import ConfigError
 
 
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [("3e-4", 3e-4), ("1E-3", 1e-3), ("5.e-1", 0.5), (".5", 0.5), ("2", 2.0), ("+0.25", 0.25), ("1e+1", 10.0)],
-)
-def test_all_common_spellings_of_numbers_are_numbers(folder: Path, text: str, number: float) -> None:
-    assert load(folder, f"{MINIMAL}train: {{lr: {text}}}").train.lr == number
-
-
-@pytest.mark.parametrize(
-    "word", ["no", "No", "yes", "on", "off", "y", "n", "2024-01-01", "12:30:45", "1_000", "0o17", "=", "1e", "<<"]
-)
-def test_words_with_a_meaning_only_in_yaml_1_1_stay_strings(folder: Path, word: str) -> None:
-    assert load(folder, f"{MINIMAL}seed: 3\n").seed == 3
-    assert load(folder, MINIMAL.replace("run: r", f"run: {word}")).run == word
-
-
-@pytest.mark.parametrize(("text", "value"), [("true", True), ("TRUE", True), ("false", False), ("False", False)])
-def test_true_and_false(folder: Path, text: str, value: bool) -> None:
-    assert load(folder, MINIMAL, f"data.drop_blank={text}").data.drop_blank is value
-
-
-@pytest.mark.parametrize("text", ["null", "Null", "~", ""])
-def test_null_removes_a_limit(folder: Path, text: str) -> None:
-    assert load(folder, f"{MINIMAL}train: {{max_steps: 5}}", f"train.max_steps={text}").train.max_steps is None
+def test_numbers_words_and_null_are_those_of_yaml_1_2(folder: Path) -> None:
+    for text, number in {"3e-4": 3e-4, "1E-3": 1e-3, "5.e-1": 0.5, ".5": 0.5, "2": 2.0, "+0.25": 0.25}.items():
+        assert load(folder, f"{MINIMAL}train: {{lr: {text}}}").train.lr == number
+    for text, value in {"true": True, "TRUE": True, "false": False, "False": False}.items():
+        assert load(folder, MINIMAL, f"data.drop_blank={text}").data.drop_blank is value
+    for text in ("null", "Null", "~", ""):
+        assert load(folder, f"{MINIMAL}train: {{max_steps: 5}}", f"train.max_steps={text}").train.max_steps is None
+    words = [
+        "no",
+        "No",
+        "yes",
+        "on",
+        "y",
+        "2024-01-01",
+        "12:30:45",
+        "1_000",
+        "0o17",
+        "=",
+        "1e",
+        "<<",
+    ]  # not in YAML 1.1
+    assert [load(folder, MINIMAL.replace("run: r", f"run: {word}")).run for word in words] == words
 
 
 def test_a_byte_order_mark_and_dos_line_ends_are_accepted(folder: Path) -> None:
@@ -92,14 +90,11 @@ def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
         load_config(tmp_path)
 
 
-def test_a_file_with_too_many_bytes_is_refused(folder: Path) -> None:
+def test_a_file_with_too_many_bytes_or_values_is_refused(folder: Path) -> None:
     assert load(folder, MINIMAL + "#" * (MAX_CONFIG_BYTES - len(MINIMAL))).run == "r"
     message = fault(folder, MINIMAL + "#" * (MAX_CONFIG_BYTES - len(MINIMAL) + 1))
     assert message == "demo.yaml has over 1,000,000 bytes, too many for a config"
-
-
-def test_a_file_with_too_many_values_is_refused(folder: Path) -> None:
-    message = fault(folder, f"run: [{'0,' * 400_000}]")
+    message = fault(folder, f"run: [{'0,' * 25_000}]")
     assert message == "demo.yaml: not valid YAML: over 20,000 keys and values"
 
 
@@ -195,6 +190,7 @@ def test_all_faults_are_reported_at_once_with_their_lines(folder: Path) -> None:
         ("train: {beam: 3}", "demo.yaml:3: unknown key 'train.beam' (did you mean 'decode.beam'?)"),
         ("lr: 3", "demo.yaml:3: unknown key 'lr' (did you mean 'train.lr'?)"),
         ("sede: 3", "demo.yaml:3: unknown key 'sede' (did you mean 'seed'?)"),
+        ("tokeniser: {}", "demo.yaml:3: unknown key 'tokeniser' (did you mean 'tokenizer'?)"),
         ("xyzzy: 3", "demo.yaml:3: unknown key 'xyzzy'"),
         ("<<: {seed: 3}", "demo.yaml:3: unknown key '<<'"),
         ("1: 2", "demo.yaml:3: '1': keys should be strings, got 1"),
@@ -204,32 +200,22 @@ def test_an_unknown_key_is_refused_with_the_most_similar_one(folder: Path, text:
     assert fault(folder, MINIMAL + text) == message
 
 
-@pytest.mark.parametrize(("section", "nearest"), [("modle", "model"), ("trian", "train"), ("tokeniser", "tokenizer")])
-def test_a_misspelled_section_is_refused_with_the_right_name(folder: Path, section: str, nearest: str) -> None:
-    message = fault(folder, f"{MINIMAL}{section}: {{}}\n")
-    assert message == f"demo.yaml:3: unknown key '{section}' (did you mean '{nearest}'?)"
-
-
-def test_an_override_replaces_the_setting_of_the_file(folder: Path) -> None:
+def test_an_override_replaces_a_setting_or_a_section_of_the_file(folder: Path) -> None:
     config = load(
         folder,
-        MINIMAL + "train: {lr: oops, warmup: 7}\n",
+        MINIMAL + "train: {lr: oops, warmup: 7}\ndecode: {alpha: 2}\n",
         "train.lr=3e-4",
         "run=runs/a=b",
-        "data.dev={source: d.de, target: d.en}",
         "data.test.source=[t1.de, t2.de]",
         "data.test.target=[t.en]",
         "train.lr=5e-4",
+        "decode={beam: 3}",
     )
     assert (config.train.lr, config.train.warmup, config.run) == (5e-4, 7, "runs/a=b")
-    assert config.data.dev is not None
+    assert (config.decode.beam, config.decode.alpha) == (3, 1.0)
     assert config.data.test is not None
-    assert (config.data.dev.source, config.data.test.source) == (("d.de",), ("t1.de", "t2.de"))
-
-
-def test_an_override_can_set_or_replace_a_whole_section(folder: Path) -> None:
+    assert config.data.test.source == ("t1.de", "t2.de")
     assert load(folder, MINIMAL + "decode: 5\n", "decode.beam=2").decode.beam == 2
-    assert load(folder, MINIMAL + "decode: {alpha: 2}\n", "decode={beam: 3}").decode.alpha == 1.0
 
 
 @pytest.mark.parametrize("override", ["train.lr", "=3", "", "3e-4"])
@@ -239,9 +225,7 @@ def test_an_argument_without_key_and_value_is_refused(folder: Path, override: st
     assert "key=value" in caught.value.hint
 
 
-@pytest.mark.parametrize(
-    "value", ["[1, 2", "'a", "a: b: c", "*x", "\x00", "!!float x", "9" * 5000, "!!bool maybe", "[" * 1500]
-)
+@pytest.mark.parametrize("value", ["[1, 2", "'a", "a: b: c", "*x", "\x00", "!!float x", "9" * 5000, "[" * 1500])
 def test_an_override_that_is_not_yaml_is_refused(folder: Path, value: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(folder, MINIMAL, f"run={value}")
@@ -264,34 +248,12 @@ TEXTS = (
     | st.sampled_from(["no", "yes", "on", "~", "null", "true", "0x1", "0o7", "1:30", "=", "<<", "-", "{a: b}", "ü"])
 )
 CODES = st.sampled_from(["", "no", "yes", "on", "null", "true", "zh-CN", "zho_Hans"])
-
-
+FILES = st.fixed_dictionaries({"source": TEXTS | st.lists(TEXTS, min_size=1, max_size=3), "target": TEXTS})
+DATA = {"source_lang": CODES, "root": TEXTS, "max_ratio": st.floats(1, 1e300), "test": st.none()}
+TRAIN = {"lr": st.floats(0, 100, exclude_min=True), "max_steps": st.none() | st.integers(1, 10**9), "init_from": TEXTS}
 TREES = st.fixed_dictionaries(
-    {
-        "run": TEXTS,
-        "data": st.fixed_dictionaries(
-            {
-                "train": st.fixed_dictionaries(
-                    {"source": TEXTS | st.lists(TEXTS, min_size=1, max_size=3), "target": TEXTS}
-                )
-            },
-            optional={"source_lang": CODES, "root": TEXTS, "max_ratio": st.floats(1, 1e300), "test": st.none()},
-        ),
-    },
-    optional={
-        "seed": st.integers(0, 2**31 - 1),
-        "train": st.fixed_dictionaries(
-            {},
-            optional={
-                "lr": st.floats(0, 100, exclude_min=True),
-                "clip_norm": st.floats(0, 1e308),
-                "max_minutes": st.floats(0, 1e300, exclude_min=True),
-                "max_steps": st.none() | st.integers(1, 10**9),
-                "init_from": TEXTS,
-            },
-        ),
-        "tokenizer": st.fixed_dictionaries({"sampling_alpha": st.floats(0, 10)}),
-    },
+    {"run": TEXTS, "data": st.fixed_dictionaries({"train": FILES}, optional=DATA)},
+    optional={"seed": st.integers(0, 2**31 - 1), "train": st.fixed_dictionaries({}, optional=TRAIN)},
 )
 
 
