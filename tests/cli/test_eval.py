@@ -32,19 +32,11 @@ def test_eval_scores_the_newest_run_on_its_test_set(five_run: FiveRun, tmp_path:
     out = tmp_path / "out.en"
     done = run_nmt("eval", "--show", 2, "-o", out, cwd=five_run.home)
     assert err_lines(done) == ["model: runs/five"]
-    named, two = run_together(*(["eval", "--json", *(["-m", five_run.run] * n)] for n in (1, 2)), cwd=five_run.home)
-    assert err_lines(named) == [f"model: {five_run.run}"]
-    assert err_lines(two) == [f"ensemble: {five_run.run} and {five_run.run}"]
-    assert json.loads(two.stdout)["models"] == [str(five_run.run)] * 2
     assert out.read_bytes() == five_run.target_file.read_bytes()
     lines = out_lines(done)
-    for n, at in ((0, 0), (1, 2)):
-        assert lines[4 * n : 4 * n + 4] == [
-            f"source       {SOURCE[at]}",
-            f"reference    {TARGET[at]}",
-            f"translation  {TARGET[at]}",
-            "",
-        ]
+    shown = [(SOURCE[i], TARGET[i]) for i in (0, 2)]
+    expected = [[f"source       {s}", f"reference    {t}", f"translation  {t}", ""] for s, t in shown]
+    assert lines[:8] == [*expected[0], *expected[1]]
     perfect = {"BLEU": ("100.00", "100.0"), "chrF2": ("100.00", "100.0"), "TER": ("0.00", "0.0")}
     for line, (name, signature) in zip(lines[8:11], SIGNATURES.items(), strict=True):
         value, bound = perfect[name]
@@ -53,6 +45,9 @@ def test_eval_scores_the_newest_run_on_its_test_set(five_run: FiveRun, tmp_path:
     assert lines[11].startswith("engine = CTranslate2 4.")
     assert lines[12].startswith("perplexity of the references = 1.")
     assert len(lines) == 13
+    two = run_nmt("eval", "--json", *["-m", five_run.run] * 2, cwd=five_run.home)
+    assert err_lines(two) == [f"ensemble: {five_run.run} and {five_run.run}"]
+    assert json.loads(two.stdout)["models"] == [str(five_run.run)] * 2
 
 
 def test_eval_json_with_several_references(five_run: FiveRun, tmp_path: Path) -> None:
@@ -171,45 +166,24 @@ def test_eval_of_a_public_test_set(five_run: FiveRun, tmp_path: Path) -> None:
     assert json.loads(given.stdout)["scores"] == figures["scores"]
 
 
-PUBLIC: list[tuple[list[str], list[str]]] = [
-    (["--hyp", "hyp", "-l", "en-de"], ["--lang-pair needs --test-set"]),
-    (["--hyp", "hyp", "-t", "wmt17"], ["need --lang-pair"]),
-    (["--hyp", "hyp", "-t", "wmt17", "-l", "en-de", "--ref", "hyp"], ["--test-set has its own"]),
-    (["--hyp", "hyp", "-t", "wmt7", "-l", "en-de"], ["sacreBLEU has no test set 'wmt7'"]),
-    (["--hyp", "hyp", "-t", "wmt17", "-l", "en-xx"], ["sacreBLEU's wmt17 is not in 'en-xx'"]),
-]
-
-
-@pytest.mark.parametrize(("args", "fragments"), PUBLIC, ids=[" ".join(args) for args, _ in PUBLIC])
-def test_eval_refuses_unclear_public_test_sets(tmp_path: Path, args: list[str], fragments: list[str]) -> None:
-    (tmp_path / "hyp").write_text("One.\n")
-    one_clear_error(run_nmt("eval", *args, cwd=tmp_path), 2, *fragments)
-
-
-def test_eval_refuses_incomplete_or_unequal_test_sets(five_run: FiveRun, tmp_path: Path) -> None:
-    short = tmp_path / "short.en"
-    short.write_text("".join(f"{line}\n" for line in TARGET[:4]))
-    common = ["eval", "-m", five_run.model_file]
-    no_ref, no_test, unequal = run_together(
-        [*common, "--src", five_run.source_file],
-        common,
-        [*common, "--src", five_run.source_file, "--ref", five_run.target_file, "--ref", short],
-    )
-    one_clear_error(no_ref, 2, "--src", "--ref")
-    one_clear_error(no_test, 2, "names no data.test")
-    one_clear_error(unequal, 2, "5 source lines but 4 lines in reference 2")
-
-
-UNSCORABLE: list[tuple[list[str], list[str]]] = [
-    (["--hyp", "hyp", "--ref", "short"], ["5 hypotheses", "4 lines in reference 1"]),
-    (["--hyp", "empty", "--ref", "empty"], ["empty"]),
-    (["--hyp", "hyp", "--ref", "ref", "--tokenize", "14a"], ["14a"]),
-    (["--hyp", "hyp", "--ref", "ref", "--src", "short", "--show", "5"], ["4", "5"]),
-]
-
-
-@pytest.mark.parametrize(("args", "fragments"), UNSCORABLE, ids=[" ".join(args) for args, _ in UNSCORABLE])
-def test_eval_refuses_translations_that_cannot_be_scored(tmp_path: Path, args: list[str], fragments: list[str]) -> None:
-    for name, lines in (("hyp", TARGET), ("ref", TARGET), ("short", TARGET[:4]), ("empty", [])):
+def test_test_sets_that_are_unclear_incomplete_or_unequal_are_refused(five_run: FiveRun, tmp_path: Path) -> None:
+    for name, lines in (("hyp", TARGET), ("ref", TARGET), ("short", TARGET[:4]), ("src", SOURCE), ("empty", [])):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
-    one_clear_error(run_nmt("eval", *args, cwd=tmp_path), 2, *fragments)
+    model = ["-m", str(five_run.model_file)]
+    for args, fragments in (
+        (["--hyp", "hyp", "-l", "en-de"], ["--lang-pair needs --test-set"]),
+        (["--hyp", "hyp", "-t", "wmt17"], ["need --lang-pair"]),
+        (["--hyp", "hyp", "-t", "wmt17", "-l", "en-de", "--ref", "hyp"], ["--test-set has its own"]),
+        (["--hyp", "hyp", "-t", "wmt7", "-l", "en-de"], ["sacreBLEU has no test set 'wmt7'"]),
+        (["--hyp", "hyp", "-t", "wmt17", "-l", "en-xx"], ["sacreBLEU's wmt17 is not in 'en-xx'"]),
+        (["--hyp", "hyp"], ["--hyp needs --ref"]),
+        (["--hyp", "hyp", "--ref", "short"], ["5 hypotheses", "4 lines in reference 1"]),
+        (["--hyp", "empty", "--ref", "empty"], ["empty"]),
+        (["--hyp", "hyp", "--ref", "ref", "--tokenize", "14a"], ["14a"]),
+        (["--hyp", "hyp", "--ref", "ref", "--src", "short", "--show", "5"], ["4", "5"]),
+        (["--hyp", "hyp", "--ref", "ref", "--ablate-each"], ["--ablate-each needs one"]),
+        ([*model, "--src", "src"], ["--src and --ref go together"]),
+        (model, ["names no data.test"]),
+        ([*model, "--src", "src", "--ref", "ref", "--ref", "short"], ["5 source lines but 4 lines in reference 2"]),
+    ):
+        one_clear_error(run_nmt("eval", *args, cwd=tmp_path), 2, *fragments)

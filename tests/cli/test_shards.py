@@ -54,8 +54,8 @@ def test_a_shard_is_read_and_names_its_file(tmp_path: Path) -> None:
     path = Shard(3, 1000).file(tmp_path / "out.en")
     assert path == tmp_path / "out.en.shard-003-of-1000"
     assert output_of([path, Shard(0, 1000).file(tmp_path / "out.en")]) == tmp_path / "out.en"
-    assert output_of([path, Shard(0, 10).file(tmp_path / "other")]) is None
-    assert output_of([path, tmp_path / "out.en"]) is None
+    for other in (Shard(0, 10).file(tmp_path / "other"), tmp_path / "out.en"):
+        assert output_of([path, other]) is None
 
 
 def test_lines_are_counted_as_they_are_read(tmp_path: Path) -> None:
@@ -117,12 +117,10 @@ def test_damaged_files_and_other_files_are_refused(tmp_path: Path) -> None:
             joined([path])
     for content in (
         b"",
-        b"a\n",
         b"[]\n",
         b"{}\n",
         b'{"shard": "0/1"}\n',
         b'{"shard": "1/1", "lines": "0"}\n',
-        b"1\n",
         b"\xff",
         b"[" * 50_000,
     ):
