@@ -1,4 +1,4 @@
-"""`nmt sweep`: the real command, killed and resumed."""
+"""`nmt sweep`: its table and files; with NMT_SOAK=1 the real command, killed and resumed."""
 
 import json
 import os
@@ -10,88 +10,41 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FiveCorpus, one_clear_error, out_lines, run_nmt, started_nmt
+from conftest import FiveCorpus, err_lines, one_clear_error, out_lines, run_nmt, started_nmt, wait_until
 from reliability.conftest import SOAK
 
 from nmt.cli.sweep import split_values
 from nmt.config import load_config
+from nmt.train.halving import Standing
+from nmt.train.sweep import Sweep
 
-RATES = "train.lr=1e-2,1e-5"
-ARGUMENTS = [RATES, "--steps", 3, "--json", "--threads", 1]
+ARGUMENTS = ["train.lr=1e-2,1e-5", "--steps", 3]
 N_KILLS = int(os.environ.get("NMT_SWEEP_KILLS", "40"))
 SMALL = ["model.d_model=16", "train.validate_every=2", "train.report=false"]
 
 
-def sweep(corpus: FiveCorpus, directory: Path) -> list[object]:
-    return ["sweep", corpus.config, *SMALL, *ARGUMENTS, "-o", directory]
-
-
-def result(done: subprocess.CompletedProcess[bytes]) -> list[Any]:
-    standings = json.loads(out_lines(done)[0])["standings"]
-    return [(one["number"], one["steps"], one["figures"]) for one in standings]
-
-
-def expected_of(corpus: FiveCorpus) -> list[Any]:
-    """Return the result of an uninterrupted sweep."""
-    found = result(run_nmt(*sweep(corpus, corpus.home / "unbroken")))
-    assert [(number, steps) for number, steps, _ in found] == [(1, 6), (2, 3)]
-    return found
-
-
-def orphans(directory: Path) -> list[str]:
-    """Return the training processes of a sweep that are still running."""
-    listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
-    return [line for line in listed.splitlines() if f"{directory}/trials/" in line]
-
-
-def stop(corpus: FiveCorpus, directory: Path, number: int) -> tuple[int, str]:
-    """Send a signal to a sweep after its first checkpoint; return its exit code and stderr."""
-    with started_nmt(*sweep(corpus, directory), cwd=corpus.home, stdout=subprocess.DEVNULL) as process:
-        while not list(directory.glob("trials/*/checkpoints/step-*.safetensors")):
-            assert process.poll() is None
-            time.sleep(0.01)
-        os.kill(process.pid, number)
-        assert process.stderr is not None
-        said = process.stderr.read().decode()
-        return process.wait(), said
-
-
-def test_a_sweep_killed_in_a_training_resumes_to_the_same_table(five_corpus: FiveCorpus, tmp_path: Path) -> None:
-    expected, directory = expected_of(five_corpus), tmp_path / "sweep"
-    assert stop(five_corpus, directory, signal.SIGKILL)[0] == -signal.SIGKILL
-    assert result(run_nmt(*sweep(five_corpus, directory))) == expected
-    assert orphans(directory) == []
+def test_a_table_a_chart_and_the_winner_s_config(five_corpus: FiveCorpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    good, better = {"dev_bleu": 10.0, "dev_nll": 2.0, "step": 3.0}, {"dev_bleu": 20.0, "dev_nll": 1.5, "step": 6.0}
+    standings = [
+        Standing(2, {"train.lr": "1e-5"}, 6, {3: good, 6: better}, ["runs/b", "runs/c"]),
+        Standing(1, {"train.lr": "1e-2"}, 3, {3: None}, ["runs/a", "runs/d"]),
+    ]
+    monkeypatch.setattr(Sweep, "run", lambda _: ([3, 6], standings))
+    directory = five_corpus.home / "sweep"
+    directory.mkdir()
+    for metric, title in (("bleu", "Best dev BLEU"), ("loss", "Best dev loss")):
+        settings = [*ARGUMENTS, f"train.metric={metric}", "--seeds", 2, "-o", directory]
+        done = run_nmt("sweep", five_corpus.config, *settings)
+        table = [line.split() for line in out_lines(done)]
+        assert table[1] == ["1", "a", "1e-5", "6", "20.00", "1.500", "runs/b", "and", "1", "more"]
+        assert table[2][:5] == ["2", "b", "1e-2", "3", "diverged"]
+        assert title in done.stdout.decode()
+        assert err_lines(done) == [f"the winner's config is written to {directory}/winner.yaml"]
     winner = load_config(directory / "winner.yaml")
-    assert winner.train.lr == 1e-2
-    assert winner.run == str(five_corpus.run)
-
-
-@pytest.mark.skipif(not SOAK, reason="starts several trainings")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signal_ends_the_training_too(five_corpus: FiveCorpus, tmp_path: Path, number: int, code: int) -> None:
-    found, said = stop(five_corpus, tmp_path / "sweep", number)
-    assert found == code, said
-    assert "hint: the same command goes on from here" in said
-    assert "Traceback" not in said
-    assert orphans(tmp_path / "sweep") == []
-
-
-@pytest.mark.skipif(not SOAK, reason="dozens of sweeps take an hour")
-def test_a_sweep_killed_at_random_moments_resumes_to_the_same_table(five_corpus: FiveCorpus, tmp_path: Path) -> None:
-    start = time.monotonic()
-    expected = expected_of(five_corpus)
-    seconds, draw, n_kills, n_sweeps = time.monotonic() - start, random.Random(1), 0, 0
-    while n_kills < N_KILLS:
-        directory, done = tmp_path / f"sweep{n_sweeps}", False
-        while not done and n_kills < N_KILLS:
-            with started_nmt(*sweep(five_corpus, directory), cwd=tmp_path, stdout=subprocess.DEVNULL) as process:
-                try:
-                    done = process.wait(draw.uniform(0, seconds)) == 0
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    n_kills += 1
-        assert result(run_nmt(*sweep(five_corpus, directory))) == expected
-        n_sweeps += 1
+    assert (winner.train.lr, winner.run) == (1e-5, str(five_corpus.run))
+    found = json.loads(out_lines(run_nmt("sweep", five_corpus.config, *ARGUMENTS, "-o", directory, "--json"))[0])
+    assert found["rungs"] == [3, 6]
+    assert [one["number"] for one in found["standings"]] == [2, 1]
 
 
 @pytest.mark.parametrize(
@@ -117,3 +70,63 @@ def test_values_are_separated_by_commas_outside_of_brackets() -> None:
     assert split_values("[a,b],c") == ["[a,b]", "c"]
     assert split_values("a,a,b") == ["a", "b"]
     assert split_values("") == [""]
+
+
+# --- the real command: each sweep starts several trainings ------------------------------------------------
+
+soak = pytest.mark.skipif(not SOAK, reason="starts several trainings: NMT_SOAK=1")
+
+
+def sweep(corpus: FiveCorpus, directory: Path) -> list[object]:
+    return ["sweep", corpus.config, *SMALL, *ARGUMENTS, "--json", "--threads", 1, "-o", directory]
+
+
+def result(done: subprocess.CompletedProcess[bytes]) -> list[Any]:
+    standings = json.loads(out_lines(done)[0])["standings"]
+    return [(one["number"], one["steps"], one["figures"]) for one in standings]
+
+
+def expected_of(corpus: FiveCorpus) -> list[Any]:
+    """Return the result of an uninterrupted sweep."""
+    found = result(run_nmt(*sweep(corpus, corpus.home / "unbroken")))
+    assert [(number, steps) for number, steps, _ in found] == [(1, 6), (2, 3)]
+    return found
+
+
+@soak
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 143), (signal.SIGINT, 130)]
+)
+def test_a_signal_ends_the_training_too_and_the_sweep_resumes_to_the_same_table(
+    five_corpus: FiveCorpus, tmp_path: Path, number: int, code: int
+) -> None:
+    expected, directory = expected_of(five_corpus), tmp_path / "sweep"
+    with started_nmt(*sweep(five_corpus, directory), cwd=five_corpus.home, stdout=subprocess.DEVNULL) as process:
+        wait_until(lambda: list(directory.glob("trials/*/checkpoints/step-*.safetensors")), running=process)
+        os.kill(process.pid, number)
+        assert process.stderr is not None
+        said = process.stderr.read().decode()
+        assert process.wait() == code, said
+    assert "Traceback" not in said
+    assert number == signal.SIGKILL or "hint: the same command goes on from here" in said
+    listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
+    assert number == signal.SIGKILL or f"{directory}/trials/" not in listed
+    assert result(run_nmt(*sweep(five_corpus, directory))) == expected
+
+
+@soak
+def test_a_sweep_killed_at_random_moments_resumes_to_the_same_table(five_corpus: FiveCorpus, tmp_path: Path) -> None:
+    start = time.monotonic()
+    expected = expected_of(five_corpus)
+    seconds, draw, n_kills, n_sweeps = time.monotonic() - start, random.Random(1), 0, 0
+    while n_kills < N_KILLS:
+        directory, done = tmp_path / f"sweep{n_sweeps}", False
+        while not done and n_kills < N_KILLS:
+            with started_nmt(*sweep(five_corpus, directory), cwd=tmp_path, stdout=subprocess.DEVNULL) as process:
+                try:
+                    done = process.wait(draw.uniform(0, seconds)) == 0
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    n_kills += 1
+        assert result(run_nmt(*sweep(five_corpus, directory))) == expected
+        n_sweeps += 1
