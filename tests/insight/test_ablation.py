@@ -3,7 +3,7 @@
 import pytest
 import torch
 from conftest import SOURCE, TARGET, FiveRun, model_of
-from models import FAMILY, batch, logits_of_steps, make, name
+from models import FAMILY, RNNS, batch, logits_of_steps, make, name
 
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.translator import Translator, load
@@ -26,7 +26,7 @@ def test_a_head_without_output_weights_is_an_ablated_head() -> None:
         assert not torch.allclose(model(src, tgt), other(src, tgt))
 
 
-@pytest.mark.parametrize("choices", FAMILY, ids=name)
+@pytest.mark.parametrize("choices", [FAMILY[0], FAMILY[1], {"attention": "additive"}, *RNNS[:3]], ids=name)
 def test_every_head_matters_in_a_pass_and_in_search(choices: dict[str, object]) -> None:
     model = make(**choices)  # type: ignore[arg-type]
     src, tgt = batch((6, 5))

@@ -17,6 +17,8 @@ from nmt.insight.render import as_page
 from nmt.insight.report import evaluated, read_report
 from nmt.run.directory import RunDirectory
 
+pytest.importorskip("playwright.sync_api", reason="no playwright: make browser")  # before runs are trained for it
+
 REPORT_SECTIONS = ["samples", "scores", "settings"]
 SECTIONS = ["words", "attention", "search", "reference", "one-pass", "ablation", "masks", "stages"]
 

@@ -44,7 +44,7 @@ def test_curves_are_means_weighted_by_tokens(monkeypatch: pytest.MonkeyPatch) ->
     assert Curves([]).by_name()["loss"] == []
 
 
-@pytest.mark.parametrize("n_steps", [7, 8, 9, 64, 1001])
+@pytest.mark.parametrize("n_steps", [8, 9, 1001])
 def test_long_curves_have_few_points_that_stand_for_all_steps(monkeypatch: pytest.MonkeyPatch, n_steps: int) -> None:
     monkeypatch.setattr(module, "MAX_POINTS", 8)
     found = Curves(step(n, loss=float(n), elapsed_s=float(n)) for n in range(1, n_steps + 1)).by_name()

@@ -39,24 +39,18 @@ PREVIOUS = torch.eye(N).roll(-1, 1)  # every position attends to the previous on
 PREVIOUS[0] = DIAGONAL[0]  # the first position attends to itself
 
 
-def test_figures_of_a_uniform_head() -> None:
+def test_figures_of_heads_by_hand() -> None:
     (found,) = figures_of(UNIFORM)
     assert found["entropy"] == pytest.approx(math.log2(N))
     assert found["distance"] == pytest.approx(np.abs(np.arange(N) - np.arange(N)[:, None]).mean())
     assert [found["same"], found["boundary"]] == pytest.approx([1 / N, 1 / N])
     assert [found["previous"], found["next"]] == pytest.approx([(N - 1) / N**2] * 2), "the ends lack one"
     assert math.isnan(found["divergence"])
-
-
-def test_figures_of_a_head_on_its_own_and_one_on_the_previous_position() -> None:
     diagonal, previous = figures_of(DIAGONAL, PREVIOUS)
     assert [diagonal[name] for name in FIGURES[:6]] == pytest.approx([0, 0, 0, 1, 0, 1 / N], abs=1e-12)
     assert [previous[name] for name in FIGURES[:6]] == pytest.approx([0, (N - 1) / N, (N - 1) / N, 1 / N, 0, 0])
     # The heads are equal at the first position and disjoint elsewhere.
     assert diagonal["divergence"] == previous["divergence"] == pytest.approx((N - 1) / N)
-
-
-def test_divergence_of_equal_heads_is_zero() -> None:
     assert [head["divergence"] for head in figures_of(UNIFORM, UNIFORM, UNIFORM)] == pytest.approx([0] * 3, abs=1e-12)
 
 

@@ -11,7 +11,6 @@ from nmt.insight.stages import Recorder, Stage, record_stages
 from nmt.model.recurrent import RecurrentModel
 from nmt.model.transformer import Transformer
 
-every = pytest.mark.parametrize("choices", FAMILY, ids=name)
 S, T = 6, 5
 
 
@@ -19,7 +18,7 @@ def named(stages: list[Stage], stage_name: str) -> list[Stage]:
     return [stage for stage in stages if stage.name == stage_name]
 
 
-@every
+@pytest.mark.parametrize("choices", FAMILY, ids=name)
 def test_the_last_stage_is_the_model_s_distribution(choices: dict[str, object]) -> None:
     model = make(**choices)  # type: ignore[arg-type]
     src, tgt = batch((S, T))
