@@ -119,7 +119,7 @@ def transformer_stages(model: Transformer, seen: Recorder, attention: AttentionW
 
     yield embedding_stage("encoder", "S", seen.outputs[model.source_embedding][0])
     yield stage("encoder", name, "3.5", seen.inputs[encoder[0]][0], "BSD", text)
-    yield from self_attention_stages("encoder", "S", encoder[0], seen, seen.scores[0], attention.encoder[0])
+    yield from attention_stages("encoder", "S", encoder[0], seen, seen.scores[0], attention.encoder[0])
     yield from feed_forward_stages("encoder", "S", encoder[0], seen)
     memory, n = seen.outputs[model.encoder_norm][0], len(encoder)
     outcome = "The encoder's output: a vector per source token, which depends on the whole sentence."
@@ -128,7 +128,7 @@ def transformer_stages(model: Transformer, seen: Recorder, attention: AttentionW
     yield embedding_stage("decoder", "T", seen.outputs[model.target_embedding][-1])
     yield stage("decoder", name, "3.5", seen.inputs[decoder[0]][0], "BTD", text)
     self_scores, cross_scores = seen.scores[n : n + 2]
-    yield from self_attention_stages("decoder", "T", decoder[0], seen, self_scores, attention.decoder[0])
+    yield from attention_stages("decoder", "T", decoder[0], seen, self_scores, attention.decoder[0])
     yield from cross_attention_stages(decoder[0], seen, cross_scores, attention.cross[0])
     yield from feed_forward_stages("decoder", "T", decoder[0], seen)
     out, n = seen.outputs[model.decoder_norm][0], len(decoder)
@@ -165,13 +165,14 @@ def embedding_stage(part: str, length: str, x: Tensor) -> Stage:
     return stage(part, "Embedding", "3.4", x, f"B{length}D", text)
 
 
-def self_attention_stages(
+def attention_stages(
     part: str, length: str, layer: EncoderLayer | DecoderLayer, seen: Recorder, scores: Tensor, weights: Tensor
 ) -> Iterator[Stage]:
+    """Yield the stages of self-attention: projections, scores (B, H, T, S'), which may have padded keys, weights."""
     attention: SelfAttention = layer.self_attention
-    query, key, value = heads_first(attention.split_heads(seen.outputs[attention.query_key_value][0], 3))
-    yield from projection_stages(part, length, query, length, key, value)
-    yield from weighting_stages(part, part, length, length, scores, weights)
+    projected = heads_first(attention.split_heads(seen.outputs[attention.query_key_value][0], 3))
+    origin = "Linear layers make queries, keys and values"
+    yield from weighting_stages(part, part, length, length, origin, (*projected, scores, weights))
     yield from merging_stages(part, length, attention.output, layer.self_attention_residual, seen)
 
 
@@ -179,29 +180,21 @@ def cross_attention_stages(layer: DecoderLayer, seen: Recorder, scores: Tensor, 
     attention: CrossAttention = layer.cross_attention
     (query,) = heads_first(attention.split_heads(seen.outputs[attention.query][0], 1))
     key, value = heads_first(attention.split_heads(seen.outputs[attention.key_value][0], 2))
-    yield from projection_stages("decoder", "T", query, "S", key, value)
-    yield from weighting_stages("decoder", "cross", "T", "S", scores, weights)
+    origin = "This time they look at the source"
+    yield from weighting_stages("decoder", "cross", "T", "S", origin, (query, key, value, scores, weights))
     yield from merging_stages("decoder", "T", attention.output, layer.cross_attention_residual, seen)
 
 
-def projection_stages(
-    part: str, n_queries: str, query: Tensor, n_keys: str, key: Tensor, value: Tensor
+def weighting_stages(
+    part: str, mask: str, n_queries: str, n_keys: str, origin: str, tensors: tuple[Tensor, ...]
 ) -> Iterator[Stage]:
-    origin = (
-        "Linear layers make queries, keys and values" if n_queries == n_keys else "This time they look at the source"
-    )
+    """Yield the stages of one attention, given its queries, keys, values, scores and weights."""
+    query, key, value, scores, weights = tensors
     text = f"What each position looks for. {origin}; each is split into H heads of d = D/H numbers."
     yield stage(part, "Queries, head 1", "3.2.2", query, f"BH{n_queries}d", text)
     yield stage(part, "Keys, head 1", "3.2.2", key, f"BH{n_keys}d", "What each position can be found by.")
-    yield stage(
-        part, "Values, head 1", "3.2.2", value, f"BH{n_keys}d", "What each position hands over when attended to."
-    )
-
-
-def weighting_stages(
-    part: str, mask: str, n_queries: str, n_keys: str, scores: Tensor, weights: Tensor
-) -> Iterator[Stage]:
-    """Yield the mask, the scores (B, H, T, S'), which may have padded keys, and the weights (B, H, T, S)."""
+    text = "What each position hands over when attended to."
+    yield stage(part, "Values, head 1", "3.2.2", value, f"BH{n_keys}d", text)
     axes = f"BH{n_queries}{n_keys}"
     scores = scores[..., : weights.size(-1)].expand_as(weights)
     is_allowed = (scores[0, 0] > -torch.inf).float()

@@ -30,11 +30,11 @@ def systems(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("test", "n_trials"), [("bs", 300), ("ar", 300)])
-def test_figures_equal_those_of_the_sacrebleu_command(systems: Path, test: str, n_trials: int) -> None:
+@pytest.mark.parametrize("test", ["bs", "ar"])
+def test_figures_equal_those_of_the_sacrebleu_command(systems: Path, test: str) -> None:
     command = [sys.executable, "-c", SACREBLEU, "ref.en", "-i", "a.en", "b.en", "c.en", "-m", "bleu", "chrf", "ter"]
-    command += [f"--paired-{test}", f"--paired-{test}-n", str(n_trials), "--format", "json"]
-    ours = ["compare", "a.en", "b.en", "c.en", "--ref", "ref.en", "--test", test, "--trials", n_trials, "--json"]
+    command += [f"--paired-{test}", f"--paired-{test}-n", "100", "--format", "json"]
+    ours = ["compare", "a.en", "b.en", "c.en", "--ref", "ref.en", "--test", test, "--trials", 100, "--json"]
     own = run_nmt(*ours, cwd=systems)
     theirs = subprocess.run(command, cwd=systems, env=environment(), capture_output=True, check=True)
     figures = {score["name"]: score["systems"] for score in json.loads(own.stdout)["scores"]}

@@ -55,19 +55,17 @@ def test_part_file_of_another_origin_is_refused_and_kept(tmp_path: Path) -> None
             write(path, [], stop=False)
 
 
-def test_only_one_process_writes_a_part_file(tmp_path: Path) -> None:
+def test_a_part_file_that_is_in_use_or_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "out"
     with resumed_output(path, ORIGIN), pytest.raises(InputError, match=r"another command is writing .*out\.part"):
         write(path, [], stop=False)
-
-
-def test_part_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match=r"cannot write .*out\.part: No such file") as caught:
         write(tmp_path / "absent" / "out", [], stop=False)
     assert caught.value.hint
+    path.unlink()
     os.mkfifo(tmp_path / "out.part")
     with pytest.raises(OutputError, match=r"cannot write .*out\.part: File or stream is not seekable"):
-        write(tmp_path / "out", [], stop=False)
+        write(path, [], stop=False)
 
 
 def test_a_complete_file_that_keeps_its_header_is_left_as_it_is(tmp_path: Path) -> None:

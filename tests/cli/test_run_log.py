@@ -53,23 +53,17 @@ def test_resuming_appends_and_an_error_is_the_last_line(five_corpus: FiveCorpus)
     assert (five_corpus.run / "train.log").read_bytes() == after, "neither began to train"
 
 
-def test_lines_wait_until_the_log_is_open(tmp_path: Path) -> None:
+def test_lines_wait_until_the_log_is_open_and_an_error_is_kept_with_its_type(tmp_path: Path) -> None:
     file = tmp_path / "train.log"
-    with kept_log(file) as open_log:
+    with pytest.raises(DivergedError), kept_log(file) as open_log:  # noqa: PT012
         log.info("first\nsecond \x1b[2J")
         assert not file.exists()
         open_log()
         log.warning("third")
-    log.info("fourth")
-    assert messages(file) == ["INFO first", r"INFO second \x1b[2J", "WARNING third"]
-
-
-def test_an_error_is_kept_with_its_type(tmp_path: Path) -> None:
-    file = tmp_path / "train.log"
-    with pytest.raises(DivergedError), kept_log(file) as open_log:  # noqa: PT012
-        open_log()
         raise DivergedError("the loss is nan")
-    assert messages(file) == ["ERROR DivergedError: the loss is nan"]
+    log.info("fourth")
+    expected = ["INFO first", r"INFO second \x1b[2J", "WARNING third", "ERROR DivergedError: the loss is nan"]
+    assert messages(file) == expected
 
 
 def test_lines_that_find_no_room_are_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -118,10 +118,9 @@ def test_fresh_does_not_move_the_working_directory(five_run: FiveRun, tmp_path: 
     run = five_run.copy_run(tmp_path / "run")
     before = file_bytes(tmp_path)
     for more in ([], ["--dry-run"]):
-        done = run_nmt("train", five_run.config, "run=.", "train.max_steps=2", "--fresh", *more, cwd=run)
+        done = run_nmt("train", five_run.config, "run=.", "--fresh", *more, cwd=run)
         one_clear_error(done, 2, "run=. ", "working directory")
     assert file_bytes(tmp_path) == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
 
 
 def test_train_quietly_with_one_tokenizer_per_side(five_corpus: FiveCorpus) -> None:
@@ -231,25 +230,15 @@ def test_a_signal_saves_and_the_same_command_resumes(five_corpus: FiveCorpus, nu
     assert [line["step"] for line in lines if "lr" in line] == list(range(1, step + 3))
 
 
-@pytest.fixture
-def busy_run(five_run: FiveRun, tmp_path: Path) -> Iterator[Path]:
-    """A run that seems to be in training: its lock is held, and a file is half written."""
+@pytest.mark.parametrize("command", [["train"], ["train", "--fresh"], ["tokenize"]], ids=" ".join)
+def test_a_refused_command_leaves_a_run_in_training_unchanged(
+    five_run: FiveRun, tmp_path: Path, command: list[str]
+) -> None:
     run = five_run.copy_run(tmp_path / "run")
     (run / "checkpoints" / f"step-201.safetensors.tmp.{NO_PROCESS}").write_bytes(b"half of it")
     with (run / "lock").open("a+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield run
-
-
-@pytest.mark.parametrize(
-    ("command", "options"),
-    [("train", []), ("train", ["--fresh"]), ("tokenize", [])],
-    ids=["train", "train --fresh", "tokenize"],
-)
-def test_a_refused_command_leaves_the_busy_run_unchanged(
-    five_run: FiveRun, busy_run: Path, command: str, options: Sequence[str]
-) -> None:
-    before = sorted(busy_run.parent.rglob("*"))
-    args = [command, five_run.config, f"run={busy_run}", "train.max_steps=300", *options]
-    one_clear_error(run_nmt(*args), 2, f"{busy_run} is in use by another training")
-    assert sorted(busy_run.parent.rglob("*")) == before
+        before = sorted(tmp_path.rglob("*"))
+        done = run_nmt(*command, five_run.config, f"run={run}", "train.max_steps=300")
+        one_clear_error(done, 2, f"{run} is in use by another training")
+        assert sorted(tmp_path.rglob("*")) == before

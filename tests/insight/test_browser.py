@@ -21,6 +21,17 @@ pytest.importorskip("playwright.sync_api", reason="no playwright: make browser")
 
 REPORT_SECTIONS = ["samples", "scores", "settings"]
 SECTIONS = ["words", "attention", "search", "reference", "one-pass", "ablation", "masks", "stages"]
+SCREENS: list[dict[str, Any]] = [
+    {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
+    {"viewport": {"width": 390, "height": 900}, "color_scheme": "dark"},
+]
+
+
+def check_accessible(page: Any) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe-core: make browser")
+    found = axe.Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "only figures scroll sideways"
 
 
 @pytest.fixture(scope="module")
@@ -39,18 +50,15 @@ def opened(browser: Any, page_file: Path, request: pytest.FixtureRequest) -> Ite
         yield page
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("screen", SCREENS)
 def test_the_report_is_drawn_and_accessible(
-    browser: Any, five_run: FiveRun, tmp_path: Path, width: int, scheme: str
+    browser: Any, five_run: FiveRun, tmp_path: Path, screen: dict[str, Any]
 ) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe-core: make browser")
     config = RunDirectory(five_run.run).read_config()
     evaluation = evaluated("test", SOURCE, TARGET, [TARGET[0], "a b a b a b", *TARGET[2:]], config)
     file = tmp_path / "report.html"
     file.write_text(report.as_page([read_report(five_run.run, evaluation), read_report(five_run.run)]))
-    options: dict[str, Any] = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
-    with opened_page(browser, file.as_uri(), **options) as page:
+    with opened_page(browser, file.as_uri(), **screen) as page:
         sections = [section.get_attribute("id") for section in page.locator("main section").all()]
         assert sections == ["curves", *(["warnings"] if page.locator("#warnings").count() else []), *REPORT_SECTIONS]
         assert page.locator("#charts svg").count() == 9
@@ -59,21 +67,16 @@ def test_the_report_is_drawn_and_accessible(
         page.keyboard.press("ArrowRight")
         assert page.locator("#charts output").first.inner_text().startswith("minute ")
         assert "repetition" in page.locator("#faults").inner_text()
-        found = axe.Axe().run(page)
-        assert found.violations_count == 0, found.generate_report()
-        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        check_accessible(page)
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_comparison_is_drawn_and_accessible(browser: Any, tmp_path: Path, width: int, scheme: str) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe-core: make browser")
+@pytest.mark.parametrize("screen", SCREENS)
+def test_the_comparison_is_drawn_and_accessible(browser: Any, tmp_path: Path, screen: dict[str, Any]) -> None:
     lines = EvaluationSet("the five pairs", [*SOURCE, "3"], [[*TARGET, "3"]], "en", "13a")
     systems = [[*TARGET, "4"], ["I read <b>books</b> yesterday .", *TARGET[1:], "3"], [*TARGET[::-1], "3"]]
     file = tmp_path / "compare.html"
     file.write_text(compare.as_page(compare.compare(["runs/a", "b", "c"], systems, lines, n_trials=50)))
-    options: dict[str, Any] = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
-    with opened_page(browser, file.as_uri(), **options) as page:
+    with opened_page(browser, file.as_uri(), **screen) as page:
         sections = [section.get_attribute("id") for section in page.locator("main section").all()]
         assert sections == ["scores", "groups", "recalls", "lines"]
         assert page.locator("#score-table tbody tr").count() == 3 * 3
@@ -86,9 +89,7 @@ def test_the_comparison_is_drawn_and_accessible(browser: Any, tmp_path: Path, wi
         assert page.locator("details table").count() == 3 + 2
         assert "read" in page.locator(".sides u").all_inner_texts()
         assert page.locator("#lines b").first.inner_text() == "3", "it differs most"
-        found = axe.Axe().run(page)
-        assert found.violations_count == 0, found.generate_report()
-        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        check_accessible(page)
 
 
 def test_every_section_is_there(opened: Any) -> None:
@@ -147,21 +148,9 @@ def test_alternatives_of_a_piece_are_shown_when_it_is_chosen(opened: Any) -> Non
     assert "(written)" in opened.locator("#choices").inner_text()
 
 
-@pytest.mark.parametrize(
-    "opened",
-    [
-        {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
-        for width in (1280, 390)
-        for scheme in ("light", "dark")
-    ],
-    indirect=True,
-    ids=["wide-light", "wide-dark", "narrow-light", "narrow-dark"],
-)
+@pytest.mark.parametrize("opened", SCREENS, indirect=True)
 def test_accessibility_and_width(opened: Any) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe-core: make browser")
-    found = axe.Axe().run(opened)
-    assert found.violations_count == 0, found.generate_report()
-    assert opened.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "only figures scroll sideways"
+    check_accessible(opened)
 
 
 def test_printed_pages_fit_the_paper_and_show_pieces_and_heads(browser: Any, five_run: FiveRun, tmp_path: Path) -> None:
@@ -182,16 +171,13 @@ def test_printed_pages_fit_the_paper_and_show_pieces_and_heads(browser: Any, fiv
 
 
 def test_a_translation_from_right_to_left(browser: Any, arabic_run: FiveRun, tmp_path: Path) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe-core: make browser")
     file = tmp_path / "explanation.html"
     file.write_text(as_page(explain(load(arabic_run.run), SOURCE[1], reference=ARABIC[1])), encoding="utf-8")
-    for width, scheme in ((1280, "light"), (390, "dark")):
-        options: dict[str, Any] = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
-        with opened_page(browser, file.as_uri(), **options) as page:
+    for screen in SCREENS:
+        with opened_page(browser, file.as_uri(), **screen) as page:
             first, second = (page.locator(".token").nth(i).bounding_box() for i in (0, 1))
             assert first["x"] >= second["x"] + second["width"] - 1, "the first piece stands on the right"
-            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-            assert axe.Axe().run(page).violations_count == 0
+            check_accessible(page)
 
 
 def test_a_recurrent_model_shows_the_parts_that_it_has(browser: Any, tmp_path: Path) -> None:

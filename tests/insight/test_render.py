@@ -39,21 +39,17 @@ def test_a_page_is_one_file_without_anything_from_outside(explanation: Explanati
     assert not re.findall(r"\{\{[A-Z]+\}\}", page)
 
 
-def test_a_notebook_shows_the_page_in_a_frame(explanation: Explanation) -> None:
-    shown = re.fullmatch(
-        r'<iframe srcdoc="([^"]*)" sandbox="allow-scripts" [^<>]*></iframe>', explanation._repr_html_()
-    )
-    assert shown
-    assert html.unescape(shown[1]) == as_page(explanation)
-
-
-def test_text_stays_text(explanation: Explanation) -> None:
+def test_text_stays_text_also_in_the_frame_of_a_notebook(explanation: Explanation) -> None:
     page = as_page(explanation)
     assert "<script>alert" not in page
     reference = data_of(page)["reference"]
     assert isinstance(reference, dict)
     assert reference["text"] == HOSTILE
     assert pages.page("explain", "<b>&</b>", {}).count("<title>&lt;b&gt;&amp;&lt;/b&gt;</title>") == 1
+    frame = r'<iframe srcdoc="([^"]*)" sandbox="allow-scripts" [^<>]*></iframe>'
+    shown = re.fullmatch(frame, explanation._repr_html_())
+    assert shown
+    assert html.unescape(shown[1]) == page
 
 
 def test_tensors_are_packed_into_bytes() -> None:

@@ -55,16 +55,15 @@ USUAL = [line("ein kleiner Satz mit Wörtern", "a small sentence with words", "a
     ],
 )
 def test_each_fault_is_found_and_usual_lines_are_not_accused(name: str, odd: Example) -> None:
-    assert find_faults(USUAL) == []
     found = {fault.name: fault for fault in find_faults([*USUAL, odd])}
     assert found[name].n_lines == 1
     assert found[name].share == pytest.approx(1 / 21)
     assert found[name].examples == [odd]
 
 
-def test_what_the_reference_does_too_is_no_fault() -> None:
-    assert find_faults([*USUAL, line("er hat zwei", "he has 2", "he has 2")]) == []
-    assert find_faults([*USUAL, line("ja ja ja ja", "yes yes yes yes", "yes yes yes yes")]) == []
+def test_usual_lines_and_what_the_reference_does_too_are_no_faults() -> None:
+    alike = [line("er hat zwei", "he has 2", "he has 2"), line("ja ja ja ja", "yes yes yes yes", "yes yes yes yes")]
+    assert find_faults([*USUAL, *alike]) == []
     assert find_faults([line("我们 好", "我们好", "我们好")] * 3) == []
 
 
