@@ -11,7 +11,6 @@ from nmt.cli import options, streams
 from nmt.errors import InputError
 
 if TYPE_CHECKING:
-    from nmt.corpus.check import Report
     from nmt.corpus.reading import CorpusFiles
     from nmt.text.tokenizer import Tokenizers
 
@@ -71,7 +70,12 @@ def check(
         data = render.as_plain(report, MAX_LINES_IN_PAGE)
         streams.write_text(html, pages.page("check", f"{title} – nmt check", data))
     if fix is not None:
-        write_fixed(report, corpora, fix)
+        from nmt.corpus import repair
+
+        for one in repair.fix(report, corpora, fix):
+            counts = f"{one.n_pairs:,} pairs, {one.n_changed:,} of them changed; {one.n_dropped:,} dropped"
+            streams.log.info("%s: %s -> %s and %s", one.name, counts, *one.files)
+        streams.log.info("the original text of all changed and dropped lines is in %s", fix / repair.CHANGES)
     if report.has_errors:
         raise typer.Exit(1)
 
@@ -96,13 +100,3 @@ def corpora_of(what: list[str]) -> tuple[list["CorpusFiles"], tuple[str, str], "
         raise InputError(message, hint="nmt check mine.yaml, or nmt check train.de train.en")
     source, target = map(Path, what)
     return [CorpusFiles("corpus", [source], [target])], (language_of(source), language_of(target)), None
-
-
-def write_fixed(report: "Report", corpora: list["CorpusFiles"], directory: Path) -> None:
-    from nmt.corpus.repair import CHANGES
-    from nmt.corpus.repair import fix as write_copies
-
-    for one in write_copies(report, corpora, directory):
-        counts = f"{one.n_pairs:,} pairs, {one.n_changed:,} of them changed; {one.n_dropped:,} dropped"
-        streams.log.info("%s: %s -> %s and %s", one.name, counts, *one.files)
-    streams.log.info("the original text of all changed and dropped lines is in %s", directory / CHANGES)

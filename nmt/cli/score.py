@@ -1,7 +1,6 @@
 """`nmt score`."""
 
 import json
-import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +14,7 @@ from nmt.text.lines import Pause, is_blank, iter_pairs
 
 if TYPE_CHECKING:
     from nmt.decode.scoring import Candidates
-    from nmt.decode.segments import TextHypothesis, Translation
+    from nmt.decode.segments import Translation
     from nmt.text.tokenizer import Tokenizer
 
 
@@ -100,27 +99,14 @@ def target_of(hypothesis: dict[str, Any], tokenizer: "Tokenizer") -> str | list[
 
 
 def formatted(found: "Translation", *, as_json: bool) -> str:
-    """Format the log-probabilities of a translation and its pieces; as JSON, of all hypotheses."""
+    """Format the log-probabilities of a translation and its pieces; as JSON, of all hypotheses, null for -inf."""
     if as_json:
-        hypotheses = [as_tree(hypothesis) for hypothesis in found.hypotheses]
-        return json.dumps({"source": found.source, "hypotheses": hypotheses}, ensure_ascii=False)
+        from nmt.insight.pages import plain
+
+        names = ("text", "score", "log_prob", "pieces", "tokens", "log_probs")
+        hypotheses = [{name: getattr(one, name) for name in names} for one in found.hypotheses]
+        return json.dumps(plain({"source": found.source, "hypotheses": hypotheses}, list), ensure_ascii=False)
     if len(found.hypotheses) != 1:
         raise InputError(f"{len(found.hypotheses)} hypotheses do not fit on one line", hint="add --json")
     (best,) = found.hypotheses
     return f"{best.log_prob:.4f}\t{' '.join(f'{x:.4f}' for x in best.log_probs)}"
-
-
-def as_tree(hypothesis: "TextHypothesis") -> dict[str, Any]:
-    """Return a hypothesis as JSON-serializable values, with None for values that are not finite."""
-
-    def known(x: float) -> float | None:
-        return x if math.isfinite(x) else None
-
-    return {
-        "text": hypothesis.text,
-        "score": known(hypothesis.score),
-        "log_prob": known(hypothesis.log_prob),
-        "pieces": hypothesis.pieces,
-        "tokens": hypothesis.tokens,
-        "log_probs": [known(x) for x in hypothesis.log_probs],
-    }
