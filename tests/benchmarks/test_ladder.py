@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import ladder
 import pytest
 from conftest import SOURCE, TARGET, FiveCorpus, FiveRun
-from conftest import run_nmt as forked_nmt
+from conftest import run_nmt as called_nmt
 from measure import ROOT
 
 from nmt.config import load_config, values
@@ -56,8 +56,8 @@ def test_a_rung_differs_in_what_it_says_alone(name: str) -> None:
 
 
 def run_nmt(*arguments: object, lines: Sequence[str] = ()) -> list[str]:
-    """Like `ladder.run_nmt`, but in a forked process, which starts faster."""
-    done = forked_nmt(*arguments, input="".join(f"{line}\n" for line in lines).encode())
+    """Like `ladder.run_nmt`, but in this process, which is faster."""
+    done = called_nmt(*arguments, input="".join(f"{line}\n" for line in lines).encode())
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode().split("\n")[:-1]
 

@@ -7,7 +7,7 @@ import ladder
 import pytest
 import synthetic
 from conftest import SOURCE, TARGET, FiveCorpus
-from conftest import run_nmt as forked_nmt
+from conftest import run_nmt as called_nmt
 
 from nmt.config import load_config
 
@@ -15,8 +15,8 @@ SETTINGS = ["train.max_steps=6", "train.validate_every=6", "model.d_model=16", "
 
 
 def run_nmt(*arguments: object, lines: Sequence[str] = ()) -> list[str]:
-    """Like `ladder.run_nmt`, but in a forked process, which starts faster."""
-    done = forked_nmt(*arguments, input="".join(f"{line}\n" for line in lines).encode())
+    """Like `ladder.run_nmt`, but in this process, which is faster."""
+    done = called_nmt(*arguments, input="".join(f"{line}\n" for line in lines).encode())
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode().split("\n")[:-1]
 
