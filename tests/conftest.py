@@ -1,4 +1,4 @@
-"""Shared by the tests: the command in a subprocess, output checks, five sentence pairs, a run trained on them.
+"""Shared by the tests: running the command, checking its output, five sentence pairs, a run trained on them.
 
 Test files import helpers by name: `from conftest import run_nmt`.
 """
