@@ -31,8 +31,8 @@ def explain(
 ) -> None:
     """Show how a translation comes about.
 
-    Writes attention, search, probabilities and tensors to one HTML file that needs no network. --text prints the same
-    for a terminal.
+    Writes attention, search, probabilities and tensors to one HTML file that needs no network. --text prints all but
+    the tensors for a terminal.
     """
     if as_text and as_json:
         raise InputError("both --text and --json were given", hint="give one of them")
