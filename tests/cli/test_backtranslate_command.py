@@ -2,20 +2,9 @@
 
 from pathlib import Path
 
-import pytest
 from conftest import SOURCE, TARGET, FiveRun, err_lines, one_clear_error, run_nmt, run_together
 
-from nmt.cli.backtranslate import tagged
 from nmt.config import load_config
-from nmt.decode.segments import TextHypothesis, Translation
-
-
-@pytest.mark.parametrize(
-    ("text", "tag", "expected"),
-    [("ein Hund", "<BT>", "<BT> ein Hund"), ("ein Hund", "", "ein Hund"), (" ", "<BT>", " ")],
-)
-def test_the_tag_comes_first_and_blank_text_stays_blank(text: str, tag: str, expected: str) -> None:
-    assert tagged(Translation("", [TextHypothesis([], [], 0.0, [], text)]), "", tag=tag) == expected
 
 
 def test_each_line_gets_a_source_and_a_config_can_name_both_files(five_run: FiveRun, tmp_path: Path) -> None:
