@@ -4,14 +4,12 @@ Lines are split on `\\n` only; a trailing `\\r` and a leading BOM are dropped. B
 one warning per file. All other text stays unchanged. Independent of tokenizers.
 """
 
-import codecs
 import contextlib
 import gzip
 import itertools
 import logging
 import os
 import queue
-import re
 import stat
 import threading
 import zlib
@@ -69,35 +67,18 @@ def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) ->
     encoding = guess_encoding([line for _, line in sample]) if n_bad > n_good else ""
     message += f", perhaps {encoding}" if encoding else ""
     command = f": iconv -f {encoding} -t utf-8 FILE > NEW" if encoding else ""
-    if strict and (n_bad > MAX_BAD_SHARE * n_lines or encoding == "utf-16"):
+    if strict and (n_bad > MAX_BAD_SHARE * n_lines or encoding == "UTF-16"):
         hint = f"convert it to UTF-8{command}; or set data.allow_bad_utf8=true to train with U+FFFD for bad bytes"
         raise DataError(message, hint=hint)
     log.warning("%s; bad bytes are replaced by U+FFFD%s", message, f"; to convert{command}" if command else "")
 
 
 def guess_encoding(lines: Sequence[bytes]) -> str:
-    """Return the likely encoding of lines that are not UTF-8, by its name for iconv; empty if unknown.
+    """Return the likely encoding of lines that are not UTF-8, by its name for iconv; empty if unknown."""
+    import chardet
 
-    In Western European text, bytes above 127 mostly stand alone. In Chinese and Cyrillic text they form runs. Cyrillic
-    runs rarely decode as GB18030, and most of their bytes are lower-case letters.
-    """
-    if lines[0].startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    runs = [run for line in lines for run in re.findall(rb"[\x80-\xff]+", line)]
-    high_bytes = b"".join(runs)
-    if not high_bytes:
-        return ""
-    if len(high_bytes) < 2 * len(runs):
-        candidates = ["cp1252" if min(high_bytes) < 0xA0 else "latin1"]
-    else:
-        n_lower_case = sum(byte >= 0xE0 for byte in high_bytes)
-        candidates = ["gb18030", *(["cp1251"] if 2 * n_lower_case > len(high_bytes) else [])]
-    for encoding in candidates:
-        with contextlib.suppress(UnicodeDecodeError):
-            for line in lines:
-                codecs.getincrementaldecoder(encoding)().decode(line)  # incremental: a line may end within a character
-            return encoding
-    return ""
+    found = chardet.detect(b"\n".join(lines), encoding_era=chardet.EncodingEra.MODERN_WEB)["encoding"]
+    return found if found and not found.startswith(("ascii", "utf-8")) else ""
 
 
 @contextlib.contextmanager

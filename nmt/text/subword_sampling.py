@@ -1,7 +1,8 @@
 """Random segmentations: subword regularization (Kudo 2018) and BPE-dropout (Provilkov et al. 2020).
 
-Resumed runs must sample the same segmentations, but SentencePiece's own sampling cannot be seeded. Pieces do not cross
-spaces. Therefore each word is segmented by itself, and its possible pieces and their weights are cached.
+Resumed runs must sample the same segmentations. SentencePiece's own sampling is faster, but one seed gives others in
+each process (version 0.2.3). Pieces do not cross spaces. Therefore each word is segmented by itself, and its possible
+pieces and their weights are cached.
 """
 
 import math

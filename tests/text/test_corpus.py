@@ -97,10 +97,10 @@ def test_shuffled_does_not_change() -> None:
 
 
 def test_all_orders_of_four_are_equally_likely() -> None:
-    found = Counter(tuple(shuffled(np.arange(4), 4, seed).tolist()) for seed in range(4800))
+    found = Counter(tuple(shuffled(np.arange(4), 4, seed).tolist()) for seed in range(1200))
     assert len(found) == 24
-    assert min(found.values()) > 130  # 200 expected
-    assert max(found.values()) < 280
+    assert min(found.values()) > 20  # 50 expected
+    assert max(found.values()) < 90
 
 
 def test_neighbors_are_separated_and_seeds_are_uncorrelated() -> None:
@@ -174,7 +174,7 @@ def exits(number: int) -> int:
     os._exit(number)
 
 
-@pytest.mark.parametrize("n", [0, 1, 5, 6, 19])
+@pytest.mark.parametrize("n", [0, 1, 19])
 def test_results_are_in_the_order_of_items(n: int) -> None:
     assert list(in_parallel(squared, range(n))) == [i * i for i in range(n)]
 

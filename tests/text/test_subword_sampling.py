@@ -1,12 +1,8 @@
 """Subword sampling: segmentations have the right probabilities, and depend only on the seed."""
 
-import json
 import math
-import subprocess
-import sys
 import tracemalloc
 from collections import Counter
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -78,9 +74,9 @@ def test_the_cache_is_bounded_and_does_not_change_samples(monkeypatch: pytest.Mo
     """A line without spaces is one long word: the cache of 20,000 such lines could need 450 MB."""
     tokenizer = trained("unigram")
     random = Random(1)
-    texts = ["".join(random.choices("thecatsonmahf", k=200)) for _ in range(100)] * 2
+    texts = ["".join(random.choices("thecatsonmahf", k=100)) for _ in range(40)] * 2
     expected = tokenizer.sample_all(texts, alpha=0.3, seed=7)
-    monkeypatch.setattr(subword_sampling, "MAX_CACHED", 2_000)
+    monkeypatch.setattr(subword_sampling, "MAX_CACHED", 1_000)
     bounded = trained("unigram")
     tracemalloc.start()
     try:
@@ -89,23 +85,17 @@ def test_the_cache_is_bounded_and_does_not_change_samples(monkeypatch: pytest.Mo
     finally:
         tracemalloc.stop()
     n_ids = 8 * sum(map(len, expected))
-    assert n_bytes < 2_000 * 100 + 2 * n_ids
-    assert sum(len(word) for word, _ in bounded._sampler.cache) <= 2_000
+    assert n_bytes < 1_000 * 100 + 2 * n_ids
+    assert sum(len(word) for word, _ in bounded._sampler.cache) <= 1_000
 
 
-@pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_sampling_is_the_same_in_every_process(kind: str, tmp_path: Path) -> None:
-    """Unlike SentencePiece's own sampling, which cannot be seeded."""
-    tokenizer = trained(kind)
-    model = tmp_path / "model"
-    model.write_bytes(tokenizer.model)
-    code = (
-        "import json, pathlib, sys; from nmt.text.tokenizer import Tokenizer;"
-        "t = Tokenizer(pathlib.Path(sys.argv[1]).read_bytes());"
-        "print(json.dumps(t.sample_all(json.loads(sys.argv[2]), alpha=0.3, seed=7)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code, str(model), json.dumps(LINES)], capture_output=True, check=True)
-    assert json.loads(done.stdout) == tokenizer.sample_all(LINES, alpha=0.3, seed=7)
+def test_sampling_does_not_change() -> None:
+    """Resumed runs depend on it. SentencePiece's own sampling differs from process to process."""
+    found = [trained(kind).sample_all(LINES[:1], alpha=0.3, seed=7)[0] for kind in ("unigram", "bpe")]
+    assert found == [
+        [261, 263, 264, 260, 265, 262, 269, 267, 261, 263, 260, 273, 262],
+        [263, 306, 262, 260, 284, 301, 310, 309, 265, 301, 313, 260],
+    ]
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
