@@ -8,7 +8,6 @@ import datetime
 import json
 import logging
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -276,13 +275,12 @@ def start_workers(n_workers: int, arguments: Sequence[str], n_threads: int) -> I
     completed = False
     try:
         with environment(variables):
-            with _signals_held():  # a signal between Popen and append would lose the process
-                for i in range(1, n_workers):
-                    own = {"RANK": str(i), "LOCAL_RANK": str(i), "NMT_WORKER_THREADS": str(n_threads)}
-                    env = {**os.environ, **child_variables(), **own}
-                    # The worker's stdin is closed when its parent ends: see end_with_parent.
-                    worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=env)
-                    workers.append(worker)
+            for i in range(1, n_workers):
+                own = {"RANK": str(i), "LOCAL_RANK": str(i), "NMT_WORKER_THREADS": str(n_threads)}
+                env = {**os.environ, **child_variables(), **own}
+                # The worker's stdin is closed when its parent ends, or loses it to a signal: see end_with_parent.
+                worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=env)
+                workers.append(worker)
             yield check
             completed = True
     finally:
@@ -291,16 +289,3 @@ def start_workers(n_workers: int, arguments: Sequence[str], n_threads: int) -> I
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     worker.wait(10 if completed else 2)  # a worker ends by itself when its work is done
                 worker.kill()
-
-
-@contextlib.contextmanager
-def _signals_held() -> Iterator[None]:
-    """Delay Ctrl-C and SIGTERM until the block ends. Only for the main thread."""
-    received: list[int] = []
-    with contextlib.ExitStack() as stack:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            before = signal.signal(number, lambda number, _: received.append(number))
-            stack.callback(signal.signal, number, before)
-        yield
-    for held in received:
-        signal.raise_signal(held)

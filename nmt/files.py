@@ -4,8 +4,10 @@ A write goes to a temporary file in the same directory, which is synced and then
 or the new content, never a part of it.
 """
 
+import atexit
 import contextlib
 import errno
+import functools
 import glob
 import hashlib
 import json
@@ -13,7 +15,6 @@ import os
 import re
 import shlex
 import shutil
-import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -209,38 +210,34 @@ def is_running(process: int) -> bool:
 
 
 def cache_directory() -> Path:
-    """Return the user's cache: NMT_CACHE, else `nmt` below XDG_CACHE_HOME or ~/.cache, else a temporary directory."""
-    temporary = Path(tempfile.gettempdir()) / f"nmt-{getattr(os, 'getuid', int)()}"
+    """Return the user's cache: NMT_CACHE, else `nmt` below XDG_CACHE_HOME or ~/.cache, else one for this process alone.
+
+    Raises OutputError if NMT_CACHE cannot be written, and InputError if other users could change the content.
+    """
     named = os.environ.get("NMT_CACHE")
     homes = (os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache"))  # noqa: PTH111 - never fails
-    in_homes = (Path(home, "nmt") for home in homes if Path(home).is_absolute())
-    for path in (Path(named),) if named else (next(in_homes, temporary), temporary):
-        try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if os.access(path, os.W_OK):
-                break
-            reason = "it is not writable"
-        except OSError as error:
-            reason = str(error.strerror)
-    else:
-        target = f"NMT_CACHE={named}" if named else f"a cache at {path}"
-        hint = "set NMT_CACHE=PATH in the environment to a directory that you may write to"
-        raise OutputError(f"cannot write to {target}: {reason}", hint=hint)
-    if path != temporary:
-        path = Path(os.path.realpath(path))  # so that changing a symlink later has no effect
-    if not hasattr(os, "getuid"):
-        return path
-    status = path.lstat()
-    shared_mode = path.parent.stat().st_mode if path == temporary else 0  # of the directory that all users share
-    risks = {  # reasons not to trust the content
-        "it is a link": stat.S_ISLNK(status.st_mode),
-        "others may write there": status.st_mode & 0o022,
-        "it is not yours": status.st_uid != os.getuid(),
-        "others may replace it": shared_mode & 0o022 and not shared_mode & stat.S_ISVTX,
-    }
-    if found := [risk for risk, exists in risks.items() if exists]:
-        hint = f"chmod go-w {shlex.quote(str(path))}, or set NMT_CACHE=PATH in the environment"
-        raise InputError(f"{path} is no safe cache: {found[0]}", hint=hint)
+    own = next((home for home in homes if os.path.isabs(home)), os.devnull)  # noqa: PTH117
+    path = Path(os.path.realpath(named or f"{own}/nmt"))  # so that changing a symlink later has no effect
+    hint = "set NMT_CACHE=PATH in the environment to a directory that you may write to"
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        if not named:
+            return _process_cache()
+        raise OutputError(f"cannot write to NMT_CACHE={named}: {error.strerror}", hint=hint) from error
+    status = path.stat()
+    if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):
+        reason = "it is not yours" if status.st_uid != os.getuid() else "others may write there"
+        raise InputError(f"{path} is no safe cache: {reason}", hint=f"chmod go-w {shlex.quote(str(path))}, or {hint}")
+    return path
+
+
+@functools.cache
+def _process_cache() -> Path:
+    path = Path(tempfile.mkdtemp(prefix="nmt-"))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
     return path
 
 
