@@ -19,14 +19,22 @@ from nmt.decode.engines.ctranslate2_engine import SHORTLIST, SUPPORTED, import_c
 from nmt.decode.translator import Translator
 from nmt.errors import InputError, NmtError
 from nmt.files import atomic_directory
-from nmt.interchange.export import check_replaceable, exportable_model, log_probs_of, logits_bias
+from nmt.interchange.export import (
+    check_replaceable,
+    exportable_model,
+    largest,
+    log_probs_of,
+    logits_bias,
+    position_table,
+    random_pairs,
+)
 from nmt.model.transformer import DecoderLayer, EncoderLayer, Transformer
 from nmt.run.directory import RunDirectory
 from nmt.text import EOS
 
 log = logging.getLogger("nmt")
 
-# Storage type -> maximum accepted difference from our float32 scores, in nats per piece. A correct float32 export
+# Storage type -> maximum accepted difference from our float32 log-probabilities, in nats. A correct float32 export
 # differs by about 1e-6; the other limits allow for rounding.
 QUANTIZATIONS = {"float32": 1e-3, "float16": 0.1, "bfloat16": 1.0, "int8": 1.0}
 FILES = {  # all files that an export can have
@@ -35,21 +43,19 @@ FILES = {  # all files that an export can have
     *("shared_vocabulary.json", "source_vocabulary.json", "target_vocabulary.json", SHORTLIST),
 }
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}  # CTranslate2's names
-CHECKED_LENGTHS = (1, 5, 20)  # pieces of the random sentences on which the engines are compared
-CHECKED_BEAMS = (1, 5)
 
 
 def to_ctranslate2(
     translator: Translator, path: Path, quantization: str = "float32", *, shortlist: Sequence[str] = ()
 ) -> None:
-    """Export a model to a directory for CTranslate2, if both engines compute the same scores.
+    """Export a model to a directory for CTranslate2, if both engines compute the same log-probabilities.
 
     Replaces an earlier export. The model must be on the CPU. `shortlist` has the lines of CTranslate2's vocabulary map,
     as `nmt.insight.shortlist` makes them.
 
     Raises:
         InputError: CTranslate2 is not installed, the model is not supported, or `path` exists and is not an export.
-        NmtError: the scores differ.
+        NmtError: the log-probabilities differ.
     """
     if quantization not in QUANTIZATIONS:
         raise InputError(f"unknown quantization '{quantization}'", hint=f"choose one of {', '.join(QUANTIZATIONS)}")
@@ -72,15 +78,14 @@ def to_ctranslate2(
             spec.optimize(kind)
             spec.save(str(directory))
             engine = ctranslate2.Translator(str(directory), compute_type="default" if kind == "int8" else "float32")
-            difference = _largest_score_difference(engine, model, translator, exact=kind == "float32")
+            difference = _largest_score_difference(engine, model, translator)
             if not difference <= QUANTIZATIONS[kind]:  # also true for NaN
-                message = f"CTranslate2's {kind} scores differ from the model's by {difference:.2g} nats per piece"
+                message = f"CTranslate2's {kind} log-probabilities differ from the model's by {difference:.2g} nats"
                 raise NmtError(message, hint="check that the model translates, or try another version of ctranslate2")
             differences.append(f"{difference:.1g} ({kind})")
         if shortlist:
             (directory / SHORTLIST).write_text("".join(f"{line}\n" for line in shortlist), encoding="utf-8")
-    checked = f"{len(CHECKED_LENGTHS)} sentences with beams of {' and '.join(map(str, CHECKED_BEAMS))}"
-    log.info("checked %s: scores differ from the model's by %s nats per piece", checked, ", ".join(differences))
+    log.info("checked: log-probabilities differ from the model's by at most %s nats", ", ".join(differences))
 
 
 def _model_spec(model: Transformer) -> Any:
@@ -109,7 +114,7 @@ def _model_spec(model: Transformer) -> Any:
     ):
         stack.scale_embeddings = True  # by sqrt(D)
         if model.rotations is None:
-            stack.position_encodings.encodings = _array(_positions(model, learned))
+            stack.position_encodings.encodings = _array(position_table(model, learned))
         elif stack is encoder:
             del stack.position_encodings  # the decoder's spec has none if there are rotations
         if isinstance(norm, nn.LayerNorm):
@@ -118,14 +123,6 @@ def _model_spec(model: Transformer) -> Any:
     for layer, into in zip(layers, [*encoder.layer, *decoder.layer], strict=True):
         _copy_layer(layer, into)
     return spec
-
-
-def _positions(model: Transformer, learned: Tensor | None) -> Tensor:
-    """The positional encodings (P, D) that are added to embeddings; zeros if the model has none."""
-    if model.sinusoids is not None:
-        sinusoids: Tensor = model.sinusoids(slice(model.settings.max_positions))
-        return sinusoids
-    return torch.zeros(model.settings.max_positions, model.settings.d_model) if learned is None else learned
 
 
 def _copy_layer(layer: EncoderLayer | DecoderLayer, into: Any) -> None:
@@ -154,33 +151,12 @@ def _array(x: Tensor) -> Any:
     return x.detach().numpy().copy()
 
 
-def _largest_score_difference(engine: Any, model: Transformer, translator: Translator, *, exact: bool) -> float:
-    """Return the largest difference between both engines' scores of CTranslate2's translations, in nats per piece.
-
-    Translations of random sentences are compared by score, not by text, because rounding may decide between pieces
-    of nearly equal probability. With `exact`, the differences also include, for each piece of a greedy translation,
-    how much less probable it is than our model's best piece.
-    """
-    source, target = translator.tokenizers.source, translator.tokenizers.target
-    generator = torch.Generator().manual_seed(1)
+def _largest_score_difference(engine: Any, model: Transformer, translator: Translator) -> float:
+    """The largest difference between both engines' log-probabilities of the pieces of random sentences, in nats."""
+    source, target = translator.tokenizers
     differences = []
-    for length in CHECKED_LENGTHS:
-        length = min(length, model.max_length - 1)
-        tokens = torch.randint(EOS + 1, len(source), (length,), generator=generator).tolist()
-        limit = translator.options.limit(length + 1, model_limit=model.max_length)
-        for beam in CHECKED_BEAMS:
-            (found,) = engine.translate_batch(
-                [source.pieces(tokens)],
-                beam_size=beam,
-                max_decoding_length=max(limit - 1, 1),
-                min_decoding_length=0,
-                return_end_token=True,
-                return_scores=True,
-            )
-            tgt = target.ids(found.hypotheses[0])
-            log_probs = log_probs_of(model, tokens, tgt[:-1])  # (T, V)
-            chosen = log_probs.gather(-1, torch.tensor(tgt)[:, None])[:, 0]  # (T,)
-            differences.append((chosen.mean() - found.scores[0]).abs())
-            if exact and beam == 1:
-                differences.append((log_probs.amax(-1) - chosen).max())
-    return float(torch.stack(differences).max())
+    for src, tgt in random_pairs(model.max_length, len(source), len(target)):
+        (theirs,) = engine.score_batch([source.pieces(src)], [target.pieces(tgt)])
+        ours = log_probs_of(model, src, tgt).gather(-1, torch.tensor([*tgt, EOS])[:, None])[:, 0]  # (T + 1,)
+        differences.append(ours - torch.tensor(theirs.log_probs))
+    return largest(differences)

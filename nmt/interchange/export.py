@@ -1,8 +1,8 @@
-"""Shared by all exports: checks of model and directory, biases of the logits, and lines to compare engines on."""
+"""Shared by all exports: checks of model and directory, biases, positions, and what engines are compared on."""
 
 import contextlib
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.batches import pad_source
 from nmt.text.lines import is_blank, iter_lines
 
+CHECKED_LENGTHS = (1, 5, 20)  # pieces of the random sentences on which engines are compared
 BAN = -1e4  # bias of pieces that are never generated: representable in float16, and exp(BAN) is 0
 
 
@@ -68,10 +69,37 @@ def log_probs_of(model: Transformer, source: list[int], target: list[int]) -> Te
     return (logits + output_bias(model)).log_softmax(-1)
 
 
+def position_table(model: Transformer, learned: Tensor | None) -> Tensor:
+    """(P, D): the positional encodings that are added to embeddings; zeros for a model without positions."""
+    settings = model.settings
+    if model.sinusoids is not None:
+        learned = model.sinusoids(slice(settings.max_positions))
+    return torch.zeros(settings.max_positions, settings.d_model) if learned is None else learned
+
+
+def random_pairs(max_length: int, n_source: int, n_target: int) -> Iterator[tuple[list[int], list[int]]]:
+    """Yield source and target tokens of random sentences of `CHECKED_LENGTHS`, to compare log-probabilities on.
+
+    Args:
+        max_length: of the model; shortens the sentences.
+        n_source, n_target: sizes of the vocabularies.
+    """
+    generator = torch.Generator().manual_seed(1)
+    for length in CHECKED_LENGTHS:
+        shape = (min(length, max_length - 1),)
+        source, target = (torch.randint(EOS + 1, n, shape, generator=generator).tolist() for n in (n_source, n_target))
+        yield source, target
+
+
+def largest(differences: Iterable[Tensor]) -> float:
+    """The largest absolute value in all tensors; NaN if there is one."""
+    return float(torch.stack([x.abs().max() for x in differences]).max())
+
+
 def real_lines(translator: Translator, n: int) -> list[str]:
     """Return the first n source lines of the run's test or dev set that are not blank.
 
-    If these files are missing, return source lines that validations logged as samples, or else random pieces as text.
+    If these files are missing, return random pieces as text.
     """
     data = translator.config.data
     if translator.run:
@@ -83,10 +111,6 @@ def real_lines(translator: Translator, n: int) -> list[str]:
                 lines = iter_lines([data_root(data.root) / path for path in files.source])
                 if found := list(islice((line for line in lines if not is_blank(line)), n)):
                     return found
-    metrics = translator.run.read_metrics() if translator.run else []
-    samples = [sample[0] for line in metrics for sample in line.get("samples", [])]
-    if samples:
-        return list(dict.fromkeys(samples))[:n]
     source, generator = translator.tokenizers.source, torch.Generator().manual_seed(1)
     lengths = torch.randint(1, 20, (n,), generator=generator).tolist()
     drawn = (torch.randint(EOS + 1, len(source), (length,), generator=generator).tolist() for length in lengths)

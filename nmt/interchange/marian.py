@@ -25,9 +25,9 @@ from torch import Tensor
 from nmt.config import check_config, is_language
 from nmt.errors import ConfigError, InputError, ModelError, NmtError
 from nmt.files import atomic_directory, hash_file, read_capped
-from nmt.interchange.huggingface import CLASSES, layer_names, permuted, quiet_transformers, sines_first
+from nmt.interchange.export import CHECKED_LENGTHS, largest, random_pairs
+from nmt.interchange.huggingface import CLASSES, SETTINGS, layer_names, permuted, quiet_transformers, sines_first
 from nmt.interchange.marian_files import HINT, MarianSettings, read_json, read_settings, read_vocabulary, read_weights
-from nmt.model.base import Seq2Seq
 from nmt.model.positions import sinusoidal_positions
 from nmt.run.checkpoint import Checkpoint, save_checkpoint
 from nmt.run.directory import RunDirectory, new_manifest
@@ -44,8 +44,7 @@ BAN = -100.0  # bias of a copy: exp(BAN) is 0, and label smoothing adds little t
 NEVER = -1e3  # a bias at or below it bans a piece, as our exports do with PAD, UNK and BOS
 MAX_LENGTH = 200  # data.max_length: longer lines are split into sentences, because Marian models are trained on these
 MIN_KNOWN = 0.5  # minimum share of a SentencePiece model's pieces that vocab.json must contain
-CHECKED_LENGTHS = (1, 5, 20)  # pieces of the random sentences on which logits are compared
-TOLERANCE = 1e-4  # maximum difference of logits, relative to the largest; in float64
+TOLERANCE = 1e-4  # maximum difference of log-probabilities, in nats; in float64
 MODEL_NAME = re.compile(r"opus-mt-(?:tc-)?(?:tiny-|base-|big-)?([a-zA-Z]{2,8})-([a-zA-Z]{2,8})$")
 
 
@@ -96,12 +95,12 @@ def import_marian(directory: Path, output: Path, languages: Languages = NOT_GIVE
     Raises:
         ModelError: a file is missing or damaged, or nmt does not support the model.
         InputError: `output` exists, or the model does not have the given tag.
-        NmtError: the logits differ by more than `TOLERANCE`.
+        NmtError: log-probabilities differ by more than `TOLERANCE`.
     """
     if output.exists() or output.is_symlink():
         raise InputError(f"{output} exists already", hint="give another name with -o, or move it away")
     imported = read_marian(directory, languages)
-    check_logits(imported, directory)
+    check_log_probs(imported, directory)
     with atomic_directory(output) as temp:
         run = RunDirectory(temp)
         run.create()
@@ -272,17 +271,9 @@ def config_tree(settings: MarianSettings, languages: Sequence[str]) -> dict[str,
         "max_length": min(MAX_LENGTH, settings.max_position_embeddings - 1),
     }
     tree["model"] = {
-        "d_model": settings.d_model,
-        "n_heads": settings.encoder_attention_heads,
-        "d_ff": settings.encoder_ffn_dim,
-        "n_encoder_layers": settings.encoder_layers,
-        "n_decoder_layers": settings.decoder_layers,
-        "dropout": settings.dropout,
-        "attention_dropout": settings.attention_dropout,
-        "activation_dropout": settings.activation_dropout,
+        **{ours: getattr(settings, names[0]) for ours, names in SETTINGS.items()},
         "activation": "silu" if activation == "swish" else activation,
         "norm": settings.norm,
-        "max_positions": settings.max_position_embeddings,
         "tied_embeddings": ("all" if shared else "decoder") if tied else "none",
     }
     return tree
@@ -341,45 +332,32 @@ def learned_positions(weights: dict[str, Tensor], settings: MarianSettings) -> d
     return {} if are_sinusoids else tables
 
 
-def check_logits(imported: Imported, directory: Path) -> None:
-    """Raise NmtError if the logits differ from those of transformers; only warn if transformers is not installed."""
-    try:
-        difference = largest_difference(imported, imported.checkpoint.model().double())
-    except ImportError:
-        hint = "pip install 'transformers>=4.57', and import again"
-        log.warning("the import is not compared with the original, because transformers is not installed: %s", hint)
-        return
-    if not difference <= TOLERANCE:  # also true for NaN
-        reason = f"{directory}: the logits of the imported model differ from the original's by {difference:.2g}"
-        raise NmtError(reason, hint="report it, with the name of the model")
-    log.info("checked: the largest difference from the original's logits is %.1g of the largest", difference)
+def check_log_probs(imported: Imported, directory: Path) -> None:
+    """Raise NmtError if log-probabilities differ from those of transformers; only warn if it is not installed.
 
-
-def largest_difference(imported: Imported, model: Seq2Seq) -> float:
-    """Return the largest difference between our model's logits and the original's, divided by max(largest logit, 1).
-
-    It is computed in float64 on random sentences, without the logits of PAD, UNK and BOS, which search bans. In
-    float32, rounding can change the logits of random weights as much as a wrong import would.
-
-    Raises:
-        ImportError: transformers is not installed.
+    They are computed in float64, without PAD, UNK and BOS, which search bans. In float32, rounding can change those of
+    random weights as much as a wrong import would.
     """
     source_rows, target_rows = (torch.tensor(side.rows) for side in (imported.source, imported.target))
-    generator, differences = torch.Generator().manual_seed(1), []
+    model, differences = imported.checkpoint.model().double(), []
     with quiet_transformers(), torch.inference_mode():
-        theirs = original(imported.settings, imported.weights)
-        for length in CHECKED_LENGTHS:
-            length = min(length, model.max_length - 1)
-            src, tgt = (
-                torch.randint(EOS + 1, len(rows), (length,), generator=generator).tolist()
-                for rows in (source_rows, target_rows)
-            )
+        try:
+            theirs = original(imported.settings, imported.weights)
+        except ImportError:
+            hint = "pip install 'transformers>=4.57', and import again"
+            log.warning("the import is not compared with the original, because transformers is not installed: %s", hint)
+            return
+        for src, tgt in random_pairs(model.max_length, len(source_rows), len(target_rows)):
             tgt_in = torch.tensor([[BOS, *tgt]])
-            found = model(pad_source([src]), tgt_in)[..., EOS:]  # (1, T, V - 3)
+            found = model(pad_source([src]), tgt_in)[..., EOS:]  # (1, T + 1, V - 3)
             inputs = source_rows[[*src, EOS]][None], target_rows[tgt_in]
             expected = theirs(input_ids=inputs[0], decoder_input_ids=inputs[1]).logits[..., target_rows[EOS:]]
-            differences.append((found - expected).abs().max() / expected.abs().max().clamp(min=1))
-    return float(torch.stack(differences).max())
+            differences.append(found.log_softmax(-1) - expected.log_softmax(-1))
+    difference = largest(differences)
+    if not difference <= TOLERANCE:  # also true for NaN
+        reason = f"{directory}: log-probabilities differ from those of the original by {difference:.2g} nats"
+        raise NmtError(reason, hint="report it, with the name of the model")
+    log.info("checked: log-probabilities differ from the original's by at most %.1g nats", difference)
 
 
 def original(settings: MarianSettings, weights: dict[str, Tensor]) -> Any:

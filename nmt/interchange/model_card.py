@@ -63,8 +63,8 @@ def data_table(translator: Translator) -> str:
 
 
 def scores(run: RunDirectory | None) -> str:
-    """Return the scores of `nmt eval` for this model, or if there are none, of the best validation in training."""
-    found = [] if run is None else [*evaluations(run)] or [*validations(run)]
+    """Return the scores of `nmt eval` for this model."""
+    found = [] if run is None else evaluations(run)
     blocks = ["\n".join([title, "", "```text", *map(str, values), "```"]) for title, values in found]
     return "\n\n".join(blocks) or "None are known: `nmt eval` finds them and keeps them in the run."
 
@@ -79,17 +79,3 @@ def evaluations(run: RunDirectory) -> Iterator[tuple[str, list[Score]]]:
                 search = ", ".join(f"{key} {value}" for key, value in line["search"].items() if value is not None)
                 title = f"{line['n_lines']:,} lines of {names}, {search}:"
                 yield title, [Score(**score) for score in line["scores"]]
-
-
-def validations(run: RunDirectory) -> Iterator[tuple[str, list[Score]]]:
-    """Yield title and scores of the validation with the highest BLEU, if there is any."""
-    lines = [line for line in run.read_metrics() if isinstance(line.get("dev_bleu"), float)]
-    if lines:
-        best = max(lines, key=lambda line: float(line["dev_bleu"]))
-        names = {"BLEU": "bleu", "chrF2": "chrf"}
-        values = [
-            Score(name, best[f"dev_{key}"], None, None, str(best.get(f"{key}_signature", "")))
-            for name, key in names.items()
-            if f"dev_{key}" in best
-        ]
-        yield f"dev at step {best['step']:,} of training, greedy search:", values

@@ -41,11 +41,11 @@ print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True)
 
 
 def to_onnx(translator: Translator, path: Path) -> None:
-    """Export a model to a directory for ONNX Runtime, if it translates as nmt does. Replaces an earlier export.
+    """Export a model to a directory for ONNX Runtime, if it computes what nmt does. Replaces an earlier export.
 
     Raises:
         InputError: optimum is not installed, the format does not support the model, or `path` is not an export.
-        NmtError: ONNX Runtime's translations differ from nmt's.
+        NmtError: ONNX Runtime's log-probabilities differ from nmt's.
     """
     check_replaceable(path, FILES, "onnx")
     model = huggingface.holdable_model(translator)
@@ -64,7 +64,7 @@ def to_onnx(translator: Translator, path: Path) -> None:
             write_for_browsers(directory, translator)
             loaded = runtime.from_pretrained(directory, local_files_only=True)
             tokenizer = tokenizers.from_pretrained(directory, local_files_only=True)
-            huggingface.check_translations(translator, model, loaded, tokenizer)
+            huggingface.check_log_probs(translator, model, loaded, tokenizer)
 
 
 def import_optimum() -> tuple[Any, Any, Any]:

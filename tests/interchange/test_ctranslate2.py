@@ -1,6 +1,5 @@
 """Export to CTranslate2: it finds our search's translations for every architecture; a failed export leaves nothing."""
 
-import json
 import os
 import subprocess
 import sys
@@ -23,44 +22,24 @@ from conftest import (
 from models import fresh_translator as fresh
 from models import random_translator as make
 from models import search_with_bans
-from torch import Tensor, nn
+from torch import nn
 
 from nmt.decode.options import Hypothesis
 from nmt.decode.translator import Translator
 from nmt.errors import InputError, NmtError
 from nmt.interchange import ctranslate2 as module
 from nmt.interchange.ctranslate2 import QUANTIZATIONS, to_ctranslate2
-from nmt.model.positions import sinusoidal_positions
-from nmt.model.transformer import Transformer
 from nmt.run.directory import RunDirectory
 from nmt.text import BOS, EOS, PAD, UNK
 
 CHOICES: list[dict[str, Any]] = [
-    *(
-        {"norm": norm, "activation": activation, "positions": positions}
-        for norm in ("pre", "post")
-        for activation in ("relu", "gelu")
-        for positions in ("sinusoidal", "learned")
-    ),
-    {"positions": "rotary"},
+    {"norm": "pre", "activation": "relu", "positions": "sinusoidal"},
+    {"norm": "post", "activation": "gelu", "positions": "learned", "d_model": 15, "n_heads": 5, "d_ff": 7},
     {"positions": "rotary", "norm": "post", "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 3},
-    {"positions": "none"},
-    {"tied_embeddings": "decoder", "n_encoder_layers": 1, "n_decoder_layers": 3},
-    {"tied_embeddings": "none", "n_encoder_layers": 3, "n_decoder_layers": 1},
-    {"tied_embeddings": "decoder", "joint": False},
+    {"positions": "none", "n_heads": 1, "max_positions": 8, "activation": "silu"},
+    {"tied_embeddings": "decoder", "joint": False, "n_encoder_layers": 3, "n_decoder_layers": 1},
     {"tied_embeddings": "none", "joint": False, "norm": "post"},
-    {"d_model": 15, "n_heads": 5, "d_ff": 7, "positions": "learned"},
-    {"n_heads": 1, "max_positions": 8, "activation": "silu"},
 ]
-
-
-def test_export_has_all_positions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.model.positions.FIRST_POSITIONS", 8)
-    model = model_of(make())
-    assert isinstance(model, Transformer)
-    spec = module._model_spec(model)
-    for stack in (spec.encoder, spec.decoder):
-        assert (stack.position_encodings.encodings == sinusoidal_positions(64, 32).numpy()).all()
 
 
 def sentences(translator: Translator, n: int = 6) -> list[list[int]]:
@@ -99,7 +78,7 @@ def theirs(
 @pytest.mark.parametrize("choices", CHOICES, ids=lambda choices: " ".join(map(str, choices.values())))
 def test_ctranslate2_finds_the_translations_of_our_search(choices: dict[str, Any], tmp_path: Path) -> None:
     """Greedy translations are equal. Beam scores are at most ours with early stopping, at least ours with patience."""
-    translator = make(**choices)
+    translator, n_ended = make(**choices), 0
     to_ctranslate2(translator, tmp_path / "out")
     engine = ctranslate2.Translator(str(tmp_path / "out"))
     for ids in sentences(translator):
@@ -111,6 +90,7 @@ def test_ctranslate2_finds_the_translations_of_our_search(choices: dict[str, Any
             assert score == pytest.approx(best.score, abs=1e-5)
         for beam in (2, 5):
             best = ours(translator, ids, beam)
+            n_ended += len(best.tokens) < limit
             early, early_score = theirs(engine, translator, ids, beam)
             late, late_score = theirs(engine, translator, ids, beam, patience=100)
             if early[-1] == EOS:
@@ -120,17 +100,7 @@ def test_ctranslate2_finds_the_translations_of_our_search(choices: dict[str, Any
             for same, score in ((early, early_score), (late, late_score)):
                 if same == best.tokens:
                     assert score == pytest.approx(best.score, abs=1e-5)
-
-
-def test_random_models_end_sentences_before_the_limit() -> None:
-    """Otherwise, the test above would compare only truncated sentences."""
-    n_ended = 0
-    for choices in CHOICES:
-        translator = make(**choices)
-        for ids in sentences(translator):
-            limit = min(translator.options.max_length(len(ids) + 1), model_of(translator).max_length)
-            n_ended += len(ours(translator, ids, 5).tokens) < limit
-    assert n_ended > 40
+    assert n_ended or "max_positions" in choices, "more than truncated sentences are compared"
 
 
 @pytest.mark.parametrize("never", [PAD, UNK, BOS])
@@ -168,16 +138,6 @@ def test_each_quantization_loads_and_leaves_the_model_unchanged(tied: str, tmp_p
     assert all(torch.equal(x, before[name]) for name, x in model_of(translator).state_dict().items())
 
 
-def test_tied_weights_are_stored_once(tmp_path: Path) -> None:
-    sizes = {}
-    for tied in ("all", "decoder", "none"):
-        to_ctranslate2(make(tied_embeddings=tied), tmp_path / tied)
-        sizes[tied] = (tmp_path / tied / "model.bin").stat().st_size
-    one = 4 * 32 * len(make().tokenizers.source)  # bytes of an embedding
-    assert sizes["decoder"] - sizes["all"] == pytest.approx(one, rel=0.01)
-    assert sizes["none"] - sizes["decoder"] == pytest.approx(one, rel=0.01)
-
-
 # --- the directory ----------------------------------------------------------------------------------------
 
 
@@ -193,35 +153,20 @@ def test_directory_has_model_tokenizers_and_config(joint: bool, tmp_path: Path) 
     assert run.read_tokenizers(run.read_config()) == translator.tokenizers
 
 
-def test_earlier_export_and_empty_directory_are_replaced(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    to_ctranslate2(make(joint=False, tied_embeddings="none"), out)
-    first = file_bytes(out)
-    to_ctranslate2(make(), out)
-    second = file_bytes(out)
-    assert "source_vocabulary.json" in first.keys() - second.keys(), "nothing of the first is left"
-    assert second["model.bin"] != first["model.bin"]
-    assert list(tmp_path.iterdir()) == [out]
-
-
 def wrong_norm(norm: nn.LayerNorm, into: Any) -> None:
     into.gamma, into.beta = norm.weight.detach().numpy().copy(), torch.zeros_like(norm.bias).numpy()
 
 
-def wrong_array(x: Tensor) -> Any:
-    return (torch.full_like(x, torch.nan) if x.dim() == 2 else x.detach()).numpy()
-
-
-@pytest.mark.parametrize(("name", "wrong"), [("_copy_norm", wrong_norm), ("_array", wrong_array)])
-def test_export_whose_scores_differ_is_not_written(
-    name: str, wrong: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_export_replaces_an_earlier_one_only_if_its_log_probabilities_are_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
+    to_ctranslate2(make(joint=False, tied_embeddings="none"), out)
     to_ctranslate2(make(), out)
     before = file_bytes(out)
-    monkeypatch.setattr(module, name, wrong)
-    with pytest.raises(NmtError, match="CTranslate2's float32 scores differ from the model's by") as error:
+    assert "source_vocabulary.json" not in before, "nothing of the first is left"
+    monkeypatch.setattr(module, "_copy_norm", wrong_norm)
+    with pytest.raises(NmtError, match="CTranslate2's float32 log-probabilities differ from the model's by") as error:
         to_ctranslate2(make(), out, "int8")
     assert error.value.exit_code == 1
     assert list(tmp_path.iterdir()) == [out]
@@ -236,7 +181,7 @@ def test_unsupported_length_penalty_is_a_warning(
         to_ctranslate2(make(decode={"length_penalty": "gnmt"}), tmp_path / "out")
     warning, checked = caplog.messages
     assert "no decode.length_penalty=gnmt" in warning
-    assert checked.startswith("checked 3 sentences with beams of 1 and 5: scores differ from the model's by ")
+    assert checked.startswith("checked: log-probabilities differ from the model's by at most ")
 
 
 def test_wrong_quantization_and_path_are_refused_before_anything_is_written(tmp_path: Path) -> None:
@@ -259,8 +204,6 @@ def test_wrong_quantization_and_path_are_refused_before_anything_is_written(tmp_
     [
         ({"architecture": "rnn"}, "model.architecture=rnn"),
         ({"attention": "additive"}, "model.attention=additive"),
-        ({"attention": "dot"}, "model.attention=dot"),
-        ({"attention_window": 4}, "model.attention_window=4"),
         ({"padding_mask": False}, "model.padding_mask=false"),
     ],
 )
@@ -289,14 +232,13 @@ assert not {"torch", "nmt"} & set(sys.modules)
 """
 
 
-@pytest.mark.parametrize("quantization", ["float32", "int8"])
-def test_exported_directory_translates_the_five_by_itself(five_run: FiveRun, tmp_path: Path, quantization: str) -> None:
-    out = tmp_path / "out"
+def test_exported_directory_translates_the_five_by_itself(five_run: FiveRun, tmp_path: Path) -> None:
+    out, quantization = tmp_path / "out", "int8"
     args = ["--to", "ctranslate2", "-o", out, "--quantization", quantization]
     done = run_nmt("export", "-m", five_run.run, *args)
     assert done.stdout == b""
     checked, written = err_lines(done)
-    assert checked.startswith("checked 3 sentences with beams of 1 and 5: scores differ from the model's by ")
+    assert checked.startswith("checked: log-probabilities differ from the model's by at most ")
     assert f"({quantization})" in checked
     assert written == f"written to {out}"
     moved = out.rename(tmp_path / "moved")
@@ -311,12 +253,6 @@ def test_exported_directory_translates_the_five_by_itself(five_run: FiveRun, tmp
     )
     assert alone.returncode == 0, alone.stderr.decode()
     assert alone.stdout.decode().splitlines() == TARGET * 3
-
-
-def test_command_finds_its_model_and_can_be_quiet(five_run: FiveRun, tmp_path: Path) -> None:
-    done = run_nmt("export", "--to", "ctranslate2", "-o", tmp_path / "out", "-q", cwd=five_run.home)
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    assert json.loads((tmp_path / "out" / "config.json").read_text())["add_source_eos"] is True
 
 
 def test_refused_exports_are_one_clear_error(five_run: FiveRun, tmp_path: Path) -> None:

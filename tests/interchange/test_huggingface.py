@@ -16,7 +16,7 @@ from nmt.decode.translator import Translator, load
 from nmt.errors import InputError, NmtError
 from nmt.interchange import huggingface as module
 from nmt.interchange.huggingface import to_huggingface
-from nmt.text import BOS, EOS, PAD
+from nmt.text import EOS, PAD
 from nmt.text.batches import collate
 from nmt.text.tokenizer import Tokenizer, Tokenizers, train_tokenizer
 
@@ -69,10 +69,7 @@ def difference(theirs: Any, translator: Translator) -> float:
 
 
 @by_name
-def test_logits_and_searches_are_ours_also_after_saving_again(
-    choices: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "N_CHECKED", 2)  # fewer, because more are compared below
+def test_logits_and_searches_are_ours_also_after_saving_again(choices: dict[str, Any], tmp_path: Path) -> None:
     translator = random_translator(**choices)
     to_huggingface(translator, tmp_path / "out")
     theirs, tokenizer = loaded(tmp_path / "out")
@@ -129,7 +126,7 @@ def test_token_ids_are_ours_on_hostile_lines(kind: Any, byte_fallback: bool, tmp
     side = Tokenizer(train_tokenizer(lines, settings).model)
     module.write_tokenizers(tmp_path, Tokenizers(side, side), translator.config)
     tokenizer = transformers.MarianTokenizer.from_pretrained(tmp_path)
-    for line in hostile_lines(1_000):
+    for line in hostile_lines(200):
         if not is_language_tag(line):
             assert tokenizer(line).input_ids == [*side.encode(line), EOS], repr(line)
             assert tokenizer(text_target=line).input_ids == [*side.encode(line), EOS]
@@ -142,29 +139,21 @@ def is_language_tag(line: str) -> bool:
     return line.startswith(">>") and "<<" in line
 
 
-def test_control_pieces_in_text_are_text(tmp_path: Path) -> None:
-    to_huggingface(fresh_translator(), tmp_path / "out")
-    _, tokenizer = loaded(tmp_path / "out")
-    assert EOS not in tokenizer("a </s> b").input_ids[:-1]
-    assert tokenizer.decode([BOS, 5, EOS, PAD], skip_special_tokens=True) == tokenizer.decode([5])
-
-
 # --- training ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_transformers_trainer_learns_from_the_export(norm: str, five_run: FiveRun, tmp_path: Path) -> None:
+def test_transformers_trainer_learns_from_the_export(five_run: FiveRun, tmp_path: Path) -> None:
     pytest.importorskip("accelerate", reason="no accelerate, which transformers' Trainer needs")
-    translator = fresh_translator(norm=norm)
+    translator = fresh_translator(norm="pre")
     to_huggingface(translator, tmp_path / "out")
     theirs, tokenizer = loaded(tmp_path / "out")
     lines = zip(five_run.source_file.read_text().splitlines(), TARGET, strict=True)
     pairs = [dict(tokenizer(source, text_target=target)) for source, target in lines]
     args = transformers.Seq2SeqTrainingArguments(
         output_dir=str(tmp_path / "trainer"),
-        max_steps=10,
+        max_steps=5,
         per_device_train_batch_size=5,
-        learning_rate=3e-3,
+        learning_rate=1e-2,
         logging_steps=1,
         save_strategy="no",
         report_to=[],
@@ -175,7 +164,7 @@ def test_transformers_trainer_learns_from_the_export(norm: str, five_run: FiveRu
     trainer = transformers.Seq2SeqTrainer(model=theirs, args=args, train_dataset=pairs, data_collator=collator)
     trainer.train()
     losses = [line["loss"] for line in trainer.state.log_history if "loss" in line]
-    assert len(losses) == 10
+    assert len(losses) == 5
     assert losses[-1] < 0.9 * losses[0]
     theirs.eval().save_pretrained(tmp_path / "trained")
     again = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "trained").eval()
@@ -218,20 +207,16 @@ def test_unsupported_length_penalty_is_a_warning(
         to_huggingface(fresh_translator(decode={"length_penalty": "gnmt"}), tmp_path / "out")
     warning, checked = caplog.messages
     assert "no decode.length_penalty=gnmt" in warning
-    assert checked.startswith("checked 8 lines: probabilities differ by at most ")
+    assert checked.startswith("checked 8 lines and log-probabilities, which differ by at most ")
 
 
 @pytest.mark.parametrize(
     ("choices", "named"),
     [
         ({"architecture": "rnn"}, "PegasusForConditionalGeneration does not support model.architecture=rnn"),
-        ({"attention": "additive"}, "model.attention=additive"),
         ({"attention": "dot"}, "model.attention=dot"),
-        ({"attention_window": 4}, "model.attention_window=4"),
-        ({"padding_mask": False}, "model.padding_mask=false"),
         ({"positions": "rotary"}, "model.positions=rotary"),
         ({"tied_embeddings": "none"}, "PegasusForConditionalGeneration does not support model.tied_embeddings=none"),
-        ({"tied_embeddings": "decoder"}, "model.tied_embeddings=decoder"),
         ({"positions": "learned", "norm": "post"}, "MarianMTModel does not support model.positions=learned"),
     ],
 )
@@ -253,35 +238,20 @@ def wrong_order(d_model: int) -> Tensor:
     return torch.arange(d_model)
 
 
-def other_tokenizer(directory: Path, tokenizers: Tokenizers, config: Any) -> None:
-    side = Tokenizer(train_tokenizer(["abc"], TokenizerSettings(type="char", vocab_size=300)).model)
-    write_tokenizers(directory, Tokenizers(side, side), config)
-
-
-def not_a_number(model: Any) -> dict[str, Tensor]:
-    return {name: x * torch.nan if name.endswith("fc1.weight") else x for name, x in weights(model).items()}
-
-
-write_tokenizers, weights = module.write_tokenizers, module.weights
-
-
-@pytest.mark.parametrize(
-    ("name", "wrong", "message"),
-    [
-        ("sines_first", wrong_order, "probabilities differ from the model's by "),
-        ("weights", not_a_number, "probabilities differ from the model's by nan"),
-        ("write_tokenizers", other_tokenizer, "MarianTokenizer gives other pieces to "),
-    ],
-)
-def test_export_that_translates_otherwise_is_not_written(
-    name: str, wrong: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_export_that_computes_other_log_probabilities_or_pieces_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
     translator = random_translator(norm="post")
     to_huggingface(translator, out)
     before = file_bytes(out)
-    monkeypatch.setattr(module, name, wrong)
-    with pytest.raises(NmtError, match=message):
+    monkeypatch.setattr(module, "sines_first", wrong_order)
+    with pytest.raises(NmtError, match="log-probabilities differ from the model's by "):
+        to_huggingface(translator, out)
+    monkeypatch.undo()
+    other = Tokenizer(train_tokenizer(["abc"], TokenizerSettings(type="char", vocab_size=300)).model)
+    monkeypatch.setattr(module, "without_vocabulary", lambda _: other.model)
+    with pytest.raises(NmtError, match="MarianTokenizer gives other pieces to "):
         to_huggingface(translator, out)
     assert list(tmp_path.iterdir()) == [out]
     assert file_bytes(out) == before
@@ -296,8 +266,7 @@ def test_command_exports_a_run_with_its_scores(five_run: FiveRun, tmp_path: Path
     done = run_nmt("export", "-m", run, "--to", "huggingface", "-o", out)
     assert done.stdout == b""
     checked, written = err_lines(done)
-    assert checked.startswith("checked 5 lines: probabilities differ by at most ")
-    assert checked.endswith(", 5 of 5 greedy translations are equal")
+    assert checked.startswith("checked 5 lines and log-probabilities, which differ by at most ")
     assert written == f"written to {out}"
     card = (out / "README.md").read_text(encoding="utf-8")
     assert card.startswith("---\nlibrary_name: transformers\npipeline_tag: translation\n")

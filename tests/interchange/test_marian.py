@@ -16,8 +16,9 @@ from models import hostile_lines, random_translator
 import nmt
 from nmt.decode.segments import Line, split
 from nmt.decode.translator import Translator
-from nmt.errors import ModelError, NmtError
+from nmt.errors import InputError, ModelError, NmtError
 from nmt.interchange import marian
+from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.interchange.huggingface import holdable_model, to_huggingface, write_huggingface
 from nmt.interchange.marian import Languages, import_marian
 from nmt.interchange.marian_files import read_settings
@@ -38,25 +39,21 @@ BIG |= {"encoder_attention_heads": 16, "decoder_attention_heads": 16, "max_posit
 PRE_NORM = {"class_name": "PegasusForConditionalGeneration"}
 SHAPES: dict[str, dict[str, Any]] = {
     "as OPUS-MT": {},
-    "relu, embeddings not scaled": {"activation_function": "relu", "scale_embedding": False},
     "output apart, not scaled": {"tie_word_embeddings": False, "scale_embedding": False},
-    "source apart, gelu": {
+    "all apart, gelu": {
         "share_encoder_decoder_embeddings": False,
+        "tie_word_embeddings": False,
         "activation_function": "gelu",
         "encoder_layers": 1,
         "decoder_layers": 3,
     },
-    "all apart": {"share_encoder_decoder_embeddings": False, "tie_word_embeddings": False},
-    "two vocabularies": {"share_encoder_decoder_embeddings": False, "separate": True},
-    "pre-norm": PRE_NORM,
-    "pre-norm, not scaled": {**PRE_NORM, "scale_embedding": False},
+    "pre-norm, relu, not scaled": {**PRE_NORM, "scale_embedding": False, "activation_function": "relu"},
     "two vocabularies, start is a piece of the target": {
         "share_encoder_decoder_embeddings": False,
         "separate": True,
         "source_spm": spm(ENGLISH + TARGET),
         "target_spm": spm(GERMAN + SOURCE),
     },
-    "PAD and start are a piece": {"without": ("<pad>",)},
     "PAD and start are two pieces": {"without": ("<pad>",), "decoder_start_token_id": 9},
     "tags, pieces that the vocabulary lacks": {"tags": (">>fra<<", ">>deu<<"), "without": ("▁the", "er", "。")},
     **({"OPUS-MT": OPUS, "OPUS-MT, untied": {**OPUS, "tie_word_embeddings": False}, "big": BIG} if SOAK else {}),
@@ -200,7 +197,7 @@ TAGGED = [
 
 @of_every_shape
 def test_tokens_are_those_of_marian_tokenizer(pair: Pair) -> None:
-    for text in [*hostile_lines(500), *TAGGED]:
+    for text in [*hostile_lines(200), *TAGGED]:
         assert pair.our_ids(text) == pair.their_ids(text), repr(text)
         assert pair.our_ids(text, target=True) == pair.their_ids(text, target=True), repr(text)
 
@@ -217,14 +214,6 @@ def test_every_piece_of_the_original_is_kept(pair: Pair) -> None:
         assert rows.tolist() == [vocabulary[piece] for piece in pieces]
         text = " ".join(pieces).replace("▁", " ")
         assert pair.our_ids(text, target=target) == pair.their_ids(text, target=target)
-
-
-def test_text_may_spell_special_pieces_and_stays_text(trained: Pair) -> None:
-    tokenizer = trained.ours.tokenizers.source
-    for text in ("</s>", "a </s> b", "<pad><unk>", "<s>"):
-        assert min(tokenizer.encode(text)) >= UNK
-        assert EOS not in tokenizer.encode(text)
-        assert len(tokenizer.encode(text)) > 1 or text == "<s>"
 
 
 # --- tags -------------------------------------------------------------------------------------------------
@@ -275,17 +264,10 @@ def test_a_tag_that_the_model_lacks_is_refused(home: Path, multilingual: Path) -
         Tokenizer(spm(ENGLISH, unk_id=1, bos_id=2, eos_id=3, pad_id=0), target_tag="ita")
 
 
-@pytest.mark.parametrize("option", ["--source-lang", "--target-lang"])
-def test_what_is_no_language_code_is_refused_by_its_option(option: str, home: Path, trained: Pair) -> None:
-    done = run_nmt("import", trained.directory, "-o", home / "none", option, "../x")
-    assert "such as de, " in one_clear_error(done, 2, f"{option}: '../x' is not a language code")
-    assert not (home / "none").exists()
-
-
-def test_a_tag_that_is_no_language_code_leaves_the_language_to_the_model(home: Path) -> None:
-    directory = write_marian(home / "romance", tags=(">>sr@latin<<",))
-    import_marian(directory, home / "sr", Languages(tag="sr@latin"))
-    assert nmt.load(home / "sr").target_language == "en"
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_what_is_no_language_code_is_refused_by_its_option(side: str) -> None:
+    with pytest.raises(InputError, match=rf"--{side}-lang: '\.\./x' is not a language code"):
+        Languages(**{side: "../x"})
 
 
 # --- the run ----------------------------------------------------------------------------------------------
@@ -313,6 +295,7 @@ def test_the_command_makes_a_run_like_any_other(home: Path, trained: Pair) -> No
     one_clear_error(again, 2)
 
 
+@pytest.mark.skipif(not SOAK, reason="make soak")
 def test_fine_tuning_starts_from_the_imported_model(home: Path, trained: Pair) -> None:
     for name, lines in (("more.de", SOURCE), ("more.en", TARGET[::-1])):
         (home / name).write_text("".join(f"{line}\n" for line in lines))
@@ -338,18 +321,12 @@ train: {{init_from: {trained.run}, max_steps: 200, validate_every: 200, lr: 2e-3
     assert float(bias[BOS]) < -90  # still outside the softmax
 
 
-def test_an_imported_model_is_exported_to_ctranslate2(home: Path, trained: Pair) -> None:
-    pytest.importorskip("ctranslate2")
-    err_lines(run_nmt("export", "-m", trained.run, "--to", "ctranslate2", "-o", home / "ct2"))
-    assert nmt.load(home / "ct2").translate(SOURCE, beam=1) == TARGET
-
-
 def test_an_import_whose_logits_differ_is_refused_and_one_without_transformers_is_not_checked(
     trained: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(marian.log, "propagate", True)
     monkeypatch.setattr(marian, "sines_first", torch.arange)
-    with pytest.raises(NmtError, match="the logits of the imported model differ from the original's by"):
+    with pytest.raises(NmtError, match="the imported model's log-probabilities differ from the original's by"):
         import_marian(trained.directory, tmp_path / "run")
     assert not (tmp_path / "run").exists()
     monkeypatch.undo()
@@ -361,16 +338,15 @@ def test_an_import_whose_logits_differ_is_refused_and_one_without_transformers_i
 
 # --- there and back ---------------------------------------------------------------------------------------
 
-OWN: list[dict[str, Any]] = [
-    {"norm": "post", "activation": "relu"},
-    {"norm": "post", "activation": "gelu", "tied_embeddings": "decoder", "n_encoder_layers": 1, "n_decoder_layers": 3},
-    {"norm": "post", "activation": "silu", "tied_embeddings": "none", "joint": False},
-    {"norm": "pre"},
-    {"norm": "pre", "positions": "learned", "d_model": 15, "n_heads": 5, "d_ff": 7},
-]
 
-
-@pytest.mark.parametrize("choices", OWN, ids=lambda choices: " ".join(map(str, choices.values())))
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"norm": "post", "activation": "silu", "tied_embeddings": "none", "joint": False},
+        {"norm": "pre", "positions": "learned", "d_model": 15, "n_heads": 5, "d_ff": 7, "n_encoder_layers": 1},
+    ],
+    ids=["post", "pre"],
+)
 def test_import_of_an_export_is_the_run_itself(choices: dict[str, Any], tmp_path: Path) -> None:
     before = random_translator(**choices)
     (tmp_path / "hf").mkdir()
@@ -386,7 +362,7 @@ def test_import_of_an_export_is_the_run_itself(choices: dict[str, Any], tmp_path
     assert all(torch.equal(x, theirs[name]) for name, x in ours.items())
 
 
-def test_export_of_an_import_is_the_original_to_transformers(trained: Pair, tmp_path: Path) -> None:
+def test_export_of_an_import_is_the_original_to_transformers_and_ctranslate2(trained: Pair, tmp_path: Path) -> None:
     to_huggingface(trained.ours, tmp_path / "again")
     for name in ("source.spm", "target.spm"):
         assert (tmp_path / "again" / name).read_bytes() == (trained.directory / name).read_bytes()
@@ -395,3 +371,6 @@ def test_export_of_an_import_is_the_original_to_transformers(trained: Pair, tmp_
     assert [their_translation(again, text) for text in SOURCE] == TARGET
     assert again.ours.tokenizers == trained.ours.tokenizers
     assert again.ours.translate(SOURCE, beam=1) == TARGET
+    pytest.importorskip("ctranslate2")
+    to_ctranslate2(trained.ours, tmp_path / "ct2")
+    assert nmt.load(tmp_path / "ct2").translate(SOURCE, beam=1) == TARGET

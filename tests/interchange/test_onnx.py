@@ -1,12 +1,8 @@
-"""Export to ONNX: ONNX Runtime and, in a browser, transformers.js give our greedy translations."""
+"""Export to ONNX: ONNX Runtime gives our greedy translations."""
 
-import functools
-import http.server
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,70 +74,3 @@ def test_runner_gives_our_greedy_translations_without_torch(choices: dict[str, A
     before = file_bytes(tmp_path)
     to_onnx(translator, tmp_path / "out")  # replaces the first export
     assert file_bytes(tmp_path).keys() == before.keys()
-
-
-# --- in a browser -----------------------------------------------------------------------------------------
-
-PAGE = """\
-<!doctype html><meta charset="utf-8"><title>translate</title><link rel="icon" href="data:,"><pre id="out"></pre>
-<script type="module">
-import { pipeline, env } from "/js/@huggingface/transformers/dist/transformers.min.js";
-env.allowRemoteModels = false;
-env.allowLocalModels = true;
-env.localModelPath = "/models/";
-env.backends.onnx.wasm.wasmPaths = "/js/onnxruntime-web/dist/";
-env.backends.onnx.wasm.numThreads = 1;
-window.load = async () => { window.translate = await pipeline("translation", "out", {dtype: "fp32", device: "wasm"}); };
-window.run = async (lines, options) => {
-  const found = [];
-  for (const line of lines) found.push((await window.translate(line, options))[0].translation_text);
-  return found;
-};
-</script>
-"""
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[tuple[Path, str]]:
-    """The directory of a web server that also serves transformers.js, and the URL of its page."""
-    modules = Path(os.environ.get("NMT_NODE_MODULES", "no node_modules"))
-    if not (modules / "@huggingface" / "transformers").is_dir():
-        pytest.skip(
-            "no transformers.js: npm install @huggingface/transformers, then NMT_NODE_MODULES=PATH/node_modules"
-        )
-    root = tmp_path / "site"
-    (root / "models").mkdir(parents=True)
-    (root / "js").symlink_to(modules.resolve())
-    (root / "index.html").write_text(PAGE)
-
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        extensions_map = {  # noqa: RUF012 - as in the base class
-            **http.server.SimpleHTTPRequestHandler.extensions_map,
-            ".mjs": "text/javascript",
-        }
-
-        def log_message(self, *args: object) -> None:
-            pass
-
-    handler = functools.partial(Handler, directory=str(root))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield root, f"http://127.0.0.1:{server.server_port}/index.html"
-        server.shutdown()
-
-
-@pytest.mark.usefixtures("optimum")
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("norm", ["post", "pre"])
-def test_page_with_transformers_js_gives_our_greedy_translations(
-    norm: str, site: tuple[Path, str], browser: Any
-) -> None:
-    root, url = site
-    translator = random_translator(norm=norm)
-    to_onnx(translator, root / "models" / "out")
-    page = browser.new_page()
-    page.goto(url)
-    page.wait_for_function("window.load")
-    page.evaluate("window.load()")
-    found = page.evaluate("lines => window.run(lines, {num_beams: 1, max_new_tokens: 20, min_new_tokens: 0})", LINES)
-    assert [text.strip() for text in found] == [text.strip() for text in greedy(translator)]

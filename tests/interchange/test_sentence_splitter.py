@@ -2,13 +2,11 @@
 
 import io
 import json
-import subprocess
 from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
-from conftest import argos_python
 from sentence_splitter import END, FILE, sentence_splitter
 from torch.nn import functional as F
 
@@ -70,20 +68,3 @@ def test_sentences_end_at_punctuation_before_a_space(sentences: list[str]) -> No
 @pytest.mark.parametrize("sentences", UNSPACED, ids=lambda sentences: sentences[0])
 def test_wide_punctuation_needs_no_space(sentences: list[str]) -> None:
     assert split("".join(sentences)) == sentences
-
-
-def test_minisbd_finds_the_same_sentences() -> None:
-    """Needs a Python with Argos Translate. Also covers paragraphs of over 1,000 characters."""
-    program = """
-import json, sys, tempfile
-from minisbd import SBDetect
-with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
-    file.write(bytes.fromhex(sys.stdin.readline()))
-    file.flush()
-    splitter = SBDetect(file.name, use_gpu=False)
-    print(json.dumps([splitter.sentences(text) for text in json.loads(sys.stdin.readline())]))
-"""
-    texts = [*map(" ".join, CASES), *map("".join, UNSPACED), "Ein Satz ist hier. " * 100, "wort " * 500]
-    text = f"{sentence_splitter().hex()}\n{json.dumps(texts)}"
-    done = subprocess.run([argos_python(), "-c", program], input=text, text=True, capture_output=True, check=True)
-    assert json.loads(done.stdout) == [split(text) for text in texts]

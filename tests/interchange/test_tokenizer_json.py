@@ -22,7 +22,7 @@ def test_tokenizer_json_gives_our_tokens(kind: Any, byte_fallback: bool) -> None
     side = Tokenizer(train_tokenizer(lines, settings).model)
     theirs = tokenizers.Tokenizer.from_str(tokenizer_json(side, kind))
     special = side.pieces(range(EOS + 1))
-    for line in hostile_lines(1_000):
+    for line in hostile_lines(300):
         if line and not any(piece in line for piece in special):
             found = theirs.encode(line).ids
             assert found == [*side.encode(line), EOS], repr(line)
