@@ -10,8 +10,8 @@ from conftest import SOURCE, TARGET, FiveRun, err_lines, out_lines, run_nmt, sta
 
 from .conftest import soak
 
-N_PROCESSES = 10
-N_KILLS = soak(2, 40)
+N_PROCESSES = soak(3, 10)
+N_KILLS = soak(1, 40)
 
 
 def entries(cache: Path) -> list[str]:

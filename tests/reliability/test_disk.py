@@ -68,7 +68,7 @@ class FailingDisk:
         return call
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO][: soak(1, 2)])
 def test_a_save_that_fails_at_any_of_its_calls_leaves_the_old_checkpoint_and_training_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture, number: int
 ) -> None:
@@ -180,7 +180,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
     whole, draw = config_of(tmp_path, "whole", max_steps=10), random.Random(kind)
     train(whole)
     expected = weights(Path(whole.run))
-    for i in range(soak(4, 100)):
+    for i in range(soak(2, 100)):
         run = RunDirectory(shutil.copytree(whole.run, tmp_path / f"run{i}"))
         damage(run.checkpoint_file(10), draw, kind)
         told.clear()

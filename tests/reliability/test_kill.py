@@ -39,9 +39,9 @@ def test_kill_9_at_random_moments_loses_nothing(tmp_path: Path) -> None:
     config = write_config(tmp_path)
     expected, seconds = unbroken(config)
     draw, n_kills, n_in_save, n_runs = random.Random(1), 0, 0, 0
-    while n_kills < soak(4, 200):
+    while n_kills < soak(2, 200):
         run, step, done = tmp_path / f"run{n_runs}", 0, False
-        while not done and n_kills < soak(4, 200):
+        while not done and n_kills < soak(2, 200):
             done = kill(config, run, draw.uniform(0, seconds), in_save=draw.random() < 0.5)
             n_kills += not done
             n_in_save += bool(temps(run))
@@ -64,7 +64,7 @@ def test_a_signal_at_a_random_moment_saves_and_ends_in_time(tmp_path: Path) -> N
     config = write_config(tmp_path)
     expected, seconds = unbroken(config)
     draw, slowest, n_runs = random.Random(2), 0.0, 0
-    numbers = [signal.SIGINT, signal.SIGTERM] * soak(2, 10)
+    numbers = [signal.SIGINT, signal.SIGTERM] * soak(1, 10)
     while numbers:
         run, code = tmp_path / f"run{n_runs}", -1
         while code != 0 and numbers:
@@ -98,7 +98,7 @@ def test_stopped_at_a_random_step_and_resumed_it_ends_with_the_same_weights(tmp_
         pytest.skip("no GPU here")
     config = write_config(tmp_path, accumulate=2, deterministic=str(device == "cuda").lower())
     expected, _ = unbroken(config, device)
-    for i in random.Random(4).sample(range(1, 60), soak(2, 20)):  # micro-batches; a run has about 66
+    for i in random.Random(4).sample(range(1, 60), soak(1, 20)):  # micro-batches; a run has about 66
         run = tmp_path / f"run{i}"
         with training(config, run, device=device, stop_at=i) as one:
             assert one.end() == 143, one.messages

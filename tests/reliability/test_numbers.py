@@ -31,7 +31,6 @@ from nmt.train.progress import Progress
 from nmt.train.replicas import Replicas
 from nmt.train.step import StepOptions, train_step
 from nmt.train.validation import Validation
-from reliability.conftest import soak
 from reliability.runs import config_of, newest_step
 
 NOT_DROPPED = {"model.dropout": 0.0, "tokenizer.sampling_alpha": 0.0}
@@ -67,35 +66,14 @@ def with_loss(monkeypatch: pytest.MonkeyPatch, change: Callable[[int, Batch, Los
 # --- NaN losses -------------------------------------------------------------------------------------------
 
 
-def test_a_step_without_a_number_is_skipped_and_told_with_its_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture
-) -> None:
-    for k in random.Random(1).sample(range(1, 13), soak(2, 12)):
-        lines: list[int] = []
-
-        def spoilt(n: int, batch: Batch, sums: LossSum, k: int = k, lines: list[int] = lines) -> LossSum:
-            lines[:] = batch.lines if n == k else lines
-            return dataclasses.replace(sums, loss=sums.loss * math.nan) if n == k else sums
-
-        with monkeypatch.context() as patch:
-            with_loss(patch, spoilt)
-            told.clear()
-            config = config_of(tmp_path, f"run{k}", max_steps=12)
-            assert train(config).step == 12
-        (text,) = [text for text in told.messages if "skipped" in text]
-        assert text.startswith(f"step {k} skipped: the loss is nan, the gradient is not finite (lines {lines[0]}, ")
-        assert all(x.isfinite().all() for x in tensors(config).values())
-
-
-@pytest.mark.parametrize("growth", [1e3, 1e10])
 def test_a_loss_that_explodes_ends_in_the_last_good_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture, growth: float
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture
 ) -> None:
     """While the loss is finite, gradients are clipped. Then steps are skipped, training rolls back, and gives up."""
     from_call = 7
     with_loss(
         monkeypatch,
-        lambda n, _, sums: dataclasses.replace(sums, loss=sums.loss * growth ** max(n - from_call, 0)),
+        lambda n, _, sums: dataclasses.replace(sums, loss=sums.loss * 1e6 ** max(n - from_call, 0)),
     )
     config = config_of(tmp_path, "run", max_steps=400)
     with pytest.raises(DivergedError, match="the gradient was not finite in 5 steps in a row") as caught:
@@ -200,15 +178,14 @@ def test_out_of_memory_splits_the_batch_and_leaves_the_gradient_as_it_is(
     assert (caught.value.exit_code, "batch_tokens" in caught.value.hint) == (1, True)
 
 
-@pytest.mark.parametrize("place", ["forward", "backward"])
 def test_a_training_out_of_memory_goes_on_with_less_and_learns_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture, place: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture
 ) -> None:
     overrides = [f"{key}={value}" for key, value in NOT_DROPPED.items()]
     whole = config_of(tmp_path, "whole", overrides, max_steps=10)
     train(whole)
     seen: list[int] = []
-    with_loss(monkeypatch, out_of_memory(place, 250, seen))
+    with_loss(monkeypatch, out_of_memory("backward", 250, seen))
     config = config_of(tmp_path, "run", overrides, max_steps=10)
     progress = train(config)
     assert 0 < progress.max_positions <= 250
