@@ -10,7 +10,6 @@ import re
 import resource
 import shutil
 import signal
-import socket
 import stat
 import subprocess
 import sys
@@ -22,9 +21,6 @@ from pathlib import Path
 
 import pytest
 from conftest import NO_PROCESS, PATIENCE_S, file_bytes
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
 
 import nmt
 from nmt import files
@@ -50,11 +46,6 @@ from nmt.files import (
 OLD, NEW = b"old content", b"new content, and longer"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("files")
-
-
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """A file with old content, alone in its directory."""
@@ -69,15 +60,6 @@ def alone(path: Path) -> bool:
 
 
 # --- writing ----------------------------------------------------------------------------------------------
-
-
-@hypothesis_settings(max_examples=40)
-@given(st.binary() | st.text(st.characters(exclude_categories=["Cs"])))
-def test_content_is_read_back_as_written(folder: Path, content: bytes | str) -> None:
-    path = folder / "it"
-    atomic_write(path, content)
-    assert path.read_bytes() == (content.encode() if isinstance(content, str) else content)
-    assert alone(path)
 
 
 def test_a_file_is_replaced_when_the_block_ends_and_keeps_its_mode_and_links(file: Path) -> None:
@@ -126,10 +108,10 @@ def small_disk() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-@pytest.mark.parametrize("n_bytes", [101, 10_000_000])  # one fails in flush, the other in write: it exceeds the buffer
-def test_on_a_full_disk_the_old_content_is_kept(file: Path, n_bytes: int) -> None:
-    with small_disk(), pytest.raises(OutputError, match=r"cannot write .*/it: File too large"):
-        atomic_write(file, b"x" * n_bytes)
+def test_on_a_full_disk_the_old_content_is_kept(file: Path) -> None:
+    for n_bytes in (101, 10_000_000):  # one fails in flush, the other in write: it exceeds the buffer
+        with small_disk(), pytest.raises(OutputError, match=r"cannot write .*/it: File too large"):
+            atomic_write(file, b"x" * n_bytes)
     assert file.read_bytes() == OLD
     assert alone(file)
 
@@ -199,15 +181,11 @@ def bash(script: str, cwd: Path) -> str:
     ("script", "content"),
     [
         ("write /dev/stdout | cat > it", "new "),
-        ("write /dev/stdout > it", "new "),
-        ("{ printf 'a '; write /dev/stdout; printf 'b '; } > it", "a new b "),
         ("{ printf 'a '; write /dev/stdout; printf 'b '; } >> it", "old a new b "),
         ("{ printf 'a '; write /dev/stderr; printf 'b ' >&2; } 2>> it", "old new b "),
         ("{ printf 'a ' >&3; write /dev/fd/3; printf 'b ' >&3; } 3> it", "a new b "),
-        ("write /proc/self/fd/3 3>> it", "old new "),
         ("ln -s /dev/stdout link; { write link; write ./link; } >> it", "old new new "),
         ("write >(cat > it); wait $!", "new "),
-        ("mkfifo pipe; cat pipe > it & write pipe; wait", "new "),
     ],
 )
 def test_an_open_descriptor_is_written_at_its_position(tmp_path: Path, script: str, content: str) -> None:
@@ -217,23 +195,12 @@ def test_an_open_descriptor_is_written_at_its_position(tmp_path: Path, script: s
     assert {file.name for file in tmp_path.iterdir()} <= {"it", "link", "pipe", "writer.py"}
 
 
-def test_a_socket_as_stdout_is_written_to(tmp_path: Path) -> None:
-    """Linux refuses to open a socket by its path."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        subprocess.run([sys.executable, "-c", WRITER, "/dev/stdout"], stdout=theirs.fileno(), check=True)
-        assert ours.recv(100) == b"new "
-
-
 @pytest.mark.parametrize(
     ("script", "error"),
     [
         ("write /dev/fd/9", "cannot write /dev/fd/9: Bad file descriptor"),
-        ("write /dev/stdin < it", "cannot write /dev/stdin: Bad file descriptor"),
-        ("write /dev/fd/99999999999", "cannot write /proc/PID/fd/99999999999: No such file or directory"),
         ("write /dev/full", "cannot write /dev/full: No space left on device"),
         ("write .", "cannot write .: Is a directory"),
-        ("write /", "cannot write /: Is a directory"),
     ],
 )
 def test_a_special_file_that_cannot_be_written_is_an_error(tmp_path: Path, script: str, error: str) -> None:
@@ -241,11 +208,6 @@ def test_a_special_file_that_cannot_be_written_is_an_error(tmp_path: Path, scrip
     said = re.sub(r"/proc/\d+/", "/proc/PID/", bash(script, tmp_path))
     assert said == f"nmt.errors.OutputError: {error}"
     assert (tmp_path / "it").read_text() == "old "
-
-
-def test_a_closed_pipe_raises_broken_pipe_error(tmp_path: Path) -> None:
-    """The nmt command ends quietly on this exception."""
-    assert bash("mkfifo pipe; : < pipe & exec 3> pipe; wait; write /dev/fd/3", tmp_path).startswith("BrokenPipe")
 
 
 def test_is_special(tmp_path: Path, file: Path) -> None:
@@ -366,13 +328,12 @@ def test_a_directory_replaces_the_old_one_when_the_block_ends(tmp_path: Path, th
     assert not list(tmp_path.glob(f"*{TEMP_MARK}*"))
 
 
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_after_an_error_in_the_block_the_old_directory_is_there(tmp_path: Path, error: type[BaseException]) -> None:
+def test_after_an_error_in_the_block_the_old_directory_is_there(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "old").write_bytes(OLD)
-    with contextlib.suppress(error), atomic_directory(tmp_path / "out") as temp:
+    with contextlib.suppress(KeyboardInterrupt), atomic_directory(tmp_path / "out") as temp:
         (temp / "new").write_bytes(NEW)
-        raise error
+        raise KeyboardInterrupt
     assert file_bytes(tmp_path) == {"out/old": OLD}
     assert len(list(tmp_path.iterdir())) == 1
 

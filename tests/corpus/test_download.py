@@ -337,23 +337,3 @@ def test_the_pins_are_those_of_the_shared_corpora(shared: Path, name: str) -> No
     found = {name: text_hash(folder / f"{name}.gz") for name in pinned(name)}
     assert found == pinned(name)
     assert Folder(CORPORA[name], folder).has(next(iter(found)))
-
-
-def test_the_shared_tatoeba_comes_back(mirror: Mirror, shared: Path, tmp_path: Path) -> None:
-    """If the upstream file has the pairs of the shared corpus, the split restores dev, test and the pairs of train."""
-    corpus = CORPORA["tatoeba-cmn-eng"]
-    folder = shared / "data" / corpus.name
-    if not folder.is_dir():
-        pytest.skip(f"no {folder}")
-    assert isinstance(corpus, Tatoeba)
-    files = {part: ([folder / f"{part}.zh.gz"], [folder / f"{part}.en.gz"]) for part in corpus.parts}
-    pairs = {part: read_pairs(*sides) for part, sides in files.items()}
-    lines = (f"{pair.target}\t{pair.source}\n" for part in ("test", "train", "dev") for pair in pairs[part])
-    mirror.add(corpus.url, "".join(lines).encode())
-    get(corpus, tmp_path, mirror)
-    for part in ("dev", "test"):
-        for language in corpus.languages:
-            assert text_hash(tmp_path / f"{part}.{language}.gz") == pinned(corpus.name)[f"{part}.{language}"]
-    train = read_pairs([tmp_path / "train.zh.gz"], [tmp_path / "train.en.gz"])
-    assert {(pair.source, pair.target) for pair in train} == {(pair.source, pair.target) for pair in pairs["train"]}
-    assert len(train) == corpus.n_pairs[0]

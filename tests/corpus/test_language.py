@@ -3,7 +3,6 @@
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from nmt.corpus import language
@@ -88,15 +87,3 @@ def test_a_text_is_in_an_unusual_script_if_few_of_its_letters_are_in_usual_ones(
     assert language.has_other_script(text, frozenset({"CJK"})) != in_chinese
     assert language.has_other_script(text, frozenset({"LATIN"})) != in_english
     assert not language.has_other_script(text, frozenset())
-
-
-def test_ngrams_do_not_cross_lines() -> None:
-    hashes, starts = language.ngrams(["ab", "", "xyz"])
-    assert starts.tolist() == [0, 3, 4]
-    assert hashes.shape == (3, 8)
-    alone, _ = language.ngrams(["xyz"])
-    assert (hashes[:, 4:] == alone).all()
-    values = np.arange(2**language.BITS, dtype=np.float32)
-    assert language.per_line(values, hashes, starts)[2] == pytest.approx(values[alone].mean(), rel=1e-5)
-    first, _ = language.ngrams(["ab"])
-    assert (hashes[:, :3] == first).all()

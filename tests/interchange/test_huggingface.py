@@ -139,40 +139,6 @@ def is_language_tag(line: str) -> bool:
     return line.startswith(">>") and "<<" in line
 
 
-# --- training ---------------------------------------------------------------------------------------------
-
-
-def test_transformers_trainer_learns_from_the_export(five_run: FiveRun, tmp_path: Path) -> None:
-    pytest.importorskip("accelerate", reason="no accelerate, which transformers' Trainer needs")
-    translator = fresh_translator(norm="pre")
-    to_huggingface(translator, tmp_path / "out")
-    theirs, tokenizer = loaded(tmp_path / "out")
-    lines = zip(five_run.source_file.read_text().splitlines(), TARGET, strict=True)
-    pairs = [dict(tokenizer(source, text_target=target)) for source, target in lines]
-    args = transformers.Seq2SeqTrainingArguments(
-        output_dir=str(tmp_path / "trainer"),
-        max_steps=5,
-        per_device_train_batch_size=5,
-        learning_rate=1e-2,
-        logging_steps=1,
-        save_strategy="no",
-        report_to=[],
-        use_cpu=True,
-        disable_tqdm=True,
-    )
-    collator = transformers.DataCollatorForSeq2Seq(tokenizer, model=theirs)
-    trainer = transformers.Seq2SeqTrainer(model=theirs, args=args, train_dataset=pairs, data_collator=collator)
-    trainer.train()
-    losses = [line["loss"] for line in trainer.state.log_history if "loss" in line]
-    assert len(losses) == 5
-    assert losses[-1] < 0.9 * losses[0]
-    theirs.eval().save_pretrained(tmp_path / "trained")
-    again = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "trained").eval()
-    inputs = tokenizer(["学校"], return_tensors="pt")
-    with torch.inference_mode():
-        assert again.generate(**inputs).tolist() == theirs.generate(**inputs).tolist()
-
-
 # --- the directory ----------------------------------------------------------------------------------------
 
 

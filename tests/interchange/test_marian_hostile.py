@@ -4,9 +4,7 @@ import json
 import os
 import pickle
 import shutil
-import struct
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -107,11 +105,6 @@ def pickled(path: Path) -> None:
     (path / "pytorch_model.bin").write_bytes(pickle.dumps(Payload()))
 
 
-def header(path: Path, content: bytes, length: int | None = None) -> None:
-    data = struct.pack("<Q", len(content) if length is None else length) + content
-    (path / "model.safetensors").write_bytes(data + bytes(64))
-
-
 def mutations() -> Iterator[tuple[str, Mutation]]:
     for key in REQUIRED:
         yield f"config without {key}", edited("config.json", without(key))
@@ -186,20 +179,6 @@ def weights() -> Iterator[tuple[str, Mutation]]:
     }
     for name, edit in edits.items():
         yield f"weights {name}", tensors_edited(edit)
-    headers: dict[str, tuple[bytes, int | None]] = {
-        "no JSON": (b"x" * 100, None),
-        "longer than the file": (b"{}", 2**40),
-        "deep": (b"[" * 50_000, None),
-        "offsets beyond the end": (b'{"a":{"dtype":"F32","shape":[9],"data_offsets":[0,36000]}}', None),
-        "negative offsets": (b'{"a":{"dtype":"F32","shape":[9],"data_offsets":[-4,32]}}', None),
-        "a shape that overflows": (
-            b'{"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,64]}}',
-            None,
-        ),
-        "an unknown type": (b'{"a":{"dtype":"PICKLE","shape":[16],"data_offsets":[0,64]}}', None),
-    }
-    for name, (content, length) in headers.items():
-        yield f"header is {name}", partial(header, content=content, length=length)
     yield "weights are pickled under this name", replaced("model.safetensors", pickle.dumps(Payload()))
 
 

@@ -106,6 +106,7 @@ def test_collate_adds_special_ids_and_padding(pairs: list[tuple[list[int], list[
     assert batch.n_target_tokens == sum(len(t) + 1 for t in target)
     assert batch.n_positions == batch.src.numel() + batch.tgt_out.numel()
     assert batch.to(torch.device("meta")).lines == batch.lines
+    assert non_padding_share([batch]) == (batch.n_source_tokens + batch.n_target_tokens) / batch.n_positions
 
 
 # --- splitting a batch ------------------------------------------------------------------------------------
@@ -304,43 +305,3 @@ def test_an_epoch_is_a_function_of_seed_and_epoch(data_of: Make, alpha: float) -
     assert plain(list(other.batches(0))) == epochs[0]
     assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
     assert plain(list(data_of(seed=2, alpha=alpha).batches(0))) != epochs[0]
-
-
-def test_with_sampling_epochs_differ_in_segmentation(data_of: Make) -> None:
-    data = data_of(alpha=0.2)
-    rows = [
-        {
-            line: row
-            for batch in data.batches(epoch)
-            for line, row in zip(batch.lines, source_tokens(batch), strict=True)
-        }
-        for epoch in range(2)
-    ]
-    assert sum(rows[0][line] != rows[1][line] for line in rows[0]) > len(PAIRS) / 2
-
-
-def source_tokens(batch: Batch) -> list[list[int]]:
-    """Source ids without padding."""
-    return [[i for i in row if i != PAD] for row in batch.src.tolist()]
-
-
-def test_a_sampled_segmentation_that_is_too_long_is_replaced_by_the_best_one(
-    data_of: Make, tokenizers: Tokenizers
-) -> None:
-    best = {pair.line: [*tokenizers.source.encode(pair.source), EOS] for pair in PAIRS}
-    limit = max(len(row) - 1 for row in best.values())
-    found = list(data_of(alpha=0.01, max_length=limit).batches(0))
-    rows = {line: row for batch in found for line, row in zip(batch.lines, source_tokens(batch), strict=True)}
-    assert max(map(len, rows.values())) <= limit + 1
-    longest = [line for line, row in best.items() if len(row) == limit + 1]
-    assert any(rows[line] == best[line] for line in longest)
-    assert any(rows[line] != best[line] for line in best)
-    without = data_of(alpha=0.01).batches(0)
-    assert max(batch.src.size(1) for batch in without) > limit + 1  # so the limit had an effect
-
-
-def test_non_padding_share_of_batches_counts_real_tokens(data_of: Make) -> None:
-    found = list(data_of().batches(0))
-    n_real = sum(int((x != PAD).sum()) for batch in found for x in (batch.src, batch.tgt_out))
-    n_all = sum(x.numel() for batch in found for x in (batch.src, batch.tgt_out))
-    assert non_padding_share(found) == pytest.approx(n_real / n_all)

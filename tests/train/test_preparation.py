@@ -297,10 +297,10 @@ def test_a_corpus_in_another_encoding_is_refused_unless_that_is_allowed(
         error = refused(files.config(data))
         assert str(error) == (
             f"{file} is not UTF-8 in 60 of 60 lines (line 1 at byte 12, line 2 at byte 14, line 3 at byte 12, …), "
-            "perhaps latin1"
+            "perhaps Windows-1252"
         )
         assert error.hint == (
-            "convert it to UTF-8: iconv -f latin1 -t utf-8 FILE > NEW; or set "
+            "convert it to UTF-8: iconv -f Windows-1252 -t utf-8 FILE > NEW; or set "
             "data.allow_bad_utf8=true to train with U+FFFD for bad bytes"
         )
     assert warnings_of(caplog) == []
