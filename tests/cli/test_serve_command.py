@@ -76,7 +76,7 @@ def test_connections_never_use_up_the_open_files(five_run: FiveRun, tmp_path: Pa
         for request in (["GET", "/health"], ["POST", "/translate", body, HEADERS]):
             connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
             stack.callback(connection.close)
-            connection.request(*request)  # type: ignore[arg-type]
+            connection.request(*request)
             assert connection.getresponse().status == 200
         stack.close()
         process.send_signal(signal.SIGTERM)
