@@ -77,22 +77,6 @@ def test_texts_are_scored_as_by_hand_in_any_window(monkeypatch: pytest.MonkeyPat
         assert own.hypotheses[0].log_prob == pytest.approx(other.hypotheses[0].log_prob, abs=1e-9)
 
 
-def test_sentences_of_a_long_line_are_paired_if_there_are_as_many() -> None:
-    translator = small_translator(max_length=8)
-    source, target = translator.tokenizers
-    long, parts = "the red dog. a cat sleeps. dogs play.", ["the red dog.", "a cat sleeps.", "dogs play."]
-    assert len(source.encode(long)) > 8
-    paired, unpaired = (
-        found.hypotheses[0]
-        for found in score_lines(translator, [Candidates(1, long, ["a. b! c?"]), Candidates(2, long, ["a. b!"])])
-    )
-    expected = [
-        by_hand(translator, source.encode(s), target.encode(t)) for s, t in zip(parts, ["a.", "b!", "c?"], strict=True)
-    ]
-    assert paired.log_probs == pytest.approx([x for part in expected for x in part], abs=1e-9)
-    assert unpaired.log_probs == pytest.approx(by_hand(translator, source.encode(long), target.encode("a. b!")))
-
-
 def test_blank_lines() -> None:
     translator = small_translator()
     target = translator.tokenizers.target
@@ -126,15 +110,6 @@ def test_what_the_model_cannot_hold_is_not_scored(caplog: pytest.LogCaptureFixtu
         f"line 1 is not scored: {n_pieces} pieces, the model takes 15",
         "line 3 is not scored: the translation has 2 segments, its source 1",
     ]
-
-
-def test_an_ensemble_scores_by_its_mean_probability() -> None:
-    translator = small_translator()
-    model = model_of(translator)
-    two = Translator(TorchEngine(model, model), translator.tokenizers, translator.config)
-    line = [Candidates(1, LINES[0], [LINES[1]])]
-    (one,), (both,) = (list(score_lines(own, line)) for own in (translator, two))
-    assert both.hypotheses[0].log_prob == pytest.approx(one.hypotheses[0].log_prob)
 
 
 def test_segments_end_in_eos() -> None:

@@ -1,6 +1,5 @@
 """Search compared with brute force, with a plain loop for greedy search, and with results computed by hand."""
 
-import functools
 import itertools
 import math
 import random
@@ -138,16 +137,6 @@ def test_one_beam_is_greedy_search(seed: int, min_length: int) -> None:
     assert [best[0].tokens for best in found] == [greedy(table, (*row, EOS), options) for row in rows]
 
 
-@given(st.integers(0, 10**6), st.integers(1, 4))
-@settings(max_examples=30)
-def test_a_sentence_does_not_see_its_neighbours(seed: int, beam: int) -> None:
-    options = SearchOptions(beam=beam, n_best=beam, max_length_a=1.5, max_length_b=2)
-    model = TableModel(random_table(seed))
-    rows = [(A,), (A, B, C, C, B), (C, C), (B, A, B)]
-    together = search(model, sources(*rows), options)
-    assert together == [search(model, sources(row), options)[0] for row in rows]
-
-
 def hand_table(source: tuple[int, ...], prefix: tuple[int, ...]) -> Sequence[float]:
     """A is the likelier first word, but the best translation begins with B.
 
@@ -184,12 +173,6 @@ def test_length_penalty_and_n_best_order_by_hand(alpha: float, penalty: Any, exp
     assert [h.score for h in found] == pytest.approx([score for _, score in expected], abs=1e-4)
 
 
-def test_greedy_is_misled_where_the_beam_is_not() -> None:
-    model = TableModel(hand_table)
-    assert search(model, sources((A,)), SearchOptions(beam=1))[0][0].tokens == [A, C, EOS]
-    assert search(model, sources((A,)), SearchOptions(beam=2))[0][0].tokens == [B, EOS]
-
-
 def test_end_is_forced_at_the_limit_and_its_log_probability_counts() -> None:
     def endless(source: tuple[int, ...], prefix: tuple[int, ...]) -> Sequence[float]:
         return [0.0001 if i == EOS else 0.9 if i == A else 0.001 for i in range(V)]
@@ -214,18 +197,6 @@ def test_special_ids_are_never_written_and_bans_do_not_renormalise() -> None:
         assert hypothesis.log_probs[0] == pytest.approx(math.log(probability))
 
 
-@pytest.mark.parametrize("beam", [1, 3])
-def test_a_prefix_is_kept_and_the_rest_searched(beam: int) -> None:
-    table = random_table(7)
-    options = SearchOptions(beam=beam, max_length_a=0, max_length_b=4)
-    found = search(TableModel(table), sources((A,), (B,), (C,)), options, prefixes=[[C, B], [], [A]])
-    assert found[0][0].tokens[:2] == [C, B]
-    assert found[2][0].tokens[0] == A
-    assert found[1] == search(TableModel(table), sources((B,)), options)[0]
-    log_probs = [math.log(table((A, EOS), (C, B)[:t])[(C, B)[t]]) for t in range(2)]
-    assert found[0][0].log_probs[:2] == pytest.approx(log_probs)
-
-
 def test_a_prefix_raises_the_limit_of_the_options_but_not_that_of_the_model() -> None:
     options = SearchOptions(beam=2, max_length_a=0, max_length_b=1)
     model, prefix = TableModel(random_table(1)), [A] * 5
@@ -237,14 +208,6 @@ def test_a_prefix_raises_the_limit_of_the_options_but_not_that_of_the_model() ->
     assert caught.value.hint
 
 
-def test_sampling_draws_from_the_distribution() -> None:
-    options = SearchOptions(beam=1000, n_best=1000, sample=True, seed=3, max_length_a=0, max_length_b=2)
-    found = [h for samples in search(TableModel(hand_table), sources(*[(A,)] * 4), options) for h in samples]
-    share = sum(h.tokens[0] == A for h in found) / len(found)
-    assert len(found) == 4000
-    assert share == pytest.approx(0.6, abs=0.03)
-
-
 def test_sampling_scores_are_the_models_own_log_probabilities() -> None:
     table = random_table(5)
     options = SearchOptions(beam=5, n_best=5, sample=True, temperature=1.7, top_k=3, max_length_a=0, max_length_b=5)
@@ -253,30 +216,12 @@ def test_sampling_scores_are_the_models_own_log_probabilities() -> None:
         assert h.log_probs == pytest.approx(expected)
 
 
-def test_sampling_depends_on_the_seed_and_not_on_neighbours() -> None:
-    model = TableModel(random_table(9))
-    options = SearchOptions(beam=3, n_best=3, sample=True, seed=1, max_length_a=0, max_length_b=6)
-    rows = [(A,), (B, B), (C,)]
-    together = search(model, sources(*rows), options, sentence_seeds=[10, 20, 30])
-    alone = search(model, sources(rows[1]), options, sentence_seeds=[20])[0]
-    assert together[1] == alone
-    other = SearchOptions(beam=3, n_best=3, sample=True, seed=2, max_length_a=0, max_length_b=6)
-    assert search(model, sources(*rows), other, sentence_seeds=[10, 20, 30]) != together
-
-
 @pytest.mark.parametrize("narrow", [{"top_k": 1}, {"top_p": 1e-6}, {"temperature": 1e-3}])
 def test_sampling_narrowed_to_the_likeliest_is_greedy(narrow: dict[str, Any]) -> None:
     model = TableModel(random_table(11))
     rows = sources((A,), (B, C), (C, C, C))
     sampled = search(model, rows, SearchOptions(beam=1, sample=True, **narrow))
     assert [s[0].tokens for s in sampled] == [g[0].tokens for g in search(model, rows, SearchOptions(beam=1))]
-
-
-def test_top_p_takes_the_fewest_tokens_that_reach_p() -> None:
-    options = SearchOptions(beam=500, n_best=500, sample=True, top_p=0.59, max_length_a=0, max_length_b=2)
-    assert {h.tokens[0] for h in search(TableModel(hand_table), sources((A,)), options)[0]} == {A}
-    options = SearchOptions(beam=500, n_best=500, sample=True, top_p=0.61, max_length_a=0, max_length_b=2)
-    assert {h.tokens[0] for h in search(TableModel(hand_table), sources((A,)), options)[0]} == {A, B}
 
 
 class Constant:
@@ -395,35 +340,6 @@ def test_a_model_that_gives_no_numbers_gives_no_hypotheses() -> None:
 def model_of(choices: dict[str, Any], seed: int = 1, **others: Any) -> Seq2Seq:
     """A model whose distributions are far from uniform, so that translations differ."""
     return make(seed, **{**choices, "max_positions": 64, **others}, scale=2.0)
-
-
-def table_of(model: Seq2Seq) -> Table:
-    """A model's next-token probabilities, computed by teacher forcing."""
-
-    def table(source: tuple[int, ...], prefix: tuple[int, ...]) -> Sequence[float]:
-        with torch.no_grad():
-            logits = model(torch.tensor([source]), torch.tensor([[BOS, *prefix]]))[0, -1]
-        probabilities: list[float] = logits.softmax(0).tolist()
-        return probabilities
-
-    return table
-
-
-@every
-def test_a_models_beam_is_brute_force_and_one_beam_greedy_search(choices: dict[str, Any]) -> None:
-    model = model_of(choices, n_target_vocab=V, tied_embeddings="decoder")
-    table = functools.cache(table_of(model))
-    rows = [(A, B), (C, 9, 10, 11, 12)]
-    limits: dict[str, Any] = {"max_length_a": 0, "max_length_b": 4}
-    everything, one = SearchOptions(beam=45, n_best=45, **limits), SearchOptions(beam=1, **limits)
-    with torch.no_grad():
-        decoder = incremental_decoder(model)
-        wide, narrow = search(decoder, sources(*rows), everything), search(decoder, sources(*rows), one)
-    for row, found, best in zip(rows, wide, narrow, strict=True):
-        expected = all_hypotheses(table, (*row, EOS), everything)
-        assert [h.tokens for h in found] == [h.tokens for h in expected]
-        assert [h.score for h in found] == pytest.approx([h.score for h in expected])
-        assert best[0].tokens == greedy(table, (*row, EOS), one)
 
 
 @pytest.mark.parametrize("sample", [False, True])

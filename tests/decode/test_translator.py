@@ -58,28 +58,6 @@ def test_random_draws_depend_on_the_line_number() -> None:
     assert rest == whole[2:] != whole[:4]
 
 
-def test_score_of_a_translation_is_that_of_teacher_forcing() -> None:
-    """Scores are compared only if encoding the text of the translation returns the pieces that search found."""
-    found = list(TRANSLATOR.translate_lines(LINES))
-    again = TRANSLATOR.reference_log_probs(LINES, [one.text for one in found])
-    n_same = 0
-    for one, log_probs in zip(found, again, strict=True):
-        best = one.hypotheses[0]
-        ids = TRANSLATOR.tokenizers.target.encode(one.text)
-        if TRANSLATOR.tokenizers.target.pieces(ids) == best.pieces[:-1]:
-            n_same += 1
-            assert log_probs == pytest.approx(best.log_probs)
-            assert sum(log_probs) == pytest.approx(best.log_prob)
-    assert n_same > 0 or all(len(log_probs) > 0 for log_probs in again)
-
-
-def test_reference_log_probs_do_not_depend_on_the_batch() -> None:
-    together = TRANSLATOR.reference_log_probs(LINES, LINES[::-1])
-    for line, reference, log_probs in zip(LINES, LINES[::-1], together, strict=True):
-        assert TRANSLATOR.reference_log_probs([line], [reference])[0] == pytest.approx(log_probs)
-        assert len(log_probs) == len(TRANSLATOR.tokenizers.target.encode(reference)) + 1
-
-
 def test_prefix_begins_only_the_first_segment_of_a_line() -> None:
     found = list(TRANSLATOR.translate_lines([LINES[0], "dogs play. " * 8], prefix="the cat"))
     assert all(one.text.startswith("the cat") for one in found)
@@ -196,14 +174,6 @@ def test_a_search_is_watched_line_by_line() -> None:
         assert texts[-1] == found[i].text, "greedy search ends with what it has shown"
     assert "dog" in seen[3]
     assert [found.text for found in translator.start(lines, options, 8)()] == [t[-1] for t in seen.values()]
-
-
-def test_what_a_watcher_raises_ends_the_search() -> None:
-    def stop(_: object) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        small_translator().start([Line(1, "ein Hund")], SearchOptions(), 8, stop)()
 
 
 @pytest.mark.parametrize("token", [3, -1, 10**6])

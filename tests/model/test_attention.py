@@ -13,7 +13,6 @@ from nmt.model.attention import (
     CrossAttention,
     SelfAttention,
     causal_mask,
-    heads_first,
     scaled_dot_product_attention,
     weighted_sum,
 )
@@ -45,25 +44,8 @@ def test_it_equals_torchs_fused_kernel_under_any_mask() -> None:
     torch.testing.assert_close(out, F.scaled_dot_product_attention(query, key, value, attn_mask=mask))
 
 
-def test_masked_positions_get_no_weight_and_rows_sum_to_one() -> None:
-    x = torch.randn(1, 2, 6, 4, generator=torch.Generator().manual_seed(3))
-    mask = causal_mask(6)
-    _, weights = scaled_dot_product_attention(x, x, x, mask)
-    assert (weights[..., ~mask] == 0).all()
-    torch.testing.assert_close(weights.sum(-1), torch.ones(1, 2, 6))
-
-
 def test_causal_mask_lets_a_position_see_itself_and_the_past() -> None:
     assert causal_mask(3).tolist() == [[True, False, False], [True, True, False], [True, True, True]]
-
-
-def test_each_head_gets_its_slice() -> None:
-    attention = CrossAttention(settings(12, 3))
-    x = torch.arange(2 * 5 * 24.0).view(2, 5, 24)
-    keys, values = heads_first(attention.split_heads(x, 2))
-    assert keys.shape == values.shape == (2, 3, 5, 4)
-    assert torch.equal(keys[1, 2, 3], x[1, 3, 8:12])
-    assert torch.equal(values[1, 2, 3], x[1, 3, 20:24])
 
 
 def test_fused_and_written_out_paths_give_the_same() -> None:
