@@ -7,7 +7,6 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
@@ -218,23 +217,9 @@ def test_pages_and_what_they_load(client: Client) -> None:
 
 
 def test_passwords_are_asked_for_in_forms(client: Client) -> None:
-    outside: list[str] = []
-
-    class Parser(HTMLParser):
-        n_forms = 0
-
-        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-            self.n_forms += tag == "form"
-            if ("type", "password") in attrs and not self.n_forms:
-                outside.append(tag)
-
-        def handle_endtag(self, tag: str) -> None:
-            self.n_forms -= tag == "form"
-
     page = client.get("/").body.decode()
-    Parser().feed(page)
     assert 'type="password"' in page
-    assert outside == []
+    assert 'type="password"' not in re.sub(r"<form.*?</form>", "", page, flags=re.DOTALL)
 
 
 # --- refused requests ---------------------------------------------------------------------------------------
@@ -288,8 +273,8 @@ def test_what_is_not_json_is_refused(client: Client, body: bytes) -> None:
 
 def test_keys(translator: Translator) -> None:
     body = {"q": SOURCE[0], "source": "zh", "target": "en"}
-    with served(translator, keys=["secret", "ключ"]) as client:
-        for given in ({}, {"api_key": "wrong"}, {"api_key": "\u0000"}):
+    with served(translator, keys=["secret", "ключ", "?"]) as client:
+        for given in ({}, {"api_key": "wrong"}, {"api_key": "\u0000"}, {"api_key": "\ud800"}):
             assert client.post("/translate", {**body, **given}).status == 403
             assert client.post("/v1/translate", {**body, **given}).error == "the API key is missing or wrong"
             assert client.post("/v1/explain", {**body, **given}).status == 403
@@ -320,17 +305,14 @@ def test_every_key_works_in_every_place(translator: Translator, key: str) -> Non
         assert client.post("/translate", body, Authorization="Bearer \xff\xfe").status == 403
 
 
-def test_a_lone_surrogate_is_no_key(translator: Translator) -> None:
-    with served(translator, keys=["?"]) as client:
-        assert client.send("POST", "/v1/translate", b'{"q": "a", "api_key": "\\ud800"}', JSON).status == 403
-
-
 # --- other models -------------------------------------------------------------------------------------------
 
 
 def test_the_model_is_chosen_by_its_languages(translator: Translator) -> None:
-    with served(translator, small_translator()) as client:  # zh-en and de-en
-        assert {one["source"] for one in client.get("/v1/models").json["models"]} == {"zh", "de"}
+    with served(translator, small_translator(), limits=Limits(n_lines=2)) as client:  # zh-en and de-en
+        found = client.get("/v1/models").json
+        assert {one["source"] for one in found["models"]} == {"zh", "de"}
+        assert found["max_lines"] == 2
         assert client.post("/v1/translate", {"q": SOURCE[0], "source": "zh"}).json["source"] == "zh"
         assert client.post("/v1/translate", {"q": "ein Hund", "source": "de", "target": "en"}).json["source"] == "de"
         answer = client.post("/v1/translate", {"q": "ein Hund"})
@@ -383,10 +365,3 @@ def test_a_model_that_names_no_languages() -> None:
         answer: Answer = client.get("/languages")
         assert answer.json == [{"code": "und", "name": "Unknown language", "targets": ["und"]}]
         assert client.post("/v1/translate", {"q": "a cat"}).status == 200
-
-
-def test_limits_are_told(translator: Translator) -> None:
-    with served(translator, limits=Limits(n_characters=10, n_lines=2)) as client:
-        found = client.get("/v1/models").json
-        assert (found["max_characters"], found["max_lines"]) == (10, 2)
-        assert client.post("/v1/translate", {"q": "a" * 11}).status == 413

@@ -134,8 +134,8 @@ def test_silent_connections_are_closed_and_block_nobody(translator: Translator) 
         assert client.get("/health").status == 200
 
 
-@pytest.mark.parametrize("n_connections", [MAX_CONNECTIONS, 40])
-@pytest.mark.parametrize("names", [list(WAYS), ["requests whose answers it does not read"]], ids=["all", "unread"])
+@pytest.mark.parametrize("n_connections", [MAX_CONNECTIONS, 40] if SOAK else [40])
+@pytest.mark.parametrize("names", [[*WAYS], ["requests whose answers it does not read"]] if SOAK else [[*WAYS]])
 def test_two_hundred_held_connections_delay_nobody(
     translator: Translator, n_connections: int, names: list[str]
 ) -> None:
