@@ -18,7 +18,7 @@ from nmt.train.decoder_input import decoder_input
 from nmt.train.memory import split_on_out_of_memory
 from nmt.train.optimizer import make_optimizers
 from nmt.train.replicas import Replicas
-from nmt.train.step import StepFigures, StepOptions, batch_loss, train_step
+from nmt.train.step import StepFigures, StepOptions, train_step
 
 PAIRS = [([5, 6, 7], [8, 9, 10]), ([10], [11, 12, 13, 14, 15]), ([5, 9, 5, 9, 5], [6]), ([], [7, 7, 7, 7])]
 SCHEDULED = TrainSettings(decoder_input="scheduled_sampling", clip_norm=0)
@@ -181,15 +181,3 @@ def test_out_of_memory_in_the_first_pass_begins_the_step_again(monkeypatch: pyte
     figures, _ = split_on_out_of_memory(step, [ALL], 0)
     assert calls == [4, 2, 2]
     assert figures.n_tokens == ALL.n_target_tokens
-
-
-@pytest.mark.parametrize("settings", [SCHEDULED, FREE])
-def test_steps_learn_to_write_the_reference(settings: TrainSettings) -> None:
-    model = make()
-    optimizers = make_optimizers(model, settings)
-    first = float(batch_loss(model, ALL, settings).nll)
-    for i in range(40):
-        train_step(
-            Replicas(model), optimizers, [ALL], StepOptions(settings, lr=3e-3, seed=i, bf16=False, prediction_rate=0.5)
-        )
-    assert float(batch_loss(model, ALL, settings).nll) < 0.3 * first

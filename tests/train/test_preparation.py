@@ -224,13 +224,6 @@ def test_pairs_that_are_also_in_train_are_counted_and_told(files: Files, caplog:
     assert len(corpus.train) == 60  # logged, but not dropped
 
 
-def test_shared_sides_by_hand() -> None:
-    train = [Pair(1, "a", "x"), Pair(2, "b", "y")]
-    pairs = [Pair(1, "a", "q"), Pair(2, "q", "y"), Pair(3, "b", "y"), Pair(4, "x", "a")]
-    assert n_shared(pairs, *digests(train)) == 3
-    assert n_shared([], *digests(train)) == n_shared(train, *digests([])) == 0
-
-
 @pytest.mark.parametrize("missing", ["train.de", "train.en", "dev.de", "test.de", "test.en"])
 def test_a_missing_file_is_told_before_any_work_test_included(files: Files, missing: str) -> None:
     data = {name: files.write(name, SOURCES, TARGETS) for name in ("train", "dev", "test")}
@@ -398,13 +391,6 @@ def test_what_was_prepared_otherwise_is_not_taken(
         other = files.config({"train": train, **dict(change)})  # type: ignore[arg-type]
     assert prepared(other, caplog) != before
     assert prepared(config, caplog) == before
-
-
-def test_a_changed_file_is_read_again(files: Files, caplog: pytest.LogCaptureFixture) -> None:
-    config = files.config({"train": files.write("train", SOURCES, TARGETS)})
-    before = prepared(config, caplog)
-    files.write("train", [*SOURCES, "neu"], [*TARGETS, "new"])
-    assert len(list(read_corpus(config).train)) == len(before[0]) + 1
 
 
 @pytest.mark.parametrize("name", ["train", "dev"])

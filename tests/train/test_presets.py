@@ -69,11 +69,6 @@ def test_a_step_is_as_large_as_the_user_says() -> None:
     assert fit_config(config_of({"train": {"accumulate": 3}}), 29_000).train.accumulate == 3
 
 
-def test_five_sentences_and_multi30k_get_another_model() -> None:
-    assert fit_config(config_of(), 5).model.d_model == 64
-    assert fit_config(config_of(), 29_000).model.d_model == 256
-
-
 @hypothesis_settings(max_examples=60)
 @given(st.sets(st.sampled_from(LEAVES)), st.sampled_from([5, 5000, 50_000, 500_000, 5_000_000]))
 def test_what_was_set_stays_whatever_the_corpus(leaves: set[tuple[str, str]], n_pairs: int) -> None:

@@ -117,18 +117,6 @@ def test_r_drop_with_dropout_costs() -> None:
     assert float(found.loss.detach()) > float(found.nll)
 
 
-def test_steps_learn() -> None:
-    settings, model = TrainSettings(), make()
-    optimizers = make_optimizers(model, settings)
-    losses = [
-        train_step(
-            Replicas(model), optimizers, [batch_of(0, 1, 2)], StepOptions(settings, lr=3e-3, seed=i, bf16=False)
-        ).nll
-        for i in range(60)
-    ]
-    assert losses[-1] < 0.2 * losses[0]
-
-
 def test_precision_is_what_was_asked_for() -> None:
     cpu = torch.device("cpu")
     assert uses_bf16(TrainSettings(precision="bf16"), cpu)

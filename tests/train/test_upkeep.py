@@ -112,13 +112,6 @@ def test_a_pruned_run_translates_and_goes_on_like_the_whole_one(trained: Config,
     assert resumed(trained) == resumed(whole)
 
 
-def test_a_dry_run_changes_nothing(trained: Config) -> None:
-    run = RunDirectory(trained.run)
-    before = {file: file.stat().st_mtime_ns for file in run.path.rglob("*")}
-    assert len(prune(run.path, n_keep=3, dry_run=True).files) == 1
-    assert {file: file.stat().st_mtime_ns for file in run.path.rglob("*")} == before
-
-
 @pytest.mark.parametrize("n_deleted", [0, 1, 2])
 def test_killed_after_any_deletion_the_run_can_be_resumed(
     trained: Config, n_deleted: int, monkeypatch: pytest.MonkeyPatch
