@@ -14,8 +14,7 @@ import torch
 from small_run import MIX, config_of, final_hash, run_training, trainer_of, write_small_corpus
 
 from nmt.config import Config, TrainSettings
-from nmt.decode.translator import load
-from nmt.errors import ConfigError, DataError, DivergedError, InputError, ModelError, OutputError, StoppedError
+from nmt.errors import ConfigError, DataError, DivergedError, ModelError, OutputError, StoppedError
 from nmt.evaluate import Score
 from nmt.run.checkpoint import Checkpoint, hash_tensors, read_checkpoint, save_checkpoint
 from nmt.run.directory import RunDirectory
@@ -39,9 +38,10 @@ def corpus(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("stop_at", "average", "choices"),
     [
-        *((stop_at, average, {}) for average in ("ema", "last") for stop_at in (1, 5, 7, 11)),
+        (1, "ema", {}),
+        (5, "last", {}),
+        (11, "last", {}),
         (7, "ema", {"model__architecture": "rnn", "model__attention": "additive"}),
-        (7, "ema", {"model__positions": "rotary", "model__attention_window": 3}),
         (7, "ema", {"data__mix": MIX}),
         (7, "ema", {"train__optimizer": "adamw"}),
         (7, "last", {"train__freeze": ["embeddings", "encoder"], "model__tied_embeddings": "decoder"}),
@@ -64,11 +64,8 @@ def two_threads() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("two_threads")
-@pytest.mark.parametrize("accumulate", [1, 2])  # a thread gets rows of a micro-batch, or a whole one
-def test_resumed_equals_never_stopped_with_threads_in_bf16(
-    corpus: Path, accumulate: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = config_of(corpus, "whole", train__accumulate=accumulate, train__precision="bf16")
+def test_resumed_equals_never_stopped_with_threads_in_bf16(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = config_of(corpus, "whole", train__accumulate=2, train__precision="bf16")
     stopped_and_resumed_equals(whole, 7, corpus, monkeypatch, n_workers=2)
 
 
@@ -78,9 +75,6 @@ def test_resumed_equals_never_stopped_with_predictions_as_input(
 ) -> None:
     whole = config_of(corpus, "whole", train__decoder_input=decoder_input, train__sampling_rate=0.9)
     stopped_and_resumed_equals(whole, 7, corpus, monkeypatch)
-    teacher = config_of(corpus, "teacher")
-    run_training(teacher)
-    assert final_hash(teacher) != final_hash(whole)
 
 
 @pytest.mark.usefixtures("two_threads")
@@ -120,16 +114,6 @@ def stopped_and_resumed_equals(
         [line["step"] for line in RunDirectory(one.run).read_metrics() if "loss" in line] for one in (whole, parts)
     ]
     assert metrics[0] == metrics[1] == list(range(1, 13))
-
-
-def test_a_raised_limit_goes_on_and_a_finished_run_says_so(corpus: Path, caplog: pytest.LogCaptureFixture) -> None:
-    logging.getLogger("nmt").propagate = True
-    with caplog.at_level(logging.INFO, "nmt"):
-        assert run_training(config_of(corpus)).step == 12
-        assert run_training(config_of(corpus)).step == 12
-        assert "is finished: 12 steps" in caplog.text
-        assert run_training(config_of(corpus, train__max_steps=15)).step == 15
-        assert "going on from step 12" in caplog.text
 
 
 def test_epochs_end_with_their_last_batch(corpus: Path) -> None:
@@ -181,22 +165,6 @@ def test_the_model_file_is_the_best_by_the_metric(corpus: Path, metric: str) -> 
     assert progress.best == max(figures)[0]
     kept = read_checkpoint(RunDirectory(config.run).model_file)
     assert kept.progress["best_step"] == progress.best_step == progress.history[figures.index(max(figures))]["step"]
-
-
-def test_it_learns_and_the_run_translates(corpus: Path) -> None:
-    config = config_of(
-        corpus,
-        train__max_steps=250,
-        train__validate_every=125,
-        train__lr=1e-2,
-        model__d_model=48,
-        model__dropout=0.0,
-        tokenizer__sampling_alpha=0.0,
-        decode={"max_length_b": 40},
-    )
-    run_training(config)
-    out = load(config.run).translate(["狗今天跑。", "老师早上唱歌。"], beam=3)
-    assert out == ["The dog runs today.", "The teacher sings in the morning."]
 
 
 def test_files_are_those_that_the_house_names(corpus: Path) -> None:
@@ -387,16 +355,6 @@ def test_a_run_that_ends_by_the_clock_is_told_apart(corpus: Path, caplog: pytest
     assert "train.max_minutes goes by the clock" in caplog.text
 
 
-def test_fresh_keeps_the_old_run(corpus: Path) -> None:
-    config = config_of(corpus)
-    run_training(config)
-    old = final_hash(config)
-    other = config_of(corpus, seed=2, model__d_ff=40)
-    session.train(session.prepare(other, fresh=True), quiet=True)
-    assert final_hash(other) != old
-    assert final_hash(config.model_copy(update={"run": config.run + ".1"})) == old
-
-
 def test_changed_architecture_data_or_tokenizer_is_refused(corpus: Path) -> None:
     config = config_of(corpus)
     run_training(config)
@@ -421,7 +379,6 @@ def test_changed_architecture_data_or_tokenizer_is_refused(corpus: Path) -> None
 @pytest.mark.parametrize(
     ("parts", "tied", "trained", "average"),
     [
-        ("embeddings", "all", {"encoder", "encoder_norm", "decoder", "decoder_norm"}, "ema"),
         ("encoder", "all", {"source_embedding", "decoder", "decoder_norm"}, "last"),
         (["decoder", "output"], "none", {"source_embedding", "target_embedding", "encoder", "encoder_norm"}, "ema"),
     ],
@@ -597,8 +554,7 @@ def test_after_a_change_of_metric_a_model_must_beat_the_kept_one(
     assert progress.best == -min(loss, 3.0)
 
 
-@pytest.mark.parametrize("old", [False, True], ids=["new", "old"])
-@pytest.mark.parametrize("loss", [2.4, 2.6])
+@pytest.mark.parametrize(("loss", "old"), [(2.4, False), (2.6, True)], ids=["new", "old"])
 def test_after_a_change_of_metric_a_model_must_beat_the_kept_average(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, loss: float, old: bool
 ) -> None:
@@ -627,18 +583,7 @@ def test_of_equal_scores_the_lower_loss_is_better(corpus: Path, monkeypatch: pyt
     assert best_of(config) == (8, 0.0)
 
 
-def test_the_average_of_the_best_is_of_those_with_the_lower_loss_among_equal_scores(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trainer = trainer_of(config_of(corpus, train__average="best", train__n_average=2))
-    figures = [(0.0, 6.0), (0.0, 3.0), (0.0, 4.0), (0.0, 5.0)]
-    trainer.progress.history = [
-        {"step": step, "dev_bleu": bleu, "dev_loss": loss} for step, (bleu, loss) in enumerate(figures)
-    ]
-    assert trainer.checkpointer.steps_to_average() == [1, 2]
-
-
-@pytest.mark.parametrize("settings", [{}, {"train__max_steps": 2}, {"train__average": "last"}], ids=str)
+@pytest.mark.parametrize("settings", [{"train__max_steps": 2}, {"train__average": "last"}], ids=str)
 def test_a_kill_between_the_first_checkpoint_and_the_model_file_loses_nothing(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
 ) -> None:
@@ -663,8 +608,7 @@ def test_a_kill_between_the_first_checkpoint_and_the_model_file_loses_nothing(
     assert hash_tensors(models[0]) == hash_tensors(models[1])
 
 
-@pytest.mark.parametrize("raised", [False, True], ids=["finished", "raised"])
-@pytest.mark.parametrize("patience", [None, 1])
+@pytest.mark.parametrize(("patience", "raised"), [(1, False), (None, True)], ids=["finished", "raised"])
 def test_a_model_file_that_was_deleted_is_written_again(
     corpus: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -687,10 +631,9 @@ def test_a_model_file_that_was_deleted_is_written_again(
     assert len(set(history)) == len(history)
 
 
-@pytest.mark.parametrize("n_fifths", [3, 5])
 @pytest.mark.parametrize(
-    ("batch_tokens", "accumulate", "sampling_alpha"),
-    [(100, 1, 0.0), (450, 1, 0.3), (100, 4, 0.3), (300, 2, 0.0)],
+    ("n_fifths", "batch_tokens", "accumulate", "sampling_alpha"),
+    [(3, 450, 1, 0.3), (3, 100, 4, 0.3), (5, 300, 2, 0.0)],
 )
 def test_batches_of_another_size_go_on_at_the_same_part_of_the_epoch(
     corpus: Path,
@@ -809,12 +752,6 @@ def test_a_model_that_no_machine_can_hold_is_refused(corpus: Path) -> None:
         session.prepare(config_of(corpus, model__d_model=16384, model__d_ff=65536, model__n_encoder_layers=100))
 
 
-def test_a_second_training_in_the_same_directory_is_refused(corpus: Path) -> None:
-    config = config_of(corpus)
-    with RunDirectory(config.run).lock(), pytest.raises(InputError, match="in use by another training"):
-        run_training(config)
-
-
 def test_a_disk_without_room_is_told_before_anything_is_written(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RunDirectory, "free_bytes", lambda _: 1000)
     config = config_of(corpus)
@@ -830,16 +767,7 @@ def test_dry_run_writes_nothing_and_tells_the_sizes(corpus: Path) -> None:
     assert not Path(config.run).exists()
     n_parameters = sum(p.numel() for p in prepared.model.parameters())
     assert f"parameters  {n_parameters:,}" in lines
-    for word in (
-        "encoder",
-        "decoder",
-        "batches",
-        "non-padding",
-        "steps an epoch",
-        "target tokens a second",
-        "GB",
-        "in all",
-    ):
+    for word in ("encoder", "decoder", "non-padding", "steps an epoch", "target tokens a second", "GB", "in all"):
         assert word in lines
 
 
