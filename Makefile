@@ -30,7 +30,7 @@ DEMO_MIN_BLEU := 90
 DEMO_SENTENCE := 我昨天买了一本书。
 DEMO_TRANSLATION := I bought a book yesterday.
 
-demo: $(INSTALLED)  ## train Chinese to English on data/zh-en, translate and score: 4 minutes on two cores
+demo: $(INSTALLED)  ## train Chinese to English on data/zh-en, translate and score: 3 minutes on two cores
 	@$(MAKE) --no-print-directory pipeline CONFIG=configs/demo.yaml MIN_BLEU=$(DEMO_MIN_BLEU)
 	@set -e; run=$$($(BIN)/nmt config run $(SETTINGS) --of configs/demo.yaml); \
 	found=$$($(BIN)/nmt translate -q -m "$$run" "$(DEMO_SENTENCE)"); \

@@ -144,8 +144,8 @@ def usage(session: int) -> tuple[int, float]:
             fields = (entry / "stat").read_text().rpartition(")")[2].split()  # the third field (state) and later ones
             if int(fields[3]) == session:
                 ticks += sum(map(int, fields[11:15]))
-                status = (entry / "status").read_text().partition("RssAnon:")[2].split()
-                n_bytes += 1024 * int(status[0]) if status else 0
+                # Proportional: a process that has just been forked shares the pages of its parent.
+                n_bytes += 1024 * int((entry / "smaps_rollup").read_text().partition("Pss_Anon:")[2].split()[0])
     return n_bytes, ticks / os.sysconf("SC_CLK_TCK")
 
 
