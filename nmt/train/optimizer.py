@@ -25,7 +25,7 @@ def orthogonalize(x: Tensor) -> Tensor:
     """Approximate U V^T of matrices U S V^T, whose singular values become 0.7 to 1.2 (Newton-Schulz iteration).
 
     Args:
-        x: (n, rows, columns), rows <= columns, in which the matrices are not 0.
+        x: (n, rows, columns), rows <= columns. A matrix of zeros stays as it is.
     """
     a, b, c = COEFFICIENTS
     x = x / torch.linalg.matrix_norm(x, keepdim=True).clamp(min=1e-7)  # singular values are at most 1
@@ -70,9 +70,9 @@ class Muon(torch.optim.Optimizer):
                 w, x = (w, x) if len(w) <= w.size(1) else (w.mT, x.mT)
                 alike[w.shape].append((w, x))
         for shape, pairs in alike.items():
-            of_shape, updates = zip(*pairs, strict=True)
-            step = -group["lr"] * UPDATE_RMS * shape[1] ** 0.5  # U V^T has root mean square columns ** -0.5
-            torch._foreach_add_(of_shape, orthogonalize(torch.stack(updates)).float().unbind(), alpha=step)
+            matrices, of_matrices = zip(*pairs, strict=True)
+            directions = orthogonalize(torch.stack(of_matrices)).float()  # root mean square: columns ** -0.5
+            torch._foreach_add_(matrices, directions.unbind(), alpha=-group["lr"] * UPDATE_RMS * shape[1] ** 0.5)
 
 
 # The state that each optimizer keeps of a parameter.
