@@ -301,12 +301,14 @@ def in_parallel(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterat
     context = multiprocessing.get_context("spawn")  # forking a process with threads may deadlock
     n_processes = min(os.cpu_count() or 1, MAX_PROCESSES)
     pipes: deque[Connection] = deque()  # one per process; the first has the oldest item
+    processes = []
     try:
         for item in itertools.chain(head, stream):
             if len(pipes) < n_processes:
                 pipe, child_pipe = context.Pipe()
                 with environment(child_variables()):
-                    context.Process(target=_serve, args=(work, child_pipe), daemon=True).start()
+                    processes.append(context.Process(target=_serve, args=(work, child_pipe), daemon=True))
+                    processes[-1].start()
                 child_pipe.close()
                 pipes.append(pipe)
             else:
@@ -320,6 +322,9 @@ def in_parallel(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterat
     finally:
         for pipe in pipes:
             pipe.close()
+        for process in processes:  # wait, so that their memory is free for what comes next
+            process.terminate()
+            process.join()
 
 
 def _serve(work: Callable[[Any], Any], pipe: Connection) -> None:
