@@ -139,7 +139,7 @@ from nmt.config import load_config
 from nmt.text import corpus
 from nmt.text.batches import TrainingData
 from nmt.train import preparation
-corpus.os.cpu_count = lambda: 1  # each process that helps would add its own memory
+corpus.in_parallel = map  # processes that help would add their own memory
 preparation.SAMPLE_PAIRS = 1000  # limits the memory of the tokenizer's trainer
 train = preparation.read_corpus(load_config(Path(sys.argv[1]), ["tokenizer.vocab_size=400", "tokenizer.type=bpe"]))
 tokenizers = preparation.train_tokenizers(train)
