@@ -16,7 +16,7 @@ from nmt.errors import ConfigError, os_errors_as
 
 MAX_CONFIG_BYTES = 1_000_000  # a larger config is a mistake or an attack
 MAX_CONFIG_NODES = 20_000  # keys and values; parsing takes about 1 kB for each
-MAX_FAULTS = 20  # that a message lists
+MAX_FAULTS, MANY_FAULTS = 20, 1_000  # a message lists at most MAX_FAULTS; above MANY_FAULTS, only the number
 KeyPath = tuple[str, ...]
 Origins = dict[KeyPath, str]  # where each key is set: "demo.yaml:12", or "command line"
 
@@ -125,6 +125,8 @@ def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config
         return Config.model_validate(tree)
     except ValidationError as error:
         n_faults = error.error_count()
+        if n_faults > MANY_FAULTS:  # pydantic's description takes about 1 kB for each
+            raise ConfigError(f"{name}: {n_faults:,} faults", hint="is this a config file of nmt?") from None
         faults = [describe_with_origin(fault, origins, name) for fault in error.errors()[:MAX_FAULTS]]
         if n_faults > MAX_FAULTS:
             faults.append(f"{name}: and {n_faults - MAX_FAULTS:,} more")

@@ -26,6 +26,9 @@ from nmt.text.vocabulary import split_tag, vocabulary_of
 MAX_TRAINER_BYTES = 16_384  # per line; SentencePiece's default is 4,192
 SPECIAL_IDS = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
 UNCHANGED_TEXT = {"normalization_rule_name": "identity", "remove_extra_whitespaces": False}
+# From so many texts on, one call of SentencePiece is faster than a call for each: the overhead of a call is 3 µs for a
+# text and 50 µs for a list.
+MANY = 16
 MAX_MODEL_BYTES = 100_000_000  # five times the size of a model with a million pieces, our maximum
 
 
@@ -86,7 +89,7 @@ class Tokenizer:
         return [self._token(tag)] if tag else []
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        if self._vocabulary is not None:
+        if self._vocabulary is not None or len(texts) < MANY:
             return [self.encode(text) for text in texts]
         # Without num_threads, SentencePiece starts several threads.
         return list(self._processor.encode(list(map(self._prepared, texts)), num_threads=1))
@@ -130,7 +133,7 @@ class Tokenizer:
         return _without_spaces_of_bytes(str(self._processor.decode(tokens)))
 
     def decode_all(self, rows: Sequence[Sequence[int]]) -> list[str]:
-        if self._vocabulary is not None:
+        if self._vocabulary is not None or len(rows) < MANY:
             return [self.decode(ids) for ids in rows]
         texts = self._processor.decode([[i for i in ids if i > EOS] for ids in rows], num_threads=1)
         return [_without_spaces_of_bytes(text) for text in texts]
