@@ -42,7 +42,9 @@ class Usual:
 
     languages: Languages
     without_stop: tuple[float, float]  # share of the lines of a side that do not end with punctuation, above 0
-    unusual_han: tuple[re.Pattern[str] | None, re.Pattern[str] | None]  # characters of the other variant of Chinese
+    unusual_han: tuple[
+        re.Pattern[str] | None, re.Pattern[str] | None
+    ]  # per side: characters of traditional Chinese in a simplified text, or the reverse
     lengths: Lengths
     lexicon: Lexicon
 

@@ -105,14 +105,20 @@ class Translator:
             if type(value) is not int or value < 1:
                 raise ConfigError(f"{name} is {value!r}, not an integer of 1 or more", hint="leave it out")
 
-        searches = self._searches(lines, [options, size], tokens, window, first)
+        searches = self._searches(lines, options, size, tokens, window, first)
         if window > 1 and n_ranks() == 1 and self.engine.suited_to(options).in_background:
             searches = one_ahead(searches)
         for finish in searches:
             yield from finish()
 
     def _searches(
-        self, lines: Iterable[str | Pause], settings: Sequence[Any], prefix: Sequence[int], window: int, first: int
+        self,
+        lines: Iterable[str | Pause],
+        options: SearchOptions,
+        batch_size: int,
+        prefix: list[int],
+        window: int,
+        first: int,
     ) -> Iterator[Callable[[], list[Translation]]]:
         """Start to translate each window, and yield a function that returns its translations.
 
@@ -123,21 +129,23 @@ class Translator:
             started = time.monotonic()
             if chunk:
                 log.debug("translating lines %d to %d", chunk[0].number, chunk[-1].number)
-            yield self._start_on_ranks([line._replace(prefix=prefix) for line in chunk], *settings)
+            yield self._start_on_ranks([line._replace(prefix=prefix) for line in chunk], options, batch_size)
             if chunk:
                 seconds = max(time.monotonic() - started, 1e-3)
                 target = min(int(TARGET_S / seconds * len(chunk) / n_ranks()), 2 * n_lines)
-                n_lines = min(max(target, settings[1]), window)
+                n_lines = min(max(target, batch_size), window)
             first += len(chunk)
 
-    def _start_on_ranks(self, window: Sequence[Line], *settings: Any) -> Callable[[], list[Translation]]:
+    def _start_on_ranks(
+        self, window: Sequence[Line], options: SearchOptions, batch_size: int
+    ) -> Callable[[], list[Translation]]:
         """Start to translate this rank's share of a window; the function returns all translations, in order."""
         if n_ranks() == 1:
-            return self.start(window, *settings)
+            return self.start(window, options, batch_size)
         by_length = sorted(window, key=lambda line: len(line.text))  # so that all shares take about equally long
 
         def finish() -> list[Translation]:
-            shares = gather(json.dumps(self.start(mine(by_length), *settings)(), default=vars).encode())
+            shares = gather(json.dumps(self.start(mine(by_length), options, batch_size)(), default=vars).encode())
             found = zip(by_length, merged([json.loads(share) for share in shares]), strict=True)
             of_line = {
                 line.number: [TextHypothesis(**h) for h in translation["hypotheses"]] for line, translation in found
@@ -211,7 +219,7 @@ class Translator:
 
 
 def one_ahead(tasks: Iterator[T]) -> Iterator[T]:
-    """Yield started tasks, each after the next one has been started."""
+    """Yield each task only after the next one has been started. Advancing `tasks` starts a task."""
     last: list[T] = []
     while True:
         try:

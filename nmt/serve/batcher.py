@@ -162,7 +162,7 @@ class Batcher:
         return finish
 
     def _process_alone(self, jobs: Sequence[Job], error: Exception) -> None:
-        """After an error, process each job alone, so that only the faulty ones fail."""
+        """After an error, process each of several jobs alone, so that only the faulty ones fail; a single job fails."""
         for job in jobs if len(jobs) > 1 else ():
             self._start([job])()
         if len(jobs) == 1:
@@ -171,7 +171,7 @@ class Batcher:
             jobs[0].finish(error=error)
 
     def _results(self, jobs: Sequence[Job]) -> Callable[[], list[Any]]:
-        """Start to process jobs; the returned function returns their results."""
+        """Start to process jobs; the returned function waits for their results and returns them."""
         if function := jobs[0].function:
             return lambda: [function()]
         options = jobs[0].options
