@@ -12,6 +12,7 @@ from conftest import PATIENCE_S, SOURCE, TARGET, FiveRun, environment, out_lines
 from test_distributed import ONE_THREAD, TORCHRUN, command_of, run, soak, workers_of
 
 import nmt
+from nmt.cli.options import load_translator
 from nmt.processes import child_variables, prepare_torch
 from nmt.processes import environment as set_environment
 
@@ -77,6 +78,17 @@ print(second / first)
     env |= {variable: "0"} if variable == "MALLOC_TOP_PAD_" else {variable: "glibc.malloc.check=0"} if variable else {}
     done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
     assert (float(done.stdout) > 0.5) == bool(variable)
+
+
+@pytest.mark.parametrize("engine", ["ctranslate2", "torch"])
+def test_malloc_is_tuned_for_torch_only(engine: str, five_run: FiveRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one heap, CTranslate2's threads wait for each other."""
+    if engine == "ctranslate2":
+        pytest.importorskip("ctranslate2")
+    tuned: list[bool] = []
+    monkeypatch.setattr("nmt.processes.keep_freed_memory", lambda: tuned.append(True))
+    load_translator(five_run.run, engine=engine)  # type: ignore[arg-type]
+    assert bool(tuned) == (engine == "torch")
 
 
 def test_environment_sets_variables_for_the_block(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,9 +128,9 @@ def translate(
             if stream or (stream is None and n_processes == 1 and is_prompt):
                 arguments["window"] = 1
             n_lines = None if text is not None else streams.bar_length(input_file, output)
-            for line in map(render, streams.with_bar(translator.translate_lines(lines, **arguments), n_lines)):
+            translations = streams.flushed(translator.translate_windows(lines, **arguments), out)
+            for line in map(render, streams.with_bar(translations, n_lines)):
                 out.write(line.encode() + b"\n")
-                out.flush()  # so that the reader of a pipe gets each line at once
 
 
 def check_cluster(unsuitable: list[str], source: str | None, output: str | None) -> None:

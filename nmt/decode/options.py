@@ -72,7 +72,8 @@ def _message(fault: Mapping[str, Any]) -> str:
     return f"no search option '{name}'" if fault["type"] == "extra_forbidden" else f"{name}: {described(fault)}"
 
 
-@dataclass(frozen=True)
+# The classes of segments and hypotheses are not frozen: a frozen dataclass takes three times as long to create.
+@dataclass
 class Segment:
     """A sequence to translate: a source line, or part of a long one."""
 
@@ -81,7 +82,7 @@ class Segment:
     place: tuple[int, ...] = ()  # line and number within the line, from which `seed_of` makes the seed of sampling
 
 
-@dataclass(frozen=True)
+@dataclass
 class Hypothesis:
     """A finished translation."""
 

@@ -24,7 +24,7 @@ class Line(NamedTuple):
     prefix: Sequence[int] = ()  # target tokens that its translation begins with
 
 
-@dataclass(frozen=True)
+@dataclass
 class TextHypothesis(Hypothesis):
     """A hypothesis for a line, with its pieces and detokenized text; the tokens of each segment end in EOS."""
 
@@ -32,7 +32,7 @@ class TextHypothesis(Hypothesis):
     text: str
 
 
-@dataclass(frozen=True)
+@dataclass
 class Translation:
     """A source line and its hypotheses, best first; a blank line has one blank hypothesis."""
 
@@ -51,15 +51,16 @@ def split(lines: Sequence[Line], tokenizer: Tokenizer, max_length: int) -> list[
     of the first segment begins with the line's prefix. A blank line has no segments.
     """
     tokens_of_lines = tokenizer.encode_all([line.text for line in lines])
-    return [
-        [] if is_blank(line.text) else _segments(line, tokens, tokenizer, max_length)
-        for line, tokens in zip(lines, tokens_of_lines, strict=True)
-    ]
+    lines_and_tokens = zip(lines, tokens_of_lines, strict=True)
+    return [_segments(line, tokens, tokenizer, max_length) for line, tokens in lines_and_tokens]
 
 
 def _segments(line: Line, tokens: list[int], tokenizer: Tokenizer, max_length: int) -> list[Segment]:
-    is_long = len(tokens) > max_length
-    parts = sentence_parts(line.text, tokenizer, max_length) if is_long else [tokens] if tokens else []
+    if not tokens or is_blank(line.text):
+        return []
+    if len(tokens) <= max_length:
+        return [Segment(tokens, line.prefix, (line.number, 0))]
+    parts = sentence_parts(line.text, tokenizer, max_length)
     if len(parts) > 1:
         message = "line %d has %d pieces, the model takes %d: translated in %d parts"
         log.warning(message, line.number, len(tokens), max_length, len(parts))
@@ -103,8 +104,15 @@ def join(
         options: the search options.
         joiner: text between two segments.
     """
+
+    def hypothesis(tokens: list[int], log_probs: list[float], score: float, text: str) -> TextHypothesis:
+        pieces = tokenizer.pieces(tokens) if options.scores else []
+        return TextHypothesis(tokens, log_probs, score, pieces, one_line(text))
+
     if not segments:
-        return [TextHypothesis([], [], 0.0, [], "")]
+        return [hypothesis([], [], 0.0, "")]
+    if len(segments) == 1:
+        return [hypothesis(h.tokens, h.log_probs, h.score, next(texts)) for h in segments[0]]
     joined = []
     texts_of_segments = [[next(texts) for _ in n_best] for n_best in segments]
     for rank in range(max(map(len, segments))):
@@ -112,11 +120,10 @@ def join(
         chosen = [n_best[i] for n_best, i in zip(segments, indices, strict=True)]
         tokens = [token for h in chosen for token in h.tokens]
         log_probs = [log_prob for h in chosen for log_prob in h.log_probs]
-        if options.mbr or len(chosen) == 1:
+        if options.mbr:
             score = sum(h.score for h in chosen) / len(chosen)
         else:
             score = sum(log_probs) / options.length_divisor(len(tokens))
-        text = one_line(joiner.join(found[i] for found, i in zip(texts_of_segments, indices, strict=True)))
-        pieces = tokenizer.pieces(tokens) if options.scores else []
-        joined.append(TextHypothesis(tokens, log_probs, score, pieces, text))
+        text = joiner.join(found[i] for found, i in zip(texts_of_segments, indices, strict=True))
+        joined.append(hypothesis(tokens, log_probs, score, text))
     return joined

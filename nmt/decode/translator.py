@@ -33,9 +33,9 @@ from nmt.text.tokenizer import Tokenizers
 
 log = logging.getLogger("nmt")
 
-MAX_LINES, MAX_CHARACTERS = 1_000, 1_000_000  # limits of a window
+MAX_LINES, MAX_CHARACTERS = 4_000, 1_000_000  # limits of a window; longer windows have less padding
 MAX_READ_S = 1.0  # maximum time to read the other lines of a window after the first
-FIRST_LINES = 250  # lines of the first window
+FIRST_LINES = 1_000  # lines of the first window in greedy search; with K beams 1/K of them
 TARGET_S = 5.0  # time to translate a window; on slow machines later windows are shorter
 
 T = TypeVar("T")
@@ -76,6 +76,13 @@ class Translator:
         return tokens
 
     def translate_lines(
+        self, lines: Iterable[str | Pause], options: SearchOptions | None = None, **settings: Any
+    ) -> Iterator[Translation]:
+        """`translate_windows`, line by line."""
+        for translations in self.translate_windows(lines, options, **settings):
+            yield from translations
+
+    def translate_windows(
         self,
         lines: Iterable[str | Pause],
         options: SearchOptions | None = None,
@@ -84,7 +91,7 @@ class Translator:
         prefix: str = "",
         window: int = MAX_LINES,
         first: int = 1,
-    ) -> Iterator[Translation]:
+    ) -> Iterator[list[Translation]]:
         """Translate a stream of lines, in order. Only rank 0 reads lines; all ranks share the work and yield all.
 
         Args:
@@ -109,7 +116,7 @@ class Translator:
         if window > 1 and n_ranks() == 1 and self.engine.suited_to(options).in_background:
             searches = one_ahead(searches)
         for finish in searches:
-            yield from finish()
+            yield finish()
 
     def _searches(
         self,
@@ -124,12 +131,14 @@ class Translator:
 
         If no line has arrived yet, yield one that returns none.
         """
-        stream, n_lines = iter(lines), min(window, FIRST_LINES)  # per rank
+        stream = iter(lines)
+        n_lines = min(window, max(FIRST_LINES // options.for_engine().beam, batch_size))  # per rank
         while (chunk := next_window(stream, first, n_lines)) is not None:
             started = time.monotonic()
             if chunk:
                 log.debug("translating lines %d to %d", chunk[0].number, chunk[-1].number)
-            yield self._start_on_ranks([line._replace(prefix=prefix) for line in chunk], options, batch_size)
+            window_lines = [Line(number, text, prefix) for number, text, _ in chunk]
+            yield self._start_on_ranks(window_lines, options, batch_size)
             if chunk:
                 seconds = max(time.monotonic() - started, 1e-3)
                 target = min(int(TARGET_S / seconds * len(chunk) / n_ranks()), 2 * n_lines)

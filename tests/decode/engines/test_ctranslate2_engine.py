@@ -103,8 +103,7 @@ def test_few_segments_are_shared_among_the_threads(engine: Translator, monkeypat
 
     monkeypatch.setattr(engine.engine, "_search", recorded)
     assert engine.translate(SOURCE) == TARGET
-    n_batches = 2 * engine.engine.engine.num_translators
-    assert max(sizes) == -(-len(SOURCE) // n_batches)
+    assert max(sizes) == -(-len(SOURCE) // engine.engine.engine.num_translators)
     assert engine.translate([]) == engine.translate([""])[1:] == []
 
 
