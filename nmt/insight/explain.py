@@ -183,7 +183,7 @@ def explain(
         InputError: the text is blank or too long, the model is an export or an ensemble, or it lacks a head to ablate.
         ConfigError: an option is unknown or out of range.
     """
-    translator = run if isinstance(run, Translator) else load(run)
+    translator = run if isinstance(run, Translator) else load(run, engine="torch")
     sentence = _Sentence(translator, text, prefix, check, options)
     with torch.inference_mode():
         found, steps = sentence.search(sentence.options)
