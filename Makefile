@@ -11,7 +11,7 @@ AUDIT := build/audit
 PYTEST := -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo pipeline test browser test-browser soak oldest audit lint format coverage dist image bench bench-peers ladder clean
+.PHONY: help install demo pipeline test browser test-browser soak oldest audit lint format coverage dist image bench bench-peers gpu ladder clean
 
 help:  ## list all targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -131,6 +131,9 @@ bench: $(INSTALLED)  ## compare speed with plain PyTorch and CTranslate2 (BENCH=
 
 bench-peers: $(INSTALLED) $(PEERS)/.installed  ## also compare speed with Hugging Face and JoeyNMT
 	$(BIN)/python tests/benchmarks/bench.py --peers $(PEERS)/bin/python $(BENCH)
+
+gpu: $(INSTALLED)  ## measure what only a GPU can show, piece by piece (GPU="PIECE… --help")
+	$(BIN)/python tests/benchmarks/gpu.py $(GPU)
 
 ladder: $(INSTALLED)  ## train and compare the models of configs/ladder
 	$(BIN)/python tests/benchmarks/ladder.py $(LADDER)

@@ -8,15 +8,17 @@ import torch
 SIZE = 2048
 
 
-def flops(dtype: torch.dtype) -> float:
+def flops(dtype: torch.dtype, device: str = "cpu", size: int = SIZE) -> float:
     """FLOP/s of the fastest of several matmuls."""
-    a = torch.ones(SIZE, SIZE, dtype=dtype)
+    a = torch.ones(size, size, dtype=dtype, device=device)
     times = []
     for _ in range(8):
         start = time.perf_counter()
         a @ a
+        if device == "cuda":
+            torch.cuda.synchronize()
         times.append(time.perf_counter() - start)
-    return 2 * SIZE**3 / min(times)
+    return 2 * size**3 / min(times)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,34 @@
+"""Every piece of `make gpu` runs in miniature on a CPU, and the page has a table of each; speeds are not checked."""
+
+import json
+from pathlib import Path
+
+import gpu
+import ladder
+import pytest
+from conftest import FiveRun
+from test_ladder import run_nmt
+
+from nmt.files import atomic_write
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # of torch.nn.Transformer
+def test_every_piece_but_ranks(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ladder, "run_nmt", run_nmt)
+    setup = gpu.Setup("cpu", tmp_path, five_run.config, miniature=True)
+    pieces = gpu.pieces(setup)
+    assert list(pieces) == [
+        "training-tiny",
+        *("attention", "decoding", "precision", "resume", "splitting", "ranks"),
+        "recipe-1",
+    ]
+    rows = {name: piece(setup) for name, piece in pieces.items() if name != "ranks"}
+    assert {row["system"] for row in rows["training-tiny"]} >= {"nmt, adamw", "nmt, muon"}
+    assert all(float(row["tokens_s"]) > 0 for row in rows["training-tiny"])
+    assert rows["resume"] == [{"steps": 4, "equal": "True"}]
+    large, small = rows["splitting"]
+    assert float(large["loss"]) == pytest.approx(float(small["loss"]), rel=0.1)
+    for name, found in rows.items():
+        atomic_write(tmp_path / f"{name}.json", json.dumps(found))
+    page = gpu.table(tmp_path, list(pieces))
+    assert [f"**{name}**" for name in rows] == [line for line in page.splitlines() if line.startswith("**")]
