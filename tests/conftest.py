@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # by a shell that runs the tests in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)  # tests send it, to this process and to commands
-os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is imported; tests run side by side
+# Read when torch is imported. Tests run side by side; the spin count is that of `nmt.processes`: with the default, a
+# test of two threads takes ten times as long while others run.
+os.environ["OMP_NUM_THREADS"] = "1"
+os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 # No time limit: a busy machine must not fail a test.
 hypothesis_settings.register_profile(
     "nmt",
@@ -85,9 +88,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Replace the user's cache by a temporary directory, and set GOMP_SPINCOUNT as `nmt.processes` does."""
+    """Replace the user's cache by a temporary directory."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GOMP_SPINCOUNT", os.environ.get("GOMP_SPINCOUNT", "20000"))
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.delenv("NMT_CACHE", raising=False)
         yield

@@ -15,7 +15,7 @@ for arguments in json.loads(sys.argv[1]):
     app(arguments, standalone_mode=False)
 """
 SIZES = {"d_model": 32, "d_ff": 64, "n_encoder_layers": 1, "n_decoder_layers": 1, "dropout": 0.0}
-TRAIN = {"max_steps": 150, "validate_every": 150, "lr": 0.01, "warmup": 20, "average": "none", "precision": "fp32"}
+TRAIN = {"max_steps": 100, "validate_every": 100, "lr": 0.01, "warmup": 20, "average": "none", "precision": "fp32"}
 
 
 def test_each_learns_the_five_pairs(five_corpus: FiveCorpus) -> None:
