@@ -50,33 +50,31 @@ def _stop(number: int, frame: FrameType | None) -> None:
     raise Stopped(number)
 
 
-def prepare_torch(threads: int = 0) -> None:
-    """Set environment variables that torch reads when it is imported. Keeps the user's, except OMP_NUM_THREADS.
+def set_variables(threads: int = 0) -> None:
+    """Set environment variables that torch and CTranslate2 read when they are imported or loaded.
+
+    The user's are kept, except OMP_NUM_THREADS.
 
     - Waiting OpenMP threads spin briefly, then sleep. By default they spin for milliseconds: if another program uses a
       core, they slow down the thread that they wait for (200 sentences take 6 times as long). If they slept at once,
       waking them would cost more than small operations (one sentence takes 2.5 times as long). The variable is
       GOMP_SPINCOUNT (iterations) on Linux, KMP_BLOCKTIME (milliseconds) on macOS and Windows.
     - oneDNN and torch cache 32 compiled bf16 matmuls, more than a step needs, instead of 1,024 (a gigabyte).
-
-    Also calls `set_threads` and `keep_freed_memory`.
+    - OMP_NUM_THREADS is NMT_WORKER_THREADS, which is set for worker processes, or else `threads`; 0 does not set it.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "20000")
         os.environ.setdefault("KMP_BLOCKTIME", "1")
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(name, "32")
-    set_threads(threads)
-    keep_freed_memory()
-
-
-def set_threads(threads: int) -> None:
-    """Set OMP_NUM_THREADS, which torch and our CTranslate2 engine read when they are loaded.
-
-    It is NMT_WORKER_THREADS, which is set for worker processes, or else `threads`; 0 does not set it.
-    """
     if threads := int(os.environ.get("NMT_WORKER_THREADS", threads)):
         os.environ["OMP_NUM_THREADS"] = str(threads)
+
+
+def prepare_torch(threads: int = 0) -> None:
+    """Prepare a process that works with torch: `set_variables` and `keep_freed_memory`."""
+    set_variables(threads)
+    keep_freed_memory()
 
 
 def keep_freed_memory() -> None:
@@ -84,9 +82,10 @@ def keep_freed_memory() -> None:
 
     By default malloc returns each block of more than 32 MB to the system, which has to map and clear pages for the
     next tensor of this size. That takes 4 to 13 % of a training step, and 20 % if the vocabulary is large and the batch
-    small. Keeping the blocks increases peak memory by up to 3 %. Call this before the first thread starts. Without
-    glibc it has no effect. Not for CTranslate2: its threads would wait for each other to allocate, and a greedy search
-    would take 1.35 times as long.
+    small. Keeping the blocks increases peak memory by up to 3 %. Without glibc it has no effect.
+
+    Not for CTranslate2: with one heap, its threads wait for each other, and a greedy search in int8 takes 1.35 times as
+    long. Threads that have a heap of their own already, because torch is loaded later, keep it.
     """
     if sys.platform != "linux" or any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ):
         return

@@ -87,8 +87,10 @@ def test_malloc_is_tuned_for_torch_only(engine: str, five_run: FiveRun, monkeypa
         pytest.importorskip("ctranslate2")
     tuned: list[bool] = []
     monkeypatch.setattr("nmt.processes.keep_freed_memory", lambda: tuned.append(True))
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
     load_translator(five_run.run, engine=engine)  # type: ignore[arg-type]
     assert bool(tuned) == (engine == "torch")
+    assert os.environ["GOMP_SPINCOUNT"] == "20000", "in case torch is imported later"
 
 
 def test_environment_sets_variables_for_the_block(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,6 +64,7 @@ def flushed(windows: Iterable[Iterable[Item]], out: BinaryIO) -> Iterator[Item]:
     for window in windows:
         yield from window
         out.flush()
+        del window  # frees its memory before the next one arrives
 
 
 @contextlib.contextmanager

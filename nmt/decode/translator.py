@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate, islice
+from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -35,7 +35,7 @@ log = logging.getLogger("nmt")
 
 MAX_LINES, MAX_CHARACTERS = 4_000, 1_000_000  # limits of a window; longer windows have less padding
 MAX_READ_S = 1.0  # maximum time to read the other lines of a window after the first
-FIRST_LINES = 1_000  # lines of the first window in greedy search; with K beams 1/K of them
+FIRST_LINES = 250  # lines of the first window; each window may have twice as many as the one before
 TARGET_S = 5.0  # time to translate a window; on slow machines later windows are shorter
 
 T = TypeVar("T")
@@ -76,11 +76,20 @@ class Translator:
         return tokens
 
     def translate_lines(
-        self, lines: Iterable[str | Pause], options: SearchOptions | None = None, **settings: Any
+        self,
+        lines: Iterable[str | Pause],
+        options: SearchOptions | None = None,
+        *,
+        batch_size: int | None = None,
+        prefix: str = "",
+        window: int = MAX_LINES,
+        first: int = 1,
     ) -> Iterator[Translation]:
-        """`translate_windows`, line by line."""
-        for translations in self.translate_windows(lines, options, **settings):
-            yield from translations
+        """The translations of `translate_windows`, one by one."""
+        windows = self.translate_windows(
+            lines, options, batch_size=batch_size, prefix=prefix, window=window, first=first
+        )
+        return chain.from_iterable(windows)
 
     def translate_windows(
         self,
@@ -131,8 +140,7 @@ class Translator:
 
         If no line has arrived yet, yield one that returns none.
         """
-        stream = iter(lines)
-        n_lines = min(window, max(FIRST_LINES // options.for_engine().beam, batch_size))  # per rank
+        stream, n_lines = iter(lines), min(window, FIRST_LINES)  # per rank
         while (chunk := next_window(stream, first, n_lines)) is not None:
             started = time.monotonic()
             if chunk:

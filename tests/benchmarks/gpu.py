@@ -1,29 +1,32 @@
-"""What only a GPU can show: speed beside plain loops, precision, exactness, memory. One table per piece.
+"""What only a GPU can show: speed beside plain loops, precision, exactness, memory. A table of each piece.
 
-Each piece runs in a process of its own, takes less than ten minutes, and writes PIECE.json; a piece that has one is not
-run again. gpu.md has the tables of all pieces. With --miniature the pieces run on a CPU in seconds, as a test.
+Each piece runs in a process of its own and writes PIECE.json; a piece that has one is not run again. Pieces are small,
+so that each may end within ten minutes. gpu.md has the tables of all. With --miniature the pieces run on a CPU in
+seconds, as a test.
 """
 
 import argparse
+import gc
 import json
 import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import ladder
-from measure import ROOT, say, shown
+from measure import say, shown
 
 from nmt.files import atomic_write
 
 Row = dict[str, float | str]
 # Widths, heads, layers of encoder and decoder, width of the feed-forward layers, vocabulary.
-SIZES = {"7.6M": (256, 4, 4, 512, 8_000), "65M": (512, 8, 6, 2048, 40_000), "210M": (1024, 16, 6, 4096, 32_000)}
+SIZES = {"7.3M": (256, 4, 4, 512, 8_000), "65M": (512, 8, 6, 2048, 40_000), "210M": (1024, 16, 6, 4096, 32_000)}
 TINY = {"tiny": (16, 2, 1, 32, 64)}
 BATCH_TOKENS = 16_384
 RATE_S = 10.0  # of each contestant's measurement
@@ -56,30 +59,32 @@ class Setup:
     def train(self, name: str, *overrides: str) -> ladder.Row:
         """Train the recipe; return its row of the ladder's table. In miniature, for four steps."""
         few = ["train.max_steps=4", "train.max_epochs=null", "train.validate_every=4"] if self.miniature else []
-        return ladder.trained(self.recipe, self.home / name, *few, *overrides, "train.report=false")
+        overrides = (*few, *overrides, "train.report=false", "--device", self.device)
+        return ladder.trained(self.recipe, self.home / name, *overrides)
 
 
 # --- training ---------------------------------------------------------------------------------------------
 
 
-def batches_of(setup: Setup, vocabulary: int) -> list[Any]:
-    """Batches of random token ids, whose lengths are those of news: 25 pieces on average, 5 to 100."""
-    import torch
-
+def batches_of(setup: Setup, vocabulary: int, batch_tokens: int) -> list[Any]:
+    """Batches of random token ids, whose lengths are about those of news: 24 pieces on average, 5 to 100."""
     from nmt.text import EOS
     from nmt.text.batches import pair_batches
 
     draw = random.Random(1)
-    n_pairs = setup.batch_tokens // 2
+    n_pairs = batch_tokens // 2
     lengths = [min(max(int(draw.lognormvariate(3, 0.6)), 5), 100) for _ in range(n_pairs)]
     sides = [[[draw.randrange(EOS + 1, vocabulary) for _ in range(n)] for n in lengths] for _ in range(2)]
-    found = list(pair_batches(sides[0], sides[1], setup.batch_tokens))
+    found = list(pair_batches(sides[0], sides[1], batch_tokens))
     draw.shuffle(found)
-    return [batch.to(torch.device(setup.device)) for batch in found]
+    return found
 
 
 def rate(step: Callable[[Any], object], batches: Sequence[Any], setup: Setup) -> Row:
-    """Target tokens a second of a step function, and peak memory; each batch has been seen once before."""
+    """Target tokens a second of a step function, which moves the batch to the device, and peak memory.
+
+    Each batch has been seen once before.
+    """
     import torch
 
     on_gpu = setup.device == "cuda"
@@ -93,12 +98,13 @@ def rate(step: Callable[[Any], object], batches: Sequence[Any], setup: Setup) ->
     for batch in batches:
         step(batch)
     wait()
+    n_in_all = sum(batch.n_target_tokens for batch in batches)
     start, n_tokens = time.perf_counter(), 0
     while True:
         for batch in batches:
             step(batch)
-            n_tokens += batch.n_target_tokens
         wait()
+        n_tokens += n_in_all
         if setup.miniature or time.perf_counter() - start > RATE_S:
             break
     row: Row = {"tokens_s": n_tokens / (time.perf_counter() - start)}
@@ -116,7 +122,7 @@ def training(setup: Setup, size: str) -> list[Row]:
     width, heads, layers, d_ff, vocabulary = setup.sizes[size]
     sizes = {"d_model": width, "n_heads": heads, "d_ff": d_ff, "dropout": 0.1}
     sizes |= {"n_encoder_layers": layers, "n_decoder_layers": layers}
-    batches = batches_of(setup, vocabulary)
+    batches = batches_of(setup, vocabulary, setup.batch_tokens)
     n_tokens = sum(batch.n_target_tokens for batch in batches)
     per_token = sum(
         training_flops({**sizes, "vocab_size": vocabulary}, int(src), int(tgt))
@@ -125,21 +131,24 @@ def training(setup: Setup, size: str) -> list[Row]:
     ) / max(n_tokens, 1)
     peak = flops(torch.bfloat16, setup.device, 256 if setup.miniature else 8192)
     rows = []
-    for name, step in contestants(sizes, vocabulary, setup):
+    for name, make in contestants(sizes, vocabulary, setup).items():
         row: Row = {"parameters": size, "system": name}
         try:
-            measured = rate(step, batches, setup)
+            measured = rate(make(), batches, setup)
             row |= measured | {"of_peak": float(measured["tokens_s"]) * per_token / peak}
         except RuntimeError as error:  # out of memory, or no compiler
             row["failed"] = str(error).partition("\n")[0][:80]
         rows.append(row)
+        gc.collect()  # a `Replicas` refers to itself
         if setup.device == "cuda":
             torch.cuda.empty_cache()
     return rows
 
 
-def contestants(sizes: dict[str, Any], vocabulary: int, setup: Setup) -> Iterator[tuple[str, Callable[[Any], object]]]:
-    """Yield the name and the step function of each system."""
+def contestants(
+    sizes: dict[str, Any], vocabulary: int, setup: Setup
+) -> dict[str, Callable[[], Callable[[Any], object]]]:
+    """For the name of each system, a function that makes its model and returns its step."""
     import torch
     import torch.nn.functional as F
     from plain_loop import PAD, Marian, PlainTransformer
@@ -165,6 +174,7 @@ def contestants(sizes: dict[str, Any], vocabulary: int, setup: Setup) -> Iterato
         called = torch.compile(model, dynamic=True) if compiled else model
 
         def step(batch: Any) -> None:
+            batch = batch.to(torch.device(setup.device))
             with torch.autocast(setup.device, torch.bfloat16):
                 logits = called(batch.src, batch.tgt_in).flatten(0, 1)
                 loss = F.cross_entropy(logits, batch.tgt_out.flatten(), ignore_index=PAD, label_smoothing=0.1)
@@ -175,17 +185,17 @@ def contestants(sizes: dict[str, Any], vocabulary: int, setup: Setup) -> Iterato
 
         return step
 
-    yield "nmt, adamw", ours(False, "adamw")
-    yield "nmt, muon", ours(False, "muon")
-    yield "torch.nn.Transformer, plain loop", plain(PlainTransformer, False)
+    found: dict[str, Callable[[], Callable[[Any], object]]] = {
+        "nmt, adamw": partial(ours, False, "adamw"),
+        "nmt, muon": partial(ours, False, "muon"),
+        "torch.nn.Transformer, plain loop": partial(plain, PlainTransformer, False),
+    }
     if not setup.miniature:  # compiling takes minutes on a CPU
-        yield "nmt, adamw, compiled", ours(True, "adamw")
-        yield "torch.nn.Transformer, plain loop, compiled", plain(PlainTransformer, True)
-    try:
-        import transformers  # noqa: F401
-    except ImportError:
-        return
-    yield "transformers' Marian, plain loop", plain(Marian, False)
+        found["nmt, adamw, compiled"] = partial(ours, True, "adamw")
+        found["torch.nn.Transformer, plain loop, compiled"] = partial(plain, PlainTransformer, True)
+    if find_spec("transformers"):
+        found["transformers' Marian, plain loop"] = partial(plain, Marian, False)
+    return found
 
 
 # --- attention and decoding -------------------------------------------------------------------------------
@@ -282,7 +292,7 @@ def decoding(setup: Setup) -> list[Row]:
 
 
 def precision(setup: Setup) -> list[Row]:
-    """Dev BLEU of the recipe in fp32 and in bf16 after the same steps, one seed each."""
+    """The best dev figure of the recipe in fp32 and in bf16, with the same steps and seed."""
     return [
         {"precision": kind, "dev_BLEU": setup.train(f"precision-{kind}", f"train.precision={kind}")["dev_BLEU"]}
         for kind in ("fp32", "bf16")
@@ -290,7 +300,7 @@ def precision(setup: Setup) -> list[Row]:
 
 
 def resume(setup: Setup) -> list[Row]:
-    """Whether a deterministic training that is interrupted ends with the weights of one that is not."""
+    """Whether a deterministic training that ends halfway and goes on has the weights of one that does not."""
     from nmt.run.checkpoint import hash_tensors, read_newest
     from nmt.run.directory import RunDirectory
 
@@ -299,7 +309,7 @@ def resume(setup: Setup) -> list[Row]:
     weights = {}
     for name, stops in (("whole", [n]), ("resumed", [n // 2, n])):
         for stop in stops:
-            ladder.trained(setup.recipe, setup.home / name, *exactly, "train.cooldown=0", f"train.max_steps={stop}")
+            setup.train(name, *exactly, "train.cooldown=0", f"train.max_steps={stop}")
         newest = read_newest(RunDirectory(setup.home / name), prefixes=("model",))
         assert newest is not None
         weights[name] = hash_tensors(newest.checkpoint.tensors)
@@ -307,38 +317,46 @@ def resume(setup: Setup) -> list[Row]:
 
 
 def splitting(setup: Setup) -> list[Row]:
-    """Steps whose batch does not fit into memory are split: it must end, with the loss of smaller batches."""
-    large = 2_000 if setup.miniature else 4_000_000
-    rows: list[Row] = []
-    for tokens in (large, large // 8):
-        steps = ["train.max_steps=3", "train.max_epochs=null", "train.validate_every=3", "train.report=false"]
-        run = setup.home / f"tokens-{tokens}"
-        ladder.trained(setup.recipe, run, f"train.batch_tokens={tokens}", *steps)
-        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-        rows.append({"batch_tokens": str(tokens), "loss": [line["loss"] for line in lines if "grad_norm" in line][-1]})
-    return rows
+    """A step whose batch does not fit into memory is split: the loss and the norm of its gradient stay the same.
 
+    In miniature, the first try fails as if memory were exhausted.
+    """
+    import torch
 
-def ranks(setup: Setup) -> list[Row]:
-    """Seconds of a short training by one rank, and by two ranks of one device."""
-    n = 4 if setup.miniature else 100
+    from nmt.config import ModelSettings, TrainSettings
+    from nmt.model.transformer import Transformer
+    from nmt.train.memory import split_on_out_of_memory
+    from nmt.train.replicas import Replicas
+    from nmt.train.step import StepFigures, StepOptions, train_step
+
+    width, heads, layers, d_ff, vocabulary = next(iter(setup.sizes.values()))
+    sizes = {"d_model": width, "n_heads": heads, "d_ff": d_ff, "n_encoder_layers": layers, "n_decoder_layers": layers}
+    model = Transformer(ModelSettings(**sizes, dropout=0), vocabulary, vocabulary).to(setup.device)
+    replicas, options = Replicas(model), StepOptions(TrainSettings(), lr=0, seed=1)
+    (batch, *_) = sorted(batches_of(setup, vocabulary, 8 * setup.batch_tokens), key=lambda one: -one.n_positions)
+
+    def step(parts: Sequence[Any]) -> StepFigures:
+        if setup.miniature and len(parts) == 1:
+            raise torch.OutOfMemoryError
+        return train_step(replicas, [], parts, options)
+
     rows: list[Row] = []
-    for n_ranks in (1, 2):
-        run = setup.home / f"ranks-{n_ranks}"
-        steps = [f"train.max_steps={n}", "train.max_epochs=null", f"train.validate_every={n}", "train.report=false"]
-        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={n_ranks}"]
-        command = [*torchrun, "-m", "nmt", "train", setup.recipe, f"run={run}", "--device", setup.device, *steps]
-        start = time.monotonic()
-        done = subprocess.run([*map(str, command)], cwd=ROOT, capture_output=True, text=True, check=False)
-        row: Row = {"ranks": str(n_ranks), "seconds": time.monotonic() - start}
-        rows.append(row if done.returncode == 0 else {**row, "failed": done.stderr.strip().splitlines()[-1][:80]})
+    for name, share in (("whole", 1.0), ("split", 0.1)):
+        if setup.device == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.set_per_process_memory_fraction(share)
+        first = 0 if name == "split" else batch.n_positions // 16  # small parts, which fit in any case
+        figures, max_positions = split_on_out_of_memory(step, [batch], first)
+        limits = {"batch_positions": f"{batch.n_positions:,}", "part_positions": f"{max_positions:,}"}
+        rows.append({"try": name, **limits, "loss": figures.loss, "grad_norm": figures.grad_norm})
     return rows
 
 
 def recipe(setup: Setup, seed: int) -> list[Row]:
     """The recipe at full length: dev and test BLEU with beam 5."""
     found = setup.train(f"recipe-{seed}", f"seed={seed}")
-    scores = json.loads(ladder.run_nmt("eval", "-q", "-m", setup.home / f"recipe-{seed}", "--json")[0])
+    run = setup.home / f"recipe-{seed}"
+    scores = json.loads(ladder.run_nmt("eval", "-q", "-m", run, "--device", setup.device, "--json")[0])
     return [{"seed": str(seed), "dev_BLEU": found["dev_BLEU"], "test_BLEU": scores["scores"][0]["value"]}]
 
 
@@ -347,7 +365,7 @@ def pieces(setup: Setup) -> dict[str, Callable[[Setup], list[Row]]]:
     found: dict[str, Callable[[Setup], list[Row]]] = {
         f"training-{size}": partial(training, size=size) for size in setup.sizes
     }
-    found |= {one.__name__: one for one in (attention, decoding, precision, resume, splitting, ranks)}
+    found |= {one.__name__: one for one in (attention, decoding, precision, resume, splitting)}
     return found | {f"recipe-{seed}": partial(recipe, seed=seed) for seed in ((1,) if setup.miniature else (1, 2, 3))}
 
 
@@ -368,18 +386,23 @@ def table(home: Path, names: Sequence[str]) -> str:
 
 
 def main() -> None:
+    import torch
+
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="PIECE", help="default: all that have not run")
     parser.add_argument("--home", type=Path, default=Path(".bench/gpu"), help="where everything is written")
     parser.add_argument("--config", type=Path, default=Path("configs/demo.yaml"), help="the recipe that is trained")
     parser.add_argument("--miniature", action="store_true", help="on a CPU, in seconds")
     args = parser.parse_args()
+    if not args.miniature and not torch.cuda.is_available():
+        parser.error("there is no GPU; --miniature tries the program on a CPU")
     setup = Setup("cpu" if args.miniature else "cuda", args.home.absolute(), args.config, args.miniature)
     setup.home.mkdir(parents=True, exist_ok=True)
     known = pieces(setup)
     if unknown := set(args.names) - set(known):
         parser.error(f"no piece {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     names = [name for name in args.names or known if not (setup.home / f"{name}.json").exists()]
+    failed: list[str] = []
     if len(names) == 1:
         atomic_write(setup.home / f"{names[0]}.json", json.dumps(known[names[0]](setup), indent=1) + "\n")
     else:  # each in a process of its own, so that none inherits the memory of another
@@ -387,10 +410,13 @@ def main() -> None:
         for name in names:
             say(f"--- {name}")
             command = [sys.executable, __file__, name, *own]
-            subprocess.run([*map(str, command)], check=False, stdout=subprocess.DEVNULL)
+            done = subprocess.run([*map(str, command)], check=False, stdout=subprocess.DEVNULL)
+            failed += [name] * bool(done.returncode)
     found = table(setup.home, list(known))
     atomic_write(setup.home / "gpu.md", found)
     print(found)
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}; what has run is kept")
 
 
 if __name__ == "__main__":

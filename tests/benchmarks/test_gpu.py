@@ -13,21 +13,22 @@ from nmt.files import atomic_write
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # of torch.nn.Transformer
-def test_every_piece_but_ranks(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_piece(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ladder, "run_nmt", run_nmt)
     setup = gpu.Setup("cpu", tmp_path, five_run.config, miniature=True)
     pieces = gpu.pieces(setup)
     assert list(pieces) == [
         "training-tiny",
-        *("attention", "decoding", "precision", "resume", "splitting", "ranks"),
+        *("attention", "decoding", "precision", "resume", "splitting"),
         "recipe-1",
     ]
-    rows = {name: piece(setup) for name, piece in pieces.items() if name != "ranks"}
+    rows = {name: piece(setup) for name, piece in pieces.items()}
     assert {row["system"] for row in rows["training-tiny"]} >= {"nmt, adamw", "nmt, muon"}
     assert all(float(row["tokens_s"]) > 0 for row in rows["training-tiny"])
     assert rows["resume"] == [{"steps": 4, "equal": "True"}]
-    large, small = rows["splitting"]
-    assert float(large["loss"]) == pytest.approx(float(small["loss"]), rel=0.1)
+    whole, split = rows["splitting"]
+    assert [split[key] for key in ("loss", "grad_norm")] == pytest.approx([whole[key] for key in ("loss", "grad_norm")])
+    assert "0" != split["part_positions"] != split["batch_positions"]
     for name, found in rows.items():
         atomic_write(tmp_path / f"{name}.json", json.dumps(found))
     page = gpu.table(tmp_path, list(pieces))

@@ -109,8 +109,7 @@ def test_windows_are_shorter_on_a_slow_machine(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(module, "FIRST_LINES", 30)
     monkeypatch.setattr(module, "time", clock)
     lines = [str(n) for n in range(45)]
-    greedy = translator.with_options(beam=1)
-    texts = [found.source for found in translator.translate_lines(lines, greedy, batch_size=2)]
+    texts = [found.source for found in translator.translate_lines(lines, batch_size=2)]
     assert texts == lines
     assert sizes == [30, TARGET_S, TARGET_S, TARGET_S]
 

@@ -76,6 +76,7 @@ class CTranslate2Engine:
         self.engine = engine
         self.tokenizers = tokenizers
         self.max_length = max_length
+        self.n_threads = int(engine.num_translators)
         self.load_torch = load_torch
         self.has_shortlist = has_shortlist
         self.name = f"CTranslate2 {metadata.version('ctranslate2')} {engine.compute_type}"
@@ -111,8 +112,7 @@ class CTranslate2Engine:
         limits = [options.limit(len(s.tokens) + 1, len(s.prefix), self.max_length) for s in segments]
         # Segments of similar length share a batch, and the limit of the longest. The longest come first.
         order = sorted(range(len(segments)), key=lambda i: (-limits[i], -len(segments[i].tokens)))
-        # Few segments are split into one batch per thread, so that no thread is idle.
-        fair_share = math.ceil(len(order) / self.engine.num_translators)
+        fair_share = math.ceil(len(order) / self.n_threads)  # so that few segments are shared among the threads
         size = max(1, min(batch_size, MAX_HYPOTHESES // options.beam, fair_share))
         batches = [order[first : first + size] for first in range(0, len(order), size)]
         results = [self._search([segments[i] for i in batch], options, limits[batch[0]]) for batch in batches]
@@ -270,7 +270,7 @@ def load_export(
     check_loadable("ctranslate2", f"the export {path}", contents(path), str(path))  # loading a damaged one may crash
     kind, _, index = device.partition(":")
     on_cpu = kind == "cpu" or (kind == "auto" and not ctranslate2.get_cuda_device_count())
-    # OMP_NUM_THREADS is set by the user, or by --threads or --processes, for both engines (see `set_threads`).
+    # OMP_NUM_THREADS is set by the user, or by --threads or --processes, for both engines (see `set_variables`).
     n_threads = int(os.environ.get("OMP_NUM_THREADS") or usable_cores())
     try:
         engine = ctranslate2.Translator(
