@@ -35,7 +35,8 @@ log = logging.getLogger("nmt")
 
 MAX_LINES, MAX_CHARACTERS = 4_000, 1_000_000  # limits of a window; longer windows have less padding
 MAX_READ_S = 1.0  # maximum time to read the other lines of a window after the first
-FIRST_LINES = 250  # lines of the first window; each window may have twice as many as the one before
+FIRST_LINES = 250  # lines of the first window
+GROWTH = 4  # a window has at most so many times the lines of the one before
 TARGET_S = 5.0  # time to translate a window; on slow machines later windows are shorter
 
 T = TypeVar("T")
@@ -149,7 +150,7 @@ class Translator:
             yield self._start_on_ranks(window_lines, options, batch_size)
             if chunk:
                 seconds = max(time.monotonic() - started, 1e-3)
-                target = min(int(TARGET_S / seconds * len(chunk) / n_ranks()), 2 * n_lines)
+                target = min(int(TARGET_S / seconds * len(chunk) / n_ranks()), GROWTH * n_lines)
                 n_lines = min(max(target, batch_size), window)
             first += len(chunk)
 
