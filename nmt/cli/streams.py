@@ -59,14 +59,6 @@ def with_bar(items: Iterable[Item], n_lines: int | None, n_done: int = 0) -> Ite
     return tqdm(items, total=n_lines, initial=n_done, unit=" lines", smoothing=0, disable=None)
 
 
-def flushed(windows: Iterable[Iterable[Item]], out: BinaryIO) -> Iterator[Item]:
-    """Yield the items of each window, then flush `out`, so that the reader of a pipe gets the window at once."""
-    for window in windows:
-        yield from window
-        out.flush()
-        del window  # frees its memory before the next one arrives
-
-
 @contextlib.contextmanager
 def open_output(path: Path | None) -> Iterator[tuple[BinaryIO, int]]:
     """Yield stdout or a file that is written atomically, and 0: the number of lines done, as in `resumed_output`."""

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate, chain, islice
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -85,23 +85,8 @@ class Translator:
         prefix: str = "",
         window: int = MAX_LINES,
         first: int = 1,
+        after_window: Callable[[], object] = lambda: None,
     ) -> Iterator[Translation]:
-        """The translations of `translate_windows`, one by one."""
-        windows = self.translate_windows(
-            lines, options, batch_size=batch_size, prefix=prefix, window=window, first=first
-        )
-        return chain.from_iterable(windows)
-
-    def translate_windows(
-        self,
-        lines: Iterable[str | Pause],
-        options: SearchOptions | None = None,
-        *,
-        batch_size: int | None = None,
-        prefix: str = "",
-        window: int = MAX_LINES,
-        first: int = 1,
-    ) -> Iterator[list[Translation]]:
         """Translate a stream of lines, in order. Only rank 0 reads lines; all ranks share the work and yield all.
 
         Args:
@@ -111,6 +96,7 @@ class Translator:
             prefix: text that every translation must begin with.
             window: maximum lines of a window; with 1, each line is translated as soon as it is read.
             first: number of the first line, for messages and random seeds.
+            after_window: called when the last translation of a window has been taken, to flush an output for example.
         Raises:
             ConfigError: `batch_size`, `window` or `first` is not a positive integer, or the prefix is too long.
             InputError: a line is not a string.
@@ -126,7 +112,8 @@ class Translator:
         if window > 1 and n_ranks() == 1 and self.engine.suited_to(options).in_background:
             searches = one_ahead(searches)
         for finish in searches:
-            yield finish()
+            yield from finish()
+            after_window()
 
     def _searches(
         self,
@@ -146,8 +133,8 @@ class Translator:
             started = time.monotonic()
             if chunk:
                 log.debug("translating lines %d to %d", chunk[0].number, chunk[-1].number)
-            window_lines = [Line(number, text, prefix) for number, text, _ in chunk]
-            yield self._start_on_ranks(window_lines, options, batch_size)
+            chunk = [Line(number, text, prefix) for number, text, _ in chunk]
+            yield self._start_on_ranks(chunk, options, batch_size)
             if chunk:
                 seconds = max(time.monotonic() - started, 1e-3)
                 target = min(int(TARGET_S / seconds * len(chunk) / n_ranks()), GROWTH * n_lines)

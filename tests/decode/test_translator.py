@@ -114,6 +114,16 @@ def test_windows_are_shorter_on_a_slow_machine(monkeypatch: pytest.MonkeyPatch) 
     assert sizes == [30, TARGET_S, TARGET_S, TARGET_S]
 
 
+def test_the_end_of_each_window_is_told_after_its_last_line() -> None:
+    order: list[str] = []
+    options = TRANSLATOR.with_options(beam=1)
+    for found in TRANSLATOR.translate_lines(
+        ["dog", "", "cat"], options, window=2, after_window=lambda: order.append("end")
+    ):
+        order.append(found.source)  # noqa: PERF401 - the order of both is tested
+    assert order == ["dog", "", "end", "cat", "end"]
+
+
 def test_pause_ends_a_window_and_is_not_a_line() -> None:
     stream: Iterator[str | Pause] = iter([Pause(), "a", "b", Pause(), Pause(), "c"])
     assert read_window(stream, 4, 1000) == []
