@@ -7,8 +7,9 @@ INSTALLED := $(VENV)/.installed
 PEERS := .bench/peers
 OLDEST := build/oldest
 AUDIT := build/audit
-# One process per core with one thread each: on small models, several threads per process are slower.
-PYTEST := -m pytest -n auto --maxprocesses 4 --dist worksteal
+# Processes of one thread each: on small models, several threads per process are slower. One more than there are cores,
+# because some tests wait.
+PYTEST := -m pytest -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --maxprocesses 5 --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo pipeline test browser test-browser soak oldest audit lint format coverage dist image bench bench-peers gpu ladder clean
