@@ -84,7 +84,7 @@ def keep_freed_memory() -> None:
     next tensor of this size. That takes 4 to 13 % of a training step, and 20 % if the vocabulary is large and the batch
     small. Keeping the blocks increases peak memory by up to 3 %. Without glibc it has no effect.
 
-    Not for CTranslate2: with one heap, its threads wait for each other, and a greedy search in int8 takes 1.35 times as
+    Not for CTranslate2: with one heap, its threads wait for each other, and a greedy search in int8 takes 1.4 times as
     long. Threads that have a heap of their own already, because torch is loaded later, keep it.
     """
     if sys.platform != "linux" or any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ):
