@@ -133,7 +133,7 @@ bench: $(INSTALLED)  ## compare speed with plain PyTorch and CTranslate2 (BENCH=
 bench-peers: $(INSTALLED) $(PEERS)/.installed  ## also compare speed with Hugging Face and JoeyNMT
 	$(BIN)/python tests/benchmarks/bench.py --peers $(PEERS)/bin/python $(BENCH)
 
-gpu: $(INSTALLED)  ## measure what only a GPU can show, piece by piece (GPU="PIECE… --help")
+gpu: $(INSTALLED)  ## run the benchmarks that need a GPU (GPU="NAME… --help")
 	$(BIN)/python tests/benchmarks/gpu.py $(GPU)
 
 ladder: $(INSTALLED)  ## train and compare the models of configs/ladder

@@ -50,10 +50,10 @@ def _stop(number: int, frame: FrameType | None) -> None:
     raise Stopped(number)
 
 
-def set_variables(threads: int = 0) -> None:
-    """Set environment variables that torch and CTranslate2 read when they are imported or loaded.
+def set_environment_variables(threads: int = 0) -> None:
+    """Set the environment variables that configure OpenMP, oneDNN and torch. Call it before torch is imported.
 
-    The user's are kept, except OMP_NUM_THREADS.
+    Variables that the user has set are kept, except OMP_NUM_THREADS.
 
     - Waiting OpenMP threads spin briefly, then sleep. By default they spin for milliseconds: if another program uses a
       core, they slow down the thread that they wait for (200 sentences take 6 times as long). If they slept at once,
@@ -61,6 +61,7 @@ def set_variables(threads: int = 0) -> None:
       GOMP_SPINCOUNT (iterations) on Linux, KMP_BLOCKTIME (milliseconds) on macOS and Windows.
     - oneDNN and torch cache 32 compiled bf16 matmuls, more than a step needs, instead of 1,024 (a gigabyte).
     - OMP_NUM_THREADS is NMT_WORKER_THREADS, which is set for worker processes, or else `threads`; 0 does not set it.
+      Our CTranslate2 engine reads it, too.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "20000")
@@ -72,8 +73,8 @@ def set_variables(threads: int = 0) -> None:
 
 
 def prepare_torch(threads: int = 0) -> None:
-    """Prepare a process that works with torch: `set_variables` and `keep_freed_memory`."""
-    set_variables(threads)
+    """Set environment variables and malloc's options for torch. Call it before torch is imported."""
+    set_environment_variables(threads)
     keep_freed_memory()
 
 
@@ -84,8 +85,8 @@ def keep_freed_memory() -> None:
     next tensor of this size. That takes 4 to 13 % of a training step, and 20 % if the vocabulary is large and the batch
     small. Keeping the blocks increases peak memory by up to 3 %. Without glibc it has no effect.
 
-    Not for CTranslate2: with one heap, its threads wait for each other, and a greedy search in int8 takes 1.4 times as
-    long. Threads that have a heap of their own already, because torch is loaded later, keep it.
+    Not for CTranslate2: its threads would contend for the one heap, and a greedy search in int8 would take 1.4 times as
+    long. Threads that already use a heap of their own, because they started before this call, keep it.
     """
     if sys.platform != "linux" or any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ):
         return

@@ -24,16 +24,15 @@ import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
+from nmt.processes import set_environment_variables
+
 if TYPE_CHECKING:
     from nmt.decode.translator import Translator
     from nmt.model.base import Seq2Seq
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # by a shell that runs the tests in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)  # tests send it, to this process and to commands
-# Read when torch is imported. Tests run side by side; the spin count is that of `nmt.processes`: with the default, a
-# test of two threads takes ten times as long while others run.
-os.environ["OMP_NUM_THREADS"] = "1"
-os.environ.setdefault("GOMP_SPINCOUNT", "20000")
+set_environment_variables(threads=1)  # before torch is imported; tests run side by side
 # No time limit: a busy machine must not fail a test.
 hypothesis_settings.register_profile(
     "nmt",

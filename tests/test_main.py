@@ -53,7 +53,7 @@ def test_ctrl_c_during_an_import_ends_a_translation(
 def test_tests_in_the_background_do_not_ignore_ctrl_c() -> None:
     """A shell that starts a job in the background lets it ignore SIGINT, which tests send to commands."""
     look = "import signal, conftest; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
-    ignoring = (
-        f"import os, signal, sys; signal.signal(2, signal.SIG_IGN); os.execv(sys.executable, ['-', '-c', {look!r}])"
-    )
+    # With another argv[0], Python would not find the virtual environment.
+    run_look = f"os.execv(sys.executable, [sys.executable, '-c', {look!r}])"
+    ignoring = f"import os, signal, sys; signal.signal(2, signal.SIG_IGN); {run_look}"
     subprocess.run([sys.executable, "-c", ignoring], cwd=Path(__file__).parent, check=True)

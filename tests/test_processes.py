@@ -82,7 +82,7 @@ print(second / first)
 
 @pytest.mark.parametrize("engine", ["ctranslate2", "torch"])
 def test_malloc_is_tuned_for_torch_only(engine: str, five_run: FiveRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With one heap, CTranslate2's threads wait for each other."""
+    """CTranslate2's threads would contend for the one heap."""
     if engine == "ctranslate2":
         pytest.importorskip("ctranslate2")
     tuned: list[bool] = []

@@ -30,7 +30,7 @@ from nmt.decode.segments import Translation
 from nmt.decode.translator import is_export, load, model_files
 from nmt.errors import InputError, LostRankError, NmtError
 from nmt.files import atomic_writer
-from nmt.processes import child_variables, environment, set_variables
+from nmt.processes import child_variables, environment, set_environment_variables
 from nmt.text.lines import decode_lines, raw_lines, reading
 
 log = logging.getLogger("nmt")
@@ -80,7 +80,7 @@ class BlockTranslator:
 
     def __init__(self, job: Job, models: "ray.ObjectRef[list[dict[str, bytes]]]") -> None:
         self.job = job
-        set_variables(job.threads)
+        set_environment_variables(job.threads)
         with TemporaryDirectory() as home:
             paths = [unpack(files, Path(home) / str(i)) for i, files in enumerate(ray.get(models))]
             self.translator = load(paths, job.device, job.precision, job.engine)

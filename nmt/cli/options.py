@@ -10,7 +10,7 @@ import typer
 from nmt.cli.streams import log
 from nmt.decode import EngineName, Precision, Utility
 from nmt.errors import InputError, ModelError
-from nmt.processes import set_variables
+from nmt.processes import set_environment_variables
 
 if TYPE_CHECKING:
     from nmt.config import Files
@@ -108,7 +108,7 @@ def load_translator(
     if always_log:
         log.info("%s: %s", "model" if len(paths) == 1 else "ensemble", names)
     log.debug("loading %s on %s", names, device)
-    set_variables(threads)
+    set_environment_variables(threads)
     from nmt.decode.translator import load
 
     translator = load(paths, device, precision, engine)

@@ -128,7 +128,7 @@ def translate(
             if stream or (stream is None and n_processes == 1 and is_prompt):
                 arguments["window"] = 1
             n_lines = None if text is not None else streams.bar_length(input_file, output)
-            # The reader of a pipe gets each window at once.
+            # Flushed after each window, so that a pipe's reader gets the lines as soon as they are translated.
             translations = translator.translate_lines(lines, **arguments, after_window=out.flush)
             for line in map(render, streams.with_bar(translations, n_lines)):
                 out.write(line.encode() + b"\n")

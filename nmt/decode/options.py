@@ -72,7 +72,7 @@ def _message(fault: Mapping[str, Any]) -> str:
     return f"no search option '{name}'" if fault["type"] == "extra_forbidden" else f"{name}: {described(fault)}"
 
 
-# The classes of segments and hypotheses are not frozen: a frozen dataclass takes three times as long to create.
+# Dataclasses that are created for every line are not frozen: creating a frozen one takes three times as long.
 @dataclass
 class Segment:
     """A sequence to translate: a source line, or part of a long one."""

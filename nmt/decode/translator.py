@@ -33,10 +33,10 @@ from nmt.text.tokenizer import Tokenizers
 
 log = logging.getLogger("nmt")
 
-MAX_LINES, MAX_CHARACTERS = 4_000, 1_000_000  # limits of a window; longer windows have less padding
+MAX_LINES, MAX_CHARACTERS = 4_000, 1_000_000  # of a window; in longer windows, batches have less padding
 MAX_READ_S = 1.0  # maximum time to read the other lines of a window after the first
 FIRST_LINES = 250  # lines of the first window
-GROWTH = 4  # a window has at most so many times the lines of the one before
+GROWTH = 4  # maximum ratio of the lines of two successive windows
 TARGET_S = 5.0  # time to translate a window; on slow machines later windows are shorter
 
 T = TypeVar("T")
@@ -96,7 +96,7 @@ class Translator:
             prefix: text that every translation must begin with.
             window: maximum lines of a window; with 1, each line is translated as soon as it is read.
             first: number of the first line, for messages and random seeds.
-            after_window: called when the last translation of a window has been taken, to flush an output for example.
+            after_window: called after each window, once all its translations have been consumed.
         Raises:
             ConfigError: `batch_size`, `window` or `first` is not a positive integer, or the prefix is too long.
             InputError: a line is not a string.
@@ -133,7 +133,8 @@ class Translator:
             started = time.monotonic()
             if chunk:
                 log.debug("translating lines %d to %d", chunk[0].number, chunk[-1].number)
-            chunk = [Line(number, text, prefix) for number, text, _ in chunk]
+            if prefix:
+                chunk = [line._replace(prefix=prefix) for line in chunk]
             yield self._start_on_ranks(chunk, options, batch_size)
             if chunk:
                 seconds = max(time.monotonic() - started, 1e-3)
@@ -386,7 +387,7 @@ def load_converted(path: Path, precision: Precision) -> Translator:
 
 def load_torch(paths: Sequence[Path], device: str, precision: Precision) -> Translator:
     """Load runs or model files for torch; see `load`."""
-    prepare_torch()  # no effect if torch is already imported
+    prepare_torch()  # if torch is already imported, it affects only malloc
     from nmt.decode.engines.torch_engine import load_models
 
     return Translator(*load_models(paths, device, precision))

@@ -180,7 +180,8 @@ def explain(
         check: called in each step of a search and before each scoring pass; an exception that it raises is passed on.
         options: fields of `SearchOptions` except `mbr`, `beam=1` for example.
     Raises:
-        InputError: the text is blank or too long, the model is an export or an ensemble, or it lacks a head to ablate.
+        InputError: the text is blank or too long, the model is an ensemble, or it lacks a head to ablate.
+        ModelError: the model is an export, missing or damaged.
         ConfigError: an option is unknown or out of range.
     """
     translator = run if isinstance(run, Translator) else load(run, engine="torch")

@@ -19,6 +19,8 @@ from nmt.evaluate import score
 def test_table(
     five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    plain = load_config(five_run.config, [*finetuning.WAYS["fine-tuned"], "train.lr=2e-3"])
+    assert (plain.data.mix, plain.train.freeze) == ({}, ())
     ways = ["fine-tuned, mixed, frozen"]
     monkeypatch.setattr(finetuning, "WAYS", {way: finetuning.WAYS[way] for way in ways})
     for module in (ladder, finetuning):

@@ -41,7 +41,7 @@ CONVERTER = 1  # to be increased when the converter writes other files for the s
 # Multi30k de-en and Tatoeba zh-en, 8 of 2,000 translations then differ from those of `nmt.decode.search`. With a value
 # of 2, 15 differ; with 0, 108 differ, and a search takes 10 % less time.
 EXTRA_FINISHED = 3
-MAX_HYPOTHESES = 192  # beams x segments per batch; with 320, a search needs 30 MB more per thread
+MAX_HYPOTHESES = 192  # beams x segments per batch; 320 is no faster, and needs 30 to 50 MB more with two threads
 SCORED_PAIRS = 64  # per batch in scoring
 SHORTLIST = "vmap.txt"  # the file's name is fixed by CTranslate2
 # The supported values of settings; other settings may have any value.
@@ -76,7 +76,6 @@ class CTranslate2Engine:
         self.engine = engine
         self.tokenizers = tokenizers
         self.max_length = max_length
-        self.n_threads = int(engine.num_translators)
         self.load_torch = load_torch
         self.has_shortlist = has_shortlist
         self.name = f"CTranslate2 {metadata.version('ctranslate2')} {engine.compute_type}"
@@ -112,7 +111,7 @@ class CTranslate2Engine:
         limits = [options.limit(len(s.tokens) + 1, len(s.prefix), self.max_length) for s in segments]
         # Segments of similar length share a batch, and the limit of the longest. The longest come first.
         order = sorted(range(len(segments)), key=lambda i: (-limits[i], -len(segments[i].tokens)))
-        fair_share = math.ceil(len(order) / self.n_threads)  # so that few segments are shared among the threads
+        fair_share = math.ceil(len(order) / self.engine.num_translators)  # splits few segments among the threads
         size = max(1, min(batch_size, MAX_HYPOTHESES // options.beam, fair_share))
         batches = [order[first : first + size] for first in range(0, len(order), size)]
         results = [self._search([segments[i] for i in batch], options, limits[batch[0]]) for batch in batches]
@@ -123,7 +122,7 @@ class CTranslate2Engine:
                 found[i] = self._tokens(result.result())
                 if limits[i] == 1:  # only EOS fits
                     found[i] = [[]]
-                elif max(map(len, found[i])) >= limits[i]:  # too long for this segment
+                elif max(map(len, found[i]), default=0) >= limits[i]:  # exceeds the segment's own limit
                     (alone,) = self._search([segments[i]], options, limits[i])
                     found[i] = self._tokens(alone.result())
             return self._with_scores(segments, found, options)
@@ -270,7 +269,7 @@ def load_export(
     check_loadable("ctranslate2", f"the export {path}", contents(path), str(path))  # loading a damaged one may crash
     kind, _, index = device.partition(":")
     on_cpu = kind == "cpu" or (kind == "auto" and not ctranslate2.get_cuda_device_count())
-    # OMP_NUM_THREADS is set by the user, or by --threads or --processes, for both engines (see `set_variables`).
+    # OMP_NUM_THREADS comes from the user, --threads or --processes (see `set_environment_variables`).
     n_threads = int(os.environ.get("OMP_NUM_THREADS") or usable_cores())
     try:
         engine = ctranslate2.Translator(
