@@ -60,15 +60,14 @@ def set_environment_variables(threads: int = 0) -> None:
       waking them would cost more than small operations (one sentence takes 2.5 times as long). The variable is
       GOMP_SPINCOUNT (iterations) on Linux, KMP_BLOCKTIME (milliseconds) on macOS and Windows.
     - oneDNN and torch cache 32 compiled bf16 matmuls, more than a step needs, instead of 1,024 (a gigabyte).
-    - OMP_NUM_THREADS is NMT_WORKER_THREADS, which is set for worker processes, or else `threads`; 0 does not set it.
-      Our CTranslate2 engine reads it, too.
+    - OMP_NUM_THREADS is `threads`; 0 does not set it. Our CTranslate2 engine reads it, too.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "20000")
         os.environ.setdefault("KMP_BLOCKTIME", "1")
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(name, "32")
-    if threads := int(os.environ.get("NMT_WORKER_THREADS", threads)):
+    if threads:
         os.environ["OMP_NUM_THREADS"] = str(threads)
 
 

@@ -1,4 +1,4 @@
-"""Several ranks have the same losses and translations as one process, and end together."""
+"""Several ranks have the same losses as one process, and end together."""
 
 import contextlib
 import json
@@ -11,32 +11,25 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import fifty_steps
 import pytest
 from conftest import (
     PATIENCE_S,
     SOURCE,
-    TARGET,
     FiveCorpus,
-    FiveRun,
     environment,
     err_lines,
     one_clear_error,
-    out_lines,
     run_nmt,
     started_nmt,
     wait_until,
 )
 
 from nmt import distributed
-from nmt.decode.translator import load
-from nmt.distributed import ALONE, Launch, gather, gather_numbers, launched, merged, mine, n_ranks, rank, summed
-from nmt.errors import ConfigError
+from nmt.distributed import ALONE, Launch, gather_numbers, launched, mine, n_ranks, rank, summed
 from nmt.run.checkpoint import hash_tensors, read_checkpoint
 from nmt.run.directory import RunDirectory
-from nmt.text.lines import read_lines
 
 FIFTY_STEPS = Path(fifty_steps.__file__)
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -70,20 +63,17 @@ def weights_hash(path: Path) -> str:
 
 def test_one_process_is_the_case_of_one_rank() -> None:
     assert (rank(), n_ranks()) == (0, 1)
-    assert gather(b"abc") == [b"abc"]
     assert gather_numbers(1, 2.5) == [[1, 2.5]]
     assert summed(1, 2.5) == [1, 2.5]
     assert mine([1, 2, 3]) == [1, 2, 3]
 
 
-@pytest.mark.parametrize("n_items", [0, 1, 2, 7])
-@pytest.mark.parametrize("n", [1, 2, 3])
-def test_what_was_cut_is_merged_in_order(n_items: int, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = []
-    for i in range(n):
-        monkeypatch.setattr(distributed, "_joined", Launch(i, n, i))
-        parts.append(mine(list(range(n_items))))
-    assert merged(parts) == list(range(n_items))
+def test_the_shares_of_ranks_are_all_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    shares = []
+    for i in range(3):
+        monkeypatch.setattr(distributed, "_joined", Launch(i, 3, i))
+        shares.append(mine(range(8)))
+    assert [list(share) for share in shares] == [[0, 3, 6], [1, 4, 7], [2, 5]]
 
 
 def test_an_environment_that_is_not_torchruns_means_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,15 +84,10 @@ def test_an_environment_that_is_not_torchruns_means_alone(monkeypatch: pytest.Mo
         monkeypatch.setenv(name, value)
     assert launched() == Launch(1, 2, 1)
     assert (rank(), n_ranks()) == (0, 1)  # before they are joined
-    for name, wrong in (
-        *(("RANK", value) for value in ("2", "-1", "x")),
-        *(("LOCAL_RANK", value) for value in ("-1", "")),
-        *(("MASTER_PORT", value) for value in ("-1", "65536", "x")),
-    ):
-        with monkeypatch.context() as patch:
-            patch.setenv(name, wrong)
-            with pytest.raises(ConfigError, match=name):
-                launched()
+
+
+def test_only_train_runs_under_torchrun() -> None:
+    one_clear_error(run_nmt("translate", SOURCE[0], env=torchruns(0)), 2, "torchrun is for nmt train only")
 
 
 def torchruns(rank: int) -> dict[str, str]:
@@ -207,87 +192,6 @@ def test_a_lost_rank_is_one_clear_error(five_corpus: FiveCorpus) -> None:
     one_clear_error(finished, 1, "another of the 2 processes is gone")
 
 
-# --- translating --------------------------------------------------------------------------------------------
-
-
-@soak
-def test_a_reader_who_has_had_enough_ends_workers_quietly(five_run: FiveRun, tmp_path: Path) -> None:
-    (tmp_path / "in").write_text(f"{SOURCE[0]}\n" * 9000)
-    command = f"{sys.executable} -m nmt translate -m {five_run.run} --processes 2 --beam 1 -i in | head -1"
-    done = run("bash", "-c", command, cwd=tmp_path)
-    assert done.stdout.decode() == f"{TARGET[0]}\n"
-    assert done.stderr == b""
-
-
-def test_a_lost_worker_is_one_clear_error(five_run: FiveRun, tmp_path: Path) -> None:
-    (tmp_path / "in").write_text(f"{SOURCE[0]}\n" * 200_000)
-    args = ["translate", "-m", five_run.run, "--processes", 2, "--beam", 1, "-i", "in"]
-    with started_nmt(*args, cwd=tmp_path, env=ONE_THREAD) as process:
-        assert process.stdout
-        assert process.stdout.read(1)  # the workers are translating
-        (worker,) = workers_of(process, 1)
-        os.kill(worker, signal.SIGKILL)
-        _, stderr = process.communicate(timeout=PATIENCE_S)
-    finished = subprocess.CompletedProcess([], process.returncode, b"", stderr)
-    one_clear_error(finished, 1, "another of the 2 processes is gone")
-
-
-def test_a_worker_that_never_comes_is_one_clear_error(five_run: FiveRun, tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text("import os\nif os.environ.get('NMT_WORKER_THREADS'): os._exit(3)\n")
-    env = {**ONE_THREAD, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-    done = run_nmt("translate", "-m", five_run.run, "--processes", 2, "--", SOURCE[0], env=env)
-    one_clear_error(done, 1, "process 1 of 2 ended by itself, with exit code 3")
-
-
-@soak
-def test_ctrl_c_before_the_workers_have_come_leaves_none(five_run: FiveRun, tmp_path: Path) -> None:
-    args = ["translate", "-m", five_run.run, "--processes", 3, "--", SOURCE[0]]
-    with started_nmt(*args, cwd=tmp_path, env=ONE_THREAD) as process:
-        workers = workers_of(process, 2)
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 128 + signal.SIGINT
-    assert not any(command_of(worker) for worker in workers)
-
-
-ODD_LINES = b"".join(b"\xe6\x88\x91 %d\n\n\xe4\xb9\xa6 \xe3\x80\x82\n" % i for i in range(4)) + b"\xff\r\nlast"
-
-
-def test_workers_translate_as_one_process_does(five_run: FiveRun) -> None:
-    args = ["translate", "-m", five_run.run, "--json", "--n-best", 2, "--sample", "--seed", 7]
-    alone = run_nmt(*args, input=ODD_LINES)
-    two = run_nmt(*args, "--processes", 2, input=ODD_LINES, env=ONE_THREAD)
-    assert len(out_lines(alone)) == 14
-    for found, expected in zip(out_lines(two), out_lines(alone), strict=True):
-        (text, figures), (expected_text, expected_figures) = split_figures(found), split_figures(expected)
-        assert text == expected_text
-        assert figures == pytest.approx(expected_figures, rel=1e-6, abs=1e-5)  # rounding depends on the batch size
-
-
-def split_figures(line: str) -> tuple[dict[str, Any], list[float]]:
-    """Separate a line of `--json` output from its scores and log-probabilities; return both."""
-    translation = json.loads(line)
-    hypotheses = translation["hypotheses"]
-    figures = [h.pop(name) for h in hypotheses for name in ("score", "log_prob")]
-    figures += [piece.pop("log_prob") for h in hypotheses for piece in h["pieces"]]
-    return translation, figures
-
-
-@soak
-def test_ranks_of_torchrun_write_one_output(five_run: FiveRun, tmp_path: Path) -> None:
-    source, found = tmp_path / "in", tmp_path / "out"
-    source.write_bytes(ODD_LINES)
-    args = ["-m", "nmt", "translate", "-m", five_run.run, "-i", source, "-o", found]
-    done = run(*TORCHRUN, *args, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr.decode()
-    assert found.read_text().split("\n")[:-1] == load(five_run.run).translate(read_lines([source]))
-
-
-def test_stream_and_workers_do_not_go_together(five_run: FiveRun) -> None:
-    done = run_nmt("translate", "-m", five_run.run, "--stream", "--processes", 2)
-    one_clear_error(done, 2, "--stream translates line by line, which processes cannot share")
-
-
 # --- processes ----------------------------------------------------------------------------------------------
 
 
@@ -321,21 +225,3 @@ def children(pid: int) -> list[int]:
     if not found.exists():
         pytest.skip("no /proc that tells children")
     return sorted(map(int, found.read_text().split()))
-
-
-def workers_of(process: subprocess.Popen[bytes], n: int) -> list[int]:
-    """Wait until a command has started its n worker processes; return their pids."""
-
-    def workers() -> list[int]:
-        return [pid for pid in children(process.pid) if b"--processes" in command_of(pid)]
-
-    wait_until(lambda: len(workers()) >= n, running=process)
-    return workers()
-
-
-def command_of(pid: int) -> bytes:
-    """The command line of a process; empty if it has ended, even if it is still a zombie."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""

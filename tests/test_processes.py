@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from conftest import PATIENCE_S, SOURCE, TARGET, FiveRun, environment, out_lines, run_nmt, started_nmt, wait_until
-from test_distributed import ONE_THREAD, TORCHRUN, command_of, run, soak, workers_of
 
 import nmt
 from nmt.cli.options import load_translator
@@ -105,21 +104,11 @@ def test_environment_sets_variables_for_the_block(monkeypatch: pytest.MonkeyPatc
 def test_the_command_and_its_children_import_nothing_from_the_working_directory(
     five_run: FiveRun, trap: Path, tmp_path: Path
 ) -> None:
-    """There are two children: one checks the tokenizer, because the cache is empty, the other is the second worker."""
-    env = {**ONE_THREAD, "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": ""}
-    done = run_nmt("translate", "-m", five_run.run, "--processes", 2, "--", SOURCE[0], cwd=trap, env=env)
+    """The child checks the tokenizer, because the cache is empty."""
+    env = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": ""}
+    done = run_nmt("translate", "-m", five_run.run, "--", SOURCE[0], cwd=trap, env=env)
     assert out_lines(done) == [TARGET[0]]
     assert list((tmp_path / "cache" / "nmt").glob("sentencepiece-*")), "a child has loaded the tokenizer"
-    assert not (trap / "imported").exists()
-
-
-@soak
-def test_ranks_of_torchrun_import_nothing_from_the_working_directory(five_run: FiveRun, trap: Path) -> None:
-    for name in NAMES:
-        if name != "sentencepiece":  # torchrun itself imports from the working directory
-            (trap / f"{name}.py").unlink()
-    done = run(*TORCHRUN, "-m", "nmt", "translate", "-m", five_run.run, "--", SOURCE[0], cwd=trap)
-    assert done.stdout.decode() == f"{TARGET[0]}\n", done.stderr.decode()
     assert not (trap / "imported").exists()
 
 
@@ -157,22 +146,6 @@ def test_processes_that_prepare_a_corpus_end_with_their_parent() -> None:
     wait_for_end([*map(int, done.stdout.split())])
 
 
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=soak), signal.SIGKILL])
-def test_workers_end_with_their_parent_while_they_start(
-    five_run: FiveRun, tmp_path: Path, number: signal.Signals
-) -> None:
-    source = tmp_path / "in"
-    source.write_text(f"{SOURCE[0]}\n")
-    args = ["translate", "-m", five_run.run, "--processes", 3, "-i", source, "-o", tmp_path / "out"]
-    with started_nmt(*args, cwd=tmp_path, env=ONE_THREAD) as process:
-        workers = workers_of(process, 2)
-        process.send_signal(number)
-        process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == (128 + number if number == signal.SIGTERM else -number)
-    wait_for_end(workers)
-    assert [path.name for path in tmp_path.iterdir()] == ["in"]
-
-
 def test_sigterm_leaves_no_unfinished_output(five_run: FiveRun, tmp_path: Path) -> None:
     args = ["translate", "-m", five_run.run, "-o", tmp_path / "out"]
     with started_nmt(*args, cwd=tmp_path) as process:
@@ -185,3 +158,11 @@ def test_sigterm_leaves_no_unfinished_output(five_run: FiveRun, tmp_path: Path) 
 
 def wait_for_end(pids: list[int]) -> None:
     wait_until(lambda: not any(command_of(pid) for pid in pids))  # none outlives its parent
+
+
+def command_of(pid: int) -> bytes:
+    """The command line of a process; empty if it has ended, even if it is still a zombie."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

@@ -270,8 +270,8 @@ def test_the_cheap_commands_of_shell_blocks_run(page: Path, desk: Path, monkeypa
     monkeypatch.setenv("BROWSER", "true")  # --open opens nothing
     shown = [one for one in shown_commands(page) if not one.in_text and one.command in RUN]
     for one in shown:
-        if any(arg.startswith("configs/") or arg == "--ray" for arg in one.args):
-            continue  # needs a corpus that has to be downloaded, or Ray
+        if any(arg.startswith("configs/") for arg in one.args):
+            continue  # needs a corpus that has to be downloaded
         for run in re.findall(r"runs/[\w-]+", str(one)):
             if not (desk / run).exists():
                 (desk / run).symlink_to("mine")

@@ -49,7 +49,7 @@ def align(
 
     pairs, given = tee(word_pairs(translator, src, ref, beam))
     aligned = zip(given, align(translator, pairs, other), strict=True)
-    with streams.open_output(output) as (out, _):
+    with streams.open_output(output) as out:
         for (source, target), links in streams.with_bar(aligned, streams.bar_length(src, output)):
             if json_lines:
                 words = {"source_words": source.words, "target_words": target.words, "links": links}
@@ -68,9 +68,8 @@ def word_pairs(translator: "Translator", src: Path | None, ref: Path | None, bea
             yield WordText.split(pair.source), WordText.split(pair.target)
         return
     chosen = translator.with_options(**options.search_options("", beam=beam))
-    with streams.open_input(None, src) as (lines, _):
-        for found in translator.translate_lines(lines, chosen):
-            yield WordText.split(found.source), WordText.split(found.text)
+    for found in translator.translate_lines(streams.open_input(src), chosen):
+        yield WordText.split(found.source), WordText.split(found.text)
 
 
 def check_directions(translator: "Translator", reverse: "Translator") -> None:

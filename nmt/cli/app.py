@@ -33,7 +33,6 @@ from nmt.cli.import_ import import_
 from nmt.cli.info import info
 from nmt.cli.init import init
 from nmt.cli.merge import merge
-from nmt.cli.next_step import next_step
 from nmt.cli.prune import prune
 from nmt.cli.report import report
 from nmt.cli.score import score
@@ -44,7 +43,7 @@ from nmt.cli.tokenize import tokenize
 from nmt.cli.train import train
 from nmt.cli.translate import translate
 from nmt.distributed import launched
-from nmt.errors import ConfigError, DivergedError, InputError, LostRankError, NmtError, OutputError, StoppedError
+from nmt.errors import DivergedError, InputError, LostRankError, NmtError, OutputError, StoppedError
 from nmt.processes import end_with_parent
 
 USAGE_ERROR: Any = typer.BadParameter.__bases__[0]  # click's UsageError; typer may bundle its own click
@@ -84,6 +83,8 @@ def with_log(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def command(*, quiet: bool, verbose: bool, **options: Any) -> None:
         set_up_logging(quiet, verbose)
+        if launched().n_ranks > 1 and function is not train:
+            raise InputError("torchrun is for nmt train only", hint="to share lines: --shard I/N, with a --device each")
         function(**options)
 
     flags = {"quiet": Quiet, "verbose": Verbose}
@@ -147,7 +148,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # UTF-8 and \n on every system
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
-    if {"NMT_WORKER_THREADS", "NMT_END_WITH_PARENT"} & os.environ.keys():  # set by start_workers and `nmt sweep`
+    if "NMT_END_WITH_PARENT" in os.environ:  # set for child processes
         end_with_parent()
     try:  # app() would handle closed pipes, usage errors and EOFError itself
         with typer.main.get_command(app).make_context("nmt", sys.argv[1:]) as context:
@@ -159,7 +160,6 @@ def main() -> None:
     except USAGE_ERROR as error:
         if error.format_message().startswith("Usage: "):  # `nmt` without arguments prints its help
             error.show()
-            suggest()
             sys.exit(2)
         path = error.ctx.command_path if error.ctx else "nmt"
         dash = "; put -- before a TEXT that begins with a dash" if path == "nmt translate" else ""
@@ -176,16 +176,9 @@ def main() -> None:
         fail(OutputError(f"cannot write the output: {error.strerror}", hint="check that the disk is not full"))
 
 
-def suggest() -> None:
-    if suggestion := next_step():
-        print(f"\nNext: {printable(suggestion)}", file=sys.stderr)
-
-
 def fail(error: NmtError) -> NoReturn:
     """Print each line of the message, then the hint, and exit with the error's code."""
-    rank = 0
-    with contextlib.suppress(ConfigError):  # `error` may be the ConfigError that launched() raises
-        rank = launched().rank
+    rank = launched().rank
     if rank == 0 or not isinstance(error, (DivergedError, LostRankError, StoppedError)):  # all ranks raise these
         prefix = f"nmt: error: rank {rank}: " if rank else "nmt: error: "
         lines = [prefix + line for line in str(error).split("\n")] + [f"hint: {error.hint}"] * bool(error.hint)

@@ -1,6 +1,5 @@
 """`nmt backtranslate`."""
 
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nmt.cli import options, streams
-from nmt.cli.rewriting import check_direction, checked_files, rewrite, share_cores
-from nmt.distributed import ranks_joined, start_workers
+from nmt.cli.rewriting import check_direction, checked_files, rewrite
 from nmt.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,7 +29,6 @@ def backtranslate(
     batch_size: options.BatchSize = None,
     precision: options.PrecisionName = None,
     engine: options.Engine = None,
-    processes: options.Processes = 1,
     device: options.Device = "auto",
     threads: options.Threads = 0,
 ) -> None:
@@ -48,14 +45,12 @@ def backtranslate(
     search = options.search_options(
         "--sample", beam=beam, sample=sample, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, scores=False
     )
-    processes, threads = share_cores(processes, threads, device)
     paths, translator = options.load_translator(model, device, threads, precision, engine)
     check_direction(translator, input_file)
     chosen = translator.with_options(**search)
     arguments: dict[str, Any] = {"options": chosen, "batch_size": batch_size}
-    settings = chosen.model_dump() | {"tag": tag, "precision": precision, "engine": engine}
-    with start_workers(processes, sys.argv[1:], threads) as check, ranks_joined(check):
-        rewrite(files, paths, translator, arguments, settings, partial(tagged, tag=tag))
+    settings = {"tag": tag, "precision": precision, "engine": engine}
+    rewrite(files, paths, translator, arguments, settings, partial(tagged, tag=tag))
     if shard is None:
         symbols = f' and tokenizer.symbols: "{tag}"' if tag else ""
         message = "to train on it, add %s to data.train.source, %s to data.train.target%s"

@@ -1,6 +1,5 @@
 """`nmt distill`."""
 
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nmt.cli import options, streams
-from nmt.cli.rewriting import check_direction, checked_files, rewrite, share_cores
-from nmt.distributed import ranks_joined, start_workers
+from nmt.cli.rewriting import check_direction, checked_files, rewrite
 from nmt.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,7 +27,6 @@ def distill(
     batch_size: options.BatchSize = None,
     precision: options.PrecisionName = None,
     engine: options.Engine = None,
-    processes: options.Processes = 1,
     device: options.Device = "auto",
     threads: options.Threads = 0,
 ) -> None:
@@ -42,7 +39,6 @@ def distill(
     if (ref is None) != (best_of is None):
         raise InputError("--best-of and --ref go together", hint="give both, or neither for the best by the teacher")
     files = checked_files("distill", input_file, output, shard, ref)
-    processes, threads = share_cores(processes, threads, device)
     paths, translator = options.load_translator(model, device, threads, precision, engine)
     check_direction(translator, input_file)
     from nmt.evaluate import bleu_tokenizer
@@ -51,10 +47,9 @@ def distill(
     beam = max(translator.options.beam, n_best) if beam is None else beam
     chosen = translator.with_options(beam=beam, n_best=n_best, scores=False)
     arguments: dict[str, Any] = {"options": chosen, "batch_size": batch_size}
-    settings = chosen.model_dump() | {"precision": precision, "engine": engine}
+    settings = {"precision": precision, "engine": engine}
     render = partial(most_similar, tokenize=bleu_tokenizer(translator.target_language))
-    with start_workers(processes, sys.argv[1:], threads) as check, ranks_joined(check):
-        rewrite(files, paths, translator, arguments, settings, render)
+    rewrite(files, paths, translator, arguments, settings, render)
     if shard is None:
         message = "to train a student on it: data.train.source=%s data.train.target=%s"
         streams.log.info(message, input_file, output)

@@ -110,7 +110,7 @@ def evaluate(
             "perplexity": evaluate.perplexity(translator.reference_log_probs(test.sources, test.references[0])),
         }
         if output is not None:
-            with streams.open_output(output) as (out, _):
+            with streams.open_output(output) as out:
                 out.writelines(line.encode() + b"\n" for line in hypotheses)
     tokenize = tokenize or evaluate.bleu_tokenizer(test.language)
     metrics = ("bleu", "chrf", "ter")

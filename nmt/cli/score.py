@@ -27,7 +27,6 @@ def score(
     ] = None,
     output: options.OutputFile = None,
     json_lines: Annotated[bool, typer.Option("--json", help="JSON lines: pieces, tokens, scores.")] = False,
-    length_penalty: options.LengthPenalty = None,
     alpha: options.Alpha = None,
     device: options.Device = "auto",
     threads: options.Threads = 0,
@@ -45,14 +44,14 @@ def score(
     _, translator = options.load_translator(model, device, threads)
     from nmt.decode.scoring import Candidates, score_lines
 
-    chosen = translator.with_options(**options.search_options("", length_penalty=length_penalty, alpha=alpha))
+    chosen = translator.with_options(**options.search_options("", alpha=alpha))
     n_lines = streams.bar_length(src or input_file, output)
-    with streams.open_output(output) as (out, _), streams.open_input(None, input_file) as (lines, _):
-        pairs: Iterator[Candidates]
-        if src is not None and ref is not None:
-            pairs = (Candidates(pair.line, pair.source, [pair.target]) for pair in iter_pairs([src], [ref]))
-        else:
-            pairs = candidates(lines, translator.tokenizers.target)
+    pairs: Iterator[Candidates]
+    if src is not None and ref is not None:
+        pairs = (Candidates(pair.line, pair.source, [pair.target]) for pair in iter_pairs([src], [ref]))
+    else:
+        pairs = candidates(streams.open_input(input_file), translator.tokenizers.target)
+    with streams.open_output(output) as out:
         for found in streams.with_bar(score_lines(translator, pairs, chosen), n_lines):
             out.write(formatted(found, as_json=json_lines).encode() + b"\n")
 

@@ -1,23 +1,22 @@
 """Shards: independent commands translate contiguous ranges of a file's lines, and `nmt merge` joins their outputs.
 
-Each shard has its own output file. The first line of this file, its header, contains the origin (input, model and
-options), the shard and the number of lines, so that `nmt merge` can check that all shards are present and complete and
-have the same origin.
+Each shard has its own output file, which keeps the header of `nmt.cli.resumable`. It contains the shard and its number
+of lines, too, so that `nmt merge` can check that all shards are present and complete and have the same origin.
 """
 
-import os
+import glob
 import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from nmt.cli.resumable import Origin, changed, complete_lines, read_origin
 from nmt.errors import InputError
-from nmt.files import open_file, parse_json
-from nmt.text.lines import n_lines_left, reading
+from nmt.files import open_file
+from nmt.text.lines import reading
 
-FILE_NAME = re.compile(r"(.+)\.shard-\d{3,}-of-\d{3,}", re.DOTALL)
-MAX_HEADER_BYTES = 100_000
+OWN = ("shard", "lines")  # keys of the header that differ between the shards of an output
 
 
 class Shard(NamedTuple):
@@ -31,8 +30,7 @@ class Shard(NamedTuple):
         """Parse `I/N`. Raises InputError if the text has another form, or I is not in 0 to N-1."""
         found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text, re.ASCII)
         if not found or not int(found[1]) < int(found[2]):
-            last = f"0/{found[2]} to {int(found[2]) - 1}/{found[2]}" if found and int(found[2]) else "0/10 to 9/10"
-            raise InputError(f"'{text}' is not a shard I/N", hint=f"shards count from 0: {last}")
+            raise InputError(f"'{text}' is not a shard I/N", hint="shards count from 0: 0/10 to 9/10")
         return cls(int(found[1]), int(found[2]))
 
     def __str__(self) -> str:
@@ -46,30 +44,18 @@ class Shard(NamedTuple):
         """The path of this shard of `output`."""
         return output.with_name(f"{output.name}.shard-{self.number:03}-of-{self.n_shards:03}")
 
-
-def output_of(shards: Sequence[Path]) -> Path | None:
-    """Infer the output from the names of its shards. Returns None if a name is not a shard's, or the outputs differ."""
-    names = {path.with_name(found[1]) if (found := FILE_NAME.fullmatch(path.name)) else None for path in shards}
-    return names.pop() if len(names) == 1 else None
+    def origin(self, origin: Origin) -> dict[str, str]:
+        """The header of this shard, without its number of lines."""
+        return {**origin, "division": str(self.n_shards), "shard": str(self)}
 
 
 def find_shards(output: Path) -> list[Path]:
-    """Find the complete shards of an output, in order. Raises InputError if there are none."""
-    files = output.parent.iterdir() if output.parent.is_dir() else ()
-    shards = sorted(path for path in files if output_of([path]) == output)
+    """Find the complete shards of an output. Raises InputError if there are none."""
+    shards = sorted(output.parent.glob(f"{glob.escape(output.name)}.shard-*-of-*[0-9]"))
     if not shards:
         hint = f"they are named like {Shard(0, 10).file(Path(output.name))}; name them one by one if they are elsewhere"
         raise InputError(f"there are no shards of {output}", hint=hint)
     return shards
-
-
-class _Written(NamedTuple):
-    """A complete shard in a file."""
-
-    path: Path
-    shard: Shard
-    origin: dict[str, str]  # header fields that must be equal in all shards
-    n_lines: int
 
 
 def join_shards(paths: Sequence[Path], out: BinaryIO) -> int:
@@ -78,40 +64,41 @@ def join_shards(paths: Sequence[Path], out: BinaryIO) -> int:
     Raises:
         InputError: a file is not a shard or is damaged, origins differ, or a shard is missing or given twice.
     """
-    written = [_check_shard(path) for path in paths]
-    first, by_number = written[0], dict[int, _Written]()
-    for one in written:
-        if one.origin != first.origin:
-            changed = " and ".join(name for name in one.origin if one.origin[name] != first.origin.get(name))
+    n_lines, by_number = 0, dict[int, Path]()
+    _, first, _ = _check_shard(paths[0])
+    for path in paths:
+        shard, origin, n_own = _check_shard(path)
+        if origin != first:
             hint = "all need the same input, model and options: translate one of them again"
-            raise InputError(f"{one.path} was made from another {changed or 'version'} than {first.path}", hint=hint)
-        if (other := by_number.setdefault(one.shard.number, one)) is not one:
-            raise InputError(f"{other.path} and {one.path} are both shard {one.shard}", hint="name one of them")
-    n_shards = first.shard.n_shards
+            raise InputError(f"{path} was made from another {changed(first, origin)} than {paths[0]}", hint=hint)
+        if (other := by_number.setdefault(shard.number, path)) is not path:
+            raise InputError(f"{other} and {path} are both shard {shard}", hint="name one of them")
+        n_lines += n_own
+    n_shards = shard.n_shards
     if missing := [str(Shard(i, n_shards)) for i in range(n_shards) if i not in by_number]:
         named = ", ".join(missing[:10]) + (", …" if len(missing) > 10 else "")
         reason = f"{len(missing)} of {n_shards} shards {'is' if len(missing) == 1 else 'are'} missing: {named}"
         raise InputError(reason, hint=f"repeat the command with --shard {missing[0]}; what was begun continues")
     for i in range(n_shards):
-        with open_file(by_number[i].path) as file:
+        with open_file(by_number[i]) as file:
             file.readline()
             shutil.copyfileobj(file, out)
-    return sum(one.n_lines for one in written)
+    return n_lines
 
 
-def _check_shard(path: Path) -> _Written:
-    """Read the header of a shard and count its lines. Raises InputError if the file is damaged or not a shard."""
+def _check_shard(path: Path) -> tuple[Shard, dict[str, str], int]:
+    """Return a shard, what all shards of its output have in common, and its number of lines.
+
+    Raises:
+        InputError: the file is damaged or not a shard.
+    """
     with reading(str(path)), open_file(path) as file:
-        first = file.readline(MAX_HEADER_BYTES)
+        header = read_origin(file) or {}
         try:
-            header = {str(name): str(value) for name, value in parse_json(first).items()}
-            shard, n_lines = Shard.parse(header.pop("shard")), int(header.pop("lines"))
-        except (ValueError, KeyError, AttributeError, InputError) as error:
+            shard, n_lines = Shard.parse(header["shard"]), int(header["lines"])
+        except (ValueError, KeyError, InputError) as error:
             raise InputError(f"{path} is not a shard", hint="give files that --shard I/N has written") from error
-        n_found = n_lines_left(file)
-        file.seek(-1, os.SEEK_END)
-        is_whole = file.read() == b"\n"
-    if n_found != n_lines or not is_whole:
-        reason = f"it has {n_found} lines, not {n_lines}" if n_found != n_lines else "its last line is cut off"
-        raise InputError(f"{path} is damaged: {reason}", hint=f"delete it, and repeat the command with --shard {shard}")
-    return _Written(path, shard, {**header, "division": str(shard.n_shards)}, n_lines)
+        if (n_found := complete_lines(file)[0]) != n_lines:
+            hint = f"delete it, and repeat the command with --shard {shard}"
+            raise InputError(f"{path} is damaged: it has {n_found} complete lines, not {n_lines}", hint=hint)
+    return shard, {name: value for name, value in header.items() if name not in OWN}, n_lines

@@ -60,52 +60,50 @@ def with_bar(items: Iterable[Item], n_lines: int | None, n_done: int = 0) -> Ite
 
 
 @contextlib.contextmanager
-def open_output(path: Path | None) -> Iterator[tuple[BinaryIO, int]]:
-    """Yield stdout or a file that is written atomically, and 0: the number of lines done, as in `resumed_output`."""
+def open_output(path: Path | None) -> Iterator[BinaryIO]:
+    """Yield stdout, or a file that is written atomically."""
     if path and path != DASH:
         with atomic_writer(path) as out:
-            yield out, 0
+            yield out
     elif sys.stdout is None:
         raise OutputError("stdout is closed", hint="write to a file with -o")
     else:
-        yield sys.stdout.buffer, 0
+        yield sys.stdout.buffer
         sys.stdout.buffer.flush()
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a file atomically, or to stdout for `-`, and log its path."""
-    with open_output(path) as (out, _):
+    with open_output(path) as out:
         out.write(text.encode())
     log.info("written to %s", path)
 
 
-@contextlib.contextmanager
-def open_input(text: str | None, path: Path | None) -> Iterator[tuple[Iterator[str | Pause], bool]]:
-    """Yield the lines of the TEXT argument, a file, stdin or a prompt; and whether there is a prompt."""
-    if text is not None:
-        yield iter(text.split("\n")), False
-    elif path and path != DASH:
-        yield iter_lines([path]), False
-    elif sys.stdin is None:
-        yield iter(()), False
-    elif sys.stdin.isatty():
-        yield prompt(), True
-    elif is_file_on_stdin():
-        yield decode_lines(raw_lines(sys.stdin.buffer, "stdin"), "stdin"), False
-    else:
-        # A separate descriptor: at exit, Python locks sys.stdin, which the thread of with_pauses may still be reading.
-        stream = open(os.dup(0), "rb")  # noqa: SIM115, PTH123 - the thread may read it until the process ends
-        yield with_pauses(decode_lines(raw_lines(stream, "stdin"), "stdin"), PAUSE_S), False
+def open_input(path: Path | None) -> Iterator[str | Pause]:
+    """Return the lines of a file, of stdin or of a prompt."""
+    if path and path != DASH:
+        return iter_lines([path])
+    if sys.stdin is None:
+        return iter(())
+    if sys.stdin.isatty():
+        return prompt()
+    if is_file_on_stdin():
+        return decode_lines(raw_lines(sys.stdin.buffer, "stdin"), "stdin")
+    # A separate descriptor: at exit, Python locks sys.stdin, which the thread of with_pauses may still be reading.
+    stream = open(os.dup(0), "rb")  # noqa: SIM115, PTH123 - the thread may read it until the process ends
+    return with_pauses(decode_lines(raw_lines(stream, "stdin"), "stdin"), PAUSE_S)
 
 
 def is_file_on_stdin() -> bool:
     return sys.stdin is not None and stat.S_ISREG(os.fstat(0).st_mode)
 
 
-def prompt() -> Iterator[str]:
+def prompt() -> Iterator[str | Pause]:
+    """Ask for lines; a pause after each one lets it be translated at once."""
     print("one sentence per line; Ctrl-D ends\n> ", end="", file=sys.stderr, flush=True)
     for line in sys.stdin.buffer:
         yield line.decode(errors="replace").rstrip("\r\n")
+        yield Pause()
         print("> ", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli import options, streams
-from nmt.distributed import launched
 from nmt.errors import ConfigError, InputError
 from nmt.files import atomic_write
 from nmt.processes import prepare_torch
@@ -46,8 +45,6 @@ def sweep(
     """
     if (minutes is None) == (steps is None):
         raise InputError("a sweep needs --minutes or --steps, and not both", hint="--minutes 60")
-    if launched().n_ranks > 1:
-        raise InputError("nmt sweep starts its trainings itself", hint="start it without torchrun")
     candidates = candidates_of(config, grid)
     prepare_torch(threads)
     from nmt.config import dump_config

@@ -6,7 +6,6 @@ A window is translated as a whole before its first line is returned, so that lin
 Windows also limit memory. This module does not import torch, because CTranslate2 does not need it.
 """
 
-import json
 import logging
 import math
 import sys
@@ -20,8 +19,7 @@ from typing import Any, TypeVar, get_args
 from nmt.config import Config, base_language, language
 from nmt.decode import EngineName, Precision
 from nmt.decode.options import Engine, NBest, SearchOptions
-from nmt.decode.segments import UNSPACED, Line, TextHypothesis, Translation, join, split
-from nmt.distributed import gather, merged, mine, n_ranks, rank
+from nmt.decode.segments import UNSPACED, Line, Translation, join, split
 from nmt.errors import ConfigError, InputError, ModelError, NmtError
 from nmt.files import hash_file
 from nmt.processes import prepare_torch
@@ -87,7 +85,7 @@ class Translator:
         first: int = 1,
         after_window: Callable[[], object] = lambda: None,
     ) -> Iterator[Translation]:
-        """Translate a stream of lines, in order. Only rank 0 reads lines; all ranks share the work and yield all.
+        """Translate a stream of lines, in order.
 
         Args:
             lines: read one window at a time; a `Pause` ends a window.
@@ -109,7 +107,7 @@ class Translator:
                 raise ConfigError(f"{name} is {value!r}, not an integer of 1 or more", hint="leave it out")
 
         searches = self._searches(lines, options, size, tokens, window, first)
-        if window > 1 and n_ranks() == 1 and self.engine.suited_to(options).in_background:
+        if window > 1 and self.engine.suited_to(options).in_background:
             searches = one_ahead(searches)
         for finish in searches:
             yield from finish()
@@ -128,37 +126,19 @@ class Translator:
 
         If no line has arrived yet, yield one that returns none.
         """
-        stream, n_lines = iter(lines), min(window, FIRST_LINES)  # per rank
-        while (chunk := next_window(stream, first, n_lines)) is not None:
+        stream, n_lines = iter(lines), min(window, FIRST_LINES)
+        while (chunk := read_window(stream, first, n_lines)) is not None:
             started = time.monotonic()
             if chunk:
                 log.debug("translating lines %d to %d", chunk[0].number, chunk[-1].number)
             if prefix:
                 chunk = [line._replace(prefix=prefix) for line in chunk]
-            yield self._start_on_ranks(chunk, options, batch_size)
+            yield self.start(chunk, options, batch_size)
             if chunk:
                 seconds = max(time.monotonic() - started, 1e-3)
-                target = min(int(TARGET_S / seconds * len(chunk) / n_ranks()), GROWTH * n_lines)
+                target = min(int(TARGET_S / seconds * len(chunk)), GROWTH * n_lines)
                 n_lines = min(max(target, batch_size), window)
             first += len(chunk)
-
-    def _start_on_ranks(
-        self, window: Sequence[Line], options: SearchOptions, batch_size: int
-    ) -> Callable[[], list[Translation]]:
-        """Start to translate this rank's share of a window; the function returns all translations, in order."""
-        if n_ranks() == 1:
-            return self.start(window, options, batch_size)
-        by_length = sorted(window, key=lambda line: len(line.text))  # so that all shares take about equally long
-
-        def finish() -> list[Translation]:
-            shares = gather(json.dumps(self.start(mine(by_length), options, batch_size)(), default=vars).encode())
-            found = zip(by_length, merged([json.loads(share) for share in shares]), strict=True)
-            of_line = {
-                line.number: [TextHypothesis(**h) for h in translation["hypotheses"]] for line, translation in found
-            }
-            return [Translation(line.text, of_line[line.number]) for line in window]
-
-        return finish
 
     def start(
         self, lines: Sequence[Line], options: SearchOptions, batch_size: int, watch: Watch | None = None
@@ -237,15 +217,6 @@ def one_ahead(tasks: Iterator[T]) -> Iterator[T]:
         if not new:
             return
         last = new
-
-
-def next_window(stream: Iterator[str | Pause], first: int, n_lines: int) -> list[Line] | None:
-    """Return the next window, at most `n_lines` per rank; see `read_window`. Rank 0 reads it and sends it to all."""
-    if n_ranks() == 1:
-        return read_window(stream, first, n_lines)
-    window = read_window(stream, first, n_lines * n_ranks()) if rank() == 0 else None
-    window = json.loads(gather(json.dumps(window).encode())[0])
-    return None if window is None else [Line(*line) for line in window]
 
 
 def read_window(stream: Iterator[str | Pause], first: int, n_lines: int) -> list[Line] | None:

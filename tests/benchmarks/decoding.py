@@ -121,7 +121,7 @@ def systems(options: Options, contest: Contest) -> dict[str, list[list[object]]]
     found = {name: [[*nmt_command(contest, name), *size] for size in sizes] for name in ("fp32", "int8")}
     found = {f"nmt {name}": commands for name, commands in found.items()}
     by_torch = [*nmt_command(contest), "--engine", "torch"]
-    found["nmt, torch"] = [[*by_torch, *size, "--processes", n] for size in sizes for n in (1, 2)]
+    found["nmt, torch"] = [[*by_torch, *size] for size in sizes]
     for name, kind in ((CT2_FP32, "float32"), (CT2_INT8, "int8")):
         found[name] = [[*ctranslate2_command(contest, kind), *size, *share] for size in sizes for share in shares]
     if options.peers:

@@ -49,7 +49,7 @@ def test_part_file_of_another_origin_is_refused_and_kept(tmp_path: Path) -> None
     part.write_bytes(b'{"input": "a", "model": "b", "more": "c"}\n')
     with pytest.raises(InputError, match="was started with another version"):
         write(path, [], stop=False)
-    for content in (b"not ours\n", b"[]\n", b"{}\n", b"[" * 100_000 + b"\n"):
+    for content in (b"not ours\n", b"[]\n", b"[" * 100_000 + b"\n"):
         part.write_bytes(content)
         with pytest.raises(InputError, match="was started with another file"):
             write(path, [], stop=False)
@@ -68,31 +68,9 @@ def test_a_part_file_that_is_in_use_or_cannot_be_written_is_an_error(tmp_path: P
         write(path, [], stop=False)
 
 
-def test_a_complete_file_that_keeps_its_header_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_shard_keeps_its_header(tmp_path: Path) -> None:
     path = tmp_path / "out"
-    for origin, lines in ((ORIGIN, [b"1\n", b"2\n"]), ({"input": "x"}, [b"3\n"])):
-        with resumed_output(path, origin, keep_header=True) as (out, n_lines):
-            assert n_lines == 0
-            out.writelines(lines)
-        header, *rest = path.read_bytes().splitlines(keepends=True)
-        assert (json.loads(header), rest) == (origin, lines)
-        content, time = path.read_bytes(), path.stat().st_mtime_ns
-        with resumed_output(path, origin, keep_header=True) as (out, n_lines):
-            assert n_lines == len(lines)
-        assert (path.read_bytes(), path.stat().st_mtime_ns) == (content, time)
-    assert [file.name for file in tmp_path.iterdir()] == ["out"]
-
-
-def test_a_part_file_beside_its_complete_file_is_deleted(tmp_path: Path) -> None:
-    """A command that is killed between the rename and the deletion leaves both."""
-    path, part = tmp_path / "out", tmp_path / "out.part"
     with resumed_output(path, ORIGIN, keep_header=True) as (out, _):
-        out.writelines([b"1\n", b"2\n"])
-        out.flush()
-        content = part.read_bytes()
-    for left in (content, content[:-2], json.dumps({"input": "x"}).encode() + b"\n1\n"):
-        part.write_bytes(left)
-        with resumed_output(path, ORIGIN, keep_header=True) as (_, n_lines):
-            assert n_lines == 2
-        assert path.read_bytes() == content
-        assert part.exists() == left.startswith(b'{"input": "x"'), "only a part file with the same origin is deleted"
+        out.write(b"1\n")
+    assert path.read_bytes() == json.dumps(ORIGIN).encode() + b"\n1\n"
+    assert [file.name for file in tmp_path.iterdir()] == ["out"]

@@ -84,9 +84,7 @@ def test_n_best_lists_with_scores_and_pieces(five_run: FiveRun) -> None:
 def test_prefix_and_length_limits(five_run: FiveRun, tmp_path: Path) -> None:
     common = ["translate", "-m", five_run.run, "-i", five_run.source_file]
     prefix = "They are tea"
-    prefixed, short = run_together(
-        [*common, "--json", "--prefix", prefix, "--min-length", 12], [*common, "--json", "--max-length", 4]
-    )
+    prefixed, short = run_together([*common, "--json", "--prefix", prefix], [*common, "--json", "--max-length", 4])
 
     def best(line: str) -> dict[str, Any]:
         return dict(json.loads(line)["hypotheses"][0])
@@ -94,11 +92,9 @@ def test_prefix_and_length_limits(five_run: FiveRun, tmp_path: Path) -> None:
     long = [best(line) for line in out_lines(prefixed)]
     assert all(one["text"].startswith(prefix) for one in long)
     assert len({one["text"] for one in long}) > 1
-    assert all(len(one["pieces"]) > 12 for one in long), "at least so many pieces before EOS"
     assert max(len(best(line)["pieces"]) for line in out_lines(short)) == 4, "EOS is counted"
-    for options in (["--processes", 2], ["-o", "out", "--resume"]):
-        done = run_nmt(*common, "--prefix", "book " * 1100, *options, cwd=tmp_path)
-        one_clear_error(done, 2, "the prefix has 1101 pieces, the model takes at most 1023")
+    done = run_nmt(*common, "--prefix", "book " * 1100, "-o", "out", "--resume", cwd=tmp_path)
+    one_clear_error(done, 2, "the prefix has 1101 pieces, the model takes at most 1023")
     assert list(tmp_path.iterdir()) == [], "it is refused before any output"
 
 

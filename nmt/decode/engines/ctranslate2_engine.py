@@ -269,7 +269,7 @@ def load_export(
     check_loadable("ctranslate2", f"the export {path}", contents(path), str(path))  # loading a damaged one may crash
     kind, _, index = device.partition(":")
     on_cpu = kind == "cpu" or (kind == "auto" and not ctranslate2.get_cuda_device_count())
-    # OMP_NUM_THREADS comes from the user, --threads or --processes (see `set_environment_variables`).
+    # OMP_NUM_THREADS comes from the user or --threads (see `set_environment_variables`).
     n_threads = int(os.environ.get("OMP_NUM_THREADS") or usable_cores())
     try:
         engine = ctranslate2.Translator(
