@@ -25,14 +25,13 @@ from typing import Any, BinaryIO
 from nmt.errors import InputError, NmtError, OutputError, os_errors_as
 
 TEMP_MARK = ".tmp."  # before the id of the process that writes the file
-SIZES = "sizes.json"  # sizes of the files of a cache entry; written last
-# Cache entries that no process uses are removed after a month, or after a day if there are too many of them.
+DESCRIPTORS = {Path("/dev/stdout"): 1, Path("/dev/stderr"): 2}  # on Linux, opening them writes from offset 0
+# Cache entries are removed a month after their last use, or after a day if there are too many of them.
 MAX_UNUSED_S, DAY_S = 30 * 24 * 3600, 24 * 3600
 MAX_CACHE_BYTES = 2_000_000_000  # about 200 converted models of 2.35M parameters, or the text of 10M pairs
 
 
 def sha256(content: bytes) -> str:
-    """Return the hex digest of `content`."""
     return hashlib.sha256(content).hexdigest()
 
 
@@ -67,19 +66,7 @@ def parse_json(content: str | bytes) -> Any:
 
 def is_special(path: Path) -> bool:
     """Whether a path is a directory, a pipe, a device or an open descriptor, which a file cannot replace."""
-    return _descriptor(path) is not None or (path.exists() and not path.is_file())
-
-
-def _descriptor(path: Path) -> int | None:
-    """Return the file descriptor that a path such as /dev/stdout or /dev/fd/3 stands for, else None."""
-    descriptors = os.path.realpath("/dev/fd")  # on Linux /proc/PID/fd
-    for _ in range(40):  # as many links as Linux follows
-        if path.name.isdecimal() and len(path.name) < 10 and os.path.realpath(path.parent) == descriptors:
-            return int(path.name)
-        if not path.is_symlink():
-            break
-        path = path.parent / path.readlink()
-    return None
+    return path in DESCRIPTORS or (path.exists() and not path.is_file())
 
 
 @contextlib.contextmanager
@@ -95,8 +82,7 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
         sweep_temps(path.parent, path.name)
     try:
         if special:
-            descriptor = _descriptor(path)  # on Linux, opening /dev/fd/N writes from offset 0, and fails for a socket
-            with open(path if descriptor is None else os.dup(descriptor), "wb") as file:  # noqa: PTH123
+            with open(os.dup(DESCRIPTORS[path]) if path in DESCRIPTORS else path, "wb") as file:  # noqa: PTH123
                 yield file
             return
         with temp.open("wb") as file:
@@ -123,13 +109,9 @@ def _cannot_write(path: Path, error: OSError) -> OutputError:
 
 
 def atomic_write(path: Path, content: bytes | str) -> None:
-    """Write `content` with `atomic_writer`, and read it back before the file is renamed to `path`."""
-    data = content.encode() if isinstance(content, str) else content
+    """Write `content` with `atomic_writer`."""
     with atomic_writer(path) as file:
-        file.write(data)
-        file.flush()
-        if sha256(Path(file.name).read_bytes()) != sha256(data):
-            raise OutputError(f"{path}: reading it back gives other content than was written", hint="check the disk")
+        file.write(content.encode() if isinstance(content, str) else content)
 
 
 def append_whole(path: Path, content: bytes) -> None:
@@ -183,9 +165,8 @@ def sweep_temps(directory: Path, name: str = "", *, of_running: bool = False) ->
     """Remove temporary files and directories that killed processes have left.
 
     Args:
-        directory: the directory to sweep.
         name: name of the file or directory that they would have replaced; "" for all.
-        of_running: also remove those of running processes. For callers with a lock that keeps other writers out.
+        of_running: also remove those of running processes, for callers whose lock keeps other writers out.
     """
     for stale in directory.glob(f"{glob.escape(name) or '*'}{TEMP_MARK}*"):
         process = stale.name.rpartition(TEMP_MARK)[2]
@@ -215,9 +196,8 @@ def cache_directory() -> Path:
     Raises OutputError if NMT_CACHE cannot be written, and InputError if other users could change the content.
     """
     named = os.environ.get("NMT_CACHE")
-    homes = (os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache"))  # noqa: PTH111 - never fails
-    own = next((home for home in homes if os.path.isabs(home)), os.devnull)  # noqa: PTH117
-    path = Path(os.path.realpath(named or f"{own}/nmt"))  # so that changing a symlink later has no effect
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - never fails
+    path = Path(os.path.realpath(named or f"{home}/nmt"))  # so that changing a symlink later has no effect
     hint = "set NMT_CACHE=PATH in the environment to a directory that you may write to"
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -241,58 +221,41 @@ def _process_cache() -> Path:
     return path
 
 
-_used: dict[Path, contextlib.ExitStack] = {}  # cache entry -> shared lock, which this process holds until it ends
-
-
 def cached(kind: str, made_from: object, make: Callable[[Path], None]) -> Path:
     """Return the cache entry for `made_from`, a JSON value. On first use, `make` fills it while other processes wait.
 
-    No process removes the entry as long as this one runs. Removes other entries, see `_remove_unused`.
+    Removes entries whose last use was a month ago, or a day ago if they and the entries used since then exceed
+    `MAX_CACHE_BYTES`. A process should open the files of an entry at once.
     """
     path = cache_directory() / f"{kind}-{sha256(json.dumps(made_from).encode())[:20]}"
     lock = path.with_name(f"{path.name}.lock")
     with locked(lock, setting="NMT_CACHE=PATH in the environment", wait=True):
-        is_complete = False
-        with contextlib.suppress(OSError, ValueError):  # a cleanup of the disk may have removed some files
-            sizes = json.loads((path / SIZES).read_text(encoding="utf-8"))
-            is_complete = all((path / name).stat().st_size == size for name, size in sizes.items())
-        if not is_complete:
+        if not path.is_dir():
             sweep_temps(path.parent, path.name, of_running=True)
             with atomic_directory(path) as temp:
                 make(temp)
-                sizes = {file.name: file.stat().st_size for file in temp.iterdir()}
-                (temp / SIZES).write_text(json.dumps(sizes), encoding="utf-8")
         lock.touch()  # its mtime is the time of last use
-        _used[path] = contextlib.ExitStack()
-        _used[path].enter_context(locked(path / SIZES, shared=True))
     with contextlib.suppress(OSError):  # another process may remove files at the same time
         _remove_unused(path.parent)
     return path
 
 
 def _remove_unused(directory: Path) -> None:
-    """Remove the cache entries that no process uses and whose last use was a month ago, or a day ago if they and the
-    entries used since then exceed `MAX_CACHE_BYTES`. Their lock files stay: another process may wait for one.
-    """
+    """Remove old cache entries. Their lock files stay: another process may wait for one."""
     n_bytes = 0
     locks = [(lock.stat().st_mtime, lock) for lock in directory.glob(f"*-{'[0-9a-f]' * 20}.lock")]
     for _, lock in sorted(locks, reverse=True):  # most recently used first
         entry = lock.with_suffix("")
         n_bytes += sum(file.stat().st_size for file in entry.glob("*"))
-        with contextlib.suppress(NmtError), contextlib.ExitStack() as stack:
-            stack.enter_context(locked(lock))  # raises if another process is making the entry, or is of another user
-            if entry.exists():
-                stack.enter_context(locked(entry / SIZES))  # raises if a process uses the entry
+        with contextlib.suppress(NmtError), locked(lock):  # raises if another process is making the entry
             if lock.stat().st_mtime < time.time() - (DAY_S if n_bytes > MAX_CACHE_BYTES else MAX_UNUSED_S):
                 shutil.rmtree(entry, ignore_errors=True)
                 sweep_temps(directory, lock.stem, of_running=True)
 
 
 @contextlib.contextmanager
-def locked(
-    path: Path, *, holder: str = "process", setting: str = "", wait: bool = False, shared: bool = False
-) -> Iterator[None]:
-    """Hold the lock file `path`, perhaps shared; the kernel releases it when the process ends.
+def locked(path: Path, *, holder: str = "process", setting: str = "", wait: bool = False) -> Iterator[None]:
+    """Hold the lock file `path`; the kernel releases it when the process ends.
 
     If another process holds it, waits or raises InputError. The message contains `holder`, the kind of process, and
     `setting`, the setting that chooses the directory.
@@ -306,7 +269,7 @@ def locked(
     with contextlib.ExitStack() as stack:
         try:
             file = stack.enter_context(path.open("a+"))
-            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError as error:
             hint = f"wait for it to end, or choose {other}"
             raise InputError(f"{path.parent} is in use by another {holder}", hint=hint) from error

@@ -12,9 +12,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 
-# Functions of these modules import libraries before they open anything that needs cleanup.
-IMPORTERS = ("__main__", "nmt.__main__", "nmt.cli", "nmt.decode.translator", "nmt.decode.engines")
-
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX, M_ARENA_MAX = -1, -2, -4, -8  # of glibc's malloc.h
 
 
@@ -33,18 +30,15 @@ def stop_on_signals() -> None:
             signal.signal(number, _stop)
 
 
-def _stop(number: int, frame: FrameType | None) -> None:
-    """Raise `Stopped`; during an import by one of `IMPORTERS`, exit at once.
+def _stop(number: int, _frame: FrameType | None) -> None:
+    """Raise `Stopped`; during an import, exit at once.
 
     Some libraries catch exceptions during imports. For example, torch would continue with a broken numpy, and the
     signal would be lost.
     """
-    while frame is not None:
-        caller = frame.f_back
-        is_import = frame.f_code.co_filename.startswith("<frozen importlib")
-        if is_import and caller is not None and str(caller.f_globals.get("__name__")).startswith(IMPORTERS):
-            os._exit(128 + number)
-        frame = caller
+    specs = [getattr(module, "__spec__", None) for module in list(sys.modules.values())]
+    if any(getattr(spec, "_initializing", False) for spec in specs):
+        os._exit(128 + number)
     if number == signal.SIGTERM:
         signal.signal(number, signal.SIG_DFL)
     raise Stopped(number)
@@ -56,9 +50,8 @@ def set_environment_variables(threads: int = 0) -> None:
     Variables that the user has set are kept, except OMP_NUM_THREADS.
 
     - Waiting OpenMP threads spin briefly, then sleep. By default they spin for milliseconds: if another program uses a
-      core, they slow down the thread that they wait for (200 sentences take 6 times as long). If they slept at once,
-      waking them would cost more than small operations (one sentence takes 2.5 times as long). The variable is
-      GOMP_SPINCOUNT (iterations) on Linux, KMP_BLOCKTIME (milliseconds) on macOS and Windows.
+      core, 200 sentences take 6 times as long. If they slept at once, one sentence would take 2.5 times as long. The
+      variable is GOMP_SPINCOUNT (iterations) on Linux, KMP_BLOCKTIME (milliseconds) on macOS and Windows.
     - oneDNN and torch cache 32 compiled bf16 matmuls, more than a step needs, instead of 1,024 (a gigabyte).
     - OMP_NUM_THREADS is `threads`; 0 does not set it. Our CTranslate2 engine reads it, too.
     """
@@ -80,12 +73,9 @@ def prepare_torch(threads: int = 0) -> None:
 def keep_freed_memory() -> None:
     """Let glibc's malloc keep large blocks that torch frees, unless the user has set one of malloc's variables.
 
-    By default malloc returns each block of more than 32 MB to the system, which has to map and clear pages for the
-    next tensor of this size. That takes 4 to 13 % of a training step, and 20 % if the vocabulary is large and the batch
-    small. Keeping the blocks increases peak memory by up to 3 %. Without glibc it has no effect.
-
-    Not for CTranslate2: its threads would contend for the one heap, and a greedy search in int8 would take 1.4 times as
-    long. Threads that already use a heap of their own, because they started before this call, keep it.
+    Otherwise, the system has to map and clear the pages of each tensor of more than 32 MB, which takes 4 to 20 % of a
+    training step. Peak memory increases by up to 3 %. Not for CTranslate2: its threads would contend for the one heap,
+    and a greedy search in int8 would take 1.4 times as long.
     """
     if sys.platform != "linux" or any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ):
         return

@@ -34,9 +34,7 @@ def check_loadable(library: str, name: str, content: bytes, directory: str = "")
     mark = _mark(library, content)
     if mark.exists():
         return
-    size = sum(file.stat().st_size for file in Path(directory).iterdir()) if directory else len(content)
-    limit = MAX_BYTES + MAX_BYTES_PER_BYTE * size
-    command = [sys.executable, "-m", "nmt.sandbox", library, str(limit), directory]
+    command = [sys.executable, "-m", "nmt.sandbox", library, directory]
     stdin = b"" if directory else content
     env = {**os.environ, **child_variables()}
     null = subprocess.DEVNULL
@@ -73,13 +71,16 @@ def _mark(library: str, content: bytes) -> Path:
         return Path(os.devnull, "mark")  # a path that can never be created
 
 
-def main(library: str, limit: str, directory: str) -> None:
+def main(library: str, directory: str) -> None:
     """In the child process: load the file and use each of its parts once."""
+    content = sys.stdin.buffer.read()
+    size = sum(file.stat().st_size for file in Path(directory).iterdir()) if directory else len(content)
     with contextlib.suppress(ImportError, ValueError, OSError):  # not available on every system
         import resource
 
+        limit = MAX_BYTES + MAX_BYTES_PER_BYTE * size
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_AS, (int(limit), int(limit)))
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         signal.alarm(TIMEOUT_S)  # ends a hanging library even if the parent was killed
     if library == "ctranslate2":
         import ctranslate2
@@ -89,7 +90,7 @@ def main(library: str, limit: str, directory: str) -> None:
         return
     import sentencepiece
 
-    processor = sentencepiece.SentencePieceProcessor(model_proto=sys.stdin.buffer.read())
+    processor = sentencepiece.SentencePieceProcessor(model_proto=content)
     for i in range(processor.get_piece_size()):
         processor.decode([i])
         processor.id_to_piece(i)

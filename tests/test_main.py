@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import PATIENCE_S, FiveCorpus, FiveRun, started_nmt
+from conftest import PATIENCE_S, FiveCorpus, started_nmt
 
 # sitecustomize: raises SIGINT while MODULE is imported, and catches the exception, as torch does with numpy.
 SITE = """
@@ -33,21 +33,12 @@ def interrupted_at(module: str, home: Path, *args: object) -> tuple[int, str]:
         return process.returncode, stderr.decode()
 
 
-@pytest.mark.parametrize("module", ["typer", "numpy", "sentencepiece", "torch"])
+@pytest.mark.parametrize("module", ["typer", "torch"])
 def test_ctrl_c_during_an_import_ends_a_training(five_corpus: FiveCorpus, module: str) -> None:
     code, stderr = interrupted_at(module, five_corpus.home, "train", five_corpus.config)
     assert code == 130, stderr
     assert "Traceback" not in stderr
     assert not five_corpus.run.exists()
-
-
-@pytest.mark.parametrize(("engine", "module"), [("torch", "torch"), ("auto", "ctranslate2")])
-def test_ctrl_c_during_an_import_ends_a_translation(
-    five_run: FiveRun, tmp_path: Path, engine: str, module: str
-) -> None:
-    code, stderr = interrupted_at(module, tmp_path, "translate", "--engine", engine, "-m", five_run.run, "我")
-    assert code == 130, stderr
-    assert "Traceback" not in stderr
 
 
 def test_tests_in_the_background_do_not_ignore_ctrl_c() -> None:

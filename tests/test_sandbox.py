@@ -4,7 +4,6 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -61,19 +60,6 @@ def test_with_an_unsafe_cache_every_load_is_checked(
     assert len(children) == 2
 
 
-def test_an_unusable_cache_is_named_in_a_warning(
-    children: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    model = train_tokenizer(LINES, TokenizerSettings(vocab_size=300)).model
-    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("NMT_CACHE", str(tmp_path / "file"))
-    Tokenizer(model)
-    (message,) = caplog.messages
-    assert message == f"cannot write to NMT_CACHE={tmp_path}/file: File exists; nothing is remembered"
-    assert len(children) == 1
-
-
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
@@ -103,12 +89,6 @@ def test_a_tokenizer_that_crashes_or_hangs_does_so_in_the_child(
         assert str(caught.value).startswith(f"the tokenizer {message}")
         assert caught.value.hint
     assert len(children) == 2
-
-
-def test_the_child_does_not_import_torch() -> None:
-    code = "import sys; from nmt import sandbox; print(*sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "torch" not in found.stdout.split()
 
 
 def test_a_tokenizer_of_too_many_bytes_is_refused_before_it_is_loaded(

@@ -50,31 +50,16 @@ USAGE_ERROR: Any = typer.BadParameter.__bases__[0]  # click's UsageError; typer 
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
-class Command(typer.core.TyperCommand):
-    """A command that refuses repeated options; click would silently use the last one."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        *_, given = self.make_parser(ctx).parse_args(list(args))
-        for option in given:
-            is_repeated = option.param_type_name == "option" and given.count(option) > 1
-            if is_repeated and not option.multiple and not getattr(option, "is_flag", False):
-                raise USAGE_ERROR(f"{option.opts[0]} is given {given.count(option)} times", ctx)
-        return super().parse_args(ctx, args)
-
-
 class Group(typer.core.TyperGroup):
     """The commands of `nmt`, listed by panel."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - as in the base class
         width = max(map(len, self.commands))
-        panels: dict[str, list[tuple[str, str]]] = {}
-        command: Any
-        for name, command in self.commands.items():
-            short = command.get_short_help_str(formatter.width - width - 4)
-            panels.setdefault(command.rich_help_panel, []).append((name.ljust(width), short))
-        for panel, rows in panels.items():
+        for panel, functions in PANELS.items():
+            commands = [self.commands[name_of(function)] for function in functions]
+            helps = [command.get_short_help_str(formatter.width - width - 4) for command in commands]
             with formatter.section(panel):
-                formatter.write_dl(rows)
+                formatter.write_dl([(str(c.name).ljust(width), text) for c, text in zip(commands, helps, strict=True)])
 
 
 def with_log(function: Callable[..., None]) -> Callable[..., None]:
@@ -105,35 +90,26 @@ def print_version(wanted: bool) -> None:
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print more.")]
 Version = Annotated[bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version.")]
-PANELS: dict[str, dict[str, Callable[..., None]]] = {  # the groups of `nmt --help`, in its order
-    "Learn": {"train": train, "translate": translate, "eval": evaluate, "explain": explain},
-    "Data": {
-        "download": download,
-        "check": check,
-        "init": init,
-        "tokenize": tokenize,
-        "backtranslate": backtranslate,
-        "distill": distill,
-        "merge": merge,
-    },
-    "Models": {"compare": compare, "score": score, "align": align},
-    "Runs": {
-        "config": config,
-        "sweep": sweep,
-        "report": report,
-        "curves": curves,
-        "info": info,
-        "average": average,
-        "prune": prune,
-    },
-    "Formats": {"export": export, "import": import_},
-    "Serve": {"serve": serve},
+PANELS: dict[str, tuple[Callable[..., None], ...]] = {  # the groups of `nmt --help`, in its order
+    "Learn": (train, translate, evaluate, explain),
+    "Data": (download, check, init, tokenize, backtranslate, distill, merge),
+    "Models": (compare, score, align),
+    "Runs": (config, sweep, report, curves, info, average, prune),
+    "Formats": (export, import_),
+    "Serve": (serve,),
 }
+
+
+def name_of(function: Callable[..., None]) -> str:
+    """The name of a command, which cannot be that of a function if that is a keyword or a builtin of Python."""
+    return {evaluate: "eval", import_: "import"}.get(function, function.__name__)
+
+
 # Plain text: rich would take another 0.08 s, and squeezes the options of a command into columns.
 app = typer.Typer(cls=Group, no_args_is_help=True, add_completion=False, rich_markup_mode=None, context_settings=HELP)
-for panel, commands in PANELS.items():
-    for name, command in commands.items():
-        app.command(name, cls=Command, rich_help_panel=panel)(with_log(command))
+for commands in PANELS.values():
+    for command in commands:
+        app.command(name_of(command))(with_log(command))
 
 
 @app.callback()

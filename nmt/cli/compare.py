@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,14 +23,8 @@ def compare(
     systems: Systems,
     src: Annotated[Path | None, typer.Option(help="Source lines. [default: the runs' data.test]")] = None,
     ref: options.References = None,
-    test: Annotated[
-        Literal["bs", "ar"], typer.Option(help="sacreBLEU's paired bootstrap or approximate randomization.")
-    ] = "bs",
-    trials: Annotated[int | None, typer.Option(min=1, help="Of the test. [default: bs 1000, ar 10000]")] = None,
     lowercase: options.Lowercase = False,
     tokenize: options.Tokenize = None,
-    comet: Annotated[bool, typer.Option("--comet", help="COMET, too; needs the extra comet.")] = False,
-    comet_model: Annotated[str | None, typer.Option(help="By name or file. [default: Unbabel/wmt22-comet-da]")] = None,
     json_object: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     html: Html = None,
     beam: options.Beam = None,
@@ -50,39 +44,27 @@ def compare(
 
     if not 2 <= len(systems) <= comparing.MAX_SYSTEMS:
         raise InputError(f"systems to compare: {len(systems)}", hint=f"give 2 to {comparing.MAX_SYSTEMS}")
-    if comet_model is not None and not comet:
-        raise InputError("--comet-model needs --comet", hint="add --comet")
     name, sources, references = read_test_set(systems, src, ref)
     check_references(references, references[0], "lines in reference 1")
-    if sources is None and (comet or any(map(is_model, systems))):
-        raise InputError(f"{'COMET' if comet else 'a model'} needs the source lines", hint="add --src FILE")
+    if sources is None and any(map(is_model, systems)):
+        raise InputError("a model needs the source lines", hint="add --src FILE")
     if sources is not None:
         check_references(references, sources, "source lines")
-    extra_metrics = {}
-    if comet:
-        from nmt.insight.comet import DEFAULT_MODEL, Comet
-
-        extra_metrics["comet"] = Comet(sources or [], references[0], comet_model or DEFAULT_MODEL)
-    outputs, languages = [], []
-    loading = {"device": device, "threads": threads, "engine": engine}
+    outputs, language = [], language_of(ref[0]) if ref else ""
     for path in systems:
-        lines, language = translations_by(path, sources or [], beam, batch_size, loading)
+        if is_model(path):
+            _, translator = options.load_translator([path], device, threads, engine=engine, always_log=True)
+            search = translator.with_options(**options.search_options("", beam=beam, scores=False))
+            translations = translator.translate_lines(sources or [], search, batch_size=batch_size)
+            lines = [found.text for found in streams.with_bar(translations, len(sources or []))]
+            language = translator.target_language or language
+        else:
+            lines = read_lines([path])
         check_references(references, lines, f"lines in {path}")
         outputs.append(lines)
-        languages.append(language)
-    language = next(filter(None, languages), language_of(ref[0]) if ref else "")
     tokenize = tokenize or bleu_tokenizer(language)
     test_set = comparing.EvaluationSet(name, sources, references, language, tokenize, lowercase)
-    training = training_targets(systems)
-    found = comparing.compare(
-        list(map(str, systems)),
-        outputs,
-        test_set,
-        test=test,
-        n_trials=trials or 0,
-        training=training,
-        extra=extra_metrics,
-    )
+    found = comparing.compare(list(map(str, systems)), outputs, test_set, training=training_targets(systems))
     if html is not None:
         streams.write_text(html, comparing.as_page(found))
     print(comparing.as_json(found) if json_object else "\n".join(comparing.as_text(found)))
@@ -91,26 +73,6 @@ def compare(
 def is_model(path: Path) -> bool:
     """Whether this is a run, an export or a model file, not a file of translations."""
     return path.is_dir() or path.suffix == ".safetensors"
-
-
-def translations_by(
-    path: Path,
-    sources: list[str],
-    beam: int | None,
-    batch_size: int | None,
-    loading: dict[str, Any],
-) -> tuple[list[str], str]:
-    """Return a model's translations and target language, or the lines of a file and an empty language.
-
-    `loading` are options of `load_translator`.
-    """
-    if not is_model(path):
-        return read_lines([path]), ""
-    _, translator = options.load_translator([path], **loading, always_log=True)
-    search = translator.with_options(**options.search_options("", beam=beam, scores=False))
-    translations = translator.translate_lines(sources, search, batch_size=batch_size)
-    lines = [found.text for found in streams.with_bar(translations, len(sources))]
-    return lines, translator.target_language
 
 
 def read_test_set(

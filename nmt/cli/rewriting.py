@@ -59,11 +59,9 @@ def rewrite(
     """Translate the lines of a file or of a shard.
 
     Args:
-        files: input and output.
         models: paths that the translator was loaded from.
-        translator: loaded from them.
         arguments: keyword arguments of `translate_lines`.
-        settings: what the output depends on besides files, models and search options; JSON-serializable.
+        settings: what the output depends on besides files, models and search options, as JSON values.
         render: returns the output line of a translation.
     """
     from nmt.decode.translator import model_files

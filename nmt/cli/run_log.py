@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,21 +10,18 @@ from nmt.cli.streams import log, printable
 from nmt.errors import NmtError, OutputError
 from nmt.files import append_whole
 
-MAX_WAITING = 10_000  # lines buffered until they can be written
-
 
 class RunLog(logging.Handler):
     """Appends log records to a file, each line with its time and level.
 
-    Lines are buffered until `open` is called, because only a process that holds the run's lock may write into the run.
-    They are also buffered while the disk is full.
+    Lines are kept until `open` is called, because only a process that holds the run's lock may write into the run.
     """
 
     def __init__(self, file: Path) -> None:
         super().__init__()
         self.file = file
-        self.is_open = self.has_failed = False
-        self.waiting: deque[str] = deque(maxlen=MAX_WAITING)
+        self.is_open = False
+        self.lines = ""
 
     def open(self) -> None:
         self.is_open = True
@@ -33,19 +29,18 @@ class RunLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         start = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z', time.localtime(record.created))} {record.levelname}"
-        self.waiting.extend(f"{start} {printable(line)}\n" for line in record.getMessage().split("\n"))
+        self.lines += "".join(f"{start} {printable(line)}\n" for line in record.getMessage().split("\n"))
         if self.is_open:
             self.write()
 
     def write(self) -> None:
-        """Append the buffered lines. If that fails, warn once, and try again with the next line."""
+        """Append the lines. If that fails, warn, and write no more."""
+        lines, self.lines = self.lines, ""
         try:
-            append_whole(self.file, "".join(self.waiting).encode())
-            self.waiting.clear()
+            append_whole(self.file, lines.encode())
         except OutputError as error:
-            if not self.has_failed:
-                self.has_failed = True
-                log.warning("%s; training goes on", error)
+            log.removeHandler(self)
+            log.warning("%s; training goes on without this log", error)
 
 
 @contextlib.contextmanager

@@ -80,19 +80,14 @@ def candidates(lines: Iterable[str | Pause], tokenizer: "Tokenizer") -> "Iterato
 
 
 def target_of(hypothesis: dict[str, Any], tokenizer: "Tokenizer") -> str | list[int]:
-    """Return the token ids of a hypothesis from its `tokens` or else its `pieces`; without both, its text."""
+    """Return the token ids of the `pieces` of a hypothesis, else its text."""
     from nmt.text import EOS
 
-    if "tokens" in hypothesis:
-        tokens = [int(token) for token in hypothesis["tokens"]]
-        unknown = [str(token) for token in tokens if not EOS <= token < len(tokenizer)]
-    elif "pieces" in hypothesis:
-        pieces = [one["piece"] if isinstance(one, dict) else str(one) for one in hypothesis["pieces"]]
-        tokens = tokenizer.ids(pieces)
-        unknown = [piece for token, piece in zip(tokens, pieces, strict=True) if token < EOS]
-    else:
+    if "pieces" not in hypothesis:
         return str(hypothesis["text"])
-    if unknown:
+    pieces = [one["piece"] if isinstance(one, dict) else str(one) for one in hypothesis["pieces"]]
+    tokens = tokenizer.ids(pieces)
+    if unknown := [piece for token, piece in zip(tokens, pieces, strict=True) if token < EOS]:
         raise DataError(f"the model has no piece '{unknown[0]}'", hint="score with the model that translated")
     return tokens
 

@@ -16,12 +16,9 @@ from nmt.files import atomic_write
 from nmt.processes import prepare_torch
 
 if TYPE_CHECKING:
-    from nmt.insight.curves import Chart
     from nmt.train.halving import Candidate, Standing
 
 MAX_CANDIDATES = 1_000
-MAX_CURVES = 10  # candidates in the chart, the best ones
-LETTERS = "abcdefghij"
 
 
 def sweep(
@@ -41,28 +38,30 @@ def sweep(
     """Find the best of several settings by successive halving.
 
     Trains every combination of the values for a few steps, then the better half for twice as many steps, until one is
-    left. Repeat the command to resume. Prints a table and a chart, and writes the winner's config to DIR/winner.yaml.
+    left. Repeat the command to resume. Prints a table, and writes the winner's config to DIR/winner.yaml.
     """
     if (minutes is None) == (steps is None):
         raise InputError("a sweep needs --minutes or --steps, and not both", hint="--minutes 60")
     candidates = candidates_of(config, grid)
     prepare_torch(threads)
     from nmt.config import dump_config
-    from nmt.insight.curves import as_text
     from nmt.train.halving import Budget
     from nmt.train.sweep import Sweep
 
-    metric = candidates[0].config.train.metric
     directory = output or Path(f"{candidates[0].config.run}-sweep")
     rungs, standings = Sweep(directory, candidates, Budget(minutes, steps, eta, seeds), device, threads).run()
     winner = candidates[standings[0].number - 1]
     comment = f"# {winner}: the best of {len(candidates)} candidates in {directory}\n"
     atomic_write(directory / "winner.yaml", comment + dump_config(winner.config, only_set=True))
     if json_lines:
-        found = {"metric": metric, "rungs": rungs, "standings": [vars(standing) for standing in standings]}
+        found = {
+            "metric": candidates[0].config.train.metric,
+            "rungs": rungs,
+            "standings": [vars(standing) for standing in standings],
+        }
         print(json.dumps(found, ensure_ascii=False))
     else:
-        print(*table(standings, seeds), "", *as_text(chart_of(standings, metric), LETTERS), sep="\n")
+        print(*table(standings, seeds), sep="\n")
     streams.log.info("the winner's config is written to %s", directory / "winner.yaml")
 
 
@@ -98,29 +97,13 @@ def split_values(text: str) -> list[str]:
 
 
 def table(standings: "Sequence[Standing]", n_seeds: int) -> list[str]:
-    """Return the candidates as lines, the best first, each with its letter in the chart."""
+    """Return the candidates as lines, the best first."""
     from nmt.insight.tables import columns
 
     rows = []
-    for rank, standing in enumerate(standings):
+    for rank, standing in enumerate(standings, 1):
         figures = standing.figures[standing.steps]
         shown = [f"{figures['dev_bleu']:.2f}", f"{figures['dev_nll']:.3f}"] if figures else ["diverged", ""]
         runs = standing.runs[0] + (f" and {n_seeds - 1} more" if n_seeds > 1 else "")
-        letter = LETTERS[rank] if rank < MAX_CURVES else ""
-        rows.append([str(rank + 1), letter, *standing.settings.values(), f"{standing.steps:,}", *shown, runs])
-    return columns(["rank", "", *standings[0].settings, "steps", "dev BLEU", "dev nll", "run"], rows)
-
-
-def chart_of(standings: "Sequence[Standing]", metric: str) -> "Chart":
-    """Return a chart of the best candidates: the metric that selects them, at the end of each rung."""
-    from nmt.insight.curves import Chart, Series
-
-    key, title, unit = ("dev_bleu", "Best dev BLEU", "0 to 100")
-    if metric == "loss":
-        key, title, unit = "dev_nll", "Best dev loss", "nats per piece, without smoothing"
-    series = []
-    for standing in standings[:MAX_CURVES]:
-        points = [(float(steps), figures[key]) for steps, figures in standing.figures.items() if figures]
-        name = " ".join(f"{setting}={value}" for setting, value in standing.settings.items()) or "the config"
-        series.append(Series(name, points))
-    return Chart(key, title, unit, "step", [one for one in series if one.points])
+        rows.append([str(rank), *standing.settings.values(), f"{standing.steps:,}", *shown, runs])
+    return columns(["rank", *standings[0].settings, "steps", "dev BLEU", "dev nll", "run"], rows)

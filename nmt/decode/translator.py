@@ -350,8 +350,6 @@ def load_converted(path: Path, precision: Precision) -> Translator:
 
     run = RunDirectory(path) if path.is_dir() else None
     engine, tokenizers, config = load_export(export, "cpu", precision, load_reference)
-    if run:
-        run.check_tokenizers(tokenizers)
     log.debug("engine: %s", engine.name)
     return Translator(engine, tokenizers, config, run)
 

@@ -15,13 +15,12 @@ from sacrebleu.metrics.chrf import CHRF
 
 from nmt.config import base_language
 from nmt.decode.segments import UNSPACED
-from nmt.evaluate import PairedScore, TestName, paired_scores, sacrebleu_metrics, score
+from nmt.evaluate import PairedScore, paired_scores, sacrebleu_metrics, score
 from nmt.insight.sentences import LENGTHS, bare_words, group_names, n_words, numbers
 from nmt.insight.tables import columns
 
 FREQUENCIES = (0, 1, 4, 19, 99)  # upper bounds of the groups of words by number of occurrences
 MAX_SYSTEMS = len(ascii_uppercase)
-TESTS = {"bs": "paired bootstrap", "ar": "paired approximate randomization"}
 N_DIFFERING = 5
 
 
@@ -91,7 +90,6 @@ class Comparison:
     systems: list[str]
     corpus: str
     n_lines: int
-    test: TestName
     scores: list[PairedScore]
     groups: dict[str, list[Group]]  # key: what the lines are grouped by
     recalls: dict[str, list[Recall]]  # key: what is counted
@@ -103,8 +101,7 @@ def compare(
     systems: Sequence[Sequence[str]],
     test_set: EvaluationSet,
     *,
-    test: TestName = "bs",
-    n_trials: int = 0,
+    n_trials: int = 1000,
     training: tuple[str, Iterable[str]] | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> Comparison:
@@ -113,7 +110,6 @@ def compare(
     Args:
         names, systems: names of two or more systems and their translations, one per line of the test set; the first
             system is the baseline.
-        test, n_trials: see `paired_scores`.
         training: name and target lines of a training corpus, for word frequencies; by default, the references are used.
         extra: more metrics by name, with the interface of sacreBLEU's.
     """
@@ -129,8 +125,7 @@ def compare(
         systems=list(names),
         corpus=test_set.name,
         n_lines=len(lines),
-        test=test,
-        scores=paired_scores(systems, metrics | dict(extra or {}), test=test, n_trials=n_trials),
+        scores=paired_scores(systems, metrics | dict(extra or {}), n_trials=n_trials),
         groups=dict(groups_of(lines, test_set, where, [min(map(counts.__getitem__, w), default=None) for w in words])),
         recalls=dict(recalls_of(lines, words, where, counts, spaced=spaced)),
         differing=[most_differing(lines, i) for i in range(1, len(systems))],
@@ -302,7 +297,7 @@ def _score_table(comparison: Comparison, letters: str) -> Iterator[str]:
             told = [f"{d.value:+.2f}", f"{d.low:+.2f} to {d.high:+.2f}", f"{d.p_value:.4f}"] if d else [""] * 3
             rows.append([paired.name, letter, f"{system.value:.2f}", *told])
     yield from columns(["score", "", "", "difference", "95 % interval", "p"], rows)
-    yield f"p by {TESTS[comparison.test]}, as sacreBLEU computes it; intervals by bootstrap"
+    yield "p by paired bootstrap, as sacreBLEU computes it; intervals by bootstrap"
     yield from (f"{paired.name}: {paired.signature}" for paired in comparison.scores)
 
 

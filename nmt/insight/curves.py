@@ -139,7 +139,7 @@ def is_finite(value: object) -> TypeGuard[float]:
 # --- text -------------------------------------------------------------------------------------------------
 
 
-def as_text(chart: Chart, marks: str = MARKS) -> list[str]:
+def as_text(chart: Chart) -> list[str]:
     """A chart as text of `TEXT_WIDTH` columns; each series has its own mark, and a line with last value and range."""
     import plotext  # takes 0.1 s
 
@@ -154,7 +154,7 @@ def as_text(chart: Chart, marks: str = MARKS) -> list[str]:
         axis(values, list(map(short, values)))
     legend = []
     for i, one in enumerate(chart.series):
-        mark, (xs, ys) = marks[i % len(marks)], zip(*one.points, strict=True)
+        mark, (xs, ys) = MARKS[i % len(MARKS)], zip(*one.points, strict=True)
         plotext.plot(xs, [min(y, high) for y in ys], marker=mark)
         legend.append(f"  {mark} {one.name}: last {short(ys[-1])}, lowest {short(min(ys))}, highest {short(max(ys))}")
     lines = plotext.uncolorize(plotext.build()).rstrip("\n").split("\n")

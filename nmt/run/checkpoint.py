@@ -30,7 +30,7 @@ from nmt.model.base import Seq2Seq
 from nmt.model.recurrent import RecurrentModel
 from nmt.model.transformer import Transformer
 from nmt.run.directory import RunDirectory
-from nmt.run.header import FORMAT_VERSION, HINT, errors_as_model_error, hash_of, is_safe_to_read, parse
+from nmt.run.header import FORMAT_VERSION, HINT, check_header_size, errors_as_model_error, hash_of, parse
 from nmt.text.tokenizer import Tokenizers
 
 LAYER = re.compile(r"(encoder|decoder)\.(\d+)\.")  # start of the name of a Transformer layer's weights
@@ -194,8 +194,7 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpo
         ModelError: the file is missing, damaged, not a checkpoint, or of another format version.
     """
     with errors_as_model_error(path):
-        if not is_safe_to_read(path):
-            raise ModelError("not a model file", hint=HINT)
+        check_header_size(path)
         with path.open("rb") as held, safetensors.safe_open(lasting_path(held), framework="pt") as file:
             header = parse((file.metadata() or {}).get("nmt"))
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dict

@@ -146,15 +146,6 @@ class RunDirectory:
         tokenizers = Tokenizers(*sides)
         return tokenizers if tokenizers.one_vocabulary or not joint else None  # else they are from earlier settings
 
-    def check_tokenizers(self, tokenizers: Tokenizers) -> None:
-        """Raise ModelError if a tokenizer file exists that is not the tokenizer that the model was trained with."""
-        sides = (tokenizers.source, tokenizers.target)
-        for file, side in zip(self.tokenizer_files(tokenizers.joint), sides, strict=True):
-            same_size = file.is_file() and file.stat().st_size == len(side.model)
-            if file.exists() and not (same_size and file.read_bytes() == side.model):
-                hint = "put the old one back, delete it (the model has a copy), or train anew with --fresh"
-                raise ModelError(f"{file} is not the tokenizer that the model was trained with", hint=hint)
-
     def checkpoint_file(self, step: int) -> Path:
         return self.checkpoints / f"step-{step}.safetensors"
 

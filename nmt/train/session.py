@@ -71,7 +71,6 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     check_disk(run, model, config)
     if resumes:
         check_same_run(run, config, corpus.hashes)
-        run.check_tokenizers(tokenizers)
     elif checkpoint is not None:
         load_weights(model, first_layers(checkpoint.part("model"), config.model))
     return Session(config, corpus, tokenizers, data, model, run, fresh)

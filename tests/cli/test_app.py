@@ -1,20 +1,15 @@
 """Starting the command: help, version, imports."""
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import typer
-from conftest import FiveCorpus, environment, err_lines, out_lines, run_nmt
+from conftest import err_lines, out_lines, run_nmt
 
 import nmt
 from nmt.cli.app import app
 
-COMMANDS = [[], ["check"], ["tokenize"], ["train"], ["translate"], ["eval"], ["export"], ["config"]]
-
-
+COMMANDS = [[], ["check"], ["train"], ["translate"], ["config"]]
 SLOW_IMPORTS = {"torch", "numpy", "plotext", "sacrebleu", "sentencepiece", "yaml", "nmt.config"}
 
 
@@ -42,12 +37,3 @@ def test_help_groups_the_commands_and_begins_with_the_four_of_the_mission() -> N
     assert re.findall(r"^  (\w+)", groups[0], re.MULTILINE) == ["train", "translate", "eval", "explain"]
     assert groups[1::2] == ["Data", "Models", "Runs", "Formats", "Serve"]
     assert set(re.findall(r"^  (\w+)", text, re.MULTILINE)) == set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
-
-
-def test_the_installed_script_runs_the_same_command(five_corpus: FiveCorpus) -> None:
-    script = Path(sys.executable).with_name("nmt")
-    if not script.exists():
-        pytest.skip("nmt is not installed as a script for this Python")
-    args = ["config", "--of", str(five_corpus.config)]
-    by_script = subprocess.run([script, *args], capture_output=True, env=environment(), check=True)
-    assert by_script.stdout == run_nmt(*args).stdout != b""

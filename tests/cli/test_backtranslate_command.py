@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-from conftest import SOURCE, TARGET, FiveRun, err_lines, one_clear_error, run_nmt, run_together
-
-from nmt.config import load_config
+from conftest import SOURCE, TARGET, FiveRun, err_lines, one_clear_error, run_together
 
 
 def test_each_line_gets_a_source_and_a_config_can_name_both_files(five_run: FiveRun, tmp_path: Path) -> None:
@@ -32,21 +30,6 @@ def test_each_line_gets_a_source_and_a_config_can_name_both_files(five_run: Five
     assert all(line.startswith("<BT> ") for line in drawn if line)
     assert shard.returncode == sampled.returncode == 0
     assert (tmp_path / "part.en.shard-001-of-002").read_text(encoding="utf-8").split("\n")[1:-1] == written[3:]
-
-    config = tmp_path / "new.yaml"
-    real = five_run.target_file, five_run.source_file
-    config.write_text(
-        f"""\
-run: new
-data:
-  train: {{source: [{real[0]}, tagged.en], target: [{real[1]}, mono.zh]}}
-  dev: {{source: {real[0]}, target: {real[1]}}}
-tokenizer: {{symbols: "<BT>", type: bpe}}
-"""
-    )
-    assert load_config(config).data.train.source[1] == "tagged.en"
-    done = run_nmt("tokenize", config, "--show", "<BT> I bought a book yesterday .", cwd=tmp_path)
-    assert done.stdout.decode().split()[:3] == ["▁", "<BT>", "▁I"], done.stderr
 
 
 def test_text_of_the_wrong_side_and_odd_tags_are_refused(five_run: FiveRun, tmp_path: Path) -> None:

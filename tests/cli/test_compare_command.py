@@ -30,20 +30,16 @@ def systems(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("test", ["bs", "ar"])
-def test_figures_equal_those_of_the_sacrebleu_command(systems: Path, test: str) -> None:
+def test_figures_equal_those_of_the_sacrebleu_command(systems: Path) -> None:
     command = [sys.executable, "-c", SACREBLEU, "ref.en", "-i", "a.en", "b.en", "c.en", "-m", "bleu", "chrf", "ter"]
-    command += [f"--paired-{test}", f"--paired-{test}-n", "100", "--format", "json"]
-    ours = ["compare", "a.en", "b.en", "c.en", "--ref", "ref.en", "--test", test, "--trials", 100, "--json"]
-    own = run_nmt(*ours, cwd=systems)
+    command += ["--paired-bs", "--format", "json"]
+    own = run_nmt("compare", "a.en", "b.en", "c.en", "--ref", "ref.en", "--json", cwd=systems)
     theirs = subprocess.run(command, cwd=systems, env=environment(), capture_output=True, check=True)
     figures = {score["name"]: score["systems"] for score in json.loads(own.stdout)["scores"]}
     assert list(figures) == ["BLEU", "chrF2", "TER"]
     for i, system in enumerate(json.loads(theirs.stdout)):
         for name, found in figures.items():
             assert found[i]["value"] == system[name]["score"], (name, i)
-            assert found[i]["mean"] == system[name]["mean"]
-            assert found[i]["interval"] == system[name]["ci"]
             assert (found[i]["difference"] or {}).get("p_value") == system[name]["p_value"]
 
 
@@ -93,8 +89,6 @@ def test_what_cannot_be_compared_is_refused(five_run: FiveRun, systems: Path, tm
         "no run that names a data.test": ["a.en", "b.en"],
         "--src needs --ref": ["a.en", "b.en", "--src", "ref.en"],
         "a model needs the source lines": ["a.en", five_run.run, "--ref", "ref.en"],
-        "COMET needs the source lines": ["a.en", "b.en", "--ref", "ref.en", "--comet"],
-        "--comet-model needs --comet": ["a.en", "b.en", "--ref", "ref.en", "--comet-model", "x"],
         "lines in a.en but 5 lines in reference 1": ["a.en", "b.en", "--ref", five_run.target_file],
         "the runs name different test sets": [five_run.run, other_test],
         "is empty": ["a.en", "b.en", "--ref", tmp_path / "empty"],

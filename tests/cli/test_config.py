@@ -58,11 +58,8 @@ def test_config_of_a_file_prints_fitted_values_and_the_reason(five_run: FiveRun,
     (why,) = (line for line in err_lines(done) if line.startswith("chosen for 5 pairs: "))
     chosen = dict(setting.split("=") for setting in why.removeprefix("chosen for 5 pairs: ").split())
     assert chosen == {key: printed[key] for key in chosen}
-    assert set(chosen) >= {"tokenizer.vocab_size", "model.d_ff", "model.n_heads", "model.dropout", "train.lr"}
-    assert set(chosen) >= {"train.batch_tokens", "train.accumulate", "train.warmup"}
-    assert not {"model.d_model", "train.max_steps", "train.max_epochs"} & set(chosen), (
-        "these are set, or have no effect"
-    )
+    assert set(chosen) >= {"tokenizer.vocab_size", "model.d_ff", "train.lr", "train.batch_tokens"}
+    assert not {"model.d_model", "train.max_steps", "train.max_epochs"} & set(chosen), "set, or without effect"
     assert "chosen for 1 steps an epoch: train.validate_every=100" in err_lines(done)
     assert out_lines(model) == ["4"]
     assert f"as in {five_run.run}: " in fine.stderr.decode(), "inherited sizes are logged as such"
@@ -80,10 +77,8 @@ def test_config_of_a_file_without_its_corpus_marks_fitted_values(five_corpus: Fi
     assert printed["model.norm"] == "pre"
     assert printed["train.max_epochs"] == "-", "max_steps is the limit"
     assert f"cannot read {five_corpus.source_file}" in done.stderr.decode()
-    for key in ("run", "data.test.source", "decode", "train.max_steps"):
-        quick = run_nmt("config", key, "--of", five_corpus.config)
-        assert out_lines(quick)
-        assert quick.stderr == b"", "the corpus is not read"
+    quick = run_nmt("config", "train.max_steps", "--of", five_corpus.config)
+    assert (out_lines(quick), quick.stderr) == (["200"], b""), "the corpus is not read"
 
 
 def test_all_faults_of_a_config_are_reported_at_once(tmp_path: Path) -> None:

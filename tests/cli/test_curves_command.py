@@ -1,8 +1,6 @@
 """`nmt curves`."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 from conftest import FiveRun, one_clear_error, out_lines, run_nmt, run_together
@@ -24,12 +22,6 @@ def test_curves_in_the_terminal_and_as_json(five_run: FiveRun) -> None:
     found = json.loads(out_lines(points)[0])
     assert found["x"] == "minute"
     assert [len(one) for one in found["metrics"]["dev_bleu"].values()] == [2]
-
-
-def test_curves_need_no_torch(five_run: FiveRun) -> None:
-    code = "import sys; from nmt.insight.curves import as_text, charts_of; from pathlib import Path; "
-    code += f"as_text(charts_of([Path({str(five_run.run)!r})])[0]); sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_curves_refuse_what_is_no_run(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`nmt explain`, and `nmt eval --ablate-each`."""
+"""`nmt explain`."""
 
 import json
 from pathlib import Path
@@ -37,20 +37,3 @@ def test_explain_refuses_what_it_cannot_do(five_run: FiveRun, tmp_path: Path) ->
         one_clear_error(one, 2, message)
     one_clear_error(run_nmt("explain", "", *model), 2, "the sentence is blank")
     assert not list(tmp_path.iterdir())
-
-
-def test_eval_ranks_heads_by_the_bleu_that_they_carry(five_run: FiveRun) -> None:
-    text, as_json = run_together(*(["eval", "--ablate-each", *extra] for extra in ([], ["--json"])), cwd=five_run.home)
-    lines = out_lines(text)
-    at = next(i for i, line in enumerate(lines) if line.startswith("BLEU of greedy search 100.00"))
-    figures = json.loads(as_json.stdout)["bleu_without"]
-    assert figures.pop("none") > 99.9
-    told = [line.split() for line in lines[at + 1 :]]
-    assert {head for head, *_ in told} == set(figures)
-    bleu = [float(value) for _, value, _ in told]
-    assert bleu == sorted(bleu)
-    one_clear_error(
-        run_nmt("eval", "--hyp", five_run.target_file, "--ref", five_run.target_file, "--ablate-each"),
-        2,
-        "--ablate-each needs one",
-    )

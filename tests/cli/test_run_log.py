@@ -1,8 +1,6 @@
 """train.log: a copy of the log that `nmt train` prints to stderr."""
 
-import errno
 import logging
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +8,9 @@ from pathlib import Path
 import pytest
 from conftest import FiveCorpus, FiveRun, run_nmt
 
-from nmt.cli import run_log
 from nmt.cli.run_log import kept_log
 from nmt.cli.streams import log
-from nmt.errors import DivergedError, OutputError
-from nmt.files import append_whole
+from nmt.errors import DivergedError
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} (DEBUG|INFO|WARNING|ERROR) (.*)")
 
@@ -64,25 +60,6 @@ def test_lines_wait_until_the_log_is_open_and_an_error_is_kept_with_its_type(tmp
     log.info("fourth")
     expected = ["INFO first", r"INFO second \x1b[2J", "WARNING third", "ERROR DivergedError: the loss is nan"]
     assert messages(file) == expected
-
-
-def test_lines_that_find_no_room_are_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    full = True
-
-    def append(file: Path, content: bytes) -> None:
-        if full:
-            raise OutputError(f"cannot write {file}: {os.strerror(errno.ENOSPC)}", hint="")
-        append_whole(file, content)
-
-    monkeypatch.setattr(run_log, "append_whole", append)
-    with kept_log(tmp_path / "train.log") as open_log:
-        open_log()
-        log.info("first")
-        full = False
-        log.info("second")
-    found = messages(tmp_path / "train.log")
-    assert found[0].endswith("No space left on device; training goes on")
-    assert found[1:] == ["INFO first", "INFO second"]
 
 
 def test_a_log_that_cannot_be_written_does_not_stop_training(five_corpus: FiveCorpus) -> None:

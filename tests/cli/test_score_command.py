@@ -61,7 +61,6 @@ REFUSED: dict[str, tuple[list[str], str]] = {
     "line 1 is neither source TAB translation nor JSON of `nmt translate`: no tab here": ([], "no tab here"),
     "line 2 is neither source": ([], '\n{"source": "a", "hypotheses": 3}'),
     "the model has no piece 'qqq'": (["--json"], '{"source": "a", "hypotheses": [{"pieces": ["qqq"]}]}'),
-    "the model has no piece '99999'": (["--json"], '{"source": "a", "hypotheses": [{"tokens": [99999]}]}'),
     "2 hypotheses do not fit on one line": ([], '{"source": "a", "hypotheses": [{"text": "a"}, {"text": "b"}]}'),
 }
 

@@ -88,10 +88,6 @@ def test_what_is_wrong_is_said_at_the_start(five_run: FiveRun, tmp_path: Path, m
     keys, serve = tmp_path / "keys", ["serve", "-m", five_run.run]
     keys.write_text("\n")
     one_clear_error(run_nmt(*serve, "--api-keys", keys), 2, f"{keys} has no keys")
-    for bad in ("tab\tinside", "nul\0", "k" * 4097, "ü" * 2049):
-        keys.write_text(f"good\n\n{bad}\n")
-        problem = f"{keys} line 3: a key has at most 4,096 bytes, all of printable characters"
-        one_clear_error(run_nmt(*serve, "--api-keys", keys), 2, problem)
     one_clear_error(run_nmt("serve", "-m", tmp_path / "none"), 2, "no model at")
     one_clear_error(run_nmt(*serve, "-m", five_run.run), 2, "two models translate zh to en")
     with socket.create_server(("127.0.0.1", 0)) as taken:

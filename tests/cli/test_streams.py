@@ -71,16 +71,6 @@ def test_translate_prompts_on_a_terminal(five_run: FiveRun, tmp_path: Path) -> N
         os.close(keyboard)
 
 
-def test_lines_from_a_pipe_are_translated_before_it_is_closed(five_run: FiveRun, tmp_path: Path) -> None:
-    with started_nmt("translate", "-q", "-m", five_run.run, cwd=tmp_path) as process:
-        assert process.stdin is not None
-        for source, target in zip(SOURCE[:2], TARGET[:2], strict=True):
-            process.stdin.write(f"{source}\n".encode())  # the pipe stays open
-            assert read_line(process).decode() == f"{target}\n"
-        rest, _ = process.communicate(f"{SOURCE[2]}\n\n{SOURCE[3]}".encode(), timeout=PATIENCE_S)
-    assert rest.decode() == f"{TARGET[2]}\n\n{TARGET[3]}\n"
-
-
 @pytest.mark.parametrize("options", [["-i", "in.zh.gz"], []], ids=["-i .gz", "stdin"])
 def test_a_progress_bar_counts_the_lines_of_a_file(five_run: FiveRun, tmp_path: Path, options: list[str]) -> None:
     """On a terminal, stderr shows lines done, total, rate and time left; stdout has only translations."""
@@ -109,21 +99,6 @@ def test_a_progress_bar_counts_the_lines_of_a_file(five_run: FiveRun, tmp_path: 
     assert done.returncode == 0
     assert (tmp_path / "out.en").read_text() == "".join(f"{line}\n" for line in TARGET)
     assert re.search(r"100%\|.*\| 5/5 \[\d\d:\d\d<\d\d:\d\d, .* lines/s\]", screen.decode()), screen
-
-
-def test_translate_writes_into_a_named_pipe(five_run: FiveRun, tmp_path: Path) -> None:
-    """-o may name a pipe, as in `-o >(gzip > out.gz)`; it must not be replaced by a file."""
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        done = run_nmt("translate", "-m", five_run.run, "-o", fifo, SOURCE[0])
-        with contextlib.suppress(BlockingIOError):
-            assert os.read(reader, 1000).decode() == f"{TARGET[0]}\n"
-    finally:
-        os.close(reader)
-    assert done.returncode == 0, done.stderr.decode()
-    assert fifo.is_fifo()
 
 
 def test_input_and_output_that_cannot_be_used_are_one_clear_error(five_run: FiveRun, tmp_path: Path) -> None:
@@ -160,12 +135,7 @@ def in_shell(command: str, cwd: Path, *, stdin: bytes = b"") -> Done:
     )
 
 
-def test_output_to_an_open_descriptor_keeps_other_output(five_run: FiveRun, tmp_path: Path) -> None:
-    done = in_shell(
-        f"""(echo a; nmt translate -q -m '{five_run.run}' -o /dev/stdout "{SOURCE[0]}"; echo b) > around""", tmp_path
-    )
-    assert done.stderr == b""
-    assert (tmp_path / "around").read_text() == f"a\n{TARGET[0]}\nb\n"
+def test_eval_prints_translations_before_the_scores(five_run: FiveRun) -> None:
     files = ["--src", five_run.source_file, "--ref", five_run.target_file]
     both = out_lines(run_nmt("eval", "-m", five_run.run, *files, "--bootstrap", 0, "-o", "-"))
     assert both[: len(TARGET)] == TARGET

@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
 from conftest import (
     ONE_PER_SIDE,
     TARGET,
@@ -59,14 +58,11 @@ def test_an_unusable_corpus_is_refused_before_anything_is_written(five_corpus: F
     (home / "short.en").write_text("".join(f"{line}\n" for line in TARGET[:4]))
     (home / "empty").write_text("")
     (home / "blank").write_text("\n \n\n\n\n")
-    (home / "plain.gz").write_text("not compressed")
     before = sorted(home.rglob("*"))
     cases = [
         (["source=none.zh"], ["cannot read", "none.zh: No such file"]),
-        (["target=short.en"], ["train.zh has 5 lines but", "short.en has 4"]),
         (["source=empty", "target=empty"], ["empty is empty"]),
         (["target=blank"], ["train has no pair that can be used"]),
-        (["source=plain.gz"], ["cannot read", "plain.gz", "gzip"]),
         (["source=[train.zh, short.en]"], ["train.zh + ", "short.en has 9 lines but", "train.en has 5"]),
     ]
     for changes, fragments in cases:
@@ -90,12 +86,8 @@ def test_a_vocabulary_smaller_than_the_alphabet_is_refused_with_the_minimum(five
     assert len(Tokenizer((five_corpus.run / "tokenizer.model").read_bytes())) == least
 
 
-@pytest.mark.parametrize("deleted", [False, True], ids=["there", "deleted"])
-def test_tokenize_does_not_replace_the_tokenizer_of_a_model(five_run: FiveRun, tmp_path: Path, deleted: bool) -> None:
-    """Also if tokenizer.model was deleted, as a hint of nmt suggests: the model contains the tokenizer."""
+def test_tokenize_does_not_replace_the_tokenizer_of_a_model(five_run: FiveRun, tmp_path: Path) -> None:
     run = five_run.copy_run(tmp_path / "run")
-    if deleted:
-        (run / "tokenizer.model").unlink()
     before = file_bytes(run)
     one_clear_error(run_nmt("tokenize", five_run.config, f"run={run}", "tokenizer.vocab_size=400"), 2, str(run))
     assert file_bytes(run) == before

@@ -14,9 +14,7 @@ from typing import Any
 import pytest
 from conftest import (
     NO_PROCESS,
-    ONE_PER_SIDE,
     PATIENCE_S,
-    SOURCE,
     TARGET,
     FiveCorpus,
     FiveRun,
@@ -99,17 +97,15 @@ def test_train_again_is_finished_and_a_raised_limit_resumes(five_run: FiveRun, t
     assert load_config(run / "config.yaml").train.max_steps == 203, "key=value overrides the file"
 
 
-@pytest.mark.parametrize("linked", [False, True])
-def test_train_fresh_moves_the_old_run_aside_and_keeps_a_link(five_run: FiveRun, tmp_path: Path, linked: bool) -> None:
+def test_train_fresh_moves_the_old_run_aside_and_keeps_a_link(five_run: FiveRun, tmp_path: Path) -> None:
     run = five_run.copy_run(tmp_path / "disk" / "run")
-    before, named = file_bytes(run), tmp_path / "link" if linked else run
-    if linked:
-        named.symlink_to(run)
+    before, named = file_bytes(run), tmp_path / "link"
+    named.symlink_to(run)
     done = run_nmt("train", five_run.config, f"run={named}", "train.max_steps=2", "seed=7", "--fresh")
     aside = tmp_path / "disk" / "run.1"
     assert f"the old run is kept in {aside}" in err_lines(done)
     assert file_bytes(aside) == before
-    assert named.is_symlink() == linked
+    assert named.is_symlink()
     assert RunDirectory(run).newest_step() == 2
     assert json.loads((run / "manifest.json").read_text())["seed"] == 7
 
@@ -123,34 +119,19 @@ def test_fresh_does_not_move_the_working_directory(five_run: FiveRun, tmp_path: 
     assert file_bytes(tmp_path) == before
 
 
-def test_train_quietly_with_one_tokenizer_per_side(five_corpus: FiveCorpus) -> None:
-    train = run_nmt("train", five_corpus.config, *ONE_PER_SIDE, "train.max_steps=2", "-q", cwd=five_corpus.home)
-    assert (train.returncode, train.stdout, train.stderr) == (0, b"", b"")
-    assert {file.name for file in five_corpus.run.glob("tokenizer*")} == {
-        "tokenizer.src.model",
-        "tokenizer.tgt.model",
-    }
-    (five_corpus.run / "tokenizer.src.model").unlink()  # the model contains its tokenizer
-    translate = run_nmt("translate", "-q", "--max-length", 5, input="我\n\n书\n".encode(), cwd=five_corpus.home)
-    assert len(out_lines(translate)) == 3
-    assert translate.stderr == b""
-
-
 def test_train_resumes_with_its_own_tokenizer(five_run: FiveRun, five_corpus: FiveCorpus) -> None:
-    """Also if tokenizer.model was deleted, as a hint of nmt suggests; the checkpoint contains the tokenizer."""
+    """Another file in its place is not used, and it may be absent; the checkpoint contains the tokenizer."""
     run = five_run.copy_run(five_corpus.home / "run")
-    config, file = run / "config.yaml", run / "tokenizer.model"
+    file = run / "tokenizer.model"
     assert out_lines(run_nmt("tokenize", five_corpus.config, "tokenizer.vocab_size=400")) == []
     own = file.read_bytes()
     shutil.copy(five_corpus.run / "tokenizer.model", run)
-    resumed = ["train", five_run.config, f"run={run}", "tokenizer.type=unigram", "train.max_steps=201"]
-    for command in (["translate", "-m", run, SOURCE[0]], [word for word in resumed if "tokenizer" not in str(word)]):
-        one_clear_error(run_nmt(*command), 2, f"{file} is not the tokenizer that the model was trained with")
+    assert out_lines(run_nmt("train", five_run.config, f"run={run}", "train.max_steps=201")) == []
     file.unlink()
-    config.write_text(config.read_text().replace("type: bpe", "type: unigram"))  # the type of newly trained tokenizers
-    assert out_lines(run_nmt(*resumed)) == []
-    with safe_open(run / "checkpoints" / "step-201.safetensors", framework="numpy") as last:
-        assert last.get_tensor("tokenizer.source").tobytes() == own
+    assert out_lines(run_nmt("train", five_run.config, f"run={run}", "train.max_steps=202")) == []
+    for step in (201, 202):
+        with safe_open(run / "checkpoints" / f"step-{step}.safetensors", framework="numpy") as last:
+            assert last.get_tensor("tokenizer.source").tobytes() == own
 
 
 def test_resuming_with_other_settings_or_data_is_refused(five_run: FiveRun, tmp_path: Path) -> None:
@@ -175,21 +156,12 @@ def test_train_dry_run_estimates_cost_and_writes_nothing(five_corpus: FiveCorpus
     printed = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}
     assert set(printed) >= {"parameters", "encoder", "decoder", "batches", "speed", "memory", "time"}
 
-    def number(text: str) -> int:
-        return int(text.replace(",", ""))
-
-    blocks = [number(line.split()[1]) for line in lines if line.startswith("  ")]
-    assert sum(blocks) == number(printed["parameters"]) > 10_000
-    assert number(printed["source_embedding"]) % 32 == 0, "as wide as key=value sets"
+    blocks = [int(line.split()[1].replace(",", "")) for line in lines if line.startswith("  ")]
+    assert sum(blocks) == int(printed["parameters"].replace(",", "")) > 10_000
     assert printed["batches"].startswith("1 an epoch, ")
-    assert "1 steps an epoch" in printed["batches"]
     assert "target tokens a second, fp32 on " in printed["speed"]
     assert 0 < float(printed["memory"].removesuffix(" GB")) < 100
     assert printed["time"].endswith(" in all without validations")
-    assert any("tokenizer.vocab_size=600 was cut" in line for line in err_lines(done))
-    (why,) = (line for line in err_lines(done) if line.startswith("chosen for 5 pairs: "))
-    assert " train.lr=0.002 " in why
-    assert "d_model" not in why
 
 
 @contextlib.contextmanager
@@ -230,7 +202,7 @@ def test_a_signal_saves_and_the_same_command_resumes(five_corpus: FiveCorpus, nu
     assert [line["step"] for line in lines if "lr" in line] == list(range(1, step + 3))
 
 
-@pytest.mark.parametrize("command", [["train"], ["train", "--fresh"], ["tokenize"]], ids=" ".join)
+@pytest.mark.parametrize("command", [["train", "--fresh"], ["tokenize"]], ids=" ".join)
 def test_a_refused_command_leaves_a_run_in_training_unchanged(
     five_run: FiveRun, tmp_path: Path, command: list[str]
 ) -> None:

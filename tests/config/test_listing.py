@@ -31,15 +31,11 @@ def test_the_listing_has_every_setting_with_type_and_help(folder: Path) -> None:
         ("run", "str", "required"),
         ("seed", "int 0..<2147483648", "1"),
         ("data.train.source", "path(s)", "required"),
-        ("data.root", "str", "-"),
         ("data.max_ratio", "float 1..", "9.0"),
         ("data.drop_blank", "bool", "true"),
         ("tokenizer.character_coverage", "float >0.9..1", "1.0"),
         ("model.norm", "pre|post", "pre"),
-        ("train.lr", "float >0..100", "0.001"),
         ("train.max_steps", "int 1..1000000000", "-"),
-        ("train.max_minutes", "float >0..", "-"),
-        ("decode.beam", "int 1..1000", "5"),
     ],
 )
 def test_a_row_of_the_listing_has_allowed_values_and_default(key: str, allowed: str, default: str) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.config import data_root, downloads_directory
+from nmt.config import data_root
 
 
 @pytest.fixture
@@ -46,10 +46,3 @@ def test_a_root_that_exists_stays_as_it_is_unless_it_is_a_file(project: Path) ->
     assert data_root("../shared/data/corpus") == Path("../shared/data/corpus")
     (project / "corpus").write_text("")
     assert data_root("corpus") == Path("data/downloads/corpus")
-
-
-def test_downloads_go_to_nmt_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NMT_DATA", "/corpora")
-    assert downloads_directory() == Path("/corpora")
-    monkeypatch.setenv("NMT_DATA", "")
-    assert downloads_directory() == Path("data/downloads")

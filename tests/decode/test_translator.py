@@ -18,7 +18,6 @@ from nmt.decode.segments import Line, Translation
 from nmt.decode.translator import TARGET_S, load, one_ahead, read_window
 from nmt.errors import ConfigError, InputError, ModelError
 from nmt.text.lines import Pause, is_blank
-from nmt.text.tokenizer import train_tokenizer
 
 TRANSLATOR = small_translator()
 
@@ -152,14 +151,6 @@ def test_run_and_its_model_file_translate_alike(tmp_path: Path) -> None:
     expected = TRANSLATOR.translate(LINES)
     assert load(run.path, engine="torch").translate(LINES) == expected
     assert load(run.model_file, device="cpu", engine="torch").translate(LINES) == expected
-
-
-def test_tokenizer_of_another_run_is_refused(tmp_path: Path) -> None:
-    run = write_run(TRANSLATOR, tmp_path / "run")
-    other = train_tokenizer(LINES[:2], TRANSLATOR.config.tokenizer).model
-    run.tokenizer_files(joint=True)[0].write_bytes(other)
-    with pytest.raises(ModelError, match=r"tokenizer\.model is not the tokenizer that the model was trained with"):
-        load(run.path)
 
 
 def test_missing_model_is_named(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from models import name as name_of
 from torch import Tensor
 
 from nmt.config import Config, check_config
-from nmt.errors import ModelError, OutputError
+from nmt.errors import ModelError
 from nmt.run import checkpoint as module
 from nmt.run.checkpoint import (
     Checkpoint,
@@ -104,6 +104,7 @@ def refused(path: Path, **options: Any) -> ModelError:
 
 def test_a_checkpoint_is_read_back_as_written(checkpoint: Checkpoint, written: Path) -> None:
     found = read_checkpoint(written)
+    assert read_config(written) == found.config
     assert found.tensors.keys() == checkpoint.tensors.keys()
     for name, x in checkpoint.tensors.items():
         assert found.tensors[name].dtype == x.dtype
@@ -202,18 +203,6 @@ def test_no_path_of_the_machine_is_in_the_file(written: Path, tmp_path: Path) ->
         assert part.encode() not in content
 
 
-def test_a_config_without_paths_is_valid_and_without_paths_is_idempotent() -> None:
-    bare = without_paths(config_of())
-    again = check_config(bare, {}, "test")
-    assert without_paths(again) == bare
-    assert without_paths(check_config({**bare, "run": "/"}, {}, "test"))["run"] == "run"
-
-
-def test_a_checkpoint_that_cannot_be_written_is_an_error(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match=r"cannot write .*absent/it: No such file"):
-        save_checkpoint(tmp_path / "absent" / "it", checkpoint)
-
-
 # --- damaged and foreign files ----------------------------------------------------------------------------
 
 
@@ -255,16 +244,13 @@ def test_a_flipped_bit_is_detected_in_the_header_and_in_the_tensors_that_are_rea
     ("content", "words"),
     [
         (b"", "not a model file, or damaged"),
-        (b"short", "not a model file"),
-        (b"\0" * 100, "not a model file, or damaged"),
         (b"run: r\ndata: {}\n", "not a model file"),
         (pickle.dumps({"weights": [1.0]}), "not a model file"),
         ((MAX_HEADER_BYTES + 1).to_bytes(8, "little") + b"{", "not a model file"),
         (safetensors.torch.save({"x": torch.zeros(2)}), "not written by nmt"),
-        (safetensors.torch.save({"x": torch.zeros(2)}, {"format": "pt"}), "not written by nmt"),
         *(
             (safetensors.torch.save({"x": torch.zeros(2)}, {"nmt": text}), "not written by nmt")
-            for text in ("", "no JSON", "[]", "5", "null", "{}", '"x"', '{"format_version": 1}', "[" * 100_000)
+            for text in ("no JSON", "[]", '{"format_version": 1}', "[" * 100_000)
         ),
     ],
 )
@@ -275,32 +261,14 @@ def test_a_foreign_file_is_refused(scratch: Path, content: bytes, words: str) ->
         read_config(scratch)
 
 
-def test_settings_are_read_without_the_tensors(written: Path, scratch: Path) -> None:
-    assert read_config(written) == read_checkpoint(written).config
-    n_bytes = 8 + int.from_bytes(written.read_bytes()[:8], "little")
-    scratch.write_bytes(written.read_bytes()[:n_bytes])
-    assert read_config(scratch) == read_config(written)
-
-
-def test_a_pipe_and_a_file_with_too_many_tensors_are_refused(
-    written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    os.mkfifo(tmp_path / "pipe")  # reading it would block
-    monkeypatch.setattr("nmt.run.header.MAX_TENSORS", 5)
-    for file in (written, tmp_path / "pipe"):
-        assert str(refused(file)) == f"{file}: not a model file"
-
-
 @pytest.mark.parametrize(
     ("name", "tensor"),
     [
         ("model.more", torch.zeros(1)),
-        ("optimizer.more.exp_avg", torch.zeros(1)),
         ("tokenizer.third", torch.zeros(1)),
         ("other.encoder_norm.weight", torch.zeros(8)),
         ("average.encoder_norm.weight", torch.zeros(8)),
         ("optimizer.encoder_norm.weight.exp_avg", torch.zeros(9)),
-        ("optimizer.encoder_norm.weight.exp_avg", torch.zeros(())),
         ("optimizer.encoder_norm.weight.step", torch.zeros(8)),
         ("model.encoder_norm.bias", torch.zeros(8, dtype=torch.float64)),
     ],
@@ -314,11 +282,7 @@ def test_tensors_that_do_not_belong_to_the_model_are_refused(
     assert str(refused(scratch, prefixes=())).startswith(str(scratch))
 
 
-@pytest.mark.parametrize(
-    "choices",
-    [{}, {"positions": "rotary", "max_positions": 100_000}, {"architecture": "rnn", "attention": "additive"}],
-    ids=["transformer", "rotary", "rnn"],
-)
+@pytest.mark.parametrize("choices", [{}, {"architecture": "rnn", "attention": "additive"}], ids=["transformer", "rnn"])
 def test_a_model_too_large_for_its_file_is_refused_without_allocating_it(
     checkpoint: Checkpoint, scratch: Path, save_with: Callable[[Any], None], choices: dict[str, Any]
 ) -> None:
@@ -329,8 +293,10 @@ def test_a_model_too_large_for_its_file_is_refused_without_allocating_it(
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start < 50_000  # kB
 
 
-def test_a_missing_file_and_a_directory_are_errors(tmp_path: Path) -> None:
+def test_a_missing_file_a_pipe_and_a_directory_are_errors(tmp_path: Path) -> None:
     assert str(refused(tmp_path / "absent")) == f"cannot read {tmp_path / 'absent'}: No such file or directory"
+    os.mkfifo(tmp_path / "pipe")  # reading it would block
+    assert str(refused(tmp_path / "pipe")) == f"cannot read {tmp_path / 'pipe'}: not a file"
     error = refused(tmp_path)
     assert str(error) == f"cannot read {tmp_path}: Is a directory"
     assert error.hint == "give a run's directory or its model.safetensors"
@@ -414,33 +380,12 @@ def test_a_file_without_its_tokenizer_is_refused(
     assert error.hint == "train it again"
 
 
-@pytest.mark.parametrize(
-    "tensor",
-    [
-        torch.zeros(0, dtype=torch.uint8),
-        torch.tensor(list(b"no model"), dtype=torch.uint8),
-        torch.tensor([[1, 2]], dtype=torch.uint8),
-        torch.tensor([1.5]),
-    ],
-)
-def test_an_invalid_tokenizer_is_refused(
-    checkpoint: Checkpoint, scratch: Path, monkeypatch: pytest.MonkeyPatch, tensor: Tensor
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(torch, "frombuffer", lambda *_args, **_options: tensor)
-        save_checkpoint(scratch, checkpoint)
-    refused(scratch)
-
-
 # --- hashes and averages ----------------------------------------------------------------------------------
 
 
-def test_a_hash_does_not_depend_on_order_or_strides() -> None:
+def test_a_hash_depends_on_names_shapes_dtypes_and_bytes_and_not_on_order_or_strides() -> None:
     x, y = torch.arange(6.0).view(2, 3), torch.tensor([1], dtype=torch.int64)
     assert hash_tensors({"x": x, "y": y}) == hash_tensors({"y": y, "x": x.T.contiguous().T})
-
-
-def test_a_hash_depends_on_names_shapes_dtypes_and_bytes() -> None:
     others: list[dict[str, Tensor]] = [
         {"z": torch.zeros(4)},
         {"x": torch.zeros(2, 2)},

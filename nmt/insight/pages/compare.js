@@ -7,7 +7,6 @@ const others = data.systems.map((_, i) => i).slice(1);
 const signed = (value, digits = 2) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`;
 const figureWidth = Math.min(640, document.documentElement.clientWidth - 40); // narrower on a phone, with the same font size
 const LOWER_IS_BETTER = ["TER"];
-const TESTS = { bs: "paired bootstrap", ar: "paired approximate randomization" };
 
 function titleSection() {
   byId("title").textContent = data.systems.map((_, i) => letterOf(i)).join(" and ");
@@ -49,7 +48,7 @@ function scoresSection() {
   const bounds = (d) => `${signed(d.low)} to ${signed(d.high)}`;
   put("score-table", table(["score", "system", "value", "difference", "95 % interval", "p"], data.scores.flatMap((score) =>
     score.systems.map(({ value, difference: d }, i) => [score.name, letterOf(i), value.toFixed(2), ...(d ? [signed(d.value), bounds(d), d.p_value.toFixed(4)] : ["–", "–", "–"])]))));
-  put("signatures", ...[`The p-values are sacreBLEU's, by ${TESTS[data.test]}.`, ...data.scores.map((score) => html("code", {}, `${score.name} ${score.signature}`))]
+  put("signatures", ...["The p-values are sacreBLEU's, by paired bootstrap.", ...data.scores.map((score) => html("code", {}, `${score.name} ${score.signature}`))]
     .map((line) => html("span", { style: "display:block;overflow-wrap:anywhere" }, line)));
 }
 
