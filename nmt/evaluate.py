@@ -83,11 +83,10 @@ def score(
 
     Args:
         metrics: any of bleu, chrf, ter; scores come in this order.
-        tokenize: sacreBLEU's tokenizer for BLEU.
         n_bootstrap: number of resamplings for the interval; 0 for none.
     Raises:
         DataError: the numbers of lines differ, or there are none.
-        ConfigError: sacreBLEU has no such tokenizer, or a library that it needs is missing.
+        ConfigError: see `sacrebleu_metrics`.
     """
     check_references(references, hypotheses, "hypotheses")
     if not hypotheses:
@@ -102,14 +101,10 @@ def sacrebleu_metrics(
     tokenize: str = DEFAULT_TOKENIZER,
     lowercase: bool = False,
 ) -> dict[str, Metric]:
-    """Return sacreBLEU's metrics by name: bleu, chrf, ter.
+    """Return sacreBLEU's metrics by name: bleu, chrf, ter. References are processed once, if they are given here.
 
-    Args:
-        references: if given, processed once and used for all systems.
-        tokenize: sacreBLEU's tokenizer for BLEU.
-        lowercase: whether BLEU and chrF ignore case; TER always does, as in sacreBLEU's command.
-    Raises:
-        ConfigError: sacreBLEU has no such tokenizer, or a library that it needs is missing.
+    TER always ignores case, as in sacreBLEU's command. Raises ConfigError if sacreBLEU has no such tokenizer, or a
+    library that it needs is missing.
     """
     if tokenize not in BLEU.TOKENIZERS:
         raise ConfigError(f"no sacreBLEU tokenizer '{tokenize}'", hint=f"one of {', '.join(sorted(BLEU.TOKENIZERS))}")
@@ -128,10 +123,7 @@ def paired_scores(
     """Score systems and compare each with the first one, as `sacrebleu --paired-bs` does (Koehn 2004).
 
     Scores and p-values are sacreBLEU's. The interval of a difference is a bootstrap interval from the same resamples.
-
-    Args:
-        systems: two or more, each with one translation per line.
-        metrics: from `sacrebleu_metrics`, with references.
+    The metrics, from `sacrebleu_metrics`, have the references.
     """
     named: list[tuple[str, Sequence[str]]] = [(str(i), tuple(lines)) for i, lines in enumerate(systems)]
     for metric in metrics.values():  # cache the slowest part, which sacreBLEU's test and the intervals need
@@ -148,7 +140,7 @@ def paired_scores(
             assert not isinstance(result, str)  # only the names of the systems are strings
             difference = None
             if result.p_value is not None:
-                low, high = interval_of(resampled[i] - resampled[0])
+                low, high = np.quantile(resampled[i] - resampled[0], (0.025, 0.975)).tolist()
                 difference = Difference(float(result.score) - scores[0].value, low, high, float(result.p_value))
             scores.append(SystemScore(float(result.score), difference))
         found.append(PairedScore(name, str(signatures[name]), scores))
@@ -160,12 +152,6 @@ def _resampled(metric: Metric, lines: Sequence[str], draws: NDArray[np.int64]) -
     statistics = np.array(metric._extract_corpus_statistics(lines, None), dtype=float)  # (lines, statistics)
     sums = (statistics[row].sum(0).tolist() for row in draws)
     return np.array([metric._compute_score_from_stats(total).score for total in sums])
-
-
-def interval_of(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the bounds of the middle 95 % of the values, computed as in sacreBLEU's `estimate_ci`."""
-    ordered, n_outside = np.sort(values), len(values) // 40
-    return float(ordered[n_outside]), float(ordered[len(ordered) - n_outside - 1])
 
 
 def check_references(references: Sequence[Sequence[str]], lines: Sequence[str], name: str) -> None:

@@ -51,9 +51,6 @@ def changed(before: Origin | None, origin: Origin) -> str:
 def resumed_output(path: Path, origin: Origin, *, keep_header: bool = False) -> Iterator[tuple[BinaryIO, int]]:
     """Yield a file to append lines to, and the number of its lines. It becomes `path` if the `with` block succeeds.
 
-    Args:
-        origin: an existing part file must have the same origin.
-        keep_header: keep the header in the complete file.
     Raises:
         InputError: the part file has another origin, or another process is writing it.
         OutputError: the part file cannot be written.

@@ -1,6 +1,5 @@
 """`nmt score`."""
 
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nmt.cli import options, streams
+from nmt.cli.translate import as_json
 from nmt.errors import DataError, InputError
 from nmt.files import parse_json
 from nmt.text.lines import Pause, is_blank, iter_pairs
@@ -26,7 +26,7 @@ def score(
         Path | None, typer.Option("--input", "-i", help="Lines of source TAB translation, or of nmt translate --json.")
     ] = None,
     output: options.OutputFile = None,
-    json_lines: Annotated[bool, typer.Option("--json", help="JSON lines: pieces, tokens, scores.")] = False,
+    json_lines: Annotated[bool, typer.Option("--json", help="JSON lines, as of nmt translate.")] = False,
     alpha: options.Alpha = None,
     device: options.Device = "auto",
     threads: options.Threads = 0,
@@ -53,7 +53,7 @@ def score(
         pairs = candidates(streams.open_input(input_file), translator.tokenizers.target)
     with streams.open_output(output) as out:
         for found in streams.with_bar(score_lines(translator, pairs, chosen), n_lines):
-            out.write(formatted(found, as_json=json_lines).encode() + b"\n")
+            out.write((as_json(found) if json_lines else formatted(found)).encode() + b"\n")
 
 
 def candidates(lines: Iterable[str | Pause], tokenizer: "Tokenizer") -> "Iterator[Candidates]":
@@ -85,21 +85,15 @@ def target_of(hypothesis: dict[str, Any], tokenizer: "Tokenizer") -> str | list[
 
     if "pieces" not in hypothesis:
         return str(hypothesis["text"])
-    pieces = [one["piece"] if isinstance(one, dict) else str(one) for one in hypothesis["pieces"]]
+    pieces = [str(one["piece"]) for one in hypothesis["pieces"]]
     tokens = tokenizer.ids(pieces)
     if unknown := [piece for token, piece in zip(tokens, pieces, strict=True) if token < EOS]:
         raise DataError(f"the model has no piece '{unknown[0]}'", hint="score with the model that translated")
     return tokens
 
 
-def formatted(found: "Translation", *, as_json: bool) -> str:
-    """Format the log-probabilities of a translation and its pieces; as JSON, of all hypotheses, null for -inf."""
-    if as_json:
-        from nmt.insight.pages import plain
-
-        names = ("text", "score", "log_prob", "pieces", "tokens", "log_probs")
-        hypotheses = [{name: getattr(one, name) for name in names} for one in found.hypotheses]
-        return json.dumps(plain({"source": found.source, "hypotheses": hypotheses}, list), ensure_ascii=False)
+def formatted(found: "Translation") -> str:
+    """Format the log-probabilities of a translation and its pieces."""
     if len(found.hypotheses) != 1:
         raise InputError(f"{len(found.hypotheses)} hypotheses do not fit on one line", hint="add --json")
     (best,) = found.hypotheses

@@ -64,17 +64,14 @@ def join_shards(paths: Sequence[Path], out: BinaryIO) -> int:
     Raises:
         InputError: a file is not a shard or is damaged, origins differ, or a shard is missing or given twice.
     """
-    n_lines, by_number = 0, dict[int, Path]()
-    _, first, _ = _check_shard(paths[0])
-    for path in paths:
-        shard, origin, n_own = _check_shard(path)
+    checked, by_number = [_check_shard(path) for path in paths], dict[int, Path]()
+    (_, n_shards), first, _ = checked[0]
+    for path, (shard, origin, _) in zip(paths, checked, strict=True):
         if origin != first:
             hint = "all need the same input, model and options: translate one of them again"
             raise InputError(f"{path} was made from another {changed(first, origin)} than {paths[0]}", hint=hint)
         if (other := by_number.setdefault(shard.number, path)) is not path:
             raise InputError(f"{other} and {path} are both shard {shard}", hint="name one of them")
-        n_lines += n_own
-    n_shards = shard.n_shards
     if missing := [str(Shard(i, n_shards)) for i in range(n_shards) if i not in by_number]:
         named = ", ".join(missing[:10]) + (", …" if len(missing) > 10 else "")
         reason = f"{len(missing)} of {n_shards} shards {'is' if len(missing) == 1 else 'are'} missing: {named}"
@@ -83,7 +80,7 @@ def join_shards(paths: Sequence[Path], out: BinaryIO) -> int:
         with open_file(by_number[i]) as file:
             file.readline()
             shutil.copyfileobj(file, out)
-    return n_lines
+    return sum(n_lines for _, _, n_lines in checked)
 
 
 def _check_shard(path: Path) -> tuple[Shard, dict[str, str], int]:

@@ -80,7 +80,7 @@ def translate(
     }
     if stream:
         arguments["window"] = 1
-    render = partial(formatted, as_json=json_lines, with_score=scores)
+    render = as_json if json_lines else partial(formatted, with_score=scores)
     if files:
         settings = {"prefix": prefix, "json": json_lines, "scores": scores, "precision": precision, "engine": engine}
         rewrite(files, paths, translator, arguments, settings, render)
@@ -107,11 +107,14 @@ def checked_text(text: str | None, input_file: Path | None) -> str | None:
     return text
 
 
-def formatted(translation: "Translation", _: str = "", *, as_json: bool, with_score: bool) -> str:
-    """Format the best hypothesis, with or without score and TAB; as JSON, all hypotheses with scores and pieces."""
-    if not as_json:
-        best = translation.hypotheses[0]
-        return f"{best.score:.4f}\t{best.text}" if with_score else best.text
+def formatted(translation: "Translation", _: str = "", *, with_score: bool) -> str:
+    """Format the best hypothesis, with or without score and TAB."""
+    best = translation.hypotheses[0]
+    return f"{best.score:.4f}\t{best.text}" if with_score else best.text
+
+
+def as_json(translation: "Translation", _: str = "") -> str:
+    """Format all hypotheses with scores and pieces as JSON."""
     hypotheses = []
     for found in translation.hypotheses:
         pieces = [{"piece": p, "log_prob": log_prob} for p, log_prob in zip(found.pieces, found.log_probs, strict=True)]

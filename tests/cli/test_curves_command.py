@@ -1,9 +1,8 @@
 """`nmt curves`."""
 
 import json
-from pathlib import Path
 
-from conftest import FiveRun, one_clear_error, out_lines, run_nmt, run_together
+from conftest import FiveRun, out_lines, run_together
 
 
 def test_curves_in_the_terminal_and_as_json(five_run: FiveRun) -> None:
@@ -22,7 +21,3 @@ def test_curves_in_the_terminal_and_as_json(five_run: FiveRun) -> None:
     found = json.loads(out_lines(points)[0])
     assert found["x"] == "minute"
     assert [len(one) for one in found["metrics"]["dev_bleu"].values()] == [2]
-
-
-def test_curves_refuse_what_is_no_run(tmp_path: Path) -> None:
-    one_clear_error(run_nmt("curves", tmp_path), 2, "is not a run")

@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from conftest import FiveRun, err_lines, one_clear_error, out_lines, run_nmt, run_together
+from conftest import FiveRun, err_lines, out_lines, run_nmt, run_together
 
 
 def test_report_is_written_into_the_run_or_a_file(five_run: FiveRun, tmp_path: Path) -> None:
@@ -35,8 +35,3 @@ def test_training_keeps_the_report_up_to_date(five_run: FiveRun, tmp_path: Path)
     blocked = run_nmt(*args[:-1], f"run={tmp_path}/blocked", cwd=tmp_path)
     assert blocked.returncode == 0
     assert b"no report: " in blocked.stderr
-
-
-def test_report_refuses_what_is_no_run(tmp_path: Path) -> None:
-    one_clear_error(run_nmt("report", cwd=tmp_path), 2, "no model under runs/")
-    one_clear_error(run_nmt("report", tmp_path, cwd=tmp_path), 2, "is not a run")

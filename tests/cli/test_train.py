@@ -60,15 +60,11 @@ def test_train_writes_the_files_of_a_run(five_run: FiveRun) -> None:
         "report.html",
         "lock",
     }
-    resolved = load_config(run / "config.yaml")
-    assert resolved.model.d_ff == 256, "fitted values are filled in"
-    assert resolved.train.max_steps == 200
+    assert load_config(run / "config.yaml").model.d_ff == 256, "fitted values are filled in"
     manifest = json.loads((run / "manifest.json").read_text())
     assert set(manifest["data"]) == {f"{c}.{s}" for c in ("train", "dev", "test") for s in ("source", "target")}
-    assert manifest["seed"] == 1
     assert manifest["command"][-1] == str(five_run.config)
     assert manifest["versions"]["nmt"] == nmt.__version__
-    assert RunDirectory(run).newest_step() == 200
     metrics = json_lines((run / "metrics.jsonl").read_text())
     assert [line["step"] for line in metrics if "lr" in line] == list(range(1, 201))
     validations = [line for line in metrics if "dev_bleu" in line]
@@ -108,15 +104,6 @@ def test_train_fresh_moves_the_old_run_aside_and_keeps_a_link(five_run: FiveRun,
     assert named.is_symlink()
     assert RunDirectory(run).newest_step() == 2
     assert json.loads((run / "manifest.json").read_text())["seed"] == 7
-
-
-def test_fresh_does_not_move_the_working_directory(five_run: FiveRun, tmp_path: Path) -> None:
-    run = five_run.copy_run(tmp_path / "run")
-    before = file_bytes(tmp_path)
-    for more in ([], ["--dry-run"]):
-        done = run_nmt("train", five_run.config, "run=.", "--fresh", *more, cwd=run)
-        one_clear_error(done, 2, "run=. ", "working directory")
-    assert file_bytes(tmp_path) == before
 
 
 def test_train_resumes_with_its_own_tokenizer(five_run: FiveRun, five_corpus: FiveCorpus) -> None:

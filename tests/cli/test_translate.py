@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import pickle
 import re
 from pathlib import Path
 from typing import Any
@@ -143,33 +142,6 @@ def test_the_model_is_that_of_m_or_nmt_model_or_the_newest_under_runs(five_run: 
     by_variable = run_nmt("translate", SOURCE[2], cwd=home, env={"NMT_MODEL": str(five_run.run)})
     assert [out_lines(done) for done in (named, newest, by_variable)] == [[text] for text in TARGET[:3]]
     assert [err_lines(done) for done in (named, newest, by_variable)] == [[], ["model: runs/deep/new"], []]
-
-
-class Trap:
-    """Creates a directory when it is unpickled."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[object, tuple[str]]:
-        return os.mkdir, (str(self.path),)
-
-
-def test_damaged_and_foreign_model_files_are_refused(five_run: FiveRun, tmp_path: Path) -> None:
-    model, unpickled = five_run.model_file.read_bytes(), tmp_path / "unpickled"
-    files = {
-        "text": b"This is text, not weights.\n" * 10,
-        "empty": b"",
-        "pickle": pickle.dumps(Trap(unpickled)),
-        "truncated": model[: len(model) // 2],
-        "flipped": model[:-1000] + bytes([model[-1000] ^ 1]) + model[-999:],
-    }
-    for name, content in files.items():
-        (tmp_path / name).write_bytes(content)
-        done = run_nmt("translate", "--engine", "torch", "-m", tmp_path / name, "我")
-        one_clear_error(done, 2, str(tmp_path / name), "damaged" if name == "flipped" else " not ")
-    one_clear_error(run_nmt("translate", "-m", tmp_path, "我"), 2, "no model at", "model.safetensors")
-    assert not unpickled.exists(), "nothing is ever unpickled"
 
 
 def test_control_characters_in_names_are_escaped(five_run: FiveRun, tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from configs import MINIMAL, OTHER_CORPORA, fault, load, write
-from nmt.config import check_config, dump_config, load_config, settings
-from nmt.config.yaml_file import MAX_CONFIG_BYTES, read_yaml
+from configs import MINIMAL, fault, load, write
+from nmt.config import check_config, dump_config, load_config
+from nmt.config.yaml_file import MAX_CONFIG_BYTES
 from nmt.errors import ConfigError
 
 
@@ -214,9 +214,3 @@ TREES = st.fixed_dictionaries(
 def test_a_dumped_config_loads_as_the_same_config(folder: Path, tree: dict[str, Any]) -> None:
     config = check_config(tree, {}, "test")
     assert load(folder, dump_config(config)) == config
-
-
-def test_a_dumped_config_has_every_key(folder: Path) -> None:
-    config = load(folder, MINIMAL, *OTHER_CORPORA)
-    _, origins = read_yaml(write(folder, dump_config(config)))
-    assert {key for key, *_ in settings()} <= {".".join(path) for path in origins}

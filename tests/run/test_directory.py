@@ -128,20 +128,6 @@ def test_a_run_that_cannot_be_renamed_is_an_error(run: RunDirectory, monkeypatch
     assert "run=PATH" in caught.value.hint
 
 
-def test_moving_a_link_aside_renames_its_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "disk").mkdir()
-    (tmp_path / "demo").symlink_to(tmp_path / "disk" / "of demo")
-    monkeypatch.chdir(tmp_path)
-    run = RunDirectory("disk/../demo")
-    with run.lock():
-        run.append_metrics({"n": 1})
-    assert run.move_aside() == tmp_path / "disk" / "of demo.1", "an absolute path without links"
-    with run.lock():
-        assert run.read_metrics() == []
-    assert (tmp_path / "demo").is_symlink()
-    assert RunDirectory(tmp_path / "disk" / "of demo.1").read_metrics() == [{"n": 1}]
-
-
 def test_a_link_to_itself_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     run = RunDirectory(tmp_path / "loop")
@@ -153,47 +139,33 @@ def test_a_link_to_itself_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["checkpoints", "metrics.jsonl", f"checkpoints/x.tmp.{NO_PROCESS}"])
-def test_a_run_with_a_link_that_leads_out_of_it_is_refused(run: RunDirectory, tmp_path: Path, name: str) -> None:
+def test_a_run_with_a_link_that_leads_out_of_it_or_a_pipe_is_refused(
+    run: RunDirectory, tmp_path: Path, name: str
+) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / f"a.tmp.{NO_PROCESS}").write_text("mine")
-    run.create()
     if name == "checkpoints":
         run.checkpoints.rmdir()
     (run.path / name).symlink_to(elsewhere if name == "checkpoints" else elsewhere / "new")
     for entry in (run.lock().__enter__, run.move_aside):
-        with pytest.raises(ModelError, match="is a link that leads out of the run") as caught:
+        with pytest.raises(ModelError, match="is a link that leads out of the run"):
             entry()
-        assert caught.value.hint
     assert [file.name for file in elsewhere.iterdir()] == [f"a.tmp.{NO_PROCESS}"]
+    (run.path / name).unlink()
+    os.mkfifo(run.path / name)  # opening it would block
+    with pytest.raises(ModelError, match="is neither a file nor a directory"):
+        run.move_aside()
 
 
-def test_a_run_with_a_pipe_is_refused(run: RunDirectory) -> None:
-    """Opening it would block forever."""
-    run.create()
-    os.mkfifo(run.metrics_file)
-    for entry in (run.lock().__enter__, run.move_aside):
-        with pytest.raises(ModelError, match=r"metrics\.jsonl is neither a file nor a directory") as caught:
-            entry()
-        assert caught.value.hint == "remove it"
-
-
-@pytest.mark.parametrize("kind", ["pipe", "large"])
-def test_a_pipe_or_a_huge_file_in_place_of_a_small_file_is_not_read(run: RunDirectory, kind: str) -> None:
-    run.create()
+def test_a_huge_file_in_place_of_a_small_one_is_not_read(run: RunDirectory) -> None:
     for file in (run.manifest_file, run.tokenizer_files(joint=True)[0]):
-        if kind == "pipe":
-            os.mkfifo(file)
-        else:
-            with file.open("wb") as content:
-                content.truncate(10**11)  # sparse
+        with file.open("wb") as content:
+            content.truncate(10**11)  # sparse
     with pytest.raises(ModelError, match=r"manifest\.json is damaged"):
         run.read_manifest()
-    if kind == "pipe":
-        assert run.read_tokenizers(config_of()) is None
-    else:
-        with pytest.raises(ModelError, match=r"tokenizer\.model: .*over 100,000,000 bytes"):
-            run.read_tokenizers(config_of())
+    with pytest.raises(ModelError, match=r"tokenizer\.model: .*over 100,000,000 bytes"):
+        run.read_tokenizers(config_of())
 
 
 # --- settings ---------------------------------------------------------------------------------------------
@@ -230,7 +202,6 @@ def test_the_manifest_records_the_git_commit_if_there_is_one(tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
     assert commit() == ""
     subprocess.run(["git", "init", "-q"], check=True, capture_output=True)
-    assert commit() == "", "`git rev-parse HEAD` fails in an empty repository, but prints HEAD"
     identity = ["-c", "user.name=n", "-c", "user.email=e@x", "-c", "commit.gpgsign=false"]
     subprocess.run(["git", *identity, "commit", "-q", "--allow-empty", "--no-verify", "-m", "x"], check=True)
     assert re.fullmatch(r"[0-9a-f]{40}", commit())
@@ -340,26 +311,9 @@ def test_metrics_are_read_back_in_order(tmp_path_factory: pytest.TempPathFactory
     assert run.read_metrics() == lines
 
 
-def test_cut_metrics_drops_lines_after_the_step(run: RunDirectory) -> None:
-    run.cut_metrics(5)
-    assert not run.metrics_file.exists()
-    lines: list[dict[str, Any]] = [
-        {"step": 1, "loss": 2.0},
-        {"note": "ü"},
-        {"step": 5},
-        {"step": 5, "dev_bleu": 1.0},
-        {"step": 6},
-    ]
-    for figures in lines:
-        run.append_metrics(figures)
-    run.cut_metrics(5)
-    assert run.read_metrics() == lines[:-1]
-    run.append_metrics({"step": 6, "again": True})
-    assert run.read_metrics()[-1] == {"step": 6, "again": True}
-
-
 def test_metrics_are_read_as_they_grow_and_again_after_a_cut(run: RunDirectory) -> None:
     reader = LinesReader(run.metrics_file)
+    assert run.cut_metrics(5) == []
     assert reader.new_lines() == ([], True)
     run.append_metrics({"step": 1}, {"step": 2})
     assert reader.new_lines() == ([{"step": 1}, {"step": 2}], True)
