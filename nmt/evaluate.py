@@ -181,7 +181,7 @@ def pairwise_scores(texts: Sequence[str], metric: str, *, tokenize: str = DEFAUL
     for every pair, which takes a tenth of the time for 32 texts.
     """
     if metric == "bleu":
-        bleu = _sentence_bleu(tokenize)
+        bleu = BLEU(tokenize=tokenize, effective_order=True)
         return np.array([[bleu.sentence_score(text, [reference]).score for reference in texts] for text in texts])
     totals, matches = _ngram_matches(["".join(text.split()) for text in texts], CHRF.CHAR_ORDER)
     n_orders = np.maximum(((totals[:, None] > 0) & (totals > 0)).sum(-1), 1)  # (N, N), orders in both texts
@@ -202,18 +202,6 @@ def _ngram_matches(texts: Sequence[str], max_order: int) -> tuple[NDArray[np.int
         totals.append(counts.sum(1))
         matches.append(np.array([np.minimum(row, counts).sum(1) for row in counts]))
     return np.stack(totals, -1), np.stack(matches, -1)
-
-
-def closest(texts: Sequence[str], reference: str, *, tokenize: str = DEFAULT_TOKENIZER) -> int:
-    """Return the index of the text with the highest sentence BLEU (effective order); on a tie, the first."""
-    metric = _sentence_bleu(tokenize)
-    scores = [metric.sentence_score(text, [reference]).score for text in texts]
-    return scores.index(max(scores))
-
-
-@functools.cache
-def _sentence_bleu(tokenize: str) -> BLEU:
-    return BLEU(tokenize=tokenize, effective_order=True)
 
 
 def perplexity(log_probs: Sequence[Sequence[float]]) -> float:

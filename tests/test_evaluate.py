@@ -15,7 +15,6 @@ from nmt.errors import DataError, InputError
 from nmt.evaluate import (
     Score,
     bleu_tokenizer,
-    closest,
     paired_scores,
     pairwise_scores,
     perplexity,
@@ -192,11 +191,3 @@ def test_the_interval_of_a_difference_is_that_of_paired_resamples() -> None:
     assert alone.low is not None
     assert alone.high is not None
     assert difference.high - difference.low < alone.high - alone.low
-
-
-def test_the_closest_text_has_the_highest_sentence_bleu() -> None:
-    texts = ["a dog", "the cat sat on a mat", "The cat sat on the mat.", "the cat sat on a mat"]
-    assert closest(texts, "the cat sat on a mat") == 1, "the first of equals"
-    assert closest(texts, "The cat sat on the mat today.") == 2
-    assert closest(texts, "") == 0
-    assert closest(["猫在", "猫在垫子上。"], "猫在垫子上", tokenize="zh") == 1

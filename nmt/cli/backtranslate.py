@@ -57,7 +57,7 @@ def backtranslate(
         streams.log.info(message, output, input_file, symbols)
 
 
-def tagged(translation: "Translation", _: str, *, tag: str) -> str:
+def tagged(translation: "Translation", *, tag: str) -> str:
     """Return the tag and the translation; a blank translation stays blank, so that training drops the pair."""
     text = translation.text
     return f"{tag} {text}" if tag and text.strip() else text

@@ -4,22 +4,20 @@ import json
 from collections import deque
 from collections.abc import Callable
 from contextlib import closing
-from itertools import islice, repeat
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt.cli import streams
 from nmt.cli.resumable import read_origin, resumed_output
 from nmt.cli.shards import Shard
-from nmt.errors import DataError, InputError
+from nmt.errors import InputError
 from nmt.files import is_special, open_file
 from nmt.text.lines import iter_lines
 
 if TYPE_CHECKING:
     from nmt.decode.segments import Translation
     from nmt.decode.translator import Translator
-
-Render = Callable[["Translation", str], str]  # from a translation and its line of `beside` to the output line
 
 
 class Files(NamedTuple):
@@ -28,24 +26,17 @@ class Files(NamedTuple):
     source: Path
     output: Path
     shard: Shard | None = None
-    beside: Path | None = None  # line N belongs to line N of the source, for example a reference
 
 
-def checked_files(
-    command: str, source: Path | None, output: Path | None, shard: str | None = None, beside: Path | None = None
-) -> Files:
+def checked_files(command: str, source: Path | None, output: Path | None, shard: str | None = None) -> Files:
     """Check the files of a command; `command` is its name with options, for messages.
 
     Raises:
         InputError: input or output is not a file, so resuming is impossible; or `shard` is invalid.
-        DataError: `beside` and the source have different numbers of lines.
     """
     if source is None or output is None or any(path == streams.DASH or is_special(path) for path in (source, output)):
         raise InputError(f"nmt {command} needs input and output files", hint=f"nmt {command} -i FILE -o FILE")
-    if beside is not None and (counts := [streams.count_lines(path) for path in (source, beside)])[0] != counts[1]:
-        reason = f"{source} has {counts[0]} lines but {beside} has {counts[1]}"
-        raise DataError(reason, hint="line N of one must translate line N of the other")
-    return Files(source, output, None if shard is None else Shard.parse(shard), beside)
+    return Files(source, output, None if shard is None else Shard.parse(shard))
 
 
 def rewrite(
@@ -54,7 +45,7 @@ def rewrite(
     translator: "Translator",
     arguments: dict[str, Any],
     settings: dict[str, Any],
-    render: Render,
+    render: Callable[["Translation"], str],
 ) -> None:
     """Translate the lines of a file or of a shard.
 
@@ -67,10 +58,9 @@ def rewrite(
     from nmt.decode.translator import model_files
     from nmt.run.directory import hash_files
 
-    inputs = [files.source, *([files.beside] if files.beside else [])]
     of_models = [file for path in models for file in model_files(path)]
     option = json.dumps({**arguments["options"].model_dump(), **settings})
-    origin = {"input": hash_files(inputs), "model": hash_files(of_models), "option": option}
+    origin = {"input": hash_files([files.source]), "model": hash_files(of_models), "option": option}
     span, output = range(streams.count_lines(files.source)), files.output
     if files.shard:
         span, output = files.shard.span(len(span)), files.shard.file(output)
@@ -80,18 +70,14 @@ def rewrite(
                 if read_origin(file) == origin:
                     streams.log.info("%s is complete", output)
                     return
-    others = iter_lines([files.beside]) if files.beside else (line for line in repeat(""))  # unlike repeat, has close()
     with (
         resumed_output(output, origin, keep_header=files.shard is not None) as (out, n_done),
         closing(iter_lines([files.source])) as lines,
-        closing(others) as beside,
     ):
         first = span.start + n_done
-        own = islice(lines, first, span.stop)
-        translations = translator.translate_lines(own, first=first + 1, **arguments)
-        bar = streams.with_bar(translations, len(span), n_done)
-        for translation, other in zip(bar, islice(beside, first, None), strict=False):
-            out.write(render(translation, other).encode() + b"\n")
+        translations = translator.translate_lines(islice(lines, first, span.stop), first=first + 1, **arguments)
+        for translation in streams.with_bar(translations, len(span), n_done):
+            out.write(render(translation).encode() + b"\n")
             out.flush()  # so that --resume after a kill loses nothing
         deque(lines, maxlen=0)  # reads to the end, to warn of bad UTF-8
     if files.shard:

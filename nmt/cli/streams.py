@@ -99,10 +99,11 @@ def is_file_on_stdin() -> bool:
 
 
 def prompt() -> Iterator[str | Pause]:
-    """Ask for lines; a pause after each one lets it be translated at once."""
+    """Ask for lines. After each one, a pause ends its window, and an empty window lets its search finish."""
     print("one sentence per line; Ctrl-D ends\n> ", end="", file=sys.stderr, flush=True)
     for line in sys.stdin.buffer:
         yield line.decode(errors="replace").rstrip("\r\n")
+        yield Pause()
         yield Pause()
         print("> ", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)

@@ -107,13 +107,13 @@ def checked_text(text: str | None, input_file: Path | None) -> str | None:
     return text
 
 
-def formatted(translation: "Translation", _: str = "", *, with_score: bool) -> str:
+def formatted(translation: "Translation", *, with_score: bool = False) -> str:
     """Format the best hypothesis, with or without score and TAB."""
     best = translation.hypotheses[0]
     return f"{best.score:.4f}\t{best.text}" if with_score else best.text
 
 
-def as_json(translation: "Translation", _: str = "") -> str:
+def as_json(translation: "Translation") -> str:
     """Format all hypotheses with scores and pieces as JSON."""
     hypotheses = []
     for found in translation.hypotheses:

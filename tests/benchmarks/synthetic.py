@@ -33,7 +33,6 @@ TEACHER = [
 ]
 STUDENT = ["model.d_model=64", "model.d_ff=128"]
 SAMPLE = ["--sample"]
-N_BEST = 8
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,6 @@ SYSTEMS = [
     System("teacher", "larger, half of the pairs", PAIRS, TEACHER),
     System("student", "smaller, half of the pairs", PAIRS, STUDENT),
     System("student-distilled", "smaller, half of the pairs distilled", ["half-distilled"], STUDENT),
-    System("student-best-of", f"smaller, half of the pairs distilled, best of {N_BEST}", ["half-best-of"], STUDENT),
     System("student-more", "smaller, sources of all pairs distilled", ["half-distilled", "other-distilled"], STUDENT),
 ]
 REVERSE = System("reverse", "English to German, half of the pairs", PAIRS)
@@ -101,16 +99,11 @@ def write_back_translations(config: Config, folder: Path, reverse: Path) -> None
 def write_distilled(config: Config, folder: Path, teacher: Path) -> None:
     """Write the sources of both halves with the teacher's translations as targets."""
     source, target = languages(config)
-    best_of = ["--best-of", N_BEST, "--ref", folder / f"half.{target}"]
-    for name, half, options in (
-        ("half-distilled", "half", []),
-        ("other-distilled", "other", []),
-        ("half-best-of", "half", best_of),
-    ):
+    for name, half in (("half-distilled", "half"), ("other-distilled", "other")):
         output = folder / f"{name}.{target}"
         if not output.exists():
             say(f"{output}: translating")
-            ladder.run_nmt("distill", "-m", teacher, "-i", folder / f"{half}.{source}", "-o", output, *options)
+            ladder.run_nmt("distill", "-m", teacher, "-i", folder / f"{half}.{source}", "-o", output)
         write_lines(folder / f"{name}.{source}", read_lines([folder / f"{half}.{source}"]))
 
 

@@ -24,7 +24,7 @@ def run_nmt(*arguments: object, lines: Sequence[str] = ()) -> list[str]:
 def test_the_data_are_aligned_and_each_system_has_its_own(
     five_corpus: FiveCorpus, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    systems = [one for one in synthetic.SYSTEMS if one.name in ("sampled-tagged", "teacher", "student-best-of")]
+    systems = [one for one in synthetic.SYSTEMS if one.name in ("sampled-tagged", "teacher", "student-distilled")]
     assert len(systems) == 3
     monkeypatch.setattr(ladder, "run_nmt", run_nmt)
     monkeypatch.setattr(synthetic, "SYSTEMS", systems)
@@ -44,8 +44,7 @@ def test_the_data_are_aligned_and_each_system_has_its_own(
         tagged, plain = lines_of(f"{name}-tagged.zh"), lines_of(f"{name}.zh")
         assert len(tagged) == 3
         assert [line.removeprefix("<BT> ") for line in tagged] == plain
-    assert lines_of("half-best-of.zh") == SOURCE[:2]
-    assert len(lines_of("half-best-of.en")) == 2
+    assert len(lines_of("half-distilled.en")) == 2
     assert lines_of("other-distilled.zh") == SOURCE[2:]
 
     config = load_config(runs / "reverse" / "config.yaml")

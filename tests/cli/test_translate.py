@@ -148,10 +148,8 @@ def test_control_characters_in_names_are_escaped(five_run: FiveRun, tmp_path: Pa
     """They are escaped in the error and in the hint; commands in hints are quoted for the shell."""
     run = five_run.copy_run(tmp_path / "a b\x1b[31m$(reboot)")
     (run / "tokenizer.model").write_bytes(b"no tokenizer")
-    done = run_nmt("translate", "--engine", "torch", "-m", run, SOURCE[0])
-    assert done.returncode == 2
-    assert b"\x1b" not in done.stderr
     (run / "model.bin").touch()  # now it is a damaged export
     stderr = one_clear_error(run_nmt("translate", "-m", run, "x"), 2, "the tokenizer is damaged")
+    assert "\x1b" not in stderr
     (hint,) = re.findall("(?m)^hint: (.*)$", stderr)
     assert f"nmt tokenize '{tmp_path}/a b\\x1b[31m$(reboot)/config.yaml'" in hint
