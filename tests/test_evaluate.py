@@ -61,17 +61,6 @@ def test_scores_are_those_of_sacrebleu(references: list[list[str]], lowercase: b
     assert [one.name for one in score(HYPOTHESES, references, metrics=("ter", "bleu"))] == ["TER", "BLEU"]
 
 
-def test_a_signature_contains_every_setting() -> None:
-    options = {"tokenize": "zh", "lowercase": True, "n_bootstrap": 10}
-    bleu, chrf, ter = score(HYPOTHESES, [REFERENCES, OTHERS], ALL, **options)  # type: ignore[arg-type]
-    version = f"version:{sacrebleu.__version__}"
-    assert bleu.signature == f"nrefs:2|bs:10|seed:12345|case:lc|eff:no|tok:zh|smooth:exp|{version}"
-    assert "case:lc|eff:yes|nc:6|nw:0" in chrf.signature
-    assert "case:lc|tok:tercom" in ter.signature
-    plain = score(HYPOTHESES, [REFERENCES])[0].signature
-    assert plain == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|{version}"
-
-
 def test_the_interval_of_many_lines_contains_the_score_and_is_reproducible() -> None:
     found = score(HYPOTHESES * 8, [REFERENCES * 8], metrics=ALL, n_bootstrap=200)
     for one in found:

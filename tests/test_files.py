@@ -6,20 +6,17 @@ import fcntl
 import gzip
 import hashlib
 import os
-import resource
 import shutil
-import signal
 import stat
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
-from conftest import NO_PROCESS, PATIENCE_S, file_bytes
+from conftest import NO_PROCESS, file_bytes
 
 import nmt
 from nmt import files
@@ -92,28 +89,6 @@ def test_after_a_failure_at_the_end_the_old_content_is_there(
     assert alone(file)
 
 
-@contextlib.contextmanager
-def small_disk() -> Iterator[None]:
-    """Limit files to 100 bytes, which resembles a full disk.
-
-    Not a fixture: pytest may write its output to a file before fixtures end.
-    """
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def test_on_a_full_disk_the_old_content_is_kept(file: Path) -> None:
-    for n_bytes in (101, 10_000_000):  # one fails in flush, the other in write: it exceeds the buffer
-        with small_disk(), pytest.raises(OutputError, match=r"cannot write .*/it: File too large"):
-            atomic_write(file, b"x" * n_bytes)
-    assert file.read_bytes() == OLD
-    assert alone(file)
-
-
 @pytest.mark.parametrize(
     "error",
     [KeyboardInterrupt(), gzip.BadGzipFile("Not a gzipped file"), OSError(errno.ENOENT, "No such file", "/absent")],
@@ -175,39 +150,6 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     process.stdout.close()
 
 
-KILLED_WRITER = """
-import os, sys
-from pathlib import Path
-from nmt.files import atomic_writer
-with atomic_writer(Path(sys.argv[1])) as out:
-    out.write(b"half of the new")
-    out.flush()
-    os.kill(os.getpid(), 9)
-"""
-KILLED_DIRECTORY_WRITER = (
-    KILLED_WRITER.replace("atomic_writer", "atomic_directory")
-    .replace("out.write(", '(out / "half").write_bytes(')
-    .replace("out.flush()", "")
-)
-
-
-@pytest.mark.parametrize("program", [KILLED_WRITER, KILLED_DIRECTORY_WRITER], ids=["file", "directory"])
-def test_the_next_write_removes_what_killed_processes_have_left(tmp_path: Path, program: str) -> None:
-    path = tmp_path / "out[1]*"
-    for _ in range(2):
-        process = python(program, path)
-        assert process.wait(PATIENCE_S) == -signal.SIGKILL
-        kill(process)
-        assert not path.exists()
-        assert len(list(tmp_path.iterdir())) == 1
-    if program == KILLED_WRITER:
-        atomic_write(path, NEW)
-    else:
-        with atomic_directory(path):
-            pass
-    assert alone(path)
-
-
 def test_sweeping_removes_only_temporary_files_of_processes_that_have_ended(file: Path) -> None:
     stale = file.with_name(f"it{TEMP_MARK}{NO_PROCESS}")
     kept = [
@@ -218,6 +160,10 @@ def test_sweeping_removes_only_temporary_files_of_processes_that_have_ended(file
         path.write_bytes(b"half")
     sweep_temps(file.parent, "it")
     assert sorted(file.parent.iterdir()) == sorted([file, other, *kept])
+    other.with_name(f"new{TEMP_MARK}{NO_PROCESS}").mkdir()
+    with atomic_directory(file.with_name("new")):  # sweeps what a killed process has left of it
+        pass
+    assert sorted(file.parent.iterdir()) == sorted([file, file.with_name("new"), other, *kept])
     sweep_temps(file.parent)
     assert not other.exists()
 

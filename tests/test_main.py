@@ -1,7 +1,5 @@
 """Ctrl-C during an import ends the command, even if a library catches the exception."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -39,12 +37,3 @@ def test_ctrl_c_during_an_import_ends_a_training(five_corpus: FiveCorpus, module
     assert code == 130, stderr
     assert "Traceback" not in stderr
     assert not five_corpus.run.exists()
-
-
-def test_tests_in_the_background_do_not_ignore_ctrl_c() -> None:
-    """A shell that starts a job in the background lets it ignore SIGINT, which tests send to commands."""
-    look = "import signal, conftest; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
-    # With another argv[0], Python would not find the virtual environment.
-    run_look = f"os.execv(sys.executable, [sys.executable, '-c', {look!r}])"
-    ignoring = f"import os, signal, sys; signal.signal(2, signal.SIG_IGN); {run_look}"
-    subprocess.run([sys.executable, "-c", ignoring], cwd=Path(__file__).parent, check=True)

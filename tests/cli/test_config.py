@@ -9,17 +9,10 @@ from nmt.config import settings as all_settings
 
 
 def test_config_lists_every_key_with_its_range_default_and_meaning() -> None:
-    rows = out_lines(run_nmt("config"))
-    known = list(all_settings())
-    assert len(rows) == len(known) > 50
-    for row, (key, allowed, default, meaning) in zip(rows, known, strict=True):
-        assert row.split()[0] == key
-        assert row.endswith(f"  {meaning}")
-        assert row.removeprefix(key).removesuffix(meaning).split() == [*allowed.split(), default]
-        assert meaning, f"{key} has no help"
-
-    some = out_lines(run_nmt("config", "train.max"))
-    assert [row.split() for row in some] == [row.split() for row in rows if row.startswith("train.max")]
+    rows = [row.split() for row in out_lines(run_nmt("config"))]
+    assert rows == [" ".join(row).split() for row in all_settings()]
+    some = [row.split() for row in out_lines(run_nmt("config", "train.max"))]
+    assert some == [row for row in rows if row[0].startswith("train.max")]
 
 
 def printed_values(done: Done) -> dict[str, str]:

@@ -97,20 +97,6 @@ def test_prefix_and_length_limits(five_run: FiveRun, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [], "it is refused before any output"
 
 
-def test_samples_depend_only_on_seed_and_line(five_run: FiveRun) -> None:
-    sample = ["translate", "-m", five_run.run, "--sample", "--temperature", 3, "--max-length", 8]
-    first, second, other = run_together(
-        [*sample, "--seed", 5, "--batch-size", 1],
-        [*sample, "--seed", 5, "--batch-size", 64],
-        [*sample, "--seed", 6],
-        input=five_run.source_file.read_bytes() * 2,
-    )
-    drawn = out_lines(first)
-    assert drawn == out_lines(second)
-    assert drawn != out_lines(other)
-    assert drawn[:5] != drawn[5:], "the same sentence on another line gives another sample"
-
-
 def test_minimum_bayes_risk_by_an_ensemble(five_run: FiveRun) -> None:
     common = ["translate", "-m", five_run.run, "-m", five_run.model_file, "-i", five_run.source_file]
     options = {"mbr": "chrf", "n_samples": 6, "n_best": 2, "temperature": 2.0, "seed": 5}

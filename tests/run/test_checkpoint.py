@@ -204,14 +204,6 @@ def test_no_path_of_the_machine_is_in_the_file(written: Path, tmp_path: Path) ->
 # --- damaged and foreign files ----------------------------------------------------------------------------
 
 
-@hypothesis_settings(max_examples=30)
-@given(st.data())
-def test_a_truncated_file_is_refused(written: Path, scratch: Path, data: st.DataObject) -> None:
-    content = written.read_bytes()
-    scratch.write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
-    assert str(scratch) in str(refused(scratch))
-
-
 def flip(content: bytes, offset: int, bit: int) -> bytes:
     return content[:offset] + bytes([content[offset] ^ 1 << bit]) + content[offset + 1 :]
 
