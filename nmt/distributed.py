@@ -5,6 +5,7 @@ Ranks work together inside `ranks_joined`; outside of it each is alone. Imports 
 
 import contextlib
 import datetime
+import json
 import logging
 import os
 import threading
@@ -148,6 +149,14 @@ def gather_numbers(*numbers: float) -> list[list[float]]:
     _last_work = dist.all_gather(found, own, async_op=True)
     _last_work.wait()
     return [of_rank.tolist() for of_rank in found]
+
+
+def gather_texts(texts: Sequence[str]) -> list[str]:
+    """Return the texts of all ranks in order, given this rank's share: the inverse of `mine`. Waits for all ranks."""
+    content = json.dumps(texts).encode()
+    size = max(int(n_bytes) for (n_bytes,) in gather_numbers(len(content)))
+    shares = [json.loads(bytes(map(int, share))) for share in gather_numbers(*content.ljust(size))]
+    return [shares[i % len(shares)][i // len(shares)] for i in range(sum(map(len, shares)))]
 
 
 def barrier() -> None:

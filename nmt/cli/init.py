@@ -72,17 +72,14 @@ def init(
 
 
 def languages_of(*sides: tuple[Path, str]) -> tuple[str, str]:
-    """Return the languages of source and target: as given, else from the file names."""
+    """Return the languages of source and target, as given, else from the file names; they become suffixes of files."""
     from nmt.config import language_of
 
-    for side, (file, given) in zip(("source", "target"), sides, strict=True):
-        if given and language_of(Path(f"x.{given}")) != given:  # it becomes the suffix of files
-            hint = "give two or three small letters, as in de or zh_Hans"
-            raise InputError(f"--{side}-lang: '{given}' is not a language code for the names of files", hint=hint)
-        if not given and not language_of(file):
-            hint = "give --source-lang or --target-lang, as de"
-            raise InputError(f"the name of {file} does not end in a language code", hint=hint)
     source, target = (given or language_of(file) for file, given in sides)
+    for (file, _), code in zip(sides, (source, target), strict=True):
+        if not code or language_of(Path(f"x.{code}")) != code:
+            hint = "give --source-lang or --target-lang in small letters, as de or zh_Hans"
+            raise InputError(f"{file}: '{code}' is not a language code for the names of files", hint=hint)
     if source == target:
         raise InputError(f"both sides are in '{source}'", hint="give --source-lang and --target-lang")
     return source, target

@@ -11,7 +11,7 @@ import torch
 from nmt.config import Config, language
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
-from nmt.distributed import mine, summed
+from nmt.distributed import gather_texts, mine, summed
 from nmt.evaluate import Score, bleu_tokenizer, score
 from nmt.model.base import Seq2Seq
 from nmt.text.batches import pair_batches
@@ -73,7 +73,7 @@ def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config
             loss, nll, n_tokens = loss + float(sums.loss), nll + float(sums.nll), n_tokens + sums.n_tokens
     loss, nll, n_tokens = summed(loss, nll, n_tokens)
     sources, references = [pair.source for pair in dev], [pair.target for pair in dev]
-    hypotheses = translator.translate(sources, beam=1)
+    hypotheses = gather_texts(translator.translate(mine(sources), beam=1))
     bleu, chrf = score(hypotheses, [references], tokenize=bleu_tokenizer(language(config.data, "target")))
     most_frequent, count = Counter(hypotheses).most_common(1)[0]
     shown = [i * len(dev) // N_SAMPLES for i in range(min(N_SAMPLES, len(dev)))]

@@ -29,12 +29,12 @@ def test_a_config_is_written_that_trains(tmp_path: Path) -> None:
 def test_wrong_arguments_are_told(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x\n")
     (tmp_path / "a.de").write_text("x\n")
-    one_clear_error(run_nmt("init", "a.txt", "a.de", cwd=tmp_path), 2, "a.txt does not end in a language code")
+    one_clear_error(run_nmt("init", "a.txt", "a.de", cwd=tmp_path), 2, "a.txt: '' is not a language code")
     one_clear_error(run_nmt("init", "a.de", "a.en", "-o", "mine", cwd=tmp_path), 2, "mine does not end in .yaml")
     one_clear_error(run_nmt("init", "a.de", "a.de", cwd=tmp_path), 2, "both sides are in 'de'")
     for code in ("../x", "EN", "english"):
         done = run_nmt("init", "a.de", "a.txt", "--target-lang", code, cwd=tmp_path)
-        one_clear_error(done, 2, f"--target-lang: '{code}' is not a language code")
+        one_clear_error(done, 2, f"a.txt: '{code}' is not a language code")
     one_clear_error(run_nmt("init", "a.de", "no.en", cwd=tmp_path), 2, "cannot read no.en")
     one_clear_error(
         run_nmt("init", "a.de", "a.txt", "--target-lang", "en", cwd=tmp_path), 2, "1 pairs with text on both sides"

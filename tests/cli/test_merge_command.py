@@ -42,21 +42,3 @@ def test_joined_shards_are_the_text_of_one_run(five_run: FiveRun, tmp_path: Path
     assert other.returncode == 0, "a complete shard of other options is replaced"
     one_clear_error(run_nmt("merge", "out", cwd=tmp_path), 2, "was made from another option than")
     assert (tmp_path / "out").read_bytes() == whole.stdout, "a failed join leaves the output as it was"
-
-
-def test_a_shard_may_be_empty_and_is_continued(five_run: FiveRun, tmp_path: Path) -> None:
-    (tmp_path / "in").write_text(f"{SOURCE[0]}\n{SOURCE[1]}\n", encoding="utf-8")
-    common = ["translate", "-m", five_run.run, "-i", "in", "-o", "out", "--beam", 1]
-    first, last = run_together([*common, "--shard", "0/4"], [*common, "--shard", "3/4"], cwd=tmp_path)
-    assert first.returncode == last.returncode == 0
-    header, *rest = (tmp_path / "out.shard-000-of-004").read_text(encoding="utf-8").splitlines()
-    assert (json.loads(header)["lines"], rest) == ("0", [])
-
-    complete = tmp_path / "out.shard-003-of-004"
-    content = complete.read_bytes()
-    complete.with_name(f"{complete.name}.part").write_bytes(content[:-5])
-    complete.unlink()
-    continued = run_nmt(*common, "--shard", "3/4", cwd=tmp_path)
-    assert continued.returncode == 0, continued.stderr
-    assert complete.read_bytes() == content
-    assert not complete.with_name(f"{complete.name}.part").exists()

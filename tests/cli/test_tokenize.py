@@ -1,6 +1,5 @@
 """`nmt tokenize`."""
 
-import re
 from pathlib import Path
 
 from conftest import (
@@ -72,18 +71,6 @@ def test_an_unusable_corpus_is_refused_before_anything_is_written(five_corpus: F
     stderr = one_clear_error(no_test, 2, "cannot read", "none.zh")
     assert f"hint: check the path; it is relative to data.root, {home}" in stderr
     assert sorted(home.rglob("*")) == before, "everything is checked before anything is written"
-
-
-def test_a_vocabulary_smaller_than_the_alphabet_is_refused_with_the_minimum(five_corpus: FiveCorpus) -> None:
-    args = ["tokenize", five_corpus.config]
-    stderr = one_clear_error(run_nmt(*args, "tokenizer.vocab_size=100"), 2, "tokenizer.vocab_size=100", "at least")
-    found = re.search(r"at least (\d+)", stderr)
-    assert found
-    least = int(found[1])
-    one_clear_error(run_nmt(*args, f"tokenizer.vocab_size={least - 1}"), 2, f"at least {least}")
-    assert not five_corpus.run.exists()
-    assert out_lines(run_nmt(*args, f"tokenizer.vocab_size={least}")) == []
-    assert len(Tokenizer((five_corpus.run / "tokenizer.model").read_bytes())) == least
 
 
 def test_tokenize_does_not_replace_the_tokenizer_of_a_model(five_run: FiveRun, tmp_path: Path) -> None:
