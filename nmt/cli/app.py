@@ -147,7 +147,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # UTF-8 and \n on every system
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
-    if {"NMT_WORKER_THREADS", "NMT_END_WITH_PARENT"} & os.environ.keys():  # set by start_workers and `nmt sweep`
+    if {"NMT_WORKER_THREADS", "NMT_END_WITH_PARENT"} & os.environ.keys():  # this process works for another one
         end_with_parent()
     try:  # app() would handle closed pipes, usage errors and EOFError itself
         with typer.main.get_command(app).make_context("nmt", sys.argv[1:]) as context:

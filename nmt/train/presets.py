@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from nmt.config import Config, values
+from nmt.config import Config
 from nmt.errors import ConfigError
 
 # (number of training pairs below which the preset applies, settings). The first two are our own recipes; the others
@@ -45,12 +45,6 @@ def sizes_for(config: Config, n_pairs: int, n_characters: int = 0) -> dict[str, 
     if train.max_steps is None and train.max_epochs is None and train.max_minutes is None:
         fitted["train"]["max_epochs"] = preset["max_epochs"]
     return fitted
-
-
-def open_sizes(config: Config) -> set[str]:
-    """The dotted keys that are fitted to the corpus because they are not set."""
-    fitted = {f"{section}.{key}" for section, sizes in sizes_for(config, 0).items() for key in sizes}
-    return fitted.union({"train.validate_every"}).difference(dict(values(config, only_set=True)))
 
 
 def fit_validation(config: Config, steps_per_epoch: int) -> Config:

@@ -149,8 +149,6 @@ def test_a_link_to_itself_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="cannot make the run's directory"):
         run.lock().__enter__()
     assert run.move_aside() is None
-    assert run.free_bytes() > 0
-    assert RunDirectory(tmp_path / "not" / "yet" / "there").free_bytes() > 0
 
 
 @pytest.mark.parametrize(
