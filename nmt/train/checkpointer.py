@@ -204,16 +204,13 @@ class Checkpointer:
     # --- average of checkpoints ---------------------------------------------------------------------------
 
     def averaged_model(self) -> tuple[Seq2Seq, int] | None:
-        """A model with the mean weights of the checkpoints of `steps_to_average`, and their number.
-
-        None if fewer than two of these checkpoints can be read.
-        """
-        checkpoints = readable_checkpoints(self.run, steps_to_average(self.state.progress, self.config.train))
-        if len(checkpoints) < 2:
+        """A model with the mean weights of the checkpoints of `steps_to_average`, and their number; None if below 2."""
+        weights, steps = mean_weights(self.run, steps_to_average(self.state.progress, self.config.train))
+        if not weights:
             return None
         model = copy.deepcopy(self.state.model).eval()
-        load_weights(model, checkpoint_files.average([one.part("model") for one in checkpoints.values()]))
-        return model, len(checkpoints)
+        load_weights(model, weights)
+        return model, len(steps)
 
 
 def steps_to_average(progress: Progress, settings: TrainSettings) -> list[int]:
@@ -230,12 +227,16 @@ def chosen_steps(history: Sequence[dict[str, Any]], kind: str, n: int, metric: s
     return sorted(line["step"] for line in history)[-n:]
 
 
-def readable_checkpoints(run: RunDirectory, steps: Iterable[int]) -> dict[int, Checkpoint]:
-    """Read the weights of a run's checkpoints, by step; leave out checkpoints that cannot be read, with a warning."""
+def mean_weights(run: RunDirectory, steps: Iterable[int]) -> tuple[dict[str, Tensor], list[int]]:
+    """The mean weights of a run's checkpoints, and their steps; those that cannot be read are left out with a warning.
+
+    If fewer than two can be read, there are no weights.
+    """
     found = {}
     for step in steps:
         try:
-            found[step] = checkpoint_files.read_checkpoint(run.checkpoint_file(step), prefixes=("model",))
+            checkpoint = checkpoint_files.read_checkpoint(run.checkpoint_file(step), prefixes=("model",))
+            found[step] = checkpoint.part("model")
         except ModelError as error:  # not written because the disk was full, or damaged
             log.warning("%s; the average does without it", error)
-    return found
+    return checkpoint_files.average([*found.values()]) if len(found) > 1 else {}, [*found]

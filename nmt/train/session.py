@@ -178,7 +178,7 @@ def resolved(config: Config, keys: set[str]) -> Iterator[tuple[str, str]]:
     other.
     """
     run = RunDirectory(config.run)
-    unknown: set[str] = set()
+    unknown: frozenset[str] = frozenset()
     try:
         config, checkpoint, _ = find_start(config, run, fresh=False)
         if missing := keys & FITTED - set(dict(values(config, only_set=True))):

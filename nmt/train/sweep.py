@@ -84,7 +84,16 @@ class Sweep:
                 self._plan()
                 self._write()
             reached = self._climb()
-        standings = [self._standing(c, self.rungs[: rung + 1]) for c, rung in reached.items()]
+        standings = [
+            Standing(
+                number=c + 1,
+                settings=self.candidates[c].settings,
+                steps=self.rungs[rung],
+                figures={steps: self._mean_figures(c, steps) for steps in self.rungs[: rung + 1]},
+                runs=[str(self._run(c, seed).path) for seed in range(self.budget.n_seeds)],
+            )
+            for c, rung in reached.items()
+        ]
         return sorted(standings, key=lambda s: (s.steps, ranking(s.figures[s.steps], self.metric)), reverse=True)
 
     def _climb(self) -> dict[int, int]:
@@ -94,9 +103,9 @@ class Sweep:
         for rung, steps in enumerate(self.rungs):
             for c in alive:
                 for seed in range(self.budget.n_seeds):
-                    if str(steps) not in self.results.get(self._name(c, seed), {}):
-                        where = f"rung {rung + 1} of {len(self.rungs)}, {self._run(c, seed).path}"
-                        log.info("%s: %s", where, self.candidates[c])
+                    run = self._run(c, seed)
+                    if str(steps) not in self.results.get(run.path.name, {}):
+                        log.info("rung %d of %d, %s: %s", rung + 1, len(self.rungs), run.path, self.candidates[c])
                         self._train(c, seed, steps)
                 reached[c] = rung
             figures = {c: self._mean_figures(c, steps) for c in alive}
@@ -116,7 +125,7 @@ class Sweep:
             log.info("dev BLEU %.2f, loss %.3f without smoothing", figures["dev_bleu"], figures["dev_nll"])
         except DivergedError as error:
             log.warning("%s diverged and is left out: %s", run.path, error)
-        self.results.setdefault(self._name(candidate, seed), {})[str(steps)] = figures
+        self.results.setdefault(run.path.name, {})[str(steps)] = figures
         self._write()
 
     def _plan(self) -> None:
@@ -146,11 +155,8 @@ class Sweep:
 
     # --- directories and files ----------------------------------------------------------------------------
 
-    def _name(self, candidate: int, seed: int) -> str:
-        return f"{candidate + 1}" + (f"-{seed + 1}" if seed else "")
-
     def _run(self, candidate: int, seed: int) -> RunDirectory:
-        return RunDirectory(self.path / "trials" / self._name(candidate, seed))
+        return RunDirectory(self.path / "trials" / (f"{candidate + 1}" + (f"-{seed + 1}" if seed else "")))
 
     def _config(self, candidate: int, seed: int, steps: int) -> Config:
         """The config of a trial that trains to the end of a rung."""
@@ -179,20 +185,11 @@ class Sweep:
             raise ConfigError(message, hint="repeat that command to resume it, or choose another --output DIR")
         self.rungs, self.results = state["rungs"], state["results"]
 
-    def _standing(self, candidate: int, rungs: Sequence[int]) -> Standing:
-        return Standing(
-            number=candidate + 1,
-            settings=self.candidates[candidate].settings,
-            steps=rungs[-1],
-            figures={steps: self._mean_figures(candidate, steps) for steps in rungs},
-            runs=[str(self._run(candidate, seed).path) for seed in range(self.budget.n_seeds)],
-        )
-
     def _mean_figures(self, candidate: int, steps: int) -> Figures | None:
         """The mean over seeds; None if a training diverged."""
-        names = [self._name(candidate, seed) for seed in range(self.budget.n_seeds)]
-        found = [one for name in names if (one := self.results[name][str(steps)]) is not None]
-        if len(found) < len(names):
+        seeds = range(self.budget.n_seeds)
+        found = [one for seed in seeds if (one := self.results[self._run(candidate, seed).path.name][str(steps)])]
+        if len(found) < len(seeds):
             return None
         return {key: sum(one[key] for one in found) / len(found) for key in ("dev_bleu", "dev_nll")}
 

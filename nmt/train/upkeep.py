@@ -8,9 +8,9 @@ from typing import Literal
 
 from nmt.config import TrainSettings
 from nmt.errors import InputError, ModelError, OutputError, os_errors_as
-from nmt.run.checkpoint import Checkpoint, average, read_checkpoint, read_newest, save_checkpoint
+from nmt.run.checkpoint import Checkpoint, read_checkpoint, read_newest, save_checkpoint
 from nmt.run.directory import RunDirectory
-from nmt.train.checkpointer import chosen_steps, readable_checkpoints, steps_to_average
+from nmt.train.checkpointer import chosen_steps, mean_weights, steps_to_average
 from nmt.train.progress import Progress, parse_progress
 
 log = logging.getLogger("nmt")
@@ -44,14 +44,12 @@ def average_run(
         newest, progress = newest_checkpoint(run)
         kept = set(run.checkpoint_steps())
         history = [line for line in progress.history if line["step"] in kept]
-        checkpoints = readable_checkpoints(run, chosen_steps(history, kind, n, settings.metric))
-        steps = list(checkpoints)
-        if len(steps) < 2:
+        weights, steps = mean_weights(run, chosen_steps(history, kind, n, settings.metric))
+        if not weights:
             message = f"{path} has {len(steps)} checkpoints of validations to average"
             raise InputError(message, hint="train.keep says how many a training keeps")
         if len(steps) < n:
             log.warning("%s keeps %d checkpoints that can be averaged, not %d (train.keep)", path, len(steps), n)
-        weights = average([one.part("model") for one in checkpoints.values()])
         about = {key: newest.progress[key] for key in ("step", "n_tokens", "elapsed_s")} | {"averaged_steps": steps}
         tensors = {f"model.{name}": x for name, x in weights.items()}
         save_checkpoint(file, Checkpoint(newest.config, tensors, newest.tokenizers, about))

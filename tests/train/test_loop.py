@@ -380,15 +380,15 @@ def test_a_stop_at_either_end_leaves_the_rest_to_the_next_time(
 ) -> None:
     config = config_of(corpus, train__max_steps=1)
     prepared = session.prepare(config)
-    where = (prepared.data, "batches") if place == "before the first step" else (loop, "train_step")
-    real = getattr(*where)
+    target, name = (prepared.data, "batches") if place == "before the first step" else (loop, "train_step")
+    real = getattr(target, name)
 
     def interrupted(*args: Any, **kwargs: Any) -> Any:
         signal.raise_signal(signal.SIGINT)
         return real(*args, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(*where, interrupted)
+        patch.setattr(target, name, interrupted)
         with pytest.raises(StoppedError) as caught:
             session.train(prepared, quiet=True)
     assert caught.value.exit_code == 130
@@ -614,7 +614,7 @@ def test_the_last_lines_name_the_limit_and_how_far_training_came(
 ) -> None:
     caplog.set_level(logging.INFO, "nmt")
     script(monkeypatch, (1.0, 2.0))
-    course = {f"train__{key}": value for key, value in {"max_steps": None, **limits}.items()}
+    course: dict[str, Any] = {f"train__{key}": value for key, value in {"max_steps": None, **limits}.items()}
     config = config_of(corpus, tokenizer__sampling_alpha=0.0, **course)
     run_training(config)
     assert caplog.messages[-2] == message
