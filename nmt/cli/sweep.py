@@ -1,6 +1,7 @@
 """`nmt sweep`."""
 
 import json
+import logging
 import math
 import re
 from collections.abc import Sequence
@@ -11,11 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli import options, streams
+from nmt.cli.train import run_training
 from nmt.errors import ConfigError, InputError
 from nmt.files import atomic_write
 from nmt.processes import prepare_torch
 
 if TYPE_CHECKING:
+    from nmt.config import Config
     from nmt.train.halving import Candidate, Standing
 
 MAX_CANDIDATES = 1_000
@@ -49,16 +52,23 @@ def sweep(
     from nmt.train.sweep import Sweep
 
     directory = output or Path(f"{candidates[0].config.run}-sweep")
-    rungs, standings = Sweep(directory, candidates, Budget(minutes, steps, eta, seeds), device, threads).run()
+
+    def train(settings: "Config") -> None:
+        (to_stderr,) = streams.log.handlers
+        to_stderr.setLevel(logging.ERROR)  # the other messages are in the run's train.log
+        try:
+            run_training(settings, device=device, quiet=True)
+        finally:
+            to_stderr.setLevel(logging.NOTSET)
+
+    halving = Sweep(directory, candidates, Budget(minutes, steps, eta, seeds), train, device)
+    standings = halving.run()
     winner = candidates[standings[0].number - 1]
     comment = f"# {winner}: the best of {len(candidates)} candidates in {directory}\n"
     atomic_write(directory / "winner.yaml", comment + dump_config(winner.config, only_set=True))
     if json_lines:
-        found = {
-            "metric": candidates[0].config.train.metric,
-            "rungs": rungs,
-            "standings": [vars(standing) for standing in standings],
-        }
+        metric = candidates[0].config.train.metric
+        found = {"metric": metric, "rungs": halving.rungs, "standings": [vars(one) for one in standings]}
         print(json.dumps(found, ensure_ascii=False))
     else:
         print(*table(standings, seeds), sep="\n")

@@ -33,7 +33,6 @@ def train(
     machines: torchrun --nproc-per-node 2 -m nmt train CONFIG. All settings: `nmt config`.
     """
     from nmt.config import load_config
-    from nmt.run.directory import RunDirectory
 
     settings = load_config(config, overrides or [])
     prepare_torch(threads)
@@ -47,11 +46,21 @@ def train(
     if dry_run:
         print("\n".join(measurement.dry_run(session.prepare(settings, device=device, fresh=fresh))))
         return
+    run_training(settings, device=device, fresh=fresh, replicas=replicas, quiet=streams.is_quiet())
+
+
+def run_training(
+    settings: "Config", *, device: str, fresh: bool = False, replicas: int = 0, quiet: bool = False
+) -> None:
+    """Train with a log, report.html and TensorBoard events, and no progress on stderr if `quiet`."""
+    from nmt.run.directory import RunDirectory
+    from nmt.train import session
+
     writers = writers_of(settings)
     with kept_log(RunDirectory(settings.run).log_file) as open_log:
         prepared = session.prepare(settings, device=device, fresh=fresh)
         prepared.on_start, prepared.on_validation = open_log, partial(publish, writers)
-        session.train(prepared, quiet=streams.is_quiet(), n_workers=replicas or None)
+        session.train(prepared, quiet=quiet, n_workers=replicas or None)
 
 
 def writers_of(settings: "Config") -> list[Callable[[], None]]:

@@ -19,7 +19,6 @@ import json
 import os
 import platform
 import shlex
-import shutil
 import stat
 import subprocess
 import sys
@@ -197,10 +196,6 @@ class RunDirectory:
     def read_scores(self) -> list[dict[str, Any]]:
         """The results of all evaluations of the run's models, oldest first."""
         return LinesReader(self.scores_file).new_lines()[0]
-
-    def free_bytes(self) -> int:
-        """Free bytes on the disk of the run. The run need not exist yet."""
-        return shutil.disk_usage(next(p for p in (self.real_path, *self.real_path.parents) if p.exists())).free
 
 
 def kind_of(line: Mapping[str, Any]) -> str:

@@ -2,15 +2,13 @@
 
 import copy
 import logging
-import math
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any, Literal
 
 import torch
-from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from nmt.config import Config, TrainSettings
@@ -20,16 +18,12 @@ from nmt.model.base import Seq2Seq
 from nmt.run import checkpoint as checkpoint_files
 from nmt.run.checkpoint import Checkpoint, load_weights, save_checkpoint, weights_of
 from nmt.run.directory import RunDirectory
-from nmt.text.batches import TrainingData
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.optimizer import STATE, make_optimizers
-from nmt.train.progress import Progress, is_validation
+from nmt.train.progress import OR_ANEW, Progress, is_validation, parse_progress
 from nmt.train.validation import Validation, ranking
 
 log = logging.getLogger("nmt")
-
-RETRY_AFTER_S = 60.0  # wait after a save that failed during training
-RETRY_PAUSES_S = (1, 2, 4)  # waits before the retries of the final save
 
 
 @dataclass
@@ -60,24 +54,21 @@ class Checkpointer:
     run: RunDirectory  # the caller holds its lock
     state: TrainingState  # shared with the trainer; a save writes its current values
     best_model: Checkpoint | None = None  # a new best model that is not in the model file yet
-    retry_at: float = math.inf  # monotonic time of the next attempt after a failed save
-    unwritten_metrics: list[dict[str, Any]] = field(default_factory=list)
+    metrics_fail: bool = False  # whether the last line of metrics could not be written
 
     # --- save ---------------------------------------------------------------------------------------------
 
     def append_metrics(self, kind: Literal["step", "validation", "average"], figures: dict[str, Any]) -> None:
-        """Append a line to metrics.jsonl; if that fails, the line is written together with the next one."""
-        if rank() > 0:
-            return
-        self.unwritten_metrics.append({"kind": kind, "time": round(time.time(), 3), **figures})
-        if any("dev_loss" in line for line in self.unwritten_metrics) and self.run.newest_step() is None:
+        """Append a line to metrics.jsonl. If that fails, for example because the disk is full, the line is lost."""
+        if rank() > 0 or ("dev_loss" in figures and self.run.newest_step() is None):
             return  # `holds_training` takes a validation in metrics.jsonl as proof of a checkpoint
         try:
-            self.run.append_metrics(*self.unwritten_metrics)
-            self.unwritten_metrics = []
+            self.run.append_metrics({"kind": kind, "time": round(time.time(), 3), **figures})
+            self.metrics_fail = False
         except OutputError as error:
-            if len(self.unwritten_metrics) == 1:
+            if not self.metrics_fail:
                 log.warning("%s; training goes on", error)
+            self.metrics_fail = True
 
     def keep_if_best(self, model: Seq2Seq, validation: Validation) -> bool:
         """Copy the model for the next save if it is better than the best one so far; return whether it is."""
@@ -93,27 +84,11 @@ class Checkpointer:
         return True
 
     def save(self) -> None:
-        """Write the model file and a checkpoint; if that fails, warn, and let `save_if_due` try again."""
+        """Write the model file and a checkpoint; if that fails, warn, and let the next validation try again."""
         try:
             self.write()
         except OutputError as error:
-            log.warning("%s; training goes on, the next attempt is in %g s", error, RETRY_AFTER_S)
-            self.retry_at = time.monotonic() + RETRY_AFTER_S
-
-    def save_if_due(self) -> None:
-        """Repeat a failed save once `retry_at` is reached."""
-        if time.monotonic() >= self.retry_at:
-            self.save()
-
-    def save_at_end(self) -> None:
-        """Write the model file and a checkpoint, with a few retries. Raises OutputError if all fail."""
-        for pause_s in RETRY_PAUSES_S:
-            try:
-                return self.write()
-            except OutputError as error:
-                log.warning("%s; the next attempt is in %d s", error, pause_s)
-            time.sleep(pause_s)
-        return self.write()
+            log.warning("%s; training goes on, the next validation tries again", error)
 
     def write(self) -> None:
         """Write the model file if there is a new best model, then a checkpoint, and delete old checkpoints.
@@ -133,7 +108,6 @@ class Checkpointer:
                 self.best_model = None
             if not is_first:
                 self.write_checkpoint()
-        self.retry_at = math.inf
 
     def write_checkpoint(self) -> None:
         """Write a checkpoint, then delete checkpoints that are no longer needed."""
@@ -148,15 +122,15 @@ class Checkpointer:
         checkpoint = Checkpoint(self.config, tensors, self.tokenizers, asdict(state.progress))
         save_checkpoint(self.run.checkpoint_file(state.progress.step), checkpoint)
         newest = self.run.checkpoint_steps()[-self.config.train.keep :]
-        self.run.prune_checkpoints([*newest, *self.steps_to_average()])
+        self.run.prune_checkpoints([*newest, *steps_to_average(state.progress, self.config.train)])
 
     # --- resume -------------------------------------------------------------------------------------------
 
-    def resume(self, data: TrainingData) -> bool:
+    def resume(self) -> bool:
         """Restore the newest checkpoint, and return whether there is one.
 
-        The batches of `data` may have other sizes than those of the checkpoint's run. Raises ModelError if the
-        checkpoint does not belong to this model, or all checkpoints are damaged.
+        Raises:
+            ModelError: the checkpoint does not belong to this model, or all checkpoints are damaged.
         """
         newest = checkpoint_files.read_newest(self.run)
         if newest is None:
@@ -168,19 +142,14 @@ class Checkpointer:
         load_weights(state.model, checkpoint.part("model"))
         if state.averaged is not None:
             load_weights(state.averaged, checkpoint.part("average") or checkpoint.part("model"))
-        hint = "begin anew with --fresh (the old run is kept)"
-        try:
-            state.progress = progress = TypeAdapter(Progress).validate_python(checkpoint.progress)
-        except ValidationError as error:
-            raise ModelError(f"{file} does not say where training stands", hint=hint) from error
+        state.progress = progress = parse_progress(checkpoint.progress, file)
         try:
             self._restore_moments(checkpoint.part("optimizer"))
         except KeyError as error:
-            raise ModelError(f"{file} lacks {error.args[0]}", hint=hint) from error
+            raise ModelError(f"{file} lacks {error.args[0]}", hint=OR_ANEW) from error
         self.best_model = None  # after a rollback, it may be from a later step
-        self.unwritten_metrics = [line for line in self.unwritten_metrics if line["step"] <= progress.step]
-        self._restore_best(checkpoint.config.train.metric)
-        self._continue_epoch(data, checkpoint.config.train)
+        self._restore_best()
+        self._continue_epoch(checkpoint.config.train)
         if self.config.train.precision != "auto":
             progress.bf16 = self.config.train.precision == "bf16"
         if rank() == 0:
@@ -211,86 +180,63 @@ class Checkpointer:
                     key: moments[f"{names[parameter]}.{key}"].to(parameter.device) for key in STATE[type(optimizer)]
                 }
 
-    def _restore_best(self, metric_before: str) -> None:
-        """If the metric has changed since the checkpoint, where it was `metric_before`, convert `best` and `n_worse`.
-
-        If the model file is missing, forget the best model, so that the next validation writes the file again.
-        """
-        progress, metric = self.state.progress, self.config.train.metric
+    def _restore_best(self) -> None:
+        """If the model file is missing, forget the best model, so that the next validation writes the file again."""
+        progress = self.state.progress
         if progress.best is not None and not self.run.model_file.exists():
             log.warning("%s is missing: the next validation writes it again", self.run.model_file)
             progress.best, progress.best_step, progress.best_figures, progress.finished_at = None, 0, None, -1
             if progress.is_validated():  # repeat this validation, which writes the file
                 progress.history.pop()
         if progress.best is not None and progress.best_figures is None:  # a checkpoint of an older version
-            lines = [*self.run.read_metrics(), *progress.history]  # metrics.jsonl also has averages of checkpoints
-            of_step = [line for line in lines if is_validation(line) and line["step"] == progress.best_step]
-            of_step.sort(key=lambda line: ranking(line, metric_before)[0] == progress.best)
-            progress.best_figures = of_step[-1] if of_step else None
-        if metric != metric_before and progress.best_figures and progress.history:
-            progress.best = ranking(progress.best_figures, metric)[0]
-            rankings = [ranking(line, metric) for line in progress.history]
-            progress.n_worse = len(rankings) - 1 - rankings.index(max(rankings))
+            of_step = [line for line in progress.history if line["step"] == progress.best_step]
+            progress.best_figures = of_step[0] if of_step else None
 
-    def _continue_epoch(self, data: TrainingData, before: TrainSettings) -> None:
+    def _continue_epoch(self, before: TrainSettings) -> None:
         """If batch sizes have changed within an epoch, convert the number of batches done to the new size."""
         progress, now = self.state.progress, self.config.train
-        unchanged = (before.batch_tokens, before.accumulate) == (now.batch_tokens, now.accumulate)
-        if unchanged or not progress.batch:
-            return
-        done = progress.batch / data.count_batches(progress.epoch, before.batch_tokens)  # fraction of the epoch, 0-1
-        if done >= 1:
-            progress.epoch, progress.batch = progress.epoch + 1, 0
-            return
-        n_steps = done * data.count_batches(progress.epoch, now.batch_tokens) / now.accumulate
-        progress.batch = round(n_steps) * now.accumulate
-        log.warning(
-            f"train.batch_tokens or train.accumulate has changed within epoch {progress.epoch + 1}: it goes on at "
-            f"{100 * done:.0f} % with other batches, so some of its pairs are seen twice, some not at all"
-        )
+        if progress.batch and (before.batch_tokens, before.accumulate) != (now.batch_tokens, now.accumulate):
+            n_batches = progress.batch * before.batch_tokens / now.batch_tokens
+            progress.batch = round(n_batches / now.accumulate) * now.accumulate
+            changed = f"train.batch_tokens or train.accumulate has changed within epoch {progress.epoch + 1}"
+            log.warning("%s: some of its pairs are seen twice, some not at all", changed)
 
     # --- average of checkpoints ---------------------------------------------------------------------------
 
-    def steps_to_average(self) -> list[int]:
-        """The steps of the checkpoints that train.average=best or last averages at the end, oldest first; else none."""
-        settings = self.config.train
-        if settings.average not in ("best", "last"):
-            return []
-        return chosen_steps(self.state.progress.history, settings.average, settings.n_average, settings.metric)
-
     def averaged_model(self) -> tuple[Seq2Seq, int] | None:
-        """A model with the mean weights of the checkpoints of `steps_to_average`, and their number.
-
-        None if fewer than two of these checkpoints can be read.
-        """
-        checkpoints = readable_checkpoints(self.run, self.steps_to_average())
-        if len(checkpoints) < 2:
+        """A model with the mean weights of the checkpoints of `steps_to_average`, and their number; None if below 2."""
+        weights, steps = mean_weights(self.run, steps_to_average(self.state.progress, self.config.train))
+        if not weights:
             return None
         model = copy.deepcopy(self.state.model).eval()
-        load_weights(model, checkpoint_files.average([one.part("model") for one in checkpoints.values()]))
-        return model, len(checkpoints)
+        load_weights(model, weights)
+        return model, len(steps)
+
+
+def steps_to_average(progress: Progress, settings: TrainSettings) -> list[int]:
+    """The steps of the checkpoints that train.average=best or last averages at the end, oldest first; else none."""
+    if settings.average not in ("best", "last"):
+        return []
+    return chosen_steps(progress.history, settings.average, settings.n_average, settings.metric)
 
 
 def chosen_steps(history: Sequence[dict[str, Any]], kind: str, n: int, metric: str) -> list[int]:
-    """The steps of the `n` best or last validations, oldest first.
-
-    Args:
-        history: figures of validations.
-        kind: best or last.
-        n: maximum number of steps.
-        metric: bleu or loss; decides which validations are best.
-    """
+    """The steps of the `n` best or last validations, oldest first."""
     if kind == "best":
         history = sorted(history, key=lambda line: ranking(line, metric), reverse=True)[:n]
     return sorted(line["step"] for line in history)[-n:]
 
 
-def readable_checkpoints(run: RunDirectory, steps: Iterable[int]) -> dict[int, Checkpoint]:
-    """Read the weights of a run's checkpoints, by step; leave out checkpoints that cannot be read, with a warning."""
+def mean_weights(run: RunDirectory, steps: Iterable[int]) -> tuple[dict[str, Tensor], list[int]]:
+    """The mean weights of a run's checkpoints, and their steps; those that cannot be read are left out with a warning.
+
+    If fewer than two can be read, there are no weights.
+    """
     found = {}
     for step in steps:
         try:
-            found[step] = checkpoint_files.read_checkpoint(run.checkpoint_file(step), prefixes=("model",))
+            checkpoint = checkpoint_files.read_checkpoint(run.checkpoint_file(step), prefixes=("model",))
+            found[step] = checkpoint.part("model")
         except ModelError as error:  # not written because the disk was full, or damaged
             log.warning("%s; the average does without it", error)
-    return found
+    return checkpoint_files.average([*found.values()]) if len(found) > 1 else {}, [*found]

@@ -40,21 +40,13 @@ def decoder_input(model: Seq2Seq, batch: Batch, *, prediction_rate: float, free:
     was_training = model.training
     model.eval()
     try:
-        predicted = _decoded(model, batch) if free else _predicted(model, batch)
+        predicted = free_running(model, batch) if free else _most_probable(model(batch.src, batch.tgt_in)).roll(1, 1)
     finally:  # also after an out-of-memory error: the step is then repeated
         model.train(was_training)
     return torch.where(replaced, predicted, batch.tgt_in)
 
 
-def _predicted(model: Seq2Seq, batch: Batch) -> Tensor:
-    """(B, T), BOS first: the prediction at each position, given the true tokens before it."""
-    is_token = batch.tgt_out != PAD
-    tokens = torch.zeros_like(batch.tgt_out)
-    tokens[is_token] = _most_probable(model(batch.src, batch.tgt_in, is_token))  # position t predicts tgt_in[t + 1]
-    return torch.cat([batch.tgt_in[:, :1], tokens[:, :-1]], 1)
-
-
-def _decoded(model: Seq2Seq, batch: Batch) -> Tensor:
+def free_running(model: Seq2Seq, batch: Batch) -> Tensor:
     """(B, T), BOS first: greedy decoding to the length of the reference, in the weights' dtype as in translation."""
     tokens = [batch.tgt_in[:, :1]]
     decoder = incremental_decoder(model)

@@ -12,19 +12,14 @@ from nmt.errors import ConfigError
 
 MIN_STEPS = 10  # minimum of the first rung, if the budget is in minutes
 SET_BY_SWEEP = ("run", "train.max_", "train.metric", "data.dev")  # prefixes of keys that cannot be varied
-Figures = dict[str, float]  # of a validation: step, dev_bleu, dev_nll
+Figures = dict[str, float]  # of a validation: dev_bleu, dev_nll
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One choice of settings.
+    """One choice of settings."""
 
-    Attributes:
-        settings: the varied keys with their values, as text.
-        config: all settings.
-    """
-
-    settings: dict[str, str]
+    settings: dict[str, str]  # the varied keys with their values, as text
     config: Config
 
     def __str__(self) -> str:
@@ -33,19 +28,12 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Budget:
-    """How long a sweep trains; exactly one of minutes and steps is None.
+    """How long a sweep trains; exactly one of minutes and steps is None."""
 
-    Attributes:
-        minutes: approximate duration of the whole sweep.
-        steps: of the first rung.
-        eta: 1/eta of the candidates go on to the next rung, for eta times as many steps.
-        n_seeds: trainings of each candidate, with different seeds; their figures are averaged.
-    """
-
-    minutes: float | None
-    steps: int | None
-    eta: int = 2
-    n_seeds: int = 1
+    minutes: float | None  # approximate duration of the whole sweep
+    steps: int | None  # of the first rung
+    eta: int = 2  # 1/eta of the candidates go on to the next rung, for eta times as many steps
+    n_seeds: int = 1  # trainings of each candidate, with different seeds; their figures are averaged
 
     def n_survivors(self, n_candidates: int) -> list[int]:
         """The number of candidates in each rung; the last is 1."""
@@ -57,22 +45,13 @@ class Budget:
 
 @dataclass(frozen=True)
 class Standing:
-    """The final result of a candidate.
+    """The final result of a candidate."""
 
-    Attributes:
-        number: of the candidate, from 1.
-        settings: the varied settings.
-        steps: at the end of its last rung.
-        figures: number of steps at the end of each of its rungs -> the best validation so far, mean over seeds; None if
-            a training diverged.
-        runs: the directories of its runs, one per seed.
-    """
-
-    number: int
-    settings: dict[str, str]
-    steps: int
-    figures: dict[int, Figures | None]
-    runs: list[str]
+    number: int  # of the candidate, from 1
+    settings: dict[str, str]  # the varied ones
+    steps: int  # at the end of its last rung
+    figures: dict[int, Figures | None]  # best validation until the end of each rung, mean over seeds; None: diverged
+    runs: list[str]  # directories, one per seed
 
 
 def ranking(figures: Figures | None, metric: str) -> tuple[float, ...]:
@@ -105,8 +84,6 @@ def first_rung(budget: Budget, sizes: Sequence[int], step_s: float, once_s: floa
         sizes: number of candidates in each rung.
         step_s: mean time of a step, with its share of validations.
         once_s: fixed time of each training in each rung, in addition to its steps.
-    Raises:
-        ConfigError: the time is too short for `MIN_STEPS`.
     """
     eta = budget.eta
     growth = [1, *(eta**k - eta ** (k - 1) for k in range(1, len(sizes)))]  # steps of each rung, relative to the first

@@ -30,7 +30,7 @@ from nmt.train.checkpointer import Checkpointer, TrainingState
 from nmt.train.memory import split_on_out_of_memory
 from nmt.train.optimizer import make_optimizers
 from nmt.train.preparation import Corpus
-from nmt.train.progress import Progress, limits, out_of_patience
+from nmt.train.progress import Progress, limits
 from nmt.train.replicas import Replicas
 from nmt.train.report import Report
 from nmt.train.schedule import learning_rate, prediction_rate
@@ -85,39 +85,24 @@ def step_options(config: Config, progress: Progress, spent: float) -> StepOption
 
 @dataclass
 class Session:
-    """What a command has prepared for a training run.
-
-    Attributes:
-        config: all settings.
-        corpus: the dev pairs, and hashes of the corpus files.
-        tokenizers: the source and the target tokenizer.
-        data: training batches.
-        model: with initial weights, on its device.
-        run: the directory that everything is written to.
-        fresh: whether to start over; an existing run directory is renamed first.
-        on_start: called once the run is locked, before anything is written.
-        on_validation: called after every validation, and at the end.
-    """
+    """What a command has prepared for a training run."""
 
     config: Config
-    corpus: Corpus
+    corpus: Corpus  # the dev pairs, and hashes of the corpus files
     tokenizers: Tokenizers
     data: TrainingData
-    model: Seq2Seq
+    model: Seq2Seq  # with initial weights, on its device
     run: RunDirectory
-    fresh: bool
-    on_start: Callable[[], None] = lambda: None
-    on_validation: Callable[[], None] = lambda: None
+    fresh: bool  # whether to start over; an existing run directory is renamed first
+    on_start: Callable[[], None] = lambda: None  # called once the run is locked, before anything is written
+    on_validation: Callable[[], None] = lambda: None  # called after every validation, and at the end
 
 
 class Trainer:
     """One training run, from step 0 to the end of its budget. Call `resume` first to continue from the last checkpoint.
 
-    With several ranks, each has its own trainer in the same state; rank 0 writes the files.
-
-    Args:
-        session: everything that the training needs. The caller has locked the run directory.
-        quiet: suppress progress on stderr.
+    With several ranks, each has its own trainer in the same state; rank 0 writes the files. The caller has locked the
+    run directory.
     """
 
     def __init__(self, session: Session, *, quiet: bool = False) -> None:
@@ -166,7 +151,7 @@ class Trainer:
                 except Interrupted:
                     stopped_by = self.stop.number
                     break
-            self.checkpointer.save_at_end()
+            self.checkpointer.write()
             self.on_validation()
         if stopped_by:
             raise StoppedError(
@@ -192,7 +177,7 @@ class Trainer:
             report: shows each step.
             started: `time.monotonic()` at the start of training, minus the seconds that earlier processes have trained.
         Returns:
-            the number of the signal that was received; 0 at the end of the budget.
+            the number of the signal; 0 at the end of the budget.
         Raises:
             DivergedError: the gradients of several steps in a row, or the dev loss, are NaN or infinite.
             Interrupted: a signal was received during a validation.
@@ -224,7 +209,6 @@ class Trainer:
             line = {"step": progress.step, "elapsed_s": progress.elapsed_s, "lr": options.lr, **asdict(figures)}
             self.checkpointer.append_metrics("step", line)
             self.validate_if_due(report)
-            self.checkpointer.save_if_due()
         raise AssertionError("epochs have no end")
 
     def micro_batches(self) -> Iterator[list[Batch]]:
@@ -255,12 +239,8 @@ class Trainer:
         validation = self.validate(model)
         figures = {"step": progress.step, "epoch": progress.epoch, **validation.figures()}
         progress.history.append(figures)
-        had_best = progress.best is not None
         is_best = self.checkpointer.keep_if_best(model, validation)
-        if not is_best:
-            progress.n_worse += 1
-        elif had_best:  # False at the first validation, and if the model file was deleted; then n_worse is not reset
-            progress.n_worse = 0
+        progress.n_worse = 0 if is_best else progress.n_worse + 1
         self.checkpointer.save()
         warnings = warnings_about(progress.history, validation, len(self.tokenizers.target))
         shown = {"elapsed_s": progress.elapsed_s, "samples": validation.samples, "warnings": warnings}
@@ -344,16 +324,16 @@ class Trainer:
         Raises:
             ModelError: the checkpoint does not belong to this model, or all checkpoints are damaged.
         """
-        return self.checkpointer.resume(self.data)
+        return self.checkpointer.resume()
 
     def spent(self) -> float:
         """The fraction of the budget that is spent, 0-1: the largest of the fractions of steps, epochs and minutes."""
-        shares = [limit.share for limit in limits(self.config.train, self.progress, self.data.n_batches)]
-        return min(max(shares, default=0.0), 1.0)
+        found = limits(self.config.train, self.progress, self.data.n_batches)
+        return min(max((limit.share for limit in found if limit.name != "patience"), default=0.0), 1.0)
 
     def over(self) -> bool:
         """Whether the budget is spent, or the last `patience` validations brought no better model."""
-        return self.spent() >= 1 or out_of_patience(self.config.train, self.progress)
+        return any(limit.share >= 1 for limit in limits(self.config.train, self.progress, self.data.n_batches))
 
     def finished(self) -> bool:
         """Whether training is over and `finish` has been called at this step."""

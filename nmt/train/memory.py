@@ -1,22 +1,19 @@
-"""Limits of memory and disk: for the model, its checkpoints, the number of threads that share a step, and batches."""
+"""Limits of memory: for the model, the number of threads that share a step, and batches."""
 
 import logging
 import math
 import os
-import re
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TypeVar
 
 import torch
 
 from nmt.config import Config, TrainSettings
 from nmt.distributed import n_ranks
-from nmt.errors import ConfigError, NmtError, OutputError
+from nmt.errors import ConfigError, NmtError
 from nmt.model.base import PART_OF, Seq2Seq
 from nmt.run.checkpoint import shapes_of
-from nmt.run.directory import RunDirectory
 from nmt.text.batches import Batch
 from nmt.text.tokenizer import Tokenizers
 
@@ -27,7 +24,6 @@ Result = TypeVar("Result")
 # Minimum number of tokens per replica and step. At d_model 128, two replicas with 384 tokens each are as fast as one
 # model with two torch threads if both cores are idle, and twice as fast if another program uses one of the cores.
 MIN_THREAD_TOKENS = 384
-MEMORY_FILE = Path("/proc/meminfo")  # on Linux
 
 
 def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -> None:
@@ -36,62 +32,43 @@ def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -
     for name, shape in shapes_of(config, tokenizers).items():
         n_parameters += math.prod(shape)
         n_trained += math.prod(shape) * (PART_OF[name.partition(".")[0]] not in config.train.freeze)
-    needed = 4 * n_parameters + 4 * n_trained * (4 if config.train.average == "ema" else 3)  # bytes
-    if device.type == "cuda":
-        available = torch.cuda.get_device_properties(device).total_memory
-    elif hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    else:  # Windows
-        return
+    needed, available = 4 * n_parameters + 12 * n_trained, memory_of(device)
     if needed > available:
         sizes = f"{n_parameters / 1e6:,.0f}M parameters need {needed / 1e9:.1f} GB to train"
         hint = "lower model.d_model, model.d_ff, the number of layers or tokenizer.vocab_size"
         raise ConfigError(f"{sizes}, {device} has {available / 1e9:.1f} GB", hint=hint)
 
 
-def check_disk(run: RunDirectory, model: Seq2Seq, config: Config) -> None:
-    """Raise OutputError if the checkpoints will not fit on the disk."""
-    size = 4 * model.n_parameters  # bytes
-    n_moments = 2 * model.n_trainable / model.n_parameters  # in units of the model's size
-    n_copies = n_moments + (2 if config.train.average == "ema" else 1)  # moments, weights, moving average
-    n_files = config.train.keep + 1 + (config.train.n_average if config.train.average in ("best", "last") else 0)
-    needed, free = size * (n_copies * n_files + 1), run.free_bytes()
-    if free < needed:
-        room = f"the disk of {run.path} has {free / 1e9:.1f} GB free"
-        hint = "lower train.keep or train.n_average, or choose another place with run=PATH"
-        raise OutputError(f"the checkpoints need {needed / 1e9:.1f} GB, {room}", hint=hint)
+def memory_of(device: torch.device) -> int:
+    """The memory of a GPU, or else of the machine, in bytes; a very large number if the system does not report it."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return 2**60  # Windows
 
 
 def n_fitting_threads(model: Seq2Seq, n_vocab: int, settings: TrainSettings, n_before: int | None = None) -> int:
-    """The number of replicas that trains fastest: on a CPU one per core, if memory and batch size suffice; on a GPU 1.
+    """The number of replicas that trains fastest: on a CPU one per core, if half of the memory suffices; on a GPU 1.
 
     A resumed run keeps its number of replicas, `n_before`, because each has its own dropout.
     """
     if model.device.type != "cpu":
         return 1
     n_threads = n_before or settings.batch_tokens * settings.accumulate // MIN_THREAD_TOKENS
-    text = MEMORY_FILE.read_text(encoding="utf-8") if MEMORY_FILE.exists() else ""
-    available = re.search(r"MemAvailable: *(\d+) kB", text)
-    n_bytes = 1024 * int(available[1]) if available else 2**60  # unknown: no limit
-    free = n_bytes - 12 * model.n_trainable  # two moments and the summed gradient, one copy for all threads
-    # Three tensors as large as the logits, and at worst a whole gradient that is not added to the sum yet.
-    each = 4 * model.n_trainable + 12 * settings.batch_tokens * n_vocab
-    return max(1, min(n_threads, torch.get_num_threads(), 1 + free // each))
+    each = 4 * model.n_trainable + 12 * settings.batch_tokens * n_vocab  # gradient, three tensors as large as logits
+    return max(1, min(n_threads, torch.get_num_threads(), memory_of(model.device) // 2 // each))
 
 
 def split_on_out_of_memory(
     step: Callable[[Sequence[Batch]], Result], micro_batches: Sequence[Batch], max_positions: int
 ) -> tuple[Result, int]:
-    """Do a step; if it runs out of memory, repeat it with its largest micro-batches cut in two.
+    """Do a step, which changes weights only at its end; if it runs out of memory, repeat it with smaller micro-batches.
 
-    No pair is left out, so the gradient is the same except for dropout.
+    No pair is left out, so the gradient is the same except for dropout. `max_positions` is the maximum size of a
+    micro-batch that was found in earlier steps, 0 for no limit. Returns the result of the step, and `max_positions` for
+    the next steps.
 
-    Args:
-        step: changes weights only at its end.
-        micro_batches: of the step.
-        max_positions: maximum positions of a micro-batch, found in earlier steps; 0 for no limit.
-    Returns:
-        the result of the step, and `max_positions` for the next steps.
     Raises:
         NmtError: a single pair does not fit, or there are several ranks: the other ranks would wait for this one.
     """

@@ -8,17 +8,16 @@ Imports no torch.
 import json
 import logging
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from functools import partial
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.config import Config, Files, MixedFiles, data_root, language
+from nmt.config import Config, Files, MixedFiles, data_root, language, language_of
 from nmt.corpus.catalog import CORPORA, command
 from nmt.errors import DataError, ModelError
 from nmt.files import cached, sha256
@@ -36,9 +35,6 @@ Digests = NDArray[np.uint64]
 MAX_DEV_PAIRS = 1_000
 DEV_SHARE = 0.02
 FEW_DEV_PAIRS = 100
-PROFILE_PAIRS = 2_000  # enough to tell two languages apart
-MIN_NGRAMS = 100  # a text with fewer character n-grams is too short to tell its language
-CLEAR_SIMILARITY = 0.2
 SAMPLE_PAIRS = 200_000  # the tokenizer is trained on at most this many pairs: its trainer's memory grows with them
 FORMAT = 2  # version of the files in the cache
 
@@ -117,22 +113,11 @@ def corpus_hashes(config: Config) -> dict[str, str]:
 def read_corpus(config: Config) -> Corpus:
     """Read train and dev, check that test can be read, drop blank and repeated pairs, and choose unset sizes."""
     data = config.data
+    for name, files in all_corpora(config).items():
+        check_order(name, files, data.train)
     hashes = corpus_hashes(config)
-    corpora = {
-        name: read_pairs(*corpus_paths(config, files), strict=not data.allow_bad_utf8)
-        for name, files in (("dev", data.dev), ("test", data.test))
-        if files is not None
-    }
-
-    def write(directory: Path) -> None:
-        _write_corpus(directory, config, corpora)
-        now = corpus_hashes(config)
-        if changed := ", ".join(name for name in hashes if now[name] != hashes[name]):
-            message = f"the files of {changed} have changed while they were read"
-            raise DataError(message, hint="start again when nothing writes to them")
-
     settings = [data.drop_blank, data.drop_duplicates, data.allow_bad_utf8, None if data.dev else config.seed]
-    directory = cached("pairs", [FORMAT, hashes, settings], write)
+    directory = cached("pairs", [FORMAT, hashes, settings], partial(_write_corpus, config))
     summary = json.loads((directory / "corpus.json").read_text(encoding="utf-8"))
     for note in summary["notes"]:
         log.info("%s", note)
@@ -147,9 +132,14 @@ def read_corpus(config: Config) -> Corpus:
     return corpus
 
 
-def _write_corpus(directory: Path, config: Config, corpora: dict[str, list[Pair]]) -> None:
-    """Write the text of train, the line numbers of the kept pairs, and a summary. `corpora` has dev and test if set."""
+def _write_corpus(config: Config, directory: Path) -> None:
+    """Write the text of train, the line numbers of the kept pairs, and a summary with the pairs of dev."""
     data, notes = config.data, []
+    corpora = {
+        name: read_pairs(*corpus_paths(config, files), strict=not data.allow_bad_utf8)
+        for name, files in (("dev", data.dev), ("test", data.test))
+        if files is not None
+    }
     n_lines: list[int] = []
     disk.write_pairs(directory, _training_pairs(config, n_lines))
     digest_files = {name: directory / f"{name}.digest" for name in (*SIDES, "pair")}
@@ -205,14 +195,12 @@ def _training_pairs(config: Config, n_lines: list[int]) -> Iterator[Pair]:
 
 
 def check_corpora(training: dict[str, Pairs], dev: list[Pair], others: dict[str, list[Pair]]) -> None:
-    """Check that the training corpora and dev have pairs, and that no corpus has equal or exchanged sides.
+    """Raise DataError if the training corpora or dev have no pairs, or both sides of a corpus are the same text.
 
     Args:
         training: the training corpora, train first.
         dev: the pairs of dev that can be used.
         others: dev and test as they were read.
-    Raises:
-        DataError: a corpus has no pairs, or its two sides are the same text or exchanged.
     """
     for name, n_pairs in [*((name, len(pairs)) for name, pairs in training.items()), ("dev", len(dev))]:
         if not n_pairs:
@@ -220,47 +208,19 @@ def check_corpora(training: dict[str, Pairs], dev: list[Pair], others: dict[str,
             raise DataError(f"{name} has no pair that can be used", hint=hint)
     corpora: dict[str, Pairs | list[Pair]] = {**training, **others}
     for name, pairs in corpora.items():
-        check_sides(name, pairs)
-        if name != "train":
-            check_order(name, list(islice(pairs, PROFILE_PAIRS)), training["train"])
+        if all(pair.source == pair.target for pair in pairs):  # usually False at the first pair
+            hint = f"name the files of the two languages in data.{name}.source and data.{name}.target"
+            raise DataError(f"data.{name}: source and target are the same text", hint=hint)
 
 
-def check_sides(name: str, pairs: Iterable[Pair]) -> None:
-    """Raise DataError if the two sides of a corpus are the same text."""
-    if all(pair.source == pair.target for pair in pairs):  # usually False at the first pair
-        hint = f"name the files of the two languages in data.{name}.source and data.{name}.target"
-        raise DataError(f"data.{name}: source and target are the same text", hint=hint)
-
-
-def check_order(name: str, pairs: list[Pair], train: Pairs) -> None:
-    """Raise DataError if the sides of a corpus are exchanged.
-
-    They are if each side is clearly more similar to the opposite side of train. Exchanged German and English have a
-    similarity of 0.35 on each side; if both sides of train are in one language, the similarity is near 0.
-    """
-    samples = sample(train, PROFILE_PAIRS), pairs[:PROFILE_PAIRS]
-    counts = [ngram_counts(getattr(pair, side) for pair in some) for some in samples for side in SIDES]
-    source, target, own_source, own_target = counts
-    if min(similarity(own_source, target, source), similarity(own_target, source, target)) > CLEAR_SIMILARITY:
-        languages = "its source is in the language of data.train.target, and its target in that of data.train.source"
-        message = f"data.{name} has its sides exchanged: by its characters, {languages}"
+def check_order(name: str, files: Files, train: Files) -> None:
+    """Raise DataError if the sides of a corpus are exchanged, by the language codes that file names end in."""
+    own, expected = ([language_of(Path(paths[0])) for paths in (one.source, one.target)] for one in (files, train))
+    if own == expected[::-1] != expected:
+        message = (
+            f"data.{name} has its sides exchanged: its source is {files.source[0]}, that of train {train.source[0]}"
+        )
         raise DataError(message, hint=f"exchange data.{name}.source and data.{name}.target")
-
-
-def ngram_counts(texts: Iterable[str]) -> Counter[str]:
-    """Counts of character n-grams, n = 1 to 3."""
-    return Counter(text[i : i + n] for text in texts for n in (1, 2, 3) for i in range(len(text) - n + 1))
-
-
-def similarity(text: Counter[str], language: Counter[str], other: Counter[str]) -> float:
-    """How much more similar a text is to one language than to another, -1 to 1; 0 if it is too short to tell.
-
-    The mean of (p - q) / (p + q) over the text's n-grams, with relative frequencies p and q in the two languages.
-    """
-    n, n_other = max(language.total(), 1), max(other.total(), 1)
-    known = [(c, language[k] / n, other[k] / n_other) for k, c in text.items() if k in language or k in other]
-    n_known = sum(count for count, *_ in known)
-    return sum(count * (p - q) / (p + q) for count, p, q in known) / n_known if n_known >= MIN_NGRAMS else 0.0
 
 
 def n_dev_pairs(n_pairs: int) -> int:
@@ -277,34 +237,43 @@ def n_shared(pairs: list[Pair], source: Digests, target: Digests) -> int:
     return int(is_shared.sum())
 
 
-def sample(pairs: Pairs, n_max: int = 0) -> list[Pair]:
-    """A random sample of at most `n_max` pairs (0: `SAMPLE_PAIRS`), in the order of the corpus."""
-    n, n_max = len(pairs), n_max or SAMPLE_PAIRS
-    chosen = np.arange(n) if n <= n_max else np.sort(disk.shuffled(np.arange(n_max), n, seed=0))
+def sample(pairs: Pairs) -> list[Pair]:
+    """A random sample of at most `SAMPLE_PAIRS` pairs, in the order of the corpus."""
+    n = len(pairs)
+    chosen = np.arange(n) if n <= SAMPLE_PAIRS else np.sort(disk.shuffled(np.arange(SAMPLE_PAIRS), n, seed=0))
     return [pairs[i] for i in chosen]
 
 
 def train_tokenizers(corpus: Corpus) -> Tokenizers:
     """Train the tokenizer on the training pairs, one for both sides or one per side."""
     settings, data = corpus.config.tokenizer, corpus.config.data
-    pairs = sample(corpus.train)
-    source, target = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    if data.nfkc_source:  # only the source is normalized
-        source = [unicodedata.normalize("NFKC", text) for text in source]
-    trained = [train_tokenizer(side, settings) for side in ([source + target] if settings.joint else [source, target])]
-    if len(pairs) < len(corpus.train):
-        log.info(f"the tokenizer learns from {len(pairs):,} pairs chosen at random of {len(corpus.train):,}")
-    for one in trained:
-        if one.vocab_size < settings.vocab_size:
-            cut = f"tokenizer.vocab_size={settings.vocab_size} was cut"
-            log.info("the text gives %d pieces at most: %s", one.vocab_size, cut)
-    if lines := sorted({pairs[n % len(source)].line for one in trained for n in one.too_long}):
-        named = ", ".join(map(str, lines[:10])) + (f" and {len(lines) - 10} more" if len(lines) > 10 else "")
-        too_long = f"over {MAX_TRAINER_BYTES:,} bytes: the pairs at line {named}"
-        log.info("left out of the tokenizer's training, %s", too_long)
-    return Tokenizers.from_models(
-        trained[0].model, trained[-1].model, nfkc_source=data.nfkc_source, target_tag=data.target_tag
-    )
+
+    def write(directory: Path) -> None:
+        pairs, notes = sample(corpus.train), []
+        source, target = [pair.source for pair in pairs], [pair.target for pair in pairs]
+        if data.nfkc_source:  # only the source is normalized
+            source = [unicodedata.normalize("NFKC", text) for text in source]
+        texts = [source + target] if settings.joint else [source, target]
+        trained = [train_tokenizer(side, settings) for side in texts]
+        if len(pairs) < (n_pairs := len(corpus.train)):
+            notes.append(f"the tokenizer learns from {len(pairs):,} pairs chosen at random of {n_pairs:,}")
+        for one in trained:
+            if one.vocab_size < settings.vocab_size:
+                cut = f"tokenizer.vocab_size={settings.vocab_size} was cut"
+                notes.append(f"the text gives {one.vocab_size} pieces at most: {cut}")
+        if lines := sorted({pairs[n % len(source)].line for one in trained for n in one.too_long}):
+            too_long = f"{len(lines)} lines of over {MAX_TRAINER_BYTES:,} bytes, the first is line {lines[0]}"
+            notes.append(f"left out of the tokenizer's training: {too_long}")
+        for name, one in zip(SIDES, (trained[0], trained[-1]), strict=True):
+            (directory / name).write_bytes(one.model)
+        (directory / "notes.json").write_text(json.dumps(notes))
+
+    own = settings.model_dump(exclude={"sampling_alpha"})
+    directory = cached("tokenizer", [FORMAT, corpus.train.directory.name, own, data.nfkc_source], write)
+    for note in json.loads((directory / "notes.json").read_text()):
+        log.info("%s", note)
+    models = [(directory / name).read_bytes() for name in SIDES]
+    return Tokenizers.from_models(*models, nfkc_source=data.nfkc_source, target_tag=data.target_tag)
 
 
 def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[RaggedArray, RaggedArray]]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from nmt.config import Config, values
+from nmt.config import Config
 from nmt.errors import ConfigError
 
 # (number of training pairs below which the preset applies, settings). The first two are our own recipes; the others
@@ -27,11 +27,6 @@ PRESETS: list[tuple[float, dict[str, Any]]] = [
 
 def fit_config(config: Config, n_pairs: int, n_characters: int = 0) -> Config:
     """Return the config with unset sizes chosen for `n_pairs` pairs and an alphabet of `n_characters`."""
-    return with_unset(config, sizes_for(config, n_pairs, n_characters))
-
-
-def sizes_for(config: Config, n_pairs: int, n_characters: int = 0) -> dict[str, dict[str, Any]]:
-    """The preset for `n_pairs` pairs, by section, without settings that would conflict with those in the config."""
     preset = next(values for bound, values in PRESETS if n_pairs < bound)
     fitted: dict[str, dict[str, Any]] = {
         "tokenizer": {"vocab_size": max(preset["vocab_size"], n_characters + preset["vocab_size"] // 2)},
@@ -44,13 +39,7 @@ def sizes_for(config: Config, n_pairs: int, n_characters: int = 0) -> dict[str, 
         fitted["train"]["accumulate"] = preset["accumulate"]
     if train.max_steps is None and train.max_epochs is None and train.max_minutes is None:
         fitted["train"]["max_epochs"] = preset["max_epochs"]
-    return fitted
-
-
-def open_sizes(config: Config) -> set[str]:
-    """The dotted keys that are fitted to the corpus because they are not set."""
-    fitted = {f"{section}.{key}" for section, sizes in sizes_for(config, 0).items() for key in sizes}
-    return fitted.union({"train.validate_every"}).difference(dict(values(config, only_set=True)))
+    return with_unset(config, fitted)
 
 
 def fit_validation(config: Config, steps_per_epoch: int) -> Config:

@@ -1,11 +1,15 @@
 """The progress of a training, which every checkpoint saves, and the limits on its length."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import AfterValidator, NonNegativeInt
+from pydantic import AfterValidator, NonNegativeInt, TypeAdapter, ValidationError
 
 from nmt.config import TrainSettings
+from nmt.errors import ModelError
+
+OR_ANEW = "begin anew with --fresh (the old run is kept)"
 
 
 def is_validation(line: dict[str, Any]) -> bool:
@@ -49,45 +53,40 @@ class Progress:
         return bool(self.history) and self.history[-1]["step"] == self.step
 
 
-class Limit(NamedTuple):
-    """A limit on the length of training that is set in the config."""
+def parse_progress(saved: dict[str, Any], file: Path) -> Progress:
+    """The progress that a checkpoint has saved. Raises ModelError if it lacks values or has others."""
+    try:
+        return TypeAdapter(Progress).validate_python(saved)
+    except ValidationError as error:
+        raise ModelError(f"{file} does not say where training stands", hint=OR_ANEW) from error
 
-    key: str  # dotted key of the setting
-    most: float  # its value
-    share: float  # fraction of it that is used; from 1 on, training ends
-    text: str  # "3 of 12 steps"
+
+class Limit(NamedTuple):
+    """A limit on the length of training that is set in the config; training ends when one is used up."""
+
+    name: str  # key of the setting
+    used: float
+    most: float  # value of the setting
+
+    @property
+    def share(self) -> float:
+        return self.used / self.most
 
 
 def limits(settings: TrainSettings, progress: Progress, n_batches: int) -> list[Limit]:
-    """The limits on steps, epochs (of about `n_batches` batches) and minutes that are set; patience is not included."""
-    found = []
-    if most := settings.max_steps:
-        found.append(Limit("train.max_steps", most, progress.step / most, f"{progress.step:,} of {most:,} steps"))
-    if most := settings.max_epochs:
-        epochs = progress.epoch + min(progress.batch / n_batches, 1.0)
-        share = epochs / most
-        if progress.epoch < most:  # n_batches is an estimate; the epoch ends with its last batch
-            share = min(share, 1 - 1e-9)
-        found.append(Limit("train.max_epochs", most, share, f"{epochs:.1f} of {most:,} epochs"))
-    if minutes := settings.max_minutes:
-        elapsed = progress.elapsed_s / 60
-        found.append(Limit("train.max_minutes", minutes, elapsed / minutes, f"{elapsed:.1f} of {minutes:g} minutes"))
-    return found
-
-
-def out_of_patience(settings: TrainSettings, progress: Progress) -> bool:
-    """Whether `patience` validations in a row were not the best."""
-    return settings.patience is not None and progress.n_worse >= settings.patience
+    """The limits that are set: steps, epochs of about `n_batches` batches, minutes, and validations without a gain."""
+    # n_batches is an estimate; the epoch ends with its last batch.
+    epochs = progress.epoch + min(progress.batch / n_batches, 1 - 1e-9)
+    used = {"max_steps": progress.step, "max_epochs": epochs, "max_minutes": progress.elapsed_s / 60}
+    used["patience"] = progress.n_worse
+    return [Limit(name, n, most) for name, n in used.items() if (most := getattr(settings, name)) is not None]
 
 
 def ending(settings: TrainSettings, progress: Progress, n_batches: int) -> str:
     """A message that names the limits that ended a training, and how far it came towards the other limits."""
     found = limits(settings, progress, n_batches)
-    reached = {limit.key: limit.most for limit in found if limit.share >= 1}
-    if out_of_patience(settings, progress):
-        reached["train.patience"] = settings.patience or 0
-    others = " and ".join(f"{limit.text} ({limit.key})" for limit in found if limit.share < 1)
-    return (
-        f"ended by {' and '.join(f'{key}={most}' for key, most in reached.items())}"
-        f"{' at ' if others else ''}{others}: raise {' and '.join(reached)} to go on"
-    )
+    reached = [limit for limit in found if limit.share >= 1]
+    ended_by = " and ".join(f"train.{one.name}={one.most}" for one in reached)
+    others = ", ".join(f"train.{one.name}: {round(one.used, 1):,} of {one.most:,}" for one in found if one.share < 1)
+    cure = f"raise {' and '.join(f'train.{one.name}' for one in reached)} to go on"
+    return f"ended by {ended_by}{f' ({others})' if others else ''}: {cure}"

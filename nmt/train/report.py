@@ -28,8 +28,8 @@ class Report:
             file=sys.stderr,
         )
         self.lines = self.bar.disable and not quiet
-        self.progress = progress
-        self.last_line = self.since = time.monotonic()
+        self.initial = progress
+        self.start = self.since = time.monotonic()
         self.recent: list[StepFigures] = []  # figures that are not shown yet
 
     def step(self, step: int, epoch: int, lr: float, figures: StepFigures, progress: float) -> None:
@@ -46,10 +46,9 @@ class Report:
             f"{n_tokens / (now - self.since):,.0f} tok/s {non_padding:.0%} non-padding lr {lr:.2e}"
         )
         if self.lines:
-            done = progress - self.progress
-            left = (1 - progress) * (now - self.last_line) / done if done > 0 else math.inf
-            log.info("%s, %.0f %% done%s", text, 100 * progress, f", {clock(left)} left" if left < 1e7 else "")
-            self.progress, self.last_line = progress, now
+            done = progress - self.initial
+            left = f", {clock((1 - progress) * (now - self.start) / done)} left" if done > 0 else ""
+            log.info("%s, %.0f %% done%s", text, 100 * progress, left)
         self.bar.set_postfix_str(text, refresh=False)
         self.bar.update(max(0.0, progress - self.bar.n))
         self.since, self.recent = now, []

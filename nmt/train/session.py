@@ -13,7 +13,7 @@ from shlex import quote
 
 import torch
 
-from nmt.config import FITTED, Config, base_languages, values
+from nmt.config import FITTED, Config, values
 from nmt.decode.engines.torch_engine import pick_device
 from nmt.distributed import launched, n_ranks, ranks_joined, restarted
 from nmt.errors import ConfigError, DataError, ModelError
@@ -23,28 +23,16 @@ from nmt.seeds import seed_of
 from nmt.text.batches import TrainingData
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.loop import Session, Trainer
-from nmt.train.memory import check_disk, check_memory, n_fitting_threads
+from nmt.train.memory import check_memory, n_fitting_threads
 from nmt.train.preparation import Corpus, drop_lengths, read_corpus, train_tokenizers, training_corpora
-from nmt.train.presets import fit_validation, open_sizes, with_unset
+from nmt.train.presets import fit_validation, with_unset
 from nmt.train.progress import Progress, ending
 from nmt.train.report import clock
 
 log = logging.getLogger("nmt")
 
-# Settings that may change on resume. Paths may change, contents may not: hashes are compared.
-MAY_CHANGE = (
-    *("run", "decode.", "data.root", "data.train", "data.dev", "data.test", "data.allow_bad_utf8", "train.max_"),
-    *(
-        "train.patience",
-        "train.metric",
-        "train.validate_every",
-        "train.keep",
-        "train.report",
-        "train.tensorboard",
-        "train.n_average",
-        "train.init_from",
-    ),
-)
+# Settings that may change on resume, besides most of `train`. Paths may change, contents may not: hashes are compared.
+MAY_CHANGE = ("run", "decode.", "data.root", "data.train", "data.dev", "data.test", "data.allow_bad_utf8")
 MIXED_PATHS = re.compile(r"data\.mix\..*\.(source|target|root)")  # may change, too
 INHERITED_DATA = {"nfkc_source", "target_tag"}  # keys of `data` that configure the tokenizers
 OR_ANEW = "choose another run=PATH, or begin anew with --fresh (the old run is kept)"
@@ -68,7 +56,6 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     torch.manual_seed(seed_of(config.seed))
     model = new_model(config, tokenizers).to(torch_device)
     model.freeze(config.train.freeze)
-    check_disk(run, model, config)
     if resumes:
         check_same_run(run, config, corpus.hashes)
     elif checkpoint is not None:
@@ -106,16 +93,13 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> tuple[Confi
 
 
 def check_tokenizer_kept(before: Config, now: Config) -> None:
-    """Raise ConfigError if fine-tuning would change the model's tokenizer settings; warn if the languages change."""
+    """Raise ConfigError if fine-tuning would change the model's tokenizer settings."""
     name = now.train.init_from
     own, asked = (one.tokenizer.model_dump(exclude={"sampling_alpha"}) for one in (before, now))
     if changes := [f"tokenizer.{key} is {own[key]}, not {asked[key]}" for key in own if own[key] != asked[key]]:
         message = f"train.init_from={name} brings a tokenizer that is not the one asked for: {', '.join(changes)}"
         hint = "leave out the tokenizer section: settings that are not set come from that model"
         raise ConfigError(message, hint=hint)
-    languages = [" to ".join(base_languages(one.data)) for one in (before, now)]
-    if "" not in (*base_languages(before.data), *base_languages(now.data)) and languages[0] != languages[1]:
-        log.warning("%s translates %s, the pairs are %s", name, *languages)
 
 
 def log_chosen(why: str, before: Config, after: Config) -> None:
@@ -139,7 +123,7 @@ def encode(
     """Return the tokenizers and the training data; fit settings of `corpus.config` to the number of batches."""
     config = corpus.config
     if checkpoint is not None:  # the checkpoint's pieces, with the normalization of this config
-        models = checkpoint.tokenizers.source.model, checkpoint.tokenizers.target.model
+        models = [side.model for side in checkpoint.tokenizers]
         tokenizers = Tokenizers.from_models(*models, **config.data.model_dump(include=INHERITED_DATA))
     elif not fresh and (found := run.read_tokenizers(config)) is not None:
         tokenizers = found
@@ -172,16 +156,15 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
         for key in {**before, **now}
         if before.get(key) != now.get(key) and not (key.startswith(MAY_CHANGE) or MIXED_PATHS.fullmatch(key))
     }
-    if refused := [text for key, text in changes.items() if not key.startswith("train.") or key == "train.freeze"]:
+    fixed = ("train.freeze", "train.metric")
+    if refused := [text for key, text in changes.items() if not key.startswith("train.") or key in fixed]:
         message = f"{run.path} was begun with other settings: {'; '.join(refused)}"
         raise ConfigError(message, hint=f"set them back, {OR_ANEW}")
     if changes:
-        log.warning("%s goes on otherwise than it was begun: %s", run.path, "; ".join(changes.values()))
+        log.info("%s goes on otherwise than it was begun: %s", run.path, "; ".join(changes.values()))
     known = run.read_manifest().get("data", hashes)  # the user may have deleted a damaged manifest
-    if ("dev.source" in known) != ("dev.source" in hashes):
-        message = f"{run.path} was begun {'with' if 'dev.source' in known else 'without'} data.dev"
-        raise DataError(message, hint=f"without data.dev, pairs of train are held out: set it back, {OR_ANEW}")
-    if other := [name for name in hashes if not name.startswith("test.") and known.get(name) != hashes[name]]:
+    names = {name: None for name in (*hashes, *known) if not name.startswith("test.")}
+    if other := [name for name in names if known.get(name) != hashes.get(name)]:
         message = f"the files of {', '.join(other)} are not those that {run.path} was begun with"
         raise DataError(message, hint=f"bring the old files back, {OR_ANEW}")
 
@@ -194,17 +177,17 @@ def resolved(config: Config, keys: set[str]) -> Iterator[tuple[str, str]]:
     other.
     """
     run = RunDirectory(config.run)
-    unknown: set[str] = set()
+    unknown: frozenset[str] = frozenset()
     try:
         config, checkpoint, _ = find_start(config, run, fresh=False)
-        if missing := keys & open_sizes(config):
+        if missing := keys & FITTED - set(dict(values(config, only_set=True))):
             corpus = read_and_fit(config)
             if "train.validate_every" in missing:
                 encode(corpus, checkpoint, run, fresh=False)
             config = corpus.config
     except (DataError, ModelError) as error:
         log.warning("%s: [fitted] stands for what a training would choose", error)
-        unknown = open_sizes(config)
+        unknown = FITTED - set(dict(values(config, only_set=True)))
     yield from ((key, "[fitted]" if key in unknown else value) for key, value in values(config))
 
 
@@ -223,15 +206,13 @@ def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -
         resumed = trainer.resume()
         progress = trainer.progress
         write_settings(session, resumed=resumed)
-        if trainer.finished() or launched().n_ranks > 1:
+        if launched().n_ranks > 1:
             n_workers = 1
         elif n_workers is None:
             n_before = progress.n_ranks if resumed else None
             n_workers = n_fitting_threads(session.model, len(session.tokenizers.target), settings, n_before)
         elif n_workers > 1 and session.model.device.type != "cpu":
             raise ConfigError("--replicas share a CPU", hint="for several GPUs: torchrun -m nmt train …")
-        elif n_workers > (n_torch := torch.get_num_threads()):
-            raise ConfigError(f"--replicas {n_workers} on {n_torch} threads", hint="fewer, or more --threads")
         with ranks_joined():
             if trainer.finished():
                 finished = f"{run.path} is finished: {progress.step} steps in {clock(progress.elapsed_s)}"
@@ -251,16 +232,12 @@ def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -
 def write_settings(session: Session, *, resumed: bool) -> None:
     """Write config.yaml, and for a new run the tokenizer and the manifest."""
     run, config = session.run, session.config
-    by_clock = config.train.max_minutes is not None
-    if by_clock:
-        log.info("train.max_minutes goes by the clock: the run can be stopped and goes on, but no two are alike")
     run.write_config(config)
     if not resumed:
         run.write_tokenizers(session.tokenizers, config.tokenizer.joint)
         n_pairs = {"train": len(session.data.pairs), "dev": len(session.corpus.dev)}
-        run.write_manifest(new_manifest(session.corpus.hashes, n_pairs, config.seed, reproducible=not by_clock))
-    elif by_clock and (manifest := run.read_manifest()).get("reproducible"):
-        run.write_manifest({**manifest, "reproducible": False})
+        reproducible = config.train.max_minutes is None  # else the learning rate depends on the clock
+        run.write_manifest(new_manifest(session.corpus.hashes, n_pairs, config.seed, reproducible=reproducible))
 
 
 def log_training(session: Session, progress: Progress, n_workers: int) -> None:

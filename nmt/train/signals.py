@@ -26,23 +26,17 @@ class StopRequest:
     number: int = 0  # of the received signal; 0 if there was none
     in_interruptible: bool = False
 
-    def set(self, number: int) -> None:
-        """Store the number of a signal; raise `Interrupted` if an interruptible block is running."""
-        self.number = number
-        if self.in_interruptible:
-            raise Interrupted
-
     @contextlib.contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Let a signal raise `Interrupted` in this block, which must have no side effects.
+        """Let a signal raise `Interrupted` in this block: a validation, which may take minutes and has no side effects.
 
-        The block is a validation, which may take minutes. Only rank 0 is interrupted; the other ranks end when it ends.
-        If another rank ended first, the training would end before rank 0 has saved.
+        Only rank 0 is interrupted; the other ranks end when it ends. If another rank ended first, the training would
+        end before rank 0 has saved.
         """
         try:
             self.in_interruptible = rank() == 0
-            if self.number:
-                self.set(self.number)
+            if self.in_interruptible and self.number:
+                raise Interrupted
             yield
         finally:
             self.in_interruptible = False
@@ -59,7 +53,9 @@ def stop_signals() -> Iterator[StopRequest]:
             signal.signal(either, signal.SIG_DFL)
         with contextlib.suppress(RuntimeError):  # raised if the signal interrupted another log message
             log.warning("stopping after this step; once more to stop at once")
-        request.set(number)
+        request.number = number
+        if request.in_interruptible:
+            raise Interrupted
 
     with contextlib.suppress(ValueError):  # raised outside the main thread, which alone can handle signals
         before = {number: signal.signal(number, note) for number in SIGNALS}

@@ -21,23 +21,13 @@ from nmt.train.replicas import Replicas
 
 @dataclass(frozen=True)
 class StepOptions:
-    """Options of a step.
+    """Options of a step."""
 
-    Attributes:
-        settings: the config's settings for label smoothing, R-Drop, clipping and decoder input.
-        lr: learning rate.
-        seed: seeds dropout and scheduled sampling. It depends on the run's seed and the step, so checkpoints need
-            no random state.
-        bf16: whether to autocast matmuls to bfloat16. Weights, gradients and the loss stay float32.
-        prediction_rate: probability that the decoder reads its own prediction instead of a true token (scheduled
-            sampling), 0-1; 0 is teacher forcing.
-    """
-
-    settings: TrainSettings
-    lr: float
-    seed: int
-    bf16: bool = False
-    prediction_rate: float = 0.0
+    settings: TrainSettings  # label smoothing, R-Drop, clipping, decoder input
+    lr: float  # learning rate
+    seed: int  # of dropout and scheduled sampling: a function of the run's seed and the step
+    bf16: bool = False  # whether to autocast matmuls to bfloat16; weights, gradients and the loss stay float32
+    prediction_rate: float = 0.0  # probability that the decoder reads its own prediction instead of a true token, 0-1
 
 
 @dataclass(frozen=True)
@@ -63,8 +53,8 @@ def train_step(
     Each micro-batch is split among the ranks. If there is one rank, its threads share the micro-batches (`shares_of`).
 
     Args:
-        replicas: the model's replicas, in training mode, one per thread; they share their weights.
-        optimizers: update the parameters of `replicas.model`.
+        replicas: in training mode.
+        optimizers: of the parameters of `replicas.model`.
         micro_batches: the same on all ranks.
         options: see `StepOptions`.
     Returns:
@@ -74,11 +64,12 @@ def train_step(
     n_tokens = sum(batch.n_target_tokens for batch in micro_batches)
     scale = n_ranks() / n_tokens  # mean over tokens; n_ranks undoes DDP's division by the number of ranks
     own = [batch.split(n_ranks())[rank()] for batch in micro_batches]
-    shares = shares_of(own, len(replicas))
+    n_threads = len(replicas.models)
+    shares = shares_of(own, n_threads)
 
     replicas.zero_grad()
     sums = replicas.run(
-        lambda thread, model: forward_backward(model, shares[thread], options, scale, rank() * len(replicas) + thread)
+        lambda thread, model: forward_backward(model, shares[thread], options, scale, rank() * n_threads + thread)
     )
     replicas.collect_gradients()
 
@@ -117,16 +108,10 @@ def norm_of(gradients: Sequence[Tensor]) -> Tensor:
 def forward_backward(
     model: nn.Module, micro_batches: Sequence[Batch], options: StepOptions, scale: float, thread_index: int
 ) -> Tensor:
-    """Accumulate the gradient of some micro-batches.
+    """Accumulate the gradient of a thread's share of the micro-batches, with the summed loss multiplied by `scale`.
 
-    Args:
-        model: a replica, in training mode.
-        micro_batches: this thread's share.
-        options: see `StepOptions`.
-        scale: factor of the summed loss.
-        thread_index: rank * number of threads + thread; it seeds dropout.
-    Returns:
-        (2,): loss and nll, summed over target tokens.
+    Dropout is seeded by `thread_index`: rank * number of threads + thread. Returns loss and nll, summed over target
+    tokens: (2,).
     """
     device = next(model.parameters()).device
     free = options.settings.decoder_input == "free_running"
@@ -152,12 +137,9 @@ def forward_backward(
 
 
 def batch_loss(model: nn.Module, batch: Batch, settings: TrainSettings) -> LossSum:
-    """The summed loss of a batch. With R-Drop: (loss of pass 1 + loss of pass 2 + r_drop * divergence) / 2.
+    """The summed loss of a batch, which is on the model's device.
 
-    Args:
-        model: in any mode; R-Drop applies only in training mode.
-        batch: on the model's device.
-        settings: label_smoothing, r_drop.
+    With R-Drop, in training mode: (loss of pass 1 + loss of pass 2 + r_drop * divergence) / 2.
     """
     is_token = batch.tgt_out != PAD
     targets = batch.tgt_out[is_token]  # (N,)

@@ -4,15 +4,14 @@ import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import TypeAdapter, ValidationError
-
+from nmt.config import TrainSettings
 from nmt.errors import InputError, ModelError, OutputError, os_errors_as
-from nmt.run.checkpoint import Checkpoint, average, read_checkpoint, save_checkpoint
+from nmt.run.checkpoint import Checkpoint, read_checkpoint, read_newest, save_checkpoint
 from nmt.run.directory import RunDirectory
-from nmt.train.checkpointer import chosen_steps, readable_checkpoints
-from nmt.train.progress import Progress
+from nmt.train.checkpointer import chosen_steps, mean_weights, steps_to_average
+from nmt.train.progress import Progress, parse_progress
 
 log = logging.getLogger("nmt")
 
@@ -27,15 +26,11 @@ def average_run(
 
     Args:
         path: directory of the run.
-        kind: whether to average the best or the last of the validated checkpoints that still exist; None for the run's
-            train.average, or for last if that is neither.
-        n: number of checkpoints to average; None for the run's train.n_average.
-        output: the file to write; None for average.safetensors in the run.
+        kind: which of the validated checkpoints that still exist; None: as train.average, else the last.
+        n: number of checkpoints; None: train.n_average.
+        output: the file to write; None: average.safetensors in the run.
     Returns:
         the file, and the steps of the averaged checkpoints.
-    Raises:
-        InputError: the run is in use, fewer than two checkpoints can be read, or `output` is the run's model.
-        ModelError: `path` is not a run, or has no checkpoint to resume from.
     """
     run = RunDirectory(path)
     settings = run.read_config().train
@@ -49,38 +44,24 @@ def average_run(
         newest, progress = newest_checkpoint(run)
         kept = set(run.checkpoint_steps())
         history = [line for line in progress.history if line["step"] in kept]
-        steps = chosen_steps(history, kind, n, settings.metric)
-        checkpoints = readable_checkpoints(run, steps)
-        if len(checkpoints) < 2:
-            message = f"{path} has {len(checkpoints)} checkpoints of validations to average"
+        weights, steps = mean_weights(run, chosen_steps(history, kind, n, settings.metric))
+        if not weights:
+            message = f"{path} has {len(steps)} checkpoints of validations to average"
             raise InputError(message, hint="train.keep says how many a training keeps")
-        if len(checkpoints) < n:
-            log.warning("%s keeps %d checkpoints that can be averaged, not %d (train.keep)", path, len(checkpoints), n)
-        weights = average([one.part("model") for one in checkpoints.values()])
-        about: dict[str, Any] = {"step": progress.step, "n_tokens": progress.n_tokens, "elapsed_s": progress.elapsed_s}
-        about["averaged_steps"] = list(checkpoints)
+        if len(steps) < n:
+            log.warning("%s keeps %d checkpoints that can be averaged, not %d (train.keep)", path, len(steps), n)
+        about = {key: newest.progress[key] for key in ("step", "n_tokens", "elapsed_s")} | {"averaged_steps": steps}
         tensors = {f"model.{name}": x for name, x in weights.items()}
         save_checkpoint(file, Checkpoint(newest.config, tensors, newest.tokenizers, about))
-    return file, list(checkpoints)
+    return file, steps
 
 
 def newest_checkpoint(run: RunDirectory) -> tuple[Checkpoint, Progress]:
-    """The newest checkpoint from which the run can be resumed, and its progress.
-
-    Raises:
-        ModelError: there is no such checkpoint.
-    """
-    failures = []
-    for step in reversed(run.checkpoint_steps()):
-        try:
-            found = read_checkpoint(run.checkpoint_file(step))
-            return found, TypeAdapter(Progress).validate_python(found.progress)
-        except ModelError as error:
-            failures.append(str(error))
-        except ValidationError:
-            failures.append(f"{run.checkpoint_file(step)} does not say where training stands")
-    reason = "; ".join(failures) or f"{run.path} has no checkpoint"
-    raise ModelError(reason, hint="train it with `nmt train`")
+    """The checkpoint from which the run would be resumed, and its progress. Raises ModelError if there is none."""
+    newest = read_newest(run)
+    if newest is None:
+        raise ModelError(f"{run.path} has no checkpoint", hint="train it with `nmt train`")
+    return newest.checkpoint, parse_progress(newest.checkpoint.progress, run.checkpoint_file(newest.step))
 
 
 @dataclass(frozen=True)
@@ -93,42 +74,31 @@ class Pruned:
 
 
 def prune(path: Path, n_keep: int = 1, *, dry_run: bool = False) -> Pruned:
-    """Delete all checkpoints except the newest ones; the model file stays.
+    """Delete all checkpoints except the newest `n_keep` ones; the model file stays.
 
     If the training is unfinished and will average checkpoints, the checkpoints that it needs are kept, too. Before
     anything is deleted, the model file and the checkpoints, newest first, are read until one is not damaged: it is
     always kept.
-
-    Args:
-        path: directory of the run.
-        n_keep: number of checkpoints to keep.
-        dry_run: delete nothing.
-    Raises:
-        InputError: the run is in use.
-        ModelError: `path` is not a run, or its model or all of its checkpoints are missing or damaged.
-        OutputError: a file cannot be deleted.
     """
     run = RunDirectory(path)
-    run.read_config()
-    with run.lock():
-        found = _prunable(run, n_keep)
-        with os_errors_as(OutputError, f"delete the checkpoints of {path}", hint="check permissions"):
-            for file in () if dry_run else found.files:
-                file.unlink(missing_ok=True)
-    return found
-
-
-def _prunable(run: RunDirectory, n_keep: int) -> Pruned:
-    if not run.model_file.is_file():
-        raise ModelError(f"{run.path} has no model yet: nothing is deleted", hint="train it with `nmt train`")
-    read_checkpoint(run.model_file, prefixes=("model",))
-    _, progress = newest_checkpoint(run)
     settings = run.read_config().train
+    with run.lock():
+        if not run.model_file.is_file():
+            raise ModelError(f"{path} has no model yet: nothing is deleted", hint="train it with `nmt train`")
+        read_checkpoint(run.model_file, prefixes=("model",))
+        kept = steps_to_keep(run, settings, n_keep)
+        steps = [step for step in run.checkpoint_steps() if step not in kept]
+        files = [*sorted(run.checkpoints.glob("step-*.damaged")), *map(run.checkpoint_file, steps)]
+        n_bytes = sum(file.stat().st_size for file in files)
+        with os_errors_as(OutputError, f"delete the checkpoints of {path}", hint="check permissions"):
+            for file in () if dry_run else files:
+                file.unlink(missing_ok=True)
+    return Pruned(kept, files, n_bytes)
+
+
+def steps_to_keep(run: RunDirectory, settings: TrainSettings, n_keep: int) -> list[int]:
+    """The newest steps that can be read, and those that an unfinished training will average."""
+    _, progress = newest_checkpoint(run)
     readable = [step for step in run.checkpoint_steps() if step <= progress.step]  # newer ones are damaged
-    kept = set(readable[-n_keep:])
-    if settings.average in ("best", "last") and progress.finished_at != progress.step:
-        needed = chosen_steps(progress.history, settings.average, settings.n_average, settings.metric)
-        kept |= set(needed) & set(readable)
-    steps = [step for step in run.checkpoint_steps() if step not in kept]
-    files = [*sorted(run.checkpoints.glob("step-*.damaged")), *map(run.checkpoint_file, steps)]
-    return Pruned(sorted(kept), files, sum(file.stat().st_size for file in files))
+    needed = steps_to_average(progress, settings) if progress.finished_at != progress.step else []
+    return sorted({*readable[-n_keep:], *needed} & {*readable})

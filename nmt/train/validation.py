@@ -32,7 +32,6 @@ class Validation:
     chrf: Score
     samples: list[tuple[str, str, str]]  # (source, reference, translation) of a few lines
     repeated: tuple[str, float]  # the most frequent translation and its share of the lines, 0-1
-    stuck: float  # the share of translations that repeat one word or character, 0-1
 
     @property
     def perplexity(self) -> float:
@@ -84,14 +83,7 @@ def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config
         chrf=chrf,
         samples=[(sources[i], references[i], hypotheses[i]) for i in shown],
         repeated=(most_frequent, count / len(hypotheses)),
-        stuck=sum(map(is_stuck, hypotheses)) / len(hypotheses),
     )
-
-
-def is_stuck(text: str) -> bool:
-    """Whether one word is more than half of a text of at least eight words. Without spaces, characters are counted."""
-    units: Sequence[str] = text.split() if " " in text.strip() else text
-    return len(units) >= 8 and 2 * Counter(units).most_common(1)[0][1] > len(units)
 
 
 def warnings_about(history: Sequence[dict[str, Any]], latest: Validation, n_vocab: int) -> list[str]:
@@ -105,8 +97,6 @@ def warnings_about(history: Sequence[dict[str, Any]], latest: Validation, n_voca
     if share > 0.5 and len(history) > 1:
         alike = f"{share:.0%} of the dev lines are translated alike ('{text:.40}')"
         messages.append(f"{alike}: the model ignores its source; train longer, or lower train.lr")
-    if latest.stuck > 0.2 and len(history) > 1:
-        messages.append(f"{latest.stuck:.0%} of the dev translations repeat one word: train longer, or lower train.lr")
     losses = [line["dev_nll"] for line in history]
     if len(losses) >= 4 and losses[-1] > losses[-2] > losses[-3] > losses[-4]:
         cure = "raise model.dropout or end earlier (train.patience)"

@@ -24,12 +24,17 @@ SMALL = ["model.d_model=16", "train.validate_every=2", "train.report=false"]
 
 
 def test_a_table_and_the_winner_s_config(five_corpus: FiveCorpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    good, better = {"dev_bleu": 10.0, "dev_nll": 2.0, "step": 3.0}, {"dev_bleu": 20.0, "dev_nll": 1.5, "step": 6.0}
+    good, better = {"dev_bleu": 10.0, "dev_nll": 2.0}, {"dev_bleu": 20.0, "dev_nll": 1.5}
     standings = [
         Standing(2, {"train.lr": "1e-5"}, 6, {3: good, 6: better}, ["runs/b", "runs/c"]),
         Standing(1, {"train.lr": "1e-2"}, 3, {3: None}, ["runs/a", "runs/d"]),
     ]
-    monkeypatch.setattr(Sweep, "run", lambda _: ([3, 6], standings))
+
+    def run(self: Sweep) -> list[Standing]:
+        self.rungs = [3, 6]
+        return standings
+
+    monkeypatch.setattr(Sweep, "run", run)
     directory = five_corpus.home / "sweep"
     directory.mkdir()
     done = run_nmt("sweep", five_corpus.config, *ARGUMENTS, "--seeds", 2, "-o", directory)

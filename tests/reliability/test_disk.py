@@ -97,7 +97,7 @@ def test_a_save_that_fails_at_any_of_its_calls_leaves_the_old_checkpoint_and_tra
     assert weights(Path(config.run)) == weights(tmp_path / "unbroken")
     steps = [line["step"] for line in RunDirectory(config.run).read_metrics() if "loss" in line]
     assert steps == list(range(1, settings["max_steps"] + 1))
-    assert told.text.count("training goes on, the next attempt is in 60 s") == len(seen)
+    assert told.text.count("training goes on, the next validation tries again") == len(seen)
     assert told.text.count(os.strerror(number)) == len(seen)
     print(f"{len(seen)} of the calls of a save, up to the {max(seen)}th, failed with {os.strerror(number)}")
     assert len(seen) >= soak(4, 40)
@@ -105,7 +105,9 @@ def test_a_save_that_fails_at_any_of_its_calls_leaves_the_old_checkpoint_and_tra
         assert max(seen) < settings["max_steps"] // 2 - 3
 
 
-def test_what_could_not_be_saved_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_could_not_be_saved_is_saved_by_the_next_validation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = config_of(tmp_path, "run", max_steps=7)
     write, calls = checkpointer.Checkpointer.write, []
 
@@ -115,14 +117,13 @@ def test_what_could_not_be_saved_is_tried_again(tmp_path: Path, monkeypatch: pyt
             raise OutputError("the disk is full", hint="")
         write(self)
 
-    monkeypatch.setattr(checkpointer, "RETRY_AFTER_S", 0.0)
     monkeypatch.setattr(checkpointer.Checkpointer, "write", failing)
     train(config)
-    assert calls == [5, 5, 7, 7]
-    assert RunDirectory(config.run).checkpoint_steps() == [5, 7]
+    assert calls == [5, 7, 7]
+    assert RunDirectory(config.run).checkpoint_steps() == [7]
 
 
-def test_figures_that_find_no_room_wait(
+def test_figures_that_find_no_room_are_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture
 ) -> None:
     append = RunDirectory.append_metrics
@@ -135,18 +136,15 @@ def test_figures_that_find_no_room_wait(
     monkeypatch.setattr(RunDirectory, "append_metrics", failing)
     config = config_of(tmp_path, "run", max_steps=6)
     train(config)
-    assert [line["step"] for line in RunDirectory(config.run).read_metrics()] == [1, 2, 3, 4, 5, 5, 6, 6]
+    assert [line["step"] for line in RunDirectory(config.run).read_metrics()] == [1, 5, 5, 6, 6]
     assert told.text.count("no room for figures; training goes on") == 1
 
 
-def test_only_a_final_save_that_fails_ends_a_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture
-) -> None:
+def test_only_a_final_save_that_fails_ends_a_training(tmp_path: Path, told: pytest.LogCaptureFixture) -> None:
     """The kernel refuses files of more than 60 kB; a checkpoint is larger."""
     train(config_of(tmp_path, "unbroken", max_steps=20))
     config = config_of(tmp_path, "run", max_steps=5)
     train(config)
-    monkeypatch.setattr(checkpointer, "RETRY_PAUSES_S", (0, 0, 0))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, before[1]))
     try:
@@ -155,8 +153,7 @@ def test_only_a_final_save_that_fails_ends_a_training(
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert caught.value.exit_code == 1
-    assert told.text.count("training goes on, the next attempt is in 60 s") == 3  # at 10, 15 and 20
-    assert told.text.count("the next attempt is in 0 s") == 3
+    assert told.text.count("training goes on, the next validation tries again") == 3  # at 10, 15 and 20
     assert newest_step(Path(config.run)) == 5
     assert not temps(Path(config.run))
     train(config_of(tmp_path, "run", max_steps=20))

@@ -1,6 +1,7 @@
 """The rules of successive halving."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from small_run import config_of, write_small_corpus
@@ -11,14 +12,13 @@ from nmt.train.halving import MIN_STEPS, Budget, Candidate, check_candidates, fi
 
 @pytest.mark.parametrize(
     ("n", "eta", "sizes"),
-    [(1, 2, [1]), (4, 2, [4, 2, 1]), (7, 2, [7, 3, 1]), (81, 3, [81, 27, 9, 3, 1]), (2, 5, [2, 1])],
+    [(1, 2, [1]), (7, 2, [7, 3, 1]), (81, 3, [81, 27, 9, 3, 1]), (2, 5, [2, 1])],
 )
 def test_each_rung_keeps_a_share_until_one_is_left(n: int, eta: int, sizes: list[int]) -> None:
     assert Budget(minutes=1, steps=None, eta=eta).n_survivors(n) == sizes
 
 
-@pytest.mark.parametrize("n_seeds", [1, 3])
-@pytest.mark.parametrize("eta", [2, 3])
+@pytest.mark.parametrize(("eta", "n_seeds"), [(2, 1), (3, 3)])
 def test_the_rungs_take_the_time_that_is_given(eta: int, n_seeds: int) -> None:
     budget = Budget(minutes=60, steps=None, eta=eta, n_seeds=n_seeds)
     sizes = budget.n_survivors(12)
@@ -30,11 +30,7 @@ def test_the_rungs_take_the_time_that_is_given(eta: int, n_seeds: int) -> None:
             trained[i] = first * eta**k
     assert seconds == pytest.approx(total)
     assert 0.99 * 3600 < total <= 3600
-
-
-def test_a_first_rung_in_steps_does_not_depend_on_time() -> None:
-    budget = Budget(minutes=None, steps=7)
-    assert first_rung(budget, [4, 2, 1], 1e6, 1e6)[0] == first_rung(budget, [4, 2, 1], 1e-6, 0)[0] == 7
+    assert first_rung(replace(budget, minutes=None, steps=7), sizes, 1e6, 1e6)[0] == 7
 
 
 def test_too_little_time_is_refused_with_the_least_that_works() -> None:
@@ -46,27 +42,13 @@ def test_too_little_time_is_refused_with_the_least_that_works() -> None:
 
 
 def test_ties_in_bleu_are_broken_by_the_loss_and_divergence_is_last() -> None:
-    figures = [
-        None,
-        {"dev_bleu": 0.0, "dev_nll": 9.0},
-        {"dev_bleu": 0.0, "dev_nll": 3.0},
-        {"dev_bleu": 1.0, "dev_nll": 4.0},
-    ]
+    figures = [None, *({"dev_bleu": bleu, "dev_nll": nll} for bleu, nll in ((0.0, 9.0), (0.0, 3.0), (1.0, 4.0)))]
     assert sorted(figures, key=lambda one: ranking(one, "bleu")) == figures
     assert [ranking(one, "loss")[0] for one in figures[1:]] == [-9.0, -3.0, -4.0]
 
 
-@pytest.mark.parametrize(
-    ("key", "metric"),
-    [
-        ("run", "bleu"),
-        ("train.max_steps", "bleu"),
-        ("train.metric", "bleu"),
-        ("seed", "bleu"),
-        ("tokenizer.type", "loss"),
-    ],
-)
-def test_settings_that_cannot_be_compared_are_refused(key: str, metric: str, tmp_path: object) -> None:
-    config = config_of(write_small_corpus(tmp_path), train__metric=metric)  # type: ignore[arg-type]
+@pytest.mark.parametrize("key", ["run", "train.max_steps", "train.metric", "seed", "tokenizer.type"])
+def test_settings_that_cannot_be_compared_are_refused(key: str, tmp_path: Path) -> None:
+    config = config_of(write_small_corpus(tmp_path), train__metric="loss")
     with pytest.raises(ConfigError, match=key):
         check_candidates([Candidate({key: "1"}, config), Candidate({key: "2"}, config)])

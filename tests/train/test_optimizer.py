@@ -61,37 +61,32 @@ def test_an_update_is_as_large_as_adamws() -> None:
     assert float(update.square().mean().sqrt()) == pytest.approx(UPDATE_RMS * LR, rel=0.2)
 
 
-def test_a_matrix_without_a_gradient_stays() -> None:
+def test_a_matrix_without_a_gradient_stays_and_a_gradient_of_zero_moves_nothing() -> None:
     used, unused = nn.Parameter(torch.ones(4, 4)), nn.Parameter(torch.ones(4, 4))
     optimizer = Muon([(used, 1), (unused, 1)], LR, DECAY)
     used.grad = torch.eye(4)
     optimizer.step()
     assert torch.equal(unused, torch.ones(4, 4))
     assert not torch.equal(used, torch.ones(4, 4))
-
-
-def test_a_gradient_of_zero_moves_nothing() -> None:
     assert torch.equal(weights_after(1, [torch.zeros(4, 4)], torch.zeros(4, 4), 1), torch.zeros(4, 4))
 
 
 @pytest.mark.parametrize("name", ["muon", "adamw"])
 def test_weight_decay_spares_biases_and_norms(name: str) -> None:
-    sizes = {"d_model": 8, "d_ff": 16, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 1}
     settings = TrainSettings.model_validate({"optimizer": name, "weight_decay": DECAY})
-    groups = [
-        group
-        for optimizer in make_optimizers(Transformer(ModelSettings.model_validate(sizes), 23, 23), settings)
-        for group in optimizer.param_groups
-    ]
-    assert {(p.dim() >= 2, group["weight_decay"]) for group in groups for p in group["params"]} == {
-        (True, DECAY), (False, 0.0)
-    }  # fmt: skip
+    groups = [group for optimizer in make_optimizers(small_model(), settings) for group in optimizer.param_groups]
+    found = {(p.dim() >= 2, group["weight_decay"]) for group in groups for p in group["params"]}
+    assert found == {(True, DECAY), (False, 0.0)}
+
+
+def small_model(tied: str = "all") -> Transformer:
+    sizes = {"d_model": 8, "d_ff": 16, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 1}
+    return Transformer(ModelSettings.model_validate({**sizes, "tied_embeddings": tied}), 23, 23)
 
 
 @pytest.mark.parametrize("tied", ["all", "none"])
 def test_muon_has_the_linear_layers_and_adamw_the_rest(tied: str) -> None:
-    sizes = {"d_model": 8, "d_ff": 16, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 1}
-    model = Transformer(ModelSettings.model_validate({**sizes, "tied_embeddings": tied}), 23, 23)
+    model = small_model(tied)
     model.freeze(["encoder"])
     adamw, muon = make_optimizers(model, TrainSettings(weight_decay=DECAY))
     names = {p: name for name, p in model.named_parameters()}

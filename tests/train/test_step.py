@@ -10,7 +10,7 @@ from nmt.text.batches import Batch, collate
 from nmt.train.loop import uses_bf16
 from nmt.train.optimizer import make_optimizers
 from nmt.train.replicas import Replicas
-from nmt.train.step import StepOptions, batch_loss, norm_of, train_step
+from nmt.train.step import StepFigures, StepOptions, batch_loss, norm_of, train_step
 
 PAIRS = [([5, 6, 7], [8, 9]), ([10], [11, 12, 13, 14]), ([5, 9, 5, 9, 5], [6]), ([], [7, 7])]
 
@@ -27,13 +27,12 @@ def batch_of(*numbers: int) -> Batch:
 
 def gradient(model: Transformer, micro_batches: list[Batch], settings: TrainSettings) -> dict[str, Tensor]:
     """The gradient after a step with learning rate 0, which does not change the weights."""
-    train_step(
-        Replicas(model),
-        make_optimizers(model, settings),
-        micro_batches,
-        StepOptions(settings, lr=0.0, seed=1, bf16=False),
-    )
+    step(model, micro_batches, StepOptions(settings, lr=0.0, seed=1))
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def step(model: Transformer, micro_batches: list[Batch], options: StepOptions) -> StepFigures:
+    return train_step(Replicas(model), make_optimizers(model, options.settings), micro_batches, options)
 
 
 def test_the_norm_of_a_large_gradient_is_exact() -> None:
@@ -68,12 +67,7 @@ def test_the_loss_of_a_padded_batch_is_the_sum_over_its_sentences() -> None:
 def test_figures_are_means_over_tokens() -> None:
     settings, model = TrainSettings(), make()
     expected = batch_loss(model, batch_of(0, 1), settings)
-    figures = train_step(
-        Replicas(model),
-        make_optimizers(model, settings),
-        [batch_of(0), batch_of(1)],
-        StepOptions(settings, lr=1e-9, seed=1, bf16=False),
-    )
+    figures = step(model, [batch_of(0), batch_of(1)], StepOptions(settings, lr=1e-9, seed=1))
     assert figures.n_tokens == 8
     assert figures.n_real == 8 + 6  # target and source tokens, EOS included
     assert figures.n_positions == 8 + 6  # a batch of one sentence has no padding
@@ -82,16 +76,9 @@ def test_figures_are_means_over_tokens() -> None:
 
 
 def test_the_same_seed_drops_the_same_and_another_does_not() -> None:
-    settings, model = TrainSettings(), make(dropout=0.5)
-
-    def loss(seed: int) -> float:
-        optimizers = make_optimizers(model, settings)
-        return train_step(
-            Replicas(model), optimizers, [batch_of(0, 1)], StepOptions(settings, lr=0.0, seed=seed, bf16=False)
-        ).loss
-
-    assert loss(1) == loss(1)
-    assert loss(1) != loss(2)
+    model = make(dropout=0.5)
+    losses = [step(model, [batch_of(0, 1)], StepOptions(TrainSettings(), lr=0.0, seed=n)).loss for n in (1, 1, 2)]
+    assert losses[0] == losses[1] != losses[2]
 
 
 def test_gradients_are_clipped_to_their_norm() -> None:
@@ -126,16 +113,9 @@ def test_precision_is_what_was_asked_for() -> None:
 
 
 def test_bf16_steps_keep_fp32_weights_and_come_close() -> None:
-    settings = TrainSettings(label_smoothing=0.0)
     losses = []
     for bf16 in (False, True):
         model = make().float()
-        figures = train_step(
-            Replicas(model),
-            make_optimizers(model, settings),
-            [batch_of(0, 1)],
-            StepOptions(settings, lr=1e-3, seed=1, bf16=bf16),
-        )
-        losses.append(figures.loss)
+        losses.append(step(model, [batch_of(0, 1)], StepOptions(TrainSettings(), lr=1e-3, seed=1, bf16=bf16)).loss)
         assert all(p.dtype == torch.float32 for p in model.parameters())
     assert losses[1] == pytest.approx(losses[0], rel=0.02)

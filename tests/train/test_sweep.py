@@ -1,22 +1,18 @@
-"""A sweep whose trainings run in this process: what it chooses, resumes, shares and refuses."""
+"""A sweep: what it chooses, resumes, shares and refuses."""
 
 import json
 from collections.abc import Callable, Sequence
-from itertools import product
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pytest
 from conftest import NO_PROCESS, file_bytes
-from small_run import config_of, write_small_corpus
+from small_run import config_of, run_training, write_small_corpus
 
-from nmt.cli.run_log import kept_log
-from nmt.config import load_config
-from nmt.errors import ConfigError, DataError, DivergedError, InputError, ModelError, NmtError, OutputError
+from nmt.config import Config
+from nmt.errors import ConfigError, DivergedError, InputError, ModelError
 from nmt.run.directory import RunDirectory
 from nmt.text import tokenizer
-from nmt.train import session
-from nmt.train import sweep as module
 from nmt.train.halving import Budget, Candidate, Standing
 from nmt.train.sweep import Sweep, best_figures
 
@@ -30,70 +26,44 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def candidates(corpus: Path, values: Sequence[str] = RATES, **changes: Any) -> list[Candidate]:
-    changes = {"train__metric": "loss", "train__report": False, **changes}
+    changes = {"train__metric": "loss", **changes}
     return [Candidate({"train.lr": lr}, config_of(corpus, train__lr=float(lr), **changes)) for lr in values]
 
 
 class Trainings:
-    """Replaces the `nmt train` subprocess: trains in this process."""
+    """Trains as `nmt train` does, and can be killed."""
 
     def __init__(self) -> None:
-        self.commands: list[tuple[str, str]] = []  # name of the run, and its train.max_steps=N
+        self.done: list[tuple[str, int | None]] = []  # name of the run, and its train.max_steps
         self.before: Callable[[int], object] = int  # called before each training, with its index from 0
         self.after: Callable[[int], object] = int  # called after it
         self.diverging: set[float] = set()  # learning rates of trainings that diverge
 
-    def __call__(self, command: Sequence[str], messages: BinaryIO) -> int:
-        file, limit = Path(command[4]), command[5]
-        number = len(self.commands)
+    def __call__(self, config: Config) -> None:
+        number = len(self.done)
         self.before(number)
-        self.commands.append((file.parent.name, limit))
-        try:
-            config = load_config(file, [limit])
-            with kept_log(RunDirectory(config.run).log_file) as open_log:
-                prepared = session.prepare(config, device="cpu")
-                prepared.on_start = open_log
-                session.train(prepared, quiet=True)
-                if config.train.lr in self.diverging:
-                    raise DivergedError("the loss is nan")
-        except NmtError as error:
-            messages.write(f"nmt: error: {error}\n".encode())
-            return error.exit_code
+        self.done.append((Path(config.run).name, config.train.max_steps))
+        run_training(config)
+        if config.train.lr in self.diverging:
+            raise DivergedError("the loss is nan")
         self.after(number)
-        return 0
-
-
-@pytest.fixture
-def trainings(monkeypatch: pytest.MonkeyPatch) -> Trainings:
-    found = Trainings()
-    replace_trainings(monkeypatch, found)
-    return found
-
-
-def replace_trainings(patch: pytest.MonkeyPatch, found: Trainings) -> None:
-    patch.setattr(Sweep, "_run_to_its_end", lambda _, command, messages: found(command, messages))
 
 
 def kill(*_: object) -> None:
     raise KeyboardInterrupt
 
 
+def figures_of(standings: Sequence[Standing]) -> list[Any]:
+    return [(one.number, one.steps, one.figures) for one in standings]
+
+
 @pytest.fixture(scope="module")
 def expected(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Standing]:
     """The standings of a sweep that is not interrupted."""
-    with pytest.MonkeyPatch.context() as patch:
-        found = Trainings()
-        replace_trainings(patch, found)
-        directory = tmp_path_factory.mktemp("unbroken") / "sweep"
-        _, standings = Sweep(directory, candidates(corpus), BUDGET, "cpu").run()
-    assert found.commands == [(str(c), "train.max_steps=3") for c in (1, 2)] + [
-        (str(standings[0].number), "train.max_steps=6")
-    ]
+    found = Trainings()
+    standings = Sweep(tmp_path_factory.mktemp("unbroken") / "sweep", candidates(corpus), BUDGET, found, "cpu").run()
+    assert found.done == [("1", 3), ("2", 3), (str(standings[0].number), 6)]
     return standings
-
-
-def figures_of(standings: Sequence[Standing]) -> list[Any]:
-    return [(one.number, one.steps, one.figures) for one in standings]
 
 
 def test_the_better_ones_train_on_and_the_best_wins(expected: list[Standing]) -> None:
@@ -102,54 +72,44 @@ def test_the_better_ones_train_on_and_the_best_wins(expected: list[Standing]) ->
     assert expected[-1].settings["train.lr"] == "1e-5"
     run = RunDirectory(expected[0].runs[0])
     first, last = (best_figures(run, steps, "loss") for steps in (3, 6))
-    assert expected[0].figures == {
-        steps: {key: found[key] for key in ("dev_bleu", "dev_nll")} for steps, found in ((3, first), (6, last))
-    }
+    assert expected[0].figures == {3: first, 6: last}
     assert last["dev_nll"] < first["dev_nll"]
     assert run.newest_step() == 6
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("number", [0, 2])
+@pytest.mark.parametrize(("moment", "number"), [("after", 0), ("before", 2)])
 def test_killed_around_any_training_it_resumes_to_the_same_results(
-    corpus: Path, tmp_path: Path, trainings: Trainings, expected: list[Standing], moment: str, number: int
+    corpus: Path, tmp_path: Path, expected: list[Standing], moment: str, number: int
 ) -> None:
     """A kill after a training comes before its figures are saved."""
-
-    def killed(n: int) -> None:
-        if n == number:
-            kill()
-
-    setattr(trainings, moment, killed)
+    trainings = Trainings()
+    sweep = tmp_path / "sweep"
+    setattr(trainings, moment, lambda n: kill() if n == number else None)
     with pytest.raises(KeyboardInterrupt):
-        Sweep(tmp_path / "sweep", candidates(corpus), BUDGET, "cpu").run()
+        Sweep(sweep, candidates(corpus), BUDGET, trainings, "cpu").run()
     trainings.before = trainings.after = int
-    (tmp_path / "sweep" / "sweep").unlink()  # earlier versions did not write it
-    _, standings = Sweep(tmp_path / "sweep", candidates(corpus), BUDGET, "cpu").run()
-    assert figures_of(standings) == figures_of(expected)
-    n_trainings = len(trainings.commands)
+    (sweep / f"sweep.json.tmp.{NO_PROCESS}").write_text("{")
+    assert figures_of(Sweep(sweep, candidates(corpus), BUDGET, trainings, "cpu").run()) == figures_of(expected)
+    assert not list(sweep.glob("*.tmp.*"))
+    n_trainings = len(trainings.done)
     assert n_trainings <= 4
-    _, again = Sweep(tmp_path / "sweep", candidates(corpus), BUDGET, "cpu").run()
-    assert figures_of(again) == figures_of(expected)
-    assert len(trainings.commands) == n_trainings, "a finished sweep trains no more"
+    assert figures_of(Sweep(sweep, candidates(corpus), BUDGET, trainings, "cpu").run()) == figures_of(expected)
+    assert len(trainings.done) == n_trainings, "a finished sweep trains no more"
 
 
-def test_killed_in_its_planning_it_plans_anew(
-    corpus: Path, tmp_path: Path, trainings: Trainings, expected: list[Standing], monkeypatch: pytest.MonkeyPatch
+def test_killed_in_its_planning_it_leaves_room_for_another_plan(
+    corpus: Path, tmp_path: Path, expected: list[Standing], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(Sweep, "_rungs", kill)
+        patch.setattr("nmt.train.sweep.first_rung", kill)
         with pytest.raises(KeyboardInterrupt):
-            Sweep(tmp_path / "sweep", candidates(corpus, tokenizer__vocab_size=320), BUDGET, "cpu").run()
-    assert (tmp_path / "sweep" / "trials" / "1" / "tokenizer.model").exists()
-    (tmp_path / "sweep" / f"plan.json.tmp.{NO_PROCESS}").write_text("{")
-    _, standings = Sweep(tmp_path / "sweep", candidates(corpus), BUDGET, "cpu").run()
-    assert not list((tmp_path / "sweep").glob("*.tmp.*"))
-    assert figures_of(standings) == figures_of(expected), "the tokenizer is not that of the other plan"
+            Sweep(tmp_path, candidates(corpus, tokenizer__vocab_size=320), BUDGET, Trainings(), "cpu").run()
+    assert file_bytes(tmp_path) == {"lock": b""}
+    assert figures_of(Sweep(tmp_path, candidates(corpus), BUDGET, Trainings(), "cpu").run()) == figures_of(expected)
 
 
 def test_the_tokenizer_is_trained_once_and_seeds_count_together(
-    corpus: Path, tmp_path: Path, trainings: Trainings, monkeypatch: pytest.MonkeyPatch
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trained = []
 
@@ -159,14 +119,11 @@ def test_the_tokenizer_is_trained_once_and_seeds_count_together(
 
     monkeypatch.setattr("nmt.train.preparation.train_tokenizer", train_tokenizer)
     budget = Budget(minutes=None, steps=2, n_seeds=2)
-    rungs, standings = Sweep(tmp_path / "sweep", candidates(corpus), budget, "cpu").run()
+    sweep = Sweep(tmp_path, candidates(corpus, tokenizer__vocab_size=333), budget, Trainings(), "cpu")
+    standings = sweep.run()
     assert len(trained) == 1
-    assert rungs == [2, 4]
-    files = sorted((tmp_path / "sweep" / "trials").glob("*/tokenizer.model"))
-    assert [file.parent.name for file in files] == ["1", "1-2", "2", "2-2"]
-    assert len({file.read_bytes() for file in files}) == 1
-    results = json.loads((tmp_path / "sweep" / "results.json").read_text())
-    losses = [results[name]["2"]["dev_nll"] for name in ("1", "1-2")]
+    assert sweep.rungs == [2, 4]
+    losses = [(sweep.results[name]["2"] or {})["dev_nll"] for name in ("1", "1-2")]
     assert losses[0] != losses[1]
     of_first = next(one for one in standings if one.number == 1)
     assert of_first.figures[2] is not None
@@ -174,102 +131,45 @@ def test_the_tokenizer_is_trained_once_and_seeds_count_together(
     assert [RunDirectory(run).read_config().seed for run in of_first.runs] == [1, 2]
 
 
-def test_tokenizer_settings_can_be_varied(corpus: Path, tmp_path: Path, trainings: Trainings) -> None:
-    sizes = ("320", "340")
-    found = [
-        Candidate({"tokenizer.vocab_size": size}, config_of(corpus, tokenizer__vocab_size=int(size))) for size in sizes
-    ]
-    Sweep(tmp_path / "sweep", found, Budget(minutes=None, steps=2), "cpu").run()
-    models = [(tmp_path / "sweep" / "trials" / name / "tokenizer.model").read_bytes() for name in ("1", "2")]
-    assert models[0] != models[1]
-
-
-def test_one_that_diverges_is_left_out_and_if_all_do_it_is_an_error(
-    corpus: Path, tmp_path: Path, trainings: Trainings
-) -> None:
+def test_one_that_diverges_is_left_out_and_if_all_do_it_is_an_error(corpus: Path, tmp_path: Path) -> None:
+    trainings = Trainings()
     trainings.diverging = {1e-2}
-    _, standings = Sweep(tmp_path / "sweep", candidates(corpus, (*RATES, "3e-3")), BUDGET, "cpu").run()
+    standings = Sweep(tmp_path / "sweep", candidates(corpus, (*RATES, "3e-3")), BUDGET, trainings, "cpu").run()
     assert [(one.number, one.steps) for one in standings] == [(3, 6), (1, 3), (2, 3)]
     assert standings[-1].figures == {3: None}
     trainings.diverging = {1e-5}
     with pytest.raises(DivergedError, match="all trainings of rung 1 diverged"):
-        Sweep(tmp_path / "all", candidates(corpus, RATES[:1]), BUDGET, "cpu").run()
+        Sweep(tmp_path / "all", candidates(corpus, RATES[:1]), BUDGET, trainings, "cpu").run()
 
 
-def test_another_failure_ends_the_sweep_and_is_tried_again(
-    corpus: Path, tmp_path: Path, trainings: Trainings, monkeypatch: pytest.MonkeyPatch, expected: list[Standing]
-) -> None:
-    prepare, n_plans = session.prepare, []
-
-    def failing(*args: Any, **options: Any) -> Any:
-        n_plans.append(1)
-        if len(n_plans) == 4:  # the second training, after two calls from the plan
-            raise error
-        return prepare(*args, **options)
-
-    for error, kind in ((OutputError("the disk is full"), NmtError), (DataError("no such file"), InputError)):
-        n_plans.clear()
-        with monkeypatch.context() as patch:
-            patch.setattr(session, "prepare", failing)
-            with pytest.raises(kind, match=rf"trials/2 failed: {error}"):
-                Sweep(tmp_path / kind.__name__, candidates(corpus), BUDGET, "cpu").run()
-        _, standings = Sweep(tmp_path / kind.__name__, candidates(corpus), BUDGET, "cpu").run()
-        assert figures_of(standings) == figures_of(expected)
-
-
-def test_another_sweep_or_another_directory_is_refused(corpus: Path, tmp_path: Path, trainings: Trainings) -> None:
-    few = candidates(corpus, RATES[:1])
-    Sweep(tmp_path / "sweep", few, BUDGET, "cpu").run()
-    before = file_bytes(tmp_path / "sweep")
+def test_another_sweep_another_directory_and_a_damaged_file_are_refused(corpus: Path, tmp_path: Path) -> None:
+    few, trainings = candidates(corpus, RATES[:1]), Trainings()
+    sweep = tmp_path / "sweep"
+    Sweep(sweep, few, BUDGET, trainings, "cpu").run()
+    before = file_bytes(sweep)
     for other, budget in ((candidates(corpus), BUDGET), (few, Budget(minutes=None, steps=4))):
         with pytest.raises(ConfigError, match="holds a sweep with another config, other values or another budget"):
-            Sweep(tmp_path / "sweep", other, budget, "cpu").run()
-    assert file_bytes(tmp_path / "sweep") == before
-    (tmp_path / "mine" / "trials").mkdir(parents=True)
-    (tmp_path / "mine" / "trials" / "notes.txt").write_text("dear")
-    with pytest.raises(InputError, match="exists and is not a sweep"):
-        Sweep(tmp_path / "mine", few, BUDGET, "cpu").run()
-    assert file_bytes(tmp_path / "mine") == {"trials/notes.txt": b"dear"}
-    for name, content in product(("results.json", "plan.json"), ("[", "[" * 100_000)):
-        before_damage = (tmp_path / "sweep" / name).read_text()
-        (tmp_path / "sweep" / name).write_text(content)
-        with pytest.raises(ModelError, match=f"{name} is damaged"):
-            Sweep(tmp_path / "sweep", few, BUDGET, "cpu").run()
-        (tmp_path / "sweep" / name).write_text(before_damage)
+            Sweep(sweep, other, budget, trainings, "cpu").run()
+    assert file_bytes(sweep) == before
+    for name in ("trials/notes.txt", f"kept.tmp.{NO_PROCESS}", "plan.json"):
+        file = tmp_path / name.replace("/", "-") / name
+        file.parent.mkdir(parents=True)
+        file.write_text("dear")
+        with pytest.raises(InputError, match="exists and is not a sweep"):
+            Sweep(tmp_path / name.replace("/", "-"), few, BUDGET, trainings, "cpu").run()
+        assert file_bytes(tmp_path / name.replace("/", "-")) == {name: b"dear"}
+    for content in ("[", "[" * 100_000, "{}"):
+        (sweep / "sweep.json").write_text(content)
+        with pytest.raises(ModelError, match=r"sweep\.json is damaged"):
+            Sweep(sweep, few, BUDGET, trainings, "cpu").run()
 
 
-@pytest.mark.parametrize(
-    "files",
-    [
-        {"trials/mine/config.yaml": "run: mine"},
-        {"lock": "", "trials/1/config.yaml": "", "trials/1/tokenizer.model": ""},
-        {"sweep": "of the floor"},
-        {"sweep": "made by nmt sweep\n", "trials/mine/config.yaml": ""},
-        {"plan.json": '{"rungs": [1]}', f"kept.tmp.{NO_PROCESS}": "", "trials/1/config.yaml": ""},
-    ],
-    ids=lambda files: "+".join(files),
-)
-def test_files_that_are_named_like_those_of_a_sweep_are_refused_and_kept(
-    corpus: Path, tmp_path: Path, files: dict[str, str]
-) -> None:
-    for name, content in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(content)
-    with pytest.raises(InputError, match="exists and is not a sweep"):
-        Sweep(tmp_path, candidates(corpus), BUDGET, "cpu").run()
-    assert file_bytes(tmp_path) == {name: content.encode() for name, content in files.items()}
-
-
-def test_the_plan_fits_the_time(
-    corpus: Path, tmp_path: Path, trainings: Trainings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "START_S", 0.0)
+def test_the_rungs_fit_the_time(corpus: Path, tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, candidates(corpus), Budget(minutes=1e-6, steps=None), kill, "cpu")
     with pytest.raises(ConfigError, match="are too short for 2 candidates"):
-        Sweep(tmp_path / "sweep", candidates(corpus), Budget(minutes=1e-6, steps=None), "cpu").run()
-    assert not (tmp_path / "sweep" / "plan.json").exists()
-    trainings.before = kill
+        sweep.run()
+    sweep = Sweep(tmp_path, candidates(corpus), Budget(minutes=5, steps=None), kill, "cpu")
     with pytest.raises(KeyboardInterrupt):
-        Sweep(tmp_path / "sweep", candidates(corpus), Budget(minutes=5, steps=None), "cpu").run()
-    plan = json.loads((tmp_path / "sweep" / "plan.json").read_text())
-    assert plan["rungs"][1] == 2 * plan["rungs"][0]
-    assert plan["rungs"][0] > 10
+        sweep.run()
+    assert json.loads((tmp_path / "sweep.json").read_text())["rungs"] == sweep.rungs
+    assert sweep.rungs[1] == 2 * sweep.rungs[0] > 20

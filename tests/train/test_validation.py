@@ -6,13 +6,13 @@ import pytest
 
 from nmt.evaluate import Score
 from nmt.train.report import clock
-from nmt.train.validation import Validation, is_stuck, ranking, warnings_about
+from nmt.train.validation import Validation, ranking, warnings_about
 
 SCORE = Score("BLEU", 10.0, None, None, "signature")
 
 
-def validation(repeated: tuple[str, float] = ("a", 0.01), stuck: float = 0.0) -> Validation:
-    return Validation(2.0, 1.9, SCORE, SCORE, [], repeated, stuck)
+def validation(repeated: tuple[str, float] = ("a", 0.01)) -> Validation:
+    return Validation(2.0, 1.9, SCORE, SCORE, [], repeated)
 
 
 def history(*losses: float) -> list[dict[str, Any]]:
@@ -36,20 +36,6 @@ def test_advice(losses: list[float], repeated: float, expected: str) -> None:
     words = "\n".join(warnings_about(history(*losses), validation(("the the the", repeated)), 8000))
     assert expected in words
     assert bool(words) == bool(expected)
-
-
-def test_one_word_repeated_is_told() -> None:
-    assert (
-        "30% of the dev translations repeat one word"
-        in warnings_about(history(3.0, 2.9), validation(stuck=0.3), 8000)[0]
-    )
-    for text, stuck in (
-        ("the the the the a the the the", True),
-        ("one two three four five six seven eight", False),
-    ):
-        assert is_stuck(text) is stuck
-    assert is_stuck("神神神神神神神神")
-    assert not is_stuck("no no no")
 
 
 def test_figures() -> None:
