@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from nmt.corpus.fetch import described
+from nmt.corpus.download import described
 from nmt.errors import DownloadError, InputError
 from nmt.evaluate import check_references
 from nmt.text.lines import read_lines
