@@ -63,29 +63,19 @@ def _slots(keys: Words) -> Words:
     return np.asarray((keys * np.uint32(0x85EBCA6B)) >> np.uint32(32 - TABLE_BITS), np.uint32)
 
 
-def hashed(texts: Sequence[str]) -> tuple[Words, NDArray[np.int64]]:
-    """Hashes of the words of all texts, concatenated: (n_words,); the bounds of the texts among them: (n + 1,)."""
+def words_of(texts: Sequence[str]) -> Words:
+    """Hashes of the first `MAX_WORDS` words of each text: (n, MAX_WORDS), 0 where there are fewer."""
     tokens = WORD_OR_END.findall("\n".join([*texts, ""]).lower())
     known: dict[str, int] = {"\n": 0}
     for token in set(tokens):
         known.setdefault(token, crc32(token.encode("utf-8", "replace")) or 1)
     hashes = np.fromiter(map(known.__getitem__, tokens), np.uint32, len(tokens))
-    ends = np.flatnonzero(hashes == 0)
-    return hashes[hashes != 0], np.concatenate([[0], ends - np.arange(len(ends))])
-
-
-def words_of(texts: Sequence[str]) -> Words:
-    """Hashes of the first `MAX_WORDS` words of each text: (n, MAX_WORDS), 0 where there are fewer."""
-    return first_words(*hashed(texts))
-
-
-def first_words(hashes: Words, starts: NDArray[np.int64]) -> Words:
-    """Convert the result of `hashed` to that of `words_of`."""
-    lines = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    places = np.arange(len(hashes)) - starts[lines]
+    bounds = np.concatenate([[0], np.flatnonzero(hashes == 0) + 1])
+    lengths = np.diff(bounds)  # the newline at the end included, whose hash is 0
+    places = np.arange(len(hashes)) - np.repeat(bounds[:-1], lengths)
     kept = places < MAX_WORDS
-    found = np.zeros((len(starts) - 1, MAX_WORDS), np.uint32)
-    found[lines[kept], places[kept]] = hashes[kept]
+    found = np.zeros((len(texts), MAX_WORDS), np.uint32)
+    found[np.repeat(np.arange(len(texts)), lengths)[kept], places[kept]] = hashes[kept]
     return found
 
 

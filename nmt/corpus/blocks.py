@@ -77,13 +77,13 @@ class Comparison:
 
 def find(found: Gathered, usual: Usual, evidence: Evidence) -> list[Span]:
     """All spans of lines whose translations have other line numbers or are missing."""
-    blocks = alignment.blocks(evidence(*found.features()[0]))
+    blocks = alignment.blocks(evidence(*found.true))
     per_block = max(1, min(MAX_WINDOWS, MAX_WINDOWS_IN_ALL // max(len(blocks), 1)))
     windows = {block: windows_of(block, per_block) for block in blocks}
     near = [w for of_block in windows.values() for w in of_block]
-    source = Lines.read(found.files.source, (i for w in near for i in w))
+    source = Lines.read(found.survey.files.source, (i for w in near for i in w))
     target_of = (i for w in near for i in range(w.start - MAX_OFFSET, w.stop + MAX_OFFSET))
-    comparison = Comparison(usual, evidence, source, Lines.read(found.files.target, target_of))
+    comparison = Comparison(usual, evidence, source, Lines.read(found.survey.files.target, target_of))
     spans: list[Span] = []
     for (start, end), of_block in windows.items():
         in_block: list[Span] = []
@@ -136,19 +136,19 @@ def tiled(spans: Sequence[Span], n_pairs: int) -> list[Span]:
 
 def refined(spans: Sequence[Span], found: Gathered, usual: Usual, evidence: Evidence) -> list[Span]:
     """Move the edges of the spans to where the ratios change."""
-    tiles = tiled(spans, found.n_pairs)
+    tiles = tiled(spans, found.survey.n_pairs)
     around = [
         range(max((a.start + a.end) // 2, b.start - WINDOW), min((b.start + b.end + 1) // 2, b.start + WINDOW))
         for a, b in pairwise(tiles)
     ]
     offsets = [(a.offset, b.offset) for a, b in pairwise(tiles)]
     wanted = (i + k for both, lines in zip(offsets, around, strict=True) for k in both if k is not None for i in lines)
-    source = Lines.read(found.files.source, (i for lines in around for i in lines))
-    comparison = Comparison(usual, evidence, source, Lines.read(found.files.target, wanted))
+    source = Lines.read(found.survey.files.source, (i for lines in around for i in lines))
+    comparison = Comparison(usual, evidence, source, Lines.read(found.survey.files.target, wanted))
     cuts = [0]
     for (before, after), lines in zip(offsets, around, strict=True):
         ratios = comparison.at_offset(lines, before), comparison.at_offset(lines, after)
         cuts.append(lines.start + alignment.place_edge(*ratios))
-    cuts.append(found.n_pairs)
+    cuts.append(found.survey.n_pairs)
     moved = [Span(start, end, tile.offset) for tile, (start, end) in zip(tiles, pairwise(cuts), strict=True)]
     return [span for span in moved if span.start < span.end and span.offset != 0]

@@ -64,26 +64,14 @@ def side_lines(paths: Sequence[Path]) -> Generator[bytes]:
                 yield line.removesuffix(b"\n")
 
 
-def described(paths: Sequence[Path]) -> list[dict[str, object]]:
-    """The name of each file, its number of lines, and whether the last one ends in \\n."""
-    found: list[dict[str, object]] = []
-    for path in paths:
-        n_lines, last = 0, b"\n"
-        with open_bytes(path) as stream, reading(str(path)):
-            for n_lines, last in enumerate(raw_lines(stream, str(path)), 1):  # noqa: B007 - the last values are used
-                pass
-        found.append({"name": path.name, "lines": n_lines, "ends_in_newline": last.endswith(b"\n")})
-    return found
-
-
 @dataclass(frozen=True)
 class Survey:
-    """The numbers of lines, and a sample of the pairs."""
+    """The numbers of lines of a corpus, and a sample of its pairs."""
 
+    files: CorpusFiles
     n_source: int
     n_target: int
-    lines: list[int]  # line numbers of the sample, from 1; fewer than 2 * MAX_SAMPLE
-    source: list[str]
+    source: list[str]  # of the sample, fewer than 2 * MAX_SAMPLE
     target: list[str]
 
     @property
@@ -110,7 +98,7 @@ def survey(files: CorpusFiles) -> Survey:
             raise DataError(f"{' + '.join(map(str, paths))} is empty", hint="give a corpus with at least one pair")
     source_texts = [decode(source, line) for line, source, _ in kept]
     target_texts = [decode(target, line) for line, _, target in kept]
-    return Survey(n_source, n_target, [line for line, *_ in kept], source_texts, target_texts)
+    return Survey(files, n_source, n_target, source_texts, target_texts)
 
 
 def chunks(files: CorpusFiles) -> Iterator[Chunk]:

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from nmt.corpus.check import Corpus, Report
+from nmt.corpus.check import Report
 from nmt.corpus.kinds import SEVERITIES, Finding
+from nmt.corpus.reading import Survey
 
 MAX_RANGES = 6  # of line numbers that are shown for a finding
 MAX_CHARACTERS = 90  # of each side of an example
@@ -28,9 +29,10 @@ def as_text(report: Report, n_examples: int) -> Iterator[str]:
     yield summary(report)
 
 
-def corpus_line(corpus: Corpus) -> str:
+def corpus_line(corpus: Survey) -> str:
     numbers = " and ".join(f"{n:,}" for n in sorted({corpus.n_source, corpus.n_target}))
-    return f"{corpus.name}: {numbers} lines of {' + '.join(corpus.source)} and {' + '.join(corpus.target)}"
+    source, target = (" + ".join(map(str, paths)) for paths in corpus.files.sides)
+    return f"{corpus.files.name}: {numbers} lines of {source} and {target}"
 
 
 def amount(finding: Finding) -> str:
@@ -71,7 +73,16 @@ def summary(report: Report) -> str:
 def as_plain(report: Report, max_lines: int | None = None) -> dict[str, Any]:
     """The report as a JSON-serializable dict, with at most `max_lines` line numbers of each finding."""
     return {
-        "corpora": [vars(corpus) for corpus in report.corpora],
+        "corpora": [
+            {
+                "name": corpus.files.name,
+                "source": [*map(str, corpus.files.source)],
+                "target": [*map(str, corpus.files.target)],
+                "n_source": corpus.n_source,
+                "n_target": corpus.n_target,
+            }
+            for corpus in report.corpora
+        ],
         "languages": list(report.languages),
         "findings": [
             {

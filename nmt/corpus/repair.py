@@ -1,9 +1,8 @@
 """`nmt check --fix`: write cleaned copies of the files, and a list of changes with which they can be undone.
 
-The first entry of a corpus names its files: for each side, their names, numbers of lines, and whether the last line
-ends in \\n. Each further entry contains original text: a pair that was dropped, a pair that was changed, or a line of
-one side that has no partner. The original files consist of these lines and the unchanged lines of the cleaned file, in
-the order of their line numbers.
+Each entry contains original text: a pair that was dropped, a pair that was changed, or a line of one side that has no
+partner. The original files consist of these lines and the unchanged lines of the cleaned file, in the order of their
+line numbers.
 """
 
 import itertools
@@ -20,7 +19,7 @@ from nmt.corpus.blocks import tiled
 from nmt.corpus.characters import MENDED
 from nmt.corpus.check import Report
 from nmt.corpus.kinds import KINDS
-from nmt.corpus.reading import CorpusFiles, decode, described, is_utf8, side_lines
+from nmt.corpus.reading import CorpusFiles, decode, is_utf8, side_lines
 from nmt.errors import OutputError, os_errors_as
 from nmt.files import atomic_writer
 from nmt.text.corpus import SIDES
@@ -82,7 +81,7 @@ class _Repair:
         self.changes = changes
         self.is_train = is_train
         self.written: set[int] = set()  # hashes of the pairs of train that were written
-        n_pairs = next(min(one.n_source, one.n_target) for one in report.corpora if one.name == files.name)
+        n_pairs = next(one.n_pairs for one in report.corpora if one.files == files)
         self.tiles = tiled(report.spans[files.name], n_pairs)
         self.kinds: dict[int, list[str]] = {}  # by number of the line to repair
         findings = {finding.kind.name: finding for finding in report.findings if finding.corpus == files.name}
@@ -96,8 +95,6 @@ class _Repair:
 
     def write(self, directory: Path) -> Repaired:
         paths = output_paths(self.files, directory)
-        originals = {side: described(files) for side, files in zip(SIDES, self.files.sides, strict=True)}
-        self._append({"corpus": self.files.name, "action": "files", **originals})
         with ExitStack() as stack:
             outputs = [stack.enter_context(atomic_writer(path)) for path in paths]
             for source, target, is_realigned in self.paired():
@@ -175,9 +172,6 @@ class _Repair:
             entry[f"{side}_line"] = line and line.number
             # A byte that is not UTF-8 becomes a lone surrogate, \udc80 to \udcff, from which it can be restored.
             entry[side] = line and line.raw.decode(errors="surrogateescape")
-        self._append(entry)
-
-    def _append(self, entry: dict[str, object]) -> None:
         self.changes.write(json.dumps(entry).encode() + b"\n")
 
 

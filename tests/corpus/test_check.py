@@ -241,10 +241,10 @@ def test_dev_with_its_sides_exchanged_and_leaks(clean: list[Texts], tmp_path: Pa
     exchanged = [(target, source) for source, target in held_out[:300]]
     test = held_out[300:]
     test[:20] = train[100:120]
-    near = [i for i in range(len(train)) if len(train[i][1].split()) >= 9][200:220]
-    for place, line in enumerate(near, 30):
-        words = train[line][1].split()
-        test[place] = (test[place][0], " ".join([*words[:3], "obviously", *words[3:]]).upper())
+    test[30:50] = [
+        (source, target.upper().replace(".", "!"))
+        for source, (_, target) in zip(test[30:50], train[200:220], strict=True)
+    ]
     corpora = [
         write(tmp_path, name, pairs, ("a", "b"))
         for name, pairs in (("train", train), ("dev", exchanged), ("test", test))
@@ -258,10 +258,9 @@ def test_dev_with_its_sides_exchanged_and_leaks(clean: list[Texts], tmp_path: Pa
     leaks = [i for i, (source, target) in enumerate(test, 1) if source in sides[0] or target in sides[1]]
     assert found["test", "leak"].lines == leaks
     assert leaks[:20] == list(range(1, 21))
-    near_leaks = found["test", "near-leak"]
-    assert set(range(31, 51)) - set(leaks) <= set(near_leaks.lines)
-    assert len(near_leaks.lines) <= 20 + 0.05 * len(test)
-    assert near_leaks.examples[0].detail.startswith("train, line ")
+    near_leaks = found["test", "near-leak"].lines
+    assert set(range(31, 51)) - set(leaks) <= set(near_leaks)
+    assert len(near_leaks) <= 20 + 0.05 * len(test)
 
 
 def test_a_side_in_another_language_than_its_name_says(clean: list[Texts], tmp_path: Path) -> None:
