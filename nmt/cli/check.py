@@ -72,7 +72,7 @@ def check(
 
         for one in repair.fix(report, corpora, fix):
             counts = f"{one.n_pairs:,} pairs, {one.n_changed:,} of them changed; {one.n_dropped:,} dropped"
-            streams.log.info("%s: %s -> %s and %s", one.name, counts, *one.files)
+            streams.log.info("%s: %s -> %s and %s", one.files.name, counts, *one.paths)
         streams.log.info("the original text of all changed and dropped lines is in %s", fix / repair.CHANGES)
     if report.has_errors:
         raise typer.Exit(1)

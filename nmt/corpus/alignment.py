@@ -33,6 +33,7 @@ MIN_CONTRAST = 0.7  # nats; if `Evidence.contrast` is less, the pairs look like 
 # In scripts without spaces, each character is a word. The newline is a token that marks the end of a line.
 WORD_OR_END = re.compile(r"[\n㐀-䶿一-鿿豈-﫿ぁ-ヿ฀-๿]|[^\W_㐀-䶿一-鿿豈-﫿ぁ-ヿ฀-๿]+")
 Words = NDArray[np.uint32]
+Feature = NDArray[np.float32]  # (2, n), agreement and length ratio (z) of pairs
 STRENGTHS = (np.arange(256) * (MAX_LINK / 255)).astype(np.float32)
 
 
@@ -141,15 +142,12 @@ class Evidence:
     ratios: tuple[NDArray[np.float64], NDArray[np.float64]]
     contrast: float  # mean ratio of unrelated lines, nats; near 0 if the corpus is unrelated throughout
 
-    def __call__(self, agreement: NDArray[np.float32], z: NDArray[np.float32]) -> NDArray[np.float64]:
-        total = np.zeros(agreement.shape)
-        for values, bounds, ratios in zip((agreement, z), self.bounds, self.ratios, strict=True):
+    def __call__(self, pairs: Feature) -> NDArray[np.float64]:
+        total = np.zeros(pairs.shape[1])
+        for values, bounds, ratios in zip(pairs, self.bounds, self.ratios, strict=True):
             found = ratios[np.searchsorted(bounds, values)]
             total += np.where(np.isnan(values), 0.0, found)
         return total
-
-
-Feature = tuple[NDArray[np.float32], NDArray[np.float32]]  # agreement and z of pairs
 
 
 def weigh(true: Feature, unrelated: Feature, is_true: NDArray[np.bool_] | None = None) -> Evidence:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nmt.corpus import blocks, findings
 from nmt.corpus.blocks import Span
@@ -40,13 +39,9 @@ class Report:
 
 
 def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), *, quiet: bool = True) -> Report:
-    """Look for all faults of a corpus and of its dev and test sets.
+    """Look for all faults of a corpus and of its dev and test sets; what is usual is learned from the first corpus.
 
-    Args:
-        corpora: train first; what is usual is learned from it.
-        declared: language codes of source and target, "" if unknown.
-    Raises:
-        DataError: a file is missing, empty or UTF-16.
+    `declared` are language codes, "" if unknown. Raises DataError if a file is missing, empty or UTF-16.
     """
     began = time.monotonic()
     surveys = [survey(files) for files in corpora]
@@ -68,20 +63,17 @@ def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), 
 def with_examples(found: Gathered, drafts: Sequence[Draft]) -> list[Finding]:
     """Turn drafts into findings with examples, whose text is read from the files again."""
     drafts = [draft for draft in drafts if len(draft.lines) or draft.kind in OF_CORPUS]
-    chosen = [examples_of(draft.lines) for draft in drafts]
+    chosen = []  # at equal distances
+    for draft in drafts:
+        n = len(draft.lines)
+        chosen.append(draft.lines[np.unique(np.linspace(0, n - 1, min(N_EXAMPLES, n)).astype(int))].tolist())
     wanted = [line for lines in chosen for line in lines]
     source, target = (lines_at(paths, wanted) for paths in found.survey.files.sides)
     finished = []
     for draft, lines in zip(drafts, chosen, strict=True):
-        kind = KINDS[draft.kind].with_other(draft.other)
+        kind = KINDS[draft.kind]
         share = len(draft.lines) / found.survey.n_pairs if len(draft.lines) else 1.0
         examples = [Example(line, decode(source[line], line), decode(target[line], line)) for line in lines]
         severity, of_kind = kind.severity_at(share), draft.lines.tolist()
         finished.append(Finding(found.survey.files.name, kind, severity, of_kind, share, draft.detail, examples))
     return finished
-
-
-def examples_of(lines: NDArray[np.int64]) -> list[int]:
-    """Choose at most `N_EXAMPLES` of the lines, at equal distances."""
-    places = np.unique(np.linspace(0, len(lines) - 1, min(N_EXAMPLES, len(lines))).astype(int))
-    return [int(line) for line in lines[places]]

@@ -44,9 +44,10 @@ def download(corpus: Corpus, path: Path, names: Iterable[str], *, mirror: str = 
     def texts_at(url: str) -> list[bytes]:
         return unpacked(fetch(mirrored(url, mirror), quiet=quiet), url, corpus.members)
 
-    texts = split_texts if corpus.is_split else checked_texts
+    if not missing:
+        return []
     written = []
-    for name, text in texts(corpus, missing, texts_at) if missing else ():
+    for name, text in split_texts(corpus, texts_at) if corpus.is_split else checked_texts(corpus, missing, texts_at):
         with os_errors_as(OutputError, f"make {path}", hint="set NMT_DATA=PATH to a directory that you may write to"):
             path.mkdir(parents=True, exist_ok=True)
         atomic_write(path / "LICENSE.txt", corpus.terms)
@@ -68,9 +69,7 @@ def checked_texts(
         yield name, text
 
 
-def split_texts(
-    corpus: Corpus, _names: Sequence[str], texts_at: Callable[[str], list[bytes]]
-) -> Iterator[tuple[str, bytes]]:
+def split_texts(corpus: Corpus, texts_at: Callable[[str], list[bytes]]) -> Iterator[tuple[str, bytes]]:
     """Fetch all pairs and the public test set, split them, and yield the name and the text of each file."""
     try:
         pairs = pairs_of(texts_at(corpus.url))
@@ -97,14 +96,12 @@ def mirrored(url: str, mirror: str) -> str:
 
 def fetch(url: str, *, quiet: bool = False) -> bytes:
     """The content at a URL; shows a progress bar if stderr is a terminal. Raises DownloadError."""
-    request = urllib.request.Request(url, headers={"User-Agent": "nmt-trainer"})  # noqa: S310 - http(s) only
-    content = bytearray()
+    name, content = url.rpartition("/")[2], bytearray()
     try:
+        request = urllib.request.Request(url, headers={"User-Agent": "nmt-trainer"})  # noqa: S310 - http(s) only
         with (
             urllib.request.urlopen(request, timeout=TIMEOUT_S) as response,  # noqa: S310
-            tqdm(
-                desc=url.rpartition("/")[2], total=response.length, unit="B", unit_scale=True, disable=quiet or None
-            ) as bar,
+            tqdm(desc=name, total=response.length, unit="B", unit_scale=True, disable=quiet or None) as bar,
         ):
             while chunk := response.read1(CHUNK):
                 content += chunk

@@ -16,7 +16,6 @@ from nmt.corpus.lengths import Lengths
 from nmt.corpus.reading import Chunk, Survey, chunks, decode, is_utf8
 from nmt.corpus.split import key_of
 from nmt.text.corpus import digests_of, in_parallel
-from nmt.text.lines import BOM
 
 SWAPPED_SHARE = 0.5  # share of exchanged lines above which the whole corpus counts as exchanged
 NONE = np.zeros(0, np.int64)
@@ -42,15 +41,14 @@ class Usual:
 
     languages: Languages
     without_stop: tuple[float, float]  # share of the lines of a side that do not end with punctuation, above 0
-    unusual_han: tuple[
-        re.Pattern[str] | None, re.Pattern[str] | None
-    ]  # per side: characters of traditional Chinese in a simplified text, or the reverse
+    # Per side: characters of traditional Chinese in a simplified text, or the reverse.
+    unusual_han: tuple[re.Pattern[str] | None, re.Pattern[str] | None]
     lengths: Lengths
     lexicon: Lexicon
 
     def compare(self, words: Sequence[Words], sizes: Sequence[NDArray[np.int64]]) -> Feature:
         """Agreement and length ratio of pairs, given the words and the lengths of both sides."""
-        return alignment.agreement(words[0], words[1], self.lexicon), self.lengths.z(sizes[0], sizes[1])
+        return np.stack([alignment.agreement(words[0], words[1], self.lexicon), self.lengths.z(sizes[0], sizes[1])])
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,17 +84,16 @@ def unusual_han(texts: list[str]) -> re.Pattern[str] | None:
 
 def examine(usual: Usual, chunk: Chunk) -> Examined:
     """Look for all faults that can be found in a chunk without the rest of its corpus."""
-    raw = chunk.raw_sides()
+    raw = chunk.source, chunk.target
     source, target = ([decode(line, chunk.first + i) for i, line in enumerate(side)] for side in raw)
     sides = (source, target)
     words = [alignment.words_of(side) for side in sides]
     sizes = [np.array([*map(len, side)]) for side in sides]
     true = usual.compare(words, sizes)
     z = true[1]
-    hits = hits_of_bytes(raw, chunk.first) | hits_of_text(source, target, z, usual)
-    is_far_off = (np.abs(z) > pairs.FAR_OFF) & (usual.lengths.factor(*sizes) > pairs.MIN_FACTOR)
-    hits["ratio"] = np.flatnonzero(is_far_off)
-    hits |= hits_of_language(sides, usual)
+    hits = hits_of_text(source, target, z, usual) | hits_of_language(sides, usual)
+    hits["encoding"] = places(not (is_utf8(s) and is_utf8(t)) for s, t in zip(*raw, strict=True))
+    hits["ratio"] = np.flatnonzero(np.abs(z) > pairs.FAR_OFF)
     for name, others_of in EXPLAINS.items():
         for other in others_of:
             hits[other] = np.setdiff1d(hits[other], hits[name], assume_unique=True)
@@ -116,16 +113,6 @@ def examine(usual: Usual, chunk: Chunk) -> Examined:
 def places(found: Iterable[object]) -> NDArray[np.int64]:
     """The indices of the true items."""
     return np.array([i for i, hit in enumerate(found) if hit], np.int64)
-
-
-def hits_of_bytes(raw: tuple[list[bytes], list[bytes]], first: int) -> Hits:
-    both = list(zip(*raw, strict=True))
-    has_bom = first == 1 and any(side[0].startswith(BOM) for side in raw)
-    return {
-        "encoding": places(not (is_utf8(source) and is_utf8(target)) for source, target in both),
-        "crlf": places(source.endswith(b"\r") or target.endswith(b"\r") for source, target in both),
-        "bom": np.zeros(int(has_bom), np.int64),
-    }
 
 
 def hits_of_text(source: list[str], target: list[str], z: NDArray[np.float32], usual: Usual) -> Hits:
@@ -185,14 +172,10 @@ def gather(survey: Survey, usual: Usual, quiet: bool) -> Gathered:
     return Gathered(
         hits={kind: np.concatenate([part.hits[kind] for part in parts if kind in part.hits]) for kind in kinds},
         digests=np.concatenate([part.digests for part in parts], 1),
-        true=joined([part.true for part in parts]),
-        unrelated=joined([part.unrelated for part in parts]),
+        true=np.concatenate([part.true for part in parts], 1),
+        unrelated=np.concatenate([part.unrelated for part in parts], 1),
         survey=survey,
     )
-
-
-def joined(features: Sequence[Feature]) -> Feature:
-    return np.concatenate([agreement for agreement, _ in features]), np.concatenate([z for _, z in features])
 
 
 def with_bar(chunks: Iterable[Chunk], name: str, n_pairs: int, quiet: bool) -> Iterator[Chunk]:
@@ -200,4 +183,4 @@ def with_bar(chunks: Iterable[Chunk], name: str, n_pairs: int, quiet: bool) -> I
     with tqdm(desc=name, total=n_pairs, unit=" pairs", disable=quiet or None, leave=False) as bar:
         for chunk in chunks:
             yield chunk
-            bar.update(chunk.source.count(b"\n") + 1)
+            bar.update(len(chunk.source))

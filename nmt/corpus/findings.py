@@ -1,4 +1,4 @@
-"""The faults that need more than one pair: encodings, alignment, repeated text, languages, vocabulary."""
+"""The faults that need more than one pair: encodings, alignment, repeated text, languages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,14 +13,13 @@ from nmt.corpus.blocks import Span
 from nmt.corpus.examine import NONE, Gathered, Usual
 from nmt.corpus.language import identifier
 from nmt.corpus.reading import is_utf8, lines_at
-from nmt.text.corpus import SIDES, first_occurrences, is_among, n_occurrences
+from nmt.text.corpus import SIDES, first_occurrences, is_among
 from nmt.text.lines import guess_encoding
 
 N_RAW = 200  # lines from which an encoding is guessed
 MISMATCH = 4.0  # log-likelihood ratio in nats, unrelated against translated, above which a pair is a mismatch
 MIN_PAIRS = 200  # with fewer pairs the alignment cannot be judged
 MIN_CORRELATION = 0.2  # between the lengths of both sides
-MANY = 5  # different translations of one sentence
 SIMILAR = ({"da", "no", "nb", "nn"}, {"zh", "ja"}, {"bs", "hr", "sr"}, {"id", "ms"})  # easily confused
 TWO_LETTERS = {"deu": "de", "eng": "en", "fra": "fr", "ces": "cs", "zho": "zh", "cmn": "zh", "spa": "es"}
 
@@ -32,7 +31,6 @@ class Draft:
     kind: str
     lines: NDArray[np.int64]
     detail: str = ""
-    other: str = ""  # the other corpus
 
 
 def evidence_of(train: Gathered) -> Evidence | None:
@@ -46,7 +44,7 @@ def evidence_of(train: Gathered) -> Evidence | None:
     if evidence.contrast < alignment.MIN_CONTRAST:
         return None
     is_true = np.ones(train.survey.n_pairs, bool)
-    for start, end in alignment.blocks(evidence(*train.true)):
+    for start, end in alignment.blocks(evidence(train.true)):
         is_true[start:end] = False
     return alignment.weigh(train.true, train.unrelated, is_true) if is_true.sum() >= MIN_PAIRS else evidence
 
@@ -73,20 +71,19 @@ def of_alignment(found: Gathered, spans: Sequence[Span], evidence: Evidence | No
     n_source, n_target = found.survey.n_source, found.survey.n_target
     if n_source != n_target:
         detail = f"{n_source:,} source lines, {n_target:,} target lines"
-        starts = [span.start for span in spans if span.offset is not None or span.end == found.survey.n_pairs]
         where = "the longer side goes on after the end of the other"
-        if starts:
-            where = f"they part at about line {min(starts) + 1:,}"
+        if spans and spans[-1].end == found.survey.n_pairs:
+            where = f"they part at about line {spans[-1].start + 1:,}"
         drafts.append(Draft("counts", NONE, f"{detail}; {where}"))
     for name, has_offset in (("shifted", True), ("shuffled", False)):
-        chosen = [span for span in spans if (span.offset is not None) == has_offset]
+        chosen = [span for span in spans if bool(span.offset) == has_offset]
         if chosen:
             detail = "; ".join(map(str, chosen[:3])) + (f"; and {len(chosen) - 3} more" if len(chosen) > 3 else "")
             lines = np.concatenate([np.arange(span.start + 1, span.end + 1) for span in chosen])
             drafts.append(Draft(name, lines, detail))
     if evidence is None:
         return drafts + ([Draft("unrelated", NONE)] if is_unrelated(found) else [])
-    is_odd = (evidence(*found.true) > MISMATCH) & ~np.isnan(found.true[0])
+    is_odd = (evidence(found.true) > MISMATCH) & ~np.isnan(found.true[0])
     for span in spans:
         is_odd[span.start : span.end] = False
     explained = found.lines_of("exchanged", "untranslated", "language", "script", "ratio", "copy")
@@ -103,17 +100,8 @@ def is_unrelated(found: Gathered) -> bool:
 
 
 def of_repetition(found: Gathered) -> list[Draft]:
-    source, target, both, *_ = found.digests
-    is_first = first_occurrences(both)
-    repeated = {
-        "duplicate": ~is_first,
-        "many-targets": n_occurrences(source, is_first) >= MANY,
-        "many-sources": n_occurrences(target, is_first) >= MANY,
-    }
-    return [
-        Draft(kind, np.setdiff1d(np.flatnonzero(of_kind) + 1, found.lines_of("blank")))
-        for kind, of_kind in repeated.items()
-    ]
+    repeated = np.flatnonzero(~first_occurrences(found.digests[2])) + 1
+    return [Draft("duplicate", np.setdiff1d(repeated, found.lines_of("blank")))]
 
 
 def of_overlap(found: Gathered, earlier: Sequence[Gathered]) -> list[Draft]:
@@ -126,7 +114,7 @@ def of_overlap(found: Gathered, earlier: Sequence[Gathered]) -> list[Draft]:
             for own, theirs in ((found.digests[side], other.digests[side]) for side in sides):
                 is_shared |= np.isin(own, theirs[is_among(theirs, own)])
             shared = np.setdiff1d(np.flatnonzero(is_shared) + 1, explained)
-            drafts.append(Draft(kind, shared, other=other.survey.files.name))
+            drafts.append(Draft(kind, shared, f"in {other.survey.files.name}"))
             explained = np.union1d(explained, shared)
     return drafts
 

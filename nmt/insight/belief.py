@@ -62,7 +62,8 @@ def parts(chunks: Iterable[Chunk]) -> Iterator[tuple[list[int], list[str], list[
     """Yield line numbers, sources and targets of up to `PART` pairs at a time."""
     for chunk in chunks:
         source, target = (
-            [decode(raw, number) for number, raw in enumerate(side, chunk.first)] for side in chunk.raw_sides()
+            [decode(raw, number) for number, raw in enumerate(side, chunk.first)]
+            for side in (chunk.source, chunk.target)
         )
         for start in range(0, len(source), PART):
             end = min(start + PART, len(source))

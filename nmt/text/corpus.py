@@ -263,9 +263,7 @@ def hold_out(
     Prefers sentences that occur once, because holding them out removes no other pair.
 
     Args:
-        source, target: digests of each pair's source and target.
-        n_held_out: number of pairs to hold out.
-        seed: seed of the random choice.
+        source, target: digests of each pair's sides.
         n_candidates: choose from this many first pairs; None for all.
     Returns:
         sorted indices of the pairs that are held out, and a mask of the pairs that remain.
