@@ -15,7 +15,7 @@ from nmt.corpus.examine import Gathered, Usual
 from nmt.corpus.reading import CorpusFiles, decode, lines_at
 
 N_SAMPLED = 400  # lines of the last block
-AROUND = 60  # lines below and above an edge that are compared to find its place
+AROUND = 60  # lines that are compared above and below a place where it may begin
 
 
 @dataclass(frozen=True)
@@ -41,19 +41,20 @@ def find(found: Gathered, usual: Usual, evidence: Evidence) -> list[Span]:
     if not offset or not spans or spans[-1].end < survey.n_pairs:
         return spans
 
-    def ratios(lines: Sequence[int], offset: int) -> NDArray[np.float64]:
-        return evidence(usual.compare(*read(survey.files, lines, offset)))
-
     block = spans.pop()
-    first = max(block.start, -offset)
-    sampled = np.unique(np.linspace(first, survey.n_source - 1, N_SAMPLED).astype(int)).tolist()
-    n_other = alignment.place_edge(np.zeros(len(sampled)), ratios(sampled, offset))
-    edge = sampled[n_other] if n_other < len(sampled) else survey.n_pairs
-    low = sampled[n_other - 1] if n_other else max(block.start - AROUND, -offset, 0)
-    around = range(low, min(edge + AROUND, survey.n_pairs - abs(offset)))
-    edge = low + alignment.place_edge(np.minimum(ratios(around, 0), 0.0), ratios(around, offset))
-    whole = [Span(block.start, edge), Span(edge, survey.n_pairs, offset)]
-    return [*spans, *(span for span in whole if span.start < span.end)]
+    low, high = max(block.start - AROUND, -offset, 0), survey.n_source
+    edge = high  # first line whose translation is `offset` lines below: among a sample, then exactly
+    for step in (max((high - low) // N_SAMPLED, 1), 1):
+        lines = range(low, high, step)
+        ratios = evidence(usual.compare(*read(survey.files, lines, offset)))
+        n_before = alignment.place_edge(np.zeros(len(lines)), ratios)
+        if n_before == len(lines):
+            return [*spans, block]
+        edge = lines[n_before]
+        low, high = lines[max(n_before - 1, 0)], min(edge + AROUND, high)
+    start = edge + min(offset, 0)  # of the lines without a partner, if these are source lines
+    between = [Span(block.start, start)] if block.start < start else []
+    return [*spans, *between, Span(start, survey.n_pairs, offset)]
 
 
 def read(
