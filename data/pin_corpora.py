@@ -5,33 +5,31 @@
 FOLDER has one directory per corpus, with its files as PART.LANGUAGE.gz; a file that is missing is not pinned.
 """
 
+import gzip
 import sys
 from pathlib import Path
 
-from nmt.corpus.catalog import CORPORA, Corpus, Tatoeba
-from nmt.corpus.download import text_hash
+from nmt.corpus.catalog import CORPORA, Corpus
 from nmt.corpus.tatoeba import pins_of
+from nmt.files import sha256
 from nmt.text.lines import read_pairs
 
 PINS = Path(__file__).parents[1] / "nmt" / "corpus" / "pins"
 
 
 def write_pins(corpus: Corpus, folder: Path) -> None:
-    """Write hashes of the texts, except Tatoeba's train, which depends on the version; and of Tatoeba's pairs."""
-    names = [
-        name
-        for name in corpus.files(corpus.languages)
-        if not (isinstance(corpus, Tatoeba) and name.startswith("train"))
-    ]
-    there = [name for name in names if (folder / f"{name}.gz").exists()]
-    sums = "".join(f"{text_hash(folder / f'{name}.gz')}  {name}\n" for name in there)
-    (PINS / f"{corpus.name}.sha256").write_text(sums, encoding="utf-8")
-    if isinstance(corpus, Tatoeba):
+    """Write hashes of Tatoeba's pairs of dev and test; of other corpora, hashes of the texts."""
+    if corpus.is_split:
         parts = {}
-        for part in corpus.parts:
+        for part in ("dev", "test"):
             source, target = ([folder / f"{part}.{language}.gz"] for language in corpus.languages)
             parts[part] = [(pair.source, pair.target) for pair in read_pairs(source, target)]
         (PINS / f"{corpus.name}.pairs").write_text(pins_of(parts), encoding="utf-8")
+        return
+    paths = {name: folder / f"{name}.gz" for name in corpus.files(corpus.languages)}
+    sums = {name: sha256(gzip.decompress(path.read_bytes())) for name, path in paths.items() if path.exists()}
+    content = "".join(f"{digest}  {name}\n" for name, digest in sums.items())
+    (PINS / f"{corpus.name}.sha256").write_text(content, encoding="utf-8")
 
 
 if __name__ == "__main__":

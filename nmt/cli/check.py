@@ -12,7 +12,6 @@ from nmt.errors import InputError
 
 if TYPE_CHECKING:
     from nmt.corpus.reading import CorpusFiles
-    from nmt.text.tokenizer import Tokenizers
 
 MAX_LINES_IN_PAGE = 1_000  # line numbers listed per finding in the HTML page
 What = Annotated[list[str], typer.Argument(metavar="CONFIG [KEY=VALUE]... | SRC TGT", help="A config, or two files.")]
@@ -45,18 +44,17 @@ def check(
     from nmt.corpus import render
     from nmt.corpus.check import check
 
-    corpora, declared, tokenizers = corpora_of(what)
+    corpora, declared = corpora_of(what)
     if model is not None and len(model) > 2:
         raise InputError("--model is given more than twice", hint="give a run, and one of the opposite direction")
     models = [options.load_translator(path, device, threads)[1] for path in model or []]
-    report = check(corpora, declared, tokenizers, streams.is_quiet())
+    report = check(corpora, declared, quiet=streams.is_quiet())
     if models:
         from nmt.corpus.examine import with_bar
         from nmt.corpus.reading import chunks
         from nmt.insight.belief import least_believed
 
-        n_pairs = min(report.corpora[0].n_source, report.corpora[0].n_target)
-        pairs = with_bar(chunks(corpora[0]), "model", n_pairs, streams.is_quiet())
+        pairs = with_bar(chunks(corpora[0]), "model", report.corpora[0].n_pairs, streams.is_quiet())
         report = replace(report, findings=[*report.findings, least_believed(models, pairs, report)])
     if json_lines:
         print(json.dumps(render.as_plain(report), ensure_ascii=False))
@@ -66,7 +64,7 @@ def check(
     if html is not None:
         from nmt.insight import pages
 
-        title = " and ".join([*report.corpora[0].source, *report.corpora[0].target])
+        title = " and ".join(str(path) for side in corpora[0].sides for path in side)
         data = render.as_plain(report, MAX_LINES_IN_PAGE)
         streams.write_text(html, pages.page("check", f"{title} – nmt check", data))
     if fix is not None:
@@ -74,17 +72,16 @@ def check(
 
         for one in repair.fix(report, corpora, fix):
             counts = f"{one.n_pairs:,} pairs, {one.n_changed:,} of them changed; {one.n_dropped:,} dropped"
-            streams.log.info("%s: %s -> %s and %s", one.name, counts, *one.files)
+            streams.log.info("%s: %s -> %s and %s", one.files.name, counts, *one.paths)
         streams.log.info("the original text of all changed and dropped lines is in %s", fix / repair.CHANGES)
     if report.has_errors:
         raise typer.Exit(1)
 
 
-def corpora_of(what: list[str]) -> tuple[list["CorpusFiles"], tuple[str, str], "Tokenizers | None"]:
-    """Return the named corpora (train first), their declared languages, and the tokenizers of the config's run."""
+def corpora_of(what: list[str]) -> tuple[list["CorpusFiles"], tuple[str, str]]:
+    """Return the named corpora, train first, and their declared languages."""
     from nmt.config import language, language_of, load_config
     from nmt.corpus.reading import CorpusFiles
-    from nmt.run.directory import RunDirectory
     from nmt.train.preparation import corpus_paths, training_paths
 
     if Path(what[0]).suffix in (".yaml", ".yml"):
@@ -92,11 +89,9 @@ def corpora_of(what: list[str]) -> tuple[list["CorpusFiles"], tuple[str, str], "
         corpora = [CorpusFiles("train", *training_paths(config))]  # includes data.mix
         named = [("dev", config.data.dev), ("test", config.data.test)]
         corpora += [CorpusFiles(name, *corpus_paths(config, files)) for name, files in named if files is not None]
-        run = RunDirectory(config.run)
-        tokenizers = run.read_tokenizers(run.read_config() if run.config_file.is_file() else config)
-        return corpora, (language(config.data, "source"), language(config.data, "target")), tokenizers
+        return corpora, (language(config.data, "source"), language(config.data, "target"))
     if len(what) != 2:
         message = f"a config (.yaml) or two files are needed, not {' '.join(what)}"
         raise InputError(message, hint="nmt check mine.yaml, or nmt check train.de train.en")
     source, target = map(Path, what)
-    return [CorpusFiles("corpus", [source], [target])], (language_of(source), language_of(target)), None
+    return [CorpusFiles("corpus", [source], [target])], (language_of(source), language_of(target))

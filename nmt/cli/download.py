@@ -7,11 +7,10 @@ from typing import Annotated
 import typer
 
 from nmt.cli import streams
-from nmt.corpus.catalog import CORPORA, Multi30k, Tatoeba
+from nmt.corpus.catalog import CORPORA, Corpus
 from nmt.errors import InputError
 
-What = Annotated[str, typer.Argument(metavar="[NAME|CONFIG]", help="A corpus, a recipe that uses it, or mtdata:ID.")]
-MTDATA = "mtdata:"
+What = Annotated[str, typer.Argument(metavar="[NAME|CONFIG]", help="A corpus, or a recipe that uses it.")]
 
 
 def download(
@@ -25,23 +24,13 @@ def download(
 ) -> None:
     """Download a corpus; without NAME, list them.
 
-    Writes to data/downloads, or $NMT_DATA. Checks the SHA-256 of the text, splits it as the recipes need it, and
-    continues an interrupted download. mtdata:ID needs the extra: pip install 'nmt-trainer[mtdata]'.
+    Writes to data/downloads, or $NMT_DATA. Fetches the files that are missing, checks the SHA-256 of the text, and
+    splits it as the recipes need it.
     """
     if not what:
         print(*table(), sep="\n")
         return
     from nmt.config import downloads_directory
-
-    if what.startswith(MTDATA):
-        from nmt.corpus.with_mtdata import download_with_mtdata
-
-        if lang_pair:
-            raise InputError("the id of mtdata says the languages", hint="leave out --lang-pair")
-        path = downloads_directory() / what.removeprefix(MTDATA)
-        is_new = download_with_mtdata(path.name, path)
-        streams.log.info("written to %s" if is_new else "%s is complete", path)
-        return
     from nmt.corpus import download as corpora
 
     for corpus, names in chosen(what, lang_pair):
@@ -51,7 +40,7 @@ def download(
         streams.log.info("written to %s" if is_new else "%s is complete", path)
 
 
-def chosen(what: str, lang_pair: str | None) -> list[tuple[Multi30k | Tatoeba, Sequence[str]]]:
+def chosen(what: str, lang_pair: str | None) -> list[tuple[Corpus, Sequence[str]]]:
     """Return the corpora to download, each with its file names: the named corpus, or the corpora of a config."""
     if named := CORPORA.get(what):
         languages = lang_pair.split("-") if lang_pair else named.languages[:2]
@@ -61,7 +50,7 @@ def chosen(what: str, lang_pair: str | None) -> list[tuple[Multi30k | Tatoeba, S
         return [(named, named.files(languages))]
     path = Path(what)
     if path.suffix not in (".yaml", ".yml"):
-        raise InputError(f"no corpus '{what}'", hint="`nmt download` lists them; or name a recipe or mtdata:ID")
+        raise InputError(f"no corpus '{what}'", hint="`nmt download` lists them; or name a recipe")
     if lang_pair:
         raise InputError(f"{what} says which files it needs", hint="leave out --lang-pair")
     from nmt.config import load_config

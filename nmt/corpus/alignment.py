@@ -33,6 +33,7 @@ MIN_CONTRAST = 0.7  # nats; if `Evidence.contrast` is less, the pairs look like 
 # In scripts without spaces, each character is a word. The newline is a token that marks the end of a line.
 WORD_OR_END = re.compile(r"[\n㐀-䶿一-鿿豈-﫿ぁ-ヿ฀-๿]|[^\W_㐀-䶿一-鿿豈-﫿ぁ-ヿ฀-๿]+")
 Words = NDArray[np.uint32]
+Feature = NDArray[np.float32]  # (2, n), agreement and length ratio (z) of pairs
 STRENGTHS = (np.arange(256) * (MAX_LINK / 255)).astype(np.float32)
 
 
@@ -63,29 +64,19 @@ def _slots(keys: Words) -> Words:
     return np.asarray((keys * np.uint32(0x85EBCA6B)) >> np.uint32(32 - TABLE_BITS), np.uint32)
 
 
-def hashed(texts: Sequence[str]) -> tuple[Words, NDArray[np.int64]]:
-    """Hashes of the words of all texts, concatenated: (n_words,); the bounds of the texts among them: (n + 1,)."""
+def words_of(texts: Sequence[str]) -> Words:
+    """Hashes of the first `MAX_WORDS` words of each text: (n, MAX_WORDS), 0 where there are fewer."""
     tokens = WORD_OR_END.findall("\n".join([*texts, ""]).lower())
     known: dict[str, int] = {"\n": 0}
     for token in set(tokens):
         known.setdefault(token, crc32(token.encode("utf-8", "replace")) or 1)
     hashes = np.fromiter(map(known.__getitem__, tokens), np.uint32, len(tokens))
-    ends = np.flatnonzero(hashes == 0)
-    return hashes[hashes != 0], np.concatenate([[0], ends - np.arange(len(ends))])
-
-
-def words_of(texts: Sequence[str]) -> Words:
-    """Hashes of the first `MAX_WORDS` words of each text: (n, MAX_WORDS), 0 where there are fewer."""
-    return first_words(*hashed(texts))
-
-
-def first_words(hashes: Words, starts: NDArray[np.int64]) -> Words:
-    """Convert the result of `hashed` to that of `words_of`."""
-    lines = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    places = np.arange(len(hashes)) - starts[lines]
+    bounds = np.concatenate([[0], np.flatnonzero(hashes == 0) + 1])
+    lengths = np.diff(bounds)  # the newline at the end included, whose hash is 0
+    places = np.arange(len(hashes)) - np.repeat(bounds[:-1], lengths)
     kept = places < MAX_WORDS
-    found = np.zeros((len(starts) - 1, MAX_WORDS), np.uint32)
-    found[lines[kept], places[kept]] = hashes[kept]
+    found = np.zeros((len(texts), MAX_WORDS), np.uint32)
+    found[np.repeat(np.arange(len(texts)), lengths)[kept], places[kept]] = hashes[kept]
     return found
 
 
@@ -151,15 +142,12 @@ class Evidence:
     ratios: tuple[NDArray[np.float64], NDArray[np.float64]]
     contrast: float  # mean ratio of unrelated lines, nats; near 0 if the corpus is unrelated throughout
 
-    def __call__(self, agreement: NDArray[np.float32], z: NDArray[np.float32]) -> NDArray[np.float64]:
-        total = np.zeros(agreement.shape)
-        for values, bounds, ratios in zip((agreement, z), self.bounds, self.ratios, strict=True):
+    def __call__(self, pairs: Feature) -> NDArray[np.float64]:
+        total = np.zeros(pairs.shape[1])
+        for values, bounds, ratios in zip(pairs, self.bounds, self.ratios, strict=True):
             found = ratios[np.searchsorted(bounds, values)]
             total += np.where(np.isnan(values), 0.0, found)
         return total
-
-
-Feature = tuple[NDArray[np.float32], NDArray[np.float32]]  # agreement and z of pairs
 
 
 def weigh(true: Feature, unrelated: Feature, is_true: NDArray[np.bool_] | None = None) -> Evidence:

@@ -1,27 +1,17 @@
 """The corpora that `nmt download` offers: their URLs, expected hashes and licenses.
 
 `pins/NAME.sha256` contains the SHA-256 of the decompressed texts that the recipes were measured on, in the format of
-sha256sum; `data/pin_corpora.py` writes it. The French and Czech files of Multi30k, which no recipe uses, are not in it:
-the raw ones are checked against the MD5 that torchtext published, the tokenized ones are not pinned. The first download
-of any file records its SHA-256 in SHA256SUMS beside the data, and later downloads must match it.
+sha256sum; `data/pin_corpora.py` writes it. The French and Czech files of Multi30k, which no recipe uses, are not in it;
+as all files of Multi30k, they come from one commit.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from importlib import resources
 
 MULTI30K_COMMIT = "2cc0f2d7c615b60e07e2d51bb5edc004444d7e0e"
 MULTI30K_URL = f"https://raw.githubusercontent.com/multi30k/dataset/{MULTI30K_COMMIT}/data/task1"
 TATOEBA_PARTS = ("train", "dev", "test")
-MD5 = {  # of compressed files
-    "train.fr.gz": "6cb767741dcad3931f966fefbc05203f",
-    "val.fr.gz": "93fc564584b7e5ba410c761ea5a1c682",
-    "test_2016_flickr.fr.gz": "08dc7cd4a662f31718412de95ca9bfe3",
-    "train.cs.gz": "d9a5fc268917725a2b0efce3a0cc8607",
-    "val.cs.gz": "83cdc082f646b769095615384cf5c0ca",
-    "test_2016_flickr.cs.gz": "3104872229daa1bef3b401d44dd2220b",
-}
 
 MULTI30K_TERMS = """\
 Multi30k: image descriptions in English, German, French and Czech
@@ -55,33 +45,25 @@ class Corpus:
     size_mb: float  # to download for two languages
     license: str  # its short name
     terms: str  # text of LICENSE.txt beside the data
-    note: str = ""  # in the list that `nmt download` prints
+    note: str  # in the list that `nmt download` prints
+    url: str  # of each file, with {part} and {language}; or of all pairs: see `tatoeba.pairs_of`
+    members: tuple[str, ...] = ()  # names of source and target in a zip file
+    # Source and target of a public test set, from which test is sampled; train and dev have no sentence of it.
+    test_urls: tuple[str, ...] = ()
+
+    @property
+    def is_split(self) -> bool:
+        """Whether `nmt.corpus.tatoeba` splits one upstream file into train, dev and test."""
+        return "{part}" not in self.url
 
     def files(self, languages: Iterable[str]) -> list[str]:
         """Names of the files in these languages, without .gz."""
         return [f"{part}.{language}" for part in self.parts for language in languages]
 
-
-@dataclass(frozen=True)
-class Multi30k(Corpus):
-    """Multi30k, where each file has its own upstream file."""
-
-    tokenized: bool = False
-
-    def url(self, name: str) -> str:
+    def url_of(self, name: str) -> str:
         """The upstream URL of a file such as `train.de`."""
         part, language = name.split(".")
-        return f"{MULTI30K_URL}/" + (f"tok/{part}.lc.norm.tok.{language}" if self.tokenized else f"raw/{name}.gz")
-
-
-@dataclass(frozen=True)
-class Tatoeba(Corpus):
-    """A corpus with all pairs in one upstream file, which `nmt.corpus.tatoeba` splits."""
-
-    url: str = ""  # of all pairs: lines of target, tab, source, or a zip file with one member per side
-    members: tuple[str, ...] = ()  # names of source and target in the zip file
-    # Source and target of a public test set, from which test is sampled; train and dev have no sentence of it.
-    test_urls: tuple[str, ...] = ()
+        return self.url.format(part=part, language=language)
 
 
 OPUS_MT_TESTSETS = (
@@ -96,7 +78,7 @@ MANYTHINGS_CMN = (
 OPUS_DE_EN = "https://object.pouta.csc.fi/OPUS-Tatoeba/v2023-04-12/moses/de-en.txt.zip"
 
 CC_BY = "CC BY 2.0 FR"
-MULTI30K = Multi30k(
+MULTI30K = Corpus(
     "multi30k",
     ("en", "de", "fr", "cs"),
     ("train", "val", "test_2016_flickr"),
@@ -104,15 +86,22 @@ MULTI30K = Multi30k(
     1.3,
     "research, education",
     MULTI30K_TERMS,
-    "image captions, raw text; French and Czech are pinned by MD5",
+    "image captions, raw text; French and Czech are not pinned",
+    MULTI30K_URL + "/raw/{part}.{language}.gz",
 )
-TOKENIZED = "lower-cased, normalized, tokenized with Moses; French and Czech are not pinned"
-CORPORA: dict[str, Multi30k | Tatoeba] = {
+MULTI30K_TOK = replace(
+    MULTI30K,
+    name="multi30k-tok",
+    size_mb=4.3,
+    note="lower-cased, normalized, tokenized with Moses; French and Czech are not pinned",
+    url=MULTI30K_URL + "/tok/{part}.lc.norm.tok.{language}",
+)
+CORPORA: dict[str, Corpus] = {
     corpus.name: corpus
     for corpus in (
         MULTI30K,
-        replace(MULTI30K, name="multi30k-tok", size_mb=4.3, note=TOKENIZED, tokenized=True),
-        Tatoeba(
+        MULTI30K_TOK,
+        Corpus(
             "tatoeba-cmn-eng",
             ("zh", "en"),
             TATOEBA_PARTS,
@@ -123,7 +112,7 @@ CORPORA: dict[str, Multi30k | Tatoeba] = {
             "everyday sentences, simplified and traditional Chinese; dev and test are pinned",
             url=MANYTHINGS_CMN,
         ),
-        Tatoeba(
+        Corpus(
             "tatoeba-deu-eng",
             ("de", "en"),
             TATOEBA_PARTS,
@@ -149,16 +138,10 @@ def command(corpus: Corpus, languages: Sequence[str]) -> str:
     return f"nmt download {corpus.name}{option}"
 
 
-@cache
 def pinned(corpus: str) -> dict[str, str]:
     """SHA-256 of the text of each pinned file of a corpus, by file name without .gz."""
-    return sums_of(pins_file(f"{corpus}.sha256"))
-
-
-def sums_of(text: str) -> dict[str, str]:
-    """SHA-256 by file name, from the lines that sha256sum writes."""
-    words = map(str.split, text.splitlines())
-    return {line[1]: line[0] for line in words if len(line) == 2}
+    lines = map(str.split, pins_file(f"{corpus}.sha256").splitlines())
+    return {name: digest for digest, name in lines}
 
 
 def pins_file(name: str) -> str:

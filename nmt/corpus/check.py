@@ -2,7 +2,7 @@
 
     sample of train -> what is usual -> every pair of test, dev and train, in several processes -> findings
 
-Every file is read a few times, in chunks. Memory grows by 32 bytes per pair: three 8-byte digests and two float32
+Every file is read a few times, in chunks. Memory grows by 48 bytes per pair: five 8-byte digests and two float32
 features.
 """
 
@@ -11,34 +11,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nmt.corpus import blocks, findings
 from nmt.corpus.blocks import Span
 from nmt.corpus.examine import Gathered, gather, learn
 from nmt.corpus.findings import Draft
 from nmt.corpus.kinds import KINDS, SEVERITIES, Example, Finding
-from nmt.corpus.reading import CorpusFiles, decode, lines_at, survey
-from nmt.text.tokenizer import Tokenizers
+from nmt.corpus.reading import CorpusFiles, Survey, decode, lines_at, survey
 
 N_EXAMPLES = 5
-OF_CORPUS = ("counts", "unrelated", "swapped", "declared", "pieces")  # kinds without lines
-
-
-@dataclass(frozen=True)
-class Corpus:
-    name: str
-    source: list[str]  # paths
-    target: list[str]
-    n_source: int
-    n_target: int
+OF_CORPUS = ("counts", "unrelated", "swapped", "declared")  # kinds without lines
 
 
 @dataclass(frozen=True)
 class Report:
     """The result of a check."""
 
-    corpora: list[Corpus]
+    corpora: list[Survey]
     languages: tuple[str, str]  # of the text, "" if unknown
     findings: list[Finding]  # the worst first
     spans: dict[str, list[Span]]  # by corpus: lines that are not paired with their translations
@@ -49,67 +38,42 @@ class Report:
         return any(finding.severity == "error" for finding in self.findings)
 
 
-def check(
-    corpora: Sequence[CorpusFiles],
-    declared: tuple[str, str] = ("", ""),
-    tokenizers: Tokenizers | None = None,
-    quiet: bool = True,
-) -> Report:
-    """Look for all faults of a corpus and of its dev and test sets.
+def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), *, quiet: bool = True) -> Report:
+    """Look for all faults of a corpus and of its dev and test sets; what is usual is learned from the first corpus.
 
-    Args:
-        corpora: train first; what is usual is learned from it.
-        declared: language codes of source and target, "" if unknown.
-        tokenizers: to measure how their vocabulary fits.
-        quiet: whether to show no progress bar.
-    Raises:
-        DataError: a file is missing, empty or UTF-16.
+    `declared` are language codes, "" if unknown. Raises DataError if a file is missing, empty or UTF-16.
     """
     began = time.monotonic()
-    surveyed = [(files, survey(files)) for files in corpora]
-    train = surveyed[0][1]
-    usual = learn(train.source, train.target)
-    gathered = gather(surveyed, usual, quiet)
+    surveys = [survey(files) for files in corpora]
+    usual = learn(surveys[0].source, surveys[0].target)
+    gathered = [gather(surveyed, usual, quiet) for surveyed in surveys]
     evidence = findings.evidence_of(gathered[0])
-    finished: list[Finding] = []
+    finished = with_examples(gathered[0], findings.of_languages(usual, declared))
     spans: dict[str, list[Span]] = {}
     for i, found in enumerate(gathered):
         known = None if found.is_swapped else evidence
-        spans[found.name] = blocks.find(found, usual, known) if known is not None else []
-        drafts = findings.of_lines(found) + findings.of_alignment(found, spans[found.name], known)
+        own = spans[found.survey.files.name] = blocks.find(found, usual, known) if known is not None else []
+        drafts = findings.of_lines(found) + findings.of_alignment(found, own, known)
         drafts += findings.of_repetition(found) + findings.of_overlap(found, gathered[:i])
-        if i == 0:
-            drafts += findings.of_languages(usual, declared)
-            drafts += findings.of_vocabulary(found, tokenizers) if tokenizers else []
         finished += with_examples(found, drafts)
     finished.sort(key=lambda one: (SEVERITIES.index(one.severity), -one.share))
-    summary = [
-        Corpus(files.name, [*map(str, files.source)], [*map(str, files.target)], counted.n_source, counted.n_target)
-        for files, counted in surveyed
-    ]
-    return Report(summary, usual.languages.names, finished, spans, time.monotonic() - began)
+    return Report(surveys, usual.languages.names, finished, spans, time.monotonic() - began)
 
 
 def with_examples(found: Gathered, drafts: Sequence[Draft]) -> list[Finding]:
     """Turn drafts into findings with examples, whose text is read from the files again."""
     drafts = [draft for draft in drafts if len(draft.lines) or draft.kind in OF_CORPUS]
-    chosen = [examples_of(draft.lines) for draft in drafts]
+    chosen = []  # at equal distances
+    for draft in drafts:
+        n = len(draft.lines)
+        chosen.append(draft.lines[np.unique(np.linspace(0, n - 1, min(N_EXAMPLES, n)).astype(int))].tolist())
     wanted = [line for lines in chosen for line in lines]
-    source, target = (lines_at(paths, wanted) for paths in found.files.sides)
+    source, target = (lines_at(paths, wanted) for paths in found.survey.files.sides)
     finished = []
     for draft, lines in zip(drafts, chosen, strict=True):
-        kind = KINDS[draft.kind].with_other(draft.other)
-        share = len(draft.lines) / (draft.n_seen or found.n_pairs) if len(draft.lines) else 1.0
-        examples = [
-            Example(line, decode(source[line], line), decode(target[line], line), draft.details.get(line, ""))
-            for line in lines
-        ]
+        kind = KINDS[draft.kind]
+        share = len(draft.lines) / found.survey.n_pairs if len(draft.lines) else 1.0
+        examples = [Example(line, decode(source[line], line), decode(target[line], line)) for line in lines]
         severity, of_kind = kind.severity_at(share), draft.lines.tolist()
-        finished.append(Finding(found.name, kind, severity, of_kind, share, draft.detail, examples))
+        finished.append(Finding(found.survey.files.name, kind, severity, of_kind, share, draft.detail, examples))
     return finished
-
-
-def examples_of(lines: NDArray[np.int64]) -> list[int]:
-    """Choose at most `N_EXAMPLES` of the lines, at equal distances."""
-    places = np.unique(np.linspace(0, len(lines) - 1, min(N_EXAMPLES, len(lines))).astype(int))
-    return [int(line) for line in lines[places]]

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -12,11 +12,10 @@ from tqdm import tqdm
 from nmt.corpus import alignment, characters, language, lengths, pairs
 from nmt.corpus.alignment import BATCH, Feature, Lexicon, Words
 from nmt.corpus.language import Languages
-from nmt.corpus.leakage import Index, Keys, matches, near_keys
 from nmt.corpus.lengths import Lengths
-from nmt.corpus.reading import Chunk, CorpusFiles, Survey, chunks, decode, is_utf8
+from nmt.corpus.reading import Chunk, Survey, chunks, decode, is_utf8
+from nmt.corpus.split import key_of
 from nmt.text.corpus import digests_of, in_parallel
-from nmt.text.lines import BOM
 
 SWAPPED_SHARE = 0.5  # share of exchanged lines above which the whole corpus counts as exchanged
 NONE = np.zeros(0, np.int64)
@@ -42,27 +41,24 @@ class Usual:
 
     languages: Languages
     without_stop: tuple[float, float]  # share of the lines of a side that do not end with punctuation, above 0
-    unusual_han: tuple[
-        re.Pattern[str] | None, re.Pattern[str] | None
-    ]  # per side: characters of traditional Chinese in a simplified text, or the reverse
+    # Per side: characters of traditional Chinese in a simplified text, or the reverse.
+    unusual_han: tuple[re.Pattern[str] | None, re.Pattern[str] | None]
     lengths: Lengths
     lexicon: Lexicon
 
     def compare(self, words: Sequence[Words], sizes: Sequence[NDArray[np.int64]]) -> Feature:
         """Agreement and length ratio of pairs, given the words and the lengths of both sides."""
-        return alignment.agreement(words[0], words[1], self.lexicon), self.lengths.z(sizes[0], sizes[1])
+        return np.stack([alignment.agreement(words[0], words[1], self.lexicon), self.lengths.z(sizes[0], sizes[1])])
 
 
 @dataclass(frozen=True, eq=False)
 class Examined:
-    """The results for a chunk of pairs."""
+    """The results for a chunk of pairs, or for all chunks of a corpus."""
 
     hits: Hits  # line numbers
-    digests: tuple[Keys, Keys, Keys]  # of source, target and pair
+    digests: NDArray[np.uint64]  # (5, n), of source, target and pair, and of what `split.key_of` makes of both sides
     true: Feature  # agreement and length ratio of the pairs
     unrelated: Feature  # the same for some source lines with target lines far away
-    near: dict[str, NDArray[np.int64]]  # by other corpus: its line, and the line here that is almost the same: (n, 2)
-    keys: tuple[Index, Index] | None  # of both sides, for comparison with another corpus
 
 
 def learn(source: list[str], target: list[str]) -> Usual:
@@ -86,53 +82,37 @@ def unusual_han(texts: list[str]) -> re.Pattern[str] | None:
     return variants[counts[0] >= counts[1]] if max(counts) >= MIN_HAN else None
 
 
-def examine(usual: Usual, others: dict[str, tuple[Index, Index]], keep_keys: bool, chunk: Chunk) -> Examined:
-    """Look for all faults that can be found in a chunk without the rest of its corpus.
-
-    `others` are the keys of both sides of the corpora that this one must not overlap with.
-    """
-    raw = chunk.raw_sides()
+def examine(usual: Usual, chunk: Chunk) -> Examined:
+    """Look for all faults that can be found in a chunk without the rest of its corpus."""
+    raw = chunk.source, chunk.target
     source, target = ([decode(line, chunk.first + i) for i, line in enumerate(side)] for side in raw)
     sides = (source, target)
-    hashed = [alignment.hashed(side) for side in sides]
-    words = [alignment.first_words(*side) for side in hashed]
+    words = [alignment.words_of(side) for side in sides]
     sizes = [np.array([*map(len, side)]) for side in sides]
     true = usual.compare(words, sizes)
     z = true[1]
-    hits = hits_of_bytes(raw, chunk.first) | hits_of_text(source, target, z, usual)
-    is_far_off = (np.abs(z) > pairs.FAR_OFF) & (usual.lengths.factor(*sizes) > pairs.MIN_FACTOR)
-    hits["ratio"] = np.flatnonzero(is_far_off)
-    hits |= hits_of_language(sides, usual)
+    hits = hits_of_text(source, target, z, usual) | hits_of_language(sides, usual)
+    hits["encoding"] = places(not (is_utf8(s) and is_utf8(t)) for s, t in zip(*raw, strict=True))
+    hits["ratio"] = np.flatnonzero(np.abs(z) > pairs.FAR_OFF)
     for name, others_of in EXPLAINS.items():
         for other in others_of:
             hits[other] = np.setdiff1d(hits[other], hits[name], assume_unique=True)
     n = min(BATCH, len(source))
     far = (np.arange(n) + n // 2) % n  # for each line, the index of an unrelated line half a batch away
-    keys = [near_keys(*side, chunk.first) for side in hashed] if others or keep_keys else []
     encoded = [digests_of(text.encode("utf-8", "replace") for text in side) for side in sides]
+    pair = encoded[0] * np.uint64(0x9E3779B97F4A7C15) + encoded[1]
+    keys = [digests_of(map(key_of, side)) for side in sides]
     return Examined(
         hits={name: chunk.first + found for name, found in hits.items() if len(found)},
-        digests=(encoded[0], encoded[1], encoded[0] * np.uint64(0x9E3779B97F4A7C15) + encoded[1]),
+        digests=np.stack([*encoded, pair, *keys]),
         true=true,
         unrelated=usual.compare((words[0][: len(far)], words[1][far]), (sizes[0][: len(far)], sizes[1][far])),
-        near={name: np.concatenate([*map(matches, other, keys)]) for name, other in others.items()},
-        keys=(keys[0], keys[1]) if keep_keys else None,
     )
 
 
 def places(found: Iterable[object]) -> NDArray[np.int64]:
     """The indices of the true items."""
     return np.array([i for i, hit in enumerate(found) if hit], np.int64)
-
-
-def hits_of_bytes(raw: tuple[list[bytes], list[bytes]], first: int) -> Hits:
-    both = list(zip(*raw, strict=True))
-    has_bom = first == 1 and any(side[0].startswith(BOM) for side in raw)
-    return {
-        "encoding": places(not (is_utf8(source) and is_utf8(target)) for source, target in both),
-        "crlf": places(source.endswith(b"\r") or target.endswith(b"\r") for source, target in both),
-        "bom": np.zeros(int(has_bom), np.int64),
-    }
 
 
 def hits_of_text(source: list[str], target: list[str], z: NDArray[np.float32], usual: Usual) -> Hits:
@@ -168,69 +148,34 @@ def hits_of_language(sides: tuple[list[str], list[str]], usual: Usual) -> Hits:
     }
 
 
-@dataclass(eq=False)
-class Gathered:
-    """The results for all chunks of a corpus: of each pair, three digests and two features; lines by kind of fault."""
+@dataclass(frozen=True, eq=False)
+class Gathered(Examined):
+    """The results for a corpus."""
 
-    files: CorpusFiles
     survey: Survey
-    parts: list[Examined] = field(default_factory=list)
-
-    @property
-    def name(self) -> str:
-        return self.files.name
-
-    @property
-    def n_pairs(self) -> int:
-        return self.survey.n_pairs
 
     @property
     def is_swapped(self) -> bool:
         """Whether the sides of most lines are exchanged."""
-        return len(self.lines_of("exchanged")) > SWAPPED_SHARE * self.n_pairs
+        return len(self.lines_of("exchanged")) > SWAPPED_SHARE * self.survey.n_pairs
 
-    def lines_of(self, kind: str) -> NDArray[np.int64]:
-        return np.concatenate([NONE, *(part.hits[kind] for part in self.parts if kind in part.hits)])
-
-    def near_lines(self, other: str) -> NDArray[np.int64]:
-        """Lines that are almost the same as one of another corpus, and the line there: (n, 2)."""
-        return np.concatenate([NONE.reshape(0, 2), *(part.near[other] for part in self.parts if other in part.near)])
-
-    def digests_of(self, which: int) -> Keys:
-        """The digests of the source (0), the target (1) or the pair (2) of all lines."""
-        return np.concatenate([part.digests[which] for part in self.parts])
-
-    def features(self) -> tuple[Feature, Feature]:
-        """Agreement and length ratio of all pairs, and of unrelated lines."""
-        true, unrelated = [part.true for part in self.parts], [part.unrelated for part in self.parts]
-        return joined(true), joined(unrelated)
-
-    def index(self) -> tuple[Index, Index]:
-        """The sorted keys of both sides. Only dev and test, which are small, store keys."""
-        found = []
-        for side in (0, 1):
-            indices = [part.keys[side] for part in self.parts if part.keys is not None]
-            keys = np.concatenate([one.keys for one in indices])
-            order = np.argsort(keys, kind="stable")
-            found.append(Index(keys[order], np.concatenate([one.lines for one in indices])[order]))
-        return found[0], found[1]
+    def lines_of(self, *kinds: str) -> NDArray[np.int64]:
+        """The numbers of the lines with any of these kinds of fault."""
+        return np.unique(np.concatenate([NONE, *(self.hits[kind] for kind in kinds if kind in self.hits)]))
 
 
-def joined(features: Sequence[Feature]) -> Feature:
-    return np.concatenate([agreement for agreement, _ in features]), np.concatenate([z for _, z in features])
-
-
-def gather(corpora: list[tuple[CorpusFiles, Survey]], usual: Usual, quiet: bool) -> list[Gathered]:
-    """Examine all pairs of all corpora, from the last to the first.
-
-    Train, the first, is compared with the keys of dev and test; dev with the keys of test.
-    """
-    found: list[Gathered] = []
-    for files, counted in corpora[::-1]:
-        work = partial(examine, usual, {other.name: other.index() for other in found}, files is not corpora[0][0])
-        read = with_bar(chunks(files), files.name, counted.n_pairs, quiet)
-        found.append(Gathered(files, counted, list(in_parallel(work, read))))
-    return found[::-1]
+def gather(survey: Survey, usual: Usual, quiet: bool) -> Gathered:
+    """Examine all pairs of a corpus."""
+    read = with_bar(chunks(survey.files), survey.files.name, survey.n_pairs, quiet)
+    parts = list(in_parallel(partial(examine, usual), read))
+    kinds = dict.fromkeys(kind for part in parts for kind in part.hits)
+    return Gathered(
+        hits={kind: np.concatenate([part.hits[kind] for part in parts if kind in part.hits]) for kind in kinds},
+        digests=np.concatenate([part.digests for part in parts], 1),
+        true=np.concatenate([part.true for part in parts], 1),
+        unrelated=np.concatenate([part.unrelated for part in parts], 1),
+        survey=survey,
+    )
 
 
 def with_bar(chunks: Iterable[Chunk], name: str, n_pairs: int, quiet: bool) -> Iterator[Chunk]:
@@ -238,4 +183,4 @@ def with_bar(chunks: Iterable[Chunk], name: str, n_pairs: int, quiet: bool) -> I
     with tqdm(desc=name, total=n_pairs, unit=" pairs", disable=quiet or None, leave=False) as bar:
         for chunk in chunks:
             yield chunk
-            bar.update(chunk.source.count(b"\n") + 1)
+            bar.update(len(chunk.source))

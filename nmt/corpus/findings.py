@@ -1,27 +1,25 @@
-"""The faults that need more than one pair: encodings, alignment, repeated text, languages, vocabulary."""
+"""The faults that need more than one pair: encodings, alignment, repeated text, languages."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmt.config import base_language
-from nmt.corpus import alignment, leakage
+from nmt.corpus import alignment
 from nmt.corpus.alignment import Evidence
 from nmt.corpus.blocks import Span
 from nmt.corpus.examine import NONE, Gathered, Usual
 from nmt.corpus.language import identifier
 from nmt.corpus.reading import is_utf8, lines_at
-from nmt.text.corpus import SIDES, digests_of, first_occurrences, is_among
+from nmt.text.corpus import SIDES, first_occurrences, is_among
 from nmt.text.lines import guess_encoding
-from nmt.text.tokenizer import Tokenizers
 
 N_RAW = 200  # lines from which an encoding is guessed
 MISMATCH = 4.0  # log-likelihood ratio in nats, unrelated against translated, above which a pair is a mismatch
 MIN_PAIRS = 200  # with fewer pairs the alignment cannot be judged
 MIN_CORRELATION = 0.2  # between the lengths of both sides
-MANY_PIECES = 3.0  # per word
 SIMILAR = ({"da", "no", "nb", "nn"}, {"zh", "ja"}, {"bs", "hr", "sr"}, {"id", "ms"})  # easily confused
 TWO_LETTERS = {"deu": "de", "eng": "en", "fra": "fr", "ces": "cs", "zho": "zh", "cmn": "zh", "spa": "es"}
 
@@ -33,9 +31,6 @@ class Draft:
     kind: str
     lines: NDArray[np.int64]
     detail: str = ""
-    other: str = ""  # the other corpus
-    details: dict[int, str] = field(default_factory=dict)  # by line number
-    n_seen: int = 0  # number of lines that were examined; 0 for all
 
 
 def evidence_of(train: Gathered) -> Evidence | None:
@@ -43,24 +38,23 @@ def evidence_of(train: Gathered) -> Evidence | None:
 
     Estimates twice, the second time without the blocks of unrelated pairs that the first estimate finds.
     """
-    if train.n_pairs < MIN_PAIRS:
+    if train.survey.n_pairs < MIN_PAIRS:
         return None
-    true, unrelated = train.features()
-    evidence = alignment.weigh(true, unrelated)
+    evidence = alignment.weigh(train.true, train.unrelated)
     if evidence.contrast < alignment.MIN_CONTRAST:
         return None
-    is_true = np.ones(len(true[0]), bool)
-    for start, end in alignment.blocks(evidence(*true)):
+    is_true = np.ones(train.survey.n_pairs, bool)
+    for start, end in alignment.blocks(evidence(train.true)):
         is_true[start:end] = False
-    return alignment.weigh(true, unrelated, is_true) if is_true.sum() >= MIN_PAIRS else evidence
+    return alignment.weigh(train.true, train.unrelated, is_true) if is_true.sum() >= MIN_PAIRS else evidence
 
 
 def of_lines(found: Gathered) -> list[Draft]:
     """The faults that were found in single pairs."""
-    drafts = {name: Draft(name, found.lines_of(name)) for part in found.parts for name in part.hits}
+    drafts = {name: Draft(name, found.lines_of(name)) for name in found.hits}
     if "encoding" in drafts:
         chosen = drafts["encoding"].lines[:N_RAW].tolist()
-        raw = [line for paths in found.files.sides for line in lines_at(paths, chosen).values()]
+        raw = [line for paths in found.survey.files.sides for line in lines_at(paths, chosen).values()]
         guess = guess_encoding([line for line in raw if not is_utf8(line)])
         detail = f"perhaps {guess}: iconv -f {guess} -t utf-8 FILE > NEW" if guess else ""
         drafts["encoding"] = Draft("encoding", drafts["encoding"].lines, detail)
@@ -77,62 +71,51 @@ def of_alignment(found: Gathered, spans: Sequence[Span], evidence: Evidence | No
     n_source, n_target = found.survey.n_source, found.survey.n_target
     if n_source != n_target:
         detail = f"{n_source:,} source lines, {n_target:,} target lines"
-        starts = [span.start for span in spans if span.offset is not None or span.end == found.n_pairs]
         where = "the longer side goes on after the end of the other"
-        if starts:
-            where = f"they part at about line {min(starts) + 1:,}"
+        if spans and spans[-1].end == found.survey.n_pairs:
+            where = f"they part at about line {spans[-1].start + 1:,}"
         drafts.append(Draft("counts", NONE, f"{detail}; {where}"))
     for name, has_offset in (("shifted", True), ("shuffled", False)):
-        chosen = [span for span in spans if (span.offset is not None) == has_offset]
+        chosen = [span for span in spans if bool(span.offset) == has_offset]
         if chosen:
             detail = "; ".join(map(str, chosen[:3])) + (f"; and {len(chosen) - 3} more" if len(chosen) > 3 else "")
             lines = np.concatenate([np.arange(span.start + 1, span.end + 1) for span in chosen])
             drafts.append(Draft(name, lines, detail))
     if evidence is None:
         return drafts + ([Draft("unrelated", NONE)] if is_unrelated(found) else [])
-    (agreement, z), _ = found.features()
-    is_odd = (evidence(agreement, z) > MISMATCH) & ~np.isnan(agreement)
+    is_odd = (evidence(found.true) > MISMATCH) & ~np.isnan(found.true[0])
     for span in spans:
         is_odd[span.start : span.end] = False
-    explained = [found.lines_of(name) for name in ("exchanged", "untranslated", "language", "script", "ratio", "copy")]
-    odd = np.setdiff1d(np.flatnonzero(is_odd) + 1, np.concatenate(explained))
-    return [*drafts, Draft("mismatch", odd)]
+    explained = found.lines_of("exchanged", "untranslated", "language", "script", "ratio", "copy")
+    return [*drafts, Draft("mismatch", np.setdiff1d(np.flatnonzero(is_odd) + 1, explained))]
 
 
 def is_unrelated(found: Gathered) -> bool:
     """Whether not even the lengths of the two sides are correlated."""
     sides = found.survey.source, found.survey.target
     source, target = (np.log1p(np.array([*map(len, side)], np.float64)) for side in sides)
-    if found.n_pairs < MIN_PAIRS or not source.std() or not target.std():
+    if found.survey.n_pairs < MIN_PAIRS or not source.std() or not target.std():
         return False
     return float(np.corrcoef(source, target)[0, 1]) < MIN_CORRELATION
 
 
 def of_repetition(found: Gathered) -> list[Draft]:
-    source, target, both = (found.digests_of(which) for which in range(3))
-    lines = {
-        "duplicate": np.flatnonzero(~first_occurrences(both)) + 1,
-        "many-targets": leakage.with_many(source, both) + 1,
-        "many-sources": leakage.with_many(target, both) + 1,
-    }
-    return [Draft(name, np.setdiff1d(found_here, found.lines_of("blank"))) for name, found_here in lines.items()]
+    repeated = np.flatnonzero(~first_occurrences(found.digests[2])) + 1
+    return [Draft("duplicate", np.setdiff1d(repeated, found.lines_of("blank")))]
 
 
 def of_overlap(found: Gathered, earlier: Sequence[Gathered]) -> list[Draft]:
     """Lines with a side that is also, or almost, in an earlier corpus: train and, for test, dev."""
     drafts = []
-    empty = digests_of([b""])
     for other in earlier:
-        is_shared = np.zeros(found.n_pairs, bool)
-        for side in (0, 1):
-            own, theirs = found.digests_of(side), other.digests_of(side)
-            is_shared |= np.isin(own, theirs[is_among(theirs, own)]) & ~np.isin(own, empty)
-        shared = np.flatnonzero(is_shared) + 1
-        near = other.near_lines(found.name)
-        near = near[~np.isin(near[:, 0], shared)]
-        lines = {own: f"{other.name}, line {line:,}" for own, line in near[::-1].tolist()}
-        drafts.append(Draft("leak", shared, other=other.name))
-        drafts.append(Draft("near-leak", np.unique(near[:, 0]), other=other.name, details=lines))
+        explained = found.lines_of("blank")
+        for kind, sides in (("leak", (0, 1)), ("near-leak", (3, 4))):
+            is_shared = np.zeros(found.survey.n_pairs, bool)
+            for own, theirs in ((found.digests[side], other.digests[side]) for side in sides):
+                is_shared |= np.isin(own, theirs[is_among(theirs, own)])
+            shared = np.setdiff1d(np.flatnonzero(is_shared) + 1, explained)
+            drafts.append(Draft(kind, shared, f"in {other.survey.files.name}"))
+            explained = np.union1d(explained, shared)
     return drafts
 
 
@@ -145,18 +128,3 @@ def of_languages(usual: Usual, declared: tuple[str, str]) -> list[Draft]:
         if shown and said in identifier().labels and shown != said and not are_similar:
             found.append(f"the {side} is said to be {said}, but it looks like {shown}")
     return [Draft("declared", NONE, "; ".join(found))] if found else []
-
-
-def of_vocabulary(train: Gathered, tokenizers: Tokenizers) -> list[Draft]:
-    """Whether the vocabulary fits a sample of the text: pieces per word, and characters spelled in bytes."""
-    sample = train.survey
-    drafts, bytes_in = [], np.zeros(len(sample.lines), bool)
-    for side, texts, tokenizer in zip(SIDES, (sample.source, sample.target), tokenizers, strict=True):
-        ids = tokenizer.encode_all(texts)
-        bytes_in |= np.array([tokenizer.n_bytes(of_line) > 0 for of_line in ids])
-        n_words = sum(len(text.split()) for text in texts)
-        has_words = n_words > 0.5 * len(alignment.hashed(texts)[0])  # not in scripts without spaces
-        if has_words and (per_word := sum(map(len, ids)) / n_words) > MANY_PIECES:
-            drafts.append(Draft("pieces", NONE, f"{per_word:.1f} pieces per word on the {side} side"))
-    lines = np.array(sample.lines)[bytes_in]
-    return [*drafts, Draft("bytes", lines, f"of a sample of {len(bytes_in):,} pairs", n_seen=len(bytes_in))]

@@ -106,8 +106,7 @@ class Plan:
 def plan(facts: Facts, minutes: float | None, measure: Callable[[Plan], tuple[float, int]]) -> Plan:
     """Choose the largest model for which both the corpus and the time are sufficient.
 
-    Args:
-        measure: returns the seconds of an epoch with a plan's settings on this machine, and the peak memory in bytes.
+    `measure` returns the seconds of an epoch with a plan's settings on this machine, and the peak memory in bytes.
     """
     for size in (size for size in SIZES if size.min_pairs <= facts.n_train < size.max_pairs):
         found = Plan(facts, size, minutes)

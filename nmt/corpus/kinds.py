@@ -6,7 +6,7 @@ most by far, then misaligned pairs and wrong languages.
 """
 
 import csv
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import resources
 from typing import Literal
 
@@ -24,12 +24,8 @@ class Kind:
     severity: Severity  # of a fault whose share is below error_from
     error_from: float  # share of the lines, 0-1, from which the severity is error; inf for never
     repair: Repair
-    title: str  # may contain {other}: the corpus that shares lines
+    title: str
     advice: str
-
-    def with_other(self, other: str) -> "Kind":
-        """The kind with the name of a corpus for {other}."""
-        return replace(self, title=self.title.format(other=other), advice=self.advice.format(other=other))
 
     def severity_at(self, share: float) -> Severity:
         """The severity of a fault that a share (0-1) of the lines has."""

@@ -150,12 +150,6 @@ def scripts_of(text: str) -> Counter[str]:
     return counts
 
 
-def main_script(text: str) -> str:
-    """The script of most letters; "" if there are fewer than `MIN_LETTERS` of it."""
-    ((name, n),) = scripts_of(text).most_common(1) or [("", 0)]
-    return name if n >= MIN_LETTERS else ""
-
-
 def has_other_script(text: str, usual: frozenset[str]) -> bool:
     """Whether a text is mostly in a script that is not usual."""
     if not usual or (text.isascii() and "LATIN" in usual):
@@ -166,5 +160,9 @@ def has_other_script(text: str, usual: frozenset[str]) -> bool:
 
 
 def usual_scripts(texts: Sequence[str]) -> frozenset[str]:
-    counts = Counter(map(main_script, texts))
-    return frozenset(name for name, n in counts.items() if name and n >= max(2, MIN_SCRIPT_SHARE * len(texts)))
+    """The scripts that several lines are mostly in."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        ((name, n),) = scripts_of(text).most_common(1) or [("", 0)]
+        counts[name] += n >= MIN_LETTERS
+    return frozenset(name for name, n in counts.items() if n >= max(2, MIN_SCRIPT_SHARE * len(texts)))

@@ -1,5 +1,6 @@
 """How long translations usually are: the distribution of log(target length / source length), in characters."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 
 N_GROUPS = 14  # of pairs, by log2(source length * target length), because short texts vary more
 MIN_IN_GROUP = 50
-MIN_SPREAD = 0.08
+MIN_SPREAD = 0.16  # so that `pairs.FAR_OFF` spreads are at least a factor of 2.2
 NORMAL = 1.4826  # standard deviation / median absolute deviation of a normal distribution
 
 
@@ -21,20 +22,16 @@ class Lengths:
 
     def z(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.float32]:
         """How many standard deviations the target is too long (below 0: too short); NaN where a side is empty."""
-        group, ratio = _group(source, target), _ratio(source, target)
+        group, ratio = _features(source, target)
         z = (ratio - self.median[group]) / self.spread[group]
         return np.asarray(np.where((source == 0) | (target == 0), np.nan, z), np.float32)
-
-    def factor(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The factor, at least 1, between the length ratio of a pair and the usual ratio."""
-        return np.asarray(np.exp(np.abs(_ratio(source, target) - self.median[_group(source, target)])))
 
 
 def learn(source: Sequence[str], target: Sequence[str]) -> Lengths:
     """Learn the usual lengths from a sample of pairs."""
     lengths = tuple(np.array([len(text) for text in texts]) for texts in (source, target))
     kept = (lengths[0] > 0) & (lengths[1] > 0)
-    group, ratio = _group(lengths[0][kept], lengths[1][kept]), _ratio(lengths[0][kept], lengths[1][kept])
+    group, ratio = _features(lengths[0][kept], lengths[1][kept])
     median, spread = np.zeros(N_GROUPS), np.ones(N_GROUPS)
     usual = _robust(ratio)
     for i in range(N_GROUPS):
@@ -50,10 +47,7 @@ def _robust(values: NDArray[np.float64]) -> tuple[float, float]:
     return median, max(NORMAL * float(np.median(np.abs(values - median))), MIN_SPREAD)
 
 
-def _ratio(source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.float64]:
-    return np.asarray(np.log(np.maximum(target, 1) / np.maximum(source, 1)))
-
-
-def _group(source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
-    product = np.log2(np.maximum(source, 1)) + np.log2(np.maximum(target, 1))
-    return np.asarray(np.minimum(product.astype(np.int64) // 2, N_GROUPS - 1), np.int64)
+def _features(source: NDArray[np.int64], target: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The group and log(target length / source length) of each pair."""
+    left, right = np.log2(np.maximum(source, 1)), np.log2(np.maximum(target, 1))
+    return np.minimum((left + right).astype(np.int64) // 2, N_GROUPS - 1), (right - left) * math.log(2)

@@ -11,7 +11,6 @@ from nmt.text.lines import is_blank
 MAX_CHARACTERS = 1_000  # about data.max_length pieces
 FAR_OFF = 5.0  # standard deviations of the logarithm of the length ratio
 SHORT_PARTNER = 1.5  # standard deviations below the usual length of a translation
-MIN_FACTOR = 2.2  # the least factor between a faulty length ratio and the usual one
 CUT_OFF = 5.5  # nats of evidence that a text is cut off
 OFTEN = 0.2  # share of lines without final punctuation from which its absence is no fault
 LONG_NUMBER = 4  # digits of years and sums; times, measures and small numbers have fewer

@@ -5,12 +5,12 @@ The files are read several times, in chunks, so that memory does not grow with t
 
 import codecs
 import itertools
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.errors import DataError
-from nmt.text.lines import BOM, both_sides, open_bytes, raw_lines, reading
+from nmt.text.lines import BOM, open_bytes, raw_lines, reading
 
 CHUNK = 10_000  # pairs that a process examines at once
 MAX_SAMPLE = 15_000  # half the greatest size of the sample from which `examine.learn` learns what is usual
@@ -30,14 +30,11 @@ class CorpusFiles:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive pairs; each side is one bytes object, because sending a list to a process takes longer."""
+    """Consecutive pairs."""
 
     first: int  # line number of the first pair, from 1
-    source: bytes  # lines joined by \n
-    target: bytes
-
-    def raw_sides(self) -> tuple[list[bytes], list[bytes]]:
-        return self.source.split(b"\n"), self.target.split(b"\n")
+    source: list[bytes]
+    target: list[bytes]
 
 
 def decode(raw: bytes, line: int) -> str:
@@ -53,7 +50,7 @@ def is_utf8(raw: bytes) -> bool:
     return True
 
 
-def side_lines(paths: Sequence[Path]) -> Generator[bytes]:
+def side_lines(paths: Sequence[Path]) -> Iterator[bytes]:
     """The lines of a side without \\n. Raises DataError if a file cannot be read or is UTF-16."""
     for path in paths:
         with open_bytes(path) as stream, reading(str(path)):
@@ -64,26 +61,14 @@ def side_lines(paths: Sequence[Path]) -> Generator[bytes]:
                 yield line.removesuffix(b"\n")
 
 
-def described(paths: Sequence[Path]) -> list[dict[str, object]]:
-    """The name of each file, its number of lines, and whether the last one ends in \\n."""
-    found: list[dict[str, object]] = []
-    for path in paths:
-        n_lines, last = 0, b"\n"
-        with open_bytes(path) as stream, reading(str(path)):
-            for n_lines, last in enumerate(raw_lines(stream, str(path)), 1):  # noqa: B007 - the last values are used
-                pass
-        found.append({"name": path.name, "lines": n_lines, "ends_in_newline": last.endswith(b"\n")})
-    return found
-
-
 @dataclass(frozen=True)
 class Survey:
-    """The numbers of lines, and a sample of the pairs."""
+    """The numbers of lines of a corpus, and a sample of its pairs."""
 
+    files: CorpusFiles
     n_source: int
     n_target: int
-    lines: list[int]  # line numbers of the sample, from 1; fewer than 2 * MAX_SAMPLE
-    source: list[str]
+    source: list[str]  # of the sample, fewer than 2 * MAX_SAMPLE
     target: list[str]
 
     @property
@@ -93,33 +78,30 @@ class Survey:
 
 def survey(files: CorpusFiles) -> Survey:
     """Count the lines of both sides, and sample pairs at equal distances. Raises DataError if a side is empty."""
-    kept: list[tuple[int, bytes, bytes]] = []
+    kept: list[tuple[str, str]] = []
     n_source = n_target = 0
     step = 1
-    with both_sides(*map(side_lines, files.sides)) as sides:
-        for source, target in itertools.zip_longest(*sides):
-            if source is not None and target is not None and n_source % step == 0:
-                kept.append((n_source + 1, source, target))
-                if len(kept) >= 2 * MAX_SAMPLE:
-                    del kept[1::2]
-                    step *= 2
-            n_source += source is not None
-            n_target += target is not None
+    for source, target in itertools.zip_longest(*map(side_lines, files.sides)):
+        if source is not None and target is not None and n_source % step == 0:
+            kept.append((decode(source, n_source + 1), decode(target, n_source + 1)))
+            if len(kept) >= 2 * MAX_SAMPLE:
+                del kept[1::2]
+                step *= 2
+        n_source += source is not None
+        n_target += target is not None
     for count, paths in zip((n_source, n_target), files.sides, strict=True):
         if not count:
             raise DataError(f"{' + '.join(map(str, paths))} is empty", hint="give a corpus with at least one pair")
-    source_texts = [decode(source, line) for line, source, _ in kept]
-    target_texts = [decode(target, line) for line, _, target in kept]
-    return Survey(n_source, n_target, [line for line, *_ in kept], source_texts, target_texts)
+    return Survey(files, n_source, n_target, [source for source, _ in kept], [target for _, target in kept])
 
 
 def chunks(files: CorpusFiles) -> Iterator[Chunk]:
     """All pairs in order, without the lines of the longer side that have no partner."""
-    with both_sides(*map(side_lines, files.sides)) as sides:
-        pairs = enumerate(zip(*sides, strict=False), 1)
-        while part := list(itertools.islice(pairs, CHUNK)):
-            source, target = (b"\n".join(pair[side] for _, pair in part) for side in (0, 1))
-            yield Chunk(part[0][0], source, target)
+    pairs = zip(*map(side_lines, files.sides), strict=False)
+    for first in itertools.count(1, CHUNK):
+        if not (part := list(itertools.islice(pairs, CHUNK))):
+            break
+        yield Chunk(first, [source for source, _ in part], [target for _, target in part])
 
 
 def lines_at(paths: Sequence[Path], numbers: Sequence[int]) -> dict[int, bytes]:

@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from nmt.corpus.check import Corpus, Report
+from nmt.corpus.check import Report
 from nmt.corpus.kinds import SEVERITIES, Finding
+from nmt.corpus.reading import Survey
 
-MAX_RANGES = 6  # of line numbers that are shown for a finding
+MAX_LINES = 8  # line numbers that are shown for a finding
 MAX_CHARACTERS = 90  # of each side of an example
 
 
@@ -19,7 +20,7 @@ def as_text(report: Report, n_examples: int) -> Iterator[str]:
         if finding.detail:
             yield f"         {finding.detail}"
         if finding.lines:
-            yield f"         {line_ranges(finding.lines)}"
+            yield f"         {line_numbers(finding.lines)}"
         for example in finding.examples[:n_examples]:
             yield f"{example.line:>8} {shortened(example.source)}"
             yield f"         {shortened(example.target)}" + (f"  ({example.detail})" if example.detail else "")
@@ -28,9 +29,10 @@ def as_text(report: Report, n_examples: int) -> Iterator[str]:
     yield summary(report)
 
 
-def corpus_line(corpus: Corpus) -> str:
+def corpus_line(corpus: Survey) -> str:
     numbers = " and ".join(f"{n:,}" for n in sorted({corpus.n_source, corpus.n_target}))
-    return f"{corpus.name}: {numbers} lines of {' + '.join(corpus.source)} and {' + '.join(corpus.target)}"
+    source, target = (" + ".join(map(str, paths)) for paths in corpus.files.sides)
+    return f"{corpus.files.name}: {numbers} lines of {source} and {target}"
 
 
 def amount(finding: Finding) -> str:
@@ -43,18 +45,8 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %" if share >= 0.0001 else "under 0.01 %"
 
 
-def line_ranges(lines: Sequence[int]) -> str:
-    """Line numbers in short: `lines 3, 17-20, ...`."""
-    ranges: list[list[int]] = []
-    for line in lines:
-        if ranges and line == ranges[-1][1] + 1:
-            ranges[-1][1] = line
-        elif len(ranges) == MAX_RANGES:
-            ranges.append([])
-            break
-        else:
-            ranges.append([line, line])
-    shown = ["..." if not one else str(one[0]) if one[0] == one[1] else f"{one[0]}-{one[1]}" for one in ranges]
+def line_numbers(lines: Sequence[int]) -> str:
+    shown = [*map(str, lines[:MAX_LINES]), *(["..."] if len(lines) > MAX_LINES else [])]
     return f"{'line' if len(lines) == 1 else 'lines'} {', '.join(shown)}"
 
 
@@ -71,7 +63,16 @@ def summary(report: Report) -> str:
 def as_plain(report: Report, max_lines: int | None = None) -> dict[str, Any]:
     """The report as a JSON-serializable dict, with at most `max_lines` line numbers of each finding."""
     return {
-        "corpora": [vars(corpus) for corpus in report.corpora],
+        "corpora": [
+            {
+                "name": corpus.files.name,
+                "source": [*map(str, corpus.files.source)],
+                "target": [*map(str, corpus.files.target)],
+                "n_source": corpus.n_source,
+                "n_target": corpus.n_target,
+            }
+            for corpus in report.corpora
+        ],
         "languages": list(report.languages),
         "findings": [
             {

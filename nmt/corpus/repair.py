@@ -1,26 +1,23 @@
 """`nmt check --fix`: write cleaned copies of the files, and a list of changes with which they can be undone.
 
-The first entry of a corpus names its files: for each side, their names, numbers of lines, and whether the last line
-ends in \\n. Each further entry contains original text: a pair that was dropped, a pair that was changed, or a line of
-one side that has no partner. The original files consist of these lines and the unchanged lines of the cleaned file, in
-the order of their line numbers.
+Each entry contains original text: a pair that was dropped, a pair that was changed, or a line of one side that has no
+partner. The original files consist of these lines and the unchanged lines of the cleaned file, in the order of their
+line numbers.
 """
 
 import itertools
 import json
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import IO
 
-from nmt.corpus.blocks import tiled
+from nmt.corpus.blocks import Span
 from nmt.corpus.characters import MENDED
 from nmt.corpus.check import Report
 from nmt.corpus.kinds import KINDS
-from nmt.corpus.reading import CorpusFiles, decode, described, is_utf8, side_lines
+from nmt.corpus.reading import CorpusFiles, decode, is_utf8, side_lines
 from nmt.errors import OutputError, os_errors_as
 from nmt.files import atomic_writer
 from nmt.text.corpus import SIDES
@@ -28,20 +25,7 @@ from nmt.text.lines import is_blank, one_line
 
 CHANGES = "changes.jsonl"
 UNUSABLE = ("blank", "encoding")  # the kinds of fault for which a pair is dropped from dev and test, too
-AMONG_WRITTEN = {"shuffled", "duplicate"}  # repaired by realigned blocks, and by comparing what is written
-OF_A_LINE = (*MENDED, "bom", "crlf")  # kinds that do not depend on the pairing of lines
 Texts = tuple[set[str], set[str]]  # of both sides
-
-
-@dataclass(frozen=True)
-class Repaired:
-    """The cleaned copy of a corpus."""
-
-    name: str
-    files: tuple[Path, Path]
-    n_pairs: int
-    n_changed: int
-    n_dropped: int  # pairs, and lines without a partner
 
 
 @dataclass(frozen=True)
@@ -52,7 +36,7 @@ class Line:
     raw: bytes
 
 
-def fix(report: Report, corpora: Sequence[CorpusFiles], directory: Path) -> list[Repaired]:
+def fix(report: Report, corpora: Sequence[CorpusFiles], directory: Path) -> list["Repair"]:
     """Write cleaned copies of all files, and `CHANGES`.
 
     What is written is compared: a pair of train is dropped if it repeats an earlier pair, or shares a side with dev or
@@ -67,11 +51,13 @@ def fix(report: Report, corpora: Sequence[CorpusFiles], directory: Path) -> list
         directory.mkdir(parents=True, exist_ok=True)
     held_out: Texts = (set(), set())
     with atomic_writer(directory / CHANGES) as changes:
-        others = [_Repair(report, files, held_out, changes, is_train=False).write(directory) for files in corpora[1:]]
-        return [_Repair(report, corpora[0], held_out, changes, is_train=True).write(directory), *others]
+        repairs = [Repair(report, files, held_out, changes, is_train=files is corpora[0]) for files in corpora]
+        for repair in [*repairs[1:], repairs[0]]:  # train last: it must not contain what is written of the others
+            repair.write(directory)
+    return repairs
 
 
-class _Repair:
+class Repair:
     """The repair of one corpus. `held_out` are the written texts of dev and test, which are repaired before train."""
 
     def __init__(
@@ -82,60 +68,46 @@ class _Repair:
         self.changes = changes
         self.is_train = is_train
         self.written: set[int] = set()  # hashes of the pairs of train that were written
-        n_pairs = next(min(one.n_source, one.n_target) for one in report.corpora if one.name == files.name)
-        self.tiles = tiled(report.spans[files.name], n_pairs)
+        self.shift = next((span for span in report.spans[files.name] if span.offset), Span(0, 0))
         self.kinds: dict[int, list[str]] = {}  # by number of the line to repair
         findings = {finding.kind.name: finding for finding in report.findings if finding.corpus == files.name}
         self.is_swapped = "swapped" in findings
         for name, finding in findings.items():
-            repair = "" if name in AMONG_WRITTEN else finding.kind.repair
+            repair = "" if name == "duplicate" else finding.kind.repair  # found anew among the pairs that are written
             if repair in ("clean", "exchange") or (repair == "drop" and (is_train or name in UNUSABLE)):
                 for line in finding.lines:
                     self.kinds.setdefault(line, []).append(name)
-        self.n_pairs = self.n_changed = self.n_dropped = 0
+        self.paths: tuple[Path, ...] = ()  # of the cleaned copy
+        self.n_pairs = self.n_changed = 0
+        self.n_dropped = 0  # pairs, and lines without a partner
 
-    def write(self, directory: Path) -> Repaired:
-        paths = output_paths(self.files, directory)
-        originals = {side: described(files) for side, files in zip(SIDES, self.files.sides, strict=True)}
-        self._append({"corpus": self.files.name, "action": "files", **originals})
+    def write(self, directory: Path) -> None:
+        self.paths = output_paths(self.files, directory)
         with ExitStack() as stack:
-            outputs = [stack.enter_context(atomic_writer(path)) for path in paths]
-            for source, target, is_realigned in self.paired():
+            outputs = [stack.enter_context(atomic_writer(path)) for path in self.paths]
+            for source, target in self.paired():
                 if source is None or target is None:
                     self.note("dropped", ["no partner"], source, target)
-                elif (texts := self.mended(source, target, is_realigned)) is not None:
+                elif (texts := self.mended(source, target)) is not None:
                     self.n_pairs += 1
                     for output, text in zip(outputs, texts, strict=True):
                         output.write(text.encode() + b"\n")
-        return Repaired(self.files.name, paths, self.n_pairs, self.n_changed, self.n_dropped)
 
-    def paired(self) -> Iterator[tuple[Line | None, Line | None, bool]]:
-        """All lines of both sides with their partners, and whether the line is in a misaligned block."""
+    def paired(self) -> Iterator[tuple[Line | None, Line | None]]:
+        """All lines of both sides with their partners: from `shift.start` on, these are `shift.offset` lines below."""
         sources, targets = (itertools.starmap(Line, enumerate(side_lines(paths), 1)) for paths in self.files.sides)
-        n_targets = 0  # read so far
-        for span, following in pairwise([*self.tiles, None]):
-            assert span is not None
-            end = math.inf  # first target line of the next tile, which this tile must leave to it
-            if following is not None and following.offset is not None:
-                end = following.start + 1 + following.offset
-            for source in itertools.islice(sources, span.end - span.start):
-                partner = source.number + span.offset if span.offset is not None else 0
-                while n_targets + 1 < min(partner, end) and (skipped := next(targets, None)) is not None:
-                    n_targets += 1
-                    yield None, skipped, False
-                target = next(targets, None) if n_targets + 1 == partner < end else None
-                n_targets += target is not None
-                yield source, target, span.offset != 0
-        yield from ((rest, None, False) for rest in sources)
-        yield from ((None, rest, False) for rest in targets)
+        yield from itertools.islice(zip(sources, targets, strict=False), self.shift.start)
+        yield from ((line, None) for line in itertools.islice(sources, max(-self.shift.offset, 0)))
+        yield from ((None, line) for line in itertools.islice(targets, max(self.shift.offset, 0)))
+        yield from itertools.zip_longest(sources, targets)
 
-    def mended(self, source: Line, target: Line, is_realigned: bool) -> tuple[str, str] | None:
+    def mended(self, source: Line, target: Line) -> tuple[str, str] | None:
         """The cleaned texts of a pair; None if the pair is dropped. Adds to the list of changes."""
         texts = decode(source.raw, source.number), decode(target.raw, target.number)
         kinds = self.kinds.get(source.number, [])
-        if is_realigned:  # its other faults were due to the wrong pairing, or are those of another target line
+        if source.number != target.number:  # other faults were due to the wrong pairing, or are of another target line
             both = dict.fromkeys([*kinds, *self.kinds.get(target.number, [])])
-            kinds = [kind for kind in both if kind in OF_A_LINE]
+            kinds = [kind for kind in both if kind in MENDED]
             kinds += [] if all(map(is_utf8, (source.raw, target.raw))) else ["encoding"]
         new = texts
         for name, mend in MENDED.items():
@@ -175,9 +147,6 @@ class _Repair:
             entry[f"{side}_line"] = line and line.number
             # A byte that is not UTF-8 becomes a lone surrogate, \udc80 to \udcff, from which it can be restored.
             entry[side] = line and line.raw.decode(errors="surrogateescape")
-        self._append(entry)
-
-    def _append(self, entry: dict[str, object]) -> None:
         self.changes.write(json.dumps(entry).encode() + b"\n")
 
 

@@ -41,8 +41,7 @@ def least_believed(models: Sequence[Translator], chunks: Iterable[Chunk], report
     """
     found: list[tuple[float, int]] = []
     texts: dict[int, tuple[str, str]] = {}
-    corpus = report.corpora[0]
-    n_pairs = min(corpus.n_source, corpus.n_target)
+    n_pairs = report.corpora[0].n_pairs
     n_named = min(max(int(SHARE * n_pairs), MIN_LINES), MAX_LINES, n_pairs)
     for lines, sources, targets in parts(chunks):
         found += zip(disbelief(models, sources, targets), lines, strict=True)
@@ -54,14 +53,17 @@ def least_believed(models: Sequence[Translator], chunks: Iterable[Chunk], report
     median = float(np.median([value for value, _ in found])) if found else 0.0
     detail = f"by {measured}; those named have {found[-1][0]:.2f} nats per piece or more, in the median {median:.2f}"
     lines = sorted(line for _, line in found)
-    return Finding(corpus.name, KINDS["unlikely"], "note", lines, len(lines) / n_pairs, detail, examples)
+    return Finding(
+        report.corpora[0].files.name, KINDS["unlikely"], "note", lines, len(lines) / n_pairs, detail, examples
+    )
 
 
 def parts(chunks: Iterable[Chunk]) -> Iterator[tuple[list[int], list[str], list[str]]]:
     """Yield line numbers, sources and targets of up to `PART` pairs at a time."""
     for chunk in chunks:
         source, target = (
-            [decode(raw, number) for number, raw in enumerate(side, chunk.first)] for side in chunk.raw_sides()
+            [decode(raw, number) for number, raw in enumerate(side, chunk.first)]
+            for side in (chunk.source, chunk.target)
         )
         for start in range(0, len(source), PART):
             end = min(start + PART, len(source))

@@ -102,12 +102,9 @@ def collate(source: Sequence[list[int]], target: Sequence[list[int]], lines: Seq
 
 
 def spans(lengths: NDArray[np.int64], max_positions: int) -> list[slice]:
-    """Split sorted pairs into as few batches as possible; return the slice of each batch.
+    """Split sorted pairs of these lengths (n, 2) into as few batches as possible; return the slice of each batch.
 
-    Args:
-        lengths: (n, 2), source and target length of each pair.
-        max_positions: limit for source plus target positions of a batch, including padding. A pair over this limit
-            gets its own batch.
+    A batch has at most `max_positions` on both sides, padding included; a pair over this limit gets its own batch.
     """
     found, start = [], 0
     while start < len(lengths):

@@ -180,11 +180,12 @@ def first_occurrences(digests: NDArray[np.uint64]) -> NDArray[np.bool_]:
     return is_first
 
 
-def n_occurrences(digests: NDArray[np.uint64]) -> NDArray[np.int32]:
-    """How often each digest occurs."""
+def n_occurrences(digests: NDArray[np.uint64], is_counted: NDArray[np.bool_] | None = None) -> NDArray[np.int32]:
+    """How often each digest occurs, among those that are counted."""
     n = np.zeros(len(digests), np.int32)
     for bucket in hash_buckets(digests):
-        _, inverse, counts = np.unique(digests[bucket], return_inverse=True, return_counts=True)
+        _, inverse = np.unique(digests[bucket], return_inverse=True)
+        counts = np.bincount(inverse, None if is_counted is None else is_counted[bucket])
         n[bucket] = counts[inverse]
     return n
 
@@ -262,9 +263,7 @@ def hold_out(
     Prefers sentences that occur once, because holding them out removes no other pair.
 
     Args:
-        source, target: digests of each pair's source and target.
-        n_held_out: number of pairs to hold out.
-        seed: seed of the random choice.
+        source, target: digests of each pair's sides.
         n_candidates: choose from this many first pairs; None for all.
     Returns:
         sorted indices of the pairs that are held out, and a mask of the pairs that remain.

@@ -16,13 +16,11 @@ import zlib
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO
 
 from nmt.errors import DataError
 
 log = logging.getLogger("nmt")
-
-T = TypeVar("T")
 
 BOM = b"\xef\xbb\xbf"
 MAX_BAD_SHARE = 0.01  # of the lines of a corpus
@@ -159,26 +157,19 @@ def read_lines(paths: Sequence[Path]) -> list[str]:
     return list(iter_lines(paths))
 
 
-@contextlib.contextmanager
-def both_sides(*sides: Generator[T]) -> Iterator[tuple[Generator[T], ...]]:
-    """Close the readers of both sides at the end of a block, so that an error in one leaves no file open."""
-    with contextlib.ExitStack() as stack:
-        yield tuple(stack.enter_context(contextlib.closing(side)) for side in sides)
-
-
 def iter_pairs(source: Sequence[Path], target: Sequence[Path], *, strict: bool = False) -> Iterator[Pair]:
     """The pairs of a corpus. Raises DataError if one side has more lines, or both have none; see `decode_lines`."""
     names = " + ".join(map(str, source)), " + ".join(map(str, target))
     n_pairs = 0
-    with both_sides(iter_lines(source, strict=strict), iter_lines(target, strict=strict)) as sides:
-        for n_pairs, pair in enumerate(itertools.zip_longest(*sides), 1):
-            if None in pair:
-                ends = zip(pair, sides, strict=True)
-                n_lines = [n_pairs - (line is None) + sum(1 for _ in side) for line, side in ends]
-                reason = f"{names[0]} has {n_lines[0]} lines but {names[1]} has {n_lines[1]}"
-                hint = "line N of one side must translate line N of the other; find where they part"
-                raise DataError(reason, hint=hint)
-            yield Pair(n_pairs, *pair)
+    sides = iter_lines(source, strict=strict), iter_lines(target, strict=strict)
+    for n_pairs, pair in enumerate(itertools.zip_longest(*sides), 1):
+        if None in pair:
+            ends = zip(pair, sides, strict=True)
+            n_lines = [n_pairs - (line is None) + sum(1 for _ in side) for line, side in ends]
+            reason = f"{names[0]} has {n_lines[0]} lines but {names[1]} has {n_lines[1]}"
+            hint = "line N of one side must translate line N of the other; find where they part"
+            raise DataError(reason, hint=hint)
+        yield Pair(n_pairs, *pair)
     if not n_pairs:
         raise DataError(f"{names[0]} is empty", hint="give a corpus with at least one pair")
 

@@ -10,6 +10,7 @@ import re
 from array import array
 from bisect import bisect
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from random import Random
 
@@ -19,8 +20,8 @@ from nmt.text import UNK
 
 SPACE = "\u2581"
 WORD = re.compile(f"{SPACE}[^{SPACE}]*|[^{SPACE}]+")
-MAX_CACHED = 2_000_000  # characters of cached words: about 80 MB
-ENTRY = 10  # overhead of a cached word, in characters
+MAX_CACHED = 32_768  # words, which take about 40 bytes per character
+MAX_CACHED_LENGTH = 50  # characters: a line without spaces is one long word
 UNKNOWN_PENALTY = 10.0  # an unknown character scores this much less than any piece, as in SentencePiece
 
 # (first, starts, cumulative), all possible pieces of a word. Those that end after character i have the indices
@@ -58,8 +59,7 @@ class SubwordSampler:
         self.symbols = frozenset(symbols)
         self.word = word_pattern(symbols)
         self.is_bpe = all(score == int(score) for score in self.scores.values())  # BPE scores are ranks
-        self.cache: dict[tuple[str, float], Options] = {}
-        self.n_cached = 0  # characters, at most `MAX_CACHED`
+        self.cached_options = lru_cache(MAX_CACHED)(self.options)
 
     def sample(self, text: str, alpha: float, random: Random) -> list[int]:
         """Token ids of a random segmentation of normalized text, which has U+2581 for spaces.
@@ -77,7 +77,8 @@ class SubwordSampler:
 
     def _segment_unigram(self, word: str, alpha: float, random: Random) -> list[str]:
         """Sample the last piece first. A piece's weight is that of all segmentations of word[:end] that end with it."""
-        first, starts, cumulative = self._options(word, alpha)
+        options = self.cached_options if len(word) <= MAX_CACHED_LENGTH else self.options
+        first, starts, cumulative = options(word, alpha)
         pieces, end = [], len(word)
         while end:
             low, high = first[end - 1], first[end]
@@ -87,10 +88,8 @@ class SubwordSampler:
             end = start
         return pieces[::-1]
 
-    def _options(self, word: str, alpha: float) -> Options:
-        """Forward pass, cached: `log_sums[i]` is the log of the total weight of all segmentations of word[:i]."""
-        if (word, alpha) in self.cache:
-            return self.cache[word, alpha]
+    def options(self, word: str, alpha: float) -> Options:
+        """Forward pass: `log_sums[i]` is the log of the total weight of all segmentations of word[:i]."""
         log_sums, first, starts, cumulative = [0.0], array("I", [0]), array("I"), array("d")
         for end in range(1, len(word) + 1):
             weights = []
@@ -103,12 +102,6 @@ class SubwordSampler:
             cumulative.extend(accumulate(math.exp(weight - largest) for weight in weights))
             first.append(len(starts))
             log_sums.append(largest + math.log(cumulative[-1]))
-        size = len(word) + ENTRY  # a line without spaces is one long word
-        if self.n_cached + size > MAX_CACHED:
-            self.cache.clear()
-            self.n_cached = 0
-        self.n_cached += size
-        self.cache[word, alpha] = first, starts, cumulative
         return first, starts, cumulative
 
     def _segment_bpe(self, word: str, alpha: float, random: Random) -> list[str]:

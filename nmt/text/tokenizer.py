@@ -26,9 +26,6 @@ from nmt.text.vocabulary import split_tag, vocabulary_of
 MAX_TRAINER_BYTES = 16_384  # per line; SentencePiece's default is 4,192
 SPECIAL_IDS = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
 UNCHANGED_TEXT = {"normalization_rule_name": "identity", "remove_extra_whitespaces": False}
-# From so many texts on, one call of SentencePiece is faster than a call for each: the overhead of a call is 3 µs for a
-# text and 50 µs for a list.
-MANY = 16
 MAX_MODEL_BYTES = 100_000_000  # five times the size of a model with a million pieces, our maximum
 
 
@@ -89,7 +86,7 @@ class Tokenizer:
         return [self._token(tag)] if tag else []
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        if self._vocabulary is not None or len(texts) < MANY:
+        if self._vocabulary is not None:
             return [self.encode(text) for text in texts]
         # Without num_threads, SentencePiece starts several threads.
         return list(self._processor.encode(list(map(self._prepared, texts)), num_threads=1))
@@ -97,8 +94,7 @@ class Tokenizer:
     def encode_words(self, text: str, words: Sequence[tuple[int, int]]) -> tuple[list[int], list[list[int]]]:
         """Token ids, and for each token the indices of the words that it overlaps.
 
-        Args:
-            words: start and end of each word in the text, in characters.
+        `words` are the start and end of each word in the text, in characters.
         """
         tag, rest = self.split_tag(text)
         first = len(self._prepared(tag).encode())  # first byte of the text after the tag
@@ -108,9 +104,7 @@ class Tokenizer:
         pieces = self._processor.encode(self._prepared(rest), return_type="proto").pieces  # with offsets in bytes
         begin = end = 0
         for piece in reversed(pieces):
-            if (
-                piece.begin < piece.end
-            ):  # else one of the byte pieces of the span after it, or the space before the text
+            if piece.begin < piece.end:  # else a byte piece of the span after it, or the space before the text
                 begin, end = piece.begin, piece.end
             found.append([i for i, (first, last) in enumerate(edges) if first < end and begin < last])
         is_own = self._vocabulary is not None
@@ -130,13 +124,12 @@ class Tokenizer:
         tokens = [i for i in ids if i > EOS]
         if self._vocabulary is not None:  # imported models may produce spaces at both ends
             return str(self._processor.decode(self.pieces(tokens))).replace(SPACE, " ").strip() if tokens else ""
-        return _without_spaces_of_bytes(str(self._processor.decode(tokens)))
+        text = str(self._processor.decode(tokens))
+        # Replace U+2581, which byte pieces can spell, as SentencePiece replaces it elsewhere.
+        return text.removeprefix(SPACE).replace(SPACE, " ") if SPACE in text else text
 
     def decode_all(self, rows: Sequence[Sequence[int]]) -> list[str]:
-        if self._vocabulary is not None or len(rows) < MANY:
-            return [self.decode(ids) for ids in rows]
-        texts = self._processor.decode([[i for i in ids if i > EOS] for ids in rows], num_threads=1)
-        return [_without_spaces_of_bytes(text) for text in texts]
+        return [self.decode(ids) for ids in rows]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         return [self._pieces[i] for i in ids]
@@ -160,11 +153,6 @@ class Tokenizer:
     def _prepared(self, text: str) -> str:
         text = text.encode(errors="replace").decode()  # a lone surrogate cannot be encoded in UTF-8
         return unicodedata.normalize("NFKC", text) if self.nfkc else text
-
-
-def _without_spaces_of_bytes(text: str) -> str:
-    """Replace U+2581, which byte pieces can spell, as SentencePiece replaces it elsewhere."""
-    return text.removeprefix(SPACE).replace(SPACE, " ") if SPACE in text else text
 
 
 class Tokenizers(NamedTuple):
@@ -209,34 +197,26 @@ def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings) -> Traine
     options = settings.model_dump(include={"byte_fallback", "character_coverage"}) | SPECIAL_IDS | UNCHANGED_TEXT
     options |= {
         "model_type": settings.type,
+        "vocab_size": settings.vocab_size,
+        "hard_vocab_limit": False,  # a text with fewer pieces gives a smaller vocabulary
         "user_defined_symbols": settings.symbols.split(),
         "max_sentence_length": MAX_TRAINER_BYTES,
         "num_threads": 1,
         "minloglevel": 2,
     }
-    size = settings.vocab_size
-    while True:
-        model = io.BytesIO()
-        try:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(usable), model_writer=model, vocab_size=size, **options
-            )
-            break
-        except RuntimeError as error:
-            largest = re.search(
-                r"value <= (\d+)", str(error)
-            )  # each trainer words the error about a too large size differently
-            required = re.search(r"smaller than required_chars.*?\d+ vs (\d+)", str(error), re.DOTALL)
-            is_too_few = "(vocab_size) >= (0)" in str(error)  # from the char and word trainers
-            if (required or is_too_few) and size == settings.vocab_size:
-                smallest = int(required[1]) if required else EOS + 1 + 256 * settings.byte_fallback
-                reason = f"tokenizer.vocab_size={size} is smaller than the text's alphabet needs: at least {smallest}"
-                hint = f"set tokenizer.vocab_size={smallest} or more, or tokenizer.character_coverage below 1"
-                raise ConfigError(reason, hint=hint) from error
-            if largest is None or int(largest[1]) >= size:
-                reason = str(error).strip().splitlines()[-1]
-                raise DataError(f"SentencePiece cannot train on this text: {reason}", hint="give more text") from error
-            size = int(largest[1])
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(usable), model_writer=model, **options)
+    except RuntimeError as error:
+        required = re.search(r"smaller than required_chars.*?\d+ vs (\d+)", str(error), re.DOTALL)
+        if required or "(vocab_size) >= (0)" in str(error):  # the latter from the char and word trainers
+            least = int(required[1]) if required else EOS + 1 + 256 * settings.byte_fallback
+            setting = f"tokenizer.vocab_size={settings.vocab_size}"
+            reason = f"{setting} is smaller than the text's alphabet needs: at least {least}"
+            hint = f"set tokenizer.vocab_size={least} or more, or tokenizer.character_coverage below 1"
+            raise ConfigError(reason, hint=hint) from error
+        reason = str(error).strip().splitlines()[-1]
+        raise DataError(f"SentencePiece cannot train on this text: {reason}", hint="give more text") from error
     mark_loadable("sentencepiece", model.getvalue())
     processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
     return Trained(model.getvalue(), int(processor.get_piece_size()), too_long)

@@ -14,11 +14,10 @@ import pytest
 from conftest import PATIENCE_S, err_lines, one_clear_error, out_lines, run_nmt, started_nmt, wait_until
 from mirror import Mirror, serving
 
-from nmt.corpus.catalog import CORPORA, Multi30k
+from nmt.corpus.catalog import CORPORA
 
 PROJECT = Path(__file__).parents[2]
 TOK = CORPORA["multi30k-tok"]
-assert isinstance(TOK, Multi30k)
 # nmt pins no hashes of the tokenized French and Czech files, so tests may serve any content.
 NAMES = TOK.files(("fr", "cs"))
 TEXTS = {name: "".join(f"{name} line {n}\n" for n in range(2_000)).encode() for name in NAMES}
@@ -32,10 +31,9 @@ data:
 
 @pytest.fixture
 def mirror() -> Iterator[Mirror]:
-    assert isinstance(TOK, Multi30k)
     with serving() as server:
         for name, text in TEXTS.items():
-            server.add(TOK.url(name), text)
+            server.add(TOK.url_of(name), text)
         yield server
 
 
@@ -83,34 +81,26 @@ def test_without_the_corpus_the_error_names_the_command(home: Path) -> None:
     assert not (home / "runs").exists()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)])
-def test_an_interrupted_download_continues(home: Path, mirror: Mirror, number: int, code: int) -> None:
+def test_an_interrupted_download_continues(home: Path, mirror: Mirror) -> None:
     mirror.pause = threading.Event()
     command = ["download", "x.yaml", "--mirror", mirror.url]
-    part = home / "data/downloads/multi30k-tok.part/train.lc.norm.tok.fr"
     with started_nmt(*command, cwd=home) as process:
-        wait_until(lambda: part.exists() and part.stat().st_size, running=process)
-        process.send_signal(number)
+        wait_until(lambda: mirror.requests, running=process)
+        process.send_signal(signal.SIGINT)
         _, stderr = process.communicate(timeout=PATIENCE_S)
-    assert (process.returncode, b"Traceback" in stderr) == (code, False)
-    assert not (home / "data/downloads/multi30k-tok").exists()
-    n_bytes = part.stat().st_size
-    assert 0 < n_bytes < len(TEXTS["train.fr"])
+    assert (process.returncode, b"Traceback" in stderr) == (130, False)
+    assert not (home / "data").exists()
     mirror.pause.set()
-    mirror.pause = None
     assert run_nmt(*command, cwd=home).returncode == 0
-    assert f"bytes={n_bytes}-" in [wanted for _, wanted in mirror.requests]
     for name in ("train.fr", "train.cs"):
         assert gzip.decompress((home / f"data/downloads/multi30k-tok/{name}.gz").read_bytes()) == TEXTS[name]
-    assert not part.parent.exists()
 
 
 def test_errors(home: Path, mirror: Mirror) -> None:
-    assert isinstance(TOK, Multi30k)
     (home / "demo.yaml").write_text("run: r\ndata: {train: {source: a.de, target: a.en}}\n")
     (home / "nl.yaml").write_text(CONFIG.replace("train.cs", "train.nl"))
     (home / "plain.yaml").write_text(CONFIG.replace("train.cs.gz", "train.cs"))
-    mirror.add(TOK.url("train.en"), b"another text\n")
+    mirror.add(TOK.url_of("train.en"), b"another text\n")
     (home / "en.yaml").write_text(CONFIG.replace("train.fr", "train.en"))
     at = ["--mirror", mirror.url]
     for command, code, fragments in (
@@ -122,13 +112,15 @@ def test_errors(home: Path, mirror: Mirror) -> None:
         (["demo.yaml"], 2, ["demo.yaml uses no corpus that can be downloaded"]),
         (["nl.yaml"], 2, ["nl.yaml names train.nl.gz, which multi30k-tok does not have"]),
         (["plain.yaml"], 2, ["plain.yaml names train.cs, which multi30k-tok does not have"]),
-        (["mtdata:OPUS-a-1-deu-eng", "-l", "de-en"], 2, ["the id of mtdata says the languages"]),
-        (["mtdata:nonsense"], 2, ["'nonsense' is no mtdata id"]),
         (["x.yaml", "--mirror", "localhost"], 2, ["the mirror 'localhost' is not an http or https URL"]),
         (["multi30k", *at], 1, ["train.en.gz: HTTP 404 Not Found"]),
         (["tatoeba-deu-eng", *at], 1, ["de-en.txt.zip: HTTP 404 Not Found"]),
         (["en.yaml", *at], 1, ["train.en has SHA-256", "it was not kept"]),
-        (["x.yaml", "--mirror", "http://127.0.0.1:1"], 1, ["cannot connect to 127.0.0.1:1"]),
+        (
+            ["x.yaml", "--mirror", "http://127.0.0.1:1"],
+            1,
+            ["cannot download http://127.0.0.1:1/", "Connection refused"],
+        ),
     ):
         one_clear_error(run_nmt("download", *command, cwd=home), code, *fragments)
     assert not list(home.rglob("*.gz"))
@@ -161,7 +153,6 @@ def test_make_pipeline_passes_settings_on() -> None:
 def test_a_fresh_clone_downloads_and_trains(shared: Path, tmp_path: Path) -> None:
     """In a clone without ../shared: the error, then a download from a mirror, then the whole pipeline."""
     corpus = CORPORA["multi30k"]
-    assert isinstance(corpus, Multi30k)
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "-q", "--no-hardlinks", PROJECT, clone], check=True)
     (clone / ".venv/bin").mkdir(parents=True)
@@ -177,7 +168,7 @@ def test_a_fresh_clone_downloads_and_trains(shared: Path, tmp_path: Path) -> Non
     assert "Traceback" not in done.stderr
     with serving() as server:
         for name in corpus.files(("en", "de")):
-            server.add(corpus.url(name), (shared / f"data/multi30k/{name}.gz").read_bytes())
+            server.add(corpus.url_of(name), (shared / f"data/multi30k/{name}.gz").read_bytes())
         download = [str(nmt), "download", "multi30k", "--mirror", server.url]
         subprocess.run(download, cwd=clone, env=env, check=True)
     done = subprocess.run(pipeline, cwd=clone, env=env, capture_output=True, text=True, check=False)

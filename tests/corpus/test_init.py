@@ -48,16 +48,6 @@ def test_little_time_gets_a_smaller_model_and_the_epochs_that_fit() -> None:
     assert init.plan(facts(150_000), 0.001, seconds).n_epochs == 1
 
 
-@pytest.mark.parametrize(("n_pairs", "width"), [(100, 64), (3_000, 128), (150_000, 128), (1_000_000, 128)])
-def test_the_less_time_the_fewer_layers_but_no_narrower_than_a_small_corpus_needs(n_pairs: int, width: int) -> None:
-    free = init.plan(facts(n_pairs), None, seconds)
-    sizes = [init.plan(facts(n_pairs), free.expected_minutes / part, seconds).size for part in (1, 3, 6, 30, 10_000)]
-    costs = [size.d_model * size.n_layers for size in sizes]
-    assert costs == sorted(costs, reverse=True)
-    assert sizes[0] == free.size
-    assert (sizes[-1].d_model, sizes[-1].n_layers) == (width, 2)
-
-
 @hypothesis_settings(max_examples=50)
 @given(
     st.integers(20, 10**8), st.none() | st.floats(0.01, 10_000), st.text(st.characters(exclude_categories=["Cs", "Cc"]))

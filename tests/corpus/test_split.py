@@ -75,13 +75,6 @@ def test_too_few_pairs_are_refused(tmp_path: Path) -> None:
         split(tmp_path, distinct(5))
 
 
-def test_sides_of_different_length_are_refused(tmp_path: Path) -> None:
-    source, target = write(tmp_path, distinct(4))
-    source[0].write_text("a\nb\nc\n")
-    with pytest.raises(DataError, match=r"all.de has 3 lines but .*all.en has 4"):
-        split_corpus(source, target, tmp_path / "parts", ("de", "en"))
-
-
 def test_the_same_seed_gives_the_same_split(tmp_path: Path) -> None:
     one, again, other = (split(tmp_path, distinct(300), seed)[1]["dev"] for seed in (1, 1, 2))
     assert [pair.source for pair in one] == [pair.source for pair in again]

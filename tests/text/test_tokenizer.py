@@ -16,7 +16,7 @@ from nmt.config import TokenizerSettings
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.subword_sampling import SPACE
-from nmt.text.tokenizer import MANY, MAX_TRAINER_BYTES, Tokenizer, Tokenizers, statistics, train_tokenizer
+from nmt.text.tokenizer import MAX_TRAINER_BYTES, Tokenizer, Tokenizers, statistics, train_tokenizer
 
 TYPES: tuple[str, ...] = get_args(TokenizerSettings.model_fields["type"].annotation)
 LINES = [
@@ -96,10 +96,9 @@ def test_a_lone_surrogate_becomes_a_question_mark(unigram: Tokenizer, text: str)
 @hypothesis_settings(max_examples=50)
 @given(st.lists(ANY, max_size=4))
 def test_many_texts_are_encoded_and_decoded_like_each_text(unigram: Tokenizer, texts: list[str]) -> None:
-    for several in (texts, texts * MANY):
-        ids = unigram.encode_all(several)
-        assert ids == [unigram.encode(text) for text in several]
-        assert unigram.decode_all(ids) == [unigram.decode(of_text) for of_text in ids]
+    ids = unigram.encode_all(texts)
+    assert ids == [unigram.encode(text) for text in texts]
+    assert unigram.decode_all(ids) == [unigram.decode(of_text) for of_text in ids]
 
 
 @hypothesis_settings(max_examples=100)
@@ -147,14 +146,6 @@ def test_a_sampled_segmentation_decodes_to_the_same_text(sampled: Tokenizer, see
     samples = sampled.sample_all(texts, alpha=0.2, seed=seed)
     assert [sampled.decode(ids) for ids in samples] == texts
     assert sampled.sample_all(texts, alpha=0.2, seed=seed) == samples
-
-
-def test_sampling_is_a_function_of_the_seed(sampled: Tokenizer) -> None:
-    samples = [sampled.sample_all(LINES * 3, alpha=0.2, seed=seed) for seed in (1, 2, 1)]
-    assert samples[0] == samples[2]
-    assert samples[0] != samples[1]
-    assert samples[0] != sampled.encode_all(LINES * 3)
-    assert samples[0][: len(LINES)] != samples[0][len(LINES) : 2 * len(LINES)]  # equal lines are sampled independently
 
 
 # --- training ---------------------------------------------------------------------------------------------
