@@ -29,8 +29,6 @@ def compare(
     trials: Annotated[int | None, typer.Option(min=1, help="Of the test. [default: bs 1000, ar 10000]")] = None,
     lowercase: options.Lowercase = False,
     tokenize: options.Tokenize = None,
-    comet: Annotated[bool, typer.Option("--comet", help="COMET, too; needs the extra comet.")] = False,
-    comet_model: Annotated[str | None, typer.Option(help="By name or file. [default: Unbabel/wmt22-comet-da]")] = None,
     json_object: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     html: Html = None,
     beam: options.Beam = None,
@@ -42,7 +40,7 @@ def compare(
     """Say which of several systems translates better.
 
     Prints differences of BLEU, chrF and TER from the baseline A with 95 % interval and p-value; BLEU and wins by
-    length, rare words and numbers; and the lines that differ most.
+    length; how many rare words each finds; and the lines that differ most.
     """
     from nmt.config import language_of
     from nmt.evaluate import bleu_tokenizer, check_references
@@ -50,19 +48,12 @@ def compare(
 
     if not 2 <= len(systems) <= comparing.MAX_SYSTEMS:
         raise InputError(f"systems to compare: {len(systems)}", hint=f"give 2 to {comparing.MAX_SYSTEMS}")
-    if comet_model is not None and not comet:
-        raise InputError("--comet-model needs --comet", hint="add --comet")
     name, sources, references = read_test_set(systems, src, ref)
     check_references(references, references[0], "lines in reference 1")
-    if sources is None and (comet or any(map(is_model, systems))):
-        raise InputError(f"{'COMET' if comet else 'a model'} needs the source lines", hint="add --src FILE")
+    if sources is None and any(map(is_model, systems)):
+        raise InputError("a model needs the source lines", hint="add --src FILE")
     if sources is not None:
         check_references(references, sources, "source lines")
-    extra_metrics = {}
-    if comet:
-        from nmt.insight.comet import DEFAULT_MODEL, Comet
-
-        extra_metrics["comet"] = Comet(sources or [], references[0], comet_model or DEFAULT_MODEL)
     outputs, languages = [], []
     loading = {"device": device, "threads": threads, "engine": engine}
     for path in systems:
@@ -81,7 +72,6 @@ def compare(
         test=test,
         n_trials=trials or 0,
         training=training,
-        extra=extra_metrics,
     )
     if html is not None:
         streams.write_text(html, comparing.as_page(found))

@@ -51,9 +51,6 @@ def evaluate(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the translations here.")] = None,
     show: Annotated[int, typer.Option(min=0, help="Print so many translations with source and reference.")] = 0,
     heads: Annotated[bool, typer.Option("--heads", help="Print statistics of each attention head.")] = False,
-    ablate_each: Annotated[
-        bool, typer.Option("--ablate-each", help="Print the BLEU of greedy search without each attention head.")
-    ] = False,
     json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     batch_size: options.BatchSize = None,
     precision: options.PrecisionName = None,
@@ -76,10 +73,10 @@ def evaluate(
     if test_set is not None and (src or ref):
         raise InputError("--test-set has its own source and references", hint="leave out --src and --ref")
     figures: dict[str, Any] = {"test_set": test_set} if test_set else {}
-    tables: list[list[str]] = []
+    table_of_heads: list[str] = []
     if hyp is not None:
         of_model = {"-m": model, "--beam": beam, "--mbr": mbr, "-o": output, "--heads": heads}
-        if needing := [name for name, value in (of_model | {"--ablate-each": ablate_each}).items() if value]:
+        if needing := [name for name, value in of_model.items() if value]:
             raise InputError(f"--hyp uses no model, but {needing[0]} needs one", hint="leave out one of them")
         test = read_test_set(None, src, ref, test_set, lang_pair)
         hypotheses = read_lines([hyp])
@@ -98,7 +95,7 @@ def evaluate(
         paths, translator = options.load_translator(model, device, threads, precision, engine, always_log=True)
         model_hash = hash_file(translator.run.model_file) if translator.run else ""  # a training may replace the file
         test = read_test_set(translator, src, ref, test_set, lang_pair)
-        of_heads, tables = figures_of_heads(translator, test, heads, ablate_each)
+        of_heads, table_of_heads = figures_of_heads(translator, test, heads)
         chosen = translator.with_options(**search)
         translations = translator.translate_lines(test.sources, chosen, batch_size=batch_size)
         hypotheses = [found.text for found in streams.with_bar(translations, len(test.sources))]
@@ -128,8 +125,8 @@ def evaluate(
     print(*scores, sep="\n")
     if hyp is None:
         print(f"engine = {figures['engine']}\nperplexity of the references = {figures['perplexity']:.3f} per piece")
-    for lines in tables:
-        print("", *lines, sep="\n")
+    for line in table_of_heads:
+        print(line)
 
 
 def read_test_set(
@@ -176,24 +173,14 @@ def read_test_set(
     return TestSet(str(src), [*map(str, ref)], sources, references, lang)
 
 
-def figures_of_heads(
-    translator: "Translator", test: TestSet, heads: bool, ablate_each: bool
-) -> tuple[dict[str, Any], list[list[str]]]:
-    """Return the results of --heads and --ablate-each, as JSON values and as tables."""
-    figures: dict[str, Any] = {}
-    tables: list[list[str]] = []
-    if heads:
-        from nmt.insight.heads import attention_summary, table
+def figures_of_heads(translator: "Translator", test: TestSet, heads: bool) -> tuple[dict[str, Any], list[str]]:
+    """Return the results of --heads, as JSON values and as a table."""
+    if not heads:
+        return {}, []
+    from nmt.insight.heads import attention_summary, table
 
-        summaries = attention_summary(translator, list(zip(test.sources, test.references[0], strict=True)))
-        figures["heads"] = [vars(summary) for summary in summaries]
-        tables.append(table(summaries))
-    if ablate_each:
-        from nmt.insight import ablation
-
-        figures["bleu_without"] = ablation.bleu_without_each(translator, test.sources, test.references)
-        tables.append(ablation.table(figures["bleu_without"]))
-    return figures, tables
+    summaries = attention_summary(translator, list(zip(test.sources, test.references[0], strict=True)))
+    return {"heads": [vars(summary) for summary in summaries]}, ["", *table(summaries)]
 
 
 def keep_scores(run: "RunDirectory", model_hash: str, test: TestSet, figures: dict[str, Any]) -> None:

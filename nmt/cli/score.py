@@ -105,7 +105,7 @@ def formatted(found: "Translation", *, as_json: bool) -> str:
 
         names = ("text", "score", "log_prob", "pieces", "tokens", "log_probs")
         hypotheses = [{name: getattr(one, name) for name in names} for one in found.hypotheses]
-        return json.dumps(plain({"source": found.source, "hypotheses": hypotheses}, list), ensure_ascii=False)
+        return json.dumps(plain({"source": found.source, "hypotheses": hypotheses}), ensure_ascii=False)
     if len(found.hypotheses) != 1:
         raise InputError(f"{len(found.hypotheses)} hypotheses do not fit on one line", hint="add --json")
     (best,) = found.hypotheses
