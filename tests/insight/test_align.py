@@ -14,7 +14,7 @@ from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.translator import load
 from nmt.errors import InputError
 from nmt.insight import align as aligning
-from nmt.insight.align import WordText, align, bare_span, grow_diagonal, links, moses, word_attention
+from nmt.insight.align import WordText, align, bare_span, encoded, grow_diagonal, links, moses, word_attention
 from nmt.model.base import AttentionWeights
 
 FEW = [FAMILY[0], {"positions": "rotary", "norm": "post"}, {"attention": "additive"}, *RNNS[2:4]]
@@ -47,22 +47,30 @@ def test_links_are_best_in_either_direction_and_grow_from_those_best_in_both() -
     assert moses([(0, 0), (1, 2)]) == "0-0 1-2"
 
 
-def test_planted_attention_gives_the_planted_links(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_and_links_of_planted_attention(monkeypatch: pytest.MonkeyPatch) -> None:
     translator = small_translator()
     text = WordText.split("the red dog runs.")
-    n = len(text.spans)
-    tokens, of_token = translator.tokenizers.source.encode_words(text.text, text.spans)
-    assert len(tokens) > n, "words of several pieces"
-    assert sorted({word for words in of_token for word in words}) == list(range(n))
+    sides = encoded(text, translator.tokenizers.source, limit=20)
+    assert sides
+    n_pieces = sides[1].sum(0)  # of each word
+    assert n_pieces.max() > 1
 
-    def planted(src: Tensor, tgt_in: Tensor) -> AttentionWeights:
-        """Target piece i attends to source piece i."""
-        weights = 0.9 * torch.eye(tgt_in.size(1), src.size(1)) + 0.1 / src.size(1)
-        cross = weights.expand(2, len(src), 4, -1, -1)
-        return AttentionWeights(cross[:0], cross[:0], cross)
+    def plant(diagonal: float) -> None:
+        """Target piece i attends to source piece i with this weight; the rest is spread evenly."""
 
-    monkeypatch.setattr(model_of(translator), "attention", planted)
-    assert list(align(translator, [(text, text)])) == [[(i, i) for i in range(n)]]
+        def attention(src: Tensor, tgt_in: Tensor) -> AttentionWeights:
+            weights = diagonal * torch.eye(tgt_in.size(1), src.size(1)) + (1 - diagonal) / src.size(1)
+            cross = weights.expand(2, len(src), 4, -1, -1)
+            return AttentionWeights(cross[:0], cross[:0], cross)
+
+        monkeypatch.setattr(model_of(translator), "attention", attention)
+
+    plant(0.9)
+    assert list(align(translator, [(text, text)])) == [[(i, i) for i in range(len(n_pieces))]]
+    plant(0.0)
+    (scores,) = word_attention(translator, [(text, text)])
+    share = n_pieces / n_pieces.sum()
+    torch.testing.assert_close(scores, torch.outer(share, share))  # p(source | target) · p(target | source)
 
 
 def test_punctuation_around_a_word_does_not_count() -> None:

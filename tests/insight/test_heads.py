@@ -81,8 +81,7 @@ def test_summary_is_the_mean_over_all_positions_in_any_batches(
     monkeypatch.setattr("nmt.insight.heads.MAX_POSITIONS", 1)
     for one, alone in zip(found, attention_summary(five_run.run, corpus), strict=True):
         assert list(vars(one).values())[1:] == pytest.approx(list(vars(alone).values())[1:], abs=1e-4)
-    lines = table(found)
-    assert lines[1].split()[:4] == ["encoder", "1", "1", f"{found[0].entropy:.3f}"]
+    assert table(found)[1].split()[:4] == ["encoder", "1", "1", f"{found[0].entropy:.3f}"]
 
 
 def test_parts_without_attention_are_left_out() -> None:

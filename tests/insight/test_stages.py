@@ -32,7 +32,6 @@ def test_the_last_stage_is_the_model_s_distribution(choices: dict[str, Any]) -> 
     assert torch.equal(stages[-2].values.argmax(1), stages[-1].values.argmax(1))
     for stage in stages:
         assert stage.shape[-2:] == tuple(stage.values.shape)
-        assert stage.text
         sizes = {"B": 1, "S": S, "T": T, "D": 16, "H": 4, "d": 4, "F": 24, "V": V}
         assert stage.shape == tuple(sizes[axis] for axis in stage.axes)
     weights = attention.cross if len(attention.cross) else attention.encoder

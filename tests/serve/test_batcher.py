@@ -142,7 +142,7 @@ def test_a_search_that_nobody_waits_for_ends() -> None:
         def endless(*args: Any) -> Any:
             return lambda: deque(map(args[-1], repeat(str)), maxlen=0)  # calls `watch` without end
 
-        held.translator.start = endless  # type: ignore[method-assign]
+        held.translator.start = endless  # type: ignore[method-assign,assignment]
         (await held.first()).cancel()
         assert await held.batcher.call(lambda _: 7) == 7
 
