@@ -63,6 +63,7 @@ def test_greedy_search_and_samples_are_single_paths() -> None:
     nodes, best = tree_of(beam=1)
     assert [node.token for node in nodes if node.status != "pruned"] == best
     assert [node.position for node in nodes if node.is_best] == list(range(1, len(best) + 1))
+    assert not any(node.is_best for node in with_paths(nodes, [C, *best], ())), "C is no candidate at first"
     nodes, _ = tree_of(beam=3, n_best=3, sample=True)
     assert len([node for node in nodes if node.position == 1]) == 3
     assert sum(node.is_best for node in nodes) >= 2
