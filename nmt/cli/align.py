@@ -16,14 +16,11 @@ if TYPE_CHECKING:
     from nmt.decode.translator import Translator
     from nmt.insight.align import WordPair
 
-Reverse = Annotated[Path | None, typer.Option(help="A run or model of the other direction; both must agree.")]
-
 
 def align(
     src: Annotated[Path | None, typer.Option(help="Source lines. [default: stdin]")] = None,
     ref: Annotated[Path | None, typer.Option(help="Their translations. [default: the model's own]")] = None,
     model: options.Model = None,
-    reverse: Reverse = None,
     output: options.OutputFile = None,
     json_lines: Annotated[bool, typer.Option("--json", help="JSON lines: words and links.")] = False,
     beam: options.Beam = None,
@@ -41,14 +38,10 @@ def align(
     if ref is not None and beam is not None:
         raise InputError("--beam has no effect with --ref", hint="leave out one of them")
     _, translator = options.load_translator(model, device, threads)
-    other = None
-    if reverse is not None:
-        _, other = options.load_translator(reverse, device, threads)
-        check_directions(translator, other)
     from nmt.insight.align import align, moses
 
     pairs, given = tee(word_pairs(translator, src, ref, beam))
-    aligned = zip(given, align(translator, pairs, other), strict=True)
+    aligned = zip(given, align(translator, pairs), strict=True)
     with streams.open_output(output) as out:
         for (source, target), links in streams.with_bar(aligned, streams.bar_length(src, output)):
             if json_lines:
@@ -70,13 +63,3 @@ def word_pairs(translator: "Translator", src: Path | None, ref: Path | None, bea
     chosen = translator.with_options(**options.search_options("", beam=beam))
     for found in translator.translate_lines(streams.open_input(src), chosen):
         yield WordText.split(found.source), WordText.split(found.text)
-
-
-def check_directions(translator: "Translator", reverse: "Translator") -> None:
-    """Raise InputError if `reverse` does not translate in the opposite direction. Unknown languages are accepted."""
-    from nmt.config import base_languages
-
-    (a, b), (c, d) = (base_languages(one.config.data) for one in (translator, reverse))
-    if all((a, b, c, d)) and (a, b) != (d, c):
-        message = f"--reverse translates {c} to {d}, the other model {a} to {b}"
-        raise InputError(message, hint=f"give a model of {b} to {a}")

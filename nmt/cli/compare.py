@@ -36,7 +36,7 @@ def compare(
     """Say which of several systems translates better.
 
     Prints differences of BLEU, chrF and TER from the baseline A with 95 % interval and p-value; BLEU and wins by
-    length, rare words and numbers; and the lines that differ most.
+    length; how many rare words each finds; and the lines that differ most.
     """
     from nmt.config import language_of
     from nmt.evaluate import bleu_tokenizer, check_references

@@ -9,10 +9,6 @@ import typer
 from nmt.cli import options, streams
 from nmt.errors import InputError
 
-Ablate = Annotated[
-    list[str] | None, typer.Option(metavar="PART.LAYER.HEAD", help="Translate without this head, as encoder.1.3.")
-]
-
 
 def explain(
     text: Annotated[str, typer.Argument(help="One sentence.")],
@@ -21,7 +17,6 @@ def explain(
     as_text: Annotated[bool, typer.Option("--text", help="Print the explanation instead.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
     open_page: options.Open = False,
-    ablate: Ablate = None,
     model: options.Model = None,
     beam: options.Beam = None,
     sample: Annotated[bool, typer.Option("--sample", help="Draw translations at random.")] = False,
@@ -44,7 +39,7 @@ def explain(
     from nmt.insight.explain import explain as explain_one
 
     search["n_best"] = beam or translator.options.beam
-    found = explain_one(translator, text, reference=reference, ablate=ablate or (), **search)
+    found = explain_one(translator, text, reference=reference, **search)
     if as_text:
         print(*render.as_text(found), sep="\n")
     elif as_json:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from nmt.cli import options, streams
+from nmt.cli import options
 from nmt.processes import prepare_torch
 
 
@@ -28,4 +28,4 @@ def info(
     if as_json:
         print(json.dumps(found, ensure_ascii=False))
     else:
-        print(*map(streams.printable, as_text(found)), sep="\n")
+        print(as_text(found), end="")

@@ -53,22 +53,15 @@ class WordText:
 WordPair = tuple[WordText, WordText]  # source and target
 
 
-def align(translator: Translator, pairs: Iterable[WordPair], reverse: Translator | None = None) -> Iterator[Links]:
+def align(translator: Translator, pairs: Iterable[WordPair]) -> Iterator[Links]:
     """Align a stream of pairs, in order; pairs that are blank on one side or too long for the model have no links.
 
-    Args:
-        reverse: a model from target to source; its scores of word pairs are multiplied with those of `translator`.
     Raises:
-        InputError: a model is an export or an ensemble, or has no attention.
+        InputError: the model is an export or an ensemble, or has no attention.
     """
     stream, first = iter(pairs), 1
     while window := list(islice(stream, WINDOW)):
-        matrices = word_attention(translator, window, first)
-        if reverse is not None:
-            others = word_attention(reverse, [(target, source) for source, target in window], first)
-            both = zip(matrices, others, strict=True)
-            matrices = [None if own is None or other is None else own * other.T for own, other in both]
-        yield from ([] if matrix is None else links(matrix) for matrix in matrices)
+        yield from ([] if matrix is None else links(matrix) for matrix in word_attention(translator, window, first))
         first += len(window)
 
 

@@ -6,27 +6,25 @@ filtering of noisy parallel corpora", equation 1): |H(t|s) - H(s|t)| + (H(t|s) +
 if one text contains more than the other, the second if the pair is unlikely in both directions.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-
-import numpy as np
+from collections.abc import Iterable, Sequence
+from statistics import median
 
 from nmt.corpus.check import Report
 from nmt.corpus.kinds import KINDS, Example, Finding
 from nmt.corpus.reading import Chunk, decode
 from nmt.decode.translator import Translator
 
-PART = 1_000  # pairs scored at once
 SHARE, MIN_LINES, MAX_LINES = 0.01, 20, 1_000  # of the pairs to report
 N_EXAMPLES = 5
 
 
-def cross_entropies(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
-    """Return the cross-entropy of each target given its source, in nats per piece, including EOS."""
-    return [-sum(line) / max(len(line), 1) for line in translator.reference_log_probs(sources, targets)]
-
-
 def disbelief(models: Sequence[Translator], sources: Sequence[str], targets: Sequence[str]) -> list[float]:
     """Return how unlikely each pair is; 0 is certain. A second model translates in the opposite direction."""
+
+    def cross_entropies(translator: Translator, given: Sequence[str], texts: Sequence[str]) -> list[float]:
+        log_probs = translator.reference_log_probs(given, texts)
+        return [-sum(line) / max(len(line), 1) for line in log_probs]  # nats per piece, EOS counted
+
     forward = cross_entropies(models[0], sources, targets)
     if len(models) == 1:
         return forward
@@ -39,32 +37,22 @@ def least_believed(models: Sequence[Translator], chunks: Iterable[Chunk], report
 
     `chunks` are the training pairs, and `report` is of the same corpus.
     """
-    found: list[tuple[float, int]] = []
-    texts: dict[int, tuple[str, str]] = {}
-    n_pairs = report.corpora[0].n_pairs
+    corpus = report.corpora[0]
+    n_pairs = corpus.n_pairs
     n_named = min(max(int(SHARE * n_pairs), MIN_LINES), MAX_LINES, n_pairs)
-    for lines, sources, targets in parts(chunks):
-        found += zip(disbelief(models, sources, targets), lines, strict=True)
-        found = sorted(found, reverse=True)[:n_named]
-        texts |= zip(lines, zip(sources, targets, strict=True), strict=True)
-        texts = {line: texts[line] for _, line in found[:N_EXAMPLES]}
-    examples = [Example(line, *texts[line], f"{value:.2f} nats per piece") for value, line in found[:N_EXAMPLES]]
-    measured = "dual conditional cross-entropy" if len(models) > 1 else "cross-entropy"
-    median = float(np.median([value for value, _ in found])) if found else 0.0
-    detail = f"by {measured}; those named have {found[-1][0]:.2f} nats per piece or more, in the median {median:.2f}"
-    lines = sorted(line for _, line in found)
-    return Finding(
-        report.corpora[0].files.name, KINDS["unlikely"], "note", lines, len(lines) / n_pairs, detail, examples
-    )
-
-
-def parts(chunks: Iterable[Chunk]) -> Iterator[tuple[list[int], list[str], list[str]]]:
-    """Yield line numbers, sources and targets of up to `PART` pairs at a time."""
+    found: list[tuple[float, int, str, str]] = []  # value, line, source, target
     for chunk in chunks:
-        source, target = (
-            [decode(raw, number) for number, raw in enumerate(side, chunk.first)]
-            for side in (chunk.source, chunk.target)
+        sources, targets = (
+            [decode(raw, i) for i, raw in enumerate(side, chunk.first)] for side in (chunk.source, chunk.target)
         )
-        for start in range(0, len(source), PART):
-            end = min(start + PART, len(source))
-            yield [*range(chunk.first + start, chunk.first + end)], source[start:end], target[start:end]
+        values = disbelief(models, sources, targets)
+        found += zip(values, range(chunk.first, chunk.first + len(sources)), sources, targets, strict=True)
+        found = sorted(found, reverse=True)[:n_named]
+    examples = [Example(i, src, tgt, f"{value:.2f} nats per piece") for value, i, src, tgt in found[:N_EXAMPLES]]
+    measured = "dual conditional cross-entropy" if len(models) > 1 else "cross-entropy"
+    values = [value for value, *_ in found]
+    detail = (
+        f"by {measured}; those named have {values[-1]:.2f} nats per piece or more, in the median {median(values):.2f}"
+    )
+    lines = sorted(line for _, line, *_ in found)
+    return Finding(corpus.files.name, KINDS["unlikely"], "note", lines, len(lines) / n_pairs, detail, examples)

@@ -6,17 +6,16 @@ The recall of words by their frequency follows compare-mt (Neubig et al. 2019).
 import json
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from string import ascii_uppercase
-from typing import Any
 
 from sacrebleu.metrics.chrf import CHRF
 
 from nmt.config import base_language
 from nmt.decode.segments import UNSPACED
 from nmt.evaluate import PairedScore, paired_scores, sacrebleu_metrics, score
-from nmt.insight.sentences import LENGTHS, bare_words, group_names, n_words, numbers
+from nmt.insight.sentences import LENGTHS, bare_words, group_names, n_words
 from nmt.insight.tables import columns
 
 FREQUENCIES = (0, 1, 4, 19, 99)  # upper bounds of the groups of words by number of occurrences
@@ -68,19 +67,11 @@ class Group:
 
 @dataclass(frozen=True)
 class Recall:
-    """How many of the expected words (or numbers) of a group the translations contain."""
+    """How many of the expected words of a group the translations contain."""
 
     name: str
-    n: int  # expected words (or numbers)
+    n: int  # expected words
     share: list[float]  # found in each system's translations, 0-1
-
-
-@dataclass(frozen=True)
-class Differing:
-    """The lines in which a system differs most from the baseline, by sentence chrF."""
-
-    better: list[ComparedLine]
-    worse: list[ComparedLine]
 
 
 @dataclass(frozen=True)
@@ -93,7 +84,7 @@ class Comparison:
     scores: list[PairedScore]
     groups: dict[str, list[Group]]  # key: what the lines are grouped by
     recalls: dict[str, list[Recall]]  # key: what is counted
-    differing: list[Differing]  # of each system but the baseline
+    differing: list[dict[str, list[ComparedLine]]]  # of each system but the baseline: better and worse lines
 
 
 def compare(
@@ -103,7 +94,6 @@ def compare(
     *,
     n_trials: int = 1000,
     training: tuple[str, Iterable[str]] | None = None,
-    extra: Mapping[str, Any] | None = None,
 ) -> Comparison:
     """Compare the translations of a test set by several systems.
 
@@ -111,7 +101,6 @@ def compare(
         names, systems: names of two or more systems and their translations, one per line of the test set; the first
             system is the baseline.
         training: name and target lines of a training corpus, for word frequencies; by default, the references are used.
-        extra: more metrics by name, with the interface of sacreBLEU's.
     """
     references = test_set.references
     metrics = sacrebleu_metrics(references, tokenize=test_set.tokenize, lowercase=test_set.lowercase)
@@ -125,9 +114,9 @@ def compare(
         systems=list(names),
         corpus=test_set.name,
         n_lines=len(lines),
-        scores=paired_scores(systems, metrics | dict(extra or {}), n_trials=n_trials),
-        groups=dict(groups_of(lines, test_set, where, [min(map(counts.__getitem__, w), default=None) for w in words])),
-        recalls=dict(recalls_of(lines, words, where, counts, spaced=spaced)),
+        scores=paired_scores(systems, metrics, n_trials=n_trials),
+        groups={f"words of the {'reference' if test_set.sources is None else 'source'}": by_length(lines, test_set)},
+        recalls={f"words of the references, by their occurrences in {where}": recalls_of(lines, words, counts, spaced)},
         differing=[most_differing(lines, i) for i in range(1, len(systems))],
     )
 
@@ -154,40 +143,14 @@ def word_counts(lines: Iterable[str], wanted: set[str], *, spaced: bool) -> Coun
     return counts
 
 
-def groups_of(
-    lines: Sequence[ComparedLine], test_set: EvaluationSet, where: str, rarest: Sequence[int | None]
-) -> Iterator[tuple[str, list[Group]]]:
-    """Group the lines by length, by the frequency of their rarest word, and by whether they have numbers to copy.
-
-    Args:
-        where: name of the corpus in which words are counted.
-        rarest: number of occurrences of each line's rarest word in that corpus; None for a line without words.
-    """
-    yield f"words of the {'reference' if test_set.sources is None else 'source'}", by_length(lines, test_set)
-    by_rarity = (-1 if n is None else bisect_left(FREQUENCIES, n) for n in rarest)
-    names = group_names(FREQUENCIES, 0)
-    yield f"occurrences of the rarest word in {where}", grouped(by_rarity, names, lines, test_set)
-    has_numbers = [bool(numbers_to_copy(line)) for line in lines]
-    if any(has_numbers):
-        yield "numbers to copy", grouped(map(int, has_numbers), ["none", "one or more"], lines, test_set)
-
-
 def by_length(lines: Sequence[ComparedLine], test_set: EvaluationSet) -> list[Group]:
     """Group the lines by the number of words of the source, or of the reference if the source is unknown."""
-    texts = (line.reference if test_set.sources is None else line.source for line in lines)
-    indices = (bisect_left(LENGTHS, n_words(text)) for text in texts)
-    return grouped(indices, group_names(LENGTHS), lines, test_set)
-
-
-def grouped(
-    indices: Iterable[int], names: Sequence[str], lines: Sequence[ComparedLine], test_set: EvaluationSet
-) -> list[Group]:
-    """Return the groups that have lines, with their scores, given the index of each line's group, or -1 for none."""
     members: dict[int, list[ComparedLine]] = {}
-    for line, index in zip(lines, indices, strict=True):
-        members.setdefault(index, []).append(line)
+    for line in lines:
+        length = n_words(line.reference if test_set.sources is None else line.source)
+        members.setdefault(bisect_left(LENGTHS, length), []).append(line)
     groups = []
-    for index, own in sorted((index, own) for index, own in members.items() if index >= 0):
+    for index, own in sorted(members.items()):
         references = [[side[line.number - 1] for line in own] for side in test_set.references]
         bleu, wins = [], []
         for s, hypotheses in enumerate(zip(*(line.translations for line in own), strict=True)):
@@ -199,22 +162,14 @@ def grouped(
                 gains = [line.chrf[s] - line.chrf[0] for line in own]
                 n_better, n_worse = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
                 wins.append(Wins(n_better, len(gains) - n_better - n_worse, n_worse))
-        groups.append(Group(names[index], len(own), bleu, wins))
+        groups.append(Group(group_names(LENGTHS, 1)[index], len(own), bleu, wins))
     return groups
 
 
-def numbers_to_copy(line: ComparedLine) -> Counter[str]:
-    """The numbers in both source and reference; without a source, all numbers of the reference."""
-    found = numbers(line.reference)
-    return found & numbers(line.source) if line.source else found
-
-
 def recalls_of(
-    lines: Sequence[ComparedLine], words: Sequence[list[str]], where: str, counts: Counter[str], *, spaced: bool
-) -> Iterator[tuple[str, list[Recall]]]:
-    """Yield the recall of the references' words, grouped by number of occurrences, and of the numbers to copy."""
-    n_systems = len(lines[0].translations)
-    names = group_names(FREQUENCIES, 0)
+    lines: Sequence[ComparedLine], words: Sequence[list[str]], counts: Counter[str], spaced: bool
+) -> list[Recall]:
+    """Return the recall of the references' words, grouped by number of occurrences in `counts`."""
     expected: Counter[int] = Counter()
     found: Counter[tuple[int, int]] = Counter()  # by group and system
     for line, of_reference in zip(lines, words, strict=True):
@@ -224,27 +179,19 @@ def recalls_of(
         for s, text in enumerate(line.translations):
             for word, n in (own & Counter(bare_words(text, spaced=spaced))).items():
                 found[bisect_left(FREQUENCIES, counts[word]), s] += n
-    yield (
-        f"words of the references, by their occurrences in {where}",
-        [Recall(names[i], n, [found[i, s] / n for s in range(n_systems)]) for i, n in sorted(expected.items())],
-    )
-    wanted = [numbers_to_copy(line) for line in lines]
-    n = sum(one.total() for one in wanted)
-    if n:
-        pairs = list(zip(wanted, lines, strict=True))
-        copied = [sum((one & numbers(line.translations[s])).total() for one, line in pairs) for s in range(n_systems)]
-        yield "numbers to copy", [Recall("all", n, [one / n for one in copied])]
+    names, systems = group_names(FREQUENCIES, 0), range(len(lines[0].translations))
+    return [Recall(names[i], n, [found[i, s] / n for s in systems]) for i, n in sorted(expected.items())]
 
 
-def most_differing(lines: Sequence[ComparedLine], system: int) -> Differing:
-    """Return the lines in which a system is better and worse than the baseline by the largest margins."""
+def most_differing(lines: Sequence[ComparedLine], system: int) -> dict[str, list[ComparedLine]]:
+    """Return the lines in which a system is better and worse than the baseline by most, in sentence chrF."""
 
     def gain(line: ComparedLine) -> float:
         return line.chrf[system] - line.chrf[0]
 
-    best = sorted((line for line in lines if gain(line) > 0), key=gain, reverse=True)
-    worst = sorted((line for line in lines if gain(line) < 0), key=gain)
-    return Differing(best[:N_DIFFERING], worst[:N_DIFFERING])
+    best, worst = sorted(lines, key=gain, reverse=True)[:N_DIFFERING], sorted(lines, key=gain)[:N_DIFFERING]
+    better = [line for line in best if gain(line) > 0]
+    return {"better": better, "worse": [line for line in worst if gain(line) < 0]}
 
 
 # --- output -----------------------------------------------------------------------------------------------
@@ -282,7 +229,7 @@ def as_text(comparison: Comparison) -> list[str]:
         found = [[r.name, r.n, *(f"{100 * share:.1f} %" for share in r.share)] for r in recalls]
         lines += ["", *columns([title, "number", *(f"found by {letter}" for letter in letters)], found)]
     for letter, differing in zip(others, comparison.differing, strict=True):
-        for name, some in (("better", differing.better), ("worse", differing.worse)):
+        for name, some in differing.items():
             if some:
                 lines += ["", f"Lines in which {letter} is {name} than A by most (sentence chrF):"]
                 lines += [text for line in some for text in _told(line, letters)]

@@ -1,8 +1,5 @@
 """Conversion of a run's metrics.jsonl to TensorBoard events (extra: tensorboard)."""
 
-import time
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from nmt.errors import InputError
@@ -23,10 +20,8 @@ class EventWriter:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise InputError("TensorBoard is not installed", hint="pip install 'nmt-trainer[tensorboard]'") from error
-        self.metrics = LinesReader(run.metrics_file)
-        self.started = 0.0
-        # With purge_step=0, TensorBoard discards the events of earlier writers.
-        self.new_writer: Callable[[], Any] = partial(SummaryWriter, str(run.path / "tensorboard"), purge_step=0)
+        self.run, self.metrics = run, LinesReader(run.metrics_file)
+        self.new_writer: Any = SummaryWriter
         self.writer: Any = None
 
     def __call__(self) -> None:
@@ -34,12 +29,12 @@ class EventWriter:
         if starts_over:  # the first call, or training resumed from an earlier step
             if self.writer is not None:
                 self.writer.close()
-            self.writer = self.new_writer()
-            self.started = time.time() - max((line.get("elapsed_s", 0.0) for line in lines), default=0.0)
+            # With purge_step=0, TensorBoard discards the events of earlier writers.
+            self.writer = self.new_writer(str(self.run.path / "tensorboard"), purge_step=0)
         for line in lines:
-            walltime = line.get("time", self.started + line.get("elapsed_s", 0.0))
             for name, value in line.items():
                 if name not in NOT_FIGURES and isinstance(value, int | float):
                     group = "dev" if name.startswith("dev_") else "train"
-                    self.writer.add_scalar(f"{group}/{name.removeprefix('dev_')}", value, line["step"], walltime)
+                    name = f"{group}/{name.removeprefix('dev_')}"
+                    self.writer.add_scalar(name, value, line["step"], line.get("time"))
         self.writer.flush()

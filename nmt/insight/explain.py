@@ -1,4 +1,4 @@
-"""The explanation of one translation: tensors inside the model, attention, the search, and effects of changes.
+"""The explanation of one translation: tensors inside the model, attention, and the search.
 
 Everything comes from the model and the search that also translate: from the `trace` callback of `search`, the weights
 of `model.attention`, and torch's hooks.
@@ -7,7 +7,7 @@ of `model.attention`, and torch's hooks.
 import html
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from nmt.decode.segments import Line, split
 from nmt.decode.translator import Translator, load
 from nmt.errors import ConfigError, InputError, ModelError
 from nmt.evaluate import bleu_tokenizer, pairwise_scores
-from nmt.insight.ablation import ablated
 from nmt.insight.heads import HeadSummary, attention_summary, single_model
 from nmt.insight.search_tree import Node, search_tree, with_paths
 from nmt.insight.stages import Stage, record_stages
@@ -31,10 +30,8 @@ from nmt.model.transformer import Transformer
 from nmt.seeds import seed_of
 from nmt.text import BOS, EOS, PAD
 from nmt.text.lines import one_line
-from nmt.text.tokenizer import Tokenizer
 
 N_ALTERNATIVES = 5
-N_COLUMNS = 48  # columns shown of a stage that has one per token of the vocabulary
 N_PADDING = 3  # padding tokens in the figure of the padding mask
 
 Check = Callable[[], None]
@@ -91,15 +88,6 @@ class OnePass:
 
 
 @dataclass(frozen=True)
-class Ablation:
-    """The translation without some attention heads."""
-
-    heads: list[str]
-    translation: Translated
-    bleu: float | None  # sentence BLEU with the reference, 0-100
-
-
-@dataclass(frozen=True)
 class Explanation:
     """How a translation came about; see `explain`."""
 
@@ -118,7 +106,6 @@ class Explanation:
     tree: list[Node]
     one_pass: OnePass
     reference: Reference | None
-    ablation: Ablation | None
 
     @property
     def translation(self) -> Translated:
@@ -132,31 +119,25 @@ class Explanation:
         return f'<iframe srcdoc="{page}" sandbox="allow-scripts" width="100%" height="800"></iframe>'
 
 
-@dataclass(frozen=True)
-class Outline:
-    """The parts of an explanation that take about as long to compute as the translation; see `outline`."""
-
-    source_pieces: list[str]  # EOS last
-    hypotheses: list[Translated]  # best first
-    cross: list[list[float]] | None  # (T, S), of the best hypothesis, mean of all heads; None without attention
-    tree: list[Node]
-
-
 def outline(
     translator: Translator, text: str, *, prefix: str | Sequence[int] = (), check: Check = lambda: None, **options: Any
-) -> Outline:
-    """Return hypotheses, attention and search tree of one sentence; arguments and errors are those of `explain`."""
+) -> dict[str, Any]:
+    """Return the parts of an explanation that take about as long to compute as the translation.
+
+    Fields are those of `Explanation`, and `cross`: the cross-attention weights of the best hypothesis, mean of all
+    heads, (T, S); None without attention. Arguments and errors are those of `explain`.
+    """
     sentence = _Sentence(translator, text, prefix, check, options)
     with torch.inference_mode():
         found, steps = sentence.search(sentence.options)
         tokens = found[0].tokens
         cross = sentence.model.attention(sentence.src, sentence.tgt_in(tokens)).cross  # (L, 1, H, T, S)
-        return Outline(
-            source_pieces=translator.tokenizers.source.pieces(sentence.src[0].tolist()),
-            hypotheses=[sentence.translated(hypothesis) for hypothesis in found],
-            cross=cross.mean((0, 2))[0].tolist() if len(cross) else None,
-            tree=with_paths(search_tree(steps, sentence.options, sentence.tokenizer), tokens, ()),
-        )
+        return {
+            "source_pieces": translator.tokenizers.source.pieces(sentence.src[0].tolist()),
+            "hypotheses": [sentence.translated(hypothesis) for hypothesis in found],
+            "cross": cross.mean((0, 2))[0].tolist() if len(cross) else None,
+            "tree": with_paths(search_tree(steps, sentence.options, sentence.tokenizer), tokens, ()),
+        }
 
 
 def explain(
@@ -165,7 +146,6 @@ def explain(
     *,
     reference: str | None = None,
     prefix: str | Sequence[int] = (),
-    ablate: Sequence[str] = (),
     check: Check = lambda: None,
     **options: Any,
 ) -> Explanation:
@@ -176,11 +156,10 @@ def explain(
         text: one sentence, not longer than the model's maximum length.
         reference: a correct translation, to compare with.
         prefix: what the translation must begin with, as text or target token ids.
-        ablate: heads to translate without, as "encoder.1.3" (part, layer, head, from 1).
         check: called in each step of a search and before each scoring pass; an exception that it raises is passed on.
         options: fields of `SearchOptions` except `mbr`, `beam=1` for example.
     Raises:
-        InputError: the text is blank or too long, the model is an ensemble, or it lacks a head to ablate.
+        InputError: the text is blank or too long, or the model is an ensemble.
         ModelError: the model is an export, missing or damaged.
         ConfigError: an option is unknown or out of range.
     """
@@ -188,9 +167,11 @@ def explain(
     sentence = _Sentence(translator, text, prefix, check, options)
     with torch.inference_mode():
         found, steps = sentence.search(sentence.options)
-        greedy = sentence.greedy()
+        (greedy, *_), _ = sentence.search(sentence.options.changed(beam=1, n_best=1, sample=False))
         best = found[0].tokens
-        stages, attention, log_probs = record_stages(sentence.model, sentence.src, sentence.tgt_in(best))
+        stages, attention = record_stages(
+            sentence.model, sentence.src, sentence.tgt_in(best), sentence.tokenizer.pieces
+        )
         nodes = with_paths(search_tree(steps, sentence.options, sentence.tokenizer), best, greedy.tokens)
         translations = [sentence.translated(hypothesis) for hypothesis in found]
         return Explanation(
@@ -202,26 +183,14 @@ def explain(
             options=sentence.options,
             hypotheses=translations,
             greedy=sentence.translated(greedy),
-            stages=_with_likely_columns(stages, log_probs, sentence.tokenizer),
+            stages=stages,
             attention=attention,
             heads=attention_summary(translator, [(text, translations[0].text)]),
             padding_mask=sentence.padding_mask(),
             tree=nodes,
             one_pass=sentence.one_pass(len(best)),
-            reference=None if reference is None else _compare(translator, sentence, reference, translations[0], greedy),
-            ablation=_ablate(translator, sentence, ablate, reference) if ablate else None,
+            reference=None if reference is None else sentence.reference(reference, translations[0], greedy),
         )
-
-
-def _with_likely_columns(stages: Sequence[Stage], log_probs: Tensor, tokenizer: Tokenizer) -> list[Stage]:
-    """Return the stages; those with a column per token of the vocabulary are cut to the most probable tokens."""
-    likely = log_probs.amax(0).topk(min(N_COLUMNS, log_probs.size(1))).indices
-    return [
-        replace(stage, values=stage.values[:, likely], columns=tokenizer.pieces(likely.tolist()))
-        if stage.axes.endswith("V")
-        else stage
-        for stage in stages
-    ]
 
 
 def described(model: Seq2Seq) -> str:
@@ -239,11 +208,11 @@ class _Sentence:
     def __init__(
         self, translator: Translator, text: str, prefix: str | Sequence[int], check: Check, options: dict[str, Any]
     ) -> None:
+        self.translator, self.tokenizer = translator, translator.tokenizers.target
         self.options, self.prefix = translator.with_options(**options), translator.encode_prefix(prefix)
         if self.options.mbr:
             raise ConfigError("minimum Bayes risk is not one search that can be explained", hint="leave out mbr")
         self.model, self.check = single_model(translator), check
-        self.tokenizer = translator.tokenizers.target
         longest = translator.config.data.max_length
         (segments,) = split([Line(1, text)], translator.tokenizers.source, longest)
         if len(segments) != 1:
@@ -272,10 +241,6 @@ class _Sentence:
         if not found:
             raise ModelError("the model's output is not a number", hint="check the loss of its training")
         return found, steps
-
-    def greedy(self) -> Hypothesis:
-        """Return the hypothesis of greedy search with otherwise unchanged options."""
-        return self.search(self.options.changed(beam=1, n_best=1, sample=False))[0][0]
 
     def tgt_in(self, tokens: Sequence[int]) -> Tensor:
         """(1, T): the decoder's input for a hypothesis that ends in EOS."""
@@ -313,35 +278,20 @@ class _Sentence:
         best = log_probs.argmax(1).tolist()
         return OnePass(self.text_of(best), self.tokens(best, log_probs))
 
+    def reference(self, text: str, translation: Translated, greedy: Hypothesis) -> Reference:
+        """Score the reference, and compare it with the output of greedy search and the translation."""
+        _, (tokens,) = self.translator.encode_pairs([""], [text])
+        tokens = [*tokens, EOS]
+        scored = self.tokens(tokens, self.log_probs(self.tgt_in(tokens)))
+        pairs = enumerate(zip(tokens, greedy.tokens, strict=False))
+        first = next((i for i, (own, other) in pairs if own != other), None)
+        tokenize = bleu_tokenizer(self.translator.target_language)
+        bleu = pairwise_scores([translation.text, text], metric="bleu", tokenize=tokenize)[0, 1]
+        return Reference(text, scored, math.fsum(token.log_prob for token in scored), first, float(bleu))
+
     def padding_mask(self) -> list[bool]:
         """Return whether each position of the source, with `N_PADDING` PADs added, may be attended to."""
         if not isinstance(self.model, Transformer):
             return []
         _, mask = self.model.encode(F.pad(self.src, (0, N_PADDING), value=PAD))
         return mask.flatten().tolist()
-
-
-def _ablate(translator: Translator, sentence: _Sentence, heads: Sequence[str], reference: str | None) -> Ablation:
-    with ablated(sentence.model, heads):
-        found, _ = sentence.search(sentence.options)
-        translated = sentence.translated(found[0])
-    bleu = None if reference is None else _bleu(translator, translated.text, reference)
-    return Ablation([*heads], translated, bleu)
-
-
-def _compare(
-    translator: Translator, sentence: _Sentence, text: str, translation: Translated, greedy: Hypothesis
-) -> Reference:
-    """Score the reference, and compare it with the output of greedy search and the translation."""
-    _, (tokens,) = translator.encode_pairs([""], [text])
-    tokens = [*tokens, EOS]
-    scored = sentence.tokens(tokens, sentence.log_probs(sentence.tgt_in(tokens)))
-    pairs = enumerate(zip(tokens, greedy.tokens, strict=False))
-    first = next((i for i, (own, other) in pairs if own != other), None)
-    bleu = _bleu(translator, translation.text, text)
-    return Reference(text, scored, math.fsum(token.log_prob for token in scored), first, bleu)
-
-
-def _bleu(translator: Translator, hypothesis: str, reference: str) -> float:
-    tokenize = bleu_tokenizer(translator.target_language)
-    return float(pairwise_scores([hypothesis, reference], metric="bleu", tokenize=tokenize)[0, 1])

@@ -1,11 +1,10 @@
-"""Statistics of attention heads over a corpus: entropy, distance, weight on nearby pieces, and divergence of heads."""
+"""Statistics of attention heads over a corpus: entropy, distance, weight on nearby pieces."""
 
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,8 +27,7 @@ class HeadSummary:
     Entropy is in bits (n equal weights have log2(n)), distance in pieces between query and key. Previous, same and
     next are the weights, 0-1, on the piece before, at and after the query's position; in cross-attention, source
     and target positions are compared by their index. Boundary is the weight on EOS of the source, or on BOS in the
-    decoder's self-attention. Divergence is the mean Jensen-Shannon divergence from the layer's other heads, 0 (equal)
-    to 1 bit (disjoint; Clark et al. 2019, section 6); None in a layer with one head.
+    decoder's self-attention.
     """
 
     part: str  # encoder, decoder or cross
@@ -41,10 +39,9 @@ class HeadSummary:
     same: float
     next: float
     boundary: float
-    divergence: float | None
 
 
-FIGURES = ("entropy", "distance", "previous", "same", "next", "boundary", "divergence")
+FIGURES = tuple(field.name for field in fields(HeadSummary))[3:]
 
 
 def attention_summary(run: Path | str | Translator, corpus: Sequence[tuple[str, str]]) -> list[HeadSummary]:
@@ -73,15 +70,11 @@ def attention_summary(run: Path | str | Translator, corpus: Sequence[tuple[str, 
                 sums[part] = sums[part] + figures if part in sums else figures
                 n_queries[part] += int(queries.sum())
     return [
-        HeadSummary(part, layer, head, *map(none_if_nan, means))
+        HeadSummary(part, layer, head, *means)
         for part, total in sums.items()
         for layer, of_layer in enumerate((total / n_queries[part]).tolist(), 1)
         for head, means in enumerate(of_layer, 1)
     ]
-
-
-def none_if_nan(value: float) -> Any:
-    return None if math.isnan(value) else value
 
 
 def single_model(translator: Translator) -> Seq2Seq:
@@ -105,39 +98,30 @@ def parts_of(weights: AttentionWeights, batch: Batch) -> list[tuple[str, Tensor,
 
 
 def head_figures(weights: Tensor, queries: Tensor, keys: Tensor, boundary: Tensor) -> Tensor:
-    """Return the statistics `FIGURES`, summed over real queries: (L, H, 7); the divergence is NaN if H is 1.
+    """Return the statistics `FIGURES`, summed over real queries: (L, H, 6).
 
     Rows of `weights` (L, B, H, T, S) sum to 1. The masks `queries` (B, T), `keys` and `boundary` (B, S) are bool. A
     model without a padding mask also attends to padding; this weight is removed, and rows are normalized again.
     """
     w = weights.to(torch.promote_types(weights.dtype, torch.float32)) * keys[:, None, None]
     w = w / w.sum(-1, keepdim=True)
-    n_heads, n_queries, n_keys = w.shape[2:]
+    n_queries, n_keys = w.shape[3:]
     offset = torch.arange(n_keys, device=w.device) - torch.arange(n_queries, device=w.device)[:, None]  # (T, S)
-    entropies = entropy(w)  # (L, B, H, T)
-    with_each_head = [entropy((w + w[:, :, i : i + 1]) / 2) for i in range(n_heads)]  # each (L, B, H, T)
-    divergence = sum(with_each_head) - n_heads * entropies / 2 - entropies.sum(2, keepdim=True) / 2
     figures = [
-        entropies,
+        torch.special.entr(w).sum(-1) / math.log(2),  # 0 log 0 = 0
         (w * offset.abs()).sum(-1),
         *((w * (offset == near)).sum(-1) for near in (-1, 0, 1)),
         (w * boundary[:, None, None]).sum(-1),
-        divergence / (n_heads - 1) if n_heads > 1 else torch.full_like(divergence, torch.nan),
     ]
     return torch.where(queries[:, None, :, None], torch.stack(figures, -1), 0.0).sum((1, 3))
-
-
-def entropy(weights: Tensor) -> Tensor:
-    """-sum w log2 w over the last dimension, with 0 log 0 = 0."""
-    nats: Tensor = torch.special.entr(weights).sum(-1)
-    return nats / math.log(2)
 
 
 def table(summaries: Sequence[HeadSummary]) -> list[str]:
     """The summaries as lines of text, one per head."""
     if not summaries:
         return ["the model has no attention heads"]
-    figures = ([getattr(one, name) for name in FIGURES] for one in summaries)
-    cells = (["-" if value is None else f"{value:.3f}" for value in values] for values in figures)
-    rows = [(one.part, one.layer, one.head, *row) for one, row in zip(summaries, cells, strict=True)]
+    rows = []
+    for one in summaries:
+        part, layer, head, *figures = vars(one).values()
+        rows.append((part, layer, head, *(f"{value:.3f}" for value in figures)))
     return columns(["part", "layer", "head", *FIGURES], rows, numbers=("layer", "head", *FIGURES))

@@ -3,11 +3,12 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
+from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
 from typing import Any
+
+import yaml
 
 from nmt.config import Config, language
 from nmt.decode.translator import is_export, needs_torch
@@ -19,11 +20,7 @@ from nmt.run.directory import RunDirectory
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.preparation import all_corpora, corpus_paths
 
-IGNORED_BY_RNN = {"n_heads", "d_ff", "norm", "positions", "activation", "padding_mask"}
 BLOCKS = {"embedding": "embeddings", "look": "attention", "projection": "output"}  # last part of a name: its block
-MODEL = ("languages", "architecture", "parameters", "tokenizer", "search")  # keys of one section of the text
-
-Rows = list[tuple[str, str]]  # name and text
 
 
 def information(path: Path) -> dict[str, Any]:
@@ -49,10 +46,9 @@ def _of_model_file(path: Path) -> dict[str, Any]:
     found = read_checkpoint(path, prefixes=("model",))
     progress = found.progress
     keys = {"steps": "step", "epochs": "epoch", "target_tokens": "n_tokens", "seconds": "elapsed_s"}
-    training = {name: progress[key] for name, key in keys.items() if is_finite(progress.get(key))}
+    keys |= {"averaged_steps": "averaged_steps", "best": "best_figures"}
+    training = {name: progress[key] for name, key in keys.items() if progress.get(key)}
     training["seed"] = found.config.seed
-    others = {"averaged_steps": progress.get("averaged_steps"), "best": progress.get("best_figures")}
-    training |= {name: value for name, value in others.items() if value}
     reason = needs_torch([found.config], engine=found.config.decode.engine)
     about = {**_of_model(found.config, found.tokenizers), "engine": f"torch: {reason}" if reason else "ctranslate2"}
     return {**about, "file": _of_file(path), "training": training}
@@ -66,18 +62,13 @@ def _of_file(path: Path) -> dict[str, Any]:
 
 def _of_model(config: Config, tokenizers: Tokenizers) -> dict[str, Any]:
     """Architecture, parameters, languages and tokenizer."""
-    model = config.model.model_dump()
-    if config.model.architecture == "rnn":
-        model = {key: value for key, value in model.items() if key not in IGNORED_BY_RNN}
-    else:
-        del model["cell"]
     blocks: Counter[str] = Counter()
     for name, shape in shapes_of(config, tokenizers).items():
         part = name.partition(".")[0].removeprefix("source_").removeprefix("target_").removesuffix("_norm")
         blocks[BLOCKS.get(part, part)] += math.prod(shape)
     return {
         "languages": {side: language(config.data, side) for side in ("source", "target")},
-        "architecture": model,
+        "architecture": config.model.model_dump(),
         "parameters": {"total": blocks.total(), **blocks},
         "tokenizer": {
             **config.tokenizer.model_dump(include={"type", "joint", "byte_fallback", "sampling_alpha"}),
@@ -94,13 +85,7 @@ def _of_export(path: Path) -> dict[str, Any]:
     tokenizers = run.read_tokenizers(config)
     if tokenizers is None:
         raise ModelError(f"{path} has no tokenizer", hint="export the model again")
-    found = {**_of_model(config, tokenizers), "file": _of_file(path / "model.bin")}
-    if find_spec("ctranslate2"):
-        from nmt.decode.engines.ctranslate2_engine import load_export
-
-        engine, *_ = load_export(path, "cpu", None)
-        found["compute_type"] = str(engine.engine.compute_type)
-    return found
+    return {**_of_model(config, tokenizers), "file": _of_file(path / "model.bin")}
 
 
 def _of_run(run: RunDirectory) -> dict[str, Any]:
@@ -128,73 +113,15 @@ def _of_run(run: RunDirectory) -> dict[str, Any]:
         for corpus, files in corpora.items()
         for side, paths in zip(("source", "target"), corpus_paths(config, files), strict=True)
     }
-    hashes, n_pairs = manifest.get("data", {}), manifest.get("n_pairs", {})  # older runs have no n_pairs
-    found["data"] = {"files": names, "sha256": hashes, "pairs": n_pairs if isinstance(n_pairs, dict) else {}}
+    found["data"] = {"files": names, "sha256": manifest.get("data", {}), "pairs": manifest.get("n_pairs", {})}
     keys = ("command", "started", "git_commit", "python", "machine", "versions", "reproducible", "imported")
     found["origin"] = {key: manifest[key] for key in keys if manifest.get(key) not in (None, "")}
     own = found.get("file", {}).get("sha256")
-    scores = filter(_is_evaluation, run.read_scores())
-    found["scores"] = [{**line, "is_of_this_model": line.get("model_sha256") == own} for line in scores]
+    newest = {(str(line.get("source_sha256")), str(line.get("search"))): line for line in run.read_scores()}
+    found["scores"] = [{**line, "is_of_this_model": line.get("model_sha256") == own} for line in newest.values()]
     return found
 
 
-def _is_evaluation(line: Mapping[str, Any]) -> bool:
-    """Whether a line of scores.jsonl can be shown; the run may come from a stranger."""
-    scores = line.get("scores")
-    if not isinstance(scores, list) or not isinstance(line.get("search"), dict):
-        return False
-    return all(isinstance(s, dict) and is_finite(s.get("value")) and "name" in s for s in scores)
-
-
-# --- text -------------------------------------------------------------------------------------------------
-
-
-def as_text(found: Mapping[str, Any]) -> list[str]:
-    """The information as lines: a heading for each section, then its entries."""
-    data = found.get("data", {})
-    hashes = {f"{name} sha256": digest for name, digest in data.get("sha256", {}).items()}
-    sections: dict[str, Rows] = {
-        f"{found['path']}: {found['kind']}": _rows(found.get("file", {"model": "none yet"}))
-        + _rows({key: found[key] for key in ("engine", "compute_type") if key in found}),
-        "Model": _rows({key: found[key] for key in MODEL if key in found}),
-        "Training": _rows(found.get("training", {})),
-        "Data": _rows({"pairs": data.get("pairs", {}), **data.get("files", {}), **hashes}),
-        "Scores": _score_rows(found.get("scores", [])),
-        "Origin": _rows(found.get("origin", {})),
-        "Use": _rows(found["use"]),
-    }
-    width = max(len(name) for rows in sections.values() for name, _ in rows) + 2
-    lines = []
-    for title, rows in sections.items():
-        if rows:
-            lines += ["", title, *(f"  {name:<{width}}{text}" for name, text in rows)]
-    return lines[1:]
-
-
-def _rows(entries: Mapping[str, Any]) -> Rows:
-    texts = {name: _plain(value).removeprefix(f"{name} ") for name, value in entries.items()}
-    return [(name.replace("_", " "), text) for name, text in texts.items() if text]
-
-
-def _score_rows(lines: Sequence[Mapping[str, Any]]) -> Rows:
-    rows: Rows = []
-    newest = {(str(line.get("source_sha256")), str(line["search"])): line for line in lines}
-    for line in newest.values():
-        earlier = "" if line["is_of_this_model"] else "; by an earlier model of this run"
-        rows.append((str(line.get("source")), f"{line.get('n_lines')} lines, {_plain(line['search'])}{earlier}"))
-        rows += [("", f"{one['name']} = {one['value']:.2f}  {one.get('signature')}") for one in line["scores"]]
-    return rows
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}" if value >= 10_000 else str(value)
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_plain(one)}" for key, one in value.items())
-    if isinstance(value, list | tuple):
-        return " ".join(map(str, value))
-    return str(value)
+def as_text(found: Mapping[str, Any]) -> str:
+    """The information as YAML, which escapes control characters."""
+    return yaml.safe_dump(found, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)

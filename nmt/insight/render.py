@@ -2,45 +2,46 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from torch import Tensor
+
 from nmt.insight import pages
-from nmt.insight.explain import Explanation, Token
+from nmt.insight.explain import Explanation
 from nmt.insight.heads import table
-from nmt.insight.stages import Stage
 from nmt.insight.tables import columns
 
-N_SHOWN = 4  # alternatives per token
 MAX_COLUMNS = 64  # columns of a stage's heat map
 
 
 def as_page(explanation: Explanation) -> str:
     """A self-contained HTML page."""
-    explanation = replace(explanation, stages=[_picture(stage) for stage in explanation.stages])
-    return pages.page("explain", f"{explanation.source} – nmt explain", pages.plain(explanation, pages.packed))
-
-
-def _picture(stage: Stage) -> Stage:
-    """Return the stage, cut to `MAX_COLUMNS` columns if its columns are hidden units."""
-    return replace(stage, values=stage.values[:, :MAX_COLUMNS]) if stage.axes[-1] in "DdF" else stage
+    stages = [  # with at most `MAX_COLUMNS` hidden units
+        replace(stage, values=stage.values[:, :MAX_COLUMNS]) if stage.axes[-1] in "DdF" else stage
+        for stage in explanation.stages
+    ]
+    data = {**vars(explanation), "stages": stages, "attention": explanation.attention._asdict()}
+    return pages.page("explain", f"{explanation.source} – nmt explain", pages.plain(data, pages.packed))
 
 
 def as_json(explanation: Explanation) -> str:
     """One JSON object with all fields of the explanation; tensors as nested lists."""
-    return json.dumps(pages.plain(explanation, lambda x: pages.plain(x.tolist(), list)), ensure_ascii=False)
+    data = {**vars(explanation), "attention": explanation.attention._asdict()}
+    return json.dumps(pages.plain(data, Tensor.tolist), ensure_ascii=False)
 
 
 def as_text(explanation: Explanation) -> list[str]:
     """The explanation as lines of text."""
     best, greedy = explanation.translation, explanation.greedy
+    least = min(best.tokens, key=lambda token: token.log_prob)
     lines = [
         explanation.source,
         f"→ {best.text}",
         "",
         f"The model: {explanation.model}.",
         f"The translation has log-probability {best.log_prob:.3f} and score {best.score:.3f}.",
-        _doubt(best.tokens),
+        f"It was least sure at {least.piece}: {probability(least.log_prob)}.",
         "Greedy search writes the same." if greedy.text == best.text else f"Greedy search writes: {greedy.text}",
     ]
     for heading, body in _sections(explanation):
@@ -57,11 +58,6 @@ def _sections(e: Explanation) -> Iterator[tuple[str, Iterable[str]]]:
     yield "HYPOTHESES", columns(["score", "log-prob", "text"], hypotheses)
     if e.reference:
         yield "THE REFERENCE by teacher forcing: each token, given the true ones before it", _reference(e)
-    if e.ablation:
-        lines = [f"→ {e.ablation.translation.text}"]
-        if e.ablation.bleu is not None and e.reference:
-            lines.append(f"sentence BLEU {e.ablation.bleu:.1f} instead of {e.reference.bleu:.1f}")
-        yield f"WITHOUT {', '.join(e.ablation.heads)}", lines
     yield (
         "ONE PASS over <s> and padding, which shows it no previous tokens (a common mistake)",
         [f"→ {e.one_pass.text}"],
@@ -72,18 +68,13 @@ def probability(log_prob: float) -> str:
     return f"{100 * math.exp(log_prob):.1f} %"
 
 
-def _doubt(tokens: Sequence[Token]) -> str:
-    least = min(tokens, key=lambda token: token.log_prob)
-    return f"It was least sure at {least.piece}: {probability(least.log_prob)}."
-
-
 def _tokens(e: Explanation) -> list[str]:
     cross = e.attention.cross  # (L, 1, H, T, S); empty without attention
     rows = []
     for i, token in enumerate(e.translation.tokens):
         others = [f"{c.piece} {probability(c.log_prob)}" for c in token.alternatives if c.token != token.token]
         looked = e.source_pieces[int(cross.mean((0, 1, 2))[i].argmax())] if len(cross) else ""
-        rows.append((token.piece, probability(token.log_prob), looked, ", ".join(others[:N_SHOWN])))
+        rows.append((token.piece, probability(token.log_prob), looked, ", ".join(others)))
     return columns(["token", "prob.", "attends to", "instead of it"], rows)
 
 

@@ -64,10 +64,9 @@ def with_paths(nodes: Sequence[Node], best: Sequence[int], greedy: Sequence[int]
 
 def _path(nodes: Sequence[Node], tokens: Sequence[int]) -> set[int]:
     children = {(node.parent, node.token): node.index for node in nodes}
-    path: list[int] = []
+    path, node = set(), None
     for token in tokens:
-        child = children.get((path[-1] if path else None, token))
-        if child is None:
+        if (node := children.get((node, token))) is None:
             break
-        path.append(child)
-    return set(path)
+        path.add(node)
+    return path

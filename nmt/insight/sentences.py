@@ -1,7 +1,6 @@
-"""The words and numbers in the lines of a test set, and groups of lines. Imports no torch."""
+"""The words in the lines of a test set, and groups of lines. Imports no torch."""
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 
 LENGTHS = (5, 10, 20, 40)  # upper bounds of the groups by source length, in units of `words`
@@ -22,13 +21,8 @@ def bare_words(text: str, *, spaced: bool) -> list[str]:
     return [bare for unit in units if (bare := re.sub(r"^\W+|\W+$", "", unit))]
 
 
-def numbers(text: str) -> Counter[str]:
-    """Count the numbers in a text that are written in digits; thousands separators are removed."""
-    return Counter(re.sub(r"(?<=\d)[., ](?=\d{3}\b)", "", found) for found in re.findall(r"\d[\d., ]*\d|\d", text))
-
-
-def group_names(bounds: Sequence[int], least: int = 1) -> list[str]:
-    """The names of groups with these inclusive upper bounds: "1 to 5", "6 to 10", ..., "41 or more".
+def group_names(bounds: Sequence[int], least: int) -> list[str]:
+    """The names of groups with these inclusive upper bounds, from `least` on: "1 to 5", "6 to 10", ..., "41 or more".
 
     `bisect_left(bounds, value)` is the index of a value's group.
     """

@@ -1,26 +1,25 @@
 """The intermediate tensors of a model for one sentence pair, in the order of computation.
 
 Module hooks and a torch function mode record the values during a forward pass; the logits come from a second pass with
-the same input. Sections, equations and the order (figure 1) are those of Vaswani et al. 2017; for recurrent models,
-those of Luong et al. 2015.
+the same input. Sections, equations and the order (figure 1) are those of Vaswani et al. 2017. Recurrent models have the
+last two stages only.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
 from torch.overrides import TorchFunctionMode
 
 from nmt.model.attention import CrossAttention, SelfAttention, heads_first
 from nmt.model.base import AttentionWeights, Seq2Seq
-from nmt.model.recurrent import RecurrentModel
 from nmt.model.transformer import DecoderLayer, EncoderLayer, Transformer
 
+N_COLUMNS = 48  # columns shown of a stage that has one per token of the vocabulary
 POSITIONS = {
     "sinusoidal": "Times sqrt(D), plus sines and cosines of the position. Without them word order would be lost.",
     "learned": "Times sqrt(D), plus a learned vector of each position. Without it word order would be lost.",
@@ -48,10 +47,11 @@ class Stage:
     columns: list[str] | None = None  # names of the columns of `values`, if these are tokens of the vocabulary
 
 
-def stage(part: str, name: str, section: str, x: Tensor, axes: str, text: str) -> Stage:
+def stage(
+    part: str, name: str, section: str, x: Tensor, axes: str, text: str, columns: list[str] | None = None
+) -> Stage:
     """Return the stage that shows a tensor x."""
-    values = x[(0,) * (x.dim() - 2)]
-    return Stage(part, name, section, text, axes, tuple(x.shape), values)
+    return Stage(part, name, section, text, axes, tuple(x.shape), x[(0,) * (x.dim() - 2)], columns)
 
 
 class Recorder(TorchFunctionMode):
@@ -84,30 +84,31 @@ class Recorder(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def record_stages(model: Seq2Seq, src: Tensor, tgt_in: Tensor) -> tuple[list[Stage], AttentionWeights, Tensor]:
-    """Run a teacher-forced pass and record its stages.
+def record_stages(
+    model: Seq2Seq, src: Tensor, tgt_in: Tensor, pieces: Callable[[list[int]], list[str]]
+) -> tuple[list[Stage], AttentionWeights]:
+    """Run a teacher-forced pass; return its stages and attention weights.
 
     Args:
         model: in eval mode.
         src: (1, S) ids, EOS last.
         tgt_in: (1, T) ids, BOS first.
-    Returns:
-        the stages, the attention weights, and the log-probabilities of the next token, (T, V).
+        pieces: names target ids. The last two stages have a column for each of the most probable tokens.
     """
     with torch.inference_mode():
         with Recorder(model) as seen:
             attention = model.attention(src, tgt_in)
         logits = model(src, tgt_in).float()  # (1, T, V)
-        stages = []
-        if isinstance(model, Transformer):
-            stages = [*transformer_stages(model, seen, attention)]
-        elif isinstance(model, RecurrentModel):
-            stages = [*recurrent_stages(model, seen, attention)]
-        text = "One number per token of the vocabulary: how well it fits as the next token."
-        stages.append(stage("output", "Logits", "3.4", logits, "BTV", text))
-        text = "Softmax turns the logits of each position into probabilities that sum to 1."
-        stages.append(stage("output", "Probabilities", "3.4", logits.softmax(-1), "BTV", text))
-    return stages, attention, logits[0].log_softmax(-1)
+        stages = [*transformer_stages(model, seen, attention)] if isinstance(model, Transformer) else []
+        probabilities = logits.softmax(-1)
+        likely = probabilities[0].amax(0).topk(min(N_COLUMNS, logits.size(-1))).indices
+        for name, x, text in (
+            ("Logits", logits, "One number per token of the vocabulary: how well it fits as the next token."),
+            ("Probabilities", probabilities, "Softmax turns the logits of each position into numbers that sum to 1."),
+        ):
+            full = stage("output", name, "3.4", x, "BTV", text, pieces(likely.tolist()))
+            stages.append(replace(full, values=full.values[:, likely]))
+    return stages, attention
 
 
 def transformer_stages(model: Transformer, seen: Recorder, attention: AttentionWeights) -> Iterator[Stage]:
@@ -119,7 +120,7 @@ def transformer_stages(model: Transformer, seen: Recorder, attention: AttentionW
 
     yield embedding_stage("encoder", "S", seen.outputs[model.source_embedding][0])
     yield stage("encoder", name, "3.5", seen.inputs[encoder[0]][0], "BSD", text)
-    yield from attention_stages("encoder", "S", encoder[0], seen, seen.scores[0], attention.encoder[0])
+    yield from self_attention_stages("encoder", "S", encoder[0], seen, seen.scores[0], attention.encoder[0])
     yield from feed_forward_stages("encoder", "S", encoder[0], seen)
     memory, n = seen.outputs[model.encoder_norm][0], len(encoder)
     outcome = "The encoder's output: a vector per source token, which depends on the whole sentence."
@@ -128,33 +129,12 @@ def transformer_stages(model: Transformer, seen: Recorder, attention: AttentionW
     yield embedding_stage("decoder", "T", seen.outputs[model.target_embedding][-1])
     yield stage("decoder", name, "3.5", seen.inputs[decoder[0]][0], "BTD", text)
     self_scores, cross_scores = seen.scores[n : n + 2]
-    yield from attention_stages("decoder", "T", decoder[0], seen, self_scores, attention.decoder[0])
+    yield from self_attention_stages("decoder", "T", decoder[0], seen, self_scores, attention.decoder[0])
     yield from cross_attention_stages(decoder[0], seen, cross_scores, attention.cross[0])
     yield from feed_forward_stages("decoder", "T", decoder[0], seen)
     out, n = seen.outputs[model.decoder_norm][0], len(decoder)
     outcome = "A vector per target position, from which the next token is predicted."
     yield stage("decoder", f"Decoder output, after all {n} layers", "3.1", out, "BTD", outcome)
-
-
-def recurrent_stages(model: RecurrentModel, seen: Recorder, attention: AttentionWeights) -> Iterator[Stage]:
-    """Yield the embeddings and the output of every recurrent layer, then the stages of attention."""
-    kind = model.settings.cell.upper()
-    yield embedding_stage("encoder", "S", seen.outputs[model.source_embedding][0])
-    for i, layer in enumerate(model.encoder, 1):
-        out, _ = seen.outputs[layer][0]
-        x = out.data[None] if isinstance(out, PackedSequence) else out  # packing one sentence keeps its order
-        yield stage("encoder", f"{kind} layer {i}", "3", x, "BSD", "Reads the sentence in both directions.")
-    yield embedding_stage("decoder", "T", seen.outputs[model.target_embedding][-1])
-    for i, layer in enumerate(model.decoder, 1):
-        text = "Starts from the encoder's final state and reads the target so far, token by token."
-        yield stage("decoder", f"{kind} layer {i}", "3", seen.outputs[layer][0][0], "BTD", text)
-    if model.look is not None:
-        scores = seen.scores[0][..., : attention.cross.size(-1)]
-        yield stage("decoder", "Scores", "3.1", scores, "BTS", "How well each source position fits a target position.")
-        yield weights_stage("decoder", "T", "S", attention.cross[0])
-        text = "The weighted sum of the encoder's output, joined with the decoder's state."
-        out, _ = seen.outputs[model.look][0]
-        yield stage("decoder", "tanh(W [context; state])", "3.1, equation 5", out, "BTD", text)
 
 
 # --- parts of a layer -------------------------------------------------------------------------------------
@@ -165,57 +145,47 @@ def embedding_stage(part: str, length: str, x: Tensor) -> Stage:
     return stage(part, "Embedding", "3.4", x, f"B{length}D", text)
 
 
-def attention_stages(
+def self_attention_stages(
     part: str, length: str, layer: EncoderLayer | DecoderLayer, seen: Recorder, scores: Tensor, weights: Tensor
 ) -> Iterator[Stage]:
-    """Yield the stages of self-attention: projections, scores (B, H, T, S'), which may have padded keys, weights."""
+    """Yield the stages of self-attention; the scores (B, H, T, S') may have padded keys."""
     attention: SelfAttention = layer.self_attention
     projected = heads_first(attention.split_heads(seen.outputs[attention.query_key_value][0], 3))
-    origin = "Linear layers make queries, keys and values"
-    yield from weighting_stages(part, part, length, length, origin, (*projected, scores, weights))
+    yield from attention_stages(part, part, length * 2, (*projected, scores, weights))
     yield from merging_stages(part, length, attention.output, layer.self_attention_residual, seen)
 
 
 def cross_attention_stages(layer: DecoderLayer, seen: Recorder, scores: Tensor, weights: Tensor) -> Iterator[Stage]:
     attention: CrossAttention = layer.cross_attention
-    (query,) = heads_first(attention.split_heads(seen.outputs[attention.query][0], 1))
-    key, value = heads_first(attention.split_heads(seen.outputs[attention.key_value][0], 2))
-    origin = "This time they look at the source"
-    yield from weighting_stages("decoder", "cross", "T", "S", origin, (query, key, value, scores, weights))
+    query = heads_first(attention.split_heads(seen.outputs[attention.query][0], 1))
+    key_value = heads_first(attention.split_heads(seen.outputs[attention.key_value][0], 2))
+    yield from attention_stages("decoder", "cross", "TS", (*query, *key_value, scores, weights))
     yield from merging_stages("decoder", "T", attention.output, layer.cross_attention_residual, seen)
 
 
-def weighting_stages(
-    part: str, mask: str, n_queries: str, n_keys: str, origin: str, tensors: tuple[Tensor, ...]
-) -> Iterator[Stage]:
+def attention_stages(part: str, mask: str, lengths: str, tensors: tuple[Tensor, ...]) -> Iterator[Stage]:
     """Yield the stages of one attention, given its queries, keys, values, scores and weights."""
     query, key, value, scores, weights = tensors
-    text = f"What each position looks for. {origin}; each is split into H heads of d = D/H numbers."
-    yield stage(part, "Queries, head 1", "3.2.2", query, f"BH{n_queries}d", text)
-    yield stage(part, "Keys, head 1", "3.2.2", key, f"BH{n_keys}d", "What each position can be found by.")
+    text = (
+        "What each position looks for. Linear layers make queries, keys and values, each with d = D/H numbers a head."
+    )
+    yield stage(part, "Queries, head 1", "3.2.2", query, f"BH{lengths[0]}d", text)
+    yield stage(part, "Keys, head 1", "3.2.2", key, f"BH{lengths[1]}d", "What each position can be found by.")
     text = "What each position hands over when attended to."
-    yield stage(part, "Values, head 1", "3.2.2", value, f"BH{n_keys}d", text)
-    axes = f"BH{n_queries}{n_keys}"
+    yield stage(part, "Values, head 1", "3.2.2", value, f"BH{lengths[1]}d", text)
     scores = scores[..., : weights.size(-1)].expand_as(weights)
-    is_allowed = (scores[0, 0] > -torch.inf).float()
-    yield stage(part, "Mask", "3.2.3", is_allowed, axes[2:], MASKS[mask])
+    yield stage(part, "Mask", "3.2.3", (scores[0, 0] > -torch.inf).float(), lengths, MASKS[mask])
     text = "How well each query fits each key: their dot product. Hidden positions have -inf, shown gray."
-    yield stage(part, "Scores QKᵀ/√d, head 1", "3.2.1, equation 1", scores, axes, text)
-    yield weights_stage(part, n_queries, n_keys, weights)
-
-
-def weights_stage(part: str, n_queries: str, n_keys: str, weights: Tensor) -> Stage:
-    axes = f"BH{n_queries}{n_keys}"
+    yield stage(part, "Scores QKᵀ/√d, head 1", "3.2.1, equation 1", scores, f"BH{lengths}", text)
     text = "Softmax turns the scores of each query into weights that sum to 1."
-    return stage(part, "Attention weights, head 1", "3.2.1, equation 1", weights, axes, text)
+    yield stage(part, "Attention weights, head 1", "3.2.1, equation 1", weights, f"BH{lengths}", text)
 
 
 def merging_stages(part: str, length: str, output: nn.Module, residual: nn.Module, seen: Recorder) -> Iterator[Stage]:
-    axes = f"B{length}D"
     text = "Each head sums the values by its weights. The results of the H heads stand side by side again."
-    yield stage(part, "Heads merged", "3.2.2", seen.inputs[output][0], axes, text)
+    yield stage(part, "Heads merged", "3.2.2", seen.inputs[output][0], f"B{length}D", text)
     text = "Projected by W^O, added to the input of the sub-layer, and normalized."
-    yield stage(part, "Add and norm", "3.1, 5.4", seen.outputs[residual][0], axes, text)
+    yield stage(part, "Add and norm", "3.1, 5.4", seen.outputs[residual][0], f"B{length}D", text)
 
 
 def feed_forward_stages(part: str, length: str, layer: EncoderLayer | DecoderLayer, seen: Recorder) -> Iterator[Stage]:

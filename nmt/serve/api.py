@@ -1,11 +1,9 @@
 """The endpoints: LibreTranslate's and our own."""
 
 import asyncio
-import contextlib
 import hmac
 import json
-import threading
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -22,13 +20,12 @@ from nmt.decode.translator import Translator
 from nmt.errors import InputError, NmtError
 from nmt.insight.pages import content_security_policy, plain
 from nmt.serve import schema
-from nmt.serve.batcher import AbandonedError, Batcher
+from nmt.serve.batcher import Batcher
 from nmt.serve.guard import Limits
 
 Result = TypeVar("Result")
 
 UNKNOWN_LANGUAGE = "und"  # BCP 47's code for undetermined
-SEARCH = {"beam", "length_penalty", "alpha", "sample", "temperature", "top_k", "top_p", "seed", "n_best"}
 
 
 class ServedModel:
@@ -42,7 +39,7 @@ class ServedModel:
 
     def options(self, given: schema.Search) -> SearchOptions:
         """Return the search options of a request. Raises ConfigError if they are inconsistent."""
-        values = given.model_dump(include=SEARCH, exclude_none=True)
+        values = given.model_dump(include=set(SearchOptions.model_fields), exclude_none=True)
         if values.get("sample") and "beam" not in values:
             values["beam"] = values.get("n_best", 1)
         return self.translator.with_options(**values)
@@ -117,47 +114,31 @@ class Api:
         if self.keys and not any(matches):
             raise HTTPException(403, "the API key is missing or wrong")
 
-    def lines_of(self, texts: Sequence[str], prefix: Sequence[int] = ()) -> list[list[Line]]:
-        """Split each text into lines; line numbers continue from text to text."""
-        n_characters = sum(map(len, texts))
-        split_texts = [text.replace("\r\n", "\n").split("\n") for text in texts]
-        n_lines = sum(map(len, split_texts))
+    def lines_of(self, texts: Sequence[str], prefix: Sequence[int] = ()) -> list[Line]:
+        """Return the lines of all texts, numbered from 1. Raises HTTPException 413 if they are beyond the limits."""
+        lines = [line for text in texts for line in split_lines(text)]
+        n_characters, n_lines = sum(map(len, texts)), len(lines)
         counts = (n_characters, self.limits.n_characters, "characters"), (n_lines, self.limits.n_lines, "lines")
         for n, limit, what in counts:
             if n > limit:
                 raise HTTPException(413, f"the text has {n:,} {what}, a request may have {limit:,}")
         if prefix and n_lines != 1:
             raise HTTPException(400, "prefix: is for a single line")
-        numbers = iter(range(1, n_lines + 1))
-        return [[Line(next(numbers), line, prefix) for line in lines] for lines in split_texts]
-
-    @contextlib.asynccontextmanager
-    async def time_limit(self) -> AsyncIterator[None]:
-        """Raise HTTPException 504 if the block takes longer than `Limits.answer_s`."""
-        try:
-            async with asyncio.timeout(self.limits.answer_s):
-                yield
-        except TimeoutError:
-            raise HTTPException(504, f"no translation within {self.limits.answer_s:g} s") from None
+        return [Line(number, line, prefix) for number, line in enumerate(lines, 1)]
 
     async def answer(self, future: asyncio.Future[Result]) -> Result:
-        """Wait for a model's result, at most `Limits.answer_s`."""
-        async with self.time_limit():
-            return await future
+        """Wait for a model's result. Raises HTTPException 504 if it takes longer than `Limits.answer_s`."""
+        try:
+            async with asyncio.timeout(self.limits.answer_s):
+                return await future
+        except TimeoutError:
+            raise HTTPException(504, self.too_late) from None
 
-    async def translated(
-        self, model: ServedModel, texts: Sequence[str], options: SearchOptions
-    ) -> list[list[Translation]]:
-        """Return for each text the translations of its lines."""
-        lines_of_texts = self.lines_of(texts)
-        lines = [line for of_text in lines_of_texts for line in of_text]
-        answered = await self.answer(model.batcher.translate(lines, options))
-        found = iter(answered)
-        translations = [[next(found) for _ in of_text] for of_text in lines_of_texts]
-        self.count(translation for of_text in translations for translation in of_text)
-        return translations
+    @property
+    def too_late(self) -> str:
+        return f"no translation within {self.limits.answer_s:g} s"
 
-    def count(self, translations: Iterable[Translation]) -> None:
+    def count(self, translations: Sequence[Translation]) -> None:
         self.metrics.pieces.inc(sum(len(translation.hypotheses[0].tokens) for translation in translations))
 
     # --- LibreTranslate's API -----------------------------------------------------------------------------
@@ -170,8 +151,11 @@ class Api:
         options = model.translator.with_options(
             n_best=n_best, beam=max(n_best, model.translator.options.beam), scores=False
         )
-        translations = await self.translated(model, as_list(body.q), options)
-        texts = [variants(of_text, n_best) for of_text in translations]
+        sources = as_list(body.q)
+        answered = await self.answer(model.batcher.translate(self.lines_of(sources), options))
+        self.count(answered)
+        found = iter(answered)
+        texts = [variants([next(found) for _ in split_lines(source)], n_best) for source in sources]
         best, others = [of_text[0] for of_text in texts], [of_text[1:] for of_text in texts]
         is_list = isinstance(body.q, list)
         return schema.LibreAnswer(
@@ -211,14 +195,12 @@ class Api:
         self.check_key(request, body.api_key)
         model = self.pick(body.source, body.target)
         options = model.options(body)
-        lines_of_texts = self.lines_of(as_list(body.q), model.translator.encode_prefix(body.prefix))
-        lines = [line for of_text in lines_of_texts for line in of_text]
+        lines = self.lines_of(as_list(body.q), model.translator.encode_prefix(body.prefix))
         if body.stream:
             return StreamingResponse(self.stream(model, lines, options), media_type="text/event-stream")
-        found = await self.answer(model.batcher.translate(lines, options))
-        return self.as_answer(model, found)
+        return self.as_answer(model, await self.answer(model.batcher.translate(lines, options)))
 
-    def as_answer(self, model: ServedModel, translations: Sequence[Translation]) -> schema.TranslateAnswer:
+    def as_answer(self, model: ServedModel, translations: list[Translation]) -> schema.TranslateAnswer:
         self.count(translations)
         return schema.TranslateAnswer(
             source=model.source,
@@ -242,15 +224,15 @@ class Api:
         async def events() -> AsyncIterator[str]:
             texts = [""] * len(lines)
             try:
-                async with self.time_limit():
+                async with asyncio.timeout(self.limits.answer_s):
                     while (item := await shown.get()) is not None:
                         line, text = item
                         if text != texts[line]:
                             texts[line] = text
                             yield event("partial", {"line": line, "text": text})
                     yield event("done", self.as_answer(model, await future).model_dump())
-            except HTTPException as error:
-                yield event("error", {"error": error.detail})
+            except TimeoutError:
+                yield event("error", {"error": self.too_late})
             except NmtError as error:
                 yield event("error", {"error": str(error)})
             finally:
@@ -261,46 +243,44 @@ class Api:
     async def explain(self, request: Request, body: schema.ExplainRequest) -> Response:
         """Look into the translation of one sentence: alternatives of each piece, attention, the tree of the search."""
 
-        def look(*args: Any, **settings: Any) -> Any:  # runs on the model's thread, like the import of torch
-            from nmt.insight.explain import outline
+        def answer(*args: Any, **settings: Any) -> Response:
+            from nmt.insight.explain import outline  # imports torch
 
-            return plain(outline(*args, **settings), list)
+            return JSONResponse(plain(outline(*args, **settings)))
 
-        return JSONResponse(await self.explained(request, body, look))
+        return await self.explained(request, body, answer)
 
     async def explain_page(self, request: Request, body: schema.ExplainRequest) -> Response:
         """The page that `nmt explain` writes; takes forms too."""
 
-        def render(*args: Any, **settings: Any) -> str:  # runs on the model's thread: too slow for the event loop
+        def answer(*args: Any, **settings: Any) -> Response:
             from nmt.insight.explain import explain
             from nmt.insight.render import as_page
 
-            return as_page(explain(*args, **settings))
+            page = as_page(explain(*args, **settings))
+            return HTMLResponse(page, headers={"Content-Security-Policy": content_security_policy(page)})
 
-        page = await self.explained(request, body, render)
-        return HTMLResponse(page, headers={"Content-Security-Policy": content_security_policy(page)})
+        return await self.explained(request, body, answer)
 
-    async def explained(self, request: Request, body: schema.ExplainRequest, function: Callable[..., Result]) -> Result:
-        """Call `explain` or `outline` on the model's thread."""
+    async def explained(
+        self, request: Request, body: schema.ExplainRequest, function: Callable[..., Response]
+    ) -> Response:
+        """Return the answer of a function that takes the arguments of `explain`, from the model's thread."""
         self.check_key(request, body.api_key)
         model = self.pick(body.source, body.target)
         options = model.options(body)
         self.lines_of([body.q])
         settings = options.changed(n_best=options.beam).model_dump()
-        is_abandoned = threading.Event()
-
-        def check() -> None:
-            if is_abandoned.is_set():
-                raise AbandonedError
-
-        call = partial(function, model.translator, body.q, prefix=body.prefix, check=check, **settings)
-        future = model.batcher.call(call)
-        future.add_done_callback(lambda _: is_abandoned.set())
-        return await self.answer(future)
+        call = partial(function, model.translator, body.q, prefix=body.prefix, **settings)
+        return await self.answer(model.batcher.call(lambda check: call(check=check)))
 
 
 def as_list(texts: str | list[str]) -> list[str]:
     return [texts] if isinstance(texts, str) else texts
+
+
+def split_lines(text: str) -> list[str]:
+    return text.replace("\r\n", "\n").split("\n")
 
 
 def name_of(code: str) -> str:

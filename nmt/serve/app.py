@@ -16,12 +16,13 @@ from nmt.errors import InputError, NmtError
 from nmt.serve import schema
 from nmt.serve.api import Api
 from nmt.serve.batcher import QueueFullError
-from nmt.serve.guard import RETRY_AFTER, Guard, Limits
+from nmt.serve.guard import Guard, Limits
 
-PAGES = {"/": "index.html", "/docs": "docs.html"}
-ASSETS = {  # file -> package whose folder `pages` contains it
-    **dict.fromkeys(("serve.css", "serve.js", "docs.js"), "nmt.serve"),
-    **dict.fromkeys(("base.css", "figures.js", "search_tree.js"), "nmt.insight"),
+FILES = {  # path -> package and file in its folder `pages`
+    "/": ("nmt.serve", "index.html"),
+    "/docs": ("nmt.serve", "docs.html"),
+    **{f"/static/{name}": ("nmt.serve", name) for name in ("serve.css", "serve.js", "docs.js")},
+    **{f"/static/{name}": ("nmt.insight", name) for name in ("base.css", "figures.js", "search_tree.js")},
 }
 MEDIA_TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
 ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"model": schema.ErrorAnswer}, "5XX": {"model": schema.ErrorAnswer}}
@@ -34,13 +35,9 @@ def create_app(
     hosts: Collection[str] = (),
     keys: Collection[str] = (),
 ) -> Guard:
-    """Create the ASGI application.
+    """Create the ASGI application for translators, at most one for each pair of languages.
 
-    Args:
-        translators: at most one for each pair of languages.
-        limits: limits of a request.
-        hosts: host names that the server accepts, besides localhost and IP addresses.
-        keys: valid API keys; if empty, requests need no key.
+    `hosts` are names that the server accepts besides localhost and IP addresses. Without `keys`, requests need no key.
     """
     limits = limits or Limits()
     api = Api(translators, limits, keys)
@@ -60,10 +57,8 @@ def create_app(
         api.check_key(request, "")
         return Response(generate_latest(api.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
-    for path, name in PAGES.items():
-        app.get(path, response_model=None, include_in_schema=False)(asset(name, "nmt.serve"))
-    for name, package in ASSETS.items():
-        app.get(f"/static/{name}", response_model=None, include_in_schema=False)(asset(name, package))
+    for path, (package, name) in FILES.items():
+        app.get(path, response_model=None, include_in_schema=False)(asset(package, name))
     add_error_handlers(app)
 
     known = {route.path for route in app.routes if hasattr(route, "path")}
@@ -75,7 +70,7 @@ def create_app(
     return Guard(app, limits, hosts, observe)
 
 
-def asset(name: str, package: str) -> Any:
+def asset(package: str, name: str) -> Any:
     """Return a handler that answers with a file from a package's folder `pages`."""
     content = files(f"{package}.pages").joinpath(name).read_bytes()
     media_type = MEDIA_TYPES[name.rpartition(".")[2]]
@@ -101,12 +96,10 @@ def add_error_handlers(app: FastAPI) -> None:
         message = f"{field[0]}: {fault['msg']}" if is_object else "the body must be a JSON object"
         return JSONResponse({"error": message.encode(errors="replace").decode()}, 400)
 
-    @app.exception_handler(QueueFullError)
-    async def of_full_queue(_: Request, error: QueueFullError) -> Response:
-        return JSONResponse({"error": str(error)}, 429, RETRY_AFTER)
-
     @app.exception_handler(NmtError)
     async def of_nmt(_: Request, error: NmtError) -> Response:
+        if isinstance(error, QueueFullError):
+            return JSONResponse({"error": str(error)}, 429, {"Retry-After": "1"})
         return JSONResponse({"error": str(error)}, 400 if isinstance(error, InputError) else 503)
 
     @app.exception_handler(Exception)

@@ -4,26 +4,24 @@ It reads the whole body of a request, within a time limit, before a handler is c
 """
 
 import asyncio
+import contextlib
 import ipaddress
 import json
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 FORM_PATHS = {"/translate", "/explain"}  # for LibreTranslate's clients; for the form of our page
 MAX_FIELDS = 32  # of a form
-RETRY_AFTER = {"Retry-After": "1"}  # seconds
 MAX_CONNECTIONS = 1024
-ACCEPTED_AT_ONCE = 8  # connections
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -35,18 +33,13 @@ HEADERS = {
 
 
 def max_connections() -> int:
-    """The number of connections for which there are descriptors of open files."""
+    """Half of the files that this process may open, at most `MAX_CONNECTIONS`."""
     try:
         import resource
-
-        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        n_open = len(list(Path("/dev/fd").iterdir()))
-    except (ImportError, OSError):  # Windows
+    except ImportError:  # Windows
         return MAX_CONNECTIONS
-    # It takes four turns of the event loop to accept a connection and to close another one.
-    n_spare = 16 + 4 * ACCEPTED_AT_ONCE
-    n_left = MAX_CONNECTIONS if limit == resource.RLIM_INFINITY else limit - n_open - n_spare
-    return max(16, min(MAX_CONNECTIONS, n_left))
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_CONNECTIONS if limit == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, limit // 2)
 
 
 @dataclass(frozen=True)
@@ -67,7 +60,7 @@ class Guard:
     """ASGI middleware: refuses invalid requests itself; passes others to the app, with the body already read.
 
     Status of refused requests: 400 malformed form, 403 from a page of another origin, 408 too slow, 413 too large,
-    415 wrong media type, 421 unknown host, 429 too many at once; /health is always answered.
+    415 wrong media type, 421 unknown host.
     """
 
     def __init__(
@@ -80,9 +73,6 @@ class Guard:
         self.on_answer = on_answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
         started, status = time.monotonic(), 0
 
         async def send_with_headers(message: Message) -> None:
@@ -96,14 +86,14 @@ class Guard:
 
         try:
             body = await self._checked_body(scope, receive)
+        except ClientDisconnect:
+            pass
         except HTTPException as error:
             # The rest of the body is not read, so no other request can follow on this connection.
-            headers = {**(error.headers or {}), "Connection": "close"}
-            response = JSONResponse({"error": error.detail}, error.status_code, headers)
+            response = JSONResponse({"error": error.detail}, error.status_code, {"Connection": "close"})
             await response(scope, receive, send_with_headers)
         else:
-            if body is not None:
-                await self._answer(scope, receive, send_with_headers, body)
+            await self._answer(scope, receive, send_with_headers, body)
         self.on_answer(scope["path"], status, time.monotonic() - started)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
@@ -123,8 +113,8 @@ class Guard:
             answer.cancel()
             gone.cancel()
 
-    async def _checked_body(self, scope: Scope, receive: Receive) -> bytes | None:
-        """Check a request and return its body as JSON; None if the client has disconnected."""
+    async def _checked_body(self, scope: Scope, receive: Receive) -> bytes:
+        """Check a request and return its body as JSON."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._is_ours(host):
@@ -138,51 +128,32 @@ class Guard:
                 raise HTTPException(415, f"send the request as {JSON}, without Content-Encoding")
         if int(headers.get("content-length", 0)) > self.limits.n_bytes:
             raise self._too_large()
+        body: bytes = b""
         try:
             async with asyncio.timeout(self.limits.read_s):
-                body = await self._read(receive)
+                async for part in Request(scope, receive).stream():
+                    body += part
+                    if len(body) > self.limits.n_bytes:
+                        raise self._too_large()
         except TimeoutError:
             raise HTTPException(408, f"the request did not arrive within {self.limits.read_s:g} s") from None
-        is_full = scope.get("state", {}).get("is_full")
-        if is_full and is_full() and scope["path"] != "/health":
-            raise HTTPException(429, "too many requests are being answered", RETRY_AFTER)
-        if body is None or media_type != FORM:
+        if media_type != FORM:
             return body
         scope["headers"] = [(name, value) for name, value in scope["headers"] if name != b"content-type"]
         scope["headers"].append((b"content-type", JSON.encode()))
-        return json.dumps(form_fields(body)).encode()
-
-    async def _read(self, receive: Receive) -> bytes | None:
-        body: bytes = b""
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return None
-            body += message.get("body", b"")
-            if len(body) > self.limits.n_bytes:
-                raise self._too_large()
-            if not message.get("more_body", False):
-                return body
+        try:
+            text = body.decode("ascii")
+            pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS)
+        except ValueError as error:
+            raise HTTPException(400, "the body is not a form in UTF-8") from error
+        return json.dumps(dict(pairs)).encode()
 
     def _too_large(self) -> HTTPException:
         return HTTPException(413, f"a request may have {self.limits.n_bytes:,} bytes")
 
     def _is_ours(self, host: str) -> bool:
         """Whether the Host header is an allowed name or any IP address; DNS rebinding attacks need a name."""
-        try:
+        with contextlib.suppress(ValueError):
             name = urlsplit(f"//{host}").hostname or ""
-            if name in self.hosts:
-                return True
-            ipaddress.ip_address(name)
-        except ValueError:
-            return False
-        return True
-
-
-def form_fields(body: bytes) -> dict[str, Any]:
-    """Parse the fields of a URL-encoded form."""
-    try:
-        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS)
-    except ValueError as error:
-        raise HTTPException(400, "the body is not a form in UTF-8") from error
-    return dict(pairs)
+            return name in self.hosts or bool(ipaddress.ip_address(name))
+        return False

@@ -2,16 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
-)
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 MAX_BEAM = 16  # with a wider beam, one client could occupy a model for a long time
 MAX_PREFIX = 5_000  # characters or tokens
@@ -25,28 +16,13 @@ def without_surrogates(value: Any) -> Any:
 ENCODABLE = BeforeValidator(without_surrogates)
 
 
-def one_of(expected: str) -> WrapValidator:
-    """Replace the errors of a union, which name its types, by one that says what is expected."""
-
-    def validate(value: Any, validator: ValidatorFunctionWrapHandler) -> Any:
-        try:
-            return validator(value)
-        except ValidationError:
-            raise PydanticCustomError("union", f"must be {expected}") from None
-
-    return WrapValidator(validate)
-
-
 Text = Annotated[str, ENCODABLE, Field(description="Text; each of its lines is translated by itself.")]
-Texts = Annotated[
-    Text | Annotated[list[Text], Field(description="Several texts.")], one_of("a string or a list of strings")
-]
+Texts = Text | Annotated[list[Text], Field(description="Several texts.")]
 Code = Annotated[str, Field(max_length=20), ENCODABLE]
 Source = Annotated[Code, Field(description="Language code; auto takes the only model that fits the target.")]
 Key = Annotated[str, Field(description="If the server needs one; or as Authorization: Bearer KEY.")]
 Prefix = Annotated[
     Annotated[str, Field(max_length=MAX_PREFIX), ENCODABLE] | Annotated[list[int], Field(max_length=MAX_PREFIX)],
-    one_of(f"a string or a list of integers, at most {MAX_PREFIX} long"),
     Field(description="What the translation begins with, as text or tokens; for one line only."),
 ]
 

@@ -2,27 +2,25 @@
 
 uvicorn's only time limit is for silence after an answer; one byte ends it. Here a connection is closed if its client
 takes too long to send the headers of a request or to read an answer; `Guard` limits the time for bodies. A connection
-beyond the limit is accepted, and others that wait for their clients are closed. No address has a limit of its own,
-because a proxy is one address for many clients; but connections of the address that holds most are closed first.
+beyond the limit is accepted, and another one that waits for its client is closed. No address has a limit of its own,
+because a proxy is one address for many clients.
 """
 
 import asyncio
 import logging
 import math
 import socket
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import uvicorn
-from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from nmt.errors import InputError
-from nmt.serve.guard import ACCEPTED_AT_ONCE, Guard, Limits
+from nmt.serve.guard import Guard, Limits
 
 BACKLOG = 2048  # connections that wait to be accepted
-N_FREE = 8  # connections that requests to be answered leave free: for /health, and to refuse others
+ACCEPTED_AT_ONCE = 8  # connections
 PROGRESS_BYTES = 65_536  # of an answer; a client that reads as much within `Limits.stall_s` may go on
 
 
@@ -35,38 +33,17 @@ class Connection(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self.limits: Limits = self.config.app.limits
-        self.app: Any = self.call_app
-        self.address = self.client[0] if self.client else ""
         self.phase: tuple[Any, bool, int] = (None, True, 0)
         self.since = self.loop.time()
         if len(self.connections) > self.limits.n_connections:
-            self.make_room()
-
-    async def call_app(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["state"]["is_full"] = self.is_full
-        await self.config.loaded_app(scope, receive, send)
+            waiting = (one for one in self.connections if not one.is_answered)  # this one, at least
+            min(waiting, key=lambda one: one.since).abort()
 
     @property
     def is_answered(self) -> bool:
         """Whether the server owes the client an answer, or the rest of one, and the client has read what was sent."""
         is_due = self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
         return is_due and not self.transport.get_write_buffer_size()
-
-    def is_full(self) -> bool:
-        """Whether this request, which has been received, is one too many to be answered."""
-        limit = self.limits.n_connections - N_FREE
-        return len(self.connections) > limit and sum(one.is_answered for one in self.connections) > limit
-
-    def make_room(self) -> None:
-        """Close connections that wait for their clients: of the address with the most of them, the oldest.
-
-        Closes a sixteenth of them, so that a flood of connections does not sort them for each new one.
-        """
-        waiting = [one for one in self.connections if not one.is_answered]
-        counts = Counter(one.address for one in waiting)
-        waiting.sort(key=lambda one: (-counts[one.address], one.since))
-        for one in waiting[: 1 + len(waiting) // 16]:
-            one.abort()
 
     def check_time(self) -> None:
         """Close the connection if its client does nothing for too long. Called several times per second."""
@@ -127,9 +104,7 @@ class Server(uvicorn.Server):
 def new_server(app: Guard, on_start: Callable[[], None] = lambda: None) -> Server:
     """Create a server; on SIGTERM or Ctrl-C, it answers the requests that it has received and stops.
 
-    Args:
-        app: the application.
-        on_start: called when the server accepts connections and handles signals.
+    `on_start` is called when it accepts connections and handles signals.
     """
     config = uvicorn.Config(
         app,

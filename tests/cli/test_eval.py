@@ -137,6 +137,7 @@ def test_test_sets_that_are_unclear_incomplete_or_unequal_are_refused(five_run: 
         (["--hyp", "empty", "--ref", "empty"], ["empty"]),
         (["--hyp", "hyp", "--ref", "ref", "--tokenize", "14a"], ["14a"]),
         (["--hyp", "hyp", "--ref", "ref", "--src", "short", "--show", "5"], ["4", "5"]),
+        (["--hyp", "hyp", "--ref", "ref", "--heads"], ["--heads needs one"]),
         ([*model, "--src", "src"], ["--src and --ref go together"]),
         (model, ["names no data.test"]),
         ([*model, "--src", "src", "--ref", "ref", "--ref", "short"], ["5 source lines but 4 lines in reference 2"]),

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from conftest import FiveRun, err_lines, one_clear_error, out_lines, run_nmt, run_together
 
 from nmt.run.directory import RunDirectory
@@ -18,12 +19,8 @@ def test_info_after_eval_shows_the_scores_with_their_signatures(five_run: FiveRu
     found = json.loads(out_lines(as_json)[0])
     assert [one["scores"] for one in found["scores"]] == [expected]
     assert found["scores"][0]["is_of_this_model"]
-    lines = out_lines(text)
-    for score in expected:
-        assert any(f"{score['name']} = {score['value']:.2f}  {score['signature']}" in line for line in lines)
-    assert any(f"nmt translate -m {run}" in line for line in lines)
-    (run / "scores.jsonl").write_text('{"scores": 3}\n{"scores": [{"name": 1}], "search": {}}\n[]\nx\n')
-    assert json.loads(out_lines(run_nmt("info", run, "--json"))[0])["scores"] == []
+    assert yaml.safe_load(text.stdout) == found
+    assert found["use"]["translate"].startswith(f"nmt translate -m {run}")
 
 
 def test_eval_of_a_file_or_of_an_unwritable_run_keeps_nothing(five_run: FiveRun, tmp_path: Path) -> None:

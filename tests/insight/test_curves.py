@@ -7,47 +7,32 @@ from typing import Any
 import pytest
 from conftest import FiveRun
 
-from nmt.errors import InputError, ModelError
+from nmt.errors import InputError
 from nmt.insight import curves as module
-from nmt.insight.curves import (
-    CHARTS,
-    TEXT_WIDTH,
-    Chart,
-    Curves,
-    Series,
-    as_text,
-    charts_of,
-    short,
-    ticks,
-)
+from nmt.insight.curves import TEXT_WIDTH, Chart, Curves, Series, as_text, charts_of
 from nmt.run.directory import RunDirectory
 
 
 def step(n: int, **figures: Any) -> dict[str, Any]:
-    figures = {"loss": 2.0, "nll": 1.0, "lr": 0.1, "grad_norm": 1.0, "n_tokens": 10, **figures}
+    figures = {"loss": 2.0, "nll": 1.0, "lr": 0.1, "grad_norm": 1.0, "n_tokens": 10, "elapsed_s": float(n), **figures}
     return {"step": n, "n_real": 18, "n_positions": 20, **figures}
 
 
 def test_curves_are_means_weighted_by_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = [step(1, loss=4.0, n_tokens=30, elapsed_s=1.0), step(2, loss=0.0, elapsed_s=2.0), step(3, elapsed_s=4.0)]
+    lines = [step(1, loss=4.0, n_tokens=30), step(2, loss=0.0), step(3, elapsed_s=4.0)]
     found = Curves(lines).by_name()
-    assert found["step"] == [1, 2, 3]
-    assert found["loss"] == [4.0, 0.0, 2.0]
-    assert found["tokens_per_s"] == [30, 10, 5]
+    assert (found["step"], found["loss"], found["tokens_per_s"]) == ([1, 2, 3], [4.0, 0.0, 2.0], [30, 10, 5])
     assert found["non_padding"] == [0.9] * 3
     monkeypatch.setattr(module, "MAX_POINTS", 2)
     found = Curves(lines).by_name()
-    assert found["step"] == [2, 3]
-    assert found["loss"] == [3.0, 2.0]
-    assert found["tokens_per_s"] == [20, 5]
-    assert Curves([step(1)]).by_name()["tokens_per_s"] == [None], "a run of before times were kept"
-    assert Curves([]).by_name()["loss"] == []
+    assert (found["step"], found["loss"], found["tokens_per_s"]) == ([2, 3], [3.0, 2.0], [20, 5])
+    assert set(map(tuple, Curves().by_name().values())) == {()}
 
 
 @pytest.mark.parametrize("n_steps", [8, 9, 1001])
 def test_long_curves_have_few_points_that_stand_for_all_steps(monkeypatch: pytest.MonkeyPatch, n_steps: int) -> None:
     monkeypatch.setattr(module, "MAX_POINTS", 8)
-    found = Curves(step(n, loss=float(n), elapsed_s=float(n)) for n in range(1, n_steps + 1)).by_name()
+    found = Curves(step(n, loss=float(n)) for n in range(1, n_steps + 1)).by_name()
     assert 4 < len(found["step"]) <= 8
     ends: list[Any] = [0, *found["step"]]
     assert ends[-1] == n_steps
@@ -62,7 +47,6 @@ def test_damaged_lines_and_those_of_validations_are_no_steps() -> None:
 
 def test_charts_hold_the_figures_of_the_run(five_run: FiveRun) -> None:
     charts = {chart.metric: chart for chart in charts_of([five_run.run, five_run.run])}
-    assert list(charts) == list(CHARTS)
     lines = RunDirectory(five_run.run).read_metrics()
     bleu = [(line["step"], line["dev_bleu"]) for line in lines if "dev_bleu" in line]
     assert [one.points for one in charts["dev_bleu"].series] == [bleu, bleu]
@@ -72,9 +56,7 @@ def test_charts_hold_the_figures_of_the_run(five_run: FiveRun) -> None:
     assert [x for x, _ in by_time.series[0].points] == times
 
 
-def test_what_is_no_run_no_metric_or_has_no_figures_is_refused(five_run: FiveRun, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="is not a run"):
-        charts_of([tmp_path])
+def test_an_unknown_metric_and_a_run_without_figures_are_refused(five_run: FiveRun, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no metric 'bleu'"):
         charts_of([five_run.run], ["bleu"])
     run = five_run.copy_run(tmp_path / "run")
@@ -88,41 +70,21 @@ def chart(*series: Series, metric: str = "dev_bleu") -> Chart:
 
 
 def test_a_text_chart_fits_the_terminal_and_rises_where_the_curve_rises() -> None:
-    rising = Series("runs/a", [(0.0, 0.0), (100.0, 10.0)])
-    falling = Series("runs/b", [(50.0, 10.0), (100.0, 0.0)])
+    rising, falling = Series("runs/a", [(0.0, 0.0), (100.0, 10.0)]), Series("runs/b", [(50.0, 10.0), (100.0, 0.0)])
     lines = as_text(chart(rising, falling))
     assert max(map(len, lines)) == TEXT_WIDTH
     rows = [line.partition("│")[2] or line.partition("┤")[2] for line in lines[2:14]]
-    assert rows[-1].startswith("*")
     assert [row.index("*") for row in reversed(rows)] == sorted(row.index("*") for row in rows)
-    assert rows[0].rstrip("│").endswith("*")
-    assert "o" in rows[0][len(rows[0]) // 2 - 3 :]
     assert not any("o" in row[:30] for row in rows), "the second curve begins in the middle"
     assert lines[-2].endswith("* runs/a: last 10, lowest 0, highest 10")
 
 
-@pytest.mark.parametrize("points", [[(7.0, 3.0)], [(0.0, 3.0)], [(1.0, 0.0), (2.0, 0.0)], [(0.0, 1e-9), (1.0, -5e7)]])
+@pytest.mark.parametrize("points", [[(7.0, 3.0)], [(1.0, 0.0), (2.0, 0.0)], [(0.0, 1e-9), (1.0, -5e7)]])
 def test_few_equal_and_extreme_points_are_drawn(points: list[tuple[float, float]]) -> None:
-    one = chart(Series("a", points))
-    assert any("*" in line for line in as_text(one)[1:-1])
+    assert any("*" in line for line in as_text(chart(Series("a", points)))[1:-1])
 
 
 def test_far_out_values_of_the_gradient_do_not_flatten_the_rest() -> None:
-    points = [(float(i), 1.0) for i in range(10)]
-    _, _, low, high = chart(Series("a", [(0.0, 1e6), *points[1:]]), metric="grad_norm").ranges()
-    assert low == 1.0
-    assert high == pytest.approx(4.0)
-
-
-@pytest.mark.parametrize(("low", "high"), [(0, 1), (0, 100), (3.2, 41.7), (-1e-5, 2e-5), (0, 1472), (0.1, 0.1000001)])
-def test_ticks_are_few_and_inside(low: float, high: float) -> None:
-    found = ticks(low, high)
-    assert 2 <= len(found) <= 6
-    slack = 1e-6 * (high - low)
-    assert all(low - slack <= value <= high + slack for value in found)
-
-
-def test_numbers_on_axes_are_short() -> None:
-    assert [short(x) for x in (0, 2e-3, 2.5e-4, 0.125, 31.23456, 12_500, 20_000)] == [
-        "0", "2e-03", "2.5e-04", "0.125", "31.23", "12.5k", "20k"
-    ]  # fmt: skip
+    points = [(0.0, 1e6), *((float(i), 1.0) for i in range(1, 10))]
+    assert chart(Series("a", points), metric="grad_norm").highest() == 4.0
+    assert chart(Series("a", points)).highest() == 1e6

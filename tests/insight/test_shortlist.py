@@ -31,8 +31,7 @@ def test_a_target_token_is_linked_to_the_source_token_it_attends_to(monkeypatch:
         return AttentionWeights(weights[:0], weights[:0], weights)
 
     monkeypatch.setattr(model_of(translator), "attention", reversed_attention)
-    pairs = [Pair(i, text, text) for i, text in enumerate(texts, 1)]
-    found = np.concatenate([*linked_pieces(translator, pairs)], axis=1)
+    found = np.concatenate([*linked_pieces(translator, [Pair(1, text, text) for text in texts])], axis=1)
     expected = [link for of_text in tokens for link in zip(of_text[::-1], of_text, strict=True)]
     assert sorted(map(tuple, found.T.tolist())) == sorted(expected)
 

@@ -16,6 +16,7 @@ from nmt.serve.guard import Guard, Limits
 from nmt.serve.server import bind, new_server
 
 JSON = {"Content-Type": "application/json"}
+FORM = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
 
 
 @dataclass(frozen=True)
@@ -41,15 +42,13 @@ class Client:
 
     port: int
     connections: Collection[Any] = ()  # of the server
-    address: str = "127.0.0.1"
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
     def connect(self) -> http.client.HTTPConnection:
-        source = (self.address, 0)
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S, source_address=source)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
 
     def send(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
         with contextlib.closing(self.connect()) as connection:
@@ -88,10 +87,7 @@ def running(app: Guard) -> Iterator[Client]:
 
 def events_of(answer: Answer) -> list[tuple[str, Any]]:
     """The server-sent events of an answer."""
-    blocks = answer.body.decode().split("\n\n")
-    assert blocks.pop() == ""
-    found = []
-    for block in blocks:
-        kind, data = block.split("\n")
-        found.append((kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
-    return found
+    *blocks, end = answer.body.decode().split("\n\n")
+    assert not end
+    pairs = (block.removeprefix("event: ").split("\ndata: ") for block in blocks)
+    return [(kind, json.loads(data)) for kind, data in pairs]

@@ -2,8 +2,10 @@
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from typing import Any
 
 import pytest
@@ -15,20 +17,20 @@ from nmt.decode.segments import Line
 from nmt.decode.translator import load
 from nmt.errors import NmtError
 from nmt.serve import batcher as module
-from nmt.serve.batcher import Batcher, QueueFullError
+from nmt.serve.batcher import Batcher
 from nmt.serve.guard import Limits
-
-LINES = [Line(1, "a cat sleeps")]
 
 
 class Held:
-    """A translator whose searches wait until they are released."""
+    """A batcher whose searches wait until they are released."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_waiting: int = 10) -> None:
         self.translator = small_translator()
+        self.options = self.translator.options
         self.released = threading.Event()
-        self.batches: list[int] = []
-        self.texts: list[list[str]] = []
+        self.batches: list[int] = []  # numbers of lines
+        self.texts: list[list[str]] = []  # of each search
+        self.batcher = Batcher(self.translator, max_waiting, self.batches.append)
         original = self.translator.start
 
         def start(lines: Sequence[Line], *rest: Any) -> Any:
@@ -39,36 +41,35 @@ class Held:
             return original(lines, *rest)
 
         self.translator.start = start  # type: ignore[method-assign,assignment]
-        self.options = self.translator.options
 
-    def batcher(self, max_waiting: int = 10) -> Batcher:
-        return Batcher(self.translator, max_waiting, self.batches.append)
+    def translate(self, *texts: str, **options: Any) -> asyncio.Future[Any]:
+        lines = [Line(i, text) for i, text in enumerate(texts, 1)]
+        return self.batcher.translate(lines, self.options.changed(**options))
 
-    async def first(self, batcher: Batcher) -> asyncio.Future[Any]:
+    async def first(self) -> asyncio.Future[Any]:
         """Queue a request and wait until it is being translated."""
-        future = batcher.translate(LINES, self.options)
+        future = self.translate("a cat sleeps")
         while not self.batches:
             await asyncio.sleep(0.01)
         return future
 
+    async def release(self, *futures: asyncio.Future[Any]) -> list[str]:
+        """Let the searches go on; return the first source of each request."""
+        self.released.set()
+        return [translations[0].source for translations in await asyncio.gather(*futures)]
 
-def run(test: Callable[[Held], Any]) -> Held:
-    held = Held()
+
+def run(test: Callable[[Held], Any], **options: Any) -> Held:
+    held = Held(**options)
     asyncio.run(asyncio.wait_for(test(held), PATIENCE_S))
     return held
 
 
 def test_what_waits_is_translated_together_if_its_options_are_equal() -> None:
     async def test(held: Held) -> None:
-        batcher = held.batcher()
-        other = held.options.changed(beam=1)
-        futures = [await held.first(batcher)]
-        futures += [batcher.translate([Line(1, f"a cat {i}")], held.options if i % 2 else other) for i in range(5)]
-        held.released.set()
-        found = await asyncio.gather(*futures)
-        assert [translations[0].source for translations in found] == ["a cat sleeps", *(f"a cat {i}" for i in range(5))]
-        alone = held.translator.translate(["a cat 1"])
-        assert found[2][0].text == alone[0]
+        futures = [await held.first(), *(held.translate(f"a cat {i}", beam=1 + i % 2) for i in range(5))]
+        assert await held.release(*futures) == ["a cat sleeps", *(f"a cat {i}" for i in range(5))]
+        assert (await futures[2])[0].text == held.translator.translate(["a cat 1"], beam=2)[0]
 
     held = run(test)
     assert held.batches == [1, 3, 2]
@@ -76,8 +77,9 @@ def test_what_waits_is_translated_together_if_its_options_are_equal() -> None:
 
 
 def test_a_search_in_the_background_is_finished_after_the_next_was_started() -> None:
+    events: list[str] = []
+
     async def test(held: Held) -> None:
-        events: list[str] = []
         start = held.translator.start
 
         def recorded(lines: Sequence[Line], *rest: Any) -> Any:
@@ -92,16 +94,10 @@ def test_a_search_in_the_background_is_finished_after_the_next_was_started() -> 
 
         held.translator.start = recorded  # type: ignore[method-assign,assignment]
         held.translator.engine.in_background = True
-        batcher = held.batcher()
-        futures = [await held.first(batcher)]
-        futures += [batcher.translate([Line(1, text)], held.options.changed(beam=i)) for i, text in enumerate("ab", 1)]
-        held.released.set()
-        assert [(await future)[0].source for future in futures] == ["a cat sleeps", "a", "b"]
-        assert events == [
-            "start a cat sleeps", "start a", "finish a cat sleeps", "start b", "finish a", "finish b"
-        ]  # fmt: skip
+        await held.release(await held.first(), held.translate("a", beam=1), held.translate("b", beam=2))
 
     run(test)
+    assert events == ["start a cat sleeps", "start a", "finish a cat sleeps", "start b", "finish a", "finish b"]
 
 
 @pytest.mark.parametrize(
@@ -116,78 +112,50 @@ def test_a_search_has_few_lines_and_characters(
     monkeypatch.setattr(module, "MAX_CHARACTERS", 10)
 
     async def test(held: Held) -> None:
-        batcher = held.batcher()
-        first = await held.first(batcher)
-        lines = [Line(i, text) for i, text in enumerate(texts, 1)]
-        others = [batcher.translate(lines, held.options) for _ in range(4)]
-        held.released.set()
-        await asyncio.gather(first, *others)
+        await held.release(await held.first(), *(held.translate(*texts) for _ in range(4)))
 
     assert run(test).batches == n_lines
 
 
 def test_a_request_that_fails_fails_alone() -> None:
     async def test(held: Held) -> None:
-        batcher = held.batcher()
-        first = await held.first(batcher)
-        good, bad = (batcher.translate([Line(1, text)], held.options) for text in ("a dog", "poison"))
-        held.released.set()
+        first, good, bad = await held.first(), held.translate("a dog"), held.translate("poison")
+        assert await held.release(first, good) == ["a cat sleeps", "a dog"]
         with pytest.raises(NmtError, match="out of memory"):
             await bad
-        assert (await good)[0].source == "a dog"
-        assert (await first)[0].source == "a cat sleeps"
 
     run(test)
 
 
 def test_canceled_requests_are_not_translated() -> None:
     async def test(held: Held) -> None:
-        batcher = held.batcher(max_waiting=2)
-        first = await held.first(batcher)
+        first = await held.first()
         for _ in range(5):  # canceled requests make room for others
-            batcher.translate([Line(1, "forgotten")], held.options).cancel()
-        last = batcher.translate([Line(1, "a dog")], held.options)
-        held.released.set()
-        await asyncio.gather(first, last)
+            held.translate("forgotten").cancel()
+        await held.release(first, held.translate("a dog"))
 
-    assert run(test).texts == [["a cat sleeps"], ["a dog"]]
+    assert run(test, max_waiting=2).texts == [["a cat sleeps"], ["a dog"]]
 
 
 def test_a_search_that_nobody_waits_for_ends() -> None:
     async def test(held: Held) -> None:
-        batcher = held.batcher()
-        first = await held.first(batcher)
-        first.cancel()
-        held.released.set()
-        steps: list[str] = []
-        await batcher.translate(LINES, held.options, lambda _, text: steps.append(text))
-        assert steps
-        assert all(isinstance(step, str) for step in steps)
+        def endless(*args: Any) -> Any:
+            return lambda: deque(map(args[-1], repeat(str)), maxlen=0)  # calls `watch` without end
+
+        held.translator.start = endless  # type: ignore[method-assign,assignment]
+        (await held.first()).cancel()
+        assert await held.batcher.call(lambda _: 7) == 7
 
     run(test)
 
 
-def test_too_many_waiting_requests_are_refused() -> None:
-    async def test(held: Held) -> None:
-        batcher = held.batcher(max_waiting=2)
-        first = await held.first(batcher)
-        waiting = [batcher.translate(LINES, held.options) for _ in range(2)]
-        with pytest.raises(QueueFullError, match="2 requests wait already"):
-            batcher.translate(LINES, held.options)
-        held.released.set()
-        await asyncio.gather(first, *waiting)
-
-    run(test)
-
-
-def test_functions_run_alone_and_their_errors_are_returned(caplog: pytest.LogCaptureFixture) -> None:
+def test_functions_run_alone_and_their_errors_are_returned() -> None:
     async def test(held: Held) -> None:
         held.released.set()
-        batcher = held.batcher()
-        found, failed, _ = batcher.call(lambda: 7), batcher.call(lambda: 1 // 0), batcher.translate(LINES, held.options)
-        assert await found == 7
-        with pytest.raises(ZeroDivisionError):
-            await failed
+        call = held.batcher.call
+        found = await asyncio.gather(call(lambda _: 7), call(lambda _: 1 // 0), return_exceptions=True)
+        assert found[0] == 7
+        assert isinstance(found[1], ZeroDivisionError)
 
     run(test)
 
@@ -198,11 +166,10 @@ def test_a_full_queue_is_status_429_and_a_failure_503() -> None:
         answers = [pool.submit(client.post, "/v1/translate", {"q": "a cat"})]
         wait_until(lambda: held.texts)  # it is being translated; together with another, there would be room for a third
         answers += [pool.submit(client.post, "/v1/translate", {"q": "a cat"}) for _ in range(7)]
-        while sum(answer.done() for answer in answers) < 6:  # of the other two, one is being translated and one waits
-            threading.Event().wait(0.05)
+        # of the other two, one is being translated and one waits
+        wait_until(lambda: sum(answer.done() for answer in answers) == 6)
         refused = [answer.result() for answer in answers if answer.done()]
-        assert {answer.status for answer in refused} == {429}
-        assert {answer.headers["retry-after"] for answer in refused} == {"1"}
+        assert {(answer.status, answer.headers["retry-after"]) for answer in refused} == {(429, "1")}
         assert refused[0].error == "1 requests wait already"
         held.released.set()
         assert sorted(answer.result().status for answer in answers) == [200] * 2 + [429] * 6

@@ -5,7 +5,6 @@ import json
 import re
 import threading
 import time
-import urllib.parse
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,15 +12,13 @@ import pytest
 from conftest import PATIENCE_S, SOURCE, TARGET, FiveRun
 from libretranslatepy import LibreTranslateAPI  # type: ignore[import-untyped]
 from models import small_translator
-from served import JSON, Answer, Client, events_of, served
+from served import FORM, JSON, Client, events_of, served
 
+from nmt.decode.options import Engine
 from nmt.decode.translator import Translator, load
-from nmt.errors import ConfigError, InputError, ModelError
+from nmt.errors import ConfigError, ModelError
 from nmt.insight.pages import content_security_policy, hash_source
-from nmt.serve.app import create_app
 from nmt.serve.guard import Limits
-
-FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 @pytest.fixture(scope="module")
@@ -57,26 +54,23 @@ def test_a_list_gives_a_list_and_alternatives_are_others(client: Client) -> None
     assert one == {"translatedText": TARGET[0], "alternatives": found["alternatives"][0]}
 
 
-def test_lines_stay_lines(client: Client) -> None:
+def test_lines_stay_lines_and_auto_is_the_only_language_that_fits(client: Client) -> None:
     body = {"q": f"{SOURCE[0]}\n\n{SOURCE[1]}\r\n", "source": "zh-CN", "target": "en"}
-    assert client.post("/translate", body).json == {"translatedText": f"{TARGET[0]}\n\n{TARGET[1]}\n"}
-
-
-def test_auto_is_the_only_language_that_fits(client: Client) -> None:
-    found = client.post("/translate", {"q": SOURCE[0], "source": "auto", "target": "en"}).json
-    assert found["detectedLanguage"] == {"language": "zh", "confidence": 0}
+    expected = {"translatedText": f"{TARGET[0]}\n\n{TARGET[1]}\n"}
+    assert client.post("/translate", body).json == expected
+    detected = {"detectedLanguage": {"language": "zh", "confidence": 0}}
+    assert client.post("/translate", {**body, "source": "auto"}).json == expected | detected
 
 
 def test_a_lone_surrogate_is_replaced(client: Client) -> None:
-    found = client.send("POST", "/v1/translate", b'{"q": "\\ud800"}', {"Content-Type": "application/json"}).json
-    assert found["translations"][0]["source"] == "?"
-    body = {"q": "a", "source": "\ud800", "target": "en"}
-    assert client.post("/translate", body).error.startswith("no model translates ? to en")
+    assert client.post("/v1/translate", {"q": "\ud800"}).json["translations"][0]["source"] == "?"
+    answer = client.post("/translate", {"q": "a", "source": "\ud800", "target": "en"})
+    assert answer.error.startswith("no model translates ? to en")
 
 
-def test_an_empty_text_has_an_empty_translation(client: Client) -> None:
-    assert client.post("/translate", {"q": "", "source": "zh", "target": "en"}).json == {"translatedText": ""}
-    assert client.post("/translate", {"q": [], "source": "zh", "target": "en"}).json == {"translatedText": []}
+@pytest.mark.parametrize("q", ["", []])
+def test_an_empty_text_has_an_empty_translation(client: Client, q: object) -> None:
+    assert client.post("/translate", {"q": q, "source": "zh", "target": "en"}).json == {"translatedText": q}
 
 
 # --- our own API --------------------------------------------------------------------------------------------
@@ -86,14 +80,9 @@ def test_the_answer_has_what_the_translator_finds(client: Client, translator: Tr
     found = client.post("/v1/translate", {"q": SOURCE, "beam": 4, "n_best": 3}).json
     expected = list(translator.translate_lines(SOURCE, translator.with_options(beam=4, n_best=3)))
     assert (found["source"], found["target"]) == ("zh", "en")
-    assert [line["source"] for line in found["translations"]] == SOURCE
     for line, translation in zip(found["translations"], expected, strict=True):
         for got, hypothesis in zip(line["hypotheses"], translation.hypotheses, strict=True):
-            assert (got["text"], got["pieces"], got["tokens"]) == (
-                hypothesis.text,
-                hypothesis.pieces,
-                hypothesis.tokens,
-            )
+            assert {name: got[name] for name in ("text", "pieces", "tokens")}.items() <= vars(hypothesis).items()
             assert got["score"] == pytest.approx(hypothesis.score, abs=1e-5)
             assert sum(got["log_probs"]) == pytest.approx(got["log_prob"], abs=1e-5)
 
@@ -120,14 +109,9 @@ def test_a_prefix_is_text_or_tokens(client: Client, translator: Translator) -> N
 
 def test_samples_are_drawn_by_the_seed(client: Client) -> None:
     body = {"q": SOURCE[0], "sample": True, "temperature": 3.0, "n_best": 4}
-    texts = [
-        [
-            found["text"]
-            for found in client.post("/v1/translate", {**body, "seed": seed}).json["translations"][0]["hypotheses"]
-        ]
-        for seed in (1, 1, 2)
-    ]
-    assert texts[0] == texts[1] != texts[2]
+    first, same, other = (client.post("/v1/translate", {**body, "seed": seed}).json for seed in (1, 1, 2))
+    assert first == same != other
+    assert len(first["translations"][0]["hypotheses"]) == 4
 
 
 def test_explain_gives_alternatives_attention_and_the_tree(client: Client) -> None:
@@ -141,15 +125,11 @@ def test_explain_gives_alternatives_attention_and_the_tree(client: Client) -> No
         assert sum(row) == pytest.approx(1, abs=1e-4)
     path = [node["token"] for node in found["tree"] if node["is_best"]]
     assert path == [token["token"] for token in best["tokens"]]
-    alternatives = best["tokens"][0]["alternatives"]
-    prefixed = client.post("/v1/explain", {"q": SOURCE[0], "prefix": [alternatives[1]["token"]]}).json
+    second = best["tokens"][0]["alternatives"][1]
+    prefixed = client.post("/v1/explain", {"q": SOURCE[0], "prefix": [second["token"]]}).json
     first = prefixed["hypotheses"][0]["tokens"][0]
-    assert (first["token"], first["piece"], first["rank"]) == (alternatives[1]["token"], alternatives[1]["piece"], 2)
-    assert [other["token"] for other in first["alternatives"]] == [other["token"] for other in alternatives]
-    # rounding depends on the length of the translation
-    assert first["log_prob"] == pytest.approx(alternatives[1]["log_prob"], abs=1e-4)
-    log_probs = [other["log_prob"] for other in first["alternatives"]]
-    assert log_probs == pytest.approx([other["log_prob"] for other in alternatives], abs=1e-4)
+    assert (first["token"], first["piece"], first["rank"]) == (second["token"], second["piece"], 2)
+    assert first["log_prob"] == pytest.approx(second["log_prob"], abs=1e-4)  # rounding depends on the length
 
 
 def test_the_page_of_an_explanation_allows_only_its_own_script(client: Client) -> None:
@@ -167,10 +147,9 @@ def test_an_explanation_that_nobody_waits_for_ends(client: Client, monkeypatch: 
     started, ended = threading.Event(), threading.Event()
 
     def endless(*_: Any, trace: Callable[[Any], None], **__: Any) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+        started.set()
         try:
-            while time.monotonic() < deadline:
-                started.set()
+            while True:
                 trace(None)
                 time.sleep(0.01)
         finally:
@@ -198,12 +177,7 @@ def test_metrics_count_requests_and_batches(client: Client) -> None:
 
 def test_pages_and_what_they_load(client: Client) -> None:
     assert client.get("/health").json == {"status": "ok"}
-    for path, media_type in {
-        "/": "text/html",
-        "/docs": "text/html",
-        "/static/serve.js": "text/javascript",
-        "/static/base.css": "text/css",
-    }.items():
+    for path, media_type in (("/", "text/html"), ("/docs", "text/html"), ("/static/serve.js", "text/javascript")):
         answer = client.get(path)
         assert answer.status == 200
         assert answer.headers["content-type"].startswith(media_type)
@@ -217,41 +191,31 @@ def test_pages_and_what_they_load(client: Client) -> None:
 
 
 def test_passwords_are_asked_for_in_forms(client: Client) -> None:
-    page = client.get("/").body.decode()
-    assert 'type="password"' in page
-    assert 'type="password"' not in re.sub(r"<form.*?</form>", "", page, flags=re.DOTALL)
+    outside = re.sub(r"<form.*?</form>", "", client.get("/").body.decode(), flags=re.DOTALL)
+    assert 'type="password"' not in outside
 
 
 # --- refused requests ---------------------------------------------------------------------------------------
 
+PAIR = {"source": "zh", "target": "en"}
 REFUSED: list[tuple[str, Any, int, str]] = [
-    ("/translate", {"source": "zh", "target": "en"}, 400, "q: Field required"),
-    ("/translate", {"q": "a", "source": "fr", "target": "en"}, 400, "no model translates fr to en; this server transl"),
-    ("/translate", {"q": "a", "source": "zh", "target": "en", "format": "html"}, 400, "format: Input should be 'text'"),
-    ("/translate", {"q": {"a": 1}, "source": "zh", "target": "en"}, 400, "q"),
-    ("/translate", {"q": "a", "source": "zh", "target": "en", "alternatives": 1000}, 400, "alternatives"),
-    ("/translate", {"q": "a" * 5001, "source": "zh", "target": "en"}, 413, "the text has 5,001 characters"),
-    ("/translate", {"q": ["a"] * 65, "source": "zh", "target": "en"}, 413, "the text has 65 lines, a request may have"),
-    ("/translate", {"q": "a\n" * 64, "source": "zh", "target": "en"}, 413, "65 lines"),
+    ("/translate", PAIR, 400, "q: Field required"),
+    ("/translate", {"q": "a", **PAIR, "source": "fr"}, 400, "no model translates fr to en; this server translates zh"),
+    ("/translate", {"q": "a", **PAIR, "format": "html"}, 400, "format: Input should be 'text'"),
+    ("/translate", {"q": [1], **PAIR}, 400, "q: Input should be a valid string"),
+    ("/translate", {"q": "a" * 5001, **PAIR}, 413, "the text has 5,001 characters, a request may have 5,000"),
+    ("/translate", {"q": ["a"] * 64 + ["a\nb"], **PAIR}, 413, "the text has 66 lines, a request may have 64"),
     ("/v1/translate", {"q": "a", "beem": 3}, 400, "beem: Extra inputs are not permitted"),
     ("/v1/translate", {"q": "a", "beam": 10**9}, 400, "beam: Input should be less than or equal to 16"),
     ("/v1/translate", {"q": "a", "n_best": 9}, 400, "n_best is 9, but there are 5 hypotheses"),
-    ("/v1/translate", {"q": "a", "alpha": -1}, 400, "alpha: "),
-    ("/v1/translate", {"q": "a", "prefix": [10**6]}, 400, "the prefix has the token 1000000"),
     ("/v1/translate", {"q": "a", "prefix": [2]}, 400, "the prefix has the token 2"),
     ("/v1/translate", {"q": "a", "prefix": "word " * 900}, 400, "the model takes at most"),
     ("/v1/translate", {"q": ["a", "b"], "prefix": "I"}, 400, "prefix: is for a single line"),
     ("/v1/explain", {"q": " "}, 400, "the sentence is blank"),
     ("/v1/explain", {"q": "我 " * 400}, 400, "the sentence is too long"),
-    ("/v1/explain", {"q": ["a"]}, 400, "q: Input should be a valid string"),
-    ("/translate", {"q": [1], "source": "zh", "target": "en"}, 400, "q: must be a string or a list of strings"),
-    ("/v1/translate", {"q": None}, 400, "q: must be a string or a list of strings"),
-    ("/v1/translate", {"q": "a", "prefix": [1.5]}, 400, "prefix: must be a string or a list of integers, at most 5000"),
-    ("/v1/explain", {"q": "a", "prefix": "a" * 5001}, 400, "prefix: must be a string or a list of integers, at most"),
-    ("/v1/translate", {"q": "a", "source": "a" * 21}, 400, "source: String should have at most 20 characters"),
-    ("/v1/translate", {"q": "a", "target": "a" * 21}, 400, "target: String should have at most 20 characters"),
+    ("/v1/explain", {"q": "a", "prefix": "a" * 5001}, 400, "prefix: String should have at most 5000 characters"),
     ("/v1/translate", [], 400, "the body must be a JSON object"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("path", "body", "status", "message"), REFUSED, ids=[message for *_, message in REFUSED])
@@ -264,45 +228,30 @@ def test_a_wrong_request_is_refused_with_the_reason(
     assert not re.search(r"[<\[(]|function|validation|dictionary", answer.error), "internals of a library"
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b'"\xff"', b"[]", b"[" * 30_000, b'{"q": ' + b"9" * 10_000 + b"}", b"NaN"])
+@pytest.mark.parametrize("body", [b"", b'"\xff"', b"[" * 30_000, b'{"q": ' + b"9" * 10_000 + b"}"])
 def test_what_is_not_json_is_refused(client: Client, body: bytes) -> None:
-    answer = client.send("POST", "/v1/translate", body, {"Content-Type": "application/json"})
+    answer = client.send("POST", "/v1/translate", body, JSON)
     assert answer.status == 400
     assert answer.error
 
 
-def test_keys(translator: Translator) -> None:
-    body = {"q": SOURCE[0], "source": "zh", "target": "en"}
-    with served(translator, keys=["secret", "ключ", "?"]) as client:
-        for given in ({}, {"api_key": "wrong"}, {"api_key": "\u0000"}, {"api_key": "\ud800"}):
-            assert client.post("/translate", {**body, **given}).status == 403
-            assert client.post("/v1/translate", {**body, **given}).error == "the API key is missing or wrong"
-            assert client.post("/v1/explain", {**body, **given}).status == 403
-        assert client.post("/translate", {**body, "api_key": "ключ"}).json == {"translatedText": TARGET[0]}
-        assert client.post("/v1/translate", body, Authorization="Bearer secret").status == 200
-        assert LibreTranslateAPI(client.url, "secret").translate(SOURCE[0], "zh", "en") == TARGET[0]
-        assert client.get("/v1/models").json["needs_key"] is True
-        assert client.get("/metrics").error == "the API key is missing or wrong"
-        assert client.get("/metrics", Authorization="Bearer secret").status == 200
-        assert client.get("/health").status == 200
-
-
-@pytest.mark.parametrize("key", ["ключ", "schlüssel", "鑰匙 🔑", "a b", "k" * 4096])
-def test_every_key_works_in_every_place(translator: Translator, key: str) -> None:
-    body = {"q": SOURCE[0], "source": "zh", "target": "en"}
+@pytest.mark.parametrize(
+    ("key", "encoding"),
+    [("schlüssel", "utf-8"), ("schlüssel", "latin-1"), ("鑰匙 🔑", "utf-8"), ("k" * 4096, "utf-8")],
+)
+def test_every_key_works_in_every_place(translator: Translator, key: str, encoding: str) -> None:
+    body = {"q": SOURCE[0], **PAIR}
     with served(translator, keys=["first", key]) as client:
-        for encoding in (
-            ("utf-8", "latin-1") if key.encode("latin-1", "ignore").decode("latin-1") == key else ("utf-8",)
-        ):
-            header = f"Bearer {key}".encode(encoding).decode("latin-1")  # http.client encodes it as Latin-1
-            assert client.post("/translate", body, Authorization=header).status == 200
-            assert client.get("/metrics", Authorization=header).status == 200
+        header = f"Bearer {key}".encode(encoding).decode("latin-1")  # http.client encodes it as Latin-1
+        assert client.get("/metrics", Authorization=header).status == 200
+        assert LibreTranslateAPI(client.url, key).translate(SOURCE[0], "zh", "en") == TARGET[0]
         assert client.post("/v1/translate", {**body, "api_key": key}).status == 200
-        form = urllib.parse.urlencode({**body, "api_key": key})
-        assert client.send("POST", "/translate", form, FORM).status == 200
-        assert client.post("/translate", {**body, "api_key": f"{key}."}).status == 403
-        assert client.post("/translate", {**body, "api_key": "?"}).status == 403
-        assert client.post("/translate", body, Authorization="Bearer \xff\xfe").status == 403
+        for wrong in (f"{key}.", "?", "\0", "\ud800", ""):
+            for path in ("/translate", "/v1/translate", "/v1/explain"):
+                assert client.post(path, {**body, "api_key": wrong}).error == "the API key is missing or wrong"
+        assert client.get("/metrics", Authorization="Bearer \xff\xfe").status == 403
+        assert client.get("/v1/models").json["needs_key"] is True
+        assert client.get("/health").status == 200
 
 
 # --- other models -------------------------------------------------------------------------------------------
@@ -319,18 +268,16 @@ def test_the_model_is_chosen_by_its_languages(translator: Translator) -> None:
         assert answer.error == "several models fit; this server translates zh to en, de to en"
 
 
-def test_two_models_for_one_pair_are_refused(translator: Translator) -> None:
-    with pytest.raises(InputError, match="two models translate zh to en"):
-        create_app([translator, translator])
-
-
 class NoSteps:
     """An engine that never calls `watch`, like `CTranslate2Engine`."""
 
-    def __init__(self, translator: Translator) -> None:
-        self.engine = translator.engine
-        self.max_length = self.engine.max_length
-        self.name, self.explains, self.sees_steps, self.in_background = "test", False, False, False
+    explains = sees_steps = False
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.engine, name)
 
     def torch_engine(self, needed_for: str) -> Any:
         raise ConfigError(f"CTranslate2 has no {needed_for}")
@@ -343,17 +290,13 @@ class NoSteps:
             raise ModelError("the model's output is not a number")
         return self.engine.start(segments, options, batch_size=batch_size)
 
-    def score(self, source: Any, target: Any) -> Any:
-        return self.engine.score(source, target)
-
 
 def test_a_model_of_another_engine(translator: Translator) -> None:
-    with served(Translator(NoSteps(translator), translator.tokenizers, translator.config)) as client:
+    with served(Translator(NoSteps(translator.engine), translator.tokenizers, translator.config)) as client:
         assert client.get("/v1/models").json["models"][0]["explains"] is False
         assert client.post("/v1/explain", {"q": SOURCE[0]}).error == "CTranslate2 has no attention weights"
-        assert [kind for kind, _ in events_of(client.post("/v1/translate", {"q": SOURCE[0], "stream": True}))] == [
-            "done"
-        ]
+        ((kind, _),) = events_of(client.post("/v1/translate", {"q": SOURCE[0], "stream": True}))
+        assert kind == "done"
         assert client.post("/v1/translate", {"q": "a", "sample": True}).status == 400
         streamed = events_of(client.post("/v1/translate", {"q": "a", "sample": True, "stream": True}))
         assert streamed == [("error", {"error": "the model's output is not a number"})]
@@ -362,6 +305,5 @@ def test_a_model_of_another_engine(translator: Translator) -> None:
 def test_a_model_that_names_no_languages() -> None:
     small = small_translator(train={"source": "a", "target": "b"})
     with served(small) as client:
-        answer: Answer = client.get("/languages")
-        assert answer.json == [{"code": "und", "name": "Unknown language", "targets": ["und"]}]
+        assert client.get("/languages").json == [{"code": "und", "name": "Unknown language", "targets": ["und"]}]
         assert client.post("/v1/translate", {"q": "a cat"}).status == 200

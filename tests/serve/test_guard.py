@@ -1,5 +1,6 @@
 """Hostile requests are refused and do not stop the server."""
 
+import contextlib
 import json
 import random
 import socket
@@ -8,13 +9,13 @@ from collections.abc import Iterator
 
 import pytest
 from conftest import PATIENCE_S, SOURCE, TARGET, FiveRun
-from served import JSON, Client, served
+from served import FORM, JSON, Client, events_of, served
 
 from nmt.decode.translator import Translator, load
 from nmt.serve.guard import Limits
 
 GOOD = {"q": SOURCE[0], "source": "zh", "target": "en"}
-N_HOSTILE = 1000
+HEAD = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -28,29 +29,24 @@ def client(translator: Translator) -> Iterator[Client]:
         yield client
 
 
-def raw(client: Client, data: bytes, *, wait_s: float = 30) -> bytes:
+def raw(client: Client, data: bytes) -> bytes:
     """Send raw bytes; return all that is received until the server closes the connection."""
-    with socket.create_connection(("127.0.0.1", client.port), timeout=wait_s) as connection:
-        received = b""
-        try:
-            connection.sendall(data)
-            while part := connection.recv(65_536):
-                received += part
-        except OSError:
-            pass
-        return received
+    received = b""
+    with (
+        socket.create_connection(("127.0.0.1", client.port), timeout=PATIENCE_S) as connection,
+        contextlib.suppress(OSError),
+    ):
+        connection.sendall(data)
+        while part := connection.recv(65_536):
+            received += part
+    return received
 
 
-@pytest.mark.parametrize(
-    ("host", "status"),
-    [
-        ("localhost:80", 200), ("127.0.0.1", 200), ("[::1]:5000", 200), ("192.168.1.7:5000", 200),
-        ("translate.example", 200), ("evil.example", 421), ("localhost.evil.example", 421),
-        ("", 421), ("[", 421), ("a b", 421),
-    ],
-)  # fmt: skip
-def test_only_known_hosts_are_answered(client: Client, host: str, status: int) -> None:
-    assert client.get("/health", Host=host).status == status
+def test_only_known_hosts_are_answered(client: Client) -> None:
+    for host in ("localhost:80", "127.0.0.1", "[::1]:5000", "192.168.1.7:5000", "translate.example"):
+        assert client.get("/health", Host=host).status == 200
+    for host in ("evil.example", "localhost.evil.example", "", "[", "a b"):
+        assert client.get("/health", Host=host).status == 421
 
 
 def test_pages_of_other_origins_are_refused(client: Client) -> None:
@@ -69,40 +65,32 @@ def test_other_media_types_are_refused(client: Client, media_type: str) -> None:
 
 
 def test_forms_are_for_libretranslates_clients(client: Client) -> None:
-    form = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
-    assert client.send("POST", "/v1/translate", b"q=a", form).status == 415
-    assert client.send("POST", "/translate", b"q=%ff&source=zh&target=en", form).status == 400
-    assert client.send("POST", "/translate", "q=ä".encode(), form).status == 400
-    assert client.send("POST", "/translate", b"a=1&" * 40, form).status == 400
-    assert client.send("POST", "/translate", b"q=&source=zh&target=en&extra=1", form).json == {"translatedText": ""}
+    assert client.send("POST", "/v1/translate", b"q=a", FORM).status == 415
+    assert client.send("POST", "/translate", b"q=%ff&source=zh&target=en", FORM).status == 400
+    assert client.send("POST", "/translate", "q=ä".encode(), FORM).status == 400
+    assert client.send("POST", "/translate", b"a=1&" * 40, FORM).status == 400
+    assert client.send("POST", "/translate", b"q=&source=zh&target=en&extra=1", FORM).json == {"translatedText": ""}
 
 
 def test_large_bodies_are_refused(client: Client) -> None:
     answer = client.send("POST", "/translate", b" " * 65_537, JSON)
     assert (answer.status, answer.error) == (413, "a request may have 65,536 bytes")
-    head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     for length in (b"1" * 20, b"-1", b"x", b"1\r\nContent-Length: 2"):
-        assert raw(client, head + b"Content-Length: " + length + b"\r\n\r\n{}")[9:12] in (b"400", b"413")
+        assert raw(client, HEAD + b"Content-Length: " + length + b"\r\n\r\n{}")[9:12] in (b"400", b"413")
     chunk = b"8000\r\n" + b" " * 0x8000 + b"\r\n"
-    assert raw(client, head + b"Transfer-Encoding: chunked\r\n\r\n" + 3 * chunk)[9:12] == b"413"
+    assert raw(client, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + 3 * chunk)[9:12] == b"413"
 
 
 def test_slow_bodies_and_slow_models_end(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    head = (
-        b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
-    )
     with served(translator, limits=Limits(read_s=0.3)) as client:
-        connection = socket.create_connection(("127.0.0.1", client.port), timeout=PATIENCE_S)
-        connection.sendall(head + b'{"q": ')
-        assert connection.recv(1000)[9:12] == b"408"
-        connection.close()
+        assert raw(client, HEAD + b"Content-Length: 100\r\n\r\n{")[9:12] == b"408"
     ended = threading.Event()
     monkeypatch.setattr(translator, "start", lambda *_: ended.wait(PATIENCE_S))
     with served(translator, limits=Limits(answer_s=0.3)) as client:
         answer = client.post("/v1/translate", {"q": "a"})
         assert (answer.status, answer.error) == (504, "no translation within 0.3 s")
-        streamed = client.post("/v1/translate", {"q": "a", "stream": True}).body.decode()
-        assert streamed == 'event: error\ndata: {"error": "no translation within 0.3 s"}\n\n'
+        (streamed,) = events_of(client.post("/v1/translate", {"q": "a", "stream": True}))
+        assert streamed == ("error", {"error": "no translation within 0.3 s"})
         assert client.get("/health").status == 200
         ended.set()
 
@@ -113,8 +101,7 @@ def test_markup_stays_text(client: Client) -> None:
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.json["translations"][0]["source"] == text
-    form = {"Content-Type": "application/x-www-form-urlencoded"}
-    page = client.send("POST", "/explain", f"q={text}&beam=1", form)
+    page = client.send("POST", "/explain", f"q={text}&beam=1", FORM)
     assert page.status == 200
     assert b"alert(1)" in page.body
     assert text.encode() not in page.body
@@ -124,43 +111,29 @@ def hostile_requests(n: int) -> Iterator[bytes]:
     """Random requests with many kinds of faults; some are valid."""
     draw = random.Random(1)
     values = ["1", "null", "[]", "{}", '"\\ud800"', '"\\u0000"', "1e999", "NaN", "-1", "true", '"<script>"', "[" * 500]
-    values += [
-        '"' + "a" * 6000 + '"',
-        '["a"]',
-        "[1]",
-        '"\ufeff\u202e\u2028"',
-        '"' + "\\n" * 70 + '"',
-        '"./../"',
-        "1" * 5000,
-    ]
+    values += [f'"{"a" * 6000}"', '["a"]', "[1]", '"\ufeff\u202e\u2028"', '"' + "\\n" * 70 + '"', "1" * 5000]
     names = ["q", "source", "target", "beam", "n_best", "prefix", "alpha", "sample", "seed", "stream", "alternatives"]
     names += ["format", "api_key", "temperature", "top_k", "top_p", "__proto__"]
+    paths = ["/translate", "/v1/translate", "/v1/explain", "/explain", "/languages", "/%00", "/../etc"]
     for _ in range(n):
-        path = draw.choice(
-            ["/translate", "/v1/translate", "/v1/explain", "/explain", "/languages", "/%00", "//", "/../etc"]
-        )
-        method = draw.choice(["POST"] * 8 + ["GET", "PUT", "BREW", "HEAD", "OPTIONS", "TRACE"])
         fields = [f'"{name}": {draw.choice(values)}' for name in draw.sample(names, draw.randrange(6))]
         fields += ['"q": "a"', '"target": "en"'] * draw.randrange(2)
         body = ("{" + ", ".join(fields) + "}").encode(errors="surrogatepass")
-        if draw.random() < 0.2:
-            body = bytes(draw.randrange(256) for _ in range(draw.randrange(300)))
-        if draw.random() < 0.1:
-            body = body[: len(body) // 2]
+        body = draw.choice([body] * 7 + [draw.randbytes(300), body[: len(body) // 2]])
+        method = draw.choice(["POST"] * 8 + ["GET", "PUT", "BREW", "HEAD", "OPTIONS", "TRACE"])
         media_type = draw.choice(["application/json"] * 6 + ["application/x-www-form-urlencoded", "text/html", "\x7f"])
         host = draw.choice(["localhost"] * 9 + ["evil.example", "\xff"])
         length = draw.choice([len(body)] * 8 + [0, 10**9, -1])
-        head = f"{method} {path} HTTP/1.{draw.randrange(2)}\r\nHost: {host}\r\nContent-Type: {media_type}\r\n"
-        head += f"Content-Length: {length}\r\nConnection: close\r\n"
-        if draw.random() < 0.05:
-            head += f"X: {'y' * 70_000}\r\n"
+        head = f"{method} {draw.choice(paths)} HTTP/1.{draw.randrange(2)}\r\nHost: {host}\r\n"
+        head += f"Content-Type: {media_type}\r\nContent-Length: {length}\r\nConnection: close\r\n"
+        head += draw.choice([""] * 19 + [f"X: {'y' * 70_000}\r\n"])
         yield f"{head}\r\n".encode("latin-1") + body
 
 
 def test_a_thousand_hostile_requests_cause_no_fault(translator: Translator) -> None:
     statuses = set()
     with served(translator, limits=Limits(read_s=0.5)) as client:
-        for request in hostile_requests(N_HOSTILE):
+        for request in hostile_requests(1000):
             answer = raw(client, request)
             if answer:  # empty if the server closed the connection without an answer
                 assert answer.startswith(b"HTTP/1."), answer

@@ -1,19 +1,17 @@
 """Clients that hold connections open: each is closed in time, and none keeps others from being answered.
 
-`NMT_SOAK=1 pytest -s tests/serve/test_server.py` takes the limits of `nmt serve` and prints what it measures.
+`NMT_SOAK=1 pytest tests/serve/test_server.py` takes the limits of `nmt serve`.
 """
 
 import contextlib
 import os
 import resource
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
-from itertools import cycle
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle, islice
 from typing import Any
 
 import pytest
@@ -23,7 +21,7 @@ from served import Answer, Client, running, served
 
 from nmt.decode.translator import Translator
 from nmt.serve.guard import MAX_CONNECTIONS, Guard, Limits, max_connections
-from nmt.serve.server import N_FREE, bind
+from nmt.serve.server import bind
 
 SOAK = os.environ.get("NMT_SOAK", "") not in ("", "0")
 LIMITS = Limits() if SOAK else Limits(stall_s=0.5, read_s=0.5)
@@ -68,7 +66,6 @@ def connected(
     """Connect, and send what is not answered; after a request that is, if `is_later`."""
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
-        connection.bind((client.address, 0))
         connection.connect(("127.0.0.1", client.port))
         if is_later:
             connection.sendall(HEALTH)
@@ -84,17 +81,12 @@ def is_open(client: Client, connection: socket.socket) -> bool:
     return connection.getsockname()[1] in {one.client[1] for one in list(client.connections)}
 
 
-def is_ended(connection: socket.socket) -> bool:
-    """Whether the client sees the end of the connection."""
+def read_to_end(connection: socket.socket) -> None:
+    """Read until the client sees the end of the connection."""
     connection.settimeout(PATIENCE_S)
-    try:
+    with contextlib.suppress(ConnectionError):
         while connection.recv(65_536):
             pass
-    except ConnectionError:
-        pass
-    except TimeoutError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize("is_half_closed", [False, True])
@@ -118,32 +110,17 @@ def test_every_way_to_hold_a_connection_ends(translator: Translator, is_later: b
                 with contextlib.suppress(OSError):
                     connection.send(next(drip, b""))
         assert client.get("/health").status == 200
-        assert all(is_ended(connection) for connection, _ in held.values())
-    print({name: round(seconds, 1) for name, seconds in closed.items()})
+        for connection, _ in held.values():
+            read_to_end(connection)
     assert set(closed) == set(held), "never closed"
     assert max(closed.values()) < CLOSED_WITHIN_S
 
 
-def test_silent_connections_are_closed_and_block_nobody(translator: Translator) -> None:
-    with served(translator, limits=Limits(stall_s=2.0)) as client:
-        silent = [socket.create_connection(("127.0.0.1", client.port), timeout=PATIENCE_S) for _ in range(100)]
-        assert client.post("/translate", GOOD).status == 200
-        for connection in silent:
-            assert connection.recv(1) == b"", "closed by the server"
-            connection.close()
-        assert client.get("/health").status == 200
-
-
-@pytest.mark.parametrize("n_connections", [MAX_CONNECTIONS, 40] if SOAK else [40])
-@pytest.mark.parametrize("names", [[*WAYS], ["requests whose answers it does not read"]] if SOAK else [[*WAYS]])
-def test_two_hundred_held_connections_delay_nobody(
-    translator: Translator, n_connections: int, names: list[str]
-) -> None:
-    limits = Limits(n_connections=n_connections)
+def test_two_hundred_held_connections_delay_nobody(translator: Translator) -> None:
+    limits = Limits(n_connections=MAX_CONNECTIONS if SOAK else 40)
     with served(translator, limits=limits) as client, contextlib.ExitStack() as stack:
-        ways = [(WAYS[name][0], is_later) for name in names for is_later in (False, True)]
-        for i in range(200):
-            first, is_later = ways[i % len(ways)]
+        ways = cycle((first, is_later) for first, _ in WAYS.values() for is_later in (False, True))
+        for first, is_later in islice(ways, 200):
             stack.enter_context(connected(client, first, is_later=is_later))
         requests: list[Callable[[], Answer]] = [lambda: client.post("/translate", GOOD), lambda: client.get("/health")]
         for request in requests:
@@ -152,72 +129,29 @@ def test_two_hundred_held_connections_delay_nobody(
                 started = time.monotonic()
                 assert request().status == 200
                 times.append(time.monotonic() - started)
-            print([round(seconds, 3) for seconds in times])
             assert min(times) < ANSWERED_WITHIN_S  # of three, because other programs run beside
+        assert len(client.connections) <= limits.n_connections + 1  # the last one has just been accepted or closed
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems have one local address")
-def test_a_flood_of_connections_closes_its_own(translator: Translator) -> None:
-    with served(translator, limits=Limits(n_connections=40)) as client, contextlib.ExitStack() as stack:
-        other = replace(client, address="127.0.0.2")
-        kept = [stack.enter_context(contextlib.closing(other.connect())) for _ in range(5)]
-        for connection in kept:
-            connection.connect()
-            connection.auto_open = 0  # or it would connect again
-        for _ in range(2):
-            for connection in kept:
-                connection.request("GET", "/health")
-                assert connection.getresponse().read() == b'{"status":"ok"}'
-            for _ in range(100):
-                stack.enter_context(connected(client, b"G"))
-            assert client.post("/translate", GOOD).status == 200
-        assert len(client.connections) <= 41  # the last one has just been accepted or closed
-
-
-@pytest.fixture
-def released(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """The model translates nothing until this is set."""
-    event, start = threading.Event(), translator.start
+def test_requests_that_are_being_answered_keep_their_connections(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released, start = threading.Event(), translator.start
 
     def wait(*args: Any) -> Any:
-        assert event.wait(PATIENCE_S)
+        assert released.wait(PATIENCE_S)
         return start(*args)
 
     monkeypatch.setattr(translator, "start", wait)
-    yield event
-    event.set()
-
-
-def test_requests_for_all_connections_leave_places_for_health_and_to_refuse_others(
-    translator: Translator, released: threading.Event
-) -> None:
-    with served(translator, limits=Limits(n_connections=16)) as client, ThreadPoolExecutor(16) as pool:
-        answers = [pool.submit(client.post, "/translate", GOOD) for _ in range(16)]
-        try:
-            wait_until(
-                lambda: sum(one.is_answered for one in [*client.connections]) + sum(map(Future.done, answers)) >= 16
-            )
-            assert client.get("/health").status == 200
-            assert client.get("/languages").status == 429
-        finally:
-            released.set()
-        assert {answer.result().status for answer in answers} == {200, 429}
-
-
-def test_health_has_a_place_beside_requests_that_wait(translator: Translator, released: threading.Event) -> None:
-    limits = Limits(n_connections=N_FREE + 8)
-    with served(translator, limits=limits) as client, ThreadPoolExecutor(12) as pool, contextlib.ExitStack() as stack:
+    with served(translator, limits=Limits(n_connections=16)) as client, ThreadPoolExecutor(12) as pool:
         answers = [pool.submit(client.post, "/translate", GOOD) for _ in range(12)]
-        wait_until(lambda: sum(answer.done() for answer in answers) == 4)
-        refused = [answer.result() for answer in answers if answer.done()]
-        assert {answer.error for answer in refused} == {"too many requests are being answered"}
-        assert {(answer.status, answer.headers["retry-after"]) for answer in refused} == {(429, "1")}
-        for _ in range(50):
-            stack.enter_context(connected(client, b"G"))
-        assert client.get("/health").status == 200
-        assert client.get("/languages").status == 429
+        wait_until(lambda: sum(one.is_answered for one in [*client.connections]) == 12)
+        with contextlib.ExitStack() as stack:
+            for _ in range(50):
+                stack.enter_context(connected(client, b"G"))
+            assert client.get("/health").status == 200
         released.set()
-        assert sorted(answer.result().status for answer in answers) == [200] * 8 + [429] * 4
+        assert {answer.result().status for answer in answers} == {200}
 
 
 @pytest.mark.parametrize("is_read", [True, False])
@@ -243,12 +177,11 @@ def test_an_answer_is_sent_for_as_long_as_the_client_reads(is_read: bool) -> Non
 
 
 @pytest.mark.parametrize(
-    ("limit", "least", "most"),
-    [(128, 16, 79), (30, 16, 16), (10**6, MAX_CONNECTIONS, MAX_CONNECTIONS), (resource.RLIM_INFINITY, 1024, 1024)],
+    ("n_files", "n_connections"), [(128, 64), (10**6, MAX_CONNECTIONS), (resource.RLIM_INFINITY, MAX_CONNECTIONS)]
 )
-def test_connections_leave_files_for_others(monkeypatch: pytest.MonkeyPatch, limit: int, least: int, most: int) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
-    assert least <= max_connections() <= most
+def test_connections_leave_files_for_others(monkeypatch: pytest.MonkeyPatch, n_files: int, n_connections: int) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (n_files, n_files))
+    assert max_connections() == n_connections
 
 
 def test_an_answers_body_does_not_wait_for_the_acknowledgment_of_its_headers() -> None:

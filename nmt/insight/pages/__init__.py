@@ -7,14 +7,12 @@ import base64
 import hashlib
 import html
 import json
-import math
 import re
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,13 +27,7 @@ LEVELS = 254  # the highest level of a packed value; 255 stands for -inf and NaN
 
 
 def page(name: str, title: str, data: Any) -> str:
-    """Return the page NAME.html with its styles, scripts and data.
-
-    Args:
-        name: a key of `SCRIPTS`; name of the page's files in this directory.
-        title: title of the window, plain text.
-        data: JSON-serializable data.
-    """
+    """Return the page NAME.html, a key of `SCRIPTS`, with its styles, scripts and JSON-serializable data."""
     folder = files(__name__)
 
     def read(file: str) -> str:
@@ -71,23 +63,9 @@ def content_security_policy(page: str) -> str:
     return found[1]
 
 
-def plain(value: Any, tensor: Callable[["Tensor"], Any]) -> Any:
-    """Convert dataclasses, named tuples and tensors to JSON-serializable values; non-finite numbers become None."""
-    if hasattr(value, "detach"):  # a tensor; torch is not imported here, because a server may need no torch
-        return tensor(value)
-    if isinstance(value, BaseModel):
-        return value.model_dump()
-    if is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name), tensor) for field in fields(value)}
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {key: plain(x, tensor) for key, x in value._asdict().items()}
-    if isinstance(value, dict):
-        return {key: plain(x, tensor) for key, x in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(x, tensor) for x in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+def plain(value: Any, tensor: Callable[["Tensor"], Any] | None = None) -> Any:
+    """Convert dataclasses, lists and, by the given function, tensors to JSON values; non-finite numbers become None."""
+    return to_jsonable_python(value, inf_nan_mode="null", fallback=tensor)
 
 
 def packed(x: "Tensor") -> dict[str, Any]:

@@ -93,7 +93,6 @@ const FIGURES = {
   same: ["on the same position", "share of the weight"],
   next: ["on the next piece", "share of the weight"],
   boundary: ["on the end or start sign", "share of the weight"],
-  divergence: ["difference from the layer's other heads", "0 is none, 1 is disjoint (Jensen-Shannon, bits)"],
 };
 const shown = { part: null, layer: null, head: null, lines: false }; // layer null: the mean of all heads
 
@@ -170,7 +169,7 @@ function searchSection() {
     i + 1, html("span", { dir: "auto" }, one.text), one.score.toFixed(3), one.log_prob.toFixed(3), one.tokens.length])));
 }
 
-// --- reference, one pass, ablation --------- -----------------------------------------------------------------
+// --- reference and one pass ----------------------------------------------------------------------------------
 
 function referenceSection() {
   const found = data.reference;
@@ -189,17 +188,6 @@ function onePassSection() {
   put("one-pass-table", table(["", "in one pass", "its best three", "step by step", "its best three"],
     data.one_pass.tokens.map((token, i) => [i + 1, bdi(token.piece), choices(token), bdi(best.tokens[i].piece), choices(best.tokens[i])])),
   html("p", {}, "One pass: ", html("b", { dir: "auto" }, data.one_pass.text || "(nothing)"), " – step by step: ", html("b", { dir: "auto" }, best.text)));
-}
-
-function ablationSection() {
-  const found = data.ablation;
-  if (!found) return drop("ablation");
-  byId("ablation-text").textContent = `The output of ${found.heads.length > 1 ? "these heads" : "this head"} was set to 0: ${found.heads.join(", ")}.`;
-  const bleu = (value) => (value === null || value === undefined ? "–" : value.toFixed(1));
-  const columns = ["", "translation", "log-probability", "sentence BLEU"];
-  const withAll = ["with all heads", html("span", { dir: "auto" }, best.text), best.log_prob.toFixed(3), bleu(data.reference?.bleu)];
-  const without = ["without", html("span", { dir: "auto" }, found.translation.text), found.translation.log_prob.toFixed(3), bleu(found.bleu)];
-  put("ablation-table", table(columns, [withAll, without]));
 }
 
 // --- masks and stages ---------------------------------------------------------------------------------------
@@ -262,7 +250,6 @@ attentionSection();
 searchSection();
 referenceSection();
 onePassSection();
-ablationSection();
 masksSection();
 stagesSection();
 listSections();

@@ -18,8 +18,7 @@ byId("state").replaceChildren(...runs.map((run, i) => {
   const best = run.validations.reduce((a, b) => (a === null || b.dev_bleu > a.dev_bleu ? b : a), null);
   return html("span", { style: "display:block" }, runs.length > 1 ? html("b", { style: `color:${colorOf(i)}` }, `${run.name}: `) : null,
     `${last} steps${seconds ? ` in ${clock(seconds)}` : ""}`,
-    best ? `; best dev BLEU ${best.dev_bleu.toFixed(2)} at step ${best.step}` : "; no validation yet",
-    run.is_finished ? "; finished." : ".");
+    best ? `; best dev BLEU ${best.dev_bleu.toFixed(2)} at step ${best.step}` : "; no validation yet", ".");
 }));
 
 // --- curves -------------------------------------------------------------------------------------------------
@@ -101,9 +100,7 @@ function drawCurves() {
 }
 
 function curvesSection() {
-  const hasTime = runs.some((run) => run.curves.elapsed_s.some((value) => value !== null));
-  const choices = [["step", "By step"], ...(hasTime ? [["time", "By minutes"]] : [])];
-  put("axes", ...choices.map(([name, title]) => html("button", { "data-axis": name, onclick: () => { axis = name; drawCurves(); } }, title)));
+  put("axes", ...[["step", "By step"], ["time", "By minutes"]].map(([name, title]) => html("button", { "data-axis": name, onclick: () => { axis = name; drawCurves(); } }, title)));
   drawCurves();
   put("validation-table", asTable("All validations as a table", () => table(["run", "step", "epoch", "dev loss", "perplexity", "BLEU", "chrF"],
     runs.flatMap((run) => run.validations.map((line) => [run.name, line.step, (line.epoch ?? 0) + 1, round(line.dev_loss, 4), round(line.dev_perplexity, 4), round(line.dev_bleu, 4), round(line.dev_chrf, 4)])))));
@@ -137,8 +134,8 @@ function samplesSection() {
 // --- scores -------------------------------------------------------------------------------------------------
 
 function lineTable(lines) {
-  return table(["chrF", "source", "reference", "translation"], lines.map((line) => [line.chrf.toFixed(1),
-    ...[line.source, line.reference, line.translation].map((text) => html("span", { dir: "auto" }, text))]));
+  return table(["chrF", "source", "reference", "translation"], lines.map((line) => [line.chrf[0].toFixed(1),
+    ...[line.source, line.reference, line.translations[0]].map((text) => html("span", { dir: "auto" }, text))]));
 }
 
 function lengthFigure(found) {
