@@ -1,6 +1,5 @@
 """The Transformer equals torch's Transformer with the same weights; attention weights; position tables."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from torch import Tensor, nn
 
 from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.incremental import incremental_decoder
-from nmt.model.positions import rotary_positions, sinusoidal_positions
 from nmt.model.transformer import ACTIVATIONS, Transformer
 from nmt.text import PAD
 
@@ -96,9 +94,3 @@ def test_position_tables_grow_with_the_sequences_and_their_values_stay(
     assert torch.equal(rows_of(growing), rows_of(whole))
     growing(*batches).sum().backward()  # would fail with a table created in inference mode
     assert torch.equal(growing(*batches), whole(*batches))
-
-
-@pytest.mark.parametrize("table", [sinusoidal_positions, rotary_positions])
-def test_the_first_rows_of_a_longer_table_are_the_shorter_one(table: Callable[[int, int], Tensor]) -> None:
-    for n, d in ((1, 6), (7, 10), (1024, 64)):
-        assert torch.equal(table(5000, d)[:n], table(n, d))
