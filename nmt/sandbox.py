@@ -53,11 +53,6 @@ def check_loadable(library: str, name: str, content: bytes, directory: str = "")
         mark.touch()
 
 
-def is_known(library: str, content: bytes) -> bool:
-    """Whether `check_loadable` or `mark_loadable` has seen this content."""
-    return _mark(library, content).exists()
-
-
 def mark_loadable(library: str, content: bytes) -> None:
     """Record that a file is loadable, because this process has made it."""
     with contextlib.suppress(OSError):

@@ -46,7 +46,7 @@ Generators = Annotated[list[Path], typer.Option("--model", "-m", help="A run or 
 Processes = Annotated[int, typer.Option(min=1, max=1024, help="Processes that share the CPU and the lines.")]
 # SearchOptions checks the ranges of the following options.
 Beam = Annotated[int | None, typer.Option(help="Beam size; 1 is greedy search. [default: the config's, 5]")]
-BatchSize = Annotated[int | None, typer.Option(help="Sentences decoded together. [default: the config's, 64]")]
+BatchSize = Annotated[int | None, typer.Option(min=1, help="Sentences decoded together. [default: the config's, 64]")]
 LengthPenalty = Annotated[str | None, typer.Option(help="average: S/L^alpha; gnmt: S/((5+L)/6)^alpha.")]
 Alpha = Annotated[float | None, typer.Option(help="Length penalty strength. [default: the config's, 1]")]
 Mbr = Annotated[Utility | None, typer.Option(help="Minimum Bayes risk: the sample most similar to the others.")]

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate, islice
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -36,7 +36,6 @@ log = logging.getLogger("nmt")
 MAX_LINES, MAX_CHARACTERS = 4_000, 1_000_000  # of a window; in longer windows, batches have less padding
 MAX_READ_S = 1.0  # maximum time to read the other lines of a window after the first
 FIRST_LINES = 250  # lines of the first window
-GROWTH = 4  # maximum ratio of the lines of two successive windows
 TARGET_S = 5.0  # time to translate a window; on slow machines later windows are shorter
 
 T = TypeVar("T")
@@ -91,24 +90,18 @@ class Translator:
 
         Args:
             lines: read one window at a time; a `Pause` ends a window.
-            options: the model's defaults if None.
-            batch_size: sentences decoded together; the config's if None.
+            options, batch_size: the model's defaults if None.
             prefix: text that every translation must begin with.
             window: maximum lines of a window; with 1, each line is translated as soon as it is read.
             first: number of the first line, for messages and random seeds.
             after_window: called after each window, once all its translations have been consumed.
         Raises:
-            ConfigError: `batch_size`, `window` or `first` is not a positive integer, or the prefix is too long.
+            ConfigError: the prefix is too long.
             InputError: a line is not a string.
         """
         options = options or self.options
-        tokens = self.encode_prefix(prefix)
-        size = self.config.decode.batch_size if batch_size is None else batch_size
-        for name, value in (("batch_size", size), ("window", window), ("first", first)):
-            if type(value) is not int or value < 1:
-                raise ConfigError(f"{name} is {value!r}, not an integer of 1 or more", hint="leave it out")
-
-        searches = self._searches(lines, options, size, tokens, window, first)
+        batch_size = batch_size or self.config.decode.batch_size
+        searches = self._searches(lines, options, batch_size, prefix, window, first)
         if window > 1 and n_ranks() == 1 and self.engine.suited_to(options).in_background:
             searches = one_ahead(searches)
         for finish in searches:
@@ -120,7 +113,7 @@ class Translator:
         lines: Iterable[str | Pause],
         options: SearchOptions,
         batch_size: int,
-        prefix: list[int],
+        prefix: str,
         window: int,
         first: int,
     ) -> Iterator[Callable[[], list[Translation]]]:
@@ -128,18 +121,14 @@ class Translator:
 
         If no line has arrived yet, yield one that returns none.
         """
+        tokens = self.encode_prefix(prefix)
         stream, n_lines = iter(lines), min(window, FIRST_LINES)  # per rank
         while (chunk := next_window(stream, first, n_lines)) is not None:
             started = time.monotonic()
+            yield self._start_on_ranks([line._replace(prefix=tokens) for line in chunk], options, batch_size)
             if chunk:
-                log.debug("translating lines %d to %d", chunk[0].number, chunk[-1].number)
-            if prefix:
-                chunk = [line._replace(prefix=prefix) for line in chunk]
-            yield self._start_on_ranks(chunk, options, batch_size)
-            if chunk:
-                seconds = max(time.monotonic() - started, 1e-3)
-                target = min(int(TARGET_S / seconds * len(chunk) / n_ranks()), GROWTH * n_lines)
-                n_lines = min(max(target, batch_size), window)
+                lines_per_s = len(chunk) / n_ranks() / max(time.monotonic() - started, 1e-3)
+                n_lines = min(max(int(TARGET_S * lines_per_s), batch_size), window)
             first += len(chunk)
 
     def _start_on_ranks(
@@ -148,15 +137,11 @@ class Translator:
         """Start to translate this rank's share of a window; the function returns all translations, in order."""
         if n_ranks() == 1:
             return self.start(window, options, batch_size)
-        by_length = sorted(window, key=lambda line: len(line.text))  # so that all shares take about equally long
 
         def finish() -> list[Translation]:
-            shares = gather(json.dumps(self.start(mine(by_length), options, batch_size)(), default=vars).encode())
-            found = zip(by_length, merged([json.loads(share) for share in shares]), strict=True)
-            of_line = {
-                line.number: [TextHypothesis(**h) for h in translation["hypotheses"]] for line, translation in found
-            }
-            return [Translation(line.text, of_line[line.number]) for line in window]
+            shares = gather(json.dumps(self.start(mine(window), options, batch_size)(), default=vars).encode())
+            found = merged([json.loads(share) for share in shares])
+            return [Translation(one["source"], [TextHypothesis(**h) for h in one["hypotheses"]]) for one in found]
 
         return finish
 
@@ -175,17 +160,16 @@ class Translator:
         ends = list(accumulate(map(len, segments_of_lines), initial=0))
 
         def text_of(line: int) -> str:
-            return one_line(
-                self.joiner.join(target.decode(begun.get(i, [])) for i in range(ends[line], ends[line + 1]))
-            )
+            texts = (target.decode(begun.get(i, [])) for i in range(ends[line], ends[line + 1]))
+            return one_line(self.joiner.join(texts))
 
         def after_step(tokens: dict[int, list[int]]) -> None:
             assert watch
             begun.update(tokens)
             watch(text_of)
 
-        watch_step = after_step if watch else None
         engine = self.engine.suited_to(options, watched=watch is not None)
+        watch_step = after_step if watch else None
         search = engine.start(segments, options.for_engine(), batch_size=batch_size, watch=watch_step)
 
         def finish() -> list[Translation]:
@@ -226,17 +210,11 @@ class Translator:
 
 def one_ahead(tasks: Iterator[T]) -> Iterator[T]:
     """Yield each task only after the next one has been started. Advancing `tasks` starts a task."""
-    last: list[T] = []
-    while True:
-        try:
-            new = list(islice(tasks, 1))
-        except Exception:
-            yield from last  # lines before a bad one are translated
-            raise
-        yield from last
-        if not new:
-            return
-        last = new
+    waiting: list[T] = []
+    for task in tasks:
+        yield from waiting
+        waiting = [task]
+    yield from waiting
 
 
 def next_window(stream: Iterator[str | Pause], first: int, n_lines: int) -> list[Line] | None:
@@ -310,8 +288,6 @@ def load(
         ConfigError: the device is missing or does not support the precision.
     """
     paths = [Path(path)] if isinstance(path, Path | str) else [Path(one) for one in path]
-    if not paths:
-        raise ModelError("no model was named", hint="give the path of a run")
     for name, value, choices in (("precision", precision, Precision), ("engine", engine, EngineName)):
         if value is not None and value not in get_args(choices):
             raise ConfigError(f"unknown {name} {value!r}", hint=f"choose one of {', '.join(get_args(choices))}")

@@ -86,13 +86,6 @@ def test_translations_are_the_best_samples_of_the_same_seed(mbr: str, metric: An
         ]
 
 
-def test_batch_and_window_do_not_change_mbr_translations() -> None:
-    options = TRANSLATOR.with_options(mbr="chrf", n_samples=6)
-    expected = [one.text for one in TRANSLATOR.translate_lines(LINES, options, batch_size=1)]
-    assert [one.text for one in TRANSLATOR.translate_lines(LINES, options, batch_size=4, window=2)] == expected
-    assert TRANSLATOR.translate(LINES, mbr="chrf", n_samples=6) == expected
-
-
 def test_score_of_a_split_line_is_the_mean_utility_of_its_segments() -> None:
     translator = small_translator(max_length=20)
     parts = ["dogs play.", "where is it?", "a cat!"]

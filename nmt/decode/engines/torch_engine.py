@@ -63,28 +63,26 @@ class TorchEngine:
         self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int, watch: WatchStep | None = None
     ) -> Callable[[], list[NBest]]:
         """See `Engine`. The whole search runs in the returned function."""
-        return lambda: self._search_all(segments, options, batch_size, watch)
-
-    def _search_all(
-        self, segments: Sequence[Segment], options: SearchOptions, batch_size: int, watch: WatchStep | None
-    ) -> list[NBest]:
-        # Segments of similar length share a batch. The longest come first: their batch needs the most memory.
-        order = sorted(range(len(segments)), key=lambda i: -len(segments[i].tokens))
-        found: list[NBest] = [[] for _ in segments]
 
         def search_batch(batch: list[int]) -> list[NBest]:
             return self._search([segments[i] for i in batch], options, tracer(watch, batch) if watch else None)
 
-        while order:
-            n_positions = (len(segments[order[0]].tokens) + 1) * options.beam  # per segment
-            n = max(1, min(batch_size, self.max_positions // n_positions))
-            batch, order = order[:n], order[n:]
-            parts = halve_on_out_of_memory(search_batch, batch)
-            if len(parts) > 1:
-                self.max_positions = len(parts[0]) * n_positions
-            for i, n_best in zip(batch, chain(*parts), strict=True):
-                found[i] = n_best
-        return found
+        def finish() -> list[NBest]:
+            # Segments of similar length share a batch. The longest come first: their batch needs the most memory.
+            order = sorted(range(len(segments)), key=lambda i: -len(segments[i].tokens))
+            found: list[NBest] = [[] for _ in segments]
+            while order:
+                n_positions = (len(segments[order[0]].tokens) + 1) * options.beam  # per segment
+                n = max(1, min(batch_size, self.max_positions // n_positions))
+                batch, order = order[:n], order[n:]
+                parts = halve_on_out_of_memory(search_batch, batch)
+                if len(parts) > 1:
+                    self.max_positions = len(parts[0]) * n_positions
+                for i, n_best in zip(batch, chain(*parts), strict=True):
+                    found[i] = n_best
+            return found
+
+        return finish
 
     @torch.inference_mode()
     def _search(self, segments: Sequence[Segment], options: SearchOptions, trace: Trace | None) -> list[NBest]:
