@@ -50,20 +50,16 @@ def split(lines: Sequence[Line], tokenizer: Tokenizer, max_length: int) -> list[
     A longer line is cut into sentences, a longer sentence between words, a longer word between pieces. The translation
     of the first segment begins with the line's prefix. A blank line has no segments.
     """
-    found = zip(lines, tokenizer.encode_all([line.text for line in lines]), strict=True)
-    return [_segments(line, tokens, tokenizer, max_length) for line, tokens in found]
-
-
-def _segments(line: Line, tokens: list[int], tokenizer: Tokenizer, max_length: int) -> list[Segment]:
-    if not tokens or is_blank(line.text):
-        return []
-    if len(tokens) <= max_length:
-        return [Segment(tokens, line.prefix, (line.number, 0))]
-    parts = sentence_parts(line.text, tokenizer, max_length)
-    if len(parts) > 1:
-        message = "line %d has %d pieces, the model takes %d: translated in %d parts"
-        log.warning(message, line.number, len(tokens), max_length, len(parts))
-    return [Segment(part, () if i else line.prefix, (line.number, i)) for i, part in enumerate(parts)]
+    found = []
+    for line, tokens in zip(lines, tokenizer.encode_all([line.text for line in lines]), strict=True):
+        parts = [tokens] if tokens and not is_blank(line.text) else []
+        if parts and len(tokens) > max_length:
+            parts = sentence_parts(line.text, tokenizer, max_length)
+        if len(parts) > 1:
+            message = "line %d has %d pieces, the model takes %d: translated in %d parts"
+            log.warning(message, line.number, len(tokens), max_length, len(parts))
+        found.append([Segment(part, () if i else line.prefix, (line.number, i)) for i, part in enumerate(parts)])
+    return found
 
 
 def sentence_parts(text: str, tokenizer: Tokenizer, max_length: int) -> list[list[int]]:

@@ -101,35 +101,17 @@ class Translator:
         """
         options = options or self.options
         batch_size = batch_size or self.config.decode.batch_size
-        searches = self._searches(lines, options, batch_size, prefix, window, first)
+        tokens = self.encode_prefix(prefix)
+
+        def start(chunk: list[Line]) -> Callable[[], list[Translation]]:
+            return self._start_on_ranks([line._replace(prefix=tokens) for line in chunk], options, batch_size)
+
+        searches = start_windows(start, lines, first, batch_size, window)
         if window > 1 and n_ranks() == 1 and self.engine.suited_to(options).in_background:
             searches = one_ahead(searches)
         for finish in searches:
             yield from finish()
             after_window()
-
-    def _searches(
-        self,
-        lines: Iterable[str | Pause],
-        options: SearchOptions,
-        batch_size: int,
-        prefix: str,
-        window: int,
-        first: int,
-    ) -> Iterator[Callable[[], list[Translation]]]:
-        """Start to translate each window, and yield a function that returns its translations.
-
-        If no line has arrived yet, yield one that returns none.
-        """
-        tokens = self.encode_prefix(prefix)
-        stream, n_lines = iter(lines), min(window, FIRST_LINES)  # per rank
-        while (chunk := next_window(stream, first, n_lines)) is not None:
-            started = time.monotonic()
-            yield self._start_on_ranks([line._replace(prefix=tokens) for line in chunk], options, batch_size)
-            if chunk:
-                lines_per_s = len(chunk) / n_ranks() / max(time.monotonic() - started, 1e-3)
-                n_lines = min(max(int(TARGET_S * lines_per_s), batch_size), window)
-            first += len(chunk)
 
     def _start_on_ranks(
         self, window: Sequence[Line], options: SearchOptions, batch_size: int
@@ -206,6 +188,23 @@ class Translator:
         limit = self.engine.max_length - 1
         src, tgt = self.tokenizers.source.encode_all(sources), self.tokenizers.target.encode_all(targets)
         return [tokens[:limit] for tokens in src], [tokens[:limit] for tokens in tgt]
+
+
+def start_windows(
+    start: Callable[[list[Line]], T], lines: Iterable[str | Pause], first: int, least: int, most: int
+) -> Iterator[T]:
+    """Start to translate each window, and yield what `start` returns. Later windows take about `TARGET_S`.
+
+    A window has `least` to `most` lines per rank; none if no line has arrived yet.
+    """
+    stream, n_lines = iter(lines), min(most, FIRST_LINES)
+    while (window := next_window(stream, first, n_lines)) is not None:
+        started = time.monotonic()
+        yield start(window)
+        if window:
+            lines_per_s = len(window) / n_ranks() / max(time.monotonic() - started, 1e-3)
+            n_lines = min(max(int(TARGET_S * lines_per_s), least), most)
+        first += len(window)
 
 
 def one_ahead(tasks: Iterator[T]) -> Iterator[T]:

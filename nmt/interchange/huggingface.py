@@ -100,7 +100,7 @@ def to_huggingface(translator: Translator, path: Path) -> None:
     check_replaceable(path, FILES, "source.spm")
     model = holdable_model(translator)
     with atomic_directory(path) as directory:
-        write_huggingface(directory, translator, model, path.name)
+        write_huggingface(directory, translator, model, path.name, "transformers.AutoModelForSeq2SeqLM")
         try:
             transformers = import_transformers()
         except ImportError:
@@ -123,13 +123,7 @@ def holdable_model(translator: Translator) -> Transformer:
     return model
 
 
-def write_huggingface(
-    directory: Path,
-    translator: Translator,
-    model: Transformer,
-    name: str,
-    loader: str = "transformers.AutoModelForSeq2SeqLM",
-) -> None:
+def write_huggingface(directory: Path, translator: Translator, model: Transformer, name: str, loader: str) -> None:
     """Write all files into an empty directory; for `name` and `loader` see `model_card`."""
     config = translator.config
     atomic_write(directory / "model.safetensors", save(weights(model), {"format": "pt"}))

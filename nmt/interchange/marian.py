@@ -73,9 +73,9 @@ def import_marian(
     ]
     tokenizers = Tokenizers.from_models(*models, nfkc_source=False, target_tag=target_tag)
     tree = config_tree(settings, *sides)
-    given = (source_lang, target_lang or (target_tag if is_language(target_tag) else ""))
-    languages = zip(("source_lang", "target_lang"), given, strict=True)
-    tree["data"] |= {key: code or language_in(tokenizer_config, key) for key, code in languages}
+    spoken = target_lang or (target_tag if is_language(target_tag) else "")
+    tree["data"]["source_lang"] = source_lang or language_in(tokenizer_config, "source_lang")
+    tree["data"]["target_lang"] = spoken or language_in(tokenizer_config, "target_lang")
     tree["data"]["target_tag"] = target_tag
     origins = {("data", "source_lang"): "--source-lang", ("data", "target_lang"): "--target-lang"}
     config = check_config(tree, origins, str(directory / "config.json"))
@@ -104,9 +104,9 @@ def read_sides(
     if tokenizer_config.get("separate_vocabs") is True and not settings.share_encoder_decoder_embeddings:
         other = directory / "target_vocab.json"
         target = read_vocabulary(other, settings.n_target)
-        while not target[-1] and bias is not None and bias[0, len(target) - 1] <= NEVER:
+        while target and not target[-1] and bias is not None and bias[0, len(target) - 1] <= NEVER:
             target.pop()  # a padding row that makes both embeddings equally large
-        while not source[-1]:
+        while source and not source[-1]:
             source.pop()
         return in_our_order(file, source), in_our_order(other, target, start)  # the encoder reads no BOS
     if len(source) != settings.n_target:

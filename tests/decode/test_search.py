@@ -14,7 +14,7 @@ from models import FAMILY, make, name, sources
 from torch import Tensor
 
 from nmt.decode.options import Hypothesis, SearchOptions
-from nmt.decode.search import TraceStep, search
+from nmt.decode.search import search
 from nmt.errors import ConfigError
 from nmt.model.base import Seq2Seq
 from nmt.model.incremental import incremental_decoder
@@ -180,14 +180,6 @@ def test_a_prefix_raises_the_limit_of_the_options_but_not_that_of_the_model() ->
     assert caught.value.hint
 
 
-@pytest.mark.parametrize("narrow", [{"top_k": 1}, {"top_p": 1e-6}, {"temperature": 1e-3}])
-def test_sampling_narrowed_to_the_likeliest_is_greedy(narrow: dict[str, Any]) -> None:
-    model = TableModel(random_table(11))
-    rows = sources((A,), (B, C), (C, C, C))
-    sampled = search(model, rows, SearchOptions(beam=1, sample=True, **narrow))
-    assert [s[0].tokens for s in sampled] == [g[0].tokens for g in search(model, rows, SearchOptions(beam=1))]
-
-
 class Constant:
     """A decoder that returns the same logits (V,) at every step."""
 
@@ -247,8 +239,6 @@ class Rounded:
     ("n_vocab", "scale", "narrowed"),
     [
         (8000, 1.5, {}),
-        (1000, 0.5, {"top_p": 0.9}),
-        (1000, 0.5, {"top_k": 300}),
         (1000, 0.5, {"top_p": 0.9, "top_k": 300, "temperature": 1.5}),
     ],
     ids=str,
@@ -275,20 +265,6 @@ def test_in_fp32_samples_are_the_same_in_any_batch_and_order(
         for batch_size in (2, 7, len(rows)):
             rng.shuffle(order)
             assert samples(order, batch_size) == alone
-
-
-def test_the_trace_sees_every_step() -> None:
-    steps: list[TraceStep] = []
-    options = SearchOptions(beam=2)
-    found = search(TableModel(hand_table), sources((A,), (B,)), options, trace=steps.append)
-    assert [step.position for step in steps] == list(range(1, len(steps) + 1))
-    assert steps[0].sentences == [0, 1]
-    assert steps[0].live.tokens[0].tolist() == [[A], [B]]
-    assert steps[0].live.log_prob[0].exp().tolist() == pytest.approx([0.6, 0.4])
-    for step in steps:
-        assert step.candidates.tokens.shape == step.candidates.log_prob.shape == (len(step.sentences), 4)
-        assert step.parent_beams.shape == step.live.log_prob.shape
-    assert len(found) == 2
 
 
 def test_a_model_that_gives_no_numbers_gives_no_hypotheses() -> None:

@@ -18,7 +18,6 @@ from nmt.decode.segments import Line, Translation
 from nmt.decode.translator import TARGET_S, load, one_ahead, read_window
 from nmt.errors import ConfigError, InputError, ModelError
 from nmt.text.lines import Pause, is_blank
-from nmt.text.tokenizer import train_tokenizer
 
 TRANSLATOR = small_translator()
 
@@ -139,21 +138,6 @@ def test_run_and_its_model_file_translate_alike(tmp_path: Path) -> None:
     assert load(run.model_file, device="cpu", engine="torch").translate(LINES) == expected
 
 
-def test_tokenizer_of_another_run_is_refused(tmp_path: Path) -> None:
-    run = write_run(TRANSLATOR, tmp_path / "run")
-    other = train_tokenizer(LINES[:2], TRANSLATOR.config.tokenizer).model
-    run.tokenizer_files(joint=True)[0].write_bytes(other)
-    with pytest.raises(ModelError, match=r"tokenizer\.model is not the tokenizer that the model was trained with"):
-        load(run.path)
-
-
-def test_missing_model_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"no model at .*model\.safetensors"):
-        load(tmp_path)
-    with pytest.raises(ModelError, match=r"no model at .*nothing"):
-        load(tmp_path / "nothing")
-
-
 def test_a_search_is_watched_line_by_line() -> None:
     translator = small_translator()
     prefix = translator.encode_prefix("dog")
@@ -170,14 +154,6 @@ def test_a_search_is_watched_line_by_line() -> None:
         assert texts[-1] == found[i].text, "greedy search ends with what it has shown"
     assert "dog" in seen[3]
     assert [found.text for found in translator.start(lines, options, 8)()] == [t[-1] for t in seen.values()]
-
-
-@pytest.mark.parametrize("token", [3, -1, 10**6])
-def test_a_prefix_of_tokens_is_checked(token: int) -> None:
-    translator = small_translator()
-    assert translator.encode_prefix([5, 6]) == [5, 6]
-    with pytest.raises(ConfigError, match=f"the prefix has the token {token}, but tokens of words are 4 to "):
-        translator.encode_prefix([token])
 
 
 def test_a_window_is_finished_after_the_next_was_started() -> None:

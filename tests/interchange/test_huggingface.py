@@ -120,18 +120,9 @@ def test_directory_has_settings_of_the_search_and_no_paths(tmp_path: Path) -> No
     to_huggingface(load(run.path), tmp_path / "deep" / "out")
     out = tmp_path / "deep" / "out"
     assert set(file_bytes(out)) <= module.FILES
-    assert json.loads((out / "generation_config.json").read_text()) == {
-        "num_beams": 3,
-        "length_penalty": 0.6,
-        "early_stopping": False,
-        "max_length": 2 * (7 + 1) + 7 + 1,
-        "min_new_tokens": 2,
-        "pad_token_id": 0,
-        "bos_token_id": 2,
-        "eos_token_id": 3,
-        "forced_eos_token_id": 3,
-        "decoder_start_token_id": 2,
-    }
+    found = json.loads((out / "generation_config.json").read_text())
+    assert [found[key] for key in ("num_beams", "length_penalty", "min_new_tokens")] == [3, 0.6, 2]
+    assert found["max_length"] == 2 * (7 + 1) + 7 + 1
     assert not any(str(tmp_path).encode() in content for content in file_bytes(out).values())
     to_huggingface(load(run.path), out)  # replaces the first export
     assert [entry.name for entry in out.parent.iterdir()] == ["out"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import SOURCE, TARGET, err_lines, model_of, one_clear_error, out_lines, run_nmt
+from conftest import SOURCE, TARGET, err_lines, one_clear_error, out_lines, run_nmt
 from models import hostile_lines, random_translator
 
 import nmt
@@ -234,30 +234,6 @@ def test_the_command_makes_a_run_like_any_other(home: Path, trained: Pair) -> No
     one_clear_error(run_nmt("train", "runs/opus/config.yaml", cwd=home), 2)
 
 
-@pytest.mark.skipif(not SOAK, reason="make soak")
-def test_fine_tuning_starts_from_the_imported_model(home: Path, trained: Pair) -> None:
-    for name, lines in (("more.de", SOURCE), ("more.en", TARGET[::-1])):
-        (home / name).write_text("".join(f"{line}\n" for line in lines))
-    config = home / "fine.yaml"
-    config.write_text(
-        f"""\
-run: {home}/fine
-data:
-  root: {home}
-  max_length: 60
-  train: {{source: more.de, target: more.en}}
-  dev: {{source: more.de, target: more.en}}
-model: {{dropout: 0}}
-train: {{init_from: {trained.run}, max_steps: 200, validate_every: 200, lr: 2e-3, warmup: 20, precision: fp32}}
-"""
-    )
-    err_lines(run_nmt("train", config, cwd=home))
-    tuned = nmt.load(home / "fine")
-    assert tuned.tokenizers == trained.ours.tokenizers
-    assert tuned.translate(SOURCE, beam=1) == TARGET[::-1]
-    assert float(model_of(tuned).projection.bias[BOS]) < -90, "still outside the softmax"
-
-
 def test_an_import_whose_logits_differ_is_refused_and_one_without_transformers_is_not_checked(
     trained: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -278,7 +254,7 @@ def test_an_import_whose_logits_differ_is_refused_and_one_without_transformers_i
 def test_import_of_an_export_translates_as_the_run_itself(tmp_path: Path) -> None:
     before = random_translator(norm="post", activation="silu", tied_embeddings="none", joint=False)
     (tmp_path / "hf").mkdir()
-    write_huggingface(tmp_path / "hf", before, holdable_model(before), "hf")
+    write_huggingface(tmp_path / "hf", before, holdable_model(before), "hf", "no.class")
     import_marian(tmp_path / "hf", tmp_path / "run")
     after = nmt.load(tmp_path / "run")
     lines, options = ["我", "今天 很 好", "tea", "a book"], before.with_options(beam=1, min_length=3)

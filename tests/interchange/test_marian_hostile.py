@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import one_clear_error, run_nmt
 from safetensors.torch import load_file, save_file
 
 from nmt.errors import InputError, NmtError
@@ -163,6 +162,7 @@ def test_a_mutated_directory_is_refused(
     assert words in message
     assert caught.value.exit_code == 2
     assert caught.value.hint
+    assert name != "weights are pickled" or "save_pretrained" in caught.value.hint
     assert message.isprintable()
     assert len(message) < 700
     assert sorted(tmp_path.rglob("*")) == before
@@ -174,11 +174,3 @@ def test_a_link_that_leads_nowhere_is_no_id_on_the_hub(tmp_path: Path, monkeypat
     Path("models/dangling").symlink_to("nowhere")
     with pytest.raises(InputError, match=r"^models/dangling is not a directory$"):
         model_directory("models/dangling")
-
-
-def test_the_command_says_it_in_one_line(original: Path, tmp_path: Path) -> None:
-    pickled(Path(shutil.copytree(original, tmp_path / "model")))
-    before = sorted(tmp_path.rglob("*"))
-    stderr = one_clear_error(run_nmt("import", "model", "-o", "runs/x", cwd=tmp_path), 2, "model has no model.safe")
-    assert "save_pretrained" in stderr
-    assert sorted(tmp_path.rglob("*")) == before

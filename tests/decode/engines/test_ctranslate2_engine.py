@@ -5,9 +5,7 @@ import logging
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +14,6 @@ from conftest import SOURCE, TARGET, FiveRun, environment, one_clear_error, run_
 from nmt.decode.engines import ctranslate2_engine as module
 from nmt.decode.engines.ctranslate2_engine import CTranslate2Engine
 from nmt.decode.engines.torch_engine import TorchEngine
-from nmt.decode.options import SearchOptions, Segment
 from nmt.decode.segments import Line
 from nmt.decode.translator import Translator, load, needs_torch
 from nmt.distributed import LAUNCH_VARIABLES
@@ -59,37 +56,6 @@ def test_maximum_length_overrides_minimum_length_as_in_torch(
     assert max(lengths[0]) <= max_length
     if max_length == 1:
         assert [(h.text, h.pieces) for h in found[0].hypotheses] == [("", ["</s>"])]
-
-
-def test_few_segments_are_shared_among_the_threads(engine: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(engine.engine, CTranslate2Engine)
-    sizes, search = [], engine.engine._search
-
-    def recorded(segments: Sequence[Segment], options: SearchOptions, limit: int) -> Any:
-        sizes.append(len(segments))
-        return search(segments, options, limit)
-
-    monkeypatch.setattr(engine.engine, "_search", recorded)
-    two_threads = SimpleNamespace(num_translators=2, translate_batch=engine.engine.engine.translate_batch)
-    monkeypatch.setattr(engine.engine, "engine", two_threads)
-    assert engine.translate(SOURCE) == TARGET
-    assert sizes == [3, 2]
-    assert engine.translate([]) == engine.translate([""])[1:] == []
-
-
-def test_too_long_prefix_is_refused_before_a_line_is_read(five_run: FiveRun, engine: Translator) -> None:
-    def lines() -> Iterator[str]:
-        raise AssertionError("a line was read")
-        yield ""
-
-    for translator in (load(five_run.run, engine="torch"), engine):
-        most = translator.engine.max_length
-        assert len(translator.tokenizers.target.encode("book book")) == 2
-        with pytest.raises(ConfigError, match=f"the prefix has {most} pieces, the model takes at most {most - 1}"):
-            next(translator.translate_lines(lines(), prefix=" ".join(["book"] * most)))
-    fits = " ".join(["book"] * (most - 1))
-    found = next(engine.translate_lines([SOURCE[0]], engine.with_options(beam=1), prefix=fits))
-    assert found.text == fits
 
 
 def test_unsupported_options_are_refused_by_name(exported: Path, engine: Translator) -> None:
