@@ -1,7 +1,4 @@
-"""The log-probabilities of given translations, by teacher forcing.
-
-A line that `nmt translate` would cut into segments is scored segment by segment. Imports no torch.
-"""
+"""The log-probabilities of given translations, by teacher forcing. Long lines are not split. Imports no torch."""
 
 import logging
 import math
@@ -10,7 +7,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from nmt.decode.options import SearchOptions
-from nmt.decode.segments import TextHypothesis, Translation, sentence_parts
+from nmt.decode.segments import TextHypothesis, Translation
 from nmt.decode.translator import Translator
 from nmt.text import EOS
 from nmt.text.lines import is_blank
@@ -18,8 +15,6 @@ from nmt.text.lines import is_blank
 log = logging.getLogger("nmt")
 
 WINDOW = 1000  # lines scored together: limits memory, and lets lines of similar length share a batch
-
-Part = tuple[list[int], list[int]]  # source and target ids of a segment, without EOS
 
 
 class Candidates(NamedTuple):
@@ -36,45 +31,25 @@ def score_lines(translator: Translator, lines: Iterable[Candidates], options: Se
     Each hypothesis gets the log-probabilities that a search would report, and a score with the length penalty of
     `options`. If a line is too long for the model, both are NaN and a warning names the line.
     """
-    stream, tokenizer = iter(lines), translator.tokenizers.target
+    stream, (source, target), limit = iter(lines), translator.tokenizers, translator.engine.max_length - 1
     while window := list(islice(stream, WINDOW)):
-        found = [[parts_of(translator, line, target) for target in line.targets] for line in window]
-        pairs = [part for of_line in found for parts in of_line for part in parts or []]
-        scores = iter(translator.engine.score([source for source, _ in pairs], [target for _, target in pairs]))
-        for line, of_line in zip(window, found, strict=True):
+        encoded: list[tuple[list[int], list[int]]] = []  # source and target tokens of every hypothesis
+        for line in window:
+            src = [] if is_blank(line.source) else source.encode(line.source)
+            encoded += [(src, [] if is_blank(text) else target.encode(text)) for text in line.targets]
+        fitting = [pair for pair in encoded if any(pair) and max(map(len, pair)) <= limit]
+        scores = iter(translator.engine.score([src for src, _ in fitting], [tgt for _, tgt in fitting]))
+        pairs = iter(encoded)
+        for line in window:
             hypotheses = []
-            for target, parts in zip(line.targets, of_line, strict=True):
-                if parts is None:
-                    tokens = [*tokenizer.encode(target), EOS]
+            for text in line.targets:
+                pair = next(pairs)
+                tokens = [*pair[1], EOS] if any(pair) else []
+                if (longest := max(map(len, pair))) > limit:
+                    log.warning("line %d is not scored: %d pieces, the model takes %d", line.number, longest, limit)
                     log_probs = [math.nan] * len(tokens)
                 else:
-                    tokens = [token for _, part in parts for token in (*part, EOS)]
-                    log_probs = [x for _ in parts for x in next(scores)]
+                    log_probs = next(scores) if tokens else []
                 score = sum(log_probs) / options.length_divisor(len(tokens)) if tokens else 0.0
-                hypotheses.append(TextHypothesis(tokens, log_probs, score, tokenizer.pieces(tokens), target))
+                hypotheses.append(TextHypothesis(tokens, log_probs, score, target.pieces(tokens), text))
             yield Translation(line.source, hypotheses)
-
-
-def parts_of(translator: Translator, line: Candidates, target: str) -> list[Part] | None:
-    """Cut source and target into segments as `nmt translate` cuts the source.
-
-    If the target has as many sentences as the source, they are paired; else the whole line is one segment, which may be
-    longer than the lines that the model was trained on. Logs a warning and returns None if a segment is too long for
-    the model.
-    """
-    tokenizers, longest = translator.tokenizers, translator.config.data.max_length
-    source = [] if is_blank(line.source) else tokenizers.source.encode(line.source)
-    tokens = [] if is_blank(target) else tokenizers.target.encode(target)
-    if not source and not tokens:
-        return []
-    sources, targets = [source], [tokens]
-    if len(source) > longest:
-        parts = sentence_parts(line.source, tokenizers.source, longest)
-        of_target = sentence_parts(target, tokenizers.target, longest)
-        if len(parts) == len(of_target):
-            sources, targets = parts, of_target
-    limit, n_longest = translator.engine.max_length - 1, max(map(len, (*sources, *targets)))
-    if n_longest > limit:
-        log.warning("line %d is not scored: %d pieces, the model takes %d", line.number, n_longest, limit)
-        return None
-    return list(zip(sources, targets, strict=True))

@@ -33,7 +33,7 @@ from nmt.text.tokenizer import Tokenizers
 
 log = logging.getLogger("nmt")
 
-MAX_LINES, MAX_CHARACTERS = 4_000, 1_000_000  # of a window; in longer windows, batches have less padding
+MAX_LINES = 4_000  # of a window; in longer windows, batches have less padding
 MAX_READ_S = 1.0  # maximum time to read the other lines of a window after the first
 FIRST_LINES = 250  # lines of the first window
 TARGET_S = 5.0  # time to translate a window; on slow machines later windows are shorter
@@ -226,23 +226,21 @@ def next_window(stream: Iterator[str | Pause], first: int, n_lines: int) -> list
 
 
 def read_window(stream: Iterator[str | Pause], first: int, n_lines: int) -> list[Line] | None:
-    """Read at most `n_lines` lines, numbered from `first`; fewer if they are long or arrive slowly, or at a `Pause`.
+    """Read at most `n_lines` lines, numbered from `first`; fewer if they arrive slowly, or at a `Pause`.
 
     None at the end of the stream. Empty if it begins with a `Pause`.
     """
     window: list[Line] = []
-    n_characters, deadline = 0, math.inf
+    deadline = math.inf
     for line in stream:
-        if isinstance(line, str):
-            window.append(Line(first + len(window), line))
-            n_characters += len(line)
-            deadline = min(deadline, time.monotonic() + MAX_READ_S)
-        elif not isinstance(line, Pause):
+        if isinstance(line, Pause):
+            return window
+        if not isinstance(line, str):
             message = f"text {first + len(window)} is {line!r:.40}, not a string"
             raise InputError(message, hint="decode bytes; leave out None")
-        else:
-            return window
-        if len(window) >= n_lines or n_characters > MAX_CHARACTERS or time.monotonic() > deadline:
+        window.append(Line(first + len(window), line))
+        deadline = min(deadline, time.monotonic() + MAX_READ_S)
+        if len(window) >= n_lines or time.monotonic() > deadline:
             break
     return window or None
 
@@ -292,8 +290,7 @@ def load(
             raise ConfigError(f"unknown {name} {value!r}", hint=f"choose one of {', '.join(get_args(choices))}")
     for one in paths:
         if is_export(one) and (engine == "torch" or len(paths) > 1):
-            reader = "an ensemble" if len(paths) > 1 else "--engine torch"
-            raise ModelError(f"{one} is a CTranslate2 export", hint=f"give {reader} the run that was exported")
+            raise ModelError(f"{one} is a CTranslate2 export", hint="give the run that was exported")
     if is_export(paths[0]):
         from nmt.decode.engines.ctranslate2_engine import load_export
 

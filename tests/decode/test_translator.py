@@ -117,12 +117,6 @@ def test_pause_ends_a_window_and_is_not_a_line() -> None:
     assert read_window(stream, 7, 1000) is None
 
 
-def test_window_of_long_lines_is_short() -> None:
-    stream = iter(["x" * 700_000] * 5)
-    assert len(read_window(stream, 1, 1000) or ()) == 2
-    assert len(read_window(stream, 3, 1) or ()) == 1
-
-
 def test_model_whose_output_is_nan_is_refused() -> None:
     broken = small_translator()
     with torch.no_grad():

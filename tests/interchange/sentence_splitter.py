@@ -11,8 +11,8 @@ Run it after a change: python tests/interchange/sentence_splitter.py
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import nmt
 from nmt.text.vocabulary import varint
@@ -43,9 +43,6 @@ NEVER = -1e6
 FLOAT, INT64 = 1, 7
 INTS = 7  # type of an attribute that is a list of integers
 
-Field = bytes | str | int
-Message = Mapping[int, Field | Sequence[Field]]
-
 
 def sentence_splitter() -> bytes:
     """Return the content of the ONNX file."""
@@ -53,7 +50,7 @@ def sentence_splitter() -> bytes:
     ending = [weight for weights in WEIGHTS.values() for weight in weights]
     kernel = [0.0] * len(ending) * END + ending
     bias = [0.0, NEVER, -THRESHOLD]
-    graph: Message = {
+    graph = {
         1: [
             _node("Gather", ["table", "units"], "classes"),  # (B, L, C)
             _node("Transpose", ["classes"], "channels", perm=[0, 2, 1]),  # (B, C, L)
@@ -104,7 +101,7 @@ def _value(name: str, kind: int, shape: list[str | int]) -> bytes:
     return _message({1: name, 2: _message({1: _message({1: kind, 2: _message({1: sizes})})})})
 
 
-def _message(fields: Message) -> bytes:
+def _message(fields: dict[int, Any]) -> bytes:
     """Encode a protobuf message from field numbers and their values; a list is a repeated field."""
     encoded = b""
     for number, values in fields.items():
