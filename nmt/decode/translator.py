@@ -151,8 +151,9 @@ class Translator:
             watch(text_of)
 
         engine = self.engine.suited_to(options, watched=watch is not None)
-        watch_step = after_step if watch else None
-        search = engine.start(segments, options.for_engine(), batch_size=batch_size, watch=watch_step)
+        search = engine.start(
+            segments, options.for_engine(), batch_size=batch_size, watch=after_step if watch else None
+        )
 
         def finish() -> list[Translation]:
             found = search()

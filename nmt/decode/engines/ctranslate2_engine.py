@@ -267,6 +267,5 @@ def load_export(
     except (ValueError, RuntimeError) as error:
         reason, hint = str(error).partition("\n")[0], "export it again, or change --device or --precision"
         raise ModelError(f"CTranslate2 cannot load {path}: {reason}", hint=hint) from error
-    has_shortlist = (path / SHORTLIST).is_file()
-    wrapped = CTranslate2Engine(engine, tokenizers, config.model.max_positions, load_torch, has_shortlist)
-    return wrapped, tokenizers, config
+    max_length, has_shortlist = config.model.max_positions, (path / SHORTLIST).is_file()
+    return CTranslate2Engine(engine, tokenizers, max_length, load_torch, has_shortlist), tokenizers, config

@@ -34,7 +34,6 @@ log = logging.getLogger("nmt")
 MAX_BATCH_POSITIONS = 131_072  # beams x source positions per batch: limits the memory of KV caches
 SCORED_TOKENS = 4096  # target positions per batch in scoring, each with V log-probabilities
 
-Trace = Callable[[TraceStep], None]
 T = TypeVar("T")
 
 
@@ -64,8 +63,18 @@ class TorchEngine:
     ) -> Callable[[], list[NBest]]:
         """See `Engine`. The whole search runs in the returned function."""
 
+        @torch.inference_mode()
         def search_batch(batch: list[int]) -> list[NBest]:
-            return self._search([segments[i] for i in batch], options, tracer(watch, batch) if watch else None)
+            chosen = [segments[i] for i in batch]
+            return search(
+                self.decoder,
+                pad_source([segment.tokens for segment in chosen]).to(self.device),
+                options,
+                prefixes=[segment.prefix for segment in chosen],
+                max_length=self.max_length,
+                sentence_seeds=[seed_of(*segment.place) for segment in chosen],
+                trace=tracer(watch, batch) if watch else None,
+            )
 
         def finish() -> list[NBest]:
             # Segments of similar length share a batch. The longest come first: their batch needs the most memory.
@@ -83,19 +92,6 @@ class TorchEngine:
             return found
 
         return finish
-
-    @torch.inference_mode()
-    def _search(self, segments: Sequence[Segment], options: SearchOptions, trace: Trace | None) -> list[NBest]:
-        """Search a batch. Returns the hypotheses of each segment."""
-        return search(
-            self.decoder,
-            pad_source([segment.tokens for segment in segments]).to(self.device),
-            options,
-            prefixes=[segment.prefix for segment in segments],
-            max_length=self.max_length,
-            sentence_seeds=[seed_of(*segment.place) for segment in segments],
-            trace=trace,
-        )
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
         """See `Engine`."""
@@ -118,7 +114,7 @@ class TorchEngine:
         return [row[: len(tokens) + 1] for row, tokens in zip(of_target.tolist(), target, strict=True)]
 
 
-def tracer(watch: WatchStep, batch: Sequence[int]) -> Trace:
+def tracer(watch: WatchStep, batch: Sequence[int]) -> Callable[[TraceStep], None]:
     """Return a `trace` for the search of a batch of segments, which shows their best hypotheses so far to `watch`."""
     ended: set[int] = set()  # sentences whose best hypothesis has ended; the search may go on
 
