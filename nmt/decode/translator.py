@@ -151,9 +151,8 @@ class Translator:
             watch(text_of)
 
         engine = self.engine.suited_to(options, watched=watch is not None)
-        search = engine.start(
-            segments, options.for_engine(), batch_size=batch_size, watch=after_step if watch else None
-        )
+        watch_step = after_step if watch else None
+        search = engine.start(segments, options.for_engine(), batch_size=batch_size, watch=watch_step)
 
         def finish() -> list[Translation]:
             found = search()
@@ -175,8 +174,7 @@ class Translator:
         from nmt.decode.mbr import by_expected_utility
         from nmt.evaluate import bleu_tokenizer, pairwise_scores  # imports sacreBLEU, needed only here
 
-        assert options.mbr
-        utility = partial(pairwise_scores, metric=options.mbr, tokenize=bleu_tokenizer(self.target_language))
+        utility = partial(pairwise_scores, metric=str(options.mbr), tokenize=bleu_tokenizer(self.target_language))
         texts = [one_line(self.tokenizers.target.decode(sample.tokens)) for sample in samples]
         return by_expected_utility(samples, texts, utility)
 

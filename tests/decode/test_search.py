@@ -180,22 +180,6 @@ def test_a_prefix_raises_the_limit_of_the_options_but_not_that_of_the_model() ->
     assert caught.value.hint
 
 
-class Constant:
-    """A decoder that returns the same logits (V,) at every step."""
-
-    def __init__(self, logits: Tensor) -> None:
-        self.logits = logits
-
-    def start(self, src: Tensor) -> None:
-        pass
-
-    def step(self, ids: Tensor, state: None) -> tuple[Tensor, None]:  # noqa: ARG002
-        return self.logits.expand(*ids.shape, -1).clone(), None
-
-    def select(self, state: None, rows: Tensor) -> None:
-        pass
-
-
 @pytest.mark.parametrize(
     "narrowed",
     [{}, {"temperature": 0.6}, {"top_k": 40}, {"top_p": 0.8}, {"temperature": 1.4, "top_k": 70, "top_p": 0.7}],
@@ -206,7 +190,9 @@ def test_sampled_tokens_have_their_probabilities_by_a_chi_square_test(narrowed: 
     options = SearchOptions(
         beam=1000, n_best=1000, sample=True, seed=4, max_length_a=0, max_length_b=2, min_length=1, **narrowed
     )
-    found = [h for samples in search(Constant(logits), sources(*[(A,)] * 20), options) for h in samples]
+    table: list[float] = logits.softmax(0).tolist()
+    model = TableModel(lambda *_: table)
+    found = [h for samples in search(model, sources(*[(A,)] * 20), options) for h in samples]
     n = len(found)
     counts = torch.bincount(torch.tensor([h.tokens[0] for h in found]), minlength=150)
 
