@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from nmt.config import check_config, is_language
+from nmt.config.yaml_file import Origins
 from nmt.errors import InputError, ModelError, NmtError
 from nmt.files import atomic_directory, hash_file, read_capped
 from nmt.interchange.export import CHECKED_LENGTHS, largest, random_pairs
@@ -77,7 +78,7 @@ def import_marian(
     tree["data"]["source_lang"] = source_lang or language_in(tokenizer_config, "source_lang")
     tree["data"]["target_lang"] = spoken or language_in(tokenizer_config, "target_lang")
     tree["data"]["target_tag"] = target_tag
-    origins = {("data", "source_lang"): "--source-lang", ("data", "target_lang"): "--target-lang"}
+    origins: Origins = {("data", "source_lang"): "--source-lang", ("data", "target_lang"): "--target-lang"}
     config = check_config(tree, origins, str(directory / "config.json"))
     checkpoint = Checkpoint(config, converted(weights, settings, *sides), tokenizers)
     check_log_probs(checkpoint, settings, weights, *sides)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import TARGET, FiveRun, err_lines, file_bytes, model_of, one_clear_error, run_nmt, without_package
+from conftest import TARGET, FiveRun, err_lines, file_bytes, one_clear_error, run_nmt, without_package
 from models import fresh_translator, hostile_lines, random_translator, search_with_bans, write_run
 from torch import Tensor
 
@@ -50,7 +50,7 @@ def test_searches_are_ours_and_log_probabilities_also_after_saving_again(
     theirs.save_pretrained(tmp_path / "again")
     tokenizer.save_pretrained(tmp_path / "again")
     theirs, tokenizer = loaded(tmp_path / "again")
-    module.check_log_probs(translator, model_of(translator), theirs, tokenizer)
+    module.check_log_probs(translator, module.holdable_model(translator), theirs, tokenizer)
     text = "I teach English at 学校 ."
     assert tokenizer(text).input_ids == [*translator.tokenizers.source.encode(text), EOS]
     assert tokenizer(text_target=text).input_ids == [*translator.tokenizers.target.encode(text), EOS]

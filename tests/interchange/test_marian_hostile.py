@@ -76,6 +76,7 @@ def pickled(path: Path) -> None:
     (path / "pytorch_model.bin").write_bytes(pickle.dumps(Payload()))
 
 
+FIVE_HEADS = [with_setting(f"{side}_attention_heads", 5) for side in ("encoder", "decoder")]
 FC1 = "model.encoder.layers.0.fc1.weight"
 REQUIRED = ("config.json", "vocab.json", "source.spm", "target.spm", "model.safetensors")
 MUTATIONS: dict[str, tuple[str, Mutation]] = {  # name -> words of the message, change of the directory
@@ -121,7 +122,6 @@ MUTATIONS: dict[str, tuple[str, Mutation]] = {  # name -> words of the message, 
     **{f"{name} is a dangling link": (name, instead(name, lambda to: to.symlink_to("nowhere"))) for name in REQUIRED},
     "endless": ("cannot read", instead("tokenizer_config.json", lambda path: path.symlink_to("/dev/zero"))),
 }
-FIVE_HEADS = [with_setting(f"{side}_attention_heads", 5) for side in ("encoder", "decoder")]
 
 
 def more_targets(path: Path) -> None:
