@@ -294,6 +294,15 @@ def one_clear_error(done: Done, exit_code: int, *fragments: str, n_errors: int =
     return stderr
 
 
+def without_package(name: str, home: Path) -> dict[str, str]:
+    """Variables of the environment for `run_nmt`: a package cannot be imported."""
+    stub = home / "stub" / name
+    stub.mkdir(parents=True)
+    (stub / "__init__.py").write_text(f"raise ImportError('no {name}')")
+    python_path = os.pathsep.join([str(stub.parent), os.environ.get("PYTHONPATH", "")])
+    return {"PYTHONPATH": python_path, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
 def file_bytes(directory: Path) -> dict[str, bytes]:
     """Every file below a directory."""
     return {str(f.relative_to(directory)): f.read_bytes() for f in directory.rglob("*") if f.is_file()}

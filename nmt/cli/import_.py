@@ -28,10 +28,10 @@ def import_(
     """
     prepare_torch()
     from nmt.interchange.hub import model_directory
-    from nmt.interchange.marian import Languages, import_marian
+    from nmt.interchange.marian import import_marian
 
-    languages = Languages(source_lang, target_lang, target_tag)
     directory = model_directory(model, revision)
     name = model if revision is None else f"{model}@{revision}"
-    import_marian(directory, output, languages, name)
+    languages = {"source_lang": source_lang, "target_lang": target_lang}
+    import_marian(directory, output, name=name, target_tag=target_tag, **languages)
     streams.log.info("written to %s; next: nmt translate -m %s", output, output)

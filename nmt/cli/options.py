@@ -45,7 +45,7 @@ InputFile = Annotated[Path, typer.Option("--input", "-i", help="Lines to transla
 Generators = Annotated[list[Path], typer.Option("--model", "-m", help="A run or model file. Several form an ensemble.")]
 # SearchOptions checks the ranges of the following options.
 Beam = Annotated[int | None, typer.Option(help="Beam size; 1 is greedy search. [default: the config's, 5]")]
-BatchSize = Annotated[int | None, typer.Option(help="Sentences decoded together. [default: the config's, 64]")]
+BatchSize = Annotated[int | None, typer.Option(min=1, help="Sentences decoded together. [default: the config's, 64]")]
 Alpha = Annotated[float | None, typer.Option(help="Length penalty strength. [default: the config's, 1]")]
 Mbr = Annotated[Utility | None, typer.Option(help="Minimum Bayes risk: the sample most similar to the others.")]
 Samples = Annotated[int | None, typer.Option(help="Samples that --mbr chooses from. [default: 32]")]

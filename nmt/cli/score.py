@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,7 +15,6 @@ from nmt.text.lines import Pause, is_blank, iter_pairs
 if TYPE_CHECKING:
     from nmt.decode.scoring import Candidates
     from nmt.decode.segments import Translation
-    from nmt.text.tokenizer import Tokenizer
 
 
 def score(
@@ -50,13 +49,13 @@ def score(
     if src is not None and ref is not None:
         pairs = (Candidates(pair.line, pair.source, [pair.target]) for pair in iter_pairs([src], [ref]))
     else:
-        pairs = candidates(streams.open_input(input_file), translator.tokenizers.target)
+        pairs = candidates(streams.open_input(input_file))
     with streams.open_output(output) as out:
         for found in streams.with_bar(score_lines(translator, pairs, chosen), n_lines):
             out.write((as_json(found) if json_lines else formatted(found)).encode() + b"\n")
 
 
-def candidates(lines: Iterable[str | Pause], tokenizer: "Tokenizer") -> "Iterator[Candidates]":
+def candidates(lines: Iterable[str | Pause]) -> "Iterator[Candidates]":
     """Parse each line: source TAB translation, or JSON of `nmt translate`, which contains no tabs."""
     from nmt.decode.scoring import Candidates
 
@@ -70,26 +69,13 @@ def candidates(lines: Iterable[str | Pause], tokenizer: "Tokenizer") -> "Iterato
         else:
             try:
                 tree = parse_json(line)
-                source, targets = tree["source"], [target_of(found, tokenizer) for found in tree["hypotheses"]]
+                source, targets = tree["source"], [str(found["text"]) for found in tree["hypotheses"]]
                 if not isinstance(source, str):
                     raise TypeError
             except (ValueError, TypeError, KeyError) as error:
                 message = f"line {number} is neither source TAB translation nor JSON of `nmt translate`"
                 raise DataError(f"{message}: {line:.60}", hint="or name two files: --src FILE --ref FILE") from error
             yield Candidates(number, source, targets)
-
-
-def target_of(hypothesis: dict[str, Any], tokenizer: "Tokenizer") -> str | list[int]:
-    """Return the token ids of the `pieces` of a hypothesis, else its text."""
-    from nmt.text import EOS
-
-    if "pieces" not in hypothesis:
-        return str(hypothesis["text"])
-    pieces = [str(one["piece"]) for one in hypothesis["pieces"]]
-    tokens = tokenizer.ids(pieces)
-    if unknown := [piece for token, piece in zip(tokens, pieces, strict=True) if token < EOS]:
-        raise DataError(f"the model has no piece '{unknown[0]}'", hint="score with the model that translated")
-    return tokens
 
 
 def formatted(found: "Translation") -> str:

@@ -4,7 +4,6 @@ The best sample is the one most similar to the others: the expected utility of a
 with all other samples as references.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -22,12 +21,10 @@ def by_expected_utility(
     Of samples with the same text, only the most probable one is returned. `utility` scores N texts as hypotheses (rows)
     against the same texts as references (columns): (N, N).
     """
-    most_probable: dict[str, Hypothesis] = {}
-    for text, sample in zip(texts, samples, strict=True):
-        if text not in most_probable or sample.log_prob > most_probable[text].log_prob:
-            most_probable[text] = sample
-    scores, n_samples = utility(list(most_probable)), Counter(texts)
-    counts = np.array([n_samples[text] for text in most_probable])
-    expected = (scores @ counts - scores.diagonal()) / max(len(samples) - 1, 1)  # a sample is not its own reference
-    ranked = [replace(h, score=float(u)) for h, u in zip(most_probable.values(), expected, strict=True)]
-    return sorted(ranked, key=lambda h: (-round(h.score, 9), -h.log_prob))
+    scores = utility(texts)
+    expected = (scores.sum(1) - scores.diagonal()) / max(len(samples) - 1, 1)  # a sample is not its own reference
+    ranked = sorted(zip(texts, samples, expected, strict=True), key=lambda one: (-round(one[2], 9), -one[1].log_prob))
+    best: dict[str, Hypothesis] = {}
+    for text, sample, score in ranked:
+        best.setdefault(text, replace(sample, score=float(score)))
+    return list(best.values())

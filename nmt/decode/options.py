@@ -49,13 +49,12 @@ class SearchOptions(SearchSettings):
             return self
         return self.changed(mbr=None, sample=True, beam=self.n_samples, n_best=self.n_samples)
 
-    def max_length(self, source_length: int) -> int:
-        """Maximum target tokens for a source of `source_length` tokens; EOS counts on both sides."""
-        return math.ceil(self.max_length_a * source_length) + self.max_length_b
-
     def limit(self, source_length: int, prefix_length: int = 0, model_limit: int | None = None) -> int:
-        """`max_length`, at least prefix + EOS, at most `model_limit`. Raises ConfigError if the prefix is too long."""
-        limit = max(self.max_length(source_length), prefix_length + 1)
+        """Maximum target tokens for a source of S tokens, ⌈aS⌉ + b; EOS counts on both sides.
+
+        At least the prefix and EOS, at most `model_limit`. Raises ConfigError if the prefix is too long.
+        """
+        limit = max(math.ceil(self.max_length_a * source_length) + self.max_length_b, prefix_length + 1)
         if model_limit is not None and prefix_length >= model_limit:
             message = f"the prefix has {prefix_length} pieces, the model takes at most {model_limit - 1}"
             raise ConfigError(message, hint="give a shorter prefix")

@@ -122,7 +122,8 @@ def search(
         if trace:
             trace(TraceStep(length, list(sentences), candidates, live, parent_beams))
 
-        rows = _unfinished(options, [finished[s] for s in sentences], live, length)
+        best = live.log_prob[:, 0].tolist()
+        rows = [row for row, s in enumerate(sentences) if not _is_done(options, finished[s], best[row], length)]
         if not rows:
             break
         beam_indices = parent_beams + tokens.size(1) * torch.arange(len(sentences), device=src.device)[:, None]
@@ -227,12 +228,6 @@ def _appended(x: Tensor, parent_beams: Tensor, new: Tensor) -> Tensor:
     """Select the parents' sequences from x (B, K, t) and append new (B, K'). Returns (B, K', t + 1)."""
     parents = x.gather(1, parent_beams[..., None].expand(-1, -1, x.size(-1)))
     return torch.cat([parents.to(new.dtype), new[..., None]], -1)
-
-
-def _unfinished(options: SearchOptions, finished: list[list[Hypothesis]], live: Beams, length: int) -> list[int]:
-    """Return the batch rows whose search is not done."""
-    best = live.log_prob[:, 0].tolist()
-    return [row for row in range(len(best)) if not _is_done(options, finished[row], best[row], length)]
 
 
 def _is_done(options: SearchOptions, finished: list[Hypothesis], best_live: float, length: int) -> bool:

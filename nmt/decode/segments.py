@@ -50,21 +50,16 @@ def split(lines: Sequence[Line], tokenizer: Tokenizer, max_length: int) -> list[
     A longer line is cut into sentences, a longer sentence between words, a longer word between pieces. The translation
     of the first segment begins with the line's prefix. A blank line has no segments.
     """
-    tokens_of_lines = tokenizer.encode_all([line.text for line in lines])
-    lines_and_tokens = zip(lines, tokens_of_lines, strict=True)
-    return [_segments(line, tokens, tokenizer, max_length) for line, tokens in lines_and_tokens]
-
-
-def _segments(line: Line, tokens: list[int], tokenizer: Tokenizer, max_length: int) -> list[Segment]:
-    if not tokens or is_blank(line.text):
-        return []
-    if len(tokens) <= max_length:
-        return [Segment(tokens, line.prefix, (line.number, 0))]
-    parts = sentence_parts(line.text, tokenizer, max_length)
-    if len(parts) > 1:
-        message = "line %d has %d pieces, the model takes %d: translated in %d parts"
-        log.warning(message, line.number, len(tokens), max_length, len(parts))
-    return [Segment(part, () if i else line.prefix, (line.number, i)) for i, part in enumerate(parts)]
+    found = []
+    for line, tokens in zip(lines, tokenizer.encode_all([line.text for line in lines]), strict=True):
+        parts = [tokens] if tokens and not is_blank(line.text) else []
+        if parts and len(tokens) > max_length:
+            parts = sentence_parts(line.text, tokenizer, max_length)
+        if len(parts) > 1:
+            message = "line %d has %d pieces, the model takes %d: translated in %d parts"
+            log.warning(message, line.number, len(tokens), max_length, len(parts))
+        found.append([Segment(part, () if i else line.prefix, (line.number, i)) for i, part in enumerate(parts)])
+    return found
 
 
 def sentence_parts(text: str, tokenizer: Tokenizer, max_length: int) -> list[list[int]]:
@@ -97,33 +92,22 @@ def join(
 
     The length penalty applies to the log-probability of the whole line; expected utilities are averaged.
 
-    Args:
-        segments: the hypotheses of each segment of the line.
-        texts: yields the text of each of them.
-        tokenizer: of the target.
-        options: the search options.
-        joiner: text between two segments.
+    `texts` yields the text of each hypothesis of each segment; `tokenizer` is the target's; `joiner` stands between two
+    segments.
     """
-
-    def hypothesis(tokens: list[int], log_probs: list[float], score: float, text: str) -> TextHypothesis:
-        pieces = tokenizer.pieces(tokens) if options.scores else []
-        return TextHypothesis(tokens, log_probs, score, pieces, one_line(text))
-
     if not segments:
-        return [hypothesis([], [], 0.0, "")]
-    if len(segments) == 1:
-        return [hypothesis(h.tokens, h.log_probs, h.score, next(texts)) for h in segments[0]]
+        return [TextHypothesis([], [], 0.0, [], "")]
     joined = []
-    texts_of_segments = [[next(texts) for _ in n_best] for n_best in segments]
+    with_texts = [[(h, next(texts)) for h in n_best] for n_best in segments]
     for rank in range(max(map(len, segments))):
-        indices = [min(rank, len(n_best) - 1) for n_best in segments]
-        chosen = [n_best[i] for n_best, i in zip(segments, indices, strict=True)]
-        tokens = [token for h in chosen for token in h.tokens]
-        log_probs = [log_prob for h in chosen for log_prob in h.log_probs]
-        if options.mbr:
-            score = sum(h.score for h in chosen) / len(chosen)
+        chosen = [n_best[min(rank, len(n_best) - 1)] for n_best in with_texts]
+        tokens = [token for h, _ in chosen for token in h.tokens]
+        log_probs = [log_prob for h, _ in chosen for log_prob in h.log_probs]
+        if options.mbr or len(chosen) == 1:
+            score = sum(h.score for h, _ in chosen) / len(chosen)
         else:
             score = sum(log_probs) / options.length_divisor(len(tokens))
-        text = joiner.join(found[i] for found, i in zip(texts_of_segments, indices, strict=True))
-        joined.append(hypothesis(tokens, log_probs, score, text))
+        pieces = tokenizer.pieces(tokens) if options.scores else []
+        text = one_line(joiner.join(text for _, text in chosen))
+        joined.append(TextHypothesis(tokens, log_probs, score, pieces, text))
     return joined

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate, islice
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -31,10 +31,9 @@ from nmt.text.tokenizer import Tokenizers
 
 log = logging.getLogger("nmt")
 
-MAX_LINES, MAX_CHARACTERS = 4_000, 1_000_000  # of a window; in longer windows, batches have less padding
+MAX_LINES = 4_000  # of a window; in longer windows, batches have less padding
 MAX_READ_S = 1.0  # maximum time to read the other lines of a window after the first
 FIRST_LINES = 250  # lines of the first window
-GROWTH = 4  # maximum ratio of the lines of two successive windows
 TARGET_S = 5.0  # time to translate a window; on slow machines later windows are shorter
 
 T = TypeVar("T")
@@ -89,56 +88,28 @@ class Translator:
 
         Args:
             lines: read one window at a time; a `Pause` ends a window.
-            options: the model's defaults if None.
-            batch_size: sentences decoded together; the config's if None.
+            options, batch_size: the model's defaults if None.
             prefix: text that every translation must begin with.
             window: maximum lines of a window; with 1, each line is translated as soon as it is read.
             first: number of the first line, for messages and random seeds.
             after_window: called after each window, once all its translations have been consumed.
         Raises:
-            ConfigError: `batch_size`, `window` or `first` is not a positive integer, or the prefix is too long.
+            ConfigError: the prefix is too long.
             InputError: a line is not a string.
         """
         options = options or self.options
+        batch_size = batch_size or self.config.decode.batch_size
         tokens = self.encode_prefix(prefix)
-        size = self.config.decode.batch_size if batch_size is None else batch_size
-        for name, value in (("batch_size", size), ("window", window), ("first", first)):
-            if type(value) is not int or value < 1:
-                raise ConfigError(f"{name} is {value!r}, not an integer of 1 or more", hint="leave it out")
 
-        searches = self._searches(lines, options, size, tokens, window, first)
+        def start(chunk: list[Line]) -> Callable[[], list[Translation]]:
+            return self.start([line._replace(prefix=tokens) for line in chunk], options, batch_size)
+
+        searches = start_windows(start, lines, first, batch_size, window)
         if window > 1 and self.engine.suited_to(options).in_background:
             searches = one_ahead(searches)
         for finish in searches:
             yield from finish()
             after_window()
-
-    def _searches(
-        self,
-        lines: Iterable[str | Pause],
-        options: SearchOptions,
-        batch_size: int,
-        prefix: list[int],
-        window: int,
-        first: int,
-    ) -> Iterator[Callable[[], list[Translation]]]:
-        """Start to translate each window, and yield a function that returns its translations.
-
-        If no line has arrived yet, yield one that returns none.
-        """
-        stream, n_lines = iter(lines), min(window, FIRST_LINES)
-        while (chunk := read_window(stream, first, n_lines)) is not None:
-            started = time.monotonic()
-            if chunk:
-                log.debug("translating lines %d to %d", chunk[0].number, chunk[-1].number)
-            if prefix:
-                chunk = [line._replace(prefix=prefix) for line in chunk]
-            yield self.start(chunk, options, batch_size)
-            if chunk:
-                seconds = max(time.monotonic() - started, 1e-3)
-                target = min(int(TARGET_S / seconds * len(chunk)), GROWTH * n_lines)
-                n_lines = min(max(target, batch_size), window)
-            first += len(chunk)
 
     def start(
         self, lines: Sequence[Line], options: SearchOptions, batch_size: int, watch: Watch | None = None
@@ -155,17 +126,16 @@ class Translator:
         ends = list(accumulate(map(len, segments_of_lines), initial=0))
 
         def text_of(line: int) -> str:
-            return one_line(
-                self.joiner.join(target.decode(begun.get(i, [])) for i in range(ends[line], ends[line + 1]))
-            )
+            texts = (target.decode(begun.get(i, [])) for i in range(ends[line], ends[line + 1]))
+            return one_line(self.joiner.join(texts))
 
         def after_step(tokens: dict[int, list[int]]) -> None:
             assert watch
             begun.update(tokens)
             watch(text_of)
 
-        watch_step = after_step if watch else None
         engine = self.engine.suited_to(options, watched=watch is not None)
+        watch_step = after_step if watch else None
         search = engine.start(segments, options.for_engine(), batch_size=batch_size, watch=watch_step)
 
         def finish() -> list[Translation]:
@@ -188,8 +158,7 @@ class Translator:
         from nmt.decode.mbr import by_expected_utility
         from nmt.evaluate import bleu_tokenizer, pairwise_scores  # imports sacreBLEU, needed only here
 
-        assert options.mbr
-        utility = partial(pairwise_scores, metric=options.mbr, tokenize=bleu_tokenizer(self.target_language))
+        utility = partial(pairwise_scores, metric=str(options.mbr), tokenize=bleu_tokenizer(self.target_language))
         texts = [one_line(self.tokenizers.target.decode(sample.tokens)) for sample in samples]
         return by_expected_utility(samples, texts, utility)
 
@@ -204,39 +173,48 @@ class Translator:
         return [tokens[:limit] for tokens in src], [tokens[:limit] for tokens in tgt]
 
 
+def start_windows(
+    start: Callable[[list[Line]], T], lines: Iterable[str | Pause], first: int, least: int, most: int
+) -> Iterator[T]:
+    """Start to translate each window, and yield what `start` returns. Later windows take about `TARGET_S`.
+
+    A window has `least` to `most` lines; none if no line has arrived yet.
+    """
+    stream, n_lines = iter(lines), min(most, FIRST_LINES)
+    while (window := read_window(stream, first, n_lines)) is not None:
+        started = time.monotonic()
+        yield start(window)
+        if window:
+            lines_per_s = len(window) / max(time.monotonic() - started, 1e-3)
+            n_lines = min(max(int(TARGET_S * lines_per_s), least), most)
+        first += len(window)
+
+
 def one_ahead(tasks: Iterator[T]) -> Iterator[T]:
     """Yield each task only after the next one has been started. Advancing `tasks` starts a task."""
-    last: list[T] = []
-    while True:
-        try:
-            new = list(islice(tasks, 1))
-        except Exception:
-            yield from last  # lines before a bad one are translated
-            raise
-        yield from last
-        if not new:
-            return
-        last = new
+    waiting: list[T] = []
+    for task in tasks:
+        yield from waiting
+        waiting = [task]
+    yield from waiting
 
 
 def read_window(stream: Iterator[str | Pause], first: int, n_lines: int) -> list[Line] | None:
-    """Read at most `n_lines` lines, numbered from `first`; fewer if they are long or arrive slowly, or at a `Pause`.
+    """Read at most `n_lines` lines, numbered from `first`; fewer if they arrive slowly, or at a `Pause`.
 
     None at the end of the stream. Empty if it begins with a `Pause`.
     """
     window: list[Line] = []
-    n_characters, deadline = 0, math.inf
+    deadline = math.inf
     for line in stream:
-        if isinstance(line, str):
-            window.append(Line(first + len(window), line))
-            n_characters += len(line)
-            deadline = min(deadline, time.monotonic() + MAX_READ_S)
-        elif not isinstance(line, Pause):
+        if isinstance(line, Pause):
+            return window
+        if not isinstance(line, str):
             message = f"text {first + len(window)} is {line!r:.40}, not a string"
             raise InputError(message, hint="decode bytes; leave out None")
-        else:
-            return window
-        if len(window) >= n_lines or n_characters > MAX_CHARACTERS or time.monotonic() > deadline:
+        window.append(Line(first + len(window), line))
+        deadline = min(deadline, time.monotonic() + MAX_READ_S)
+        if len(window) >= n_lines or time.monotonic() > deadline:
             break
     return window or None
 
@@ -281,15 +259,12 @@ def load(
         ConfigError: the device is missing or does not support the precision.
     """
     paths = [Path(path)] if isinstance(path, Path | str) else [Path(one) for one in path]
-    if not paths:
-        raise ModelError("no model was named", hint="give the path of a run")
     for name, value, choices in (("precision", precision, Precision), ("engine", engine, EngineName)):
         if value is not None and value not in get_args(choices):
             raise ConfigError(f"unknown {name} {value!r}", hint=f"choose one of {', '.join(get_args(choices))}")
     for one in paths:
         if is_export(one) and (engine == "torch" or len(paths) > 1):
-            reader = "an ensemble" if len(paths) > 1 else "--engine torch"
-            raise ModelError(f"{one} is a CTranslate2 export", hint=f"give {reader} the run that was exported")
+            raise ModelError(f"{one} is a CTranslate2 export", hint="give the run that was exported")
     if is_export(paths[0]):
         from nmt.decode.engines.ctranslate2_engine import load_export
 

@@ -189,13 +189,13 @@ def merging_stages(part: str, length: str, output: nn.Module, residual: nn.Modul
 
 
 def feed_forward_stages(part: str, length: str, layer: EncoderLayer | DecoderLayer, seen: Recorder) -> Iterator[Stage]:
-    inner = seen.outputs[layer.feed_forward.inner][0]
+    inner = layer.feed_forward.activation(seen.outputs[layer.feed_forward.inner][0])
     activations: dict[object, str] = {
         torch.relu: "ReLU sets the negative ones to 0",
         F.gelu: "GELU brings the negative ones close to 0",
         F.silu: "SiLU brings the negative ones close to 0",
     }
-    text = f"Each position by itself: F numbers, then {activations[layer.feed_forward.inner.activation]}."
+    text = f"Each position by itself: F numbers, then {activations[layer.feed_forward.activation]}."
     yield stage(part, "Feed-forward, inner layer", "3.3, equation 2", inner, f"B{length}F", text)
     out, text = seen.outputs[layer.feed_forward_residual][0], "Back to D numbers, and added to the sub-layer's input."
     yield stage(part, "Feed-forward, add and norm", "3.1, 3.3", out, f"B{length}D", text)

@@ -3,7 +3,6 @@
 The package is a zip of one directory. Equal models give equal packages. Content:
 
     metadata.json          languages
-    README.md              description of the package
     sentencepiece.model    one tokenizer for both sides
     model/                 the model for CTranslate2
     minisbd/sentences.onnx a sentence splitter for MiniSBD; without it, Argos Translate would download another
@@ -14,11 +13,8 @@ sentences, and replaces every `_` in a translation by a space.
 """
 
 import contextlib
-import io
 import json
-import logging
 import os
-import shutil
 import stat
 import tempfile
 import zipfile
@@ -31,27 +27,8 @@ from nmt.errors import InputError
 from nmt.files import atomic_writer, is_special
 from nmt.interchange.ctranslate2 import to_ctranslate2
 
-log = logging.getLogger("nmt")
-
-MAX_SOURCE = 1024  # pieces; CTranslate2's default limit
-FILES = {  # all files of a package, in its one directory
-    *("README.md", "metadata.json", "minisbd/sentences.onnx", "sentencepiece.model"),
-    *("model/config.json", "model/model.bin", "model/shared_vocabulary.json"),
-}
-EPOCH = (1980, 1, 1, 0, 0, 0)  # earliest time in a zip; fixed, so that equal models give equal files
-README = """\
-# {source} to {target}
-
-A package for Argos Translate 1.11 or newer and for LibreTranslate, written by nmt-trainer. It translates
-offline: model, tokenizer and a sentence splitter are in the package.
-
-    import argostranslate.package, argostranslate.translate
-    argostranslate.package.install_from_path("PACKAGE.argosmodel")
-    print(argostranslate.translate.translate("...", "{source_code}", "{target_code}"))
-
-`minisbd/sentences.onnx` splits paragraphs at sentence-final punctuation. A model of MiniSBD
-(https://github.com/LibreTranslate/MiniSBD) in its place also knows abbreviations.
-"""
+SPLITTER = "minisbd/sentences.onnx"
+MODEL_FILES = ("config.json", "model.bin", "shared_vocabulary.json")
 
 
 def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> None:
@@ -60,59 +37,34 @@ def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> 
     Raises the errors of `to_ctranslate2`, and InputError if langcodes is not installed, each side has its own
     tokenizer, the source is normalized (data.nfkc_source), or a language is unknown. Replaces only earlier packages.
     """
-    _check_supported(translator, path)
+    data = translator.config.data
+    if path.is_dir() or (os.path.lexists(path) and not is_special(path) and not is_package(path)):
+        raise InputError(f"{path} exists and is not an export", hint="name another file: NAME.argosmodel")
+    if not translator.tokenizers.joint or data.nfkc_source:
+        setting = "data.nfkc_source=true" if data.nfkc_source else "tokenizer.joint=false"
+        hint = "train with one tokenizer for text as it is, or use --to ctranslate2"
+        raise InputError(f"Argos Translate does not support {setting}", hint=hint)
     langcodes = import_langcodes()
-    (source_code, source), (target_code, target) = (
-        code_and_name(langcodes, language(translator.config.data, side)) for side in ("source", "target")
-    )
-    metadata = {
-        "package_version": "1.0",
-        "argos_version": "1.11",
-        "from_code": source_code,
-        "from_name": source,
-        "to_code": target_code,
-        "to_name": target,
-        "type": "translate",
-        "target_prefix": "",
-    }
-    readme = README.format(source=source, target=target, source_code=source_code, target_code=target_code)
-    files: dict[str, bytes | Path] = {
+    metadata = {"package_version": "1.0", "argos_version": "1.11", "type": "translate", "target_prefix": ""}
+    metadata["from_code"], metadata["from_name"] = code_and_name(langcodes, language(data, "source"))
+    metadata["to_code"], metadata["to_name"] = code_and_name(langcodes, language(data, "target"))
+    files = {
         "metadata.json": json.dumps(metadata, indent=4, ensure_ascii=False).encode(),
-        "README.md": readme.encode(),
         "sentencepiece.model": translator.tokenizers.source.model,
-        "minisbd/sentences.onnx": Path(__file__).with_name("sentences.onnx").read_bytes(),
+        SPLITTER: Path(__file__).with_name("sentences.onnx").read_bytes(),
     }
     with tempfile.TemporaryDirectory() as temporary:
         model = Path(temporary, "model")
         to_ctranslate2(translator, model, quantization)
-        files |= {f"model/{name}": model / name for name in ("config.json", "model.bin", "shared_vocabulary.json")}
-        write_zip(path, f"translate-{source_code}_{target_code}-1_0", files)
-
-
-def _check_supported(translator: Translator, path: Path) -> None:
-    config = translator.config
-    if path.is_dir():
-        raise InputError(f"{path} is a directory", hint="name a file: NAME.argosmodel")
-    if os.path.lexists(path) and not is_special(path) and not is_package(path):
-        raise InputError(f"{path} exists and is not an export", hint="name another file, or delete it")
-    if not translator.tokenizers.joint or config.data.nfkc_source:
-        setting = "data.nfkc_source=true" if translator.tokenizers.joint else "tokenizer.joint=false"
-        hint = "train with one tokenizer for text as it is, or use --to ctranslate2"
-        raise InputError(f"Argos Translate does not support {setting}", hint=hint)
-    for side in ("source", "target"):
-        if not language(config.data, side):
-            hint = f"train with data.{side}_lang=CODE, or name the files like train.de"
-            raise InputError(f"the language of the {side} is not known", hint=hint)
-    if config.model.max_positions < MAX_SOURCE:
-        limit = f"{config.model.max_positions} pieces (model.max_positions)"
-        log.warning("Argos Translate does not split sentences of over %s: it fails on them", limit)
+        files |= {f"model/{name}": (model / name).read_bytes() for name in MODEL_FILES}
+    write_zip(path, f"translate-{metadata['from_code']}_{metadata['to_code']}-1_0", files)
 
 
 def is_package(path: Path) -> bool:
-    """Whether a file is a zip with the files that `to_argos` writes."""
+    """Whether a file is a zip with a model and our sentence splitter, as `to_argos` writes it."""
     try:
         with zipfile.ZipFile(path) as archive:
-            return {name.partition("/")[2] for name in archive.namelist()} == FILES
+            return {SPLITTER, "model/model.bin"} <= {name.partition("/")[2] for name in archive.namelist()}
     except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):  # zipfile raises all of these
         return False
 
@@ -134,17 +86,13 @@ def code_and_name(langcodes: ModuleType, language: str) -> tuple[str, str]:
         if tag.language:
             return tag.language, tag.display_name()
     hint = "train with data.source_lang and data.target_lang, or import with --source-lang and --target-lang"
-    raise InputError(f"langcodes does not know the language '{language}'", hint=hint)
+    raise InputError(f"langcodes knows no language '{language}'", hint=hint)
 
 
-def write_zip(path: Path, directory: str, files: dict[str, bytes | Path]) -> None:
-    """Write a zip of one directory from contents and files on disk; equal contents give equal bytes."""
+def write_zip(path: Path, directory: str, files: dict[str, bytes]) -> None:
+    """Write a zip of one directory; equal contents give equal bytes, because its files are from 1980."""
     with atomic_writer(path) as out, zipfile.ZipFile(out, "w") as archive:
         for name, content in sorted(files.items()):
-            info = zipfile.ZipInfo(f"{directory}/{name}", EPOCH)
-            info.compress_type = zipfile.ZIP_DEFLATED
-            info.create_system = 3  # Unix, also if written on another system
+            info = zipfile.ZipInfo(f"{directory}/{name}")
             info.external_attr = (stat.S_IFREG | 0o644) << 16
-            source = content.open("rb") if isinstance(content, Path) else io.BytesIO(content)
-            with source, archive.open(info, "w", force_zip64=isinstance(content, Path)) as member:
-                shutil.copyfileobj(source, member)
+            archive.writestr(info, content, zipfile.ZIP_DEFLATED)

@@ -63,8 +63,6 @@ def to_ctranslate2(
     check_replaceable(path, FILES, "model.bin")
     model = exportable_model(translator, "CTranslate2", SUPPORTED)
     config, tokenizers = translator.config, translator.tokenizers
-    if config.decode.length_penalty == "gnmt":
-        log.warning("CTranslate2 has no decode.length_penalty=gnmt: it divides by L^alpha, tune alpha for it")
     with atomic_directory(path) as directory:
         run = RunDirectory(directory)
         run.write_config(config)

@@ -1,23 +1,22 @@
 """Shared by all exports: checks of model and directory, biases, positions, and what engines are compared on."""
 
-import contextlib
+import logging
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from nmt.config import data_root
 from nmt.decode.engines.ctranslate2_engine import unsupported
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
-from nmt.errors import DataError, InputError, NmtError
+from nmt.errors import InputError
 from nmt.model.transformer import Transformer
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.batches import pad_source
-from nmt.text.lines import is_blank, iter_lines
+
+log = logging.getLogger("nmt")
 
 CHECKED_LENGTHS = (1, 5, 20)  # pieces of the random sentences on which engines are compared
 BAN = -1e4  # bias of pieces that are never generated: representable in float16, and exp(BAN) is 0
@@ -44,6 +43,8 @@ def exportable_model(translator: Translator, tool: str, supported: Mapping[str, 
         raise InputError("an ensemble cannot be exported as one model", hint="export each model by itself")
     if setting := unsupported(translator.config.model, supported):
         raise InputError(f"{tool} does not support {setting}", hint="translate with nmt itself")
+    if translator.config.decode.length_penalty == "gnmt":
+        log.warning("%s has no decode.length_penalty=gnmt: it divides by L^alpha, tune alpha for it", tool)
     (model,) = engine.models
     assert isinstance(model, Transformer)
     return model
@@ -94,24 +95,3 @@ def random_pairs(max_length: int, n_source: int, n_target: int) -> Iterator[tupl
 def largest(differences: Iterable[Tensor]) -> float:
     """The largest absolute value in all tensors; NaN if there is one."""
     return float(torch.stack([x.abs().max() for x in differences]).max())
-
-
-def real_lines(translator: Translator, n: int) -> list[str]:
-    """Return the first n source lines of the run's test or dev set that are not blank.
-
-    If these files are missing, return random pieces as text.
-    """
-    data = translator.config.data
-    if translator.run:
-        with contextlib.suppress(NmtError):
-            data = translator.run.read_config().data  # a model file's config has no paths
-    for files in (data.test, data.dev):
-        if files is not None:
-            with contextlib.suppress(DataError):
-                lines = iter_lines([data_root(data.root) / path for path in files.source])
-                if found := list(islice((line for line in lines if not is_blank(line)), n)):
-                    return found
-    source, generator = translator.tokenizers.source, torch.Generator().manual_seed(1)
-    lengths = torch.randint(1, 20, (n,), generator=generator).tolist()
-    drawn = (torch.randint(EOS + 1, len(source), (length,), generator=generator).tolist() for length in lengths)
-    return [source.decode(tokens) for tokens in drawn]

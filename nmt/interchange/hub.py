@@ -26,11 +26,9 @@ def model_directory(model: str, revision: str | None = None) -> Path:
         if revision is not None:
             raise InputError(f"--revision does not apply to the directory {path}", hint="leave it out")
         return path
-    if os.path.lexists(path):
-        raise InputError(f"{path} is not a directory", hint="give the directory that has config.json")
-    if not HUB_ID.fullmatch(model):
+    if os.path.lexists(path) or not HUB_ID.fullmatch(model):
         hint = "give a directory, or an id on the Hugging Face Hub, such as Helsinki-NLP/opus-mt-de-en"
-        raise InputError(f"no directory {path}", hint=hint)
+        raise InputError(f"{path} is not a directory", hint=hint)
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:

@@ -11,7 +11,6 @@ config.json always names Marian. The name does not matter otherwise, because the
 
 import json
 import logging
-import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -22,22 +21,12 @@ from nmt.files import atomic_directory, atomic_write, sync
 from nmt.interchange import huggingface
 from nmt.interchange.export import check_replaceable
 from nmt.interchange.tokenizer_json import KINDS, tokenizer_json
+from nmt.text.vocabulary import vocabulary_of
 
 log = logging.getLogger("nmt")
 
 GRAPHS = ("encoder_model.onnx", "decoder_model_merged.onnx")
 FILES = (huggingface.FILES - {"model.safetensors"}) | {"onnx", "tokenizer.json"}
-USE = """\
-```python
-from optimum.onnxruntime import ORTModelForSeq2SeqLM
-from transformers import AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained("{name}")
-model = ORTModelForSeq2SeqLM.from_pretrained("{name}")
-inputs = tokenizer(["…"], return_tensors="pt", padding=True)
-print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True))
-```
-"""
 
 
 def to_onnx(translator: Translator, path: Path) -> None:
@@ -49,22 +38,23 @@ def to_onnx(translator: Translator, path: Path) -> None:
     """
     check_replaceable(path, FILES, "onnx")
     model = huggingface.holdable_model(translator)
-    with huggingface.quiet_transformers():
+    with warnings.catch_warnings(action="ignore"), atomic_directory(path) as directory:  # tracing warns
         main_export, runtime, tokenizers = import_optimum()
-        logging.getLogger("optimum").setLevel(logging.ERROR)  # no messages about tied weights
-        with atomic_directory(path) as directory:
-            held = directory / "huggingface"
-            held.mkdir()
-            huggingface.write_huggingface(held, translator, model, path.name, USE)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # tracing warns
-                task = "text2text-generation-with-past"
-                main_export(str(held), directory / "onnx", task=task, do_validation=False, local_files_only=True)
-            arrange(directory, held)
-            write_for_browsers(directory, translator)
-            loaded = runtime.from_pretrained(directory, local_files_only=True)
-            tokenizer = tokenizers.from_pretrained(directory, local_files_only=True)
-            huggingface.check_log_probs(translator, model, loaded, tokenizer)
+        huggingface.write_huggingface(
+            directory, translator, model, path.name, "optimum.onnxruntime.ORTModelForSeq2SeqLM"
+        )
+        graphs, task = directory / "onnx", "text2text-generation-with-past"
+        main_export(str(directory), graphs, task=task, do_validation=False, local_files_only=True)
+        (directory / "model.safetensors").unlink()
+        for file in graphs.iterdir():
+            if file.name in GRAPHS:
+                sync(file)
+            else:
+                file.unlink()
+        write_for_browsers(directory, translator)
+        loaded = runtime.from_pretrained(directory, local_files_only=True)
+        tokenizer = tokenizers.from_pretrained(directory, local_files_only=True)
+        huggingface.check_log_probs(translator, model, loaded, tokenizer)
 
 
 def import_optimum() -> tuple[Any, Any, Any]:
@@ -72,24 +62,13 @@ def import_optimum() -> tuple[Any, Any, Any]:
     try:
         from optimum.exporters.onnx import main_export
         from optimum.onnxruntime import ORTModelForSeq2SeqLM
-        from transformers import MarianTokenizer
+
+        transformers = huggingface.import_transformers()
     except ImportError as error:
         hint = "pip install 'optimum-onnx[onnxruntime]>=0.1'"
         raise InputError(f"optimum for ONNX Runtime is not installed: {error}", hint=hint) from error
-    return main_export, ORTModelForSeq2SeqLM, MarianTokenizer
-
-
-def arrange(directory: Path, held: Path) -> None:
-    """Keep only the two graphs in onnx/, and move the files in `held` to `directory`, except the weights."""
-    for file in (directory / "onnx").iterdir():
-        if file.name in GRAPHS:
-            sync(file)
-        else:
-            file.unlink()
-    (held / "model.safetensors").unlink()
-    for file in held.iterdir():
-        file.rename(directory / file.name)
-    shutil.rmtree(held)
+    logging.getLogger("optimum").setLevel(logging.ERROR)  # no messages about tied weights
+    return main_export, ORTModelForSeq2SeqLM, transformers.MarianTokenizer
 
 
 def write_for_browsers(directory: Path, translator: Translator) -> None:
@@ -98,8 +77,8 @@ def write_for_browsers(directory: Path, translator: Translator) -> None:
     config = json.loads(file.read_text(encoding="utf-8")) | {"model_type": "marian", "architectures": ["MarianMTModel"]}
     atomic_write(file, json.dumps(config, indent=2) + "\n")
     kind, tokenizers = translator.config.tokenizer.type, translator.tokenizers
-    if kind not in KINDS or not tokenizers.joint:
-        reason = f"tokenizer.type={kind}" if kind not in KINDS else "tokenizer.joint=false"
-        log.warning("no tokenizer.json is written, because transformers.js does not support %s", reason)
-        return
-    atomic_write(directory / "tokenizer.json", tokenizer_json(tokenizers.source, kind))
+    if kind not in KINDS or not tokenizers.joint or vocabulary_of(tokenizers.source.model):
+        kinds = ", ".join(KINDS)
+        log.warning("no tokenizer.json for transformers.js, which needs nmt's own tokenizer of both sides: %s", kinds)
+    else:
+        atomic_write(directory / "tokenizer.json", tokenizer_json(tokenizers.source, kind))

@@ -4,7 +4,7 @@ Differences from SentencePiece: text such as `</s>` is parsed as the special pie
 does not support byte fallback: characters outside of the vocabulary become <unk>. Imports no torch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import sentencepiece
@@ -23,14 +23,15 @@ def tokenizer_json(tokenizer: Tokenizer, kind: str) -> str:
     from tokenizers import Tokenizer as Fast
 
     pieces = tokenizer.pieces(range(len(tokenizer)))
-    is_bytes = tokenizer.n_bytes(range(len(pieces))) > 0
+    processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
+    is_byte = [processor.is_byte(i) for i in range(len(pieces))]
+    scores = {piece: processor.get_score(i) for i, piece in enumerate(pieces) if i > EOS and not is_byte[i]}
     if kind == "unigram":
-        model: Any = models.Unigram(_scored(tokenizer, pieces), unk_id=UNK, byte_fallback=is_bytes)
+        scored = [(piece, scores.get(piece, NEVER)) for piece in pieces]
+        model: Any = models.Unigram(scored, unk_id=UNK, byte_fallback=any(is_byte))
     else:
         ids = {piece: i for i, piece in enumerate(pieces)}
-        model = models.BPE(
-            ids, _merges(tokenizer, pieces), unk_token=pieces[UNK], fuse_unk=True, byte_fallback=is_bytes
-        )
+        model = models.BPE(ids, merges(scores), unk_token=pieces[UNK], fuse_unk=True, byte_fallback=any(is_byte))
     found = Fast(model)
     found.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), normalizers.Replace(" ", SPACE)])
     found.post_processor = processors.TemplateProcessing(["$A", pieces[EOS]], special_tokens=[(pieces[EOS], EOS)])
@@ -40,23 +41,11 @@ def tokenizer_json(tokenizer: Tokenizer, kind: str) -> str:
     return str(found.to_str())
 
 
-def _scored(tokenizer: Tokenizer, pieces: Sequence[str]) -> list[tuple[str, float]]:
-    processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
-    scores = [NEVER if i <= EOS or processor.is_byte(i) else processor.get_score(i) for i in range(len(pieces))]
-    return list(zip(pieces, scores, strict=True))
-
-
-def _merges(tokenizer: Tokenizer, pieces: Sequence[str]) -> list[tuple[str, str]]:
+def merges(scores: Mapping[str, float]) -> list[tuple[str, str]]:
     """Return all pairs of pieces that form another piece, the highest score first.
 
     SentencePiece has no list of merges: it merges any two adjacent pieces that form a piece, the highest score first.
     """
-    processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
-    normal = {
-        piece: float(processor.get_score(i))
-        for i, piece in enumerate(pieces)
-        if i > EOS and not processor.is_byte(i) and not processor.is_unused(i)
-    }
-    by_score = sorted((piece for piece in normal if len(piece) > 1), key=lambda piece: -normal[piece])
+    by_score = sorted((piece for piece in scores if len(piece) > 1), key=lambda piece: -scores[piece])
     parts = [(piece[:i], piece[i:]) for piece in by_score for i in range(1, len(piece))]
-    return [pair for pair in parts if pair[0] in normal and pair[1] in normal]
+    return [pair for pair in parts if pair[0] in scores and pair[1] in scores]

@@ -5,7 +5,7 @@ Training calls `forward`; search calls the model's decoder, see `incremental.py`
 
 import abc
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import NamedTuple
 
 import torch
@@ -35,18 +35,6 @@ class AttentionWeights(NamedTuple):
     encoder: Tensor  # (L, B, H, S, S)
     decoder: Tensor  # (L, B, H, T, T)
     cross: Tensor  # (L, B, H, T, S)
-
-
-class ActivatedLinear(nn.Linear):
-    """A linear layer followed by an activation."""
-
-    def __init__(self, n_in: int, n_out: int, activation: Callable[[Tensor], Tensor]) -> None:
-        super().__init__(n_in, n_out)
-        self.activation = activation
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map x (..., n_in) to (..., n_out)."""
-        return self.activation(super().forward(x))
 
 
 def n_stacked(layer: str) -> int:

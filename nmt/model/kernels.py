@@ -3,10 +3,8 @@
 The numbers in the comments were measured with torch 2.13 on two x86-64 cores.
 """
 
-import functools
 import math
 import timeit
-from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -29,21 +27,16 @@ def bf16_is_faster(device: torch.device) -> bool:
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device.type != "cpu":
         return False
-    a, b = torch.ones(2048, 512), torch.ones(512, 512)  # as large as in training
-    matmuls = [functools.partial(torch.matmul, a.to(dtype), b.to(dtype)) for dtype in (torch.float32, torch.bfloat16)]
+
+    def fastest_s(dtype: torch.dtype, n_rounds: int) -> float:
+        a, b = torch.ones(2048, 512, dtype=dtype), torch.ones(512, 512, dtype=dtype)  # as large as in training
+        return min(timeit.repeat(lambda: a @ b, number=1, repeat=n_rounds))
 
     def speedup(n_rounds: int) -> float:
-        fp32_s, bf16_s = interleaved_seconds(matmuls, n_rounds)
-        return min(fp32_s) / min(bf16_s)
+        return fastest_s(torch.float32, n_rounds) / fastest_s(torch.bfloat16, n_rounds)
 
     # Two rounds first: a CPU that emulates bf16 takes up to a second per matmul.
     return speedup(2) > 0.5 and speedup(20) > 1.5
-
-
-def interleaved_seconds(calls: Sequence[Callable[[], object]], n_rounds: int) -> list[tuple[float, ...]]:
-    """Time several calls, each once per round, because the load of the machine changes. Returns seconds per call."""
-    rounds = [[timeit.timeit(call, number=1) for call in calls] for _ in range(n_rounds)]
-    return list(zip(*rounds, strict=True))
 
 
 def pad_keys(scores: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from nmt.config import ModelSettings
 from nmt.model.attention import CrossAttention, SelfAttention
-from nmt.model.base import ActivatedLinear, AttentionWeights, Seq2Seq
+from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.model.dropout import Dropout
 from nmt.model.positions import PositionTable, rotary_positions, sinusoidal_positions
 from nmt.text import PAD
@@ -43,13 +43,14 @@ class FeedForward(nn.Module):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.inner = ActivatedLinear(settings.d_model, settings.d_ff, ACTIVATIONS[settings.activation])
+        self.inner = nn.Linear(settings.d_model, settings.d_ff)
+        self.activation = ACTIVATIONS[settings.activation]
         self.outer = nn.Linear(settings.d_ff, settings.d_model)
         self.dropout = Dropout(settings.activation_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map x (B, T, D) to (B, T, D)."""
-        y: Tensor = self.outer(self.dropout(self.inner(x)))
+        y: Tensor = self.outer(self.dropout(self.activation(self.inner(x))))
         return y
 
 
@@ -114,8 +115,7 @@ class Transformer(Seq2Seq):
     def __init__(self, settings: ModelSettings, n_source_vocab: int, n_target_vocab: int) -> None:
         super().__init__(settings, n_source_vocab, n_target_vocab)
         d_model, max_positions = settings.d_model, settings.max_positions
-        # P = max_positions
-        self.sinusoids: PositionTable | None = None  # (P, D), added to the embeddings
+        self.sinusoids: PositionTable | None = None  # (P, D) with P = max_positions, added to the embeddings
         self.rotations: PositionTable | None = None  # (P, D/H/2), applied to queries and keys of self-attention
         self.source_positions: nn.Parameter | None = None  # (P, D), learned, added to the embeddings
         self.target_positions: nn.Parameter | None = None

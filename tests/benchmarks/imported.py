@@ -23,8 +23,10 @@ from measure import PROGRAMS, Options, Table, told
 
 from nmt.config import load_config
 from nmt.errors import DataError
-from nmt.interchange.marian import Languages, import_marian, read_marian
+from nmt.interchange.marian import import_marian, read_sides
+from nmt.interchange.marian_files import read_settings
 from nmt.model.kernels import bf16_is_faster
+from nmt.run.checkpoint import read_checkpoint
 from nmt.text.batches import cut_batches
 from nmt.train.preparation import read_corpus
 
@@ -74,8 +76,9 @@ def prepare(options: Options) -> training.Task:
     pairs = list(islice(corpus.train, N_PAIRS))
     write_model(home / "model", [[pair.source for pair in pairs], [pair.target for pair in pairs]])
     import_marian(home / "model", home / "run")
-    imported = read_marian(home / "model", Languages())
-    tokenizers, config = imported.checkpoint.tokenizers, imported.checkpoint.config
+    checkpoint = read_checkpoint(home / "run" / "model.safetensors")
+    tokenizers, config = checkpoint.tokenizers, checkpoint.config
+    _, of_target = read_sides(home / "model", read_settings(home / "model"), {}, None)
     source = tokenizers.source.encode_all([pair.source for pair in pairs])
     target = tokenizers.target.encode_all([pair.target for pair in pairs])
     short = [(s, t) for s, t in zip(source, target, strict=True) if max(len(s), len(t)) < config.data.max_length]
@@ -87,7 +90,7 @@ def prepare(options: Options) -> training.Task:
     cut = random.Random(1).sample(batches := cut_batches(lengths, n_positions), len(batches))
     for name, chosen in (("drawn", drawn), ("cut", cut)):
         sides = [[[short[i][side] for i in batch] for side in (0, 1)] for batch in chosen]
-        (home / f"{name}.json").write_text(json.dumps({"batches": sides, "rows": imported.target.rows}))
+        (home / f"{name}.json").write_text(json.dumps({"batches": sides, "rows": of_target.rows}))
     sizes = {**config.model.model_dump(), "vocab_size": len(tokenizers.target)}
     flops = sum(training.training_flops(sizes, s + 1, t + 1) for s, t in lengths) / sum(t + 1 for _, t in lengths)
     return training.Task(config, home, flops)

@@ -180,7 +180,7 @@ def in_one_pass(run: Path, sources: Sequence[str]) -> list[str]:
     engine, tokenizers, *_ = load_models([run], "cpu", "fp32")
     found = []
     for ids in tokenizers.source.encode_all(list(sources)):
-        length = SearchOptions().max_length(len(ids) + 1)
+        length = SearchOptions().limit(len(ids) + 1)
         tgt_in = torch.tensor([[BOS] + [PAD] * (length - 1)])
         with torch.inference_mode():
             best: list[int] = engine.models[0](pad_source([ids]), tgt_in)[0].argmax(-1).tolist()

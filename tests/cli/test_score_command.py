@@ -8,12 +8,10 @@ from conftest import SOURCE, TARGET, FiveRun, err_lines, one_clear_error, out_li
 
 
 def test_translations_keep_the_scores_of_translate(five_run: FiveRun, tmp_path: Path) -> None:
-    found = tmp_path / "found.jsonl"
+    found, again = tmp_path / "found.jsonl", tmp_path / "again.jsonl"
     common = ["-m", five_run.run, "--alpha", 0.6]
-    search = ["--engine", "torch", "--n-best", 3, "--json"]
-    done = run_nmt("translate", *common, *search, "-i", five_run.source_file, "-o", found)
+    done = run_nmt("translate", *common, "--engine", "torch", "--json", "-i", five_run.source_file, "-o", found)
     assert done.returncode == 0
-    again = tmp_path / "again.jsonl"
     scored = run_nmt("score", *common, "-i", found, "--json", "-o", again)
     assert (out_lines(scored), err_lines(scored)) == ([], [])
     stdin = run_nmt("score", *common, "--json", input=again.read_bytes())
@@ -23,7 +21,6 @@ def test_translations_keep_the_scores_of_translate(five_run: FiveRun, tmp_path: 
         expected = json.loads(line)
         for other in map(json.loads, others):
             assert other["source"] == expected["source"]
-            assert len(other["hypotheses"]) == len(expected["hypotheses"]) == 3
             for own, theirs in zip(other["hypotheses"], expected["hypotheses"], strict=True):
                 assert own["text"] == theirs["text"]
                 assert own["score"] == pytest.approx(theirs["score"], abs=1e-4)
@@ -60,7 +57,6 @@ REFUSED: dict[str, tuple[list[str], str]] = {
     "both --src and -i were given": (["--src", "a", "--ref", "b", "-i", "c"], ""),
     "line 1 is neither source TAB translation nor JSON of `nmt translate`: no tab here": ([], "no tab here"),
     "line 2 is neither source": ([], '\n{"source": "a", "hypotheses": 3}'),
-    "the model has no piece 'qqq'": (["--json"], '{"source": "a", "hypotheses": [{"pieces": [{"piece": "qqq"}]}]}'),
     "2 hypotheses do not fit on one line": ([], '{"source": "a", "hypotheses": [{"text": "a"}, {"text": "b"}]}'),
 }
 

@@ -19,9 +19,7 @@ NextLogProbs = Callable[[list[int]], list[float]]  # the tokens so far -> log-pr
 def teacher_forced(models: Sequence[Seq2Seq], source: list[int]) -> NextLogProbs:
     """Return a function that computes next-token log-probabilities (of the models' mean probability) in a full pass.
 
-    Args:
-        models: in eval mode.
-        source: source tokens as the model reads them, including EOS and any padding.
+    `source` has the tokens as the model reads them, including EOS and any padding.
     """
 
     def next_log_probs(tokens: list[int]) -> list[float]:
@@ -43,12 +41,7 @@ def reference_search(
 ) -> list[Hypothesis]:
     """Return all finished hypotheses of one sentence, best first; `search` returns the first `n_best` of them.
 
-    Args:
-        next_log_probs: the model.
-        source_length: number of source tokens, with EOS but without padding.
-        options: beam, penalty, limits.
-        prefix: tokens that the translation begins with.
-        max_length: the longest sequence that the model can hold.
+    `source_length` counts EOS but not padding; `max_length` is the longest sequence that the model can hold.
     """
     n_beams = options.beam
     limit = math.ceil(options.max_length_a * source_length) + options.max_length_b

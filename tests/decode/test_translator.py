@@ -49,14 +49,6 @@ def test_batch_size_order_and_window_do_not_change_translations(sample: bool) ->
         assert [found.text for found in turned[::-1]] == [found.text for found in expected]
 
 
-def test_random_draws_depend_on_the_line_number() -> None:
-    options = TRANSLATOR.with_options(sample=True, beam=1, seed=3)
-    lines = [LINES[0]] * 6
-    whole = [found.text for found in TRANSLATOR.translate_lines(lines, options)]
-    rest = [found.text for found in TRANSLATOR.translate_lines(lines[2:], options, first=3)]
-    assert rest == whole[2:] != whole[:4]
-
-
 def test_prefix_begins_only_the_first_segment_of_a_line() -> None:
     found = list(TRANSLATOR.translate_lines([LINES[0], "dogs play. " * 8], prefix="the cat"))
     assert all(one.text.startswith("the cat") for one in found)
@@ -77,13 +69,6 @@ def test_translate_takes_the_fields_of_search_options() -> None:
 def test_text_that_is_not_a_string_is_refused(wrong: Any) -> None:
     with pytest.raises(InputError, match=f"text 2 is {wrong!r}, not a string"):
         TRANSLATOR.translate(["a", wrong])
-
-
-@pytest.mark.parametrize("wrong", [{"window": 0}, {"window": 1.5}, {"batch_size": 0}, {"first": 0}])
-def test_counts_of_lines_must_be_positive_integers(wrong: dict[str, Any]) -> None:
-    (name,) = wrong
-    with pytest.raises(ConfigError, match=f"{name} is {wrong[name]}, not an integer of 1 or more"):
-        list(TRANSLATOR.translate_lines(LINES, **wrong))
 
 
 def test_unknown_precision_or_engine_is_refused(tmp_path: Path) -> None:
@@ -132,12 +117,6 @@ def test_pause_ends_a_window_and_is_not_a_line() -> None:
     assert read_window(stream, 7, 1000) is None
 
 
-def test_window_of_long_lines_is_short() -> None:
-    stream = iter(["x" * 700_000] * 5)
-    assert len(read_window(stream, 1, 1000) or ()) == 2
-    assert len(read_window(stream, 3, 1) or ()) == 1
-
-
 def test_model_whose_output_is_nan_is_refused() -> None:
     broken = small_translator()
     with torch.no_grad():
@@ -151,13 +130,6 @@ def test_run_and_its_model_file_translate_alike(tmp_path: Path) -> None:
     expected = TRANSLATOR.translate(LINES)
     assert load(run.path, engine="torch").translate(LINES) == expected
     assert load(run.model_file, device="cpu", engine="torch").translate(LINES) == expected
-
-
-def test_missing_model_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"no model at .*model\.safetensors"):
-        load(tmp_path)
-    with pytest.raises(ModelError, match=r"no model at .*nothing"):
-        load(tmp_path / "nothing")
 
 
 def test_a_search_is_watched_line_by_line() -> None:
@@ -178,14 +150,6 @@ def test_a_search_is_watched_line_by_line() -> None:
     assert [found.text for found in translator.start(lines, options, 8)()] == [t[-1] for t in seen.values()]
 
 
-@pytest.mark.parametrize("token", [3, -1, 10**6])
-def test_a_prefix_of_tokens_is_checked(token: int) -> None:
-    translator = small_translator()
-    assert translator.encode_prefix([5, 6]) == [5, 6]
-    with pytest.raises(ConfigError, match=f"the prefix has the token {token}, but tokens of words are 4 to "):
-        translator.encode_prefix([token])
-
-
 def test_a_window_is_finished_after_the_next_was_started() -> None:
     events = []
 
@@ -196,14 +160,3 @@ def test_a_window_is_finished_after_the_next_was_started() -> None:
 
     events.extend(f"finish {i}" for i in one_ahead(started()))
     assert events == ["start 0", "start 1", "finish 0", "start 2", "finish 1", "finish 2"]
-
-
-def test_lines_before_a_bad_one_are_translated() -> None:
-    def started() -> Iterator[int]:
-        yield from range(2)
-        raise InputError("line 3 is bad")
-
-    found = one_ahead(started())
-    assert [next(found), next(found)] == [0, 1]
-    with pytest.raises(InputError, match="line 3 is bad"):
-        next(found)

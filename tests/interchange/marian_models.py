@@ -12,18 +12,9 @@ from conftest import SOURCE, TARGET
 
 GERMAN = ["Ein Hund läuft durch den Park.", "Zwei Vögel flogen über die Häuser!", "Wo ist 2024 der Bahnhof?"]
 ENGLISH = ["A dog runs through the park.", "Two birds flew over the houses!", "Where is the station in 2024?"]
-SMALL = {
-    "d_model": 32,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 4,
-    "encoder_ffn_dim": 48,
-    "decoder_ffn_dim": 48,
-    "max_position_embeddings": 64,
-    "activation_function": "swish",
-    "scale_embedding": True,
-}
+SMALL = {"d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4}
+SMALL |= {"decoder_attention_heads": 4, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "max_position_embeddings": 64}
+SMALL |= {"num_beams": 6, "scale_embedding": True}
 
 
 def spm(lines: list[str], **options: Any) -> bytes:
@@ -34,17 +25,12 @@ def spm(lines: list[str], **options: Any) -> bytes:
     return model.getvalue()
 
 
-def pieces_of(model: bytes) -> list[str]:
-    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-    return [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
-
-
-def numbered(*models: bytes, tags: tuple[str, ...] = (), without: tuple[str, ...] = ()) -> dict[str, int]:
+def numbered(*models: bytes, tags: tuple[str, ...], without: tuple[str, ...]) -> dict[str, int]:
     """A vocabulary in Marian's order: EOS, UNK, the pieces of all models, tags, PAD."""
-    pieces = dict.fromkeys(piece for model in models for piece in pieces_of(model))
-    words = sorted(pieces.keys() - {"</s>", "<unk>", "<s>", *without})
-    last = {"<pad>"} - {*without}
-    return {piece: i for i, piece in enumerate(["</s>", "<unk>", *words, *tags, *last])}
+    processors = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in models]
+    pieces = {one.id_to_piece(i) for one in processors for i in range(one.get_piece_size())}
+    words = sorted(pieces - {"</s>", "<unk>", "<s>", *without})
+    return {piece: i for i, piece in enumerate(["</s>", "<unk>", *words, *tags, "<pad>"])}
 
 
 def write_marian(
@@ -55,7 +41,6 @@ def write_marian(
     separate: bool = False,
     source_spm: bytes | None = None,
     target_spm: bytes | None = None,
-    class_name: str = "MarianMTModel",
     **changes: Any,
 ) -> Path:
     """Write a model of random weights and its tokenizer; `changes` override settings of MarianConfig.
@@ -63,36 +48,30 @@ def write_marian(
     Args:
         path: the new directory.
         tags: pieces of the vocabulary such as `>>fra<<`.
-        without: pieces of the SentencePiece models that the vocabulary lacks; without `<pad>`, the last piece is PAD.
+        without: pieces of the SentencePiece models that the vocabulary lacks.
         separate: whether each side has its own vocabulary.
         source_spm, target_spm: SentencePiece models instead of the default ones.
-        class_name: the transformers class.
     """
     reason = "transformers 4 warns of settings that its own Marian models have"
     transformers = pytest.importorskip("transformers", "5", reason=reason)
 
     models = source_spm or spm(GERMAN + SOURCE), target_spm or spm(ENGLISH + TARGET)
-    one = numbered(*models, tags=tags, without=without)
-    vocabularies = [numbered(model, tags=tags, without=without) for model in models] if separate else [one]
+    sides = [(model,) for model in models] if separate else [models]
+    vocabularies = [numbered(*side, tags=tags, without=without) for side in sides]
     path.mkdir(parents=True)
     for name, model in zip(("source", "target"), models, strict=True):
         (path / f"{name}.spm").write_bytes(model)
     for name, vocabulary in zip(("vocab.json", "target_vocab.json"), vocabularies, strict=False):
         (path / name).write_text(json.dumps(vocabulary))
-    about = {
-        "tokenizer_class": "MarianTokenizer",
-        "source_lang": "de",
-        "target_lang": "en",
-        "separate_vocabs": separate,
-    }
+    languages = {"source_lang": "de", "target_lang": "en"}
+    about = {"tokenizer_class": "MarianTokenizer", **languages, "separate_vocabs": separate}
     (path / "tokenizer_config.json").write_text(json.dumps(about))
     n_source, n_target = len(vocabularies[0]), len(vocabularies[-1])
     special = {"pad_token_id": min(n_source, n_target) - 1, "eos_token_id": 0, "forced_eos_token_id": 0}
     sizes = {"vocab_size": n_source, "decoder_vocab_size": n_target, "decoder_start_token_id": special["pad_token_id"]}
-    model_class = getattr(transformers, class_name)
-    config = model_class.config_class(**{**SMALL, **special, **sizes, "num_beams": 6, **changes})
+    config = transformers.MarianConfig(**{"activation_function": "swish", **SMALL, **special, **sizes, **changes})
     torch.manual_seed(1)
-    model = model_class(config).eval()
+    model = transformers.MarianMTModel(config).eval()
     with torch.no_grad():  # random, also norms, biases and PAD's row, which transformers initializes to 0 or 1
         for name, x in [*model.named_parameters(), ("bias", model.final_logits_bias)]:
             if "embed_positions" not in name:  # norms of both signs, so that a piece does not predict itself

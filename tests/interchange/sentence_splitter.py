@@ -11,8 +11,8 @@ Run it after a change: python tests/interchange/sentence_splitter.py
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import nmt
 from nmt.text.vocabulary import varint
@@ -25,6 +25,7 @@ CLASSES = {  # class -> its characters; MiniSBD replaces all white space by spac
     "space": " ",
     "lower": "".join(chr(i) for i in range(0x530) if chr(i).islower()),  # Latin, Greek and Cyrillic
 }
+UNITS = ["<PAD>", "<UNK>", *"".join(CLASSES.values())]  # by their ids
 WINDOW = range(-2, 3)  # positions that the convolution covers, relative to the character
 WEIGHTS: dict[str, list[float]] = {  # class -> weight of a character of this class at each position of `WINDOW`
     "final": [0, 0, 12, -50, 0],  # ends a sentence if a space is at 1 and text at -2
@@ -42,18 +43,14 @@ NEVER = -1e6
 FLOAT, INT64 = 1, 7
 INTS = 7  # type of an attribute that is a list of integers
 
-Field = bytes | str | int
-Message = Mapping[int, Field | Sequence[Field]]
-
 
 def sentence_splitter() -> bytes:
     """Return the content of the ONNX file."""
-    units = ["<PAD>", "<UNK>", *"".join(CLASSES.values())]
-    table = [x for unit in units for x in _classes(unit)]
+    table = [x for unit in UNITS for x in classes(unit)]
     ending = [weight for weights in WEIGHTS.values() for weight in weights]
     kernel = [0.0] * len(ending) * END + ending
     bias = [0.0, NEVER, -THRESHOLD]
-    graph: Message = {
+    graph = {
         1: [
             _node("Gather", ["table", "units"], "classes"),  # (B, L, C)
             _node("Transpose", ["classes"], "channels", perm=[0, 2, 1]),  # (B, C, L)
@@ -62,15 +59,15 @@ def sentence_splitter() -> bytes:
         ],
         2: "sentences",
         5: [
-            _tensor("table", [len(units), len(WEIGHTS)], table),
+            _tensor("table", [len(UNITS), len(WEIGHTS)], table),
             _tensor("kernel", [N_LABELS, len(WEIGHTS), len(WINDOW)], kernel),
             _tensor("bias", [N_LABELS], bias),
         ],
         11: [_value("units", INT64, ["B", "L"]), _value("features", FLOAT, ["B", "L", "F"])],
         12: [_value("labels", FLOAT, ["B", "L", N_LABELS])],
     }
-    ids = {unit: i for i, unit in enumerate(units)}
-    vocabulary = {"lang": "", "idx": 0, "cutoff": 0, "lower": False, "_unit2id": ids, "_id2unit": units}
+    ids = {unit: i for i, unit in enumerate(UNITS)}
+    vocabulary = {"lang": "", "idx": 0, "cutoff": 0, "lower": False, "_unit2id": ids, "_id2unit": UNITS}
     config = {"batch_size": 32, "max_seqlen": 1000, "feat_funcs": [], "skip_newline": False}
     about = {"lang_code": "", "config": json.dumps(config), "vocab": json.dumps(vocabulary), "lexicon": "null"}
     return _message(
@@ -84,7 +81,7 @@ def sentence_splitter() -> bytes:
     )
 
 
-def _classes(unit: str) -> list[float]:
+def classes(unit: str) -> list[float]:
     """Return an indicator, 0 or 1, for each of `CLASSES`, and one for text (not white space or padding)."""
     return [*(float(unit in members) for members in CLASSES.values()), float(unit not in ("<PAD>", " "))]
 
@@ -104,7 +101,7 @@ def _value(name: str, kind: int, shape: list[str | int]) -> bytes:
     return _message({1: name, 2: _message({1: _message({1: kind, 2: _message({1: sizes})})})})
 
 
-def _message(fields: Message) -> bytes:
+def _message(fields: dict[int, Any]) -> bytes:
     """Encode a protobuf message from field numbers and their values; a list is a repeated field."""
     encoded = b""
     for number, values in fields.items():

@@ -1,4 +1,4 @@
-"""Import of Marian models: nmt's logits, tokens and translations equal those of transformers."""
+"""Import of Marian models: nmt's tokens and translations equal those of transformers."""
 
 import itertools
 import json
@@ -10,19 +10,18 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import SOURCE, TARGET, err_lines, model_of, one_clear_error, out_lines, run_nmt
+from conftest import SOURCE, TARGET, err_lines, one_clear_error, out_lines, run_nmt
 from models import hostile_lines, random_translator
 
 import nmt
 from nmt.decode.segments import Line, split
 from nmt.decode.translator import Translator
-from nmt.errors import InputError, ModelError, NmtError
+from nmt.errors import ConfigError, ModelError, NmtError
 from nmt.interchange import marian
 from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.interchange.huggingface import holdable_model, to_huggingface, write_huggingface
-from nmt.interchange.marian import Languages, import_marian
+from nmt.interchange.marian import import_marian
 from nmt.interchange.marian_files import read_settings
-from nmt.run.checkpoint import weights_of
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.tokenizer import Tokenizer
 
@@ -34,12 +33,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:Recommended")  # a warning about
 SOAK = os.environ.get("NMT_SOAK") == "1"
 OPUS = {"d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "encoder_attention_heads": 8}
 OPUS |= {"decoder_attention_heads": 8, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048, "max_position_embeddings": 512}
-BIG = {**OPUS, "d_model": 1024, "encoder_ffn_dim": 4096, "decoder_ffn_dim": 4096, "activation_function": "relu"}
-BIG |= {"encoder_attention_heads": 16, "decoder_attention_heads": 16, "max_position_embeddings": 1024}
-PRE_NORM = {"class_name": "PegasusForConditionalGeneration"}
 SHAPES: dict[str, dict[str, Any]] = {
     "as OPUS-MT": {},
-    "output apart, not scaled": {"tie_word_embeddings": False, "scale_embedding": False},
+    "output apart": {"tie_word_embeddings": False},
     "all apart, gelu": {
         "share_encoder_decoder_embeddings": False,
         "tie_word_embeddings": False,
@@ -47,16 +43,14 @@ SHAPES: dict[str, dict[str, Any]] = {
         "encoder_layers": 1,
         "decoder_layers": 3,
     },
-    "pre-norm, relu, not scaled": {**PRE_NORM, "scale_embedding": False, "activation_function": "relu"},
     "two vocabularies, start is a piece of the target": {
         "share_encoder_decoder_embeddings": False,
         "separate": True,
         "source_spm": spm(ENGLISH + TARGET),
         "target_spm": spm(GERMAN + SOURCE),
     },
-    "PAD and start are two pieces": {"without": ("<pad>",), "decoder_start_token_id": 9},
     "tags, pieces that the vocabulary lacks": {"tags": (">>fra<<", ">>deu<<"), "without": ("▁the", "er", "。")},
-    **({"OPUS-MT": OPUS, "OPUS-MT, untied": {**OPUS, "tie_word_embeddings": False}, "big": BIG} if SOAK else {}),
+    **({"OPUS-MT": OPUS, "OPUS-MT, untied": {**OPUS, "tie_word_embeddings": False}} if SOAK else {}),
 }
 
 
@@ -66,19 +60,17 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Pair:
-    """A model of transformers and the run imported from it."""
+    """A model of transformers and the run imported from it; the import has compared their log-probabilities."""
 
     def __init__(self, directory: Path, run: Path) -> None:
         self.directory, self.run = directory, run
-        class_name = json.loads((directory / "config.json").read_text())["architectures"][0]
-        self.theirs = getattr(transformers, class_name).from_pretrained(directory, use_safetensors=True).eval()
+        import_marian(directory, run)
+        self.theirs = transformers.MarianMTModel.from_pretrained(directory, use_safetensors=True).eval()
         self.their_tokenizer = transformers.MarianTokenizer.from_pretrained(directory, split_special_tokens=True)
         self.ours: Translator = nmt.load(run)
         bias = self.theirs.final_logits_bias
-        side = marian.read_sides(directory, read_settings(directory), self.their_tokenizer.init_kwargs, bias)
-        self.source_rows, self.target_rows = (torch.tensor(one.rows) for one in side)
-        pad_is_a_piece = self.target_rows[PAD] in self.target_rows[EOS:]
-        self.copies = [PAD, BOS] if pad_is_a_piece else [BOS]  # target tokens outside of the softmax
+        sides = marian.read_sides(directory, read_settings(directory), self.their_tokenizer.init_kwargs, bias)
+        self.source_rows, self.target_rows = (torch.tensor(side.rows) for side in sides)
 
     def their_ids(self, text: str, *, target: bool = False) -> list[int]:
         given = {"text_target": text} if target else {"text": text}
@@ -94,21 +86,26 @@ class Pair:
         found: list[int] = rows[torch.tensor(tokens, dtype=torch.long)].tolist()
         return found
 
+    def their_translation(self, text: str) -> str:
+        """Greedy, by `generate`."""
+        ids = self.their_ids(text)
+        (found,) = self.theirs.generate(
+            input_ids=torch.tensor([[*ids, self.theirs.config.eos_token_id]]),
+            num_beams=1,
+            do_sample=False,
+            max_new_tokens=len(ids) + 16,
+            bad_words_ids=[[int(self.target_rows[i])] for i in (PAD, UNK)],
+        )
+        decoded: str = self.their_tokenizer.decode(found[1:], skip_special_tokens=True, use_source_tokenizer=False)
+        return decoded
 
-@pytest.fixture(scope="module")
-def pairs(home: Path) -> dict[str, Pair]:
-    return {}
+    def our_translation(self, text: str) -> str:
+        return self.ours.translate([text], beam=1, max_length_a=1.0, max_length_b=15)[0]
 
 
-@pytest.fixture
-def pair(request: pytest.FixtureRequest, home: Path, pairs: dict[str, Pair]) -> Pair:
-    """The model and run of a shape, created once."""
-    name = request.param
-    if name not in pairs:
-        directory = write_marian(home / name, **SHAPES[name])
-        import_marian(directory, home / f"{name} run")
-        pairs[name] = Pair(directory, home / f"{name} run")
-    return pairs[name]
+@pytest.fixture(scope="module", params=SHAPES)
+def pair(request: pytest.FixtureRequest, home: Path) -> Pair:
+    return Pair(write_marian(home / request.param, **SHAPES[request.param]), home / f"{request.param} run")
 
 
 @pytest.fixture(scope="module")
@@ -126,85 +123,37 @@ def trained(home: Path) -> Pair:
         loss.backward()
         optimizer.step()
     model.save_pretrained(directory)
-    import_marian(directory, home / "trained run")
     return Pair(directory, home / "trained run")
 
 
-of_every_shape = pytest.mark.parametrize("pair", SHAPES, indirect=True)
+# --- translations and tokens ------------------------------------------------------------------------------
 
 
-# --- logits and translations ------------------------------------------------------------------------------
-
-
-@of_every_shape
-def test_logits_are_those_of_transformers(pair: Pair) -> None:
-    model, generator = model_of(pair.ours), torch.Generator().manual_seed(2)
-    for n_source, n_target in ((1, 1), (9, 4), (30, 40)):
-        src = torch.randint(EOS + 1, len(pair.source_rows), (n_source,), generator=generator)
-        tgt = torch.randint(EOS + 1, len(pair.target_rows), (n_target,), generator=generator)
-        src, tgt = torch.cat([src, torch.tensor([EOS])]), torch.cat([torch.tensor([BOS]), tgt])
-        with torch.inference_mode():
-            ours = model(src[None], tgt[None])[0]
-            theirs = pair.theirs(
-                input_ids=pair.source_rows[src][None], decoder_input_ids=pair.target_rows[tgt][None]
-            ).logits[0, :, pair.target_rows]
-        n_same = [i for i in range(len(pair.target_rows)) if i not in pair.copies]
-        torch.testing.assert_close(ours[:, n_same], theirs[:, n_same], atol=1e-4, rtol=0)
-        # Copies have probability 0, so the other pieces have the original's probabilities.
-        kept = [i for i in n_same if model.settings.projection_bias or i > UNK]
-        their_log_probs = theirs[:, kept].log_softmax(-1)
-        our_log_probs = ours[:, [*kept, *pair.copies]].log_softmax(-1)[:, : len(kept)]
-        torch.testing.assert_close(our_log_probs, their_log_probs, atol=1e-4, rtol=0)
-
-
-def their_translation(pair: Pair, text: str) -> str:
-    """Greedy, by `generate`."""
-    ids = pair.their_ids(text)
-    (found,) = pair.theirs.generate(
-        input_ids=torch.tensor([[*ids, pair.theirs.config.eos_token_id]]),
-        num_beams=1,
-        do_sample=False,
-        max_new_tokens=len(ids) + 16,
-        bad_words_ids=[[int(pair.target_rows[i])] for i in {PAD, UNK} - {*pair.copies}],
-    )
-    decoded: str = pair.their_tokenizer.decode(found[1:], skip_special_tokens=True, use_source_tokenizer=False)
-    return decoded
-
-
-def our_translation(pair: Pair, text: str) -> str:
-    return pair.ours.translate([text], beam=1, max_length_a=1.0, max_length_b=15)[0]
-
-
-@of_every_shape
 def test_greedy_translations_are_those_of_generate(pair: Pair) -> None:
     for text in (GERMAN[0], "Hund 2024 Park! das gibt es nicht"):
-        assert our_translation(pair, text) == their_translation(pair, text)
+        assert pair.our_translation(text) == pair.their_translation(text)
 
 
 def test_a_trained_model_translates_as_before(trained: Pair) -> None:
     mixed = [f"{one[:5]}{other[5:]}" for one, other in itertools.pairwise(SOURCE)]
-    found = {text: our_translation(trained, text) for text in SOURCE + mixed}
-    assert found == {text: their_translation(trained, text) for text in SOURCE + mixed}
+    found = {text: trained.our_translation(text) for text in SOURCE + mixed}
+    assert found == {text: trained.their_translation(text) for text in SOURCE + mixed}
     assert [found[text] for text in SOURCE] == TARGET
 
-
-# --- tokens -----------------------------------------------------------------------------------------------
 
 TAGGED = [
     f"{before}{tag}{after}" for tag in (">>fra<<", ">>xyz<<") for before in ("", " ", "a") for after in ("", " the.")
 ]
 
 
-@of_every_shape
 def test_tokens_are_those_of_marian_tokenizer(pair: Pair) -> None:
     for text in [*hostile_lines(200), *TAGGED]:
         assert pair.our_ids(text) == pair.their_ids(text), repr(text)
         assert pair.our_ids(text, target=True) == pair.their_ids(text, target=True), repr(text)
 
 
-@of_every_shape
 def test_every_piece_of_the_original_is_kept(pair: Pair) -> None:
-    """Also one whose id is pad_token_id or decoder_start_token_id."""
+    """Also one whose id is decoder_start_token_id."""
     vocabularies = [json.loads(path.read_text()) for path in sorted(pair.directory.glob("*vocab.json"))]
     for target in (False, True):
         vocabulary = vocabularies[0 if target else -1]  # target_vocab.json is the first, if it exists
@@ -212,11 +161,9 @@ def test_every_piece_of_the_original_is_kept(pair: Pair) -> None:
         tokenizer = pair.ours.tokenizers.target if target else pair.ours.tokenizers.source
         rows = (pair.target_rows if target else pair.source_rows)[torch.tensor(tokenizer.ids(pieces))]
         assert rows.tolist() == [vocabulary[piece] for piece in pieces]
-        text = " ".join(pieces).replace("▁", " ")
-        assert pair.our_ids(text, target=target) == pair.their_ids(text, target=target)
 
 
-# --- tags -------------------------------------------------------------------------------------------------
+# --- languages and tags -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -225,7 +172,7 @@ def multilingual(home: Path) -> Path:
 
 
 def test_a_target_tag_stands_before_every_line_and_every_part_of_a_long_line(home: Path, multilingual: Path) -> None:
-    import_marian(multilingual, home / "fra", Languages(tag="fra"))
+    import_marian(multilingual, home / "fra", target_tag="fra")
     translator = nmt.load(home / "fra")
     source = translator.tokenizers.source
     assert translator.target_language == "fra"
@@ -238,9 +185,7 @@ def test_a_target_tag_stands_before_every_line_and_every_part_of_a_long_line(hom
     assert source.encode_words("Ein Hund.", [(0, 3), (4, 9)])[1][:2] == [[], [0]]
     tokens, words = source.encode_words(">>deu<< Ein Hund.", [(8, 11), (12, 17)])
     assert tokens == [deu, *plain]
-    assert words[0] == []
-    assert words[1] == [0]
-    assert words[-1] == [1]
+    assert (words[0], words[1], words[-1]) == ([], [0], [1])
     for text, tag in (("Ein Hund läuft. " * 6, fra), (">>deu<<" + "Hund " * 60, deu)):
         (parts,) = split([Line(1, text)], source, 20)
         assert len(parts) > 3
@@ -249,25 +194,20 @@ def test_a_target_tag_stands_before_every_line_and_every_part_of_a_long_line(hom
 
 
 def test_a_multilingual_model_without_a_tag_is_named_in_a_warning(home: Path, multilingual: Path) -> None:
-    done = run_nmt("import", multilingual, "-o", home / "any")
-    (warning,) = [line for line in err_lines(done) if "several languages" in line]
-    assert "--target-tag" in warning
-    assert "deu, fra" in warning
-    fra, *_ = nmt.load(home / "any").tokenizers.source.encode(">>fra<< Ein Hund.")
-    assert nmt.load(home / "any").tokenizers.source.pieces([fra]) == [">>fra<<"]
+    (warning,) = [line for line in err_lines(run_nmt("import", multilingual, "-o", home / "any")) if "tag" in line]
+    assert "several languages" in warning
+    assert warning.endswith("--target-tag; it has deu, fra")
+    tokenizer = nmt.load(home / "any").tokenizers.source
+    assert tokenizer.pieces(tokenizer.encode(">>fra<< Ein Hund.")[:1]) == [">>fra<<"]
 
 
-def test_a_tag_that_the_model_lacks_is_refused(home: Path, multilingual: Path) -> None:
+def test_a_tag_that_the_model_lacks_and_a_wrong_language_are_refused(home: Path, multilingual: Path) -> None:
     done = run_nmt("import", multilingual, "-o", home / "none", "--target-tag", "ita")
     assert "it has deu, fra" in one_clear_error(done, 2, "no target tag 'ita'")
     with pytest.raises(ModelError, match="no tag >>ita<<"):
         Tokenizer(spm(ENGLISH, unk_id=1, bos_id=2, eos_id=3, pad_id=0), target_tag="ita")
-
-
-@pytest.mark.parametrize("side", ["source", "target"])
-def test_what_is_no_language_code_is_refused_by_its_option(side: str) -> None:
-    with pytest.raises(InputError, match=rf"--{side}-lang: '\.\./x' is not a language code"):
-        Languages(**{side: "../x"})
+    with pytest.raises(ConfigError, match=r"--target-lang: .* input should be a language code such as de"):
+        import_marian(multilingual, home / "none", target_lang="../x")
 
 
 # --- the run ----------------------------------------------------------------------------------------------
@@ -291,45 +231,17 @@ def test_the_command_makes_a_run_like_any_other(home: Path, trained: Pair) -> No
     assert "from trained" in told
     err_lines(run_nmt("explain", SOURCE[0], "-o", "page.html", cwd=home))
     one_clear_error(run_nmt("import", "trained", "-o", "runs/opus", cwd=home), 2, "exists already")
-    again = run_nmt("train", "runs/opus/config.yaml", cwd=home)
-    one_clear_error(again, 2)
-
-
-@pytest.mark.skipif(not SOAK, reason="make soak")
-def test_fine_tuning_starts_from_the_imported_model(home: Path, trained: Pair) -> None:
-    for name, lines in (("more.de", SOURCE), ("more.en", TARGET[::-1])):
-        (home / name).write_text("".join(f"{line}\n" for line in lines))
-    config = home / "fine.yaml"
-    config.write_text(
-        f"""\
-run: {home}/fine
-data:
-  root: {home}
-  max_length: 60
-  train: {{source: more.de, target: more.en}}
-  dev: {{source: more.de, target: more.en}}
-model: {{dropout: 0}}
-train: {{init_from: {trained.run}, max_steps: 200, validate_every: 200, lr: 2e-3, warmup: 20, precision: fp32}}
-"""
-    )
-    err_lines(run_nmt("train", config, cwd=home))
-    tuned = nmt.load(home / "fine")
-    assert tuned.tokenizers == trained.ours.tokenizers
-    assert tuned.config.model == trained.ours.config.model.model_copy(update={"dropout": 0.0})
-    assert tuned.translate(SOURCE, beam=1) == TARGET[::-1]
-    bias = model_of(tuned).projection.bias
-    assert float(bias[BOS]) < -90  # still outside the softmax
+    one_clear_error(run_nmt("train", "runs/opus/config.yaml", cwd=home), 2)
 
 
 def test_an_import_whose_logits_differ_is_refused_and_one_without_transformers_is_not_checked(
     trained: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(marian.log, "propagate", True)
-    monkeypatch.setattr(marian, "sines_first", torch.arange)
-    with pytest.raises(NmtError, match="log-probabilities differ from those of the original by"):
-        import_marian(trained.directory, tmp_path / "run")
+    with monkeypatch.context() as patch:
+        patch.setattr(marian, "sines_first", torch.arange)
+        with pytest.raises(NmtError, match="log-probabilities differ from those of the original by"):
+            import_marian(trained.directory, tmp_path / "run")
     assert not (tmp_path / "run").exists()
-    monkeypatch.undo()
     monkeypatch.setattr(marian.log, "propagate", True)
     monkeypatch.setitem(sys.modules, "transformers", None)
     import_marian(trained.directory, tmp_path / "run")
@@ -339,37 +251,24 @@ def test_an_import_whose_logits_differ_is_refused_and_one_without_transformers_i
 # --- there and back ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "choices",
-    [
-        {"norm": "post", "activation": "silu", "tied_embeddings": "none", "joint": False},
-        {"norm": "pre", "positions": "learned", "d_model": 15, "n_heads": 5, "d_ff": 7, "n_encoder_layers": 1},
-    ],
-    ids=["post", "pre"],
-)
-def test_import_of_an_export_is_the_run_itself(choices: dict[str, Any], tmp_path: Path) -> None:
-    before = random_translator(**choices)
+def test_import_of_an_export_translates_as_the_run_itself(tmp_path: Path) -> None:
+    before = random_translator(norm="post", activation="silu", tied_embeddings="none", joint=False)
     (tmp_path / "hf").mkdir()
-    write_huggingface(tmp_path / "hf", before, holdable_model(before), "hf")
+    write_huggingface(tmp_path / "hf", before, holdable_model(before), "hf", "no.class")
     import_marian(tmp_path / "hf", tmp_path / "run")
     after = nmt.load(tmp_path / "run")
-    assert after.tokenizers == before.tokenizers
-    assert after.config.model == before.config.model
-    assert after.config.tokenizer.joint == before.config.tokenizer.joint
-    assert (after.options.beam, after.options.alpha) == (before.options.beam, before.options.alpha)
-    ours, theirs = weights_of(model_of(after)), weights_of(model_of(before))
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(x, theirs[name]) for name, x in ours.items())
+    lines, options = ["我", "今天 很 好", "tea", "a book"], before.with_options(beam=1, min_length=3)
+    found, expected = ([*one.translate_lines(lines, options)] for one in (after, before))
+    assert all(len(one.hypotheses[0].pieces) > 3 for one in found)
+    assert [one.hypotheses[0].pieces for one in found] == [one.hypotheses[0].pieces for one in expected]
 
 
 def test_export_of_an_import_is_the_original_to_transformers_and_ctranslate2(trained: Pair, tmp_path: Path) -> None:
     to_huggingface(trained.ours, tmp_path / "again")
     for name in ("source.spm", "target.spm"):
         assert (tmp_path / "again" / name).read_bytes() == (trained.directory / name).read_bytes()
-    import_marian(tmp_path / "again", tmp_path / "run")
     again = Pair(tmp_path / "again", tmp_path / "run")
-    assert [their_translation(again, text) for text in SOURCE] == TARGET
-    assert again.ours.tokenizers == trained.ours.tokenizers
+    assert [again.their_translation(text) for text in SOURCE] == TARGET
     assert again.ours.translate(SOURCE, beam=1) == TARGET
     pytest.importorskip("ctranslate2")
     to_ctranslate2(trained.ours, tmp_path / "ct2")

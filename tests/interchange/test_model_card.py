@@ -1,4 +1,4 @@
-"""The model card of a run that was evaluated, one that was not, and one with damaged scores."""
+"""The model card: data, languages, and the scores of `nmt eval`."""
 
 import json
 from pathlib import Path
@@ -11,21 +11,22 @@ from nmt.decode.translator import Translator, load
 from nmt.files import hash_file
 from nmt.interchange.model_card import model_card
 
+LOADER = "transformers.AutoModelForSeq2SeqLM"
+
 
 def card_of(path: Path) -> str:
-    return model_card(load(path), 1_234_567, "MarianMTModel", "mine", 'load("{name}")')
+    return model_card(load(path), 1_234_567, "MarianMTModel", "mine", LOADER)
 
 
 def test_card_of_a_run_has_its_data(five_run: FiveRun, tmp_path: Path) -> None:
     run = five_run.copy_run(tmp_path / "mine")
     (run / "scores.jsonl").unlink(missing_ok=True)  # other tests evaluate this run
     card = card_of(run)
-    assert "# mine: translation from zh to en" in card
-    assert "as `MarianMTModel`" in card
-    assert 'load("mine")' in card
-    assert "1,234,567 parameters" in card
-    assert "| train | 5 | `train.zh` (SHA-256 " in card
-    assert "None are known" in card
+    for words in (
+        *("# mine: translation from zh to en", "as `MarianMTModel`", "1,234,567 parameters", "None are known"),
+        *('model = AutoModelForSeq2SeqLM.from_pretrained("mine")', "- train: `train.zh`, `train.en`, 5 pairs\n"),
+    ):
+        assert words in card
     assert str(five_run.home) not in card
 
 
@@ -46,5 +47,5 @@ def test_languages_in_the_metadata_are_text_also_in_yaml_1_1() -> None:
     before = fresh_translator()
     data = before.config.data.model_copy(update={"source_lang": "no", "target_lang": "nb_NO"})
     translator = Translator(before.engine, before.tokenizers, before.config.model_copy(update={"data": data}))
-    _, metadata, _ = model_card(translator, 1, "MarianMTModel", "mine", "").split("---\n", 2)
+    _, metadata, _ = model_card(translator, 1, "MarianMTModel", "mine", LOADER).split("---\n", 2)
     assert yaml.safe_load(metadata)["language"] == ["no", "nb"]

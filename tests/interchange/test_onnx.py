@@ -1,13 +1,12 @@
 """Export to ONNX: ONNX Runtime gives our greedy translations."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import file_bytes, one_clear_error, run_nmt
+from conftest import file_bytes, one_clear_error, run_nmt, without_package
 from models import random_translator
 
 from nmt.decode.options import Segment
@@ -20,12 +19,8 @@ LINES = ["I bought a book .", "They are going to school tomorrow .", "tea"]
 
 
 def test_without_optimum_it_is_one_clear_error(five_run: Any, tmp_path: Path) -> None:
-    stub = tmp_path / "stub"
-    (stub / "optimum").mkdir(parents=True)
-    (stub / "optimum" / "__init__.py").write_text("raise ImportError('no optimum')")
-    python_path = os.pathsep.join([str(stub), os.environ.get("PYTHONPATH", "")])
     args = ["export", "-m", five_run.run, "--to", "onnx", "-o", tmp_path / "out"]
-    done = run_nmt(*args, env={"PYTHONPATH": python_path})
+    done = run_nmt(*args, env=without_package("optimum", tmp_path))
     error = one_clear_error(done, 2, "optimum for ONNX Runtime is not installed")
     assert "hint: pip install 'optimum-onnx[onnxruntime]" in error
     assert not (tmp_path / "out").exists()
@@ -59,7 +54,7 @@ def test_runner_gives_our_greedy_translations_without_torch(choices: dict[str, A
     translator = random_translator(**choices)
     to_onnx(translator, tmp_path / "out")
     names = {entry.name for entry in (tmp_path / "out").iterdir()}
-    assert FILES - names <= {"tokenizer.json", "target_vocab.json"}
+    assert FILES - names <= {"tokenizer.json", "target_vocab.json", "special_tokens_map.json"}
     assert names <= FILES
     assert ("tokenizer.json" in names) == translator.tokenizers.joint
     assert sorted(file.name for file in (tmp_path / "out" / "onnx").iterdir()) == sorted(module.GRAPHS)

@@ -6,19 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 
 from nmt.config import ModelSettings
 from nmt.model.attention import (
     CrossAttention,
     SelfAttention,
-    causal_mask,
     scaled_dot_product_attention,
-    weighted_sum,
 )
 from nmt.model.dropout import Dropout
 from nmt.model.positions import rotary_positions, rotate, sinusoidal_positions
-from nmt.model.variants import additive_scores, local_attention, local_mask
+from nmt.model.variants import local_attention, local_mask
 
 
 def settings(d_model: int, n_heads: int, **choices: Any) -> ModelSettings:
@@ -33,19 +30,6 @@ def test_scaled_dot_product_attention_is_the_formula_in_numpy() -> None:
     out, w = scaled_dot_product_attention(torch.tensor(query), torch.tensor(key), torch.tensor(value))
     np.testing.assert_allclose(w, weights, atol=1e-12)
     np.testing.assert_allclose(out, weights @ value, atol=1e-12)
-
-
-def test_it_equals_torchs_fused_kernel_under_any_mask() -> None:
-    generator = torch.Generator().manual_seed(2)
-    query, key, value = (torch.randn(2, 3, 7, 4, dtype=torch.float64, generator=generator) for _ in range(3))
-    mask = torch.rand(2, 1, 7, 7, generator=generator) < 0.5
-    mask[..., 0] = True
-    out, _ = scaled_dot_product_attention(query, key, value, mask)
-    torch.testing.assert_close(out, F.scaled_dot_product_attention(query, key, value, attn_mask=mask))
-
-
-def test_causal_mask_lets_a_position_see_itself_and_the_past() -> None:
-    assert causal_mask(3).tolist() == [[True, False, False], [True, True, False], [True, True, True]]
 
 
 def test_fused_and_written_out_paths_give_the_same() -> None:
@@ -91,29 +75,7 @@ def test_dropout_drops_each_of_the_eight_bytes_of_a_word_alike() -> None:
     assert ((dropped - 0.5).abs() < 0.02).all()
 
 
-def test_dropout_is_decided_by_the_seed_alone() -> None:
-    torch.manual_seed(7)
-    first = Dropout(0.5)(torch.ones(100))
-    torch.manual_seed(7)
-    assert torch.equal(Dropout(0.5)(torch.ones(100)), first)
-
-
 # --- additive and dot-product attention, rotary positions, local windows --------------------------------------
-
-
-def test_additive_attention_is_the_formula_in_numpy() -> None:
-    rng = np.random.default_rng(1)
-    query, key, value, v = (
-        rng.normal(size=(3, 8)),
-        rng.normal(size=(5, 8)),
-        rng.normal(size=(5, 6)),
-        rng.normal(size=8),
-    )
-    scores = np.array([[v @ np.tanh(q + k) for k in key] for q in query])
-    weights = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
-    out, w = weighted_sum(additive_scores(*map(torch.tensor, (query, key, v))), torch.tensor(value))
-    np.testing.assert_allclose(w, weights, atol=1e-12)
-    np.testing.assert_allclose(out, weights @ value, atol=1e-12)
 
 
 def test_additive_heads_are_the_formula_with_each_heads_slice() -> None:
@@ -177,8 +139,8 @@ def test_local_mask_by_hand() -> None:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("window", [1, 5, 32, 50])
-@pytest.mark.parametrize("length", [1, 31, 32, 64, 97, 200])
+@pytest.mark.parametrize("window", [1, 32, 50])
+@pytest.mark.parametrize("length", [1, 31, 64, 97])
 def test_a_local_window_is_full_attention_under_the_same_mask(length: int, window: int, causal: bool) -> None:
     generator = torch.Generator().manual_seed(length)
     query, key, value = (torch.randn(2, 3, length, 4, dtype=torch.float64, generator=generator) for _ in range(3))

@@ -1,16 +1,16 @@
 """The Transformer equals torch's Transformer with the same weights; attention weights; position tables."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from models import batch, logits_of_steps, make
+from models import batch, make
 from torch import Tensor, nn
 
 from nmt.model.attention import CrossAttention, SelfAttention
-from nmt.model.incremental import incremental_decoder
-from nmt.model.positions import rotary_positions, sinusoidal_positions
+from nmt.model.positions import PositionTable, rotary_positions, sinusoidal_positions
 from nmt.model.transformer import ACTIVATIONS, Transformer
 from nmt.text import PAD
 
@@ -68,37 +68,15 @@ def copy_rest(theirs: Any, ours: Any, residuals: list[str]) -> None:
         getattr(theirs, f"norm{number}").load_state_dict(getattr(ours, name).norm.state_dict())
 
 
-def rows_of(model: Transformer) -> Tensor:
-    """The current table of fixed positional encodings."""
-    table = model.sinusoids or model.rotations
-    assert table is not None
-    return table.table
-
-
-@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
+@pytest.mark.parametrize("encoding", [partial(sinusoidal_positions, d_model=6), partial(rotary_positions, d=6)])
 def test_position_tables_grow_with_the_sequences_and_their_values_stay(
-    monkeypatch: pytest.MonkeyPatch, positions: str
+    monkeypatch: pytest.MonkeyPatch, encoding: Callable[[int], Tensor]
 ) -> None:
-    whole = make(positions=positions, max_positions=30)
     monkeypatch.setattr("nmt.model.positions.FIRST_POSITIONS", 4)
-    growing = make(positions=positions, max_positions=30)
-    assert isinstance(whole, Transformer)
-    assert isinstance(growing, Transformer)
-    n_rows = []
-    for lengths in ((4, 4), (5, 3), (3, 9), (30, 30)):
-        batches = batch(lengths, (2, 2))
+    table, whole, n_rows = PositionTable(encoding, 30), encoding(30), []
+    for stop in (4, 5, 3, 9, 30):
         with torch.inference_mode():
-            decoders = map(incremental_decoder, (growing, whole))
-            steps = [torch.stack(logits_of_steps(decoder, *batches, n_beams=2)) for decoder in decoders]
-        assert torch.equal(*steps)
-        n_rows.append(len(rows_of(growing)))
-    assert n_rows == [4, 8, 16, 30]
-    assert torch.equal(rows_of(growing), rows_of(whole))
-    growing(*batches).sum().backward()  # would fail with a table created in inference mode
-    assert torch.equal(growing(*batches), whole(*batches))
-
-
-@pytest.mark.parametrize("table", [sinusoidal_positions, rotary_positions])
-def test_the_first_rows_of_a_longer_table_are_the_shorter_one(table: Callable[[int, int], Tensor]) -> None:
-    for n, d in ((1, 6), (7, 10), (1024, 64)):
-        assert torch.equal(table(5000, d)[:n], table(n, d))
+            assert torch.equal(table(slice(stop)), whole[:stop])
+        n_rows.append(len(table.table))
+    assert n_rows == [4, 8, 8, 16, 30]
+    assert not table.table.is_inference(), "training may use it"

@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import metadata
 from itertools import chain
 from pathlib import Path
@@ -54,34 +55,22 @@ SUPPORTED: dict[str, tuple[object, ...]] = {
 }
 
 
+@dataclass
 class CTranslate2Engine:
-    """An `Engine` around a `ctranslate2.Translator`, which reads and writes pieces, not token ids.
+    """An `Engine` around a `ctranslate2.Translator`, which reads and writes pieces, not token ids."""
 
-    Args:
-        engine: a `ctranslate2.Translator`.
-        tokenizers: of the model.
-        max_length: the longest sequence that the model accepts, in tokens.
-        load_torch: loads the torch engine with the same model; None for an export.
-        has_shortlist: whether the export has a shortlist.
-    """
+    engine: Any
+    tokenizers: Tokenizers
+    max_length: int  # of a sequence that the model accepts, in tokens
+    load_torch: Callable[[], Engine] | None = None  # loads the torch engine of the same model; None for an export
+    has_shortlist: bool = False
+    sees_steps: bool = field(default=False, init=False)
+    in_background: bool = field(default=True, init=False)
 
-    def __init__(
-        self,
-        engine: Any,
-        tokenizers: Tokenizers,
-        max_length: int,
-        load_torch: Callable[[], Engine] | None = None,
-        *,
-        has_shortlist: bool = False,
-    ) -> None:
-        self.engine = engine
-        self.tokenizers = tokenizers
-        self.max_length = max_length
-        self.load_torch = load_torch
-        self.has_shortlist = has_shortlist
-        self.name = f"CTranslate2 {metadata.version('ctranslate2')} {engine.compute_type}"
-        self.name += " with a shortlist" if has_shortlist else ""
-        self.explains, self.sees_steps, self.in_background = load_torch is not None, False, True
+    def __post_init__(self) -> None:
+        self.name = f"CTranslate2 {metadata.version('ctranslate2')} {self.engine.compute_type}"
+        self.name += " with a shortlist" if self.has_shortlist else ""
+        self.explains = self.load_torch is not None
         self._torch: Engine | None = None
 
     def torch_engine(self, needed_for: str) -> Engine:
@@ -163,13 +152,11 @@ class CTranslate2Engine:
         if not options.scores:
             return [[Hypothesis([*tokens, EOS], [], 0.0) for tokens in of_segment] for of_segment in found]
         sources = [segment.tokens for segment, of_segment in zip(segments, found, strict=True) for _ in of_segment]
-        rows = iter(self._log_probs(sources, [tokens for of_segment in found for tokens in of_segment]))
+        rows = iter(self._log_probs(sources, [*chain(*found)]))
         n_best = []
         for of_segment in found:
-            scored = []
-            for tokens in of_segment:
-                row = next(rows)
-                scored.append(Hypothesis([*tokens, EOS], row, sum(row) / options.length_divisor(len(row))))
+            pairs = [(tokens, next(rows)) for tokens in of_segment]
+            scored = [Hypothesis([*ids, EOS], row, sum(row) / options.length_divisor(len(row))) for ids, row in pairs]
             n_best.append(sorted(scored, key=lambda h: -h.score))
         return n_best
 
@@ -285,10 +272,5 @@ def load_export(
     except (ValueError, RuntimeError) as error:
         reason, hint = str(error).partition("\n")[0], "export it again, or change --device or --precision"
         raise ModelError(f"CTranslate2 cannot load {path}: {reason}", hint=hint) from error
-    has_shortlist = (path / SHORTLIST).is_file()
-    max_length = config.model.max_positions
-    return (
-        CTranslate2Engine(engine, tokenizers, max_length, load_torch, has_shortlist=has_shortlist),
-        tokenizers,
-        config,
-    )
+    max_length, has_shortlist = config.model.max_positions, (path / SHORTLIST).is_file()
+    return CTranslate2Engine(engine, tokenizers, max_length, load_torch, has_shortlist), tokenizers, config

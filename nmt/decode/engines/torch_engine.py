@@ -34,7 +34,6 @@ log = logging.getLogger("nmt")
 MAX_BATCH_POSITIONS = 131_072  # beams x source positions per batch: limits the memory of KV caches
 SCORED_TOKENS = 4096  # target positions per batch in scoring, each with V log-probabilities
 
-Trace = Callable[[TraceStep], None]
 T = TypeVar("T")
 
 
@@ -63,41 +62,36 @@ class TorchEngine:
         self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int, watch: WatchStep | None = None
     ) -> Callable[[], list[NBest]]:
         """See `Engine`. The whole search runs in the returned function."""
-        return lambda: self._search_all(segments, options, batch_size, watch)
 
-    def _search_all(
-        self, segments: Sequence[Segment], options: SearchOptions, batch_size: int, watch: WatchStep | None
-    ) -> list[NBest]:
-        # Segments of similar length share a batch. The longest come first: their batch needs the most memory.
-        order = sorted(range(len(segments)), key=lambda i: -len(segments[i].tokens))
-        found: list[NBest] = [[] for _ in segments]
-
+        @torch.inference_mode()
         def search_batch(batch: list[int]) -> list[NBest]:
-            return self._search([segments[i] for i in batch], options, tracer(watch, batch) if watch else None)
+            chosen = [segments[i] for i in batch]
+            return search(
+                self.decoder,
+                pad_source([segment.tokens for segment in chosen]).to(self.device),
+                options,
+                prefixes=[segment.prefix for segment in chosen],
+                max_length=self.max_length,
+                sentence_seeds=[seed_of(*segment.place) for segment in chosen],
+                trace=tracer(watch, batch) if watch else None,
+            )
 
-        while order:
-            n_positions = (len(segments[order[0]].tokens) + 1) * options.beam  # per segment
-            n = max(1, min(batch_size, self.max_positions // n_positions))
-            batch, order = order[:n], order[n:]
-            parts = halve_on_out_of_memory(search_batch, batch)
-            if len(parts) > 1:
-                self.max_positions = len(parts[0]) * n_positions
-            for i, n_best in zip(batch, chain(*parts), strict=True):
-                found[i] = n_best
-        return found
+        def finish() -> list[NBest]:
+            # Segments of similar length share a batch. The longest come first: their batch needs the most memory.
+            order = sorted(range(len(segments)), key=lambda i: -len(segments[i].tokens))
+            found: list[NBest] = [[] for _ in segments]
+            while order:
+                n_positions = (len(segments[order[0]].tokens) + 1) * options.beam  # per segment
+                n = max(1, min(batch_size, self.max_positions // n_positions))
+                batch, order = order[:n], order[n:]
+                parts = halve_on_out_of_memory(search_batch, batch)
+                if len(parts) > 1:
+                    self.max_positions = len(parts[0]) * n_positions
+                for i, n_best in zip(batch, chain(*parts), strict=True):
+                    found[i] = n_best
+            return found
 
-    @torch.inference_mode()
-    def _search(self, segments: Sequence[Segment], options: SearchOptions, trace: Trace | None) -> list[NBest]:
-        """Search a batch. Returns the hypotheses of each segment."""
-        return search(
-            self.decoder,
-            pad_source([segment.tokens for segment in segments]).to(self.device),
-            options,
-            prefixes=[segment.prefix for segment in segments],
-            max_length=self.max_length,
-            sentence_seeds=[seed_of(*segment.place) for segment in segments],
-            trace=trace,
-        )
+        return finish
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
         """See `Engine`."""
@@ -120,7 +114,7 @@ class TorchEngine:
         return [row[: len(tokens) + 1] for row, tokens in zip(of_target.tolist(), target, strict=True)]
 
 
-def tracer(watch: WatchStep, batch: Sequence[int]) -> Trace:
+def tracer(watch: WatchStep, batch: Sequence[int]) -> Callable[[TraceStep], None]:
     """Return a `trace` for the search of a batch of segments, which shows their best hypotheses so far to `watch`."""
     ended: set[int] = set()  # sentences whose best hypothesis has ended; the search may go on
 
@@ -177,9 +171,8 @@ def halve_on_out_of_memory(process: Callable[[list[int]], list[T]], batch: list[
 def in_precision(model: Seq2Seq, precision: Precision) -> Seq2Seq:
     """Convert a model to bf16 in place, or leave it in fp32. Raises ConfigError for int8."""
     if precision == "int8":
-        raise ConfigError(
-            "torch does not translate in int8", hint="CTranslate2 does, on a CPU and with one Transformer"
-        )
+        hint = "CTranslate2 does, on a CPU and with one Transformer"
+        raise ConfigError("torch does not translate in int8", hint=hint)
     if precision == "bf16":  # not model.bfloat16(), which drops the imaginary part of rotary positions
         for x in (*model.parameters(), *model.buffers()):
             if x.is_floating_point():

@@ -2,13 +2,10 @@
 
 import json
 import logging
-import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +14,6 @@ from conftest import SOURCE, TARGET, FiveRun, environment, one_clear_error, run_
 from nmt.decode.engines import ctranslate2_engine as module
 from nmt.decode.engines.ctranslate2_engine import CTranslate2Engine
 from nmt.decode.engines.torch_engine import TorchEngine
-from nmt.decode.options import SearchOptions, Segment
 from nmt.decode.segments import Line
 from nmt.decode.translator import Translator, load, needs_torch
 from nmt.distributed import LAUNCH_VARIABLES
@@ -44,39 +40,7 @@ def engine(exported: Path) -> Translator:
     return load(exported)
 
 
-@pytest.mark.parametrize("beam", [1, 5])
-def test_texts_and_scores_are_those_of_torch(five_run: FiveRun, engine: Translator, beam: int) -> None:
-    lines = [*SOURCE, "", "书 " * 3, "我 昨天 " * 110]  # the last one is split into segments
-    ours = load(five_run.run, engine="torch")
-    options = ours.with_options(beam=beam)
-    for found, expected in zip(
-        engine.translate_lines(lines, options), ours.translate_lines(lines, options), strict=True
-    ):
-        if found.source in SOURCE:  # for other lines the engines stop by different rules
-            assert found.text == TARGET[SOURCE.index(found.source)]
-            best, other = found.hypotheses[0], expected.hypotheses[0]
-            assert best.pieces == other.pieces
-            assert best.log_probs == pytest.approx(other.log_probs, abs=TOLERANCE)
-            assert best.score == pytest.approx(other.score, abs=TOLERANCE)
-        assert (found.text == "") == (found.source == "")
-
-
-def test_length_limits_prefix_and_n_best_apply(engine: Translator) -> None:
-    one = next(engine.translate_lines([SOURCE[0]], engine.with_options(max_length_a=0.0, max_length_b=3)))
-    assert len(one.hypotheses[0].pieces) == 3
-    assert one.hypotheses[0].pieces[-1] == "</s>"
-    long = next(engine.translate_lines([SOURCE[0]], engine.with_options(min_length=12)))
-    assert len(long.hypotheses[0].pieces) > 12
-    forced = next(engine.translate_lines([SOURCE[0]], prefix="She"))
-    assert forced.text.startswith("She")
-    several = next(engine.translate_lines([SOURCE[0]], engine.with_options(beam=4, n_best=3)))
-    scores = [hypothesis.score for hypothesis in several.hypotheses]
-    assert len(scores) == 3
-    assert scores == sorted(scores, reverse=True)
-
-
-@pytest.mark.parametrize("max_length", [1, 2, 4])
-@pytest.mark.parametrize("min_length", [0, 3, 25])
+@pytest.mark.parametrize(("max_length", "min_length"), [(1, 0), (1, 25), (2, 3), (4, 3)])
 def test_maximum_length_overrides_minimum_length_as_in_torch(
     five_run: FiveRun, engine: Translator, max_length: int, min_length: int
 ) -> None:
@@ -94,43 +58,6 @@ def test_maximum_length_overrides_minimum_length_as_in_torch(
         assert [(h.text, h.pieces) for h in found[0].hypotheses] == [("", ["</s>"])]
 
 
-def test_few_segments_are_shared_among_the_threads(engine: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(engine.engine, CTranslate2Engine)
-    sizes, search = [], engine.engine._search
-
-    def recorded(segments: Sequence[Segment], options: SearchOptions, limit: int) -> Any:
-        sizes.append(len(segments))
-        return search(segments, options, limit)
-
-    monkeypatch.setattr(engine.engine, "_search", recorded)
-    two_threads = SimpleNamespace(num_translators=2, translate_batch=engine.engine.engine.translate_batch)
-    monkeypatch.setattr(engine.engine, "engine", two_threads)
-    assert engine.translate(SOURCE) == TARGET
-    assert sizes == [3, 2]
-    assert engine.translate([]) == engine.translate([""])[1:] == []
-
-
-def test_too_long_prefix_is_refused_before_a_line_is_read(five_run: FiveRun, engine: Translator) -> None:
-    def lines() -> Iterator[str]:
-        raise AssertionError("a line was read")
-        yield ""
-
-    for translator in (load(five_run.run, engine="torch"), engine):
-        most = translator.engine.max_length
-        assert len(translator.tokenizers.target.encode("book book")) == 2
-        with pytest.raises(ConfigError, match=f"the prefix has {most} pieces, the model takes at most {most - 1}"):
-            next(translator.translate_lines(lines(), prefix=" ".join(["book"] * most)))
-    fits = " ".join(["book"] * (most - 1))
-    found = next(engine.translate_lines([SOURCE[0]], engine.with_options(beam=1), prefix=fits))
-    assert found.text == fits
-
-
-def test_reference_log_probs_are_those_of_torch(five_run: FiveRun, engine: Translator) -> None:
-    ours = load(five_run.run, engine="torch").reference_log_probs(SOURCE, TARGET)
-    for found, expected in zip(engine.reference_log_probs(SOURCE, TARGET), ours, strict=True):
-        assert found == pytest.approx(expected, abs=TOLERANCE)
-
-
 def test_unsupported_options_are_refused_by_name(exported: Path, engine: Translator) -> None:
     for options, words in (({"sample": True}, "sampling"), ({"length_penalty": "gnmt"}, "gnmt")):
         with pytest.raises(ConfigError, match=words):
@@ -146,15 +73,13 @@ def test_unsupported_options_are_refused_by_name(exported: Path, engine: Transla
 # --- a run, converted on first use ------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["torch", "ctranslate2"])
-def either(request: pytest.FixtureRequest, five_run: FiveRun) -> Translator:
-    """The five sentences' run with either engine."""
-    return load(five_run.run, engine=request.param)
-
-
-def test_both_engines_keep_lines_prefixes_n_best_scores_and_segments(either: Translator) -> None:
+@pytest.mark.parametrize("name", ["torch", "ctranslate2", "export"])
+def test_every_engine_keeps_lines_prefixes_n_best_scores_and_segments(
+    five_run: FiveRun, exported: Path, name: Any
+) -> None:
+    engine = load(exported) if name == "export" else load(five_run.run, engine=name)
     lines = ["", SOURCE[0], "  ", SOURCE[1], "书 " * 300]
-    found = list(either.translate_lines(lines, either.with_options(beam=3, n_best=2)))
+    found = list(engine.translate_lines(lines, engine.with_options(beam=3, n_best=2)))
     assert [one.source for one in found] == lines
     assert [one.text for one in found[:4]] == ["", TARGET[0], "", TARGET[1]]
     for one in found:
@@ -164,10 +89,14 @@ def test_both_engines_keep_lines_prefixes_n_best_scores_and_segments(either: Tra
             assert len(h.pieces) == len(h.log_probs) == len(h.tokens)
             if h.tokens:
                 assert h.score == pytest.approx(h.log_prob / len(h.tokens))
+    best = found[1].hypotheses[0]
+    assert [best.log_probs] == [
+        pytest.approx(x, abs=TOLERANCE) for x in engine.reference_log_probs(lines[1:2], [best.text])
+    ]
     assert found[4].hypotheses[0].pieces.count("</s>") == 2, "the long line has two segments"
-    (forced,) = either.translate_lines([SOURCE[0]], prefix="She")
+    (forced,) = engine.translate_lines([SOURCE[0]], prefix="She")
     assert forced.text.startswith("She")
-    (plain,) = either.translate_lines([SOURCE[0]], either.with_options(scores=False))
+    (plain,) = engine.translate_lines([SOURCE[0]], engine.with_options(scores=False))
     assert plain.text == TARGET[0]
 
 
@@ -245,26 +174,6 @@ def test_torch_does_not_stand_in_with_another_model_than_was_loaded(five_run: Fi
         translator.reference_log_probs(SOURCE, TARGET)
 
 
-def test_damaged_cache_is_made_again(five_run: FiveRun, tmp_path: Path, conversions: list[Path]) -> None:
-    assert load(five_run.run).translate(SOURCE) == TARGET
-    (entry,) = [path for path in (tmp_path / "cache").glob("ctranslate2-*") if path.is_dir()]
-    model = entry / "model.bin"
-    content = model.read_bytes()
-
-    def flip() -> None:
-        middle = len(content) // 2
-        model.write_bytes(content[:middle] + bytes([content[middle] ^ 255]) + content[middle + 1 :])
-
-    damages: list[Callable[[], object]] = [flip, model.unlink, lambda: shutil.rmtree(entry)]
-    for number, damage in enumerate(damages, 2):
-        damage()
-        translator = load(five_run.run)
-        assert isinstance(translator.engine, CTranslate2Engine)
-        assert translator.translate(SOURCE) == TARGET
-        assert len(conversions) == number
-        assert model.read_bytes() == content
-
-
 def test_without_a_cache_or_a_conversion_torch_translates_with_one_warning(
     five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -288,20 +197,6 @@ def test_without_a_cache_or_a_conversion_torch_translates_with_one_warning(
             for asked in ({"engine": "ctranslate2"}, {"precision": "int8"}):
                 with pytest.raises(NmtError, match=words):
                     load(five_run.run, **asked)  # type: ignore[arg-type]
-
-
-def test_with_a_read_only_cache_torch_translates_with_one_warning(
-    five_run: FiveRun, conversions: list[Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Also if the cache has the model: without write permission, no process can lock the entry."""
-    load(five_run.run)
-    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
-    monkeypatch.setattr(os, "access", lambda *_: False)  # tests may run as root, who may write everywhere
-    translator = load(five_run.run)
-    assert isinstance(translator.engine, TorchEngine)
-    assert translator.translate(SOURCE) == TARGET
-    (message,) = [message for message in caplog.messages if "CTranslate2" in message]
-    assert message.endswith("Permission denied")
 
 
 def test_conversion_has_no_rank_of_its_parent(
