@@ -1,18 +1,20 @@
-"""Shared by all benchmarks: commands with measured memory and load, interleaved measurements, medians and ratios.
+"""Shared by the benchmarks of speed: commands with measured memory and load, turns, medians and ratios.
 
 Reads /proc, so it needs Linux. Knows nothing of translation, and does not import torch.
 """
 
+import argparse
 import contextlib
 import os
 import resource
 import shlex
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import IO, Any
@@ -28,18 +30,7 @@ Sample = dict[str, float]  # one measurement: its figures by name
 
 @dataclass(frozen=True)
 class Options:
-    """Options of all benchmarks.
-
-    Attributes:
-        config: the recipe with which training is measured.
-        model: the run that translates; None trains one for `minutes`.
-        peers: the Python interpreter that has the other toolkits, or None.
-        scratch: directory for everything that is written.
-        rounds: measurements of each contestant.
-        seconds: length of a training window.
-        minutes: length of the training that makes a model.
-        epochs: number of epochs after which dev losses are compared.
-    """
+    """Options of all benchmarks; `bench.py --help` says what they mean."""
 
     config: Path
     model: Path | None
@@ -49,6 +40,12 @@ class Options:
     seconds: float = 20
     minutes: float = 10
     epochs: int = 4
+
+
+def parsed(parser: argparse.ArgumentParser) -> dict[str, Any]:
+    """The options of a program; from now on, SIGTERM ends its child processes, too."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    return vars(parser.parse_args())
 
 
 # --- a command, watched -----------------------------------------------------------------------------------
@@ -66,7 +63,7 @@ class Watched:
         self.log = log
         with log.open("w") as stderr:
             self.process: subprocess.Popen[str] = subprocess.Popen(
-                [*map(str, command)], cwd=ROOT, start_new_session=True, text=True, stderr=stderr, **streams
+                [*map(str, command)], start_new_session=True, text=True, stderr=stderr, **streams
             )
         self._peak_bytes = 0
         self._over = threading.Event()
@@ -86,15 +83,11 @@ class Watched:
         """Wait until the command ends.
 
         Raises:
-            RuntimeError: the command failed.
+            RuntimeError: the command failed; the message has the last lines of its stderr.
         """
         if self.process.wait():
-            self.fail()
-
-    def fail(self) -> None:
-        """Raise RuntimeError with the last lines of stderr."""
-        end = "\n".join(self.log.read_text(errors="replace").splitlines()[-8:])
-        raise RuntimeError(f"{self.process.args!r} ended with {self.process.returncode}:\n{end}")
+            end = "\n".join(self.log.read_text(errors="replace").splitlines()[-8:])
+            raise RuntimeError(f"{self.process.args!r} ended with {self.process.returncode}:\n{end}")
 
     def stop(self) -> None:
         """Kill all processes of the command."""
@@ -118,10 +111,10 @@ def started(
     scratch: Path,
     *,
     stdin: int = subprocess.DEVNULL,
-    stdout: int | IO[str] | None = None,
+    stdout: int | IO[str] = subprocess.DEVNULL,
 ) -> Iterator[Watched]:
     """Run a command during the block and kill it afterwards; its stderr goes to a file."""
-    watched = Watched(command, scratch / "stderr.log", stdin=stdin, stdout=stdout or subprocess.DEVNULL)
+    watched = Watched(command, scratch / "stderr.log", stdin=stdin, stdout=stdout)
     try:
         yield watched
     finally:
@@ -198,16 +191,14 @@ class Table:
         samples: every measurement, by contestant.
         figure: name of the figure that is compared.
         baselines: contestants by whose figure it is divided.
-        trials: measurements that only chose the best settings, by command.
     """
 
     title: str
     note: str
-    commands: dict[str, str]
+    commands: Mapping[str, Sequence[object]]
     samples: dict[str, list[Sample]]
     figure: str
     baselines: Sequence[str]
-    trials: dict[str, list[Sample]] = field(default_factory=dict)
 
     def rows(self) -> dict[str, Sample]:
         """The medians of each contestant, and the ratios of its figure to those of the baselines."""
@@ -219,16 +210,21 @@ class Table:
 
     def markdown(self) -> str:
         """The rows as a Markdown table, with title and note."""
-        found = self.rows()
-        columns = list(next(iter(found.values())))
-        rows = [[name, *(shown(key, row[key]) for key in columns)] for name, row in found.items()]
-        head = ["", *(key.replace("_", " ") for key in columns)]
-        lines = [head, ["---", *("---:" for _ in columns)], *rows]
+        rows = self.rows()
+        columns = list(next(iter(rows.values())))
+        lines = [
+            ["", *(key.replace("_", " ") for key in columns)],
+            ["---", *("---:" for _ in columns)],
+            *([name, *(shown(key, row[key]) for key in columns)] for name, row in rows.items()),
+        ]
         return "\n".join([f"**{self.title}**", "", *(f"| {' | '.join(line)} |" for line in lines), "", self.note])
 
     def as_json(self) -> dict[str, Any]:
-        """All measurements and rows as a JSON value."""
-        return {**vars(self), "rows": self.rows()}
+        """All measurements and rows as a JSON value; command lines as typed in the project's root."""
+        commands = {
+            name: shlex.join(map(str, command)).replace(f"{ROOT}/", "") for name, command in self.commands.items()
+        }
+        return {**vars(self), "commands": commands, "rows": self.rows()}
 
 
 def shown(key: str, value: float) -> str:
@@ -236,11 +232,6 @@ def shown(key: str, value: float) -> str:
     if key in ("foreign", "of_peak"):
         return f"{value:.0%}"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2f}"
-
-
-def told(command: Sequence[object]) -> str:
-    """A command line as typed in the project's root."""
-    return shlex.join(map(str, command)).replace(f"{ROOT}/", "")
 
 
 def say(text: str) -> None:
