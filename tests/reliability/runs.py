@@ -5,60 +5,27 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 from conftest import FORKS, PATIENCE_S
+from small_run import config_of, write_small_corpus
 
-from nmt.config import Config, load_config
+from nmt.config import dump_config
 from nmt.run.checkpoint import hash_tensors, read_checkpoint
 from nmt.run.directory import RunDirectory
 
 VALIDATE_EVERY = 5
-SUBJECTS = {"狗": "the dog", "猫": "the cat", "男孩": "the boy", "女孩": "the girl", "老师": "the teacher"}
-VERBS = {"跑": "runs", "睡觉": "sleeps", "唱歌": "sings", "笑": "laughs"}
-TIMES = {"今天": "today", "每天": "every day", "早上": "in the morning"}
 
 
-def write_config(home: Path, **settings: object) -> Path:
-    """Write the corpus and the config of a small training with dropout, subword sampling and shuffled batches.
-
-    Args:
-        home: directory of the corpus, the config and the runs.
-        settings: settings of `train` that override the defaults here.
-    """
-    pairs = [(f"{s}{t}{v}。", f"{SUBJECTS[s]} {VERBS[v]} {TIMES[t]}.") for s in SUBJECTS for t in TIMES for v in VERBS]
-    for name, chosen in (("train", pairs), ("dev", pairs[::7])):
-        for side, ending in enumerate(("zh", "en")):
-            text = "".join(f"{pair[side]}\n" for pair in chosen)
-            (home / f"{name}.{ending}").write_text(text, encoding="utf-8")
-    train = {"batch_tokens": 300, "max_steps": 40, "validate_every": VALIDATE_EVERY, "lr": 3e-3, "warmup": 4}
-    path = home / "tiny.yaml"
-    path.write_text(
-        f"""\
-run: {home}/run
-data:
-  root: {home}
-  train: {{source: train.zh, target: train.en}}
-  dev: {{source: dev.zh, target: dev.en}}
-  max_length: 60
-tokenizer: {{vocab_size: 340, sampling_alpha: 0.3}}
-model: {{d_model: 32, d_ff: 64, n_heads: 2, n_encoder_layers: 1, n_decoder_layers: 1, dropout: 0.2}}
-train:
-  precision: fp32
-"""
-        + "".join(f"  {key}: {value}\n" for key, value in {**train, **settings}.items()),
-        encoding="utf-8",
-    )
+def write_config(home: Path, **changes: object) -> Path:
+    """Write the small corpus and its config with 40 steps, a checkpoint every 5, and these changes."""
+    path = write_small_corpus(home) / "small.yaml"
+    path.write_text(dump_config(config_of(home, **{"train__max_steps": 40, **changes})), encoding="utf-8")
     return path
-
-
-def config_of(home: Path, run: str, overrides: Sequence[str] = (), **settings: object) -> Config:
-    """Write the config and load it, with `home / run` as its run directory."""
-    return load_config(write_config(home, **settings), [f"run={home / run}", *overrides])
 
 
 @dataclass

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from nmt.run.directory import RunDirectory
-from reliability.conftest import SOAK, soak
+from reliability.conftest import soak
 from reliability.runs import (
     VALIDATE_EVERY,
     newest_step,
@@ -96,7 +96,7 @@ def test_a_signal_at_a_random_moment_saves_and_ends_in_time(tmp_path: Path) -> N
 def test_stopped_at_a_random_step_and_resumed_it_ends_with_the_same_weights(tmp_path: Path, device: str) -> None:
     if device == "cuda" and not torch.cuda.is_available():
         pytest.skip("no GPU here")
-    config = write_config(tmp_path, accumulate=2, deterministic=str(device == "cuda").lower())
+    config = write_config(tmp_path, train__accumulate=2, train__deterministic=device == "cuda")
     expected, _ = unbroken(config, device)
     for i in random.Random(4).sample(range(1, 60), soak(1, 20)):  # micro-batches; a run has about 66
         run = tmp_path / f"run{i}"
@@ -108,27 +108,8 @@ def test_stopped_at_a_random_step_and_resumed_it_ends_with_the_same_weights(tmp_
         assert weights(run) == expected
 
 
-@pytest.mark.skipif(not SOAK, reason="the demo takes minutes")
-def test_a_signal_ends_the_demo_in_five_seconds(tmp_path: Path) -> None:
-    config, run = Path(__file__).parents[2] / "configs" / "demo.yaml", tmp_path / "demo"
-    draw, took = random.Random(3), []
-    for number in [signal.SIGINT, signal.SIGTERM] * 10:
-        with training(config, run) as one:
-            while "pairs, " not in one.messages:
-                assert one.process.exitcode is None, one.messages
-                time.sleep(0.01)
-            one.process.join(draw.uniform(0, 12))
-            start = time.monotonic()
-            one.send(number)
-            assert one.end() == STOPPED[number], one.messages
-            took.append(time.monotonic() - start)
-        assert newest_step(run) == steps_done(run)
-    print(f"{len(took)} signals at the demo, ended after", *(f"{s:.2f}" for s in sorted(took)), "s")
-    assert max(took) < 5
-
-
 def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
-    config = write_config(tmp_path, max_steps=100_000, validate_every=100_000)
+    config = write_config(tmp_path, train__max_steps=100_000, train__validate_every=100_000)
     with training(config, tmp_path / "run") as one:
         while steps_done(tmp_path / "run") < 1:
             assert one.process.exitcode is None, one.messages
