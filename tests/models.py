@@ -27,14 +27,7 @@ from nmt.text.batches import pad_source
 from nmt.text.tokenizer import Tokenizers, train_tokenizer
 
 V = 23
-SIZES = {
-    "d_model": 16,
-    "d_ff": 24,
-    "n_heads": 4,
-    "n_encoder_layers": 2,
-    "n_decoder_layers": 2,
-    "max_positions": 32,
-}
+SIZES = {"d_model": 16, "d_ff": 24, "n_heads": 4, "n_encoder_layers": 2, "n_decoder_layers": 2, "max_positions": 32}
 
 TRANSFORMERS: list[dict[str, Any]] = [
     {"norm": norm, "activation": activation, "positions": positions, "tied_embeddings": tied}
@@ -77,8 +70,6 @@ def make(
     """A small model in float64 with random weights, biases and norms, so that a leak from masked positions is visible.
 
     Args:
-        seed: of the weights.
-        n_target_vocab, n_source_vocab: pieces of each side.
         scale: factor of the weights; with a larger one, outputs of different sentences differ more.
         choices: settings of the model.
     """
@@ -195,11 +186,7 @@ def search_with_bans(translator: Translator, sources: Sequence[list[int]], optio
 
 
 def small_translator(**data: object) -> Translator:
-    """A translator for `LINES` in float64, with random weights whose predictions are far from uniform.
-
-    Args:
-        data: settings of `data`.
-    """
+    """A translator for `LINES` in float64, with random weights whose predictions are far from uniform."""
     config = Config.model_validate(
         {
             "run": "runs/x",

@@ -1,4 +1,4 @@
-"""Benchmarks that need a GPU: speed beside plain loops, precision, batches that do not fit into memory.
+"""Benchmarks that need a GPU: speed beside plain loops, and a recipe in fp32 and bf16.
 
 The tables go to stdout and, after each row, to gpu.md and gpu.json; a row that is there is not measured again. Each row
 ends within ten minutes.
@@ -27,10 +27,10 @@ from nmt.config import ModelSettings, TrainSettings
 from nmt.model.transformer import Transformer
 from nmt.text import EOS
 from nmt.text.batches import Batch, pair_batches
-from nmt.train.memory import peak_memory, split_on_out_of_memory
+from nmt.train.memory import peak_memory
 from nmt.train.optimizer import make_optimizers
 from nmt.train.replicas import Replicas
-from nmt.train.step import StepFigures, StepOptions, train_step
+from nmt.train.step import StepOptions, train_step
 
 Step = Callable[[Batch], object]  # a training step on a batch, which it moves to the device
 
@@ -172,45 +172,14 @@ def maybe_compiled(model: nn.Module, compiled: bool) -> nn.Module:
     return torch.compile(model, dynamic=True) if compiled else model  # type: ignore[return-value]
 
 
-def splitting(setup: Setup, results: Results) -> None:
-    """Loss and gradient norm of a batch that does not fit into memory and is split, beside those of small parts."""
-    settings, vocabulary = next(iter(SIZES.values()))
-    batch = max(batches_of(vocabulary, 8 * setup.batch_tokens), key=lambda one: one.n_positions)
-
-    def split(limit: int, memory_share: float) -> Row:
-        torch.manual_seed(1)
-        model = Transformer(settings.model_copy(update={"dropout": 0.0}), vocabulary, vocabulary).to(setup.device)
-        options = StepOptions(TrainSettings(), lr=0, seed=1)
-        if setup.device == "cuda":
-            torch.cuda.empty_cache()
-            torch.cuda.set_per_process_memory_fraction(memory_share)
-
-        def step(parts: Sequence[Batch]) -> StepFigures:
-            return train_step(Replicas(model), [], parts, options)
-
-        figures, found = split_on_out_of_memory(step, [batch], limit)
-        positions = {"batch_positions": batch.n_positions, "part_positions": found}
-        return {**positions, "loss": figures.loss, "grad_norm": figures.grad_norm}
-
-    results.add("splitting", "small parts", partial(split, batch.n_positions // 16, 1.0))
-    results.add("splitting", "a tenth of the GPU's memory", partial(split, 0, 0.1))
-    if setup.device == "cuda":
-        torch.cuda.set_per_process_memory_fraction(1.0)
-
-
 # --- trainings --------------------------------------------------------------------------------------------
 
 
-def precision(setup: Setup, results: Results) -> None:
-    """The recipe in fp32 and in bf16, with the same steps and seed."""
-    for kind in ("fp32", "bf16"):
-        results.add("precision", kind, partial(of_recipe, setup, kind, f"train.precision={kind}"))
-
-
-def seeds(setup: Setup, results: Results) -> None:
-    """The recipe with three seeds."""
-    for seed in (1, 2, 3):
-        results.add("seeds", f"seed {seed}", partial(of_recipe, setup, f"seed-{seed}", f"seed={seed}"))
+def recipe(setup: Setup, results: Results) -> None:
+    """The recipe in fp32, and in bf16 with three seeds."""
+    for kind, seed in (("fp32", 1), ("bf16", 1), ("bf16", 2), ("bf16", 3)):
+        settings = [f"train.precision={kind}", f"seed={seed}"]
+        results.add("recipe", f"{kind}, seed {seed}", partial(of_recipe, setup, f"{kind}-{seed}", *settings))
 
 
 def of_recipe(setup: Setup, name: str, *overrides: str) -> Row:
@@ -220,7 +189,7 @@ def of_recipe(setup: Setup, name: str, *overrides: str) -> Row:
     return {**row, **scores("-m", setup.home / name, "--beam", 5, *on)}
 
 
-BENCHMARKS = {one.__name__: one for one in (training, splitting, precision, seeds)}
+BENCHMARKS = {one.__name__: one for one in (training, recipe)}
 
 
 def main() -> None:

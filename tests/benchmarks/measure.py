@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import IO, Any
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent
@@ -51,33 +51,29 @@ def parsed(parser: argparse.ArgumentParser) -> dict[str, Any]:
 # --- a command, watched -----------------------------------------------------------------------------------
 
 
+@dataclass
 class Watched:
     """A running command, the memory of its processes, and the CPU time of other programs.
 
     Attributes:
         process: the command, in a session of its own.
         log: its stderr.
+        peak_bytes: the most anonymous memory of all its processes so far.
+        before: `times` when the measurement began.
     """
 
-    def __init__(self, command: Sequence[object], log: Path, **streams: Any) -> None:
-        self.log = log
-        with log.open("w") as stderr:
-            self.process: subprocess.Popen[str] = subprocess.Popen(
-                [*map(str, command)], start_new_session=True, text=True, stderr=stderr, **streams
-            )
-        self._peak_bytes = 0
-        self._over = threading.Event()
-        self._looker = threading.Thread(target=self._look, daemon=True)
-        self._looker.start()
-        self.begin()
+    process: "subprocess.Popen[str]"
+    log: Path
+    peak_bytes: int = 0
+    before: "Times" = (0.0, 0.0, 0.0)
 
     def begin(self) -> None:
         """Start to measure the CPU time of other programs."""
-        self._before = times(self.process.pid)
+        self.before = times(self.process.pid)
 
     def figures(self) -> Sample:
         """Peak anonymous memory so far, and the share of CPU time that other programs have used since `begin`."""
-        return {"memory_mb": self._peak_bytes / 1e6, "foreign": foreign(self._before, times(self.process.pid))}
+        return {"memory_mb": self.peak_bytes / 1e6, "foreign": foreign(self.before, times(self.process.pid))}
 
     def wait(self) -> None:
         """Wait until the command ends.
@@ -89,36 +85,32 @@ class Watched:
             end = "\n".join(self.log.read_text(errors="replace").splitlines()[-8:])
             raise RuntimeError(f"{self.process.args!r} ended with {self.process.returncode}:\n{end}")
 
-    def stop(self) -> None:
-        """Kill all processes of the command."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, 9)
-        self.process.wait()
-        for stream in filter(None, (self.process.stdin, self.process.stdout)):
-            with contextlib.suppress(OSError):  # buffered input that was never read
-                stream.close()
-        self._over.set()
-        self._looker.join()
-
-    def _look(self) -> None:
-        while not self._over.wait(LOOK_EVERY_S):
-            self._peak_bytes = max(self._peak_bytes, usage(self.process.pid)[0])
-
 
 @contextlib.contextmanager
-def started(
-    command: Sequence[object],
-    scratch: Path,
-    *,
-    stdin: int = subprocess.DEVNULL,
-    stdout: int | IO[str] = subprocess.DEVNULL,
-) -> Iterator[Watched]:
+def started(command: Sequence[object], scratch: Path, **streams: Any) -> Iterator[Watched]:
     """Run a command during the block and kill it afterwards; its stderr goes to a file."""
-    watched = Watched(command, scratch / "stderr.log", stdin=stdin, stdout=stdout)
-    try:
-        yield watched
-    finally:
-        watched.stop()
+    log, over = scratch / "stderr.log", threading.Event()
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, **streams}
+    with (
+        log.open("w") as stderr,
+        subprocess.Popen([*map(str, command)], start_new_session=True, text=True, stderr=stderr, **streams) as process,
+    ):
+        run = Watched(process, log)
+
+        def look() -> None:
+            while not over.wait(LOOK_EVERY_S):
+                run.peak_bytes = max(run.peak_bytes, usage(process.pid)[0])
+
+        looker = threading.Thread(target=look, daemon=True)
+        looker.start()
+        run.begin()
+        try:
+            yield run
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, 9)
+            over.set()
+            looker.join()
 
 
 def timed(command: Sequence[object], scratch: Path) -> Sample:

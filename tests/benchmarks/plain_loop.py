@@ -71,21 +71,14 @@ class Marian(nn.Module):
         super().__init__()
         from transformers import MarianConfig, MarianMTModel
 
-        sides = {
-            f"{side}_{key}": sizes[name.format(side)]
-            for side in ("encoder", "decoder")
-            for key, name in (("layers", "n_{}_layers"), ("attention_heads", "n_heads"), ("ffn_dim", "d_ff"))
-        }
-        special = {
-            "pad_token_id": PAD,
-            "eos_token_id": EOS,
-            "decoder_start_token_id": BOS,
-            "forced_eos_token_id": EOS,
-        }
-        shared = {"vocab_size": sizes["vocab_size"], "d_model": sizes["d_model"], "dropout": sizes["dropout"]}
-        self.model = MarianMTModel(
-            MarianConfig(**shared, **sides, **special, activation_function="relu", scale_embedding=True)
-        )
+        settings = {"activation_function": "relu", "scale_embedding": True, "pad_token_id": PAD, "eos_token_id": EOS}
+        settings |= {"decoder_start_token_id": BOS, "forced_eos_token_id": EOS}
+        settings |= {key: sizes[key] for key in ("vocab_size", "d_model", "dropout")}
+        for side in ("encoder", "decoder"):
+            settings[f"{side}_layers"] = sizes[f"n_{side}_layers"]
+            settings[f"{side}_attention_heads"] = sizes["n_heads"]
+            settings[f"{side}_ffn_dim"] = sizes["d_ff"]
+        self.model = MarianMTModel(MarianConfig(**settings))
 
     def forward(self, src: Tensor, tgt_in: Tensor) -> Tensor:
         """(B, S) and (B, T) ids to (B, T, V)."""

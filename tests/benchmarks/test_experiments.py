@@ -256,11 +256,9 @@ def test_the_benchmarks_for_gpus_run_on_a_cpu(
     few = ["train.max_steps=4", "train.validate_every=4"]
     setup = gpu.Setup(five_run.config, tmp_path, "cpu", few, seconds=0.0, batch_tokens=256, compiled=False)
     results = experiments.Results(tmp_path / "gpu")
-    for benchmark in (gpu.training, gpu.splitting, gpu.precision):
-        benchmark(setup, results)
-    training, splitting, precision = results.tables.values()
+    gpu.training(setup, results)
+    training = results.tables["training, tiny"]
     assert training.keys() >= {"nmt, adamw", "nmt, muon", "torch.nn.Transformer, plain loop"}
     assert all(row["tokens_s"] > 0 for row in training.values()), training
-    parts, whole = splitting.values()
-    assert [parts[key] for key in ("loss", "grad_norm")] == pytest.approx([whole[key] for key in ("loss", "grad_norm")])
-    assert list(precision) == ["fp32", "bf16"]
+    gpu.recipe(setup, results)
+    assert all(row["BLEU"]["value"] > 0 for row in results.tables["recipe"].values())

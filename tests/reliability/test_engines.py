@@ -13,7 +13,6 @@ import pytest
 from conftest import SOURCE, FiveRun, out_lines, run_nmt
 
 from nmt.config import data_root
-from nmt.decode.engines import ctranslate2_engine
 from nmt.decode.translator import Translator, load
 from nmt.evaluate import bleu_tokenizer, score
 from nmt.run.directory import RunDirectory
@@ -59,7 +58,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> System:
     run = Path(named) if named else tmp_path_factory.mktemp("demo") / "run"
     if not named:
         settings = [f"run={run}", f"data.root={ROOT}"]
-        out_lines(run_nmt("train", ROOT / "configs" / "demo.yaml", *settings, cwd=ROOT, timeout=3600))
+        out_lines(run_nmt("train", ROOT / "configs" / "demo.yaml", *settings, cwd=ROOT))
     data = RunDirectory(run).read_config().data
     assert data.test, "the run's config names no test set"
     root = data_root(data.root)
@@ -94,16 +93,9 @@ def test_the_engines_are_equal_in_greedy_search_and_nearly_with_a_beam(system: S
     assert n_different <= FEW * len(system.sources)
 
 
-@pytest.mark.parametrize("fault", [{"alpha": 0.0}, {"max_length_b": 3}, {"min_length": 4}], ids=str)
+@pytest.mark.parametrize("fault", [{"alpha": 0.0}, {"max_length_b": 3}], ids=str)
 def test_other_search_options_of_one_engine_change_many_lines(mixed_words: System, fault: dict[str, Any]) -> None:
     assert mixed_words.n_different(**fault) > FEW * len(mixed_words.sources)
-
-
-def test_another_stopping_rule_of_one_engine_changes_many_lines(
-    mixed_words: System, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ctranslate2_engine, "EXTRA_FINISHED", 0)
-    assert mixed_words.n_different() > FEW * len(mixed_words.sources)
 
 
 @pytest.mark.parametrize("beam", [1, 5])

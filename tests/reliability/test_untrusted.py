@@ -40,29 +40,6 @@ VALUES = [
 ]
 
 
-def mutated(text: str, draw: random.Random) -> bytes:
-    """A config with some of its lines, values or bytes changed."""
-    lines = text.splitlines()
-    for _ in range(draw.choice([1, 1, 1, 2, 5])):
-        i = draw.randrange(len(lines))
-        key, colon, value = lines[i].partition(":")
-        lines[i : i + 1] = draw.choice(
-            [
-                *[[f"{key}{colon} {draw.choice(VALUES)}"]] * 3,
-                [lines[draw.randrange(len(lines))]],
-                [f"{' ' * draw.randrange(5)}{draw.choice(VALUES)}: {draw.choice(VALUES)}", lines[i]],
-                [f"{key[draw.randrange(3) :]}{colon}{value[::-1]}"],
-                [],
-                [f"{draw.choice([' ', '  ', chr(9), '- ', '? ', '&a ', '!!map '])}{lines[i]}"],
-            ]
-        )
-        lines = lines or [""]
-    content = bytearray("\n".join(lines).encode(errors="replace"))
-    for _ in range(draw.choice([0, 0, 0, 1, 3])):
-        content[draw.randrange(len(content))] = draw.randrange(256)
-    return bytes(content)
-
-
 def refusal(work: Callable[[], object]) -> NmtError | None:
     """Call `work`; return the NmtError that it raises, or None."""
     try:
@@ -72,31 +49,29 @@ def refusal(work: Callable[[], object]) -> NmtError | None:
     return None
 
 
-def test_mutated_configs_are_ready_to_train_or_refused(
+def test_configs_with_hostile_values_are_ready_to_train_or_refused(
     five_corpus: FiveCorpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Run the checks of `nmt train --dry-run` as on a machine of 1 GB: a valid config may ask for all memory."""
+    """As on a machine of 1 GB: a valid config may ask for all memory. tests/config has files that are no YAML."""
     real = os.sysconf
     monkeypatch.setattr(os, "sysconf", lambda name: 250_000 if name == "SC_PHYS_PAGES" else real(name))
     monkeypatch.chdir(five_corpus.home)
-    texts = [five_corpus.config.read_text(), dump_config(load_config(five_corpus.config))]
     before = sorted(five_corpus.home.rglob("*"))
-    path = five_corpus.home / "mutated.yaml"
-    refused: list[bytes] = []
-    for seed in range(n := soak(50, 1000)):
-        path.write_bytes(content := mutated(texts[seed % 2], random.Random(seed)))
+    text = dump_config(load_config(five_corpus.config)).splitlines()
+    path, draw, n_refused = five_corpus.home / "hostile.yaml", random.Random(1), 0
+    for _ in range(n := soak(40, 1000)):
+        lines = [*text]
+        for _ in range(draw.choice([1, 1, 1, 2, 5])):
+            i = draw.randrange(len(lines))
+            lines[i] = f"{lines[i].partition(':')[0]}: {draw.choice(VALUES)}"
+        path.write_text(content := "\n".join(lines))
         if error := refusal(lambda: session.prepare(load_config(path), device="cpu")):
-            refused.append(content)
+            n_refused += 1
             assert error.exit_code in (1, 2), content
             assert error.hint, content
             assert all(0 < len(line) < 1000 for line in str(error).split("\n")), content
-    print(f"{n} configs, {len(refused)} refused")
-    assert n // 2 < len(refused) < n
-    for content in refused[:: len(refused) // soak(1, 10)]:
-        path.write_bytes(content)
-        done = run_nmt("train", path, "--dry-run", cwd=five_corpus.home)
-        one_clear_error(done, done.returncode, n_errors=done.stderr.count(b"nmt: error: ") or 1)
-        assert done.returncode in (1, 2)
+    print(f"{n} configs, {n_refused} refused")
+    assert n // 2 < n_refused < n
     path.unlink()
     assert sorted(five_corpus.home.rglob("*")) == before
 
