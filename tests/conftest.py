@@ -75,8 +75,7 @@ ARABIC = [
 ]
 
 
-# Settings for one tokenizer per side.
-ONE_PER_SIDE = ["tokenizer.joint=false", "model.tied_embeddings=none"]
+ONE_PER_SIDE = ["tokenizer.joint=false", "model.tied_embeddings=none"]  # settings for one tokenizer per side
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from nmt.config import load_config
-
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "data"))  # the grammar is a program beside the data, not part of a package
 grammar = import_module("zh_en_grammar")
@@ -49,12 +47,6 @@ def make_demo(folder: Path, *, translation: str, bleu: str) -> subprocess.Comple
         text=True,
         check=False,
     )
-
-
-def test_the_demo_ends_by_steps_not_by_the_clock() -> None:
-    train = load_config(ROOT / "configs" / "demo.yaml").train
-    assert train.max_minutes is None
-    assert train.max_epochs or train.max_steps
 
 
 def test_readme_makefile_and_grammar_agree_on_the_sentence_of_the_demo() -> None:

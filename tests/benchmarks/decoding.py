@@ -27,23 +27,15 @@ CT2_FP32, CT2_INT8 = "CTranslate2 fp32", "CTranslate2 int8"
 
 @dataclass(frozen=True)
 class Contest:
-    """The model and the test set of all systems.
-
-    Attributes:
-        run: run directory of the model.
-        exports: CTranslate2 exports of the model, by quantization.
-        sources, references: the test set.
-        tokenize: sacreBLEU's tokenizer for the references.
-        few, many: files to translate: a few lines, and several copies of the test set.
-    """
+    """The model and the test set of all systems."""
 
     run: Path
-    exports: dict[str, Path]
+    exports: dict[str, Path]  # of CTranslate2, by quantization
     sources: list[str]
     references: list[str]
-    tokenize: str
-    few: Path
-    many: Path
+    tokenize: str  # sacreBLEU's tokenizer for the references
+    few: Path  # the first lines
+    many: Path  # several copies of the test set
 
 
 @cache

@@ -8,7 +8,7 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from measure import NMT, say
 
@@ -18,6 +18,8 @@ from nmt.run.checkpoint import read_newest
 from nmt.run.directory import RunDirectory
 
 Row = dict[str, Any]
+Side = Literal["source", "target"]
+SIDES: tuple[Side, ...] = ("source", "target")
 
 
 def run_nmt(*arguments: object) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from experiments import Results, Row, scores, trained, write_config
+from experiments import SIDES, Results, Row, scores, trained, write_config
 from measure import parsed
 
 from nmt.config import Config, language, load_config
@@ -58,7 +58,7 @@ def compare(
     sides = [read_lines(paths) for paths in corpus_paths(new, new.data.train)]
     for size in sizes:
         files = []
-        for side, lines in zip(("source", "target"), sides, strict=True):
+        for side, lines in zip(SIDES, sides, strict=True):
             file = runs.absolute() / "data" / f"first-{size}.{language(new.data, side)}"
             file.parent.mkdir(exist_ok=True)
             atomic_write(file, "".join(f"{line}\n" for line in lines[:size]))

@@ -1,13 +1,10 @@
-"""How much CPU time and memory a training step takes with frozen parts or low-rank adapters, on one core.
+"""How much CPU time and memory a training step takes with frozen parts, on one core.
 
 A step of 128 pairs of 32 tokens with a Transformer of 7.6M parameters (3 + 3 layers, width 256, 8,000 pieces) in fp32
-on one thread. The kinds take turns, each in a process of its own, which prints the CPU seconds of its last step. The
-adapters (LoRA: Hu et al. 2021) have rank 8: y = W x + B A x with W frozen, in all matrices of attention, or also of the
-feed-forward layers; nmt itself has no adapters.
+on one thread. The kinds take turns, each in a process of its own, which prints the CPU seconds of its last step.
 """
 
 import argparse
-import math
 import subprocess
 import sys
 import time
@@ -16,7 +13,6 @@ from pathlib import Path
 
 import torch
 from measure import Options, Sample, Table, interleaved, parsed, started
-from torch import Tensor, nn
 
 from nmt.config import ModelSettings, TrainSettings
 from nmt.model.transformer import Transformer
@@ -26,42 +22,19 @@ from nmt.train.replicas import Replicas
 from nmt.train.step import StepOptions, train_step
 
 SIZES = ModelSettings(d_model=256, d_ff=1024, n_encoder_layers=3, n_decoder_layers=3)
-N_PIECES, N_PAIRS, LENGTH, RANK = 8000, 128, 32, 8
-ATTENTION = ("query_key_value", "query", "key_value", "output")
-KINDS: dict[str, tuple[list[str], tuple[str, ...]]] = {  # what is frozen; layers with adapters, which freeze the rest
-    "all weights trained": ([], ()),
-    "embeddings frozen": (["embeddings"], ()),
-    "embeddings and encoder frozen": (["embeddings", "encoder"], ()),
-    "adapters in attention": ([], ATTENTION),
-    "adapters in attention and feed-forward": ([], (*ATTENTION, "inner", "outer")),
+N_PIECES, N_PAIRS, LENGTH = 8000, 128, 32
+KINDS = {
+    "all weights trained": [],
+    "embeddings frozen": ["embeddings"],
+    "embeddings and encoder frozen": ["embeddings", "encoder"],
 }
-
-
-class Adapted(nn.Module):
-    """A frozen linear layer with a low-rank adapter, which starts as 0."""
-
-    def __init__(self, layer: nn.Linear) -> None:
-        super().__init__()
-        self.layer = layer
-        self.down = nn.Parameter(torch.randn(RANK, layer.in_features) / math.sqrt(layer.in_features))  # A
-        self.up = nn.Parameter(torch.zeros(layer.out_features, RANK))  # B
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x) + (x @ self.down.T) @ self.up.T  # type: ignore[no-any-return]
 
 
 def model_of(kind: str) -> Transformer:
     """A model of one of the `KINDS`."""
-    frozen, adapted = KINDS[kind]
     torch.manual_seed(0)
     model = Transformer(SIZES, N_PIECES, N_PIECES).train()
-    model.freeze(frozen)
-    if adapted:
-        model.requires_grad_(False)
-    for module in list(model.modules()):
-        for child, layer in list(module.named_children()):
-            if child in adapted and isinstance(layer, nn.Linear):
-                setattr(module, child, Adapted(layer))
+    model.freeze(KINDS[kind])
     return model
 
 

@@ -1,21 +1,19 @@
-"""Benchmarks that need a GPU: speed beside plain loops, and a recipe in fp32 and bf16.
+"""Training speed on a GPU, in bf16: nmt, a plain loop over torch.nn.Transformer, and transformers' Marian.
 
-The tables go to stdout and, after each row, to gpu.md and gpu.json; a row that is there is not measured again. Each row
-ends within ten minutes.
+The tables go to stdout and, after each row, to gpu.md and gpu.json; a row that is there is not measured again.
 """
 
 import argparse
 import gc
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
-from experiments import Results, Row, scores, trained
+from experiments import Results, Row
 from growth import seconds_of
 from measure import parsed
 from plain_loop import PAD, Marian, PlainTransformer
@@ -33,78 +31,50 @@ from nmt.train.replicas import Replicas
 from nmt.train.step import StepOptions, train_step
 
 Step = Callable[[Batch], object]  # a training step on a batch, which it moves to the device
-
-
-def sized(d_model: int, n_heads: int, n_layers: int, d_ff: int) -> ModelSettings:
-    """Settings of a Transformer with as many encoder as decoder layers."""
-    return ModelSettings(
-        d_model=d_model, n_heads=n_heads, n_encoder_layers=n_layers, n_decoder_layers=n_layers, d_ff=d_ff
-    )
-
-
-# Number of parameters -> settings and vocabulary.
+SECONDS = 10.0  # of each system's measurement
+BATCH_TOKENS = 16_384  # at most so many positions a step
+# Number of parameters -> width, heads, layers of each side, width of feed-forward layers, vocabulary.
 SIZES = {
-    "7.3M": (sized(256, 4, 4, 512), 8_000),
-    "65M": (sized(512, 8, 6, 2048), 40_000),
-    "210M": (sized(1024, 16, 6, 4096), 32_000),
+    "7.3M": (256, 4, 4, 512, 8_000),
+    "65M": (512, 8, 6, 2048, 40_000),
+    "210M": (1024, 16, 6, 4096, 32_000),
 }
 
 
-@dataclass(frozen=True)
-class Setup:
-    """Where and how long to measure. A test measures for moments on a CPU.
-
-    Attributes:
-        recipe: the config that is trained.
-        home: directory of all files.
-        overrides: settings of all trainings.
-        seconds: of each system's measurement.
-        batch_tokens: of the training steps; at most so many positions.
-        compiled: whether the systems are also measured with `torch.compile`.
-    """
-
-    recipe: Path
-    home: Path
-    device: str = "cuda"
-    overrides: Sequence[str] = ()
-    seconds: float = 10.0
-    batch_tokens: int = 16_384
-    compiled: bool = True
-
-    def synchronize(self) -> None:
-        if self.device == "cuda":
-            torch.cuda.synchronize()
-
-
-# --- training steps ---------------------------------------------------------------------------------------
-
-
-def batches_of(vocabulary: int, batch_tokens: int) -> list[Batch]:
+def batches_of(vocabulary: int) -> list[Batch]:
     """Batches of random token ids, whose lengths are about those of news: 24 pieces on average, 5 to 100."""
     draw = random.Random(1)
-    n_pairs = batch_tokens // 2
-    lengths = [min(max(int(draw.lognormvariate(3, 0.6)), 5), 100) for _ in range(n_pairs)]
+    lengths = [min(max(int(draw.lognormvariate(3, 0.6)), 5), 100) for _ in range(BATCH_TOKENS // 2)]
     source, target = ([[draw.randrange(EOS + 1, vocabulary) for _ in range(n)] for n in lengths] for _ in range(2))
-    found = list(pair_batches(source, target, batch_tokens))
+    found = list(pair_batches(source, target, BATCH_TOKENS))
     draw.shuffle(found)
     return found
 
 
-def training(setup: Setup, results: Results) -> None:
-    """Target tokens a second of nmt, a plain loop over torch.nn.Transformer, and transformers' Marian, in bf16."""
-    for size, (settings, vocabulary) in SIZES.items():
-        sizes = {**settings.model_dump(), "vocab_size": vocabulary}
-        batches = batches_of(vocabulary, setup.batch_tokens)
-        for name, make_step in systems(sizes, setup).items():
-            results.add(f"training, {size}", name, partial(speed, make_step, batches, sizes, setup))
+def measure_all(results: Results, device: torch.device) -> None:
+    """Measure every system at every size."""
+    for size, (d_model, n_heads, n_layers, d_ff, vocabulary) in SIZES.items():
+        n_both = {"n_encoder_layers": n_layers, "n_decoder_layers": n_layers}
+        settings = ModelSettings(d_model=d_model, n_heads=n_heads, d_ff=d_ff, **n_both)
+        batches = batches_of(vocabulary)
+        for name, make_step in systems(settings, vocabulary, device).items():
+            results.add(f"Training, {size}", name, partial(speed, make_step, batches, settings, vocabulary, device))
 
 
-def speed(make_step: Callable[[], Step], batches: Sequence[Batch], sizes: dict[str, Any], setup: Setup) -> Row:
+def speed(
+    make_step: Callable[[], Step],
+    batches: Sequence[Batch],
+    settings: ModelSettings,
+    vocabulary: int,
+    device: torch.device,
+) -> Row:
     """Target tokens a second, the share of the GPU's peak FLOP/s, and its peak memory."""
     gc.collect()  # the model before: a `Replicas` refers to itself
-    torch.cuda.empty_cache()
-    if setup.device == "cuda":
+    on_gpu = device.type == "cuda"
+    if on_gpu:
+        torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
+    sizes = {**settings.model_dump(), "vocab_size": vocabulary}
     n_flops = sum(
         training_flops(sizes, int(src), int(tgt))
         for batch in batches
@@ -117,40 +87,34 @@ def speed(make_step: Callable[[], Step], batches: Sequence[Batch], sizes: dict[s
         def epoch() -> None:
             for batch in batches:
                 step(batch)
-            setup.synchronize()
+            if on_gpu:
+                torch.cuda.synchronize()
 
-        seconds = seconds_of(epoch, setup.seconds)
-    except RuntimeError as error:  # out of memory, or no compiler
-        return {"failed": str(error).partition("\n")[0][:80]}
-    peak = peak_flops(torch.bfloat16, setup.device, setup.batch_tokens // 2)
-    memory_gb = peak_memory(torch.device(setup.device)) / 1e9
-    return {"tokens_s": n_tokens / seconds, "percent_of_peak": 100 * n_flops / seconds / peak, "memory_gb": memory_gb}
+        seconds = seconds_of(epoch, SECONDS)
+    except torch.OutOfMemoryError:
+        return {"failed": "out of memory"}
+    percent = 100 * n_flops / seconds / peak_flops(torch.bfloat16, device.type, BATCH_TOKENS // 2)
+    return {"tokens_s": n_tokens / seconds, "percent_of_peak": percent, "memory_gb": peak_memory(device) / 1e9}
 
 
-def systems(sizes: dict[str, Any], setup: Setup) -> dict[str, Callable[[], Step]]:
-    """The systems that are compared: for the name of each, a function that makes its model and returns its step.
+def systems(settings: ModelSettings, vocabulary: int, device: torch.device) -> dict[str, Callable[[], Step]]:
+    """The systems that are compared: for the name of each, a function that makes its model and returns its step."""
 
-    Args:
-        sizes: settings of the model, and `vocab_size`.
-    """
-    settings, vocabulary = ModelSettings(**{key: sizes[key] for key in ModelSettings.model_fields}), sizes["vocab_size"]
-    device = torch.device(setup.device)
-
-    def ours(optimizer: Any, compiled: bool = False) -> Step:
+    def ours(optimizer: Any) -> Step:
         model, train = Transformer(settings, vocabulary, vocabulary).to(device), TrainSettings(optimizer=optimizer)
         optimizers, options = make_optimizers(model, train), StepOptions(train, lr=1e-4, seed=1, bf16=True)
-        replicas = Replicas(maybe_compiled(model, compiled))
+        replicas = Replicas(model)
         replicas.train()
         return lambda batch: train_step(replicas, optimizers, [batch], options)
 
-    def plain(kind: Callable[[dict[str, Any]], nn.Module], compiled: bool = False) -> Step:
-        model = kind(sizes).to(device)
-        optimizer, called = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True), maybe_compiled(model, compiled)
+    def plain(kind: Callable[[dict[str, Any]], nn.Module]) -> Step:
+        model = kind({**settings.model_dump(), "vocab_size": vocabulary}).to(device)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
         def step(batch: Batch) -> None:
             batch = batch.to(device)
             tensors = (batch.src, batch.tgt_in, batch.tgt_out)
-            plain_step(called, optimizer, tensors, bf16=True, label_smoothing=0.1, clip_norm=1.0)
+            plain_step(model, optimizer, tensors, bf16=True, label_smoothing=0.1, clip_norm=1.0)
 
         return step
 
@@ -159,52 +123,19 @@ def systems(sizes: dict[str, Any], setup: Setup) -> dict[str, Callable[[], Step]
         "nmt, muon": partial(ours, "muon"),
         "torch.nn.Transformer, plain loop": partial(plain, PlainTransformer),
     }
-    if setup.compiled:
-        found["nmt, adamw, compiled"] = partial(ours, "adamw", compiled=True)
-        found["torch.nn.Transformer, plain loop, compiled"] = partial(plain, PlainTransformer, compiled=True)
     if find_spec("transformers"):
         found["transformers' Marian, plain loop"] = partial(plain, Marian)
     return found
 
 
-def maybe_compiled(model: nn.Module, compiled: bool) -> nn.Module:
-    """The model, or what `torch.compile` makes of it."""
-    return torch.compile(model, dynamic=True) if compiled else model  # type: ignore[return-value]
-
-
-# --- trainings --------------------------------------------------------------------------------------------
-
-
-def recipe(setup: Setup, results: Results) -> None:
-    """The recipe in fp32, and in bf16 with three seeds."""
-    for kind, seed in (("fp32", 1), ("bf16", 1), ("bf16", 2), ("bf16", 3)):
-        settings = [f"train.precision={kind}", f"seed={seed}"]
-        results.add("recipe", f"{kind}, seed {seed}", partial(of_recipe, setup, f"{kind}-{seed}", *settings))
-
-
-def of_recipe(setup: Setup, name: str, *overrides: str) -> Row:
-    """Train the recipe; its best dev figure, and its scores on test with beam 5."""
-    on = "--device", setup.device
-    row = trained(setup.recipe, setup.home / name, *setup.overrides, *overrides, "train.report=false", *on)
-    return {**row, **scores("-m", setup.home / name, "--beam", 5, *on)}
-
-
-BENCHMARKS = {one.__name__: one for one in (training, recipe)}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)} [all]")
     parser.add_argument("--home", type=Path, default=Path(".bench/gpu"), help="where everything is written")
-    parser.add_argument("--config", type=Path, default=Path("configs/demo.yaml"), help="the recipe that is trained")
     args = parsed(parser)
-    if unknown := set(args["names"]) - set(BENCHMARKS):
-        parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
     if not torch.cuda.is_available():
         parser.error("there is no GPU")
-    setup, results = Setup(args["config"], args["home"]), Results(args["home"] / "gpu")
-    for name in args["names"] or BENCHMARKS:
-        BENCHMARKS[name](setup, results)
+    results = Results(args["home"] / "gpu")
+    measure_all(results, torch.device("cuda"))
     print(results.markdown(), end="")
 
 

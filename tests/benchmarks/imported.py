@@ -33,7 +33,7 @@ SIZES = {"d_model": 512, "max_position_embeddings": 512, "encoder_layers": 6, "d
 SIZES |= {"encoder_attention_heads": 8, "decoder_attention_heads": 8, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048}
 
 
-def write_model(path: Path, sides: Sequence[list[str]], n_pieces: int = VOCABULARY) -> None:
+def write_model(path: Path, sides: Sequence[list[str]]) -> None:
     """Write a Marian model with random weights, and tokenizers that are trained on `sides`."""
     from transformers import MarianConfig, MarianMTModel
 
@@ -47,7 +47,7 @@ def write_model(path: Path, sides: Sequence[list[str]], n_pieces: int = VOCABULA
         processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
         pieces |= dict.fromkeys(processor.id_to_piece(i) for i in range(processor.get_piece_size()))
     words = [piece for piece in pieces if piece not in ("<unk>", "<s>", "</s>")]
-    words += [f"filling {i}" for i in range(n_pieces - 3 - len(words))]
+    words += [f"filling {i}" for i in range(VOCABULARY - 3 - len(words))]
     vocabulary = {piece: i for i, piece in enumerate(["</s>", "<unk>", *words, "<pad>"])}
     (path / "vocab.json").write_text(json.dumps(vocabulary))
     pad = vocabulary["<pad>"]

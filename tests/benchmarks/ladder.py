@@ -51,8 +51,6 @@ def climb(results: Results, title: str, rungs: Sequence[str], part: str, configs
     """Train and score every rung; then decode the one with the best dev BLEU in every way.
 
     Args:
-        results: get the rows.
-        title: of the tables.
         rungs: names of configs, in the order of the table.
         part: dev or test, on which the best rung is decoded in every way. All rungs are scored on test.
         configs, runs: directories of configs and of runs.

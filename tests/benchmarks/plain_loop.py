@@ -52,7 +52,8 @@ class PlainTransformer(nn.Module):
     def forward(self, src: Tensor, tgt_in: Tensor) -> Tensor:
         """(B, S) and (B, T) ids to (B, T, V)."""
         padding = src == PAD
-        causal = nn.Transformer.generate_square_subsequent_mask(tgt_in.size(1), dtype=torch.bool)
+        length, device = tgt_in.size(1), tgt_in.device
+        causal = nn.Transformer.generate_square_subsequent_mask(length, device, torch.bool)
         hidden = self.transformer(
             self.embed(src),
             self.embed(tgt_in),

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from experiments import Results, Row, run_nmt, scores, trained
+from experiments import SIDES, Results, Row, Side, run_nmt, scores, trained
 from measure import parsed
 
 from nmt.config import Config, language, load_config
@@ -51,12 +51,12 @@ class Data:
         self.folder, self.config = folder.absolute(), config
         self.folder.mkdir(parents=True, exist_ok=True)
 
-    def file(self, name: str, side: str) -> Path:
+    def file(self, name: str, side: Side) -> Path:
         return self.folder / f"{name}.{language(self.config.data, side)}"
 
     def write_corpus(self, name: str, pairs: slice) -> None:
         """Write some pairs of the config's training corpus as plain text."""
-        for side, paths in zip(("source", "target"), corpus_paths(self.config, self.config.data.train), strict=True):
+        for side, paths in zip(SIDES, corpus_paths(self.config, self.config.data.train), strict=True):
             atomic_write(self.file(name, side), "".join(f"{line}\n" for line in read_lines(paths)[pairs]))
 
     def backtranslate(self, name: str, of: str, reverse: Path, *options: object) -> None:
@@ -75,16 +75,15 @@ class Data:
 
     def settings(self, names: Sequence[str]) -> list[str]:
         """The settings that train on the files of these names."""
-        return [
-            f"data.train.{side}=[{','.join(str(self.file(name, side)) for name in names)}]"
-            for side in ("source", "target")
-        ]
+        files = {side: ",".join(str(self.file(name, side)) for name in names) for side in SIDES}
+        return [f"data.train.{side}=[{paths}]" for side, paths in files.items()]
 
     def train_reverse(self, config: Path, run: Path, name: str, overrides: Sequence[str]) -> None:
         """Train a model of the other direction on the files of a name."""
         data = self.config.data
-        sides = {"source": "target", "target": "source"}
-        settings = [f"data.train.{side}={self.file(name, other)}" for side, other in sides.items()]
+        settings = [
+            f"data.train.{side}={self.file(name, other)}" for side, other in zip(SIDES, SIDES[::-1], strict=True)
+        ]
         for part, files in (("dev", data.dev), ("test", data.test)):
             if files:
                 settings += [f"data.{part}.source=[{','.join(files.target)}]"]

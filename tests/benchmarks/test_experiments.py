@@ -14,6 +14,7 @@ import ladder
 import pytest
 import students
 import synthetic
+import torch
 from conftest import SOURCE, TARGET, FiveCorpus, FiveRun, run_nmt
 from measure import NMT, ROOT, Options, Sample
 
@@ -156,18 +157,18 @@ def test_finetuning(
     assert (frozen.train.lr, scratch.train.warmup) == (2e-3, 7)
 
 
-@pytest.mark.parametrize("kind", finetuning_step.KINDS)
-def test_a_step_trains_what_its_kind_says(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_trains_what_is_not_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     small = ModelSettings(d_model=16, d_ff=32, n_encoder_layers=1, n_decoder_layers=1)
     monkeypatch.setattr(finetuning_step, "SIZES", small)
     monkeypatch.setattr(finetuning_step, "N_PIECES", 50)
-    model = finetuning_step.model_of(kind)
-    before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    assert finetuning_step.seconds_of_steps(model, 2) > 0
-    changed = {name for name, p in model.named_parameters() if not p.equal(before[name])}
-    assert sum(before[name].numel() for name in changed) == model.n_trainable
-    assert (len(changed) < len(before)) == (kind != "all weights trained")
-    assert all(name.endswith((".down", ".up")) for name in changed) == kind.startswith("adapters")
+    n_trained = []
+    for kind in finetuning_step.KINDS:
+        model = finetuning_step.model_of(kind)
+        before = {name: p.detach().clone() for name, p in model.named_parameters()}
+        assert finetuning_step.seconds_of_steps(model, 2) > 0
+        n_trained.append(sum(p.numel() for name, p in model.named_parameters() if not p.equal(before[name])))
+        assert n_trained[-1] == model.n_trainable
+    assert n_trained == sorted({*n_trained}, reverse=True)
 
 
 # --- data from models -------------------------------------------------------------------------------------
@@ -249,16 +250,11 @@ def test_the_speed_of_every_system_is_measured(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # of torch.nn.Transformer
-def test_the_benchmarks_for_gpus_run_on_a_cpu(
-    five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gpu, "SIZES", {"tiny": (gpu.sized(16, 2, 1, 32), 64)})
-    few = ["train.max_steps=4", "train.validate_every=4"]
-    setup = gpu.Setup(five_run.config, tmp_path, "cpu", few, seconds=0.0, batch_tokens=256, compiled=False)
+def test_the_benchmark_for_gpus_runs_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("SIZES", {"tiny": (16, 2, 1, 32, 64)}), ("SECONDS", 0.0), ("BATCH_TOKENS", 256)):
+        monkeypatch.setattr(gpu, name, value)
     results = experiments.Results(tmp_path / "gpu")
-    gpu.training(setup, results)
-    training = results.tables["training, tiny"]
-    assert training.keys() >= {"nmt, adamw", "nmt, muon", "torch.nn.Transformer, plain loop"}
-    assert all(row["tokens_s"] > 0 for row in training.values()), training
-    gpu.recipe(setup, results)
-    assert all(row["BLEU"]["value"] > 0 for row in results.tables["recipe"].values())
+    gpu.measure_all(results, torch.device("cpu"))
+    rows = results.tables["Training, tiny"]
+    assert rows.keys() >= {"nmt, adamw", "nmt, muon", "torch.nn.Transformer, plain loop"}
+    assert all(row["tokens_s"] > 0 for row in rows.values()), rows

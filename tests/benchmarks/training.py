@@ -6,7 +6,7 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -34,6 +34,7 @@ RECIPE = [
 # as many tokens again, so an epoch has fewer steps. The warm-up is the same in tokens, and the rate is adapted.
 OWN = ["train.batch_tokens=2048", "train.accumulate=2", "train.warmup=200", "train.lr=3e-3"]
 BASELINE = "torch.nn.Transformer, plain loop, fp32"
+PEERS = MARIAN, JOEY = "Hugging Face Marian, the same loop, fp32", "JoeyNMT, its command, fp32"
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Trainer:
         tokens: returns the target tokens of a line, given the seconds since the last step; 0 if the line is not a step.
     """
 
-    command: list[object]
+    command: Sequence[object]
     progress: Path
     tokens: Callable[[str, float], float]
 
@@ -159,21 +160,20 @@ def trainers(options: Options, task: Task) -> dict[str, Trainer]:
         command = [python, PROGRAMS / "plain_loop.py", home / "task.json", metrics, model, precision]
         return Trainer(command, metrics, counted)
 
+    nmt = [*NMT, "train", options.config, *RECIPE, *OWN, f"run={run.path}"]
     found = {
         BASELINE: plain(sys.executable, "torch", "fp32"),
         "the same, bf16": plain(sys.executable, "torch", "bf16"),
-        "nmt train": Trainer(
-            [*NMT, "train", options.config, *RECIPE, *OWN, f"run={run.path}"], run.metrics_file, counted
-        ),
+        "nmt train": Trainer(nmt, run.metrics_file, counted),
     }
     if options.peers:
-        found["Hugging Face Marian, the same loop, fp32"] = plain(options.peers, "marian", "fp32")
+        found[MARIAN] = plain(options.peers, "marian", "fp32")
         template = Template((PROGRAMS / "joeynmt.yaml").read_text())
         sections = (task.config.data, task.config.model, task.config.train)
         settings = {key: value for section in sections for key, value in section.model_dump().items()}
         (home / "joey.yaml").write_text(template.substitute(settings, home=home))
         joey = [options.peers, "-m", "joeynmt", "train", home / "joey.yaml", "--skip-test"]
-        found["JoeyNMT, its command, fp32"] = Trainer(joey, home / "joey" / "train.log", from_rate)
+        found[JOEY] = Trainer(joey, home / "joey" / "train.log", from_rate)
     return found
 
 
@@ -206,7 +206,7 @@ def steps(trainer: Trainer, run: Watched) -> Iterator[tuple[float, float]]:
         time.sleep(0.05)
 
 
-def cleared(trainer: Trainer) -> list[object]:
+def cleared(trainer: Trainer) -> Sequence[object]:
     """Delete the metrics and checkpoints of an earlier training, but not the tokenizer; return the command."""
     home = trainer.progress.parent
     for file in [trainer.progress, *home.glob("checkpoints/*")]:
@@ -231,33 +231,25 @@ def window(trainer: Trainer, options: Options, flops_per_token: float, peak: flo
         return {"tokens_s": rate, "gflop_s": flops / 1e9, "of_peak": flops / peak, **run.figures()}
 
 
-def windows(
-    title: str,
-    contestants: Mapping[str, Trainer],
-    options: Options,
-    flops_per_token: float,
-    baselines: Sequence[str] = (),
-) -> Table:
-    """Measure the speed of all programs in turn; by default they are compared with the first."""
+def windows(title: str, contestants: Mapping[str, Trainer], options: Options, flops_per_token: float) -> Table:
+    """Measure the speed of all programs in turn; compare them with the first, and with those of `options.peers`."""
     peaks = {name: peak_flops(dtype) for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16))}
-    measures = {
-        name: partial(window, one, options, flops_per_token, max(peaks.values())) for name, one in contestants.items()
-    }
+    peak = max(peaks.values())
+    measures = {name: partial(window, one, options, flops_per_token, peak) for name, one in contestants.items()}
     told = " and ".join(f"{shown('', peak / 1e9)} GFLOP/s in {name}" for name, peak in peaks.items())
     note = (
         f"Real target tokens a second, end sign counted, in windows of {options.seconds:g} s; operations are "
         f"those of real tokens; peak of a large matrix product: {told}; memory is anonymous, of all processes."
     )
     commands = {name: one.command for name, one in contestants.items()}
-    bases = baselines or [next(iter(contestants))]
+    bases = [next(iter(contestants)), *(name for name in contestants if name in PEERS)]
     return Table(title, note, commands, interleaved(measures, options.rounds), "tokens_s", bases)
 
 
 def throughput(options: Options) -> list[Table]:
     """Target tokens per second."""
     task = prepare(options)
-    contestants = trainers(options, task)
-    return [windows("Training", contestants, options, task.flops_per_token, [BASELINE, *list(contestants)[3:]])]
+    return [windows("Training", trainers(options, task), options, task.flops_per_token)]
 
 
 def scaling(options: Options) -> list[Table]:

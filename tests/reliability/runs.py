@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
 from conftest import FORKS, PATIENCE_S
 from small_run import config_of, write_small_corpus
@@ -35,9 +34,9 @@ class Training:
     process: BaseProcess
     log: Path
 
-    def end(self, timeout_s: float = PATIENCE_S) -> int:
+    def end(self) -> int:
         """Wait until it ends; return the exit code, or minus the number of the signal that killed it."""
-        self.process.join(timeout_s)
+        self.process.join(PATIENCE_S)
         assert self.process.exitcode is not None, "it does not end"
         return self.process.exitcode
 
@@ -52,15 +51,11 @@ class Training:
 
 
 @contextlib.contextmanager
-def training(config: Path, run: Path, *settings: str, device: str = "cpu", stop_at: int = 0) -> Iterator[Training]:
-    """Start `nmt train CONFIG run=RUN` in its own process, which is killed if it still runs after the block.
-
-    Args:
-        stop_at: the micro-batch, from 1, during which it gets SIGTERM; 0 for none.
-    """
+def training(config: Path, run: Path, *settings: str) -> Iterator[Training]:
+    """Start `nmt train CONFIG run=RUN` in its own process, which is killed if it still runs after the block."""
     log = run.with_name(f"{run.name}.{time.monotonic_ns()}.log")
-    arguments = ["train", str(config), f"run={run}", "--replicas", "1", "--device", device, *settings]
-    process = FORKS.Process(target=_main, args=(arguments, str(log), stop_at))
+    arguments = ["train", str(config), f"run={run}", "--replicas", "1", *settings]
+    process = FORKS.Process(target=_main, args=(arguments, str(log)))
     process.start()
     try:
         yield Training(process, log)
@@ -69,37 +64,30 @@ def training(config: Path, run: Path, *settings: str, device: str = "cpu", stop_
         process.join()
 
 
-def unbroken(config: Path, device: str = "cpu") -> tuple[str, float]:
-    """Train without an interruption; return the hashes of the final weights, and the seconds that it took."""
+def trained(config: Path, run: Path, *settings: str) -> str:
+    """Train until the run is finished; return its `weights`."""
+    with training(config, run, *settings) as one:
+        assert one.end() == 0, one.messages
+    return weights(run)
+
+
+def unbroken(config: Path, *settings: str) -> tuple[str, float]:
+    """Train without an interruption; return the weights, and the seconds that it took."""
     first = FORKS.Process(target=int)  # the fork server does its imports now, so they are not timed
     first.start()
     first.join()
     start = time.monotonic()
-    with training(config, config.with_name("unbroken"), device=device) as one:
-        assert one.end() == 0, one.messages
-    return weights(config.with_name("unbroken")), time.monotonic() - start
+    return trained(config, config.with_name("unbroken"), *settings), time.monotonic() - start
 
 
-def _main(arguments: list[str], log: str, stop_at: int) -> None:
+def _main(arguments: list[str], log: str) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
     sys.argv = ["nmt", *arguments]
     import torch
 
     from nmt.__main__ import main
-    from nmt.train import step
 
-    make = step.batch_loss
-    n_calls = 0
-
-    def batch_loss(*args: Any) -> Any:
-        nonlocal n_calls
-        n_calls += 1
-        if n_calls == stop_at:
-            signal.raise_signal(signal.SIGTERM)
-        return make(*args)
-
-    step.batch_loss = batch_loss  # type: ignore[assignment]
     torch.set_num_threads(1)  # torch is imported already: too late for --threads and OMP_NUM_THREADS
     try:
         main()

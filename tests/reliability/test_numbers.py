@@ -31,15 +31,10 @@ from nmt.train.step import StepOptions, train_step
 from nmt.train.validation import Validation
 
 
-def with_loss(monkeypatch: pytest.MonkeyPatch, change: Callable[[int, Batch, LossSum], LossSum]) -> None:
-    """Replace the training loss by `change(n, batch, loss)`, where n counts the calls from 1."""
-    calls, real = [], step.batch_loss
-
-    def batch_loss(model: torch.nn.Module, batch: Batch, settings: TrainSettings) -> LossSum:
-        calls.append(batch)
-        return change(len(calls), batch, real(model, batch, settings))
-
-    monkeypatch.setattr(step, "batch_loss", batch_loss)
+def with_loss(monkeypatch: pytest.MonkeyPatch, change: Callable[[Batch, LossSum], LossSum]) -> None:
+    """Replace the training loss by `change(batch, loss)`."""
+    real = step.batch_loss
+    monkeypatch.setattr(step, "batch_loss", lambda model, batch, *args: change(batch, real(model, batch, *args)))
 
 
 def test_figures_on_dev_without_a_number_go_back_too(
@@ -75,10 +70,10 @@ class FailingGradient(torch.autograd.Function):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
 
-def out_of_memory(place: str, most: int, seen: list[int]) -> Callable[[int, Batch, LossSum], LossSum]:
+def out_of_memory(place: str, most: int, seen: list[int]) -> Callable[[Batch, LossSum], LossSum]:
     """A `change` for `with_loss`: batches over `most` positions run out of memory; lines of others go to `seen`."""
 
-    def change(_: int, batch: Batch, sums: LossSum) -> LossSum:
+    def change(batch: Batch, sums: LossSum) -> LossSum:
         if batch.n_positions <= most:
             seen.extend(batch.lines)
             return sums
