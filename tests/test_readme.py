@@ -122,12 +122,8 @@ def anchors(page: Path) -> set[str]:
 def options() -> set[str]:
     """Every option of nmt and of the programs beside it."""
     own = {name for command in COMMANDS.values() for param in command.params for name in param.opts}
-    programs = (file.read_text(encoding="utf-8") for folder in FOLDERS for file in folder.rglob("*.py"))
-    return (
-        own
-        | OTHER_OPTIONS
-        | {name for text in programs for name in re.findall(r'add_argument\([^)]*?"(--[a-z-]+)"', text)}
-    )
+    programs = "".join(file.read_text(encoding="utf-8") for folder in FOLDERS for file in folder.rglob("*.py"))
+    return own | OTHER_OPTIONS | set(re.findall(r'add_argument\([^)]*?"(--[a-z-]+)"', programs))
 
 
 # --- the figure -------------------------------------------------------------------------------------------

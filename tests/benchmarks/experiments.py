@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from measure import NMT, say
+from measure import NMT, markdown_table, say
 
 from nmt.config import Config
 from nmt.files import atomic_write
@@ -85,12 +85,7 @@ class Results:
 def markdown(title: str, rows: dict[str, Row]) -> str:
     """A Markdown table, followed by the signatures of its scores."""
     columns = dict.fromkeys(column for row in rows.values() for column in row)
-    lines = [
-        ["", *(column.replace("_", " ") for column in columns)],
-        ["---", *("---:" for _ in columns)],
-        *([name, *(shown(row.get(column)) for column in columns)] for name, row in rows.items()),
-    ]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    table = markdown_table(columns, {name: [shown(row.get(key)) for key in columns] for name, row in rows.items()})
     scored = [value for row in rows.values() for value in row.values() if isinstance(value, dict)]
     signatures = sorted({f"{one['name']} `{one['signature']}`" for one in scored})
     return "\n\n".join([f"**{title}**", table, *([", ".join(signatures)] if signatures else [])]) + "\n"

@@ -1,4 +1,4 @@
-"""Training speed on a GPU, in bf16: nmt, a plain loop over torch.nn.Transformer, and transformers' Marian.
+"""Training speed on a GPU, in bf16: nmt, and a plain loop over torch.nn.Transformer.
 
 The tables go to stdout and, after each row, to gpu.md and gpu.json; a row that is there is not measured again.
 """
@@ -8,7 +8,6 @@ import gc
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,8 @@ import torch
 from experiments import Results, Row
 from growth import seconds_of
 from measure import parsed
-from plain_loop import PAD, Marian, PlainTransformer
+from plain_loop import PAD, PlainTransformer
 from plain_loop import train_step as plain_step
-from torch import nn
 from training import peak_flops, training_flops
 
 from nmt.config import ModelSettings, TrainSettings
@@ -107,8 +105,8 @@ def systems(settings: ModelSettings, vocabulary: int, device: torch.device) -> d
         replicas.train()
         return lambda batch: train_step(replicas, optimizers, [batch], options)
 
-    def plain(kind: Callable[[dict[str, Any]], nn.Module]) -> Step:
-        model = kind({**settings.model_dump(), "vocab_size": vocabulary}).to(device)
+    def plain() -> Step:
+        model = PlainTransformer({**settings.model_dump(), "vocab_size": vocabulary}).to(device)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
         def step(batch: Batch) -> None:
@@ -118,14 +116,11 @@ def systems(settings: ModelSettings, vocabulary: int, device: torch.device) -> d
 
         return step
 
-    found: dict[str, Callable[[], Step]] = {
+    return {
         "nmt, adamw": partial(ours, "adamw"),
         "nmt, muon": partial(ours, "muon"),
-        "torch.nn.Transformer, plain loop": partial(plain, PlainTransformer),
+        "torch.nn.Transformer, plain loop": plain,
     }
-    if find_spec("transformers"):
-        found["transformers' Marian, plain loop"] = partial(plain, Marian)
-    return found
 
 
 def main() -> None:

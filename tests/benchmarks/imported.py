@@ -94,21 +94,14 @@ def throughput(options: Options) -> list[Table]:
 
 def train_with_transformers(model_path: Path, corpus: str, metrics: Path) -> None:
     """Train with transformers' Trainer and its defaults for a CPU; append a JSON line per step to `metrics`."""
-    from transformers import (
-        DataCollatorForSeq2Seq,
-        MarianMTModel,
-        MarianTokenizer,
-        Trainer,
-        TrainerCallback,
-        TrainingArguments,
-    )
+    import transformers
 
-    model = MarianMTModel.from_pretrained(model_path)
+    model = transformers.MarianMTModel.from_pretrained(model_path)
     files = [str(model_path / name) for name in ("source.spm", "target.spm", "vocab.json")]
-    tokenizer = MarianTokenizer(*files)
+    tokenizer = transformers.MarianTokenizer(*files)
     source, target = (Path(f"{corpus}.{side}").read_text().splitlines() for side in ("src", "tgt"))
     pairs = [tokenizer(src, text_target=tgt) for src, tgt in zip(source, target, strict=True)]
-    collate = DataCollatorForSeq2Seq(tokenizer, model)
+    collate = transformers.DataCollatorForSeq2Seq(tokenizer, model)
     n_tokens: list[int] = []
 
     def collated(examples: list[Any]) -> Any:
@@ -116,12 +109,12 @@ def train_with_transformers(model_path: Path, corpus: str, metrics: Path) -> Non
         n_tokens.append(int((batch["labels"] != -100).sum()))
         return batch
 
-    class Count(TrainerCallback):  # type: ignore[misc]
+    class Count(transformers.TrainerCallback):  # type: ignore[misc]
         def on_step_end(self, *_: Any, **__: Any) -> None:
             with metrics.open("a") as file:
                 print(json.dumps({"n_tokens": n_tokens.pop(0)}), file=file)
 
-    arguments = TrainingArguments(
+    arguments = transformers.TrainingArguments(
         output_dir=str(model_path.with_name("trainer")),
         per_device_train_batch_size=BATCH_PAIRS,
         num_train_epochs=1000,
@@ -134,7 +127,7 @@ def train_with_transformers(model_path: Path, corpus: str, metrics: Path) -> Non
         disable_tqdm=True,
         remove_unused_columns=False,
     )
-    Trainer(model, arguments, collated, train_dataset=pairs, callbacks=[Count()]).train()
+    transformers.Trainer(model, arguments, collated, train_dataset=pairs, callbacks=[Count()]).train()
 
 
 if __name__ == "__main__":

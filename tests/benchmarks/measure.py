@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -204,12 +204,8 @@ class Table:
         """The rows as a Markdown table, with title and note."""
         rows = self.rows()
         columns = list(next(iter(rows.values())))
-        lines = [
-            ["", *(key.replace("_", " ") for key in columns)],
-            ["---", *("---:" for _ in columns)],
-            *([name, *(shown(key, row[key]) for key in columns)] for name, row in rows.items()),
-        ]
-        return "\n".join([f"**{self.title}**", "", *(f"| {' | '.join(line)} |" for line in lines), "", self.note])
+        lines = {name: [shown(key, row[key]) for key in columns] for name, row in rows.items()}
+        return f"**{self.title}**\n\n{markdown_table(columns, lines)}\n\n{self.note}"
 
     def as_json(self) -> dict[str, Any]:
         """All measurements and rows as a JSON value; command lines as typed in the project's root."""
@@ -217,6 +213,12 @@ class Table:
             name: shlex.join(map(str, command)).replace(f"{ROOT}/", "") for name, command in self.commands.items()
         }
         return {**vars(self), "commands": commands, "rows": self.rows()}
+
+
+def markdown_table(columns: Iterable[str], rows: Mapping[str, Sequence[str]]) -> str:
+    """A Markdown table; the first column has the names of the rows."""
+    head = [["", *(column.replace("_", " ") for column in columns)], ["---", *("---:" for _ in columns)]]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [*head, *([name, *row] for name, row in rows.items())])
 
 
 def shown(key: str, value: float) -> str:

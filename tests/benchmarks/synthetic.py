@@ -81,9 +81,8 @@ class Data:
     def train_reverse(self, config: Path, run: Path, name: str, overrides: Sequence[str]) -> None:
         """Train a model of the other direction on the files of a name."""
         data = self.config.data
-        settings = [
-            f"data.train.{side}={self.file(name, other)}" for side, other in zip(SIDES, SIDES[::-1], strict=True)
-        ]
+        source, target = (self.file(name, side) for side in SIDES)
+        settings = [f"data.train.source={target}", f"data.train.target={source}"]
         for part, files in (("dev", data.dev), ("test", data.test)):
             if files:
                 settings += [f"data.{part}.source=[{','.join(files.target)}]"]

@@ -33,8 +33,8 @@ def pairs(corpus: Corpus) -> list[Any]:
 
 
 def test_committed_files_are_what_the_program_writes(tmp_path: Path) -> None:
-    program = [sys.executable, DATA / "zh_en_grammar.py", "--seed", str(COMMITTED_SEED), "--out", tmp_path]
-    subprocess.run(program, check=True, env={**os.environ, "PYTHONHASHSEED": "7"})
+    program = [DATA / "zh_en_grammar.py", "--seed", COMMITTED_SEED, "--out", tmp_path]
+    subprocess.run([sys.executable, *map(str, program)], check=True, env={**os.environ, "PYTHONHASHSEED": "7"})
     assert file_bytes(tmp_path) == file_bytes(DATA / "zh-en")
 
 

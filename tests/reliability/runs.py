@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 from conftest import FORKS, PATIENCE_S
 from small_run import config_of, write_small_corpus
@@ -20,10 +21,11 @@ from nmt.run.directory import RunDirectory
 VALIDATE_EVERY = 5
 
 
-def write_config(home: Path, **changes: object) -> Path:
+def write_config(home: Path, **changes: Any) -> Path:
     """Write the small corpus and its config with 40 steps, a checkpoint every 5, and these changes."""
     path = write_small_corpus(home) / "small.yaml"
-    path.write_text(dump_config(config_of(home, **{"train__max_steps": 40, **changes})), encoding="utf-8")
+    changes = {"train__max_steps": 40, **changes}
+    path.write_text(dump_config(config_of(home, **changes)), encoding="utf-8")
     return path
 
 

@@ -10,16 +10,7 @@ import torch
 
 from nmt.run.directory import RunDirectory
 from reliability.conftest import soak
-from reliability.runs import (
-    VALIDATE_EVERY,
-    newest_step,
-    steps_done,
-    temps,
-    trained,
-    training,
-    unbroken,
-    write_config,
-)
+from reliability.runs import VALIDATE_EVERY, newest_step, steps_done, temps, trained, training, unbroken, write_config
 
 STOPPED = {signal.SIGINT: 130, signal.SIGTERM: 143}
 

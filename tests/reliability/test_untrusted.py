@@ -137,7 +137,7 @@ def hostile_models(intact: Path, bomb: Bomb, n_cut: int) -> Iterator[bytes]:
         {"norm": "../../norm"},
     ):
         yield parts._replace(header={**parts.header, "config": {**config, "model": {**model, **changes}}}).joined()
-    for header in (
+    headers: list[dict[str, Any]] = [
         {"config": None},
         {"config": [[]] * 100_000},
         {"config": {str(i): i for i in range(50_000)}},
@@ -145,7 +145,8 @@ def hostile_models(intact: Path, bomb: Bomb, n_cut: int) -> Iterator[bytes]:
         {"config": {**config, "run": "a\0b"}},
         {"config": pickle.dumps(bomb).decode("latin-1")},
         {"progress": 5},
-    ):
+    ]
+    for header in headers:
         yield parts._replace(header={**parts.header, **header}).joined()
     one = next(name for name in parts.tensors if name.endswith("inner.weight"))
     for tensors in (
@@ -240,7 +241,8 @@ def test_hostile_models_and_runs_do_no_harm(five_run: FiveRun, tmp_path: Path) -
         hostile_run(run, i * soak(3, 1) % 12, random.Random(i), bomb, outside)
     before = sorted(tmp_path.rglob("*"))
 
-    command = [sys.executable, Path(__file__).with_name("load_all.py"), intact, five_run.config, folder]
+    program = Path(__file__).with_name("load_all.py")
+    command = [sys.executable, *map(str, (program, intact, five_run.config, folder))]
     done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, timeout=1200, check=False)
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     ends = [json.loads(line) for line in done.stdout.splitlines()]
