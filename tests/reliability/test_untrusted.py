@@ -59,19 +59,19 @@ def test_configs_with_hostile_values_are_ready_to_train_or_refused(
     before = sorted(five_corpus.home.rglob("*"))
     text = dump_config(load_config(five_corpus.config)).splitlines()
     path, draw, n_refused = five_corpus.home / "hostile.yaml", random.Random(1), 0
-    for _ in range(n := soak(40, 1000)):
+    for n_changes in [0, *(draw.choice([1, 1, 1, 2, 5]) for _ in range(soak(40, 1000)))]:
         lines = [*text]
-        for _ in range(draw.choice([1, 1, 1, 2, 5])):
-            i = draw.randrange(len(lines))
+        for i in draw.choices(range(len(lines)), k=n_changes):
             lines[i] = f"{lines[i].partition(':')[0]}: {draw.choice(VALUES)}"
         path.write_text(content := "\n".join(lines))
         if error := refusal(lambda: session.prepare(load_config(path), device="cpu")):
             n_refused += 1
+            assert n_changes, error
             assert error.exit_code in (1, 2), content
             assert error.hint, content
             assert all(0 < len(line) < 1000 for line in str(error).split("\n")), content
-    print(f"{n} configs, {n_refused} refused")
-    assert n // 2 < n_refused < n
+    print(f"{n_refused} refused")
+    assert n_refused > soak(20, 500)
     path.unlink()
     assert sorted(five_corpus.home.rglob("*")) == before
 
