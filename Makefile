@@ -68,7 +68,7 @@ test-browser: browser  ## run the tests of the pages in Chromium
 	$(BIN)/python -m pytest tests/insight/test_browser.py tests/serve/test_page.py tests/corpus/test_check_page.py
 
 soak: $(INSTALLED)  ## run the fault injection and the comparison of search with its reference in full
-	NMT_SOAK=1 $(BIN)/python $(PYTEST) tests/reliability tests/test_distributed.py tests/test_processes.py tests/decode/test_search_random.py tests/serve/test_server.py tests/test_image.py \
+	NMT_SOAK=1 $(BIN)/python $(PYTEST) tests/reliability tests/test_distributed.py tests/test_processes.py tests/decode/test_search_random.py tests/serve/test_server.py \\
 		tests/cli/test_download_command.py tests/cli/test_sweep_command.py
 
 # `pytest` tests the installed package; `python -m pytest` would import nmt/ from here. -W default: warnings of old
@@ -132,7 +132,7 @@ bench: $(INSTALLED)  ## compare speed with plain PyTorch and CTranslate2 (BENCH=
 bench-peers: $(INSTALLED) $(PEERS)/.installed  ## also compare speed with Hugging Face and JoeyNMT
 	$(BIN)/python tests/benchmarks/bench.py --peers $(PEERS)/bin/python $(BENCH)
 
-gpu: $(INSTALLED)  ## run the benchmarks that need a GPU (GPU="NAME… --help")
+gpu: $(INSTALLED)  ## measure training speed on a GPU (GPU="--help")
 	$(BIN)/python tests/benchmarks/gpu.py $(GPU)
 
 ladder: $(INSTALLED)  ## train and compare the models of configs/ladder

@@ -75,8 +75,7 @@ ARABIC = [
 ]
 
 
-# Settings for one tokenizer per side.
-ONE_PER_SIDE = ["tokenizer.joint=false", "model.tied_embeddings=none"]
+ONE_PER_SIDE = ["tokenizer.joint=false", "model.tied_embeddings=none"]  # settings for one tokenizer per side
 
 
 @pytest.fixture(scope="module")
@@ -110,36 +109,19 @@ def run_nmt(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     stdout: Output = subprocess.PIPE,
-    timeout: float = PATIENCE_S,
 ) -> Done:
-    """Run `nmt ARGS`: in this process, or with `env` or `stdout` in a process of its own.
-
-    Args:
-        args: converted to text.
-        input: for stdin; empty if None.
-        cwd: working directory; None for an empty one.
-        env: overrides the environment of the tests.
-        stdout: captured by default.
-        timeout: seconds, for a process of its own.
-    """
+    """Run `nmt ARGS` in an empty folder or `cwd`: in this process, or with `env` or `stdout` in one of its own."""
     words = [*map(str, args)]
     with contextlib.ExitStack() as stack:
         place = cwd or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         if env or stdout != subprocess.PIPE:
-            return subprocess.run(
-                [*NMT, *words],
-                input=input or b"",
-                cwd=place,
-                env=environment(env),
-                stdout=stdout,
-                stderr=subprocess.PIPE,
-                timeout=timeout,
-                check=False,
-            )
-        streams = [stack.enter_context(tempfile.NamedTemporaryFile()) for _ in range(3)]
-        streams[0].write(input or b"")
-        streams[0].seek(0)
-        with as_command(words, place, [stream.fileno() for stream in streams]):
+            streams: dict[str, Any] = {"input": input or b"", "stdout": stdout, "stderr": subprocess.PIPE}
+            command = [*NMT, *words]
+            return subprocess.run(command, cwd=place, env=environment(env), timeout=PATIENCE_S, check=False, **streams)
+        files = [stack.enter_context(tempfile.NamedTemporaryFile()) for _ in range(3)]
+        files[0].write(input or b"")
+        files[0].seek(0)
+        with as_command(words, place, [file.fileno() for file in files]):
             from nmt.__main__ import main
 
             code: Any = 0
@@ -147,7 +129,7 @@ def run_nmt(
                 main()
             except SystemExit as end:
                 code = end.code or 0
-        return Done(words, code, *(Path(stream.name).read_bytes() for stream in streams[1:]))
+        return Done(words, code, *(Path(file.name).read_bytes() for file in files[1:]))
 
 
 @contextlib.contextmanager
@@ -179,61 +161,28 @@ def as_command(words: Sequence[str], cwd: Path, streams: Sequence[int]) -> Itera
                 signal.signal(number, handler)
 
 
-def be_nmt(args: list[str], cwd: Path, env: Mapping[str, str], streams: Sequence[Path]) -> None:
-    """In a process of the fork server: run `nmt ARGS` with files as streams."""
-    from nmt.__main__ import main
-
-    for fd, stream in enumerate(streams):
-        os.dup2(os.open(stream, os.O_RDWR | os.O_APPEND), fd)
-    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115
-    os.chdir(cwd)
-    os.environ.clear()
-    os.environ.update(env)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.argv = ["nmt", *args]
-    main()
-
-
 def run_together(*commands: Sequence[object], input: bytes | None = None, cwd: Path | None = None) -> list[Done]:  # noqa: A002
     """Run several commands."""
     return [run_nmt(*args, input=input, cwd=cwd) for args in commands]
 
 
-@contextlib.contextmanager
 def started_nmt(
-    *args: object,
-    cwd: Path,
-    env: Mapping[str, str] | None = None,
-    stdin: Output = subprocess.PIPE,
-    stdout: Output = subprocess.PIPE,
-) -> Iterator[subprocess.Popen[bytes]]:
+    *args: object, cwd: Path, env: Mapping[str, str] | None = None, **streams: Any
+) -> contextlib.AbstractContextManager["subprocess.Popen[bytes]"]:
     """Start `nmt ARGS`, unbuffered; it is killed if it still runs after the block."""
-    with started([*NMT, *map(str, args)], cwd=cwd, env=environment(env), stdin=stdin, stdout=stdout) as process:
-        yield process
+    return started([*NMT, *map(str, args)], cwd=cwd, env=environment(env), **streams)
 
 
 @contextlib.contextmanager
 def started(
-    command: Sequence[str],
-    *,
-    cwd: Path,
-    env: Mapping[str, str],
-    stdin: Output = subprocess.PIPE,
-    stdout: Output = subprocess.PIPE,
-) -> Iterator[subprocess.Popen[bytes]]:
+    command: Sequence[str], *, cwd: Path, env: Mapping[str, str], **streams: Any
+) -> Iterator["subprocess.Popen[bytes]"]:
     """Start a command, unbuffered; it is killed if it still runs after the block."""
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
     # Tests that were started in the background ignore SIGINT, and children would inherit that.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        process = subprocess.Popen(
-            command,
-            cwd=cwd,
-            env=env,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-        )
+        process = subprocess.Popen(command, cwd=cwd, env=env, bufsize=0, **streams)
     finally:
         signal.signal(signal.SIGINT, before)
     with process:
@@ -270,13 +219,8 @@ def err_lines(done: Done) -> list[str]:
 
 
 def one_clear_error(done: Done, exit_code: int, *fragments: str, n_errors: int = 1) -> str:
-    """Check that a command failed with clear errors and one hint.
+    """Check that a command failed with `n_errors` clear errors, one of which has all fragments, and one hint.
 
-    Args:
-        done: the finished command.
-        exit_code: expected.
-        fragments: one of the `nmt: error:` lines must contain all of them.
-        n_errors: expected number of these lines.
     Returns:
         stderr, for further checks.
     """
@@ -344,8 +288,6 @@ def opened_page(browser: Any, url: str, *may_load: str, ignored: str | None = No
     """Open a page; check at the end that it loaded nothing else and logged no error.
 
     Args:
-        browser: the fixture.
-        url: of the page.
         may_load: prefixes of other URLs that the page may load.
         ignored: text in logged errors that are expected.
         options: for `browser.new_context`.
@@ -383,13 +325,7 @@ def shared() -> Path:
 
 @dataclass(frozen=True)
 class FiveCorpus:
-    """Five pairs and a config for them.
-
-    Attributes:
-        home: directory of all files.
-        config: the YAML file; its paths are absolute, so that it works in any directory.
-        source_file, target_file: the pairs, used as train, dev and test.
-    """
+    """Five pairs, used as train, dev and test, and a config for them, which works in any directory."""
 
     home: Path
     config: Path
@@ -459,19 +395,14 @@ def arabic_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FiveRun]:
 
 
 def kept(run: FiveRun) -> Iterator[FiveRun]:
-    """Yield a run, then check that no test has changed it: the order of tests must not matter."""
-    before = contents(run.home)
+    """Yield a run, then check that no test has changed it; only scores.jsonl grows with every `nmt eval`."""
+    before = file_bytes(run.home)
     yield run
-    assert contents(run.home) == before
-
-
-def contents(home: Path) -> dict[str, bytes]:
-    """The files of a run and its corpus by path, without scores.jsonl, to which every `nmt eval` adds a line."""
-    files = (path for path in home.rglob("*") if path.is_file() and path.name != "scores.jsonl")
-    return {str(path.relative_to(home)): path.read_bytes() for path in files}
+    after = file_bytes(run.home)
+    assert {name for name in {**before, **after} if before.get(name) != after.get(name)} <= {"runs/five/scores.jsonl"}
 
 
 def trained(corpus: FiveCorpus) -> FiveRun:
     training = run_nmt("train", corpus.config, cwd=corpus.home)
     assert training.returncode == 0, training.stderr.decode()
-    return FiveRun(corpus.home, corpus.config, corpus.source_file, corpus.target_file, training)
+    return FiveRun(**vars(corpus), training=training)

@@ -27,14 +27,7 @@ from nmt.text.batches import pad_source
 from nmt.text.tokenizer import Tokenizers, train_tokenizer
 
 V = 23
-SIZES = {
-    "d_model": 16,
-    "d_ff": 24,
-    "n_heads": 4,
-    "n_encoder_layers": 2,
-    "n_decoder_layers": 2,
-    "max_positions": 32,
-}
+SIZES = {"d_model": 16, "d_ff": 24, "n_heads": 4, "n_encoder_layers": 2, "n_decoder_layers": 2, "max_positions": 32}
 
 TRANSFORMERS: list[dict[str, Any]] = [
     {"norm": norm, "activation": activation, "positions": positions, "tied_embeddings": tied}
@@ -77,8 +70,6 @@ def make(
     """A small model in float64 with random weights, biases and norms, so that a leak from masked positions is visible.
 
     Args:
-        seed: of the weights.
-        n_target_vocab, n_source_vocab: pieces of each side.
         scale: factor of the weights; with a larger one, outputs of different sentences differ more.
         choices: settings of the model.
     """
@@ -194,12 +185,14 @@ def search_with_bans(translator: Translator, sources: Sequence[list[int]], optio
     return [best[0] for best in found]
 
 
-def small_translator(**data: object) -> Translator:
-    """A translator for `LINES` in float64, with random weights whose predictions are far from uniform.
+def tokenizers_of(settings: TokenizerSettings) -> Tokenizers:
+    """The tokenizers of both sides, trained on `LINES`."""
+    model = train_tokenizer(LINES, settings).model
+    return Tokenizers.from_models(model, model, nfkc_source=False)
 
-    Args:
-        data: settings of `data`.
-    """
+
+def small_translator(**data: object) -> Translator:
+    """A translator for `LINES` in float64, with random weights whose predictions are far from uniform."""
     config = Config.model_validate(
         {
             "run": "runs/x",
@@ -209,8 +202,7 @@ def small_translator(**data: object) -> Translator:
             "decode": {"max_length_a": 0.5, "max_length_b": 4, "batch_size": 3},
         }
     )
-    model_bytes = train_tokenizer(LINES, config.tokenizer).model
-    tokenizers = Tokenizers.from_models(model_bytes, model_bytes, nfkc_source=False)
+    tokenizers = tokenizers_of(config.tokenizer)
     torch.manual_seed(1)
     model = new_model(config, tokenizers)
     with torch.no_grad():
@@ -221,8 +213,7 @@ def small_translator(**data: object) -> Translator:
 
 def translator_without_bytes(**choices: Any) -> Translator:
     """A translator for `LINES` with a random model in float64; without byte pieces, so characters can be unknown."""
-    tokens = train_tokenizer(LINES, TokenizerSettings(vocab_size=60, byte_fallback=False)).model
-    tokenizers = Tokenizers.from_models(tokens, tokens, nfkc_source=False)
+    tokenizers = tokenizers_of(TokenizerSettings(vocab_size=60, byte_fallback=False))
     n = len(tokenizers.source)
     return Translator(TorchEngine(make(3, n, n, scale=1.5, **choices)), tokenizers, small_translator().config)
 

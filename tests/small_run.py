@@ -12,6 +12,8 @@ from nmt.train.progress import Progress
 
 SUBJECTS = {"狗": "the dog", "猫": "the cat", "男孩": "the boy", "女孩": "the girl", "老师": "the teacher"}
 VERBS = {"跑": "runs", "睡觉": "sleeps", "唱歌": "sings", "笑": "laughs"}
+SIZES = {"d_model": 16, "d_ff": 32, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 1, "dropout": 0.2}
+TRAIN = {"batch_tokens": 300, "max_steps": 12, "validate_every": 5, "lr": 3e-3, "warmup": 4, "precision": "fp32"}
 TIMES = {"今天": "today", "每天": "every day", "早上": "in the morning"}
 
 
@@ -23,12 +25,11 @@ def write_small_corpus(home: Path) -> Path:
         for t in TIMES
         for v in VERBS
     ]
-    for side, ending in enumerate(("zh", "en")):
-        (home / f"train.{ending}").write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")
-        dev = pairs[::7]
-        (home / f"dev.{ending}").write_text("".join(pair[side] + "\n" for pair in dev), encoding="utf-8")
-        more = [("昨天" + pair[0], "Yesterday " + pair[1]) for pair in pairs[:25]]
-        (home / f"more.{ending}").write_text("".join(pair[side] + "\n" for pair in more), encoding="utf-8")
+    more = [(f"昨天{source}", f"Yesterday {target}") for source, target in pairs[:25]]
+    for name, chosen in (("train", pairs), ("dev", pairs[::7]), ("more", more)):
+        for side, ending in enumerate(("zh", "en")):
+            text = "".join(f"{pair[side]}\n" for pair in chosen)
+            (home / f"{name}.{ending}").write_text(text, encoding="utf-8")
     return home
 
 
@@ -52,16 +53,8 @@ def config_of(corpus: Path, run: str = "run", **changes: Any) -> Config:
             "max_length": 60,
         },
         "tokenizer": {"vocab_size": 340, "sampling_alpha": 0.3},
-        "model": {
-            "d_model": 16,
-            "d_ff": 32,
-            "n_heads": 2,
-            "n_encoder_layers": 1,
-            "n_decoder_layers": 1,
-            "dropout": 0.2,
-        },
-        "train": {"batch_tokens": 300, "max_steps": 12, "validate_every": 5, "lr": 3e-3, "warmup": 4}
-        | {"precision": "fp32"},
+        "model": SIZES,
+        "train": TRAIN,
     }
     for key, value in changes.items():
         section, _, name = key.partition("__")

@@ -1,4 +1,4 @@
-"""Every error has a message, a hint and an exit code."""
+"""Every error has a message, a hint and an exit code, and the package offers it."""
 
 import signal
 

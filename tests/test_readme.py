@@ -5,13 +5,12 @@ import shlex
 import shutil
 from dataclasses import dataclass
 from functools import cache
-from graphlib import CycleError
 from pathlib import Path
 
 import pytest
 import typer
 from conftest import FiveRun, run_nmt
-from draw_rooms import BEGIN, END, draw, replace_figure, transitive_reduction
+from draw_rooms import MAP, draw
 
 import nmt
 from nmt.cli.app import USAGE_ERROR, app
@@ -19,7 +18,6 @@ from nmt.config import load_config, settings
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-MAP = ROOT / "nmt" / "README.md"
 FOLDERS = [ROOT / name for name in ("configs", "data", "nmt", "tests")]
 PAGES = [
     README,
@@ -124,34 +122,15 @@ def anchors(page: Path) -> set[str]:
 def options() -> set[str]:
     """Every option of nmt and of the programs beside it."""
     own = {name for command in COMMANDS.values() for param in command.params for name in param.opts}
-    programs = (file.read_text(encoding="utf-8") for folder in FOLDERS for file in folder.rglob("*.py"))
-    return (
-        own
-        | OTHER_OPTIONS
-        | {name for text in programs for name in re.findall(r'add_argument\([^)]*?"(--[a-z-]+)"', text)}
-    )
+    programs = "".join(file.read_text(encoding="utf-8") for folder in FOLDERS for file in folder.rglob("*.py"))
+    return own | OTHER_OPTIONS | set(re.findall(r'add_argument\([^)]*?"(--[a-z-]+)"', programs))
 
 
 # --- the figure -------------------------------------------------------------------------------------------
 
 
-def test_the_figure_leaves_out_imports_that_follow_from_others_and_begins_with_importers() -> None:
-    imports = {"a": {"b", "c", "d"}, "b": {"c"}, "c": {"d"}, "d": set[str](), "e": {"d"}}
-    assert transitive_reduction(imports) == {"a": {"b"}, "b": {"c"}, "c": {"d"}, "d": set(), "e": {"d"}}
-    assert list(transitive_reduction({"a": set(), "b": {"a"}, "c": {"b", "a"}, "d": {"a"}})) == ["c", "b", "d", "a"]
-    with pytest.raises(CycleError):
-        transitive_reduction({"a": {"b"}, "b": {"a"}})
-
-
-def test_only_the_text_between_the_markers_is_replaced() -> None:
-    assert replace_figure(f"x\n{BEGIN}\nold\n{END}\ny\n", "new") == f"x\n{BEGIN}\nnew\n{END}\ny\n"
-    with pytest.raises(ValueError, match="needs the markers"):
-        replace_figure("no figure", "new")
-
-
 def test_the_figure_of_the_imports_is_current() -> None:
-    text = text_of(MAP)
-    assert replace_figure(text, draw()) == text, "run: python tests/draw_rooms.py --write nmt/README.md"
+    assert draw() in text_of(MAP), "run: python tests/draw_rooms.py"
 
 
 def test_the_map_names_every_module() -> None:
@@ -187,28 +166,19 @@ def test_every_command_is_one_that_nmt_accepts(page: Path) -> None:
     assert not faults
 
 
-def test_commands_that_nmt_does_not_accept_are_found() -> None:
-    (unknown, option, value, missing, number) = (
-        fault_of(commands_of(line, in_text=False)[0])
-        for line in ("nmt trein", "nmt eval --bleu", "nmt translate --mbr best", "nmt train", "nmt translate a extra")
-    )
-    assert unknown == "no such command"
-    assert "--bleu" in option
-    assert "best" in value
-    assert "Missing argument" in missing
-    assert "extra" in number
-
-
-def test_the_readme_shows_the_commands_of_a_newcomer() -> None:
-    shown = [one.command for one in shown_commands(README) if not one.in_text]
-    assert [*dict.fromkeys(shown)] == ["translate", "check", "init", "train", "eval"]
-
-
-def test_a_command_is_found_in_a_shell_line() -> None:
-    line = "A=1 torchrun -m nmt train a.yaml x.y=1 && .venv/bin/nmt translate -m 'b c' < in > out | sort  # nmt eval"
-    train, translate = commands_of(line, in_text=False)
-    assert train == Shown("train", ("a.yaml", "x.y=1"), None, False)
-    assert translate == Shown("translate", ("-m", "b c"), "in", False)
+def test_the_faults_of_commands_are_found() -> None:
+    line = "A=1 torchrun -m nmt trein a.yaml x.y=1 && .venv/bin/nmt eval --bleu -m 'b c' < in > out | sort  # nmt eval"
+    train, evaluate = commands_of(line, in_text=False)
+    assert train == Shown("trein", ("a.yaml", "x.y=1"), None, False)
+    assert evaluate == Shown("eval", ("--bleu", "-m", "b c"), "in", False)
+    assert fault_of(train) == "no such command"
+    assert "--bleu" in fault_of(evaluate)
+    for line, fault in (
+        ("translate --mbr best", "best"),
+        ("train", "Missing argument"),
+        ("translate a extra", "extra"),
+    ):
+        assert fault in fault_of(commands_of(f"nmt {line}", in_text=False)[0])
 
 
 @every_page

@@ -4,7 +4,6 @@ import argparse
 import json
 import os
 import platform
-import signal
 import subprocess
 import sys
 import time
@@ -17,7 +16,7 @@ import growth
 import imported
 import serving
 import training
-from measure import ROOT, Options, Table, say
+from measure import Options, Table, parsed, say
 
 from nmt.errors import DataError
 
@@ -35,19 +34,13 @@ BENCHMARKS: dict[str, Callable[[Options], list[Table]]] = {
     "corpus": growth.of_corpus,
 }
 SHORT = ["training", "decoding", "latency", "start"]
-PACKAGES = ("nmt", "torch", "ctranslate2", "sentencepiece", "sacrebleu", "transformers", "joeynmt")
-VERSIONS = f"""
-import json
-from importlib.metadata import distributions
-print(json.dumps({{d.name.lower(): d.version for d in distributions() if d.name.lower() in {PACKAGES}}}))
-"""
 
 
 def machine(peers: Path | None) -> dict[str, Any]:
-    """Describe the machine and the software: processor, system, versions, commit."""
+    """Describe the machine and the software: processor, system, packages, commit."""
 
     def printed(*command: object) -> str:
-        return subprocess.run([*map(str, command)], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+        return subprocess.run([*map(str, command)], capture_output=True, text=True, check=False).stdout
 
     cpus = [line.partition(": ")[2] for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
     return {
@@ -56,9 +49,9 @@ def machine(peers: Path | None) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "memory_gb": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9, 1),
         "system": platform.platform(),
-        "python": platform.python_version(),
-        "versions": json.loads(printed(sys.executable, "-c", VERSIONS)),
-        "versions_of_peers": json.loads(printed(peers, "-c", VERSIONS)) if peers else {},
+        "packages": {
+            str(python): printed(python, "-m", "pip", "freeze") for python in (sys.executable, peers) if python
+        },
         "commit": printed("git", "rev-parse", "HEAD").strip(),
     }
 
@@ -70,17 +63,15 @@ def main() -> None:
     parser.add_argument("-m", "--model", type=Path, help="a run that translates; else one is trained")
     parser.add_argument("--peers", type=Path, help="the Python that has transformers and joeynmt")
     parser.add_argument("--scratch", type=Path, default=Path(".bench"), help="where everything is written")
-    parser.add_argument("--rounds", type=int, default=3, help="measurements of each contestant")
-    parser.add_argument("--seconds", type=float, default=20, help="of a training window")
-    parser.add_argument("--minutes", type=float, default=10, help="of the training that makes a model")
-    parser.add_argument("--epochs", type=int, default=4, help="after which dev losses are compared")
+    parser.add_argument("--rounds", type=int, default=Options.rounds, help="measurements of each contestant")
+    parser.add_argument("--seconds", type=float, default=Options.seconds, help="of a training window")
+    parser.add_argument("--minutes", type=float, default=Options.minutes, help="of the training that makes a model")
+    parser.add_argument("--epochs", type=int, default=Options.epochs, help="after which dev losses are compared")
     parser.add_argument("-o", "--output", type=Path, default=Path(".bench/results.json"))
-    args = vars(parser.parse_args())
+    args = parsed(parser)
     names, output = args.pop("names") or SHORT, args.pop("output")
     if unknown := set(names) - set(BENCHMARKS):
         parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that child processes end, too
-    os.chdir(ROOT)
     options = Options(**args)
     options.scratch.mkdir(parents=True, exist_ok=True)
     output.parent.mkdir(parents=True, exist_ok=True)  # before anything is measured

@@ -1,122 +1,77 @@
-"""How much CPU time and memory a training step takes with frozen parts or low-rank adapters, on one core.
+"""How much CPU time and memory a training step takes with frozen parts, on one core.
 
 A step of 128 pairs of 32 tokens with a Transformer of 7.6M parameters (3 + 3 layers, width 256, 8,000 pieces) in fp32
-on one thread. The kinds take turns; the seconds are medians of CPU time. The memory is the peak of a process that does
-three steps of one kind. The adapters (LoRA: Hu et al. 2021) have rank 8: y = W x + B A x with W frozen, in all matrices
-of attention, or also of the feed-forward layers; nmt itself has no adapters.
+on one thread. The kinds take turns, each in a process of its own, which prints the CPU seconds of its last step.
 """
 
 import argparse
-import math
-import re
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
-from statistics import median
 
 import torch
-from measure import ROOT
-from torch import Tensor, nn
+from measure import Options, Sample, Table, interleaved, parsed, started
 
-from nmt.config import Config
+from nmt.config import ModelSettings, TrainSettings
 from nmt.model.transformer import Transformer
 from nmt.text.batches import Batch
 from nmt.train.optimizer import make_optimizers
 from nmt.train.replicas import Replicas
 from nmt.train.step import StepOptions, train_step
 
-CONFIG = Config.model_validate(
-    {
-        "run": "runs/step",
-        "data": {"train": {"source": "a", "target": "b"}},
-        "model": {"d_model": 256, "d_ff": 1024, "n_encoder_layers": 3, "n_decoder_layers": 3},
-    }
-)
-N_PIECES, N_PAIRS, LENGTH, RANK = 8000, 128, 32, 8
-ATTENTION = ("query_key_value", "query", "key_value", "output")
-KINDS = {  # what is frozen, and which layers get adapters
-    "all weights trained": ([], ()),
-    "embeddings frozen": (["embeddings"], ()),
-    "embeddings and encoder frozen": (["embeddings", "encoder"], ()),
-    "adapters in attention": (["embeddings", "encoder", "decoder"], ATTENTION),
-    "adapters in attention and feed-forward": (["embeddings", "encoder", "decoder"], (*ATTENTION, "inner", "outer")),
+SIZES = ModelSettings(d_model=256, d_ff=1024, n_encoder_layers=3, n_decoder_layers=3)
+N_PIECES, N_PAIRS, LENGTH = 8000, 128, 32
+KINDS = {
+    "all weights trained": [],
+    "embeddings frozen": ["embeddings"],
+    "embeddings and encoder frozen": ["embeddings", "encoder"],
 }
 
 
-class Adapted(nn.Module):
-    """A frozen linear layer with a low-rank adapter, which starts as 0."""
-
-    def __init__(self, layer: nn.Linear) -> None:
-        super().__init__()
-        self.layer = layer
-        self.down = nn.Parameter(torch.randn(RANK, layer.in_features) / math.sqrt(layer.in_features))  # A
-        self.up = nn.Parameter(torch.zeros(layer.out_features, RANK))  # B
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x) + (x @ self.down.T) @ self.up.T  # type: ignore[no-any-return]
+def model_of(kind: str) -> Transformer:
+    """A model of one of the `KINDS`."""
+    torch.manual_seed(0)
+    model = Transformer(SIZES, N_PIECES, N_PIECES).train()
+    model.freeze(KINDS[kind])
+    return model
 
 
-class Contestant:
-    """A model of one of the `KINDS`, with its optimizer."""
-
-    def __init__(self, kind: str) -> None:
-        frozen, adapted = KINDS[kind]
-        torch.manual_seed(0)
-        model = Transformer(CONFIG.model, N_PIECES, N_PIECES).train()
-        self.n_parameters = model.n_parameters
-        for module in list(model.modules()):
-            for child, layer in list(module.named_children()):
-                if child in adapted and isinstance(layer, nn.Linear):
-                    setattr(module, child, Adapted(layer))
-        for name, parameter in model.named_parameters():
-            parameter.requires_grad_(not adapted or name.endswith((".down", ".up")))
-        if not adapted:
-            model.freeze(frozen)
-        self.n_trained = model.n_trainable
-        self.replicas, self.optimizers = Replicas(model), make_optimizers(model, CONFIG.train)
-
-    def step(self, seed: int) -> float:
-        """Do a step; return its CPU seconds."""
+def seconds_of_steps(model: Transformer, n_steps: int) -> float:
+    """Do some steps; return the CPU seconds of the last."""
+    replicas, optimizers = Replicas(model), make_optimizers(model, TrainSettings())
+    for seed in range(n_steps):
         generator = torch.Generator().manual_seed(seed)
         src, tgt_in, tgt_out = torch.randint(4, N_PIECES, (3, N_PAIRS, LENGTH), generator=generator)
         batch = Batch(src, tgt_in, tgt_out, lines=[*range(N_PAIRS)])
         start = time.thread_time()
-        train_step(self.replicas, self.optimizers, [batch], StepOptions(CONFIG.train, lr=1e-4, seed=seed))
-        return time.thread_time() - start
+        train_step(replicas, optimizers, [batch], StepOptions(TrainSettings(), lr=1e-4, seed=seed))
+    return time.thread_time() - start
 
 
-def peak_mb(kind: str) -> float:
-    """The peak memory of a process that does three steps."""
-    done = subprocess.run([sys.executable, __file__, "--kind", kind], cwd=ROOT, capture_output=True, check=True)
-    return float(done.stdout)
+def measured(kind: str, scratch: Path) -> Sample:
+    """Parameters that are trained, CPU seconds of a step, and memory of a process."""
+    with started([sys.executable, __file__, "--kind", kind], scratch, stdout=subprocess.PIPE) as run:
+        assert run.process.stdout is not None
+        printed = run.process.stdout.read()
+        run.wait()
+        return {"trained_m": model_of(kind).n_trainable / 1e6, "cpu_s": float(printed), **run.figures()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7, help="steps of each kind; the first is not counted")
-    parser.add_argument("--kind", choices=KINDS, help="print the peak memory of this kind, MB")
-    args = parser.parse_args()
+    parser.add_argument("--rounds", type=int, default=Options.rounds, help="processes of each kind")
+    parser.add_argument("--scratch", type=Path, default=Path(".bench"), help="where everything is written")
+    parser.add_argument("--kind", choices=KINDS, help="only print the CPU seconds of a step of this kind")
+    args = parsed(parser)
     torch.set_num_threads(1)
-    if args.kind:
-        one = Contestant(args.kind)
-        for seed in range(3):
-            one.step(seed)
-        (peak,) = re.findall(
-            r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text()
-        )  # ru_maxrss would count the parent's peak too
-        print(int(peak) * 1024 / 1e6)
+    if args["kind"]:
+        print(seconds_of_steps(model_of(args["kind"]), 3))
         return
-    contestants = {kind: Contestant(kind) for kind in KINDS}
-    rounds = [{kind: one.step(seed) for kind, one in contestants.items()} for seed in range(args.rounds)]
-    seconds = {kind: median(one[kind] for one in rounds[1:]) for kind in KINDS}
-    full = seconds["all weights trained"]
-    print("| | trained | CPU seconds a step | ratio | peak MB |\n| --- | ---: | ---: | ---: | ---: |")
-    for kind, one in contestants.items():
-        figures = (
-            f"{one.n_trained / 1e6:.2f}M | {seconds[kind]:.2f} | {seconds[kind] / full:.2f} | {peak_mb(kind):,.0f}"
-        )
-        print(f"| {kind} | {figures} |")
+    args["scratch"].mkdir(parents=True, exist_ok=True)
+    samples = interleaved({kind: partial(measured, kind, args["scratch"]) for kind in KINDS}, args["rounds"])
+    print(Table("A step", "CPU seconds on one core.", {}, samples, "cpu_s", ["all weights trained"]).markdown())
 
 
 if __name__ == "__main__":

@@ -1,16 +1,28 @@
 """How cost grows with the corpus (of `nmt train`), and with model and sentence sizes (of steps on random ids)."""
 
+import json
 import random
 import shutil
 import time
 from collections.abc import Callable
 from functools import partial
 
-from measure import NMT, Options, Sample, Table, foreign, interleaved, started, times, told
+import torch
+from measure import NMT, Options, Sample, Table, foreign, interleaved, started, times
 from training import Trainer, counted, steps
 
 from nmt.config import ModelSettings, TrainSettings
+from nmt.decode.options import SearchOptions
+from nmt.decode.search import search
+from nmt.model.incremental import incremental_decoder
+from nmt.model.transformer import Transformer
 from nmt.run.directory import RunDirectory
+from nmt.text import EOS
+from nmt.text.batches import collate
+from nmt.train.loop import uses_bf16
+from nmt.train.optimizer import make_optimizers
+from nmt.train.replicas import Replicas
+from nmt.train.step import StepOptions, train_step
 
 BASE = {"length": 15, "beam": 5, "vocabulary": 8000, "width": 256, "threads": 2}
 GROWTH = {
@@ -31,19 +43,6 @@ CORPORA = (30_000, 300_000, 3_000_000)
 
 def point(options: Options, **changes: int) -> Sample:
     """Microseconds per target token of a training step and of a search, with random weights and ids."""
-    import torch
-
-    from nmt.decode.options import SearchOptions
-    from nmt.decode.search import search
-    from nmt.model.incremental import incremental_decoder
-    from nmt.model.transformer import Transformer
-    from nmt.text import EOS
-    from nmt.text.batches import collate
-    from nmt.train.loop import uses_bf16
-    from nmt.train.optimizer import make_optimizers
-    from nmt.train.replicas import Replicas
-    from nmt.train.step import StepOptions, train_step
-
     at = {**BASE, **changes}
     torch.set_num_threads(at["threads"])
     torch.manual_seed(1)
@@ -84,15 +83,9 @@ def seconds_of(work: Callable[[], None], at_least_s: float) -> float:
 
 def encoding(options: Options, n_pieces: int, window: int) -> Sample:
     """Milliseconds to encode one source: forward pass only, and forward and backward pass."""
-    import torch
-
-    from nmt.model.transformer import Transformer
-    from nmt.text import EOS
-
     torch.set_num_threads(BASE["threads"])
-    settings = ModelSettings(
-        d_model=BASE["width"], d_ff=4 * BASE["width"], max_positions=n_pieces, attention_window=window
-    )
+    sizes = {"d_model": BASE["width"], "d_ff": 4 * BASE["width"], "max_positions": n_pieces}
+    settings = ModelSettings.model_validate({**sizes, "attention_window": window})
     model = Transformer(settings, BASE["vocabulary"], BASE["vocabulary"])
     src = torch.randint(EOS + 1, BASE["vocabulary"], (1, n_pieces))
 
@@ -112,20 +105,8 @@ def encoding(options: Options, n_pieces: int, window: int) -> Sample:
     }
 
 
-def of_window(options: Options) -> Table:
-    """Cost of encoding a long source with and without a local attention window."""
-    measures = {
-        f"{n:,} pieces, {f'window {window}' if window else 'full'}": partial(encoding, options, n, window)
-        for window in (WINDOW, 0)
-        for n in PIECES
-    }
-    note = f"Milliseconds to encode one source, random weights; width {BASE['width']}, {BASE['threads']} threads."
-    samples = interleaved(measures, options.rounds)
-    return Table("Growth: a local window", note, {}, samples, "reading_ms", [next(iter(samples))])
-
-
 def of_model(options: Options) -> list[Table]:
-    """Cost per token as one size grows and all others stay the same."""
+    """Cost per token as one size grows and all others stay the same; of a long source, with a local window."""
     tables = []
     for name, sizes in GROWTH.items():
         measures = {f"{name} {size:,}": partial(point, options, **{name: size}) for size in sizes}
@@ -133,7 +114,14 @@ def of_model(options: Options) -> list[Table]:
         note = f"Microseconds a target token, random weights, {N_SENTENCES} sentences a search; {rest}."
         samples = interleaved(measures, options.rounds)
         tables.append(Table(f"Growth: {name}", note, {}, samples, "decoding_us", [next(iter(samples))]))
-    return [*tables, of_window(options)]
+    measures = {
+        f"{n:,} pieces, {f'window {window}' if window else 'full'}": partial(encoding, options, n, window)
+        for window in (WINDOW, 0)
+        for n in PIECES
+    }
+    note = f"Milliseconds to encode one source, random weights; width {BASE['width']}, {BASE['threads']} threads."
+    samples = interleaved(measures, options.rounds)
+    return [*tables, Table("Growth: a local window", note, {}, samples, "reading_ms", [next(iter(samples))])]
 
 
 # --- the corpus -------------------------------------------------------------------------------------------
@@ -150,15 +138,15 @@ def write_corpus(options: Options, n_pairs: int) -> Trainer:
         with (home / f"train.{side}").open("w") as file:
             for number in range(n_pairs):
                 print(number, *draw.choices(words, k=draw.randint(5, 15)), file=file)
-    files = "{source: train.a, target: train.b}"
-    config = home / "corpus.yaml"
-    model = "{d_model: 64, d_ff: 128, n_heads: 2, n_encoder_layers: 1, n_decoder_layers: 1}"
-    data = f"{{root: {home}, train: {files}}}"
-    train = "{batch_tokens: 4096, max_steps: 100000, validate_every: 100000}"
-    config.write_text(
-        f"run: {home}/run\ndata: {data}\ntokenizer: {{vocab_size: 1000}}\nmodel: {model}\ntrain: {train}\n"
-    )
-    run = RunDirectory(home / "run")
+    run, config = RunDirectory(home / "run"), home / "corpus.yaml"
+    settings = {
+        "run": str(run.path),
+        "data": {"root": str(home), "train": {"source": "train.a", "target": "train.b"}},
+        "tokenizer": {"vocab_size": 1000},
+        "model": {"d_model": 64, "d_ff": 128, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 1},
+        "train": {"batch_tokens": 4096, "max_steps": 100_000, "validate_every": 100_000},
+    }
+    config.write_text(json.dumps(settings))
     own = f"NMT_CACHE={home / 'cache'}"  # an empty cache, or the first start might reuse a prepared corpus
     return Trainer(["env", own, *NMT, "train", config], run.metrics_file, counted)
 
@@ -177,12 +165,12 @@ def begun(trainer: Trainer, options: Options) -> Sample:
 def of_corpus(options: Options) -> list[Table]:
     """Startup time and memory of training as the corpus grows; the second start reuses the files of the first."""
     trainers = {f"{n:,} pairs": write_corpus(options, n) for n in CORPORA}
-    again = {f"{name}, again": trainer for name, trainer in trainers.items()}
-    measures = {name: partial(begun, trainer, options) for name, trainer in (trainers | again).items()}
+    trainers |= {f"{name}, again": trainer for name, trainer in trainers.items()}
+    measures = {name: partial(begun, trainer, options) for name, trainer in trainers.items()}
     samples = interleaved(measures, 1)
-    shown = {name: told(trainer.command) for name, trainer in trainers.items()}
+    commands = {name: trainer.command for name, trainer in trainers.items()}
     note = (
         "From the command to the first step, tokenizer included, and the most memory until "
         f"{options.seconds:g} s later; made-up pairs."
     )
-    return [Table("Growth: corpus", note, shown, samples, "memory_mb", [next(iter(samples))])]
+    return [Table("Growth: corpus", note, commands, samples, "memory_mb", [next(iter(samples))])]

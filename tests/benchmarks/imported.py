@@ -1,44 +1,39 @@
-"""Fine-tuning a model of OPUS-MT's size: nmt's training step compared with that of transformers' Trainer.
+"""Fine-tuning a model of OPUS-MT's size: `nmt train` compared with transformers' Trainer on the same pairs.
 
-Both get the same batches of random pairs, as Trainer samples them. nmt is also measured with its own batches, which
-have as many positions on average, but pairs of similar lengths. The model has random weights: transformers writes it,
-and `nmt import` reads it.
+The model has random weights: transformers writes it, and `nmt import` reads it. Called as a program, this is the script
+that trains it with transformers: MODEL CORPUS METRICS, where CORPUS.src and CORPUS.tgt have the pairs.
 """
 
 import io
 import json
-import random
 import shutil
 import sys
-from functools import cache
+from collections.abc import Sequence
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import sentencepiece
-import torch
 import training
-from measure import PROGRAMS, Options, Table, told
+from experiments import run_nmt, write_config
+from measure import NMT, Options, Table
 
 from nmt.config import load_config
 from nmt.errors import DataError
-from nmt.interchange.marian import import_marian, read_sides
-from nmt.interchange.marian_files import read_settings
-from nmt.model.kernels import bf16_is_faster
 from nmt.run.checkpoint import read_checkpoint
-from nmt.text.batches import cut_batches
+from nmt.run.directory import RunDirectory
 from nmt.train.preparation import read_corpus
 
 VOCABULARY = 58_101
 N_PAIRS = 20_000  # at most, from the recipe's corpus
-BATCH_PAIRS = 16
+BATCH_PAIRS = 16  # of Trainer; random pairs. nmt's steps have as many positions on average, of similar lengths
+LR = 2e-5
 SIZES = {"d_model": 512, "max_position_embeddings": 512, "encoder_layers": 6, "decoder_layers": 6}
 SIZES |= {"encoder_attention_heads": 8, "decoder_attention_heads": 8, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048}
-BASELINE = "transformers' Trainer, fp32"
 
 
-def write_model(path: Path, sides: list[list[str]], n_pieces: int = VOCABULARY) -> None:
+def write_model(path: Path, sides: Sequence[list[str]]) -> None:
     """Write a Marian model with random weights, and tokenizers that are trained on `sides`."""
     from transformers import MarianConfig, MarianMTModel
 
@@ -52,7 +47,7 @@ def write_model(path: Path, sides: list[list[str]], n_pieces: int = VOCABULARY) 
         processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
         pieces |= dict.fromkeys(processor.id_to_piece(i) for i in range(processor.get_piece_size()))
     words = [piece for piece in pieces if piece not in ("<unk>", "<s>", "</s>")]
-    words += [f"filling {i}" for i in range(n_pieces - 3 - len(words))]
+    words += [f"filling {i}" for i in range(VOCABULARY - 3 - len(words))]
     vocabulary = {piece: i for i, piece in enumerate(["</s>", "<unk>", *words, "<pad>"])}
     (path / "vocab.json").write_text(json.dumps(vocabulary))
     pad = vocabulary["<pad>"]
@@ -61,9 +56,8 @@ def write_model(path: Path, sides: list[list[str]], n_pieces: int = VOCABULARY) 
     MarianMTModel(config).save_pretrained(path)
 
 
-@cache
-def prepare(options: Options) -> training.Task:
-    """Write the model, import it, and write batches of nmt's token ids with the table that maps them to Marian's ids.
+def throughput(options: Options) -> list[Table]:
+    """Target tokens per second of both programs in fp32.
 
     Raises:
         DataError: the corpus is not there, or transformers is not.
@@ -72,57 +66,69 @@ def prepare(options: Options) -> training.Task:
         raise DataError("transformers and accelerate are not installed", hint="pip install transformers accelerate")
     home = options.scratch / "imported"
     shutil.rmtree(home, ignore_errors=True)
-    corpus = read_corpus(load_config(options.config, [f"run={home / 'none'}"]))
-    pairs = list(islice(corpus.train, N_PAIRS))
-    write_model(home / "model", [[pair.source for pair in pairs], [pair.target for pair in pairs]])
-    import_marian(home / "model", home / "run")
-    checkpoint = read_checkpoint(home / "run" / "model.safetensors")
-    tokenizers, config = checkpoint.tokenizers, checkpoint.config
-    _, of_target = read_sides(home / "model", read_settings(home / "model"), {}, None)
-    source = tokenizers.source.encode_all([pair.source for pair in pairs])
-    target = tokenizers.target.encode_all([pair.target for pair in pairs])
-    short = [(s, t) for s, t in zip(source, target, strict=True) if max(len(s), len(t)) < config.data.max_length]
-    lengths = [(len(s), len(t)) for s, t in short]
+    config = load_config(options.config, [f"run={home / 'none'}"])
+    pairs = list(islice(read_corpus(config).train, N_PAIRS))
+    sides = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    write_model(home / "model", sides)
+    run_nmt("import", home / "model", "-o", home / "imported")
+    checkpoint = read_checkpoint(home / "imported" / "model.safetensors", prefixes=())
+    ids = training.encoded(checkpoint.tokenizers, *sides)
+    sizes = {**checkpoint.config.model.model_dump(), "vocab_size": len(checkpoint.tokenizers.target)}
+    n_positions = BATCH_PAIRS * sum(max(map(len, pair)) + 1 for pair in ids) // len(ids)
+    for suffix, lines in zip(("src", "tgt"), sides, strict=True):
+        (home / f"pairs.{suffix}").write_text("".join(f"{line}\n" for line in lines))
 
-    order = random.Random(1).sample(range(len(short)), len(short))
-    drawn = [order[i : i + BATCH_PAIRS] for i in range(0, len(order) - BATCH_PAIRS + 1, BATCH_PAIRS)]
-    n_positions = BATCH_PAIRS * sum(max(pair) + 1 for pair in lengths) // len(lengths)
-    cut = random.Random(1).sample(batches := cut_batches(lengths, n_positions), len(batches))
-    for name, chosen in (("drawn", drawn), ("cut", cut)):
-        sides = [[[short[i][side] for i in batch] for side in (0, 1)] for batch in chosen]
-        (home / f"{name}.json").write_text(json.dumps({"batches": sides, "rows": of_target.rows}))
-    sizes = {**config.model.model_dump(), "vocab_size": len(tokenizers.target)}
-    flops = sum(training.training_flops(sizes, s + 1, t + 1) for s, t in lengths) / sum(t + 1 for _, t in lengths)
-    return training.Task(config, home, flops)
-
-
-def trainers(task: training.Task) -> dict[str, training.Trainer]:
-    """Both programs in fp32, and in bf16 if it is faster on this machine."""
-    found = {}
-    for precision in ("fp32", "bf16")[: 1 + bf16_is_faster(torch.device("cpu"))]:
-        for name, who, batches in (
-            ("transformers' Trainer", "transformers", "drawn"),
-            ("nmt", "nmt", "drawn"),
-            ("nmt, its own batches", "nmt", "cut"),
-        ):
-            metrics = task.home / f"{who}-{batches}-{precision}.jsonl"
-            command = [sys.executable, PROGRAMS / "imported_step.py", task.home, who, batches, precision]
-            found[f"{name}, {precision}"] = training.Trainer(
-                [*command, "--metrics", metrics], metrics, training.counted
-            )
-    return found
+    run, metrics = RunDirectory(home / "run"), home / "trainer.jsonl"
+    settings = {"init_from": home / "imported", "batch_tokens": n_positions, "lr": LR, "validate_every": 1_000_000}
+    settings |= {"precision": "fp32", "optimizer": "adamw", "label_smoothing": 0.1}
+    nmt = [*NMT, "train", write_config(home / "pairs.yaml", config), f"run={run.path}"]
+    nmt += [f"train.{key}={value}" for key, value in settings.items()]
+    trainer = [sys.executable, __file__, home / "model", home / "pairs", metrics]
+    contestants = {
+        "transformers' Trainer": training.Trainer(trainer, metrics, training.counted),
+        "nmt train": training.Trainer(nmt, run.metrics_file, training.counted),
+    }
+    title = "Fine-tuning a model of 74M parameters, fp32"
+    return [training.windows(title, contestants, options, training.flops_per_token(sizes, ids))]
 
 
-def throughput(options: Options) -> list[Table]:
-    """Target tokens per second."""
-    task = prepare(options)
-    contestants = trainers(task)
-    samples, peaks = training.windows(contestants, options, task)
-    note = (
-        f"Real target tokens a second, end sign counted, in windows of {options.seconds:g} s. The batches are "
-        f"{BATCH_PAIRS} random pairs, the same for both; nmt's own are of similar lengths and as many tokens on "
-        f"average. With dropout and label smoothing; peak of a large matrix product: {peaks}; memory is anonymous, of "
-        "all processes."
+def train_with_transformers(model_path: Path, corpus: str, metrics: Path) -> None:
+    """Train with transformers' Trainer and its defaults for a CPU; append a JSON line per step to `metrics`."""
+    import transformers
+
+    model = transformers.MarianMTModel.from_pretrained(model_path)
+    files = [str(model_path / name) for name in ("source.spm", "target.spm", "vocab.json")]
+    tokenizer = transformers.MarianTokenizer(*files)
+    source, target = (Path(f"{corpus}.{side}").read_text().splitlines() for side in ("src", "tgt"))
+    pairs = [tokenizer(src, text_target=tgt) for src, tgt in zip(source, target, strict=True)]
+    collate = transformers.DataCollatorForSeq2Seq(tokenizer, model)
+    n_tokens: list[int] = []
+
+    def collated(examples: list[Any]) -> Any:
+        batch = collate(examples)
+        n_tokens.append(int((batch["labels"] != -100).sum()))
+        return batch
+
+    class Count(transformers.TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            with metrics.open("a") as file:
+                print(json.dumps({"n_tokens": n_tokens.pop(0)}), file=file)
+
+    arguments = transformers.TrainingArguments(
+        output_dir=str(model_path.with_name("trainer")),
+        per_device_train_batch_size=BATCH_PAIRS,
+        num_train_epochs=1000,
+        learning_rate=LR,
+        label_smoothing_factor=0.1,
+        use_cpu=True,
+        save_strategy="no",
+        logging_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        remove_unused_columns=False,
     )
-    commands = {name: told(one.command) for name, one in contestants.items()}
-    return [Table("Fine-tuning a model of 74M parameters", note, commands, samples, "tokens_s", [BASELINE])]
+    transformers.Trainer(model, arguments, collated, train_dataset=pairs, callbacks=[Count()]).train()
+
+
+if __name__ == "__main__":
+    train_with_transformers(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))

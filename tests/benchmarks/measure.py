@@ -1,21 +1,23 @@
-"""Shared by all benchmarks: commands with measured memory and load, interleaved measurements, medians and ratios.
+"""Shared by the benchmarks of speed: commands with measured memory and load, turns, medians and ratios.
 
 Reads /proc, so it needs Linux. Knows nothing of translation, and does not import torch.
 """
 
+import argparse
 import contextlib
 import os
 import resource
 import shlex
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import IO, Any
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent
@@ -28,18 +30,7 @@ Sample = dict[str, float]  # one measurement: its figures by name
 
 @dataclass(frozen=True)
 class Options:
-    """Options of all benchmarks.
-
-    Attributes:
-        config: the recipe with which training is measured.
-        model: the run that translates; None trains one for `minutes`.
-        peers: the Python interpreter that has the other toolkits, or None.
-        scratch: directory for everything that is written.
-        rounds: measurements of each contestant.
-        seconds: length of a training window.
-        minutes: length of the training that makes a model.
-        epochs: number of epochs after which dev losses are compared.
-    """
+    """Options of all benchmarks; `bench.py --help` says what they mean."""
 
     config: Path
     model: Path | None
@@ -51,81 +42,75 @@ class Options:
     epochs: int = 4
 
 
+def parsed(parser: argparse.ArgumentParser) -> dict[str, Any]:
+    """The options of a program; from now on, SIGTERM ends its child processes, too."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    return vars(parser.parse_args())
+
+
 # --- a command, watched -----------------------------------------------------------------------------------
 
 
+@dataclass
 class Watched:
     """A running command, the memory of its processes, and the CPU time of other programs.
 
     Attributes:
         process: the command, in a session of its own.
         log: its stderr.
+        peak_bytes: the most anonymous memory of all its processes so far.
+        before: `times` when the measurement began.
     """
 
-    def __init__(self, command: Sequence[object], log: Path, **streams: Any) -> None:
-        self.log = log
-        with log.open("w") as stderr:
-            self.process: subprocess.Popen[str] = subprocess.Popen(
-                [*map(str, command)], cwd=ROOT, start_new_session=True, text=True, stderr=stderr, **streams
-            )
-        self._peak_bytes = 0
-        self._over = threading.Event()
-        self._looker = threading.Thread(target=self._look, daemon=True)
-        self._looker.start()
-        self.begin()
+    process: "subprocess.Popen[str]"
+    log: Path
+    peak_bytes: int = 0
+    before: "Times" = (0.0, 0.0, 0.0)
 
     def begin(self) -> None:
         """Start to measure the CPU time of other programs."""
-        self._before = times(self.process.pid)
+        self.before = times(self.process.pid)
 
     def figures(self) -> Sample:
         """Peak anonymous memory so far, and the share of CPU time that other programs have used since `begin`."""
-        return {"memory_mb": self._peak_bytes / 1e6, "foreign": foreign(self._before, times(self.process.pid))}
+        return {"memory_mb": self.peak_bytes / 1e6, "foreign": foreign(self.before, times(self.process.pid))}
 
     def wait(self) -> None:
         """Wait until the command ends.
 
         Raises:
-            RuntimeError: the command failed.
+            RuntimeError: the command failed; the message has the last lines of its stderr.
         """
         if self.process.wait():
-            self.fail()
-
-    def fail(self) -> None:
-        """Raise RuntimeError with the last lines of stderr."""
-        end = "\n".join(self.log.read_text(errors="replace").splitlines()[-8:])
-        raise RuntimeError(f"{self.process.args!r} ended with {self.process.returncode}:\n{end}")
-
-    def stop(self) -> None:
-        """Kill all processes of the command."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, 9)
-        self.process.wait()
-        for stream in filter(None, (self.process.stdin, self.process.stdout)):
-            with contextlib.suppress(OSError):  # buffered input that was never read
-                stream.close()
-        self._over.set()
-        self._looker.join()
-
-    def _look(self) -> None:
-        while not self._over.wait(LOOK_EVERY_S):
-            self._peak_bytes = max(self._peak_bytes, usage(self.process.pid)[0])
+            end = "\n".join(self.log.read_text(errors="replace").splitlines()[-8:])
+            raise RuntimeError(f"{self.process.args!r} ended with {self.process.returncode}:\n{end}")
 
 
 @contextlib.contextmanager
-def started(
-    command: Sequence[object],
-    scratch: Path,
-    *,
-    stdin: int = subprocess.DEVNULL,
-    stdout: int | IO[str] | None = None,
-) -> Iterator[Watched]:
+def started(command: Sequence[object], scratch: Path, **streams: Any) -> Iterator[Watched]:
     """Run a command during the block and kill it afterwards; its stderr goes to a file."""
-    watched = Watched(command, scratch / "stderr.log", stdin=stdin, stdout=stdout or subprocess.DEVNULL)
-    try:
-        yield watched
-    finally:
-        watched.stop()
+    log, over = scratch / "stderr.log", threading.Event()
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, **streams}
+    with (
+        log.open("w") as stderr,
+        subprocess.Popen([*map(str, command)], start_new_session=True, text=True, stderr=stderr, **streams) as process,
+    ):
+        run = Watched(process, log)
+
+        def look() -> None:
+            while not over.wait(LOOK_EVERY_S):
+                run.peak_bytes = max(run.peak_bytes, usage(process.pid)[0])
+
+        looker = threading.Thread(target=look, daemon=True)
+        looker.start()
+        run.begin()
+        try:
+            yield run
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, 9)
+            over.set()
+            looker.join()
 
 
 def timed(command: Sequence[object], scratch: Path) -> Sample:
@@ -198,16 +183,14 @@ class Table:
         samples: every measurement, by contestant.
         figure: name of the figure that is compared.
         baselines: contestants by whose figure it is divided.
-        trials: measurements that only chose the best settings, by command.
     """
 
     title: str
     note: str
-    commands: dict[str, str]
+    commands: Mapping[str, Sequence[object]]
     samples: dict[str, list[Sample]]
     figure: str
     baselines: Sequence[str]
-    trials: dict[str, list[Sample]] = field(default_factory=dict)
 
     def rows(self) -> dict[str, Sample]:
         """The medians of each contestant, and the ratios of its figure to those of the baselines."""
@@ -219,16 +202,23 @@ class Table:
 
     def markdown(self) -> str:
         """The rows as a Markdown table, with title and note."""
-        found = self.rows()
-        columns = list(next(iter(found.values())))
-        rows = [[name, *(shown(key, row[key]) for key in columns)] for name, row in found.items()]
-        head = ["", *(key.replace("_", " ") for key in columns)]
-        lines = [head, ["---", *("---:" for _ in columns)], *rows]
-        return "\n".join([f"**{self.title}**", "", *(f"| {' | '.join(line)} |" for line in lines), "", self.note])
+        rows = self.rows()
+        columns = list(next(iter(rows.values())))
+        lines = {name: [shown(key, row[key]) for key in columns] for name, row in rows.items()}
+        return f"**{self.title}**\n\n{markdown_table(columns, lines)}\n\n{self.note}"
 
     def as_json(self) -> dict[str, Any]:
-        """All measurements and rows as a JSON value."""
-        return {**vars(self), "rows": self.rows()}
+        """All measurements and rows as a JSON value; command lines as typed in the project's root."""
+        commands = {
+            name: shlex.join(map(str, command)).replace(f"{ROOT}/", "") for name, command in self.commands.items()
+        }
+        return {**vars(self), "commands": commands, "rows": self.rows()}
+
+
+def markdown_table(columns: Iterable[str], rows: Mapping[str, Sequence[str]]) -> str:
+    """A Markdown table; the first column has the names of the rows."""
+    head = [["", *(column.replace("_", " ") for column in columns)], ["---", *("---:" for _ in columns)]]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [*head, *([name, *row] for name, row in rows.items())])
 
 
 def shown(key: str, value: float) -> str:
@@ -236,11 +226,6 @@ def shown(key: str, value: float) -> str:
     if key in ("foreign", "of_peak"):
         return f"{value:.0%}"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2f}"
-
-
-def told(command: Sequence[object]) -> str:
-    """A command line as typed in the project's root."""
-    return shlex.join(map(str, command)).replace(f"{ROOT}/", "")
 
 
 def say(text: str) -> None:

@@ -2,14 +2,14 @@
 
 Model: torch.nn.Transformer with tied embeddings and sinusoidal positions, or Hugging Face's Marian of the same size.
 Batches: pairs shuffled, sorted by target length, cut by budget, and the batches shuffled. Adam, label smoothing
-and dropout as in nmt. Reads a task that training.py has written, and appends a JSON line per step to --metrics.
+and dropout as in nmt. Reads a task that training.py has written, and appends a JSON line per step to a file.
 """
 
 import argparse
 import json
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,8 @@ class PlainTransformer(nn.Module):
     def forward(self, src: Tensor, tgt_in: Tensor) -> Tensor:
         """(B, S) and (B, T) ids to (B, T, V)."""
         padding = src == PAD
-        causal = nn.Transformer.generate_square_subsequent_mask(tgt_in.size(1), dtype=torch.bool)
+        length, device = tgt_in.size(1), tgt_in.device
+        causal = nn.Transformer.generate_square_subsequent_mask(length, device, torch.bool)
         hidden = self.transformer(
             self.embed(src),
             self.embed(tgt_in),
@@ -71,21 +72,14 @@ class Marian(nn.Module):
         super().__init__()
         from transformers import MarianConfig, MarianMTModel
 
-        sides = {
-            f"{side}_{key}": sizes[name.format(side)]
-            for side in ("encoder", "decoder")
-            for key, name in (("layers", "n_{}_layers"), ("attention_heads", "n_heads"), ("ffn_dim", "d_ff"))
-        }
-        special = {
-            "pad_token_id": PAD,
-            "eos_token_id": EOS,
-            "decoder_start_token_id": BOS,
-            "forced_eos_token_id": EOS,
-        }
-        shared = {"vocab_size": sizes["vocab_size"], "d_model": sizes["d_model"], "dropout": sizes["dropout"]}
-        self.model = MarianMTModel(
-            MarianConfig(**shared, **sides, **special, activation_function="relu", scale_embedding=True)
-        )
+        settings = {"activation_function": "relu", "scale_embedding": True, "pad_token_id": PAD, "eos_token_id": EOS}
+        settings |= {"decoder_start_token_id": BOS, "forced_eos_token_id": EOS}
+        settings |= {key: sizes[key] for key in ("vocab_size", "d_model", "dropout")}
+        for side in ("encoder", "decoder"):
+            settings[f"{side}_layers"] = sizes[f"n_{side}_layers"]
+            settings[f"{side}_attention_heads"] = sizes["n_heads"]
+            settings[f"{side}_ffn_dim"] = sizes["d_ff"]
+        self.model = MarianMTModel(MarianConfig(**settings))
 
     def forward(self, src: Tensor, tgt_in: Tensor) -> Tensor:
         """(B, S) and (B, T) ids to (B, T, V)."""
@@ -125,16 +119,38 @@ def dev_nll(model: nn.Module, pairs: Pairs, batch_tokens: int) -> float:
     return total / n_tokens
 
 
+def train_step(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batch: Sequence[Tensor],
+    *,
+    bf16: bool,
+    label_smoothing: float,
+    clip_norm: float,
+) -> Tensor:
+    """One step on (src, tgt_in, tgt_out); returns the loss."""
+    src, tgt_in, tgt_out = batch
+    with torch.autocast(src.device.type, torch.bfloat16) if bf16 else nullcontext():
+        logits = model(src, tgt_in).flatten(0, 1)
+        loss = F.cross_entropy(logits, tgt_out.flatten(), ignore_index=PAD, label_smoothing=label_smoothing)
+    optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
+    optimizer.step()
+    return loss
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("task", type=Path)
-    parser.add_argument("--model", choices=["torch", "marian"], default="torch")
-    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
-    parser.add_argument("--metrics", type=Path, required=True)
+    parser.add_argument("metrics", type=Path)
+    parser.add_argument("model", choices=["torch", "marian"])
+    parser.add_argument("precision", choices=["fp32", "bf16"])
     parser.add_argument("--epochs", type=int, default=1_000_000)
     args = parser.parse_args()
     task = json.loads(args.task.read_text())
-    settings = task["train"]
+    settings = task["settings"]
+    smoothing, clip_norm = settings["label_smoothing"], settings["clip_norm"]
     torch.manual_seed(1)
     random.seed(1)
     model = (PlainTransformer if args.model == "torch" else Marian)(task["model"])
@@ -142,22 +158,15 @@ def main() -> None:
     step = 0
     with args.metrics.open("w", buffering=1) as metrics:
         for _ in range(args.epochs):
-            for src, tgt_in, tgt_out in batches(task["pairs"], settings["batch_tokens"]):
-                model.train()
+            model.train()
+            for batch in batches(task["train"], settings["batch_tokens"]):
                 step += 1
                 for group in optimizer.param_groups:
                     warmup = settings["warmup"]
                     group["lr"] = settings["lr"] * min(step / warmup, math.sqrt(warmup / step))
-                with torch.autocast("cpu", torch.bfloat16) if args.precision == "bf16" else nullcontext():
-                    logits = model(src, tgt_in).flatten(0, 1)
-                    loss = F.cross_entropy(
-                        logits, tgt_out.flatten(), ignore_index=PAD, label_smoothing=settings["label_smoothing"]
-                    )
-                optimizer.zero_grad()
-                loss.backward()  # type: ignore[no-untyped-call]
-                nn.utils.clip_grad_norm_(model.parameters(), settings["clip_norm"])
-                optimizer.step()
-                n_tokens = int((tgt_out != PAD).sum())
+                bf16 = args.precision == "bf16"
+                loss = train_step(model, optimizer, batch, bf16=bf16, label_smoothing=smoothing, clip_norm=clip_norm)
+                n_tokens = int((batch[2] != PAD).sum())
                 print(json.dumps({"loss": loss.item(), "n_tokens": n_tokens}), file=metrics)
         nll = dev_nll(model, task["dev"], settings["batch_tokens"])
         print(json.dumps({"dev_nll": nll}), file=metrics)

@@ -1,21 +1,16 @@
 """How much synthetic data helps: back-translation and distillation on Tatoeba, with half of the pairs held back.
 
-See configs/synthetic/README.md. `nmt backtranslate` and `nmt distill` write the data, `nmt train` trains every system.
-Finished runs and data files are not made again, interrupted ones are resumed. The table goes to stdout and, after each
-system, to synthetic.md and synthetic.json beside the runs.
+See configs/synthetic/README.md. `nmt backtranslate` and `nmt distill` write the data. The table goes to stdout and,
+after each system, to synthetic.md and synthetic.json beside the runs.
 """
 
 import argparse
-import json
-import os
-import signal
-import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-import ladder
-from measure import ROOT, say
+from experiments import SIDES, Results, Row, Side, run_nmt, scores, trained
+from measure import parsed
 
 from nmt.config import Config, language, load_config
 from nmt.files import atomic_write
@@ -32,125 +27,104 @@ TEACHER = [
     "train.lr=2e-3",
 ]
 STUDENT = ["model.d_model=64", "model.d_ff=128"]
-SAMPLE = ["--sample"]
+N_BEST = 8
+# Name -> what it learns, its training files (see `data_of`), and the settings that differ from the config.
+SYSTEMS: dict[str, tuple[str, list[str], list[str]]] = {
+    "half": ("half of the pairs", ["half"], []),
+    "beam": ("+ the other half, back-translated by beam search", ["half", "beam"], []),
+    "beam-tagged": ("the same, tagged", ["half", "beam-tagged"], []),
+    "sampled": ("+ the other half, back-translated by sampling", ["half", "sampled"], []),
+    "sampled-tagged": ("the same, tagged", ["half", "sampled-tagged"], []),
+    "all": ("all pairs", ["half", "other"], []),
+    "teacher": ("larger, half of the pairs", ["half"], TEACHER),
+    "student": ("smaller, half of the pairs", ["half"], STUDENT),
+    "student-distilled": ("smaller, half of the pairs distilled", ["half-distilled"], STUDENT),
+    "student-best-of": (f"smaller, half of the pairs distilled, best of {N_BEST}", ["half-best-of"], STUDENT),
+    "student-more": ("smaller, sources of all pairs distilled", ["half-distilled", "other-distilled"], STUDENT),
+}
 
 
-@dataclass(frozen=True)
-class System:
-    """A run: the names of its training files, and the settings that differ from the config."""
+class Data:
+    """Files of sentence pairs below one directory, by name. A file that is there is not written again."""
 
-    name: str
-    what: str
-    files: Sequence[str]  # names without the language suffix
-    overrides: Sequence[str] = ()
+    def __init__(self, folder: Path, config: Config) -> None:
+        self.folder, self.config = folder.absolute(), config
+        self.folder.mkdir(parents=True, exist_ok=True)
 
+    def file(self, name: str, side: Side) -> Path:
+        return self.folder / f"{name}.{language(self.config.data, side)}"
 
-PAIRS = ["half"]
-SYSTEMS = [
-    System("half", "half of the pairs", PAIRS),
-    System("beam", "+ the other half, back-translated by beam search", ["half", "beam"]),
-    System("beam-tagged", "the same, tagged", ["half", "beam-tagged"]),
-    System("sampled", "+ the other half, back-translated by sampling", ["half", "sampled"]),
-    System("sampled-tagged", "the same, tagged", ["half", "sampled-tagged"]),
-    System("all", "all pairs", ["half", "other"]),
-    System("teacher", "larger, half of the pairs", PAIRS, TEACHER),
-    System("student", "smaller, half of the pairs", PAIRS, STUDENT),
-    System("student-distilled", "smaller, half of the pairs distilled", ["half-distilled"], STUDENT),
-    System("student-more", "smaller, sources of all pairs distilled", ["half-distilled", "other-distilled"], STUDENT),
-]
-REVERSE = System("reverse", "English to German, half of the pairs", PAIRS)
+    def write_corpus(self, name: str, pairs: slice) -> None:
+        """Write some pairs of the config's training corpus as plain text."""
+        for side, paths in zip(SIDES, corpus_paths(self.config, self.config.data.train), strict=True):
+            atomic_write(self.file(name, side), "".join(f"{line}\n" for line in read_lines(paths)[pairs]))
 
+    def backtranslate(self, name: str, of: str, reverse: Path, *options: object) -> None:
+        """Write sources `name` that a reverse model says to the targets `of`, beside a copy of the targets."""
+        self._write("backtranslate", self.file(name, "source"), self.file(of, "target"), "-m", reverse, *options)
+        atomic_write(self.file(name, "target"), self.file(of, "target").read_bytes())
 
-# --- data -------------------------------------------------------------------------------------------------
+    def distill(self, name: str, of: str, *options: object) -> None:
+        """Write targets `name` that a teacher says to the sources `of`, beside a copy of the sources."""
+        self._write("distill", self.file(name, "target"), self.file(of, "source"), *options)
+        atomic_write(self.file(name, "source"), self.file(of, "source").read_bytes())
 
-
-def languages(config: Config) -> tuple[str, str]:
-    """The languages of both sides, which are the suffixes of all files."""
-    return language(config.data, "source"), language(config.data, "target")
-
-
-def write_lines(path: Path, lines: Sequence[str]) -> None:
-    if not path.exists():
-        atomic_write(path, "".join(f"{line}\n" for line in lines))
-
-
-def write_halves(config: Config, folder: Path, n_pairs: int) -> None:
-    """Write the first `n_pairs` of train as two halves."""
-    for side, paths in zip(languages(config), corpus_paths(config, config.data.train), strict=True):
-        lines = read_lines(paths)[:n_pairs]
-        write_lines(folder / f"half.{side}", lines[: n_pairs // 2])
-        write_lines(folder / f"other.{side}", lines[n_pairs // 2 :])
-
-
-def write_back_translations(config: Config, folder: Path, reverse: Path) -> None:
-    """Write synthetic sources for the targets of the other half, with and without the tag."""
-    source, target = languages(config)
-    mono = folder / f"other.{target}"
-    for name, search in (("beam", []), ("sampled", SAMPLE)):
-        tagged = folder / f"{name}-tagged.{source}"
-        if not tagged.exists():
-            say(f"{tagged}: translating")
-            ladder.run_nmt("backtranslate", "-m", reverse, "-i", mono, "-o", tagged, "--tag", TAG, *search)
-        write_lines(folder / f"{name}.{source}", [line.removeprefix(f"{TAG} ") for line in read_lines([tagged])])
-        for each in (name, f"{name}-tagged"):
-            write_lines(folder / f"{each}.{target}", read_lines([mono]))
-
-
-def write_distilled(config: Config, folder: Path, teacher: Path) -> None:
-    """Write the sources of both halves with the teacher's translations as targets."""
-    source, target = languages(config)
-    for name, half in (("half-distilled", "half"), ("other-distilled", "other")):
-        output = folder / f"{name}.{target}"
+    def _write(self, command: str, output: Path, text: Path, *options: object) -> None:
         if not output.exists():
-            say(f"{output}: translating")
-            ladder.run_nmt("distill", "-m", teacher, "-i", folder / f"{half}.{source}", "-o", output)
-        write_lines(folder / f"{name}.{source}", read_lines([folder / f"{half}.{source}"]))
+            run_nmt(command, "-i", text, "-o", output, *options)
+
+    def settings(self, names: Sequence[str]) -> list[str]:
+        """The settings that train on the files of these names."""
+        files = {side: ",".join(str(self.file(name, side)) for name in names) for side in SIDES}
+        return [f"data.train.{side}=[{paths}]" for side, paths in files.items()]
+
+    def train_reverse(self, config: Path, run: Path, name: str, overrides: Sequence[str]) -> None:
+        """Train a model of the other direction on the files of a name."""
+        data = self.config.data
+        source, target = (self.file(name, side) for side in SIDES)
+        settings = [f"data.train.source={target}", f"data.train.target={source}"]
+        for part, files in (("dev", data.dev), ("test", data.test)):
+            if files:
+                settings += [f"data.{part}.source=[{','.join(files.target)}]"]
+                settings += [f"data.{part}.target=[{','.join(files.source)}]"]
+        trained(config, run, *settings, *overrides)
 
 
-# --- systems ----------------------------------------------------------------------------------------------
+def untagged(data: Data, name: str) -> None:
+    """Write the pairs `name` without the tags of `name-tagged`."""
+    lines = read_lines([data.file(f"{name}-tagged", "source")])
+    atomic_write(data.file(name, "source"), "".join(f"{line.removeprefix(f'{TAG} ')}\n" for line in lines))
+    atomic_write(data.file(name, "target"), data.file(f"{name}-tagged", "target").read_bytes())
 
 
-def files_of(system: System, folder: Path, source: str, target: str) -> list[str]:
-    """The settings of a system's training files."""
-    return [
-        f"data.train.{side}=[{','.join(str(folder / f'{name}.{suffix}') for name in system.files)}]"
-        for side, suffix in (("source", source), ("target", target))
-    ]
+def compare(config: Path, runs: Path, n_pairs: int, overrides: Sequence[str]) -> Results:
+    """Write the data; train and score every system."""
+    data, results = Data(runs / "data", load_config(config)), Results(runs / "synthetic")
+    data.write_corpus("half", slice(0, n_pairs // 2))
+    data.write_corpus("other", slice(n_pairs // 2, n_pairs))
+    data.train_reverse(config, runs / "reverse", "half", overrides)
+    for name, search in (("beam", []), ("sampled", ["--sample"])):
+        data.backtranslate(f"{name}-tagged", "other", runs / "reverse", "--tag", TAG, *search)
+        untagged(data, name)
+    for name, (what, files, settings) in SYSTEMS.items():
+        all_settings = [*data.settings(files), *settings, *overrides]
+        results.add(TITLE, name, partial(scored, what, config, runs / name, all_settings))
+        if name == "teacher":
+            best_of = ["--best-of", N_BEST, "--ref", data.file("half", "target")]
+            for new, of, options in (
+                ("half-distilled", "half", []),
+                ("other-distilled", "other", []),
+                ("half-best-of", "half", best_of),
+            ):
+                data.distill(new, of, "-m", runs / name, *options)
+    return results
 
 
-def reversed_sides(config: Config) -> list[str]:
-    """The settings of dev and test with their sides exchanged."""
-    found = {"dev": config.data.dev, "test": config.data.test}
-    pairs = [(name, files) for name, files in found.items() if files]
-    return [
-        f"data.{name}.{side}=[{','.join(paths)}]"
-        for name, files in pairs
-        for side, paths in (("source", files.target), ("target", files.source))
-    ]
-
-
-def compare(path: Path, runs: Path, n_pairs: int, overrides: Sequence[str]) -> None:
-    """Write the data, train and score every system."""
-    config, folder = load_config(path), runs / "data"
-    folder.mkdir(parents=True, exist_ok=True)
-    write_halves(config, folder, n_pairs)
-    source, target = languages(config)
-    reverse = [*files_of(REVERSE, folder, target, source), *reversed_sides(config), *overrides]
-    say("--- reverse")
-    ladder.trained(path, runs / "reverse", *reverse)
-    write_back_translations(config, folder, runs / "reverse")
-    rows: list[ladder.Row] = []
-    for system in SYSTEMS:
-        say(f"--- {system.name}")
-        run = runs / system.name
-        row = ladder.trained(path, run, *files_of(system, folder, source, target), *system.overrides, *overrides)
-        greedy, beam = (ladder.decoded([run], config, "test", way) for way in (ladder.GREEDY, ladder.BEAM))
-        scores = {"greedy_BLEU": greedy["BLEU"], "BLEU": beam["BLEU"], "chrF2": beam["chrF2"]}
-        if system.name == "teacher":
-            write_distilled(config, folder, run)
-        rows.append({"system": system.name, "what": system.what, **row, **scores})
-        atomic_write(runs / "synthetic.md", ladder.markdown(TITLE, rows))
-        atomic_write(runs / "synthetic.json", json.dumps(rows, indent=1, ensure_ascii=False, default=vars) + "\n")
+def scored(what: str, config: Path, run: Path, settings: Sequence[str]) -> Row:
+    """Train a system and score it on test."""
+    row = {"what": what, **trained(config, run, *settings)}
+    greedy, beam = (scores("-m", run, "--beam", beam) for beam in (1, 5))
+    return {**row, "greedy_BLEU": greedy["BLEU"], "BLEU": beam["BLEU"], "chrF2": beam["chrF2"]}
 
 
 def main() -> None:
@@ -160,12 +134,9 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path(".bench/synthetic"), help="directory of all that is written")
     parser.add_argument("--pairs", type=int, default=30_000, help="of which half are held back")
     parser.add_argument("--steps", type=int, default=2_000, help="of each training")
-    args = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that child processes end, too
-    os.chdir(ROOT)
-    overrides = [f"train.max_steps={args.steps}", f"train.validate_every={max(args.steps // 4, 1)}"]
-    compare(args.config, args.runs.absolute(), args.pairs, overrides)
-    print((args.runs / "synthetic.md").read_text(), end="")
+    args = parsed(parser)
+    overrides = [f"train.max_steps={args['steps']}", f"train.validate_every={max(args['steps'] // 4, 1)}"]
+    print(compare(args["config"], args["runs"], args["pairs"], overrides).markdown(), end="")
 
 
 if __name__ == "__main__":

@@ -4,20 +4,21 @@ import json
 import re
 import shutil
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from string import Template
 from typing import Any
 
-from measure import NMT, PROGRAMS, Options, Sample, Table, Watched, interleaved, shown, started, told
+import torch
+from measure import NMT, PROGRAMS, Options, Sample, Table, Watched, interleaved, shown, started
 
 from nmt.config import Config, load_config
 from nmt.run.directory import RunDirectory
+from nmt.text.tokenizer import Tokenizers
 from nmt.train.preparation import drop_lengths, read_corpus, train_tokenizers
 
 WARM_UP_STEPS = 3  # measurement starts after them
@@ -33,6 +34,7 @@ RECIPE = [
 # as many tokens again, so an epoch has fewer steps. The warm-up is the same in tokens, and the rate is adapted.
 OWN = ["train.batch_tokens=2048", "train.accumulate=2", "train.warmup=200", "train.lr=3e-3"]
 BASELINE = "torch.nn.Transformer, plain loop, fp32"
+PEERS = MARIAN, JOEY = "Hugging Face Marian, the same loop, fp32", "JoeyNMT, its command, fp32"
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Trainer:
         tokens: returns the target tokens of a line, given the seconds since the last step; 0 if the line is not a step.
     """
 
-    command: list[object]
+    command: Sequence[object]
     progress: Path
     tokens: Callable[[str, float], float]
 
@@ -96,25 +98,30 @@ def prepare(options: Options) -> Task:
     run.write_tokenizers(tokenizers, config.tokenizer.joint)
     train, *_ = drop_lengths(corpus, tokenizers)
     sizes = {**config.model.model_dump(), "vocab_size": len(tokenizers.target)}
-    ids = {
-        name: [
-            *zip(
-                tokenizers.source.encode_all([pair.source for pair in pairs]),
-                tokenizers.target.encode_all([pair.target for pair in pairs]),
-                strict=True,
-            )
-        ]
-        for name, pairs in (("pairs", train), ("dev", corpus.dev))
-    }
-    (home / "task.json").write_text(json.dumps({"model": sizes, "train": config.train.model_dump(), **ids}))
-    for name, pairs in (("train", train), ("dev", corpus.dev)):
-        (home / f"{name}.src").write_text("".join(f"{pair.source}\n" for pair in pairs))
-        (home / f"{name}.tgt").write_text("".join(f"{pair.target}\n" for pair in pairs))
+    ids = {}
+    for name, chosen in (("train", train), ("dev", corpus.dev)):
+        texts = [[pair.source for pair in chosen], [pair.target for pair in chosen]]
+        ids[name] = encoded(tokenizers, *texts)
+        for side, lines in zip(("src", "tgt"), texts, strict=True):
+            (home / f"{name}.{side}").write_text("".join(f"{line}\n" for line in lines))
+    (home / "task.json").write_text(json.dumps({"model": sizes, "settings": config.train.model_dump(), **ids}))
     vocabulary = tokenizers.target.pieces(range(len(tokenizers.target)))
     (home / "vocabulary.txt").write_text("".join(f"{piece}\n" for piece in vocabulary))
-    lengths = [(len(src) + 1, len(tgt) + 1) for src, tgt in ids["pairs"]]
-    flops = sum(training_flops(sizes, *pair) for pair in lengths) / sum(tgt for _, tgt in lengths)
-    return Task(config, home, flops)
+    return Task(config, home, flops_per_token(sizes, ids["train"]))
+
+
+Pairs = list[tuple[list[int], list[int]]]
+
+
+def encoded(tokenizers: Tokenizers, source: list[str], target: list[str]) -> Pairs:
+    """The token ids of sentence pairs."""
+    return list(zip(tokenizers.source.encode_all(source), tokenizers.target.encode_all(target), strict=True))
+
+
+def flops_per_token(sizes: dict[str, Any], pairs: Pairs) -> float:
+    """FLOPs of a training step per target token, EOS counted."""
+    lengths = [(len(src) + 1, len(tgt) + 1) for src, tgt in pairs]
+    return sum(training_flops(sizes, *pair) for pair in lengths) / sum(tgt for _, tgt in lengths)
 
 
 def training_flops(sizes: dict[str, Any], n_source: int, n_target: int) -> float:
@@ -131,30 +138,42 @@ def training_flops(sizes: dict[str, Any], n_source: int, n_target: int) -> float
     return float(6 * (layers + n_target * d * sizes["vocab_size"]))
 
 
+def peak_flops(dtype: torch.dtype, device: str = "cpu", size: int = 2048) -> float:
+    """The machine's FLOP/s in the fastest of several large matmuls."""
+    a = torch.ones(size, size, dtype=dtype, device=device)
+    times = []
+    for _ in range(8):
+        start = time.perf_counter()
+        a @ a
+        if device == "cuda":
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - start)
+    return 2 * size**3 / min(times)
+
+
 def trainers(options: Options, task: Task) -> dict[str, Trainer]:
     """All programs; JoeyNMT and Marian only if `options.peers` is a Python that has them."""
     home, run = task.home, RunDirectory(task.config.run)
+
+    def plain(python: Path | str, model: str, precision: str) -> Trainer:
+        metrics = home / f"{model}-{precision}.jsonl"
+        command = [python, PROGRAMS / "plain_loop.py", home / "task.json", metrics, model, precision]
+        return Trainer(command, metrics, counted)
+
     nmt = [*NMT, "train", options.config, *RECIPE, *OWN, f"run={run.path}"]
-
-    def plain(python: Path | str, *args: str) -> Trainer:
-        metrics = home / f"{'-'.join(args)}.jsonl"
-        pairs = zip(("--model", "--precision"), args, strict=True)
-        command = [python, PROGRAMS / "plain_loop.py", home / "task.json", "--metrics", metrics]
-        return Trainer([*command, *(word for pair in pairs for word in pair)], metrics, counted)
-
     found = {
         BASELINE: plain(sys.executable, "torch", "fp32"),
         "the same, bf16": plain(sys.executable, "torch", "bf16"),
         "nmt train": Trainer(nmt, run.metrics_file, counted),
     }
     if options.peers:
-        found["Hugging Face Marian, the same loop, fp32"] = plain(options.peers, "marian", "fp32")
+        found[MARIAN] = plain(options.peers, "marian", "fp32")
         template = Template((PROGRAMS / "joeynmt.yaml").read_text())
         sections = (task.config.data, task.config.model, task.config.train)
         settings = {key: value for section in sections for key, value in section.model_dump().items()}
         (home / "joey.yaml").write_text(template.substitute(settings, home=home))
         joey = [options.peers, "-m", "joeynmt", "train", home / "joey.yaml", "--skip-test"]
-        found["JoeyNMT, its command, fp32"] = Trainer(joey, home / "joey" / "train.log", from_rate)
+        found[JOEY] = Trainer(joey, home / "joey" / "train.log", from_rate)
     return found
 
 
@@ -168,7 +187,8 @@ def steps(trainer: Trainer, run: Watched) -> Iterator[tuple[float, float]]:
         RuntimeError: the program failed.
     """
     before, text, offset = time.monotonic(), "", 0
-    while (code := run.process.poll()) in (None, 0):
+    while True:
+        has_ended = run.process.poll() is not None
         if trainer.progress.exists():
             with trainer.progress.open() as file:
                 file.seek(offset)
@@ -180,13 +200,13 @@ def steps(trainer: Trainer, run: Watched) -> Iterator[tuple[float, float]]:
             if tokens := trainer.tokens(line, now - before):
                 yield now, tokens
                 before = now
-        if code == 0 and not lines:
+        if has_ended:
+            run.wait()
             return
         time.sleep(0.05)
-    run.fail()
 
 
-def cleared(trainer: Trainer) -> list[object]:
+def cleared(trainer: Trainer) -> Sequence[object]:
     """Delete the metrics and checkpoints of an earlier training, but not the tokenizer; return the command."""
     home = trainer.progress.parent
     for file in [trainer.progress, *home.glob("checkpoints/*")]:
@@ -194,7 +214,7 @@ def cleared(trainer: Trainer) -> list[object]:
     return trainer.command
 
 
-def window(trainer: Trainer, options: Options, task: Task, peak: float) -> Sample:
+def window(trainer: Trainer, options: Options, flops_per_token: float, peak: float) -> Sample:
     """Measure a program's speed after its first steps."""
     n_tokens = 0.0
     with started(cleared(trainer), options.scratch) as run:
@@ -207,61 +227,54 @@ def window(trainer: Trainer, options: Options, task: Task, peak: float) -> Sampl
             if now - start >= options.seconds:
                 break
         rate = n_tokens / (now - start)
-        gflops = rate * task.flops_per_token / 1e9
-        return {"tokens_s": rate, "gflop_s": gflops, "of_peak": gflops * 1e9 / peak, **run.figures()}
+        flops = rate * flops_per_token
+        return {"tokens_s": rate, "gflop_s": flops / 1e9, "of_peak": flops / peak, **run.figures()}
 
 
-def windows(contestants: dict[str, Trainer], options: Options, task: Task) -> tuple[dict[str, list[Sample]], str]:
-    """Measure all programs in turn; return their speeds, and the machine's peak FLOP/s as text."""
-    printed = subprocess.run([sys.executable, PROGRAMS / "matrix_peak.py"], capture_output=True, check=True)
-    peaks = {name: peak / 1e9 for name, peak in json.loads(printed.stdout).items()}
-    peak = 1e9 * max(peaks.values())
-    measures = {name: partial(window, one, options, task, peak) for name, one in contestants.items()}
-    told_peaks = f"{shown('', peaks['fp32'])} GFLOP/s in fp32, {shown('', peaks['bf16'])} in bf16"
-    return interleaved(measures, options.rounds), told_peaks
+def windows(title: str, contestants: Mapping[str, Trainer], options: Options, flops_per_token: float) -> Table:
+    """Measure the speed of all programs in turn; compare them with the first, and with those of `options.peers`."""
+    peaks = {name: peak_flops(dtype) for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16))}
+    peak = max(peaks.values())
+    measures = {name: partial(window, one, options, flops_per_token, peak) for name, one in contestants.items()}
+    told = " and ".join(f"{shown('', peak / 1e9)} GFLOP/s in {name}" for name, peak in peaks.items())
+    note = (
+        f"Real target tokens a second, end sign counted, in windows of {options.seconds:g} s; operations are "
+        f"those of real tokens; peak of a large matrix product: {told}; memory is anonymous, of all processes."
+    )
+    commands = {name: one.command for name, one in contestants.items()}
+    bases = [next(iter(contestants)), *(name for name in contestants if name in PEERS)]
+    return Table(title, note, commands, interleaved(measures, options.rounds), "tokens_s", bases)
 
 
 def throughput(options: Options) -> list[Table]:
     """Target tokens per second."""
     task = prepare(options)
-    contestants = trainers(options, task)
-    samples, peaks = windows(contestants, options, task)
-    note = (
-        f"Real target tokens a second, end sign counted, in windows of {options.seconds:g} s; operations are "
-        f"those of real tokens; peak of a large matrix product: {peaks}; memory is anonymous, of all processes."
-    )
-    commands = {name: told(one.command) for name, one in contestants.items()}
-    return [Table("Training", note, commands, samples, "tokens_s", [BASELINE, *list(samples)[3:]])]
+    return [windows("Training", trainers(options, task), options, task.flops_per_token)]
 
 
 def scaling(options: Options) -> list[Table]:
     """Compare two threads, and two ranks that communicate with gloo, with one thread: the cost of sharing a batch."""
     task = prepare(options)
     alone = trainers(options, task)["nmt train"]
-    own = [*alone.command, "train.precision=bf16"]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
+    one = [*alone.command, "train.precision=bf16", "--threads", 1]
+    with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     # started without torchrun, so that both ranks are in the session that `Watched` measures and kills
-    rank = f"RANK=$i LOCAL_RANK=$i WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT={port}"
-    one = told([*own, "--threads", 1])
-    ranks = f"i=0; {rank} {one} & first=$!; i=1; {rank} {one} && wait $first"
-    commands: dict[str, list[object]] = {
-        "one thread": [*own, "--threads", 1],
-        "two threads": [*own, "--replicas", 2, "--threads", 2],
-        "two ranks of one thread": ["sh", "-c", ranks],
+    rank = f'LOCAL_RANK=$RANK WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT={port} "$@"'
+    ranks = ["sh", "-c", f"export RANK; RANK=0; {rank} & first=$!; RANK=1; {rank} && wait $first", "sh", *one]
+    commands = {
+        "one thread": one,
+        "two threads": [*alone.command, "train.precision=bf16", "--replicas", 2, "--threads", 2],
+        "two ranks of one thread": ranks,
     }
     contestants = {name: replace(alone, command=command) for name, command in commands.items()}
-    samples, _ = windows(contestants, options, task)
-    note = "Target tokens a second of the same batches in bf16; perfect would be × 2."
-    told_commands = {name: told(command) for name, command in commands.items()}
-    return [Table("Training by two", note, told_commands, samples, "tokens_s", ["one thread"])]
+    return [windows("Training by two, bf16", contestants, options, task.flops_per_token)]
 
 
-def learn(trainer: Trainer, extra: Sequence[str], options: Options) -> Sample:
+def learn(trainer: Trainer, extra: str, options: Options) -> Sample:
     """Train for the number of epochs in `extra`; return the dev loss, target tokens, seconds and memory."""
     start = time.monotonic()
-    with started([*cleared(trainer), *extra], options.scratch) as run:
+    with started([*cleared(trainer), extra], options.scratch) as run:
         n_tokens = sum(tokens for _, tokens in steps(trainer, run))
         figures = [json.loads(line) for line in trainer.progress.read_text().splitlines()]
         nll = [line["dev_nll"] for line in figures if "dev_nll" in line][-1]
@@ -270,14 +283,14 @@ def learn(trainer: Trainer, extra: Sequence[str], options: Options) -> Sample:
 
 def learning(options: Options) -> list[Table]:
     """Dev loss after the same number of target tokens: the same epochs of the same pairs."""
-    task = prepare(options)
-    contestants = dict(list(trainers(options, task).items())[:3])
-    limits = {name: ["--epochs", f"{options.epochs}"] for name in contestants}
-    limits["nmt train"] = [f"train.max_epochs={options.epochs}"]
-    measures = {name: partial(learn, one, limits[name], options) for name, one in contestants.items()}
+    contestants = dict(list(trainers(options, prepare(options)).items())[:3])
+    limits = {name: "train.max_epochs=" if name == "nmt train" else "--epochs=" for name in contestants}
+    measures = {
+        name: partial(learn, one, f"{limits[name]}{options.epochs}", options) for name, one in contestants.items()
+    }
     note = (
         f"Nats a target token of dev, unsmoothed, after {options.epochs} epochs; one training each; nmt with "
         f"{' '.join(OWN)}, for its batches are fuller."
     )
-    commands = {name: told([*one.command, *limits[name]]) for name, one in contestants.items()}
+    commands = {name: one.command for name, one in contestants.items()}
     return [Table("Learning", note, commands, interleaved(measures, 1), "dev_nll", [BASELINE])]

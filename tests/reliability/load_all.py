@@ -1,14 +1,13 @@
-"""Load every model and run of a folder in one process; print the outcome and the memory growth of each as JSON lines.
+"""Load every model and run of a folder in one process of limited memory; print each outcome as a JSON line.
 
     python load_all.py INTACT CONFIG FOLDER     load the entries of FOLDER in order of their names
 
 An entry that is a directory is also prepared for training, as `nmt train CONFIG run=ENTRY` does. The intact run INTACT
-is loaded and prepared first, to measure the memory that this normally takes.
+is loaded and prepared first; afterwards, memory may grow by 100 MB.
 """
 
-import ctypes
-import gc
 import json
+import resource
 import sys
 import traceback
 from collections.abc import Callable
@@ -20,22 +19,9 @@ from nmt.decode import translator
 from nmt.errors import NmtError
 from nmt.train import session
 
-# By torch: CTranslate2 reads a model in another process, and its cache would count as memory of the first load.
+MORE_BYTES = 100_000_000
+# By torch: CTranslate2 reads a model in another process, which would not be limited.
 load = partial(translator.load, engine="torch")
-
-
-def growth_kb(work: Callable[[], object]) -> int:
-    """Call `work`; return by how much its peak memory exceeds the memory before, in kB."""
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)  # return freed memory to the system, or `work` would reuse it uncounted
-    Path("/proc/self/clear_refs").write_text("5")  # reset the peak to the current memory
-    before = peak_kb()
-    work()
-    return peak_kb() - before
-
-
-def peak_kb() -> int:
-    return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 
 
 def make_ready(config: Path, run: Path) -> None:
@@ -55,21 +41,17 @@ def attempt(work: Callable[[], object]) -> list[str]:
 
 
 def main(intact: Path, config: Path, folder: Path) -> None:
-    for _ in range(3):  # warm-up: imports, and memory that libraries keep
-        load(intact).translate(["a"], beam=1)
-        make_ready(config, intact)
-    print(json.dumps(["intact", "load", "well", "", "", growth_kb(lambda: load(intact))]))
-    print(json.dumps(["intact", "train", "well", "", "", growth_kb(lambda: make_ready(config, intact))]))
+    load(intact).translate(["a"], beam=1)
+    make_ready(config, intact)
+    data_kb = int(Path("/proc/self/status").read_text().partition("VmData:")[2].split()[0])
+    resource.setrlimit(resource.RLIMIT_DATA, (1024 * data_kb + MORE_BYTES,) * 2)
     for entry in sorted(folder.iterdir()):
-        ways: dict[str, Callable[[], object]] = {"load": partial(load, entry)}
+        found = attempt(partial(load, entry))
+        print(json.dumps([entry.name, "load", *found]), flush=True)
+        if found[0] == "well":  # then it must also translate
+            load(entry).translate(["a"], beam=1)
         if entry.is_dir():
-            ways["train"] = partial(make_ready, config, entry)
-        for way, work in ways.items():
-            ends: list[list[str]] = []
-            kb = growth_kb(lambda: ends.append(attempt(work)))  # noqa: B023
-            print(json.dumps([entry.name, way, *ends[0], kb]), flush=True)
-            if way == "load" and ends[0][0] == "well":  # then it must also translate
-                load(entry).translate(["a"], beam=1)
+            print(json.dumps([entry.name, "train", *attempt(partial(make_ready, config, entry))]), flush=True)
 
 
 if __name__ == "__main__":

@@ -5,60 +5,28 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 from conftest import FORKS, PATIENCE_S
+from small_run import config_of, write_small_corpus
 
-from nmt.config import Config, load_config
+from nmt.config import dump_config
 from nmt.run.checkpoint import hash_tensors, read_checkpoint
 from nmt.run.directory import RunDirectory
 
 VALIDATE_EVERY = 5
-SUBJECTS = {"狗": "the dog", "猫": "the cat", "男孩": "the boy", "女孩": "the girl", "老师": "the teacher"}
-VERBS = {"跑": "runs", "睡觉": "sleeps", "唱歌": "sings", "笑": "laughs"}
-TIMES = {"今天": "today", "每天": "every day", "早上": "in the morning"}
 
 
-def write_config(home: Path, **settings: object) -> Path:
-    """Write the corpus and the config of a small training with dropout, subword sampling and shuffled batches.
-
-    Args:
-        home: directory of the corpus, the config and the runs.
-        settings: settings of `train` that override the defaults here.
-    """
-    pairs = [(f"{s}{t}{v}。", f"{SUBJECTS[s]} {VERBS[v]} {TIMES[t]}.") for s in SUBJECTS for t in TIMES for v in VERBS]
-    for name, chosen in (("train", pairs), ("dev", pairs[::7])):
-        for side, ending in enumerate(("zh", "en")):
-            text = "".join(f"{pair[side]}\n" for pair in chosen)
-            (home / f"{name}.{ending}").write_text(text, encoding="utf-8")
-    train = {"batch_tokens": 300, "max_steps": 40, "validate_every": VALIDATE_EVERY, "lr": 3e-3, "warmup": 4}
-    path = home / "tiny.yaml"
-    path.write_text(
-        f"""\
-run: {home}/run
-data:
-  root: {home}
-  train: {{source: train.zh, target: train.en}}
-  dev: {{source: dev.zh, target: dev.en}}
-  max_length: 60
-tokenizer: {{vocab_size: 340, sampling_alpha: 0.3}}
-model: {{d_model: 32, d_ff: 64, n_heads: 2, n_encoder_layers: 1, n_decoder_layers: 1, dropout: 0.2}}
-train:
-  precision: fp32
-"""
-        + "".join(f"  {key}: {value}\n" for key, value in {**train, **settings}.items()),
-        encoding="utf-8",
-    )
+def write_config(home: Path, **changes: Any) -> Path:
+    """Write the small corpus and its config with 40 steps, a checkpoint every 5, and these changes."""
+    path = write_small_corpus(home) / "small.yaml"
+    changes = {"train__max_steps": 40, **changes}
+    path.write_text(dump_config(config_of(home, **changes)), encoding="utf-8")
     return path
-
-
-def config_of(home: Path, run: str, overrides: Sequence[str] = (), **settings: object) -> Config:
-    """Write the config and load it, with `home / run` as its run directory."""
-    return load_config(write_config(home, **settings), [f"run={home / run}", *overrides])
 
 
 @dataclass
@@ -68,9 +36,9 @@ class Training:
     process: BaseProcess
     log: Path
 
-    def end(self, timeout_s: float = PATIENCE_S) -> int:
+    def end(self) -> int:
         """Wait until it ends; return the exit code, or minus the number of the signal that killed it."""
-        self.process.join(timeout_s)
+        self.process.join(PATIENCE_S)
         assert self.process.exitcode is not None, "it does not end"
         return self.process.exitcode
 
@@ -85,15 +53,11 @@ class Training:
 
 
 @contextlib.contextmanager
-def training(config: Path, run: Path, *settings: str, device: str = "cpu", stop_at: int = 0) -> Iterator[Training]:
-    """Start `nmt train CONFIG run=RUN` in its own process, which is killed if it still runs after the block.
-
-    Args:
-        stop_at: the micro-batch, from 1, during which it gets SIGTERM; 0 for none.
-    """
+def training(config: Path, run: Path, *settings: str) -> Iterator[Training]:
+    """Start `nmt train CONFIG run=RUN` in its own process, which is killed if it still runs after the block."""
     log = run.with_name(f"{run.name}.{time.monotonic_ns()}.log")
-    arguments = ["train", str(config), f"run={run}", "--replicas", "1", "--device", device, *settings]
-    process = FORKS.Process(target=_main, args=(arguments, str(log), stop_at))
+    arguments = ["train", str(config), f"run={run}", "--replicas", "1", *settings]
+    process = FORKS.Process(target=_main, args=(arguments, str(log)))
     process.start()
     try:
         yield Training(process, log)
@@ -102,37 +66,30 @@ def training(config: Path, run: Path, *settings: str, device: str = "cpu", stop_
         process.join()
 
 
-def unbroken(config: Path, device: str = "cpu") -> tuple[str, float]:
-    """Train without an interruption; return the hashes of the final weights, and the seconds that it took."""
+def trained(config: Path, run: Path, *settings: str) -> str:
+    """Train until the run is finished; return its `weights`."""
+    with training(config, run, *settings) as one:
+        assert one.end() == 0, one.messages
+    return weights(run)
+
+
+def unbroken(config: Path, *settings: str) -> tuple[str, float]:
+    """Train without an interruption; return the weights, and the seconds that it took."""
     first = FORKS.Process(target=int)  # the fork server does its imports now, so they are not timed
     first.start()
     first.join()
     start = time.monotonic()
-    with training(config, config.with_name("unbroken"), device=device) as one:
-        assert one.end() == 0, one.messages
-    return weights(config.with_name("unbroken")), time.monotonic() - start
+    return trained(config, config.with_name("unbroken"), *settings), time.monotonic() - start
 
 
-def _main(arguments: list[str], log: str, stop_at: int) -> None:
+def _main(arguments: list[str], log: str) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
     sys.argv = ["nmt", *arguments]
     import torch
 
     from nmt.__main__ import main
-    from nmt.train import step
 
-    make = step.batch_loss
-    n_calls = 0
-
-    def batch_loss(*args: Any) -> Any:
-        nonlocal n_calls
-        n_calls += 1
-        if n_calls == stop_at:
-            signal.raise_signal(signal.SIGTERM)
-        return make(*args)
-
-    step.batch_loss = batch_loss  # type: ignore[assignment]
     torch.set_num_threads(1)  # torch is imported already: too late for --threads and OMP_NUM_THREADS
     try:
         main()

@@ -2,7 +2,6 @@
 
 import errno
 import io
-import logging
 import os
 import random
 import resource
@@ -12,24 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_run import config_of, run_training, write_small_corpus
 
-from nmt.config import Config
-from nmt.errors import OutputError
+from nmt.errors import ModelError, OutputError
 from nmt.run.directory import RunDirectory
-from nmt.train import checkpointer, session
+from nmt.train import checkpointer
 from reliability.conftest import soak
-from reliability.runs import config_of, newest_step, temps, training, weights, write_config
-
-
-@pytest.fixture(autouse=True)
-def told(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
-    """The log messages of nmt."""
-    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
-    return caplog
-
-
-def train(config: Config) -> None:
-    session.train(session.prepare(config, device="cpu"), quiet=True)
+from reliability.runs import newest_step, temps, weights
 
 
 class FailingDisk:
@@ -68,14 +56,19 @@ class FailingDisk:
         return call
 
 
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    return write_small_corpus(tmp_path)
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO][: soak(1, 2)])
 def test_a_save_that_fails_at_any_of_its_calls_leaves_the_old_checkpoint_and_training_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture, number: int
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture, number: int
 ) -> None:
     """Every other save fails, each at a later system call; `make soak` goes on until all calls have failed once."""
-    every = soak(9, 1)
-    settings: dict[str, Any] = {"validate_every": 1, "metric": "loss", "max_steps": soak(16, 160)}
-    train(config_of(tmp_path, "unbroken", **settings))
+    every, n_steps = soak(9, 1), soak(16, 160)
+    settings: dict[str, Any] = {"train__validate_every": 1, "train__metric": "loss", "train__max_steps": n_steps}
+    run_training(config_of(corpus, "unbroken", **settings))
     disk, write, seen = FailingDisk(monkeypatch, number), checkpointer.Checkpointer.write, []
 
     def failing(self: checkpointer.Checkpointer) -> None:
@@ -92,23 +85,19 @@ def test_a_save_that_fails_at_any_of_its_calls_leaves_the_old_checkpoint_and_tra
             assert not temps(self.run.path)
 
     monkeypatch.setattr(checkpointer.Checkpointer, "write", failing)
-    config = config_of(tmp_path, "run", **settings)
-    train(config)
-    assert weights(Path(config.run)) == weights(tmp_path / "unbroken")
-    steps = [line["step"] for line in RunDirectory(config.run).read_metrics() if "loss" in line]
-    assert steps == list(range(1, settings["max_steps"] + 1))
+    run_training(config_of(corpus, **settings))
+    assert weights(corpus / "run") == weights(corpus / "unbroken")
+    steps = [line["step"] for line in RunDirectory(corpus / "run").read_metrics() if "loss" in line]
+    assert steps == list(range(1, n_steps + 1))
     assert told.text.count("training goes on, the next validation tries again") == len(seen)
     assert told.text.count(os.strerror(number)) == len(seen)
     print(f"{len(seen)} of the calls of a save, up to the {max(seen)}th, failed with {os.strerror(number)}")
     assert len(seen) >= soak(4, 40)
     if every == 1:  # the last saves made fewer calls than `fails_at`, so they succeeded
-        assert max(seen) < settings["max_steps"] // 2 - 3
+        assert max(seen) < n_steps // 2 - 3
 
 
-def test_what_could_not_be_saved_is_saved_by_the_next_validation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = config_of(tmp_path, "run", max_steps=7)
+def test_what_could_not_be_saved_is_saved_by_the_next_validation(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write, calls = checkpointer.Checkpointer.write, []
 
     def failing(self: checkpointer.Checkpointer) -> None:
@@ -118,13 +107,13 @@ def test_what_could_not_be_saved_is_saved_by_the_next_validation(
         write(self)
 
     monkeypatch.setattr(checkpointer.Checkpointer, "write", failing)
-    train(config)
+    run_training(config_of(corpus, train__max_steps=7))
     assert calls == [5, 7, 7]
-    assert RunDirectory(config.run).checkpoint_steps() == [7]
+    assert RunDirectory(corpus / "run").checkpoint_steps() == [7]
 
 
 def test_figures_that_find_no_room_are_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture
 ) -> None:
     append = RunDirectory.append_metrics
 
@@ -134,30 +123,30 @@ def test_figures_that_find_no_room_are_lost(
         append(self, *lines)
 
     monkeypatch.setattr(RunDirectory, "append_metrics", failing)
-    config = config_of(tmp_path, "run", max_steps=6)
-    train(config)
-    assert [line["step"] for line in RunDirectory(config.run).read_metrics()] == [1, 5, 5, 6, 6]
+    run_training(config_of(corpus, train__max_steps=6))
+    steps = [line["step"] for line in RunDirectory(corpus / "run").read_metrics()]
+    assert steps == [1, 5, 5, 6, 6]
     assert told.text.count("no room for figures; training goes on") == 1
 
 
-def test_only_a_final_save_that_fails_ends_a_training(tmp_path: Path, told: pytest.LogCaptureFixture) -> None:
+def test_only_a_final_save_that_fails_ends_a_training(corpus: Path, told: pytest.LogCaptureFixture) -> None:
     """The kernel refuses files of more than 60 kB; a checkpoint is larger."""
-    train(config_of(tmp_path, "unbroken", max_steps=20))
-    config = config_of(tmp_path, "run", max_steps=5)
-    train(config)
+    run_training(config_of(corpus, "unbroken", train__max_steps=20))
+    run_training(config_of(corpus, train__max_steps=5))
+    longer, run = config_of(corpus, train__max_steps=20), corpus / "run"
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, before[1]))
     try:
         with pytest.raises(OutputError, match=r"cannot write .*: File too large") as caught:
-            train(config_of(tmp_path, "run", max_steps=20))
+            run_training(longer)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert caught.value.exit_code == 1
     assert told.text.count("training goes on, the next validation tries again") == 3  # at 10, 15 and 20
-    assert newest_step(Path(config.run)) == 5
-    assert not temps(Path(config.run))
-    train(config_of(tmp_path, "run", max_steps=20))
-    assert weights(Path(config.run)) == weights(tmp_path / "unbroken")
+    assert newest_step(run) == 5
+    assert not temps(run)
+    run_training(longer)
+    assert weights(run) == weights(corpus / "unbroken")
 
 
 def damage(file: Path, draw: random.Random, kind: str) -> None:
@@ -172,48 +161,39 @@ def damage(file: Path, draw: random.Random, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["cut", "flipped"])
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
-    tmp_path: Path, told: pytest.LogCaptureFixture, kind: str
+    corpus: Path, told: pytest.LogCaptureFixture, kind: str
 ) -> None:
-    whole, draw = config_of(tmp_path, "whole", max_steps=10), random.Random(kind)
-    train(whole)
-    expected = weights(Path(whole.run))
+    draw = random.Random(kind)
+    run_training(config_of(corpus, "whole", train__max_steps=10))
     for i in range(soak(2, 100)):
-        run = RunDirectory(shutil.copytree(whole.run, tmp_path / f"run{i}"))
+        run = RunDirectory(shutil.copytree(corpus / "whole", corpus / f"run{i}"))
         damage(run.checkpoint_file(10), draw, kind)
         told.clear()
-        train(config_of(tmp_path, f"run{i}", max_steps=10))
+        run_training(config_of(corpus, f"run{i}", train__max_steps=10))
         (warning,) = [text for text in told.messages if str(run.checkpoint_file(10)) in text]
         assert "kept as step-10.damaged, going on from step 5" in warning
-        assert weights(run.path) == expected
+        assert weights(run.path) == weights(corpus / "whole")
         assert run.checkpoint_steps() == [5, 10]
         shutil.rmtree(run.path)
 
 
-def test_the_command_tells_of_damage_without_a_traceback(tmp_path: Path) -> None:
-    config = write_config(tmp_path, max_steps=10)
-    run = RunDirectory(tmp_path / "run")
-    with training(config, run.path) as one:
-        assert one.end() == 0, one.messages
-    damage(run.checkpoint_file(10), random.Random(1), "cut")
-    with training(config, run.path) as one:
-        assert one.end() == 0, one.messages
-    assert f"nmt: warning: {run.checkpoint_file(10)}: " in one.messages
+def test_without_an_intact_checkpoint_training_ends(corpus: Path) -> None:
+    config, run = config_of(corpus, train__max_steps=10), RunDirectory(corpus / "run")
+    run_training(config)
     for step in run.checkpoint_steps():
         run.checkpoint_file(step).write_bytes(b"")
-    with training(config, run.path) as one:
-        assert one.end() == 2, one.messages
-    assert f"nmt: error: no checkpoint of {run.path} can be read" in one.messages
-    assert "hint: begin anew with --fresh" in one.messages
-    assert "Traceback" not in one.messages
+    with pytest.raises(ModelError, match=f"no checkpoint of {run.path} can be read") as caught:
+        run_training(config)
+    assert caught.value.hint.startswith("begin anew with --fresh")
 
 
-def test_an_average_does_without_a_damaged_checkpoint(tmp_path: Path, told: pytest.LogCaptureFixture) -> None:
-    config = config_of(tmp_path, "run", max_steps=20, average="last", n_average=4)
-    train(config)
-    run = RunDirectory(config.run)
+def test_an_average_does_without_a_damaged_checkpoint(corpus: Path, told: pytest.LogCaptureFixture) -> None:
+    averaged: dict[str, Any] = {"train__average": "last"}
+    run_training(config_of(corpus, **averaged, train__max_steps=20, train__n_average=4))
+    run = RunDirectory(corpus / "run")
     damage(run.checkpoint_file(5), random.Random(1), "flipped")
     told.clear()
-    train(config_of(tmp_path, "run", max_steps=21, average="last", n_average=5))
+    run_training(config_of(corpus, **averaged, train__max_steps=21, train__n_average=5))
     assert f"{run.checkpoint_file(5)}: damaged" in told.text
     assert "the average does without it" in told.text
     assert run.read_metrics()[-1]["n_averaged"] == 4

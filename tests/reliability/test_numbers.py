@@ -1,7 +1,6 @@
 """NaN or exploding losses, and batches too large for memory: they are reported, and no sentence is left out."""
 
 import dataclasses
-import logging
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -11,77 +10,31 @@ from typing import Any
 import pytest
 import torch
 from conftest import SOURCE, TARGET, FiveRun
+from small_run import config_of, run_training, write_small_corpus
 from torch import Tensor
 
-from nmt.config import Config, ModelSettings, TrainSettings
+from nmt.config import ModelSettings, TrainSettings
 from nmt.decode.engines import torch_engine
 from nmt.decode.search import search as search_batch
 from nmt.decode.translator import load
-from nmt.errors import DivergedError, NmtError
+from nmt.errors import NmtError
 from nmt.model.base import Seq2Seq
 from nmt.model.transformer import Transformer
-from nmt.run.checkpoint import read_checkpoint
 from nmt.run.directory import RunDirectory
 from nmt.text.batches import Batch, collate
-from nmt.train import loop, session, step
+from nmt.train import loop, step
 from nmt.train.loss import LossSum
 from nmt.train.memory import split_on_out_of_memory
 from nmt.train.optimizer import make_optimizers
-from nmt.train.progress import Progress
 from nmt.train.replicas import Replicas
 from nmt.train.step import StepOptions, train_step
 from nmt.train.validation import Validation
-from reliability.runs import config_of, newest_step
-
-NOT_DROPPED = {"model.dropout": 0.0, "tokenizer.sampling_alpha": 0.0}
 
 
-@pytest.fixture(autouse=True)
-def told(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
-    """The log messages of nmt."""
-    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
-    return caplog
-
-
-def train(config: Config) -> Progress:
-    return session.train(session.prepare(config, device="cpu"), quiet=True)
-
-
-def tensors(config: Config) -> dict[str, Tensor]:
-    run = RunDirectory(config.run)
-    return read_checkpoint(run.checkpoint_file(run.newest_step() or 0)).part("model")
-
-
-def with_loss(monkeypatch: pytest.MonkeyPatch, change: Callable[[int, Batch, LossSum], LossSum]) -> None:
-    """Replace the training loss by `change(n, batch, loss)`, where n counts the calls from 1."""
-    calls, real = [], step.batch_loss
-
-    def batch_loss(model: torch.nn.Module, batch: Batch, settings: TrainSettings) -> LossSum:
-        calls.append(batch)
-        return change(len(calls), batch, real(model, batch, settings))
-
-    monkeypatch.setattr(step, "batch_loss", batch_loss)
-
-
-# --- NaN losses -------------------------------------------------------------------------------------------
-
-
-def test_a_loss_that_explodes_ends_in_the_last_good_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture
-) -> None:
-    """While the loss is finite, gradients are clipped. Then steps are skipped, training rolls back, and gives up."""
-    from_call = 7
-    with_loss(
-        monkeypatch,
-        lambda n, _, sums: dataclasses.replace(sums, loss=sums.loss * 1e6 ** max(n - from_call, 0)),
-    )
-    config = config_of(tmp_path, "run", max_steps=400)
-    with pytest.raises(DivergedError, match="the gradient was not finite in 5 steps in a row") as caught:
-        train(config)
-    assert caught.value.exit_code == 1
-    assert told.text.count("of the rate") == 3
-    assert newest_step(Path(config.run)) >= 5
-    assert all(x.isfinite().all() for x in tensors(config).values())
+def with_loss(monkeypatch: pytest.MonkeyPatch, change: Callable[[Batch, LossSum], LossSum]) -> None:
+    """Replace the training loss by `change(batch, loss)`."""
+    real = step.batch_loss
+    monkeypatch.setattr(step, "batch_loss", lambda model, batch, *args: change(batch, real(model, batch, *args)))
 
 
 def test_figures_on_dev_without_a_number_go_back_too(
@@ -97,8 +50,7 @@ def test_figures_on_dev_without_a_number_go_back_too(
         return real(self, model)
 
     monkeypatch.setattr(loop.Trainer, "validate", validate)
-    config = config_of(tmp_path, "run", max_steps=15)
-    assert train(config).step == 15
+    assert run_training(config_of(write_small_corpus(tmp_path), train__max_steps=15)).step == 15
     assert "back to step 5 with 0.5 of the rate" in told.text
     assert calls.count(10) == 2
 
@@ -118,10 +70,10 @@ class FailingGradient(torch.autograd.Function):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
 
-def out_of_memory(place: str, most: int, seen: list[int]) -> Callable[[int, Batch, LossSum], LossSum]:
+def out_of_memory(place: str, most: int, seen: list[int]) -> Callable[[Batch, LossSum], LossSum]:
     """A `change` for `with_loss`: batches over `most` positions run out of memory; lines of others go to `seen`."""
 
-    def change(_: int, batch: Batch, sums: LossSum) -> LossSum:
+    def change(batch: Batch, sums: LossSum) -> LossSum:
         if batch.n_positions <= most:
             seen.extend(batch.lines)
             return sums
@@ -181,23 +133,24 @@ def test_out_of_memory_splits_the_batch_and_leaves_the_gradient_as_it_is(
 def test_a_training_out_of_memory_goes_on_with_less_and_learns_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture
 ) -> None:
-    overrides = [f"{key}={value}" for key, value in NOT_DROPPED.items()]
-    whole = config_of(tmp_path, "whole", overrides, max_steps=10)
-    train(whole)
+    write_small_corpus(tmp_path)
+    settings: dict[str, Any] = {"model__dropout": 0.0, "tokenizer__sampling_alpha": 0.0}
+    run_training(config_of(tmp_path, "whole", **settings, train__max_steps=10))
     seen: list[int] = []
     with_loss(monkeypatch, out_of_memory("backward", 250, seen))
-    config = config_of(tmp_path, "run", overrides, max_steps=10)
-    progress = train(config)
+    progress = run_training(config_of(tmp_path, **settings, train__max_steps=10))
     assert 0 < progress.max_positions <= 250
     assert set(seen) == set(range(1, 61))
     told_of = [text for text in told.messages if "out of memory with a batch of" in text]
     assert 1 <= len(told_of) <= 2  # each lowers the limit for later batches
-    losses = [
-        [line["loss"] for line in RunDirectory(one.run).read_metrics() if "loss" in line] for one in (whole, config)
-    ]
-    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    whole, split = (
+        [line["loss"] for line in RunDirectory(tmp_path / run).read_metrics() if "loss" in line]
+        for run in ("whole", "run")
+    )
+    assert split == pytest.approx(whole, rel=1e-4)
     told.clear()
-    assert train(config_of(tmp_path, "run", overrides, max_steps=12)).max_positions == progress.max_positions
+    longer = config_of(tmp_path, **settings, train__max_steps=12)
+    assert run_training(longer).max_positions == progress.max_positions
     assert "out of memory" not in told.text  # a resumed run knows the limit
 
 

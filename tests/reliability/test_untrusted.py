@@ -31,56 +31,13 @@ from .conftest import soak
 
 # --- configs ----------------------------------------------------------------------------------------------
 
+WORDS = "-1 0 1 2 1e999 -.inf .nan 3.5 99999999999 1000000 65536 16384 null ~ true no [] {} '' ' { ! % @ ` *none . /"
 VALUES = [
-    *("-1", "0", "1", "2", "1e999", "-.inf", ".nan", "9" * 5000, "3.5", "99999999999", "null", "~", "true", "no"),
-    *("[]", "{}", "[[], {}]", "{a: 1}", "''", '"\\0"', '"\\ud800"', '"\\x1b[2J"', '"\\u2028"', "😀", "x" * 300),
-    *(
-        "../" * 90,
-        "/dev/zero",
-        "/dev/urandom",
-        "/dev/full",
-        "/",
-        ".",
-        "!!python/object/apply:os.system [touch PWNED]",
-    ),
-    *(
-        "!!binary xyz",
-        "!!bool maybe",
-        "!!set {a}",
-        "!!timestamp 2001-01-01",
-        "&a [*a]",
-        "*none",
-        "|\n  x",
-        "? [a]",
-    ),
-    *("'", '"', "{", "[" * 1200, "!", "%", "@", "`", "unigram", "char", "best", "1000000", "65536", "16384"),
+    *WORDS.split(),
+    *('"\\0"', '"\\ud800"', '"\\x1b[2J"', '"\\u2028"', "😀", "x" * 300, "9" * 5000, "[" * 1200, "{a: 1}", "&a [*a]"),
+    *("../" * 90, "/dev/zero", "/dev/urandom", "/dev/full", "unigram", "char", "best", "|\n  x", "? [a]", "!!set {a}"),
+    *("!!binary xyz", "!!bool maybe", "!!timestamp 2001-01-01", "!!python/object/apply:os.system [touch PWNED]"),
 ]
-
-
-def mutated(text: str, draw: random.Random) -> bytes:
-    """A config with some of its lines, values or bytes changed."""
-    lines = text.splitlines()
-    for _ in range(draw.choice([1, 1, 1, 2, 5])):
-        i = draw.randrange(len(lines))
-        key, colon, value = lines[i].partition(":")
-        kind = draw.randrange(8)
-        if kind < 3:
-            lines[i] = f"{key}{colon} {draw.choice(VALUES)}"
-        elif kind == 3:
-            lines[i] = lines[draw.randrange(len(lines))]
-        elif kind == 4:
-            lines.insert(i, f"{' ' * draw.randrange(5)}{draw.choice(VALUES)}: {draw.choice(VALUES)}")
-        elif kind == 5:
-            lines[i] = f"{key[draw.randrange(3) :]}{colon}{value[::-1]}"
-        elif kind == 6:
-            del lines[i : i + draw.randrange(1, 4)]
-            lines.append("")
-        else:
-            lines[i] = f"{draw.choice([' ', '  ', chr(9), '- ', '? ', '&a ', '!!map '])}{lines[i]}"
-    content = bytearray("\n".join(lines).encode(errors="replace"))
-    for _ in range(draw.choice([0, 0, 0, 1, 3])):
-        content[draw.randrange(len(content))] = draw.randrange(256)
-    return bytes(content)
 
 
 def refusal(work: Callable[[], object]) -> NmtError | None:
@@ -92,31 +49,29 @@ def refusal(work: Callable[[], object]) -> NmtError | None:
     return None
 
 
-def test_mutated_configs_are_ready_to_train_or_refused(
+def test_configs_with_hostile_values_are_ready_to_train_or_refused(
     five_corpus: FiveCorpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Run the checks of `nmt train --dry-run` as on a machine of 1 GB: a valid config may ask for all memory."""
+    """As on a machine of 1 GB: a valid config may ask for all memory. tests/config has files that are no YAML."""
     real = os.sysconf
     monkeypatch.setattr(os, "sysconf", lambda name: 250_000 if name == "SC_PHYS_PAGES" else real(name))
     monkeypatch.chdir(five_corpus.home)
-    texts = [five_corpus.config.read_text(), dump_config(load_config(five_corpus.config))]
     before = sorted(five_corpus.home.rglob("*"))
-    path = five_corpus.home / "mutated.yaml"
-    refused: list[bytes] = []
-    for seed in range(n := soak(50, 1000)):
-        path.write_bytes(content := mutated(texts[seed % 2], random.Random(seed)))
+    text = dump_config(load_config(five_corpus.config)).splitlines()
+    path, draw, n_refused = five_corpus.home / "hostile.yaml", random.Random(1), 0
+    for n_changes in [0, *(draw.choice([1, 1, 1, 2, 5]) for _ in range(soak(40, 1000)))]:
+        lines = [*text]
+        for i in draw.choices(range(len(lines)), k=n_changes):
+            lines[i] = f"{lines[i].partition(':')[0]}: {draw.choice(VALUES)}"
+        path.write_text(content := "\n".join(lines))
         if error := refusal(lambda: session.prepare(load_config(path), device="cpu")):
-            refused.append(content)
+            n_refused += 1
+            assert n_changes, error
             assert error.exit_code in (1, 2), content
             assert error.hint, content
             assert all(0 < len(line) < 1000 for line in str(error).split("\n")), content
-    print(f"{n} configs, {len(refused)} refused")
-    assert n // 2 < len(refused) < n
-    for content in refused[:: len(refused) // soak(1, 10)]:
-        path.write_bytes(content)
-        done = run_nmt("train", path, "--dry-run", cwd=five_corpus.home)
-        one_clear_error(done, done.returncode, n_errors=done.stderr.count(b"nmt: error: ") or 1)
-        assert done.returncode in (1, 2)
+    print(f"{n_refused} refused")
+    assert n_refused > soak(20, 500)
     path.unlink()
     assert sorted(five_corpus.home.rglob("*")) == before
 
@@ -172,72 +127,53 @@ def damaged(content: bytes, draw: random.Random) -> bytes:
 def hostile_models(intact: Path, bomb: Bomb, n_cut: int) -> Iterator[bytes]:
     """Yield malicious model files; the last `n_cut` of them have a truncated tokenizer."""
     parts = taken_apart(intact)
-    model = parts.header["config"]["model"]
+    config, model = parts.header["config"], parts.header["config"]["model"]
     for changes in (
         {"d_model": 16_384, "d_ff": 65_536, "n_encoder_layers": 100, "n_decoder_layers": 100},
-        {"d_ff": 65_536},
         {"n_encoder_layers": 100, "n_decoder_layers": 100},
         {"positions": "learned", "max_positions": 100_000},
         {"max_positions": 10**18},
-        {"d_model": -64},
         {"n_heads": 0},
         {"norm": "../../norm"},
-        {"more": 1},
-        {"tied_embeddings": "none"},
     ):
-        config = {**parts.header["config"], "model": {**model, **changes}}
-        yield parts._replace(header={**parts.header, "config": config}).joined()
-    for header in (
-        {**parts.header, "config": None},
-        {**parts.header, "config": [[]] * 100_000},
-        {**parts.header, "config": {str(i): i for i in range(50_000)}},
-        {**parts.header, "progress": 5},
-        {**parts.header, "format_version": [1]},
-        {**parts.header, "config": {**parts.header["config"], "seed": "\x1b]0;owned\x07"}},
-        {**parts.header, "config": {**parts.header["config"], "run": "a\0b"}},
-    ):
-        yield parts._replace(header=header).joined()
+        yield parts._replace(header={**parts.header, "config": {**config, "model": {**model, **changes}}}).joined()
+    headers: list[dict[str, Any]] = [
+        {"config": None},
+        {"config": [[]] * 100_000},
+        {"config": {str(i): i for i in range(50_000)}},
+        {"config": {**config, "seed": "\x1b]0;owned\x07"}},
+        {"config": {**config, "run": "a\0b"}},
+        {"config": pickle.dumps(bomb).decode("latin-1")},
+        {"progress": 5},
+    ]
+    for header in headers:
+        yield parts._replace(header={**parts.header, **header}).joined()
     one = next(name for name in parts.tensors if name.endswith("inner.weight"))
     for tensors in (
-        {**parts.tensors, "model.../../../etc/passwd": torch.zeros(1)},
-        {**parts.tensors, "x" * 1_000_000: torch.zeros(1)},
-        {**parts.tensors, one: torch.zeros(0, 2**40)},
-        {**parts.tensors, one: parts.tensors[one].T.contiguous()},
-        {**parts.tensors, one: parts.tensors[one].double()},
-        {**parts.tensors, "average." + one[6:]: parts.tensors[one].clone()},
-        {name: x for name, x in parts.tensors.items() if name != one},
-        {name: x for name, x in parts.tensors.items() if not name.startswith("tokenizer.")},
-        {**parts.tensors, "tokenizer.target": torch.zeros(1_000_000, dtype=torch.uint8)},
-        {**parts.tensors, "tokenizer.source": torch.zeros(0, dtype=torch.uint8)},
-        {**parts.tensors, "tokenizer.source": torch.zeros(9)},
+        {"model.../../../etc/passwd": torch.zeros(1)},
+        {"x" * 1_000_000: torch.zeros(1)},
+        {one: torch.zeros(0, 2**40)},
+        {one: parts.tensors[one].T.contiguous()},
+        {one: parts.tensors[one].double()},
+        {"tokenizer.target": torch.zeros(1_000_000, dtype=torch.uint8)},
+        {"tokenizer.source": torch.zeros(0, dtype=torch.uint8)},
+        {"tokenizer.source": torch.zeros(9)},
     ):
-        yield parts._replace(tensors=tensors).joined()
+        yield parts._replace(tensors={**parts.tensors, **tensors}).joined()
     entry = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
     yield with_header({f"model.{i}": entry for i in range(100_000)})
     yield with_header({"model.x": {**entry, "shape": [1] * 1_000_000}})
-    for shape, end in (
-        ([2**40, 2**23], 4),
-        ([2**62, 4], 0),
-        ([2**64], 4),
-        ([-1], 4),
-        ([1.5], 4),
-        (["a"], 4),
-        ([1], 2**60),
-        ([1], -4),
-        (None, 4),
-    ):
+    for shape, end in (([2**40, 2**23], 4), ([2**62, 4], 0), ([-1], 4), (["a"], 4), ([1], 2**60), ([1], -4)):
         yield with_header({"model.x": {"dtype": "F32", "shape": shape, "data_offsets": [0, end]}}, b"\0" * 4)
     for top in (
-        *(b"{" * 100_000, b"[" * 100_000, b"[]", b"null", b'{"a": ' * 30_000, b'{"__metadata__": {"nmt": 5}}'),
-        *(b'{"__metadata__": {"nmt": "{}"}}', json.dumps({"__metadata__": {"nmt": "[" * 100_000}}).encode()),
+        *(b"{" * 100_000, b"[]", b"null", b'{"a": ' * 30_000, b'{"__metadata__": {"nmt": 5}}', pickle.dumps(bomb)),
+        json.dumps({"__metadata__": {"nmt": "[" * 100_000}}).encode(),
         json.dumps({"__metadata__": {"nmt": '{"format_version": ' + "9" * 5000 + "}"}}).encode(),
     ):
         yield with_header(top)
-    for n_bytes in (0, 1, 2**63, 2**64 - 1, 99_999_999):
+    for n_bytes in (0, 2**64 - 1, 99_999_999):
         yield n_bytes.to_bytes(8, "little") + b"{}"
     yield pickle.dumps(bomb)
-    yield with_header(pickle.dumps(bomb))
-    yield parts._replace(header={**parts.header, "config": pickle.dumps(bomb).decode("latin-1")}).joined()
     pieces = parts.tensors["tokenizer.source"].numpy().tobytes()
     draw = random.Random(7)
     for content in (pickle.dumps(bomb), *(pieces[: draw.randrange(1, len(pieces))] for _ in range(n_cut))):
@@ -250,7 +186,7 @@ def with_tokenizer(parts: Parts, content: bytes) -> bytes:
 
 
 def hostile_run(run: Path, kind: int, draw: random.Random, bomb: Bomb, outside: Path) -> None:
-    """Damage or replace a random file of a run, in a way that `kind` selects (0-13; 14 keeps the file)."""
+    """Damage or replace a random file of a run, in a way that `kind` selects (0-11)."""
     files = sorted(file for file in run.rglob("*") if file.is_file() and file.name != "lock")
     file = draw.choice(files)
     content = file.read_bytes()
@@ -258,29 +194,22 @@ def hostile_run(run: Path, kind: int, draw: random.Random, bomb: Bomb, outside: 
     if kind < 4:
         file.write_bytes(damaged(content, draw) if content else b"x")
     elif kind == 4:
-        file.write_bytes(pickle.dumps(bomb))
-    elif kind == 5:
         torch.save({"weights": bomb}, file)
-    elif kind == 6:
+    elif kind == 5:
         with zipfile.ZipFile(file, "w") as packed:
             packed.writestr("../../../outside", "x")
-    elif kind == 7:
+    elif kind == 6:
         file.mkdir()
-    elif kind == 8:
+    elif kind == 7:
         os.mkfifo(file)
-    elif kind == 9:
-        file.symlink_to("/dev/zero")
+    elif kind in (8, 9):
+        file.symlink_to("/dev/zero" if kind == 8 else outside / "new")
     elif kind == 10:
-        file.symlink_to(outside / "new")
-    elif kind == 11:
-        file.write_text(f"a: !!python/object/apply:os.system ['touch {bomb.proof}']\n")
-    elif kind == 12:
         with file.open("wb") as sparse:
             sparse.truncate(10**10)
-    elif kind == 13:
-        file.write_text(draw.choice(["null", "[]", "5", '{"step": "../../../x"}', '{"step": 1e999}', "{" * 100_000]))
     else:
-        file.write_bytes(content)
+        code = f"a: !!python/object/apply:os.system ['touch {bomb.proof}']"
+        file.write_text(draw.choice([code, "null", "[]", '{"step": "../../../x"}', '{"step": 1e999}', "{" * 100_000]))
 
 
 def test_hostile_models_and_runs_do_no_harm(five_run: FiveRun, tmp_path: Path) -> None:
@@ -289,21 +218,18 @@ def test_hostile_models_and_runs_do_no_harm(five_run: FiveRun, tmp_path: Path) -
     outside.mkdir()
     intact = five_run.copy_run(tmp_path / "intact")
     bomb = Bomb(outside / "proof")
-    sizes: dict[str, int] = {}
     refused = set()  # model files that must be refused. Runs need not: a damaged figure in metrics.jsonl is harmless
 
-    content = five_run.model_file.read_bytes()
+    content, parts = five_run.model_file.read_bytes(), taken_apart(five_run.model_file)
     draw = random.Random(1)
     models = [damaged(content, draw) for _ in range(soak(4, 200))]
     models += [*hostile_models(five_run.model_file, bomb, n_cut=soak(4, 60))][:: soak(4, 1)]
-    n_refused, parts = len(models), taken_apart(five_run.model_file)
     pieces = parts.tensors["tokenizer.source"].numpy().tobytes()
-    models += (with_tokenizer(parts, damaged(pieces, draw)) for _ in range(soak(2, 40)))  # may be valid
-    for i, model in enumerate(models):
+    maybe_valid = [with_tokenizer(parts, damaged(pieces, draw)) for _ in range(soak(2, 40))]
+    for i, model in enumerate([*models, *maybe_valid]):
         file = folder / f"model-{i:03}.safetensors"
         file.write_bytes(model)
-        sizes[file.name] = len(model)
-        refused |= {file.name} if i < n_refused else set()
+        refused |= {file.name} if i < len(models) else set()
     torch.save({"weights": bomb}, folder / "model.pt")
     (folder / "model-is-zero").symlink_to("/dev/zero")
     os.mkfifo(folder / "model-is-a-pipe")
@@ -312,31 +238,17 @@ def test_hostile_models_and_runs_do_no_harm(five_run: FiveRun, tmp_path: Path) -
     for i in range(n_runs):
         run = folder / f"run-{i:03}"
         shutil.copytree(five_run.run, run, copy_function=os.link)
-        hostile_run(run, i * soak(3, 1) % 15, random.Random(i), bomb, outside)
+        hostile_run(run, i * soak(3, 1) % 12, random.Random(i), bomb, outside)
     before = sorted(tmp_path.rglob("*"))
 
-    done = subprocess.run(
-        [sys.executable, Path(__file__).with_name("load_all.py"), intact, five_run.config, folder],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        timeout=1200,
-        check=False,
-    )
+    program = Path(__file__).with_name("load_all.py")
+    command = [sys.executable, *map(str, (program, intact, five_run.config, folder))]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, timeout=1200, check=False)
     assert done.returncode == 0, done.stderr.decode()[-2000:]
-    (*_, load_kb), (*_, train_kb), *ends = map(json.loads, done.stdout.splitlines())
-    checkpoint = max(file.stat().st_size for file in (five_run.run / "checkpoints").iterdir())
-    found, beside = Counter((way, end) for _, way, end, *_ in ends), {"load": 0, "train": 0}
-    for name, way, *_, kb in ends:
-        size = sizes.get(name, len(content) if way == "load" else checkpoint)
-        beside[way] = max(beside[way], kb - 2 * size // 1024)
-    print(f"{len(models) + 3} models, {n_runs} runs:", dict(found))
-    print(f"memory beside twice the file: {beside} kB, of the intact ones in all {load_kb} and {train_kb} kB")
-    assert beside["load"] <= load_kb
-    assert beside["train"] <= train_kb
-    assert sum(n for (way, _), n in found.items() if way == "load") == len(models) + 3 + n_runs
-    assert sum(n for (way, _), n in found.items() if way == "train") == n_runs
-    for name, way, end, message, hint, _ in ends:
+    ends = [json.loads(line) for line in done.stdout.splitlines()]
+    print(f"{len(refused) + len(maybe_valid)} models, {n_runs} runs:", Counter((way, end) for _, way, end, *_ in ends))
+    assert len(ends) == len(refused) + len(maybe_valid) + 2 * n_runs
+    for name, way, end, message, hint in ends:
         assert end == "error" or (end == "well" and name not in refused), (name, way, message)
         if end == "error":
             assert "\n" not in message, (name, way)
