@@ -13,8 +13,8 @@ from nmt.errors import InputError
 from nmt.text.lines import iter_pairs
 
 if TYPE_CHECKING:
+    from nmt.decode.align import WordPair
     from nmt.decode.translator import Translator
-    from nmt.insight.align import WordPair
 
 Reverse = Annotated[Path | None, typer.Option(help="A run or model of the other direction; both must agree.")]
 
@@ -45,7 +45,7 @@ def align(
     if reverse is not None:
         _, other = options.load_translator(reverse, device, threads)
         check_directions(translator, other)
-    from nmt.insight.align import align, moses
+    from nmt.decode.align import align, moses
 
     pairs, given = tee(word_pairs(translator, src, ref, beam))
     aligned = zip(given, align(translator, pairs, other), strict=True)
@@ -61,7 +61,7 @@ def align(
 
 def word_pairs(translator: "Translator", src: Path | None, ref: Path | None, beam: int | None) -> "Iterator[WordPair]":
     """Yield the given pairs, or source lines with the model's translations, as words."""
-    from nmt.insight.align import WordText
+    from nmt.decode.align import WordText
 
     if src is not None and ref is not None:
         for pair in iter_pairs([src], [ref]):

@@ -21,6 +21,7 @@ from nmt.text.lines import iter_lines
 if TYPE_CHECKING:
     from nmt.decode.segments import Translation
     from nmt.decode.translator import Translator
+    from nmt.documents.markup import MarkupTranslator
 
 Render = Callable[["Translation", str], str]  # from a translation and its line of `beside` to the output line
 
@@ -54,7 +55,7 @@ def checked_files(
 def rewrite(
     files: Files,
     models: list[Path],
-    translator: "Translator",
+    translator: "Translator | MarkupTranslator",
     arguments: dict[str, Any],
     settings: dict[str, Any],
     render: Render,

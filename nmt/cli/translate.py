@@ -8,7 +8,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -20,6 +20,10 @@ from nmt.errors import InputError
 if TYPE_CHECKING:
     from nmt.cli.cluster import Job
     from nmt.decode.segments import Translation
+    from nmt.decode.translator import Translator
+    from nmt.documents.markup import MarkupTranslator
+
+Markup = Literal["text", "html"]
 
 
 def translate(
@@ -40,6 +44,9 @@ def translate(
             help="Use a Ray cluster: auto, local or its address; -i and -o may be directories or URLs.",
         ),
     ] = None,
+    markup: Annotated[
+        Markup, typer.Option("--format", help="html: tags stay around the words that the tagged ones become.")
+    ] = "text",
     beam: options.Beam = None,
     n_best: Annotated[int, typer.Option(help="Hypotheses per line, with --json.")] = 1,
     length_penalty: options.LengthPenalty = None,
@@ -79,9 +86,12 @@ def translate(
     if ray is not None:
         alone = {"TEXT": text, "--resume": resume, "--shard": shard, "--stream": stream}
         check_cluster([name for name, value in alone.items() if value], input_path, output_path)
+    n_processes = max(processes or 1, launched().n_ranks)
+    if markup != "text" and (json_lines or scores or prefix or n_processes > 1):
+        unsuitable = "--json, --scores, --prefix and --processes"
+        raise InputError(f"--format {markup} does not go with {unsuitable}", hint="leave them out")
     command = "translate --resume" if shard is None else f"translate --shard {shard}"
     files = checked_files(command, input_file, output, shard) if resume or shard is not None else None
-    n_processes = max(processes or 1, launched().n_ranks)
     if stream and n_processes > 1:
         raise InputError("--stream translates line by line, which processes cannot share", hint="leave it out")
     search = options.search_options(
@@ -108,6 +118,7 @@ def translate(
     chosen = translator.with_options(**search)
     translator.encode_prefix(prefix)  # an invalid prefix raises before processes start and output is written
     arguments: dict[str, Any] = {"options": chosen, "batch_size": batch_size, "prefix": prefix}
+    writer = translator if markup == "text" else of_html(translator)
     render = partial(formatted, as_json=json_lines, with_score=scores)
     if ray is not None:
         from nmt.cli.cluster import Job
@@ -118,8 +129,8 @@ def translate(
     with start_workers(n_started, sys.argv[1:], threads) as check, ranks_joined(check):
         if files:
             settings = chosen.model_dump() | {"prefix": prefix, "json": json_lines, "scores": scores}
-            settings |= {"precision": precision, "engine": engine}
-            rewrite(files, paths, translator, arguments, settings, render)
+            settings |= {"precision": precision, "engine": engine, "format": markup}
+            rewrite(files, paths, writer, arguments, settings, render)
             return
         if rank() > 0:
             deque(translator.translate_lines([], **arguments), maxlen=0)  # translates this rank's share of the lines
@@ -129,7 +140,7 @@ def translate(
                 arguments["window"] = 1
             n_lines = None if text is not None else streams.bar_length(input_file, output)
             # Flushed after each window, so that a pipe's reader gets the lines as soon as they are translated.
-            translations = translator.translate_lines(lines, **arguments, after_window=out.flush)
+            translations = writer.translate_lines(lines, **arguments, after_window=out.flush)
             for line in map(render, streams.with_bar(translations, n_lines)):
                 out.write(line.encode() + b"\n")
 
@@ -153,6 +164,14 @@ def on_cluster(address: str, job: "Job", source: str, output: str, processes: in
     with tqdm(unit=" lines", disable=streams.is_quiet() or None) as bar:  # None: no bar if stderr is not a terminal
         for n_lines in translate_files(address, job, source, output, processes):
             bar.update(n_lines)
+
+
+def of_html(translator: "Translator") -> "MarkupTranslator":
+    """Return a translator of lines of HTML."""
+    from nmt.documents.html import HTML
+    from nmt.documents.markup import MarkupTranslator
+
+    return MarkupTranslator(translator, HTML)
 
 
 def checked_text(text: str | None, input_file: Path | None) -> str | None:

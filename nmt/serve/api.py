@@ -19,6 +19,8 @@ from nmt.config import base_language, language
 from nmt.decode.options import SearchOptions
 from nmt.decode.segments import Line, Translation
 from nmt.decode.translator import Translator
+from nmt.documents.html import HTML
+from nmt.documents.markup import MarkupTranslator, sentences_of
 from nmt.errors import InputError, NmtError
 from nmt.insight.pages import content_security_policy, plain
 from nmt.serve import schema
@@ -170,8 +172,10 @@ class Api:
         options = model.translator.with_options(
             n_best=n_best, beam=max(n_best, model.translator.options.beam), scores=False
         )
-        translations = await self.translated(model, as_list(body.q), options)
-        texts = [variants(of_text, n_best) for of_text in translations]
+        if body.format == "html":
+            texts = await self.translated_html(model, as_list(body.q), options)
+        else:
+            texts = [variants(of_text, n_best) for of_text in await self.translated(model, as_list(body.q), options)]
         best, others = [of_text[0] for of_text in texts], [of_text[1:] for of_text in texts]
         is_list = isinstance(body.q, list)
         return schema.LibreAnswer(
@@ -179,6 +183,23 @@ class Api:
             alternatives=(others if is_list else others[0]) if body.alternatives else None,
             detectedLanguage=schema.DetectedLanguage(language=model.source) if body.source == "auto" else None,
         )
+
+    async def translated_html(
+        self, model: ServedModel, texts: Sequence[str], options: SearchOptions
+    ) -> list[list[str]]:
+        """Return for each piece of HTML its translations, best first."""
+        self.lines_of(texts)  # checks the limits
+        writer, documents = MarkupTranslator(model.translator, HTML), [HTML.parse(text) for text in texts]
+        sentences = [text for parts in documents for text in sentences_of(parts)]
+        translations = iter(await self.translated(model, sentences, options) if sentences else [])
+        found = []
+        for parts in documents:
+            n_best = [variants(next(translations), options.n_best) for _ in sentences_of(parts)]
+            n_found = max(map(len, n_best), default=1)
+            chosen = [of_sentence[min(i, len(of_sentence) - 1)] for i in range(n_found) for of_sentence in n_best]
+            call = partial(writer.written, [parts] * n_found, chosen)
+            found.append(await self.answer(model.batcher.call(call)))
+        return found
 
     async def languages(self) -> list[schema.Language]:
         """The languages, and what each is translated to."""

@@ -62,6 +62,20 @@ def test_lines_stay_lines(client: Client) -> None:
     assert client.post("/translate", body).json == {"translatedText": f"{TARGET[0]}\n\n{TARGET[1]}\n"}
 
 
+def test_tags_of_html_stay(client: Client) -> None:
+    tagged = [f"<p>{SOURCE[0]}</p>", f"<b>{SOURCE[1]}</b><br>{SOURCE[2]}", "<hr>"]
+    body = {"source": "zh", "target": "en", "format": "html"}
+    expected = [f"<p>{TARGET[0]}</p>", f"<b>{TARGET[1]}</b><br>{TARGET[2]}", "<hr>"]
+    assert client.post("/translate", {"q": tagged, **body}).json["translatedText"] == expected
+    words = SOURCE[3].split()
+    inside = " ".join([words[0], f"<i>{words[1]}</i>", *words[2:]])
+    answer = client.post("/translate", {"q": inside, "alternatives": 2, **body}).json
+    texts = [answer["translatedText"], *answer["alternatives"]]
+    assert re.sub("</?i>", "", texts[0]) == TARGET[3]
+    assert len(set(texts)) == len(texts) == 3
+    assert all(re.fullmatch("[^<]*<i>[^<]*</i>[^<]*", text) for text in texts)
+
+
 def test_auto_is_the_only_language_that_fits(client: Client) -> None:
     found = client.post("/translate", {"q": SOURCE[0], "source": "auto", "target": "en"}).json
     assert found["detectedLanguage"] == {"language": "zh", "confidence": 0}
@@ -227,7 +241,7 @@ def test_passwords_are_asked_for_in_forms(client: Client) -> None:
 REFUSED: list[tuple[str, Any, int, str]] = [
     ("/translate", {"source": "zh", "target": "en"}, 400, "q: Field required"),
     ("/translate", {"q": "a", "source": "fr", "target": "en"}, 400, "no model translates fr to en; this server transl"),
-    ("/translate", {"q": "a", "source": "zh", "target": "en", "format": "html"}, 400, "format: Input should be 'text'"),
+    ("/translate", {"q": "a", "source": "zh", "target": "en", "format": "docx"}, 400, "format: Input should be"),
     ("/translate", {"q": {"a": 1}, "source": "zh", "target": "en"}, 400, "q"),
     ("/translate", {"q": "a", "source": "zh", "target": "en", "alternatives": 1000}, 400, "alternatives"),
     ("/translate", {"q": "a" * 5001, "source": "zh", "target": "en"}, 413, "the text has 5,001 characters"),
@@ -345,6 +359,9 @@ class NoSteps:
 
     def score(self, source: Any, target: Any) -> Any:
         return self.engine.score(source, target)
+
+    def attention(self, source: Any, target: Any) -> Any:
+        return self.engine.attention(source, target)
 
 
 def test_a_model_of_another_engine(translator: Translator) -> None:

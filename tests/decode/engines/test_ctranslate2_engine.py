@@ -11,7 +11,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from conftest import SOURCE, TARGET, FiveRun, environment, one_clear_error, run_nmt
 
 from nmt.decode.engines import ctranslate2_engine as module
@@ -25,6 +27,7 @@ from nmt.errors import ConfigError, ModelError, NmtError
 from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.run.checkpoint import read_checkpoint, save_checkpoint
 from nmt.run.directory import RunDirectory
+from nmt.text import BOS, EOS
 
 pytest.importorskip("ctranslate2")
 
@@ -129,6 +132,17 @@ def test_reference_log_probs_are_those_of_torch(five_run: FiveRun, engine: Trans
     ours = load(five_run.run, engine="torch").reference_log_probs(SOURCE, TARGET)
     for found, expected in zip(engine.reference_log_probs(SOURCE, TARGET), ours, strict=True):
         assert found == pytest.approx(expected, abs=TOLERANCE)
+
+
+def test_attention_is_that_of_the_last_layer(five_run: FiveRun, engine: Translator) -> None:
+    torch_translator = load(five_run.run, "cpu", engine="torch")
+    (model,) = torch_translator.engine.models  # type: ignore[attr-defined]
+    src, tgt = torch_translator.encode_pairs([*SOURCE, ""], [*TARGET, "a"])
+    everything = torch_translator.engine.attention(src, tgt)
+    for source, target, weights, mean in zip(src, tgt, engine.engine.attention(src, tgt), everything, strict=True):
+        cross = model.attention(torch.tensor([[*source, EOS]]), torch.tensor([[BOS, *target]])).cross[:, 0]
+        np.testing.assert_allclose(weights, cross[-1].mean(0)[:-1, :-1], atol=1e-5)
+        np.testing.assert_allclose(mean, cross.mean((0, 1))[:-1, :-1], atol=1e-5)
 
 
 def test_unsupported_options_are_refused_by_name(exported: Path, engine: Translator) -> None:

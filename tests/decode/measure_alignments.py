@@ -1,6 +1,6 @@
 """Compare methods of word alignment by their error rate on gold alignments.
 
-    python tests/insight/measure_alignments.py RUN tests/insight/alignments/de-en.tsv [--reverse RUN] [--swap]
+    python tests/decode/measure_alignments.py RUN tests/decode/alignments/de-en.tsv [--reverse RUN] [--swap]
 
 A line of a gold file has source words, target words and links, separated by TABs; s-t is a sure link, s?t a
 possible link. `nmt align` uses the method called "both directions, grow-diagonal".
@@ -8,7 +8,7 @@ possible link. `nmt align` uses the method called "both directions, grow-diagona
 
 import argparse
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from nmt.config import base_language, language
+from nmt.decode.align import Links, Matrix, WordText, align, encoded, grow_diagonal, normalized
 from nmt.decode.segments import UNSPACED
 from nmt.decode.translator import Translator, load
-from nmt.insight.align import Links, WordText, align, encoded, grow_diagonal, normalized
 from nmt.insight.heads import single_model
 from nmt.model.base import Seq2Seq
 from nmt.model.transformer import Transformer
@@ -72,7 +72,7 @@ def alignment_error_rate(found: Iterable[tuple[Iterable[tuple[int, int]], LinkSe
     return 1 - n_good / n_all
 
 
-def norms_of_values(model: Seq2Seq, src: Tensor) -> Tensor | float:
+def norms_of_values(model: Seq2Seq, src: Tensor) -> Matrix | float:
     """Norms of each head's value vectors after W^O: (L, H, 1, S) for src (1, S); 1 for a recurrent model.
 
     An attention weight times this norm is the size of what the head adds to its output (Kobayashi et al. 2020).
@@ -86,7 +86,7 @@ def norms_of_values(model: Seq2Seq, src: Tensor) -> Tensor | float:
         _, values = attention.keys_values(memory)  # (1, H, S, D/H)
         output = attention.output.weight.view(len(attention.output.weight), attention.n_heads, -1)  # (D, H, D/H)
         norms.append(torch.einsum("hsd,ehd->hse", values[0], output).norm(dim=-1))  # (H, S)
-    return torch.stack(norms)[:, :, None]
+    return torch.stack(norms)[:, :, None].numpy()
 
 
 def methods(translator: Translator, pairs: list[tuple[WordText, WordText]]) -> Iterator[tuple[str, list[Links]]]:
@@ -103,11 +103,11 @@ def methods(translator: Translator, pairs: list[tuple[WordText, WordText]]) -> I
         (src, of_source), (tgt, of_target) = source, target
         with torch.inference_mode():
             ids = torch.tensor([[*src, EOS]])
-            weights.append(model.attention(ids, torch.tensor([[BOS, *tgt]])).cross[:, 0])
+            weights.append(model.attention(ids, torch.tensor([[BOS, *tgt]])).cross[:, 0].numpy())
             weighted.append(weights[-1] * norms_of_values(model, ids))
         sides.append((of_source, of_target))
 
-    def by(choose: Callable[[Tensor], Tensor], *, of: list[Tensor] = weights, shift: int = 0) -> list[Tensor]:
+    def by(choose: Callable[[Matrix], Matrix], *, of: Sequence[Matrix] = weights, shift: int = 0) -> list[Matrix]:
         """Return the weights between words, (S, T), of each pair.
 
         `choose` selects a head or averages heads. Row t + shift of its result belongs to target token t.
@@ -118,15 +118,15 @@ def methods(translator: Translator, pairs: list[tuple[WordText, WordText]]) -> I
             found.append(of_source.T @ rows.T @ of_target)
         return found
 
-    def best_source(matrices: list[Tensor]) -> list[Links]:
+    def best_source(matrices: Sequence[Matrix]) -> list[Links]:
         return [[(s, t) for t, s in enumerate(m.argmax(0).tolist())] for m in matrices]
 
-    def merged(matrices: list[Tensor]) -> list[Links]:
+    def merged(matrices: Sequence[Matrix]) -> list[Links]:
         best = zip(matrices, best_source(matrices), strict=True)
         return [sorted(grow_diagonal(set(own), set(enumerate(m.argmax(1).tolist())))) for m, own in best]
 
-    def mean(w: Tensor) -> Tensor:
-        return w.mean((0, 1))
+    def mean(w: Matrix) -> Matrix:
+        return np.asarray(w.mean((0, 1)))
 
     n_layers, n_heads = weights[0].shape[:2]
     yield "mean of all heads", best_source(by(mean))
@@ -139,6 +139,8 @@ def methods(translator: Translator, pairs: list[tuple[WordText, WordText]]) -> I
         yield f"head {layer + 1}.{head + 1}", best_source(chosen)
     yield "mean, grow-diagonal", merged(by(mean))
     both = [normalized(m, 0) * normalized(m, 1) for m in by(mean, of=weighted)]
+    last = [normalized(m, 0) * normalized(m, 1) for m in by(lambda w: w[-1].mean(0))]
+    yield "last layer, both directions, grow-diagonal", merged(last)
     yield "norms, both directions, grow-diagonal", merged(both)
     yield "both directions, grow-diagonal", list(align(translator, pairs))
 
@@ -160,7 +162,7 @@ def main() -> None:
         found.append(("the same, with the reverse model", list(align(translator, pairs, load(given.reverse, "cpu")))))
     for name, links in found:
         rate = alignment_error_rate((own, one.sure, one.possible) for own, one in zip(links, gold, strict=True))
-        print(f"{name:<38}{100 * rate:6.1f} %")
+        print(f"{name:<45}{100 * rate:6.1f} %")
 
 
 if __name__ == "__main__":

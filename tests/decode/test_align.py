@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from conftest import model_of
@@ -13,11 +14,11 @@ from models import FAMILY, LINES, RNNS, name, small_translator, translator_witho
 from reference_model import ReferenceModel
 from torch import Tensor
 
+from nmt.decode import align as aligning
+from nmt.decode.align import WordText, align, bare_span, grow_diagonal, links, moses, word_attention
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.translator import load
 from nmt.errors import InputError
-from nmt.insight import align as aligning
-from nmt.insight.align import WordText, align, bare_span, grow_diagonal, links, moses, word_attention
 from nmt.model.base import AttentionWeights
 from nmt.text import BOS, EOS
 from nmt.text.tokenizer import Tokenizer, Tokenizers
@@ -45,10 +46,10 @@ def test_words_are_separated_by_spaces_or_are_characters(text: str, words: list[
 
 
 def test_links_are_best_in_either_direction_and_grow_from_those_best_in_both() -> None:
-    assert links(torch.eye(3)) == [(0, 0), (1, 1), (2, 2)]
-    matrix = torch.tensor([[0.9, 0.1, 0.0], [0.0, 0.8, 0.7], [0.0, 0.0, 0.0]])
+    assert links(np.eye(3)) == [(0, 0), (1, 1), (2, 2)]
+    matrix = np.array([[0.9, 0.1, 0.0], [0.0, 0.8, 0.7], [0.0, 0.0, 0.0]])
     assert links(matrix) == [(0, 0), (1, 1), (1, 2)], "no weight, no link"
-    assert links(torch.zeros(2, 3)) == []
+    assert links(np.zeros((2, 3))) == []
     assert grow_diagonal({(0, 0), (1, 1), (4, 4)}, {(0, 0), (1, 2), (5, 6)}) == {(0, 0), (1, 1), (1, 2)}
     assert grow_diagonal({(0, 0), (1, 0)}, {(0, 0), (0, 1)}) == {(0, 0), (1, 0), (0, 1)}
     assert moses([(0, 0), (1, 2)]) == "0-0 1-2"
@@ -144,9 +145,9 @@ def test_scores_are_those_of_each_pair_alone_by_definition(choices: dict[str, An
     pairs = [(source, target) for source in texts for target in texts]
     found = word_attention(translator, [(WordText.split(source), WordText.split(target)) for source, target in pairs])
     for matrix, pair in zip(found, pairs, strict=True):
-        expected = torch.tensor(scores_by_definition(reference, translator.tokenizers, pair), dtype=torch.float32)
+        expected = scores_by_definition(reference, translator.tokenizers, pair)
         assert matrix is not None
-        torch.testing.assert_close(matrix, expected, atol=1e-5, rtol=0)
+        np.testing.assert_allclose(matrix, expected, atol=1e-5, rtol=0)
 
 
 def test_blank_and_long_pairs_have_no_links(caplog: pytest.LogCaptureFixture) -> None:
