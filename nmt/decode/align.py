@@ -126,7 +126,7 @@ def bare_span(text: str, span: Span) -> Span:
 
 def normalized(weights: Matrix, axis: int) -> Matrix:
     """Weights divided by their sum over an axis; 0 where the sum is 0."""
-    return weights / np.maximum(weights.sum(axis, keepdims=True), np.finfo(np.float32).tiny)
+    return np.asarray(weights / np.maximum(weights.sum(axis, keepdims=True), np.finfo(np.float32).tiny))
 
 
 def links(matrix: Matrix) -> Links:

@@ -112,7 +112,7 @@ def methods(translator: Translator, pairs: list[tuple[WordText, WordText]]) -> I
 
         `choose` selects a head or averages heads. Row t + shift of its result belongs to target token t.
         """
-        found = []
+        found: list[Matrix] = []
         for of_pair, (of_source, of_target) in zip(of, sides, strict=True):
             rows = choose(of_pair)[shift : shift + len(of_target), : len(of_source)]
             found.append(of_source.T @ rows.T @ of_target)
