@@ -22,6 +22,7 @@ _VOID = "area base br col embed hr img input link meta param source track wbr"
 BLOCK, VOID = frozenset(_BLOCK.split()), frozenset(_VOID.split())
 COPIED = frozenset(["math", "pre", "script", "style", "svg", "template", "textarea"])  # blocks, with their content
 CODE = frozenset(["code", "kbd", "samp", "var"])
+MAX_DEPTH = 100
 SPACE = re.compile(r"[ \t\r\n\f]+")  # what HTML shows as one space
 
 
@@ -77,6 +78,7 @@ class Parser:
         """Begin a segment."""
         self.raw, self.text = "", ""
         self.open: list[tuple[str, Element]] = [("", Element("", "", 0, 0))]  # the root and the open elements, by name
+        self.depth = 0  # the most elements inside of each other
         self.kept: list[str] = []  # names of the open tags whose content is copied, the outermost first
 
     def read(self, raw: str, kind: str, name: str) -> None:
@@ -124,6 +126,7 @@ class Parser:
             element = Element(raw, "", at, at, verbatim="" if kind == "kept" else None)
             self.open[-1][1].children.append(element)
             self.open.append((name, element))
+            self.depth = max(self.depth, len(self.open))
             self.kept = [name] if kind == "kept" else []
 
     def close(self, name: str, raw: str) -> None:
@@ -131,6 +134,7 @@ class Parser:
         names = [open_name for open_name, _ in self.open]
         if name not in names[1:]:  # it was opened before the segment: the tag ends what is here so far
             _, parent = self.open[-1]
+            self.depth += 1
             parent.children = [Element("", raw, parent.start, len(self.text), parent.children)]
             return
         while True:
@@ -141,9 +145,9 @@ class Parser:
                 return
 
     def finish(self) -> None:
-        """End the segment. Without letters or digits, it is copied."""
+        """End the segment. Without letters or digits, or with too many elements inside of each other, it is copied."""
         text = self.text.strip(" ")
-        if not re.search(r"\w", text):
+        if not re.search(r"\w", text) or self.depth > MAX_DEPTH:
             self.parts.append(self.raw)
         else:
             for _, element in self.open:

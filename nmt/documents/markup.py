@@ -9,6 +9,7 @@ module does not know which text is a tag: see `html`.
 """
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -195,8 +196,10 @@ class Placement:
         self.pair = pair
         self.escape = escape
         self.linked: list[list[int]] = [[] for _ in pair.target]  # source words of each target word
+        self.targets: list[list[int]] = [[] for _ in pair.source]  # and the reverse
         for source, target in pair.links:
             self.linked[target].append(source)
+            self.targets[source].append(target)
 
     def written(self) -> str:
         """The translation with tags."""
@@ -218,7 +221,8 @@ class Placement:
         inside, found, left = self.source_words(parent.element), [], []
         for child in sorted(parent.element.children, key=lambda child: child.start - child.end):  # the longest first
             own = self.source_words(child)
-            interval = parent.words if own == inside and free == set(parent.words) else self.best_interval(own, free)
+            takes_all = own == inside and len(free) == len(parent.words)
+            interval = parent.words if takes_all else self.best_interval(own, free)
             if interval:
                 interval = self.extended(interval, own, inside, parent.words, free)
                 free -= set(interval)
@@ -236,8 +240,9 @@ class Placement:
 
     def source_words(self, element: Element) -> range:
         """The indices of an element's words."""
-        inside = [i for i, (start, end) in enumerate(self.pair.source) if element.start <= start and end <= element.end]
-        return range(inside[0], inside[-1] + 1) if inside else range(0)
+        words = self.pair.source  # cut at tags, so that a word is inside of an element or outside
+        first = bisect_left(words, element.start, key=lambda word: word[0])
+        return range(first, max(first, bisect_right(words, element.end, key=lambda word: word[1])))
 
     def best_interval(self, own: range, free: set[int]) -> range:
         """The interval of free target words with the most words linked to `own`, less those linked to others.
@@ -245,12 +250,14 @@ class Placement:
         It begins and ends with a word linked to `own`. Empty if there is no such word.
         """
         best, most, start, total = range(0), 0, 0, 0
-        for t, linked in enumerate(self.linked):
-            n_own = sum(s in own for s in linked)
-            value = 1 if n_own and 2 * n_own >= len(linked) else -1 if linked else 0
+        targets = [t for s in own for t in self.targets[s]]
+        for t in range(min(targets, default=0), max(targets, default=-1) + 1):
             if t not in free:
                 total = 0
                 continue
+            linked = self.linked[t]
+            n_own = sum(s in own for s in linked)
+            value = 1 if n_own and 2 * n_own >= len(linked) else -1 if linked else 0
             if value > 0 and total <= 0:
                 start, total = t, 0
             total += value
@@ -268,9 +275,9 @@ class Placement:
     def position(self, element: Element, around: range) -> int:
         """Where an element goes that has no linked words: to the neighbor that it touches, or before the next word."""
         text, words = self.pair.segment.text, self.pair.target
-        n_before = sum(end <= element.start for _, end in self.pair.source)
-        after = [t for t in around if n_before in self.linked[t]]
-        before = [t for t in around if n_before - 1 in self.linked[t]]
+        n_before = bisect_right(self.pair.source, element.start, key=lambda word: word[1])
+        targets = [[], *self.targets, []]
+        before, after = ([t for t in targets[i] if t in around] for i in (n_before, n_before + 1))
         is_attached = text[: element.start][-1:].strip() and not text[element.end :][:1].strip()
         if before and (is_attached or not after):
             return words[before[-1]][1]

@@ -67,6 +67,15 @@ def test_the_content_of_code_is_copied() -> None:
     assert (code.verbatim, segment.text) == ("a &lt; <b>b</b>", "nimm a < b da")
 
 
+def test_elements_inside_of_each_other_are_limited() -> None:
+    inside = "<b>" * 99 + "Hund" + "</b>" * 99
+    assert [part for part in HTML.parse(inside) if isinstance(part, Segment)]
+    hostile = f"{'<b>' * 2000}Hund{'</b>' * 2000}"
+    assert HTML.parse(f"{hostile}<p>da") == [hostile, "<p>", *HTML.parse("da")]
+    stray = f"{'</b>' * 2000}Hund"
+    assert "".join(map(str, HTML.parse(stray)))
+
+
 @given(st.text(alphabet=st.sampled_from(list("<>/!-&;\"' =ab\n")), max_size=60))
 def test_any_text_is_parsed(text: str) -> None:
     found = HTML.parse(text)
