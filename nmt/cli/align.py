@@ -13,8 +13,8 @@ from nmt.errors import InputError
 from nmt.text.lines import iter_pairs
 
 if TYPE_CHECKING:
+    from nmt.decode.align import WordPair
     from nmt.decode.translator import Translator
-    from nmt.insight.align import WordPair
 
 
 def align(
@@ -38,7 +38,7 @@ def align(
     if ref is not None and beam is not None:
         raise InputError("--beam has no effect with --ref", hint="leave out one of them")
     _, translator = options.load_translator(model, device, threads)
-    from nmt.insight.align import align, moses
+    from nmt.decode.align import align, moses
 
     pairs, given = tee(word_pairs(translator, src, ref, beam))
     aligned = zip(given, align(translator, pairs), strict=True)
@@ -54,7 +54,7 @@ def align(
 
 def word_pairs(translator: "Translator", src: Path | None, ref: Path | None, beam: int | None) -> "Iterator[WordPair]":
     """Yield the given pairs, or source lines with the model's translations, as words."""
-    from nmt.insight.align import WordText
+    from nmt.decode.align import WordText
 
     if src is not None and ref is not None:
         for pair in iter_pairs([src], [ref]):

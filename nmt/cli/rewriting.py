@@ -18,6 +18,7 @@ from nmt.text.lines import iter_lines
 if TYPE_CHECKING:
     from nmt.decode.segments import Translation
     from nmt.decode.translator import Translator
+    from nmt.documents.markup import MarkupTranslator
 
 
 class Files(NamedTuple):
@@ -42,7 +43,7 @@ def checked_files(command: str, source: Path | None, output: Path | None, shard:
 def rewrite(
     files: Files,
     models: list[Path],
-    translator: "Translator",
+    translator: "Translator | MarkupTranslator",
     arguments: dict[str, Any],
     settings: dict[str, Any],
     render: Callable[["Translation"], str],

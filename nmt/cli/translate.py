@@ -5,7 +5,7 @@ import os
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -15,6 +15,10 @@ from nmt.errors import InputError
 
 if TYPE_CHECKING:
     from nmt.decode.segments import Translation
+    from nmt.decode.translator import Translator
+    from nmt.documents.markup import MarkupTranslator
+
+Markup = Literal["text", "html"]
 
 
 def translate(
@@ -24,6 +28,9 @@ def translate(
     output: options.OutputFile = None,
     resume: Annotated[bool, typer.Option("--resume", help="Write to FILE.part; continue it if it exists.")] = False,
     shard: options.ShardOf = None,
+    markup: Annotated[
+        Markup, typer.Option("--format", help="html: tags stay around the words that the tagged ones become.")
+    ] = "text",
     beam: options.Beam = None,
     n_best: Annotated[int, typer.Option(help="Hypotheses per line, with --json.")] = 1,
     alpha: options.Alpha = None,
@@ -53,6 +60,8 @@ def translate(
     text = checked_text(text, input_file)
     if n_best > 1 and not json_lines:
         raise InputError("several hypotheses do not fit on one line", hint="add --json")
+    if markup != "text" and (json_lines or scores or prefix):
+        raise InputError(f"--format {markup} goes with none of --json, --scores and --prefix", hint="leave them out")
     command = "translate --resume" if shard is None else f"translate --shard {shard}"
     files = checked_files(command, input_file, output, shard) if resume or shard is not None else None
     search = options.search_options(
@@ -80,18 +89,28 @@ def translate(
     }
     if stream:
         arguments["window"] = 1
+    writer = translator if markup == "text" else of_html(translator)
     render = as_json if json_lines else partial(formatted, with_score=scores)
     if files:
         settings = {"prefix": prefix, "json": json_lines, "scores": scores, "precision": precision, "engine": engine}
-        rewrite(files, paths, translator, arguments, settings, render)
+        settings |= {"format": markup}
+        rewrite(files, paths, writer, arguments, settings, render)
         return
     lines = streams.open_input(input_file) if text is None else text.split("\n")
     n_lines = None if text is not None else streams.bar_length(input_file, output)
     with streams.open_output(output) as out:
         # Flushed after each window, so that a pipe's reader gets the lines as soon as they are translated.
-        translations = translator.translate_lines(lines, **arguments, after_window=out.flush)
+        translations = writer.translate_lines(lines, **arguments, after_window=out.flush)
         for line in map(render, streams.with_bar(translations, n_lines)):
             out.write(line.encode() + b"\n")
+
+
+def of_html(translator: "Translator") -> "MarkupTranslator":
+    """Return a translator of lines of HTML."""
+    from nmt.documents.html import HTML
+    from nmt.documents.markup import MarkupTranslator
+
+    return MarkupTranslator(translator, HTML)
 
 
 def checked_text(text: str | None, input_file: Path | None) -> str | None:

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, ValidationError
 
 from nmt.config import LARGEST, SearchSettings, described
@@ -125,3 +127,12 @@ class Engine(Protocol):
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
         """Return log-probabilities, in nats, of target tokens and EOS. Inputs have no EOS and < `max_length` ids."""
+
+    def attention(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[NDArray[np.float32]]:
+        """Return the cross-attention weights (T, S) of each pair, averaged over heads, by a teacher-forced pass.
+
+        Row t predicts target token t. Inputs as for `score`; the row and the column of EOS are left out.
+
+        Raises:
+            InputError: the model has no attention.
+        """

@@ -2,7 +2,7 @@
 
 With a shortlist, CTranslate2 computes logits only of the most frequent target pieces, and of those that are listed for
 a source piece of the batch. Each target piece of the training text is linked to the source piece with the largest
-cross-attention weight, normalized over both sides as in `nmt.insight.align`. A source piece lists the target pieces
+cross-attention weight, normalized over both sides as in `nmt.decode.align`. A source piece lists the target pieces
 that it is most often linked to, and itself if both sides share a vocabulary.
 """
 
@@ -10,15 +10,12 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+from nmt.decode.align import normalized
 from nmt.decode.translator import Translator
 from nmt.errors import InputError
-from nmt.insight.align import normalized
-from nmt.insight.heads import MAX_POSITIONS, single_model
 from nmt.text import EOS
-from nmt.text.batches import pair_batches
 from nmt.text.lines import Pair, iter_pairs
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.preparation import training_paths
@@ -47,17 +44,15 @@ def vocabulary_map(translator: Translator) -> list[str]:
 
 def linked_pieces(translator: Translator, pairs: Iterable[Pair]) -> Iterator[NDArray[np.int64]]:
     """Yield (2, N) arrays of linked source and target tokens; each target token has one link."""
-    model, stream = single_model(translator), iter(pairs)
+    stream = iter(pairs)
     while window := list(islice(stream, WINDOW)):
-        sides = translator.encode_pairs([pair.source for pair in window], [pair.target for pair in window])
-        for batch in pair_batches(*sides, MAX_POSITIONS):
-            src, tgt = batch.src, batch.tgt_out
-            with torch.inference_mode():
-                weights = model.attention(src, batch.tgt_in).cross.mean((0, 2))  # (L, B, H, T, S) to (B, T, S)
-            is_target, is_source = tgt > EOS, src > EOS  # (B, T), (B, S)
-            weights = weights * is_target[..., None] * is_source[:, None]
-            best = (normalized(weights, 1) * normalized(weights, 2)).argmax(2)  # (B, T)
-            yield torch.stack([src.gather(1, best)[is_target], tgt[is_target]]).numpy()
+        src, tgt = translator.encode_pairs([pair.source for pair in window], [pair.target for pair in window])
+        for source, target, weights in zip(src, tgt, translator.engine.attention(src, tgt), strict=True):
+            sources, targets = np.array(source), np.array(target)
+            weights = weights * (targets > EOS)[:, None] * (sources > EOS)  # (T, S)
+            if weights.any():
+                best = (normalized(weights, 0) * normalized(weights, 1)).argmax(1)
+                yield np.stack([sources[best], targets])[:, targets > EOS]
 
 
 def lines_of(tokenizers: Tokenizers, links: NDArray[np.int64]) -> list[str]:

@@ -97,7 +97,7 @@ def _model_spec(model: Transformer) -> Any:
     }
     spec = specs.TransformerSpec(
         specs.TransformerEncoderSpec(settings.n_encoder_layers, **shared),
-        specs.TransformerDecoderSpec(settings.n_decoder_layers, **shared),
+        specs.TransformerDecoderSpec(settings.n_decoder_layers, alignment_heads=settings.n_heads, **shared),
     )
     spec.config.add_source_eos = True
     spec.config.decoder_start_token = spec.config.bos_token

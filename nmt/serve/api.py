@@ -17,6 +17,8 @@ from nmt.config import base_language, language
 from nmt.decode.options import SearchOptions
 from nmt.decode.segments import Line, Translation
 from nmt.decode.translator import Translator
+from nmt.documents.html import HTML
+from nmt.documents.markup import MarkupTranslator, sentences_of
 from nmt.errors import InputError, NmtError
 from nmt.insight.pages import content_security_policy, plain
 from nmt.serve import schema
@@ -152,10 +154,12 @@ class Api:
             n_best=n_best, beam=max(n_best, model.translator.options.beam), scores=False
         )
         sources = as_list(body.q)
-        answered = await self.answer(model.batcher.translate(self.lines_of(sources), options))
-        self.count(answered)
-        found = iter(answered)
-        texts = [variants([next(found) for _ in split_lines(source)], n_best) for source in sources]
+        lines = self.lines_of(sources)  # checks the limits
+        if body.format == "html":
+            texts = await self.translated_html(model, sources, options)
+        else:
+            found = iter(await self.translated(model, lines, options))
+            texts = [variants([next(found) for _ in split_lines(source)], n_best) for source in sources]
         best, others = [of_text[0] for of_text in texts], [of_text[1:] for of_text in texts]
         is_list = isinstance(body.q, list)
         return schema.LibreAnswer(
@@ -163,6 +167,28 @@ class Api:
             alternatives=(others if is_list else others[0]) if body.alternatives else None,
             detectedLanguage=schema.DetectedLanguage(language=model.source) if body.source == "auto" else None,
         )
+
+    async def translated(self, model: ServedModel, lines: Sequence[Line], options: SearchOptions) -> list[Translation]:
+        found = await self.answer(model.batcher.translate(lines, options))
+        self.count(found)
+        return found
+
+    async def translated_html(
+        self, model: ServedModel, texts: Sequence[str], options: SearchOptions
+    ) -> list[list[str]]:
+        """Return for each piece of HTML its translations, best first."""
+        writer, documents = MarkupTranslator(model.translator, HTML), [HTML.parse(text) for text in texts]
+        sentences = [text for parts in documents for text in sentences_of(parts)]
+        lines = [Line(number, text) for number, text in enumerate(sentences, 1)]
+        translations = iter(await self.translated(model, lines, options) if lines else [])
+        found = []
+        for parts in documents:
+            n_best = [variants([next(translations)], options.n_best) for _ in sentences_of(parts)]
+            n_found = max(map(len, n_best), default=1)
+            chosen = [of_sentence[min(i, len(of_sentence) - 1)] for i in range(n_found) for of_sentence in n_best]
+            written = partial(writer.written, [parts] * n_found, chosen)
+            found.append(await self.answer(model.batcher.call(lambda _, written=written: written())))
+        return found
 
     async def languages(self) -> list[schema.Language]:
         """The languages, and what each is translated to."""

@@ -33,7 +33,9 @@ class LibreRequest(BaseModel):
     q: Texts
     source: Source
     target: Code
-    format: Literal["text"] = "text"
+    format: Annotated[
+        Literal["text", "html"], Field(description="html: tags stay around the words that the tagged ones become.")
+    ] = "text"
     alternatives: Annotated[int, Field(ge=0, lt=MAX_BEAM, description="Further translations, best first.")] = 0
     api_key: Key = ""
 

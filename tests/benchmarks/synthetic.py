@@ -27,7 +27,6 @@ TEACHER = [
     "train.lr=2e-3",
 ]
 STUDENT = ["model.d_model=64", "model.d_ff=128"]
-N_BEST = 8
 # Name -> what it learns, its training files (see `data_of`), and the settings that differ from the config.
 SYSTEMS: dict[str, tuple[str, list[str], list[str]]] = {
     "half": ("half of the pairs", ["half"], []),
@@ -39,7 +38,6 @@ SYSTEMS: dict[str, tuple[str, list[str], list[str]]] = {
     "teacher": ("larger, half of the pairs", ["half"], TEACHER),
     "student": ("smaller, half of the pairs", ["half"], STUDENT),
     "student-distilled": ("smaller, half of the pairs distilled", ["half-distilled"], STUDENT),
-    "student-best-of": (f"smaller, half of the pairs distilled, best of {N_BEST}", ["half-best-of"], STUDENT),
     "student-more": ("smaller, sources of all pairs distilled", ["half-distilled", "other-distilled"], STUDENT),
 }
 
@@ -110,13 +108,8 @@ def compare(config: Path, runs: Path, n_pairs: int, overrides: Sequence[str]) ->
         all_settings = [*data.settings(files), *settings, *overrides]
         results.add(TITLE, name, partial(scored, what, config, runs / name, all_settings))
         if name == "teacher":
-            best_of = ["--best-of", N_BEST, "--ref", data.file("half", "target")]
-            for new, of, options in (
-                ("half-distilled", "half", []),
-                ("other-distilled", "other", []),
-                ("half-best-of", "half", best_of),
-            ):
-                data.distill(new, of, "-m", runs / name, *options)
+            for half in ("half", "other"):
+                data.distill(f"{half}-distilled", half, "-m", runs / name)
     return results
 
 

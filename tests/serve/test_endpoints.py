@@ -62,6 +62,20 @@ def test_lines_stay_lines_and_auto_is_the_only_language_that_fits(client: Client
     assert client.post("/translate", {**body, "source": "auto"}).json == expected | detected
 
 
+def test_tags_of_html_stay(client: Client) -> None:
+    tagged = [f"<p>{SOURCE[0]}</p>", f"<b>{SOURCE[1]}</b><br>{SOURCE[2]}", "<hr>"]
+    body = {"source": "zh", "target": "en", "format": "html"}
+    expected = [f"<p>{TARGET[0]}</p>", f"<b>{TARGET[1]}</b><br>{TARGET[2]}", "<hr>"]
+    assert client.post("/translate", {"q": tagged, **body}).json["translatedText"] == expected
+    words = SOURCE[3].split()
+    inside = " ".join([words[0], f"<i>{words[1]}</i>", *words[2:]])
+    answer = client.post("/translate", {"q": inside, "alternatives": 2, **body}).json
+    texts = [answer["translatedText"], *answer["alternatives"]]
+    assert re.sub("</?i>", "", texts[0]) == TARGET[3]
+    assert len(set(texts)) == len(texts) == 3
+    assert all(re.fullmatch("[^<]*<i>[^<]*</i>[^<]*", text) for text in texts)
+
+
 def test_a_lone_surrogate_is_replaced(client: Client) -> None:
     assert client.post("/v1/translate", {"q": "\ud800"}).json["translations"][0]["source"] == "?"
     answer = client.post("/translate", {"q": "a", "source": "\ud800", "target": "en"})
@@ -201,7 +215,7 @@ PAIR = {"source": "zh", "target": "en"}
 REFUSED: list[tuple[str, Any, int, str]] = [
     ("/translate", PAIR, 400, "q: Field required"),
     ("/translate", {"q": "a", **PAIR, "source": "fr"}, 400, "no model translates fr to en; this server translates zh"),
-    ("/translate", {"q": "a", **PAIR, "format": "html"}, 400, "format: Input should be 'text'"),
+    ("/translate", {"q": "a", **PAIR, "format": "docx"}, 400, "format: Input should be 'text' or 'html'"),
     ("/translate", {"q": [1], **PAIR}, 400, "q: Input should be a valid string"),
     ("/translate", {"q": "a" * 5001, **PAIR}, 413, "the text has 5,001 characters, a request may have 5,000"),
     ("/translate", {"q": ["a"] * 64 + ["a\nb"], **PAIR}, 413, "the text has 66 lines, a request may have 64"),

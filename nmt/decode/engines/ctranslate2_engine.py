@@ -25,6 +25,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from nmt.config import Config, ModelSettings
 from nmt.decode import Precision
 from nmt.decode.options import Engine, Hypothesis, NBest, SearchOptions, Segment, WatchStep
@@ -38,7 +41,7 @@ from nmt.text import EOS
 from nmt.text.tokenizer import Tokenizers
 
 COMPUTE_TYPES = {None: "default", "fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
-CONVERTER = 1  # to be increased when the converter writes other files for the same model
+CONVERTER = 2  # to be increased when the converter writes other files for the same model
 # CTranslate2 stops when so many more hypotheses than the beam size have finished. With beam 5 on the test sets of
 # Multi30k de-en and Tatoeba zh-en, 8 of 2,000 translations then differ from those of `nmt.decode.search`. With a value
 # of 2, 15 differ; with 0, 108 differ, and a search takes 10 % less time.
@@ -175,6 +178,22 @@ class CTranslate2Engine:
             max_input_length=0,
         )
         return [result.log_probs for result in results]
+
+    def attention(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[NDArray[np.float32]]:
+        """See `Engine`. The mean of the heads of the last layer: CTranslate2 returns the weights of one layer."""
+        results = self.engine.translate_batch(
+            [self.tokenizers.source.pieces(tokens) for tokens in source],
+            [self.tokenizers.target.pieces(tokens) for tokens in target],
+            max_batch_size=SCORED_PAIRS,
+            beam_size=1,
+            max_input_length=0,
+            max_decoding_length=max(map(len, target), default=0) + 1,
+            return_attention=True,
+        )
+        return [
+            np.array(result.attention[0][: len(tokens)], np.float32).reshape(len(tokens), len(of_source))
+            for result, tokens, of_source in zip(results, target, source, strict=True)
+        ]
 
 
 def import_ctranslate2() -> Any:

@@ -11,7 +11,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.config import Config
@@ -19,19 +21,20 @@ from nmt.decode import Precision
 from nmt.decode.options import NBest, SearchOptions, Segment, WatchStep
 from nmt.decode.search import IncrementalDecoder, TraceStep, search
 from nmt.distributed import launched
-from nmt.errors import ConfigError, ModelError, NmtError
+from nmt.errors import ConfigError, InputError, ModelError, NmtError
 from nmt.model.base import Seq2Seq
 from nmt.model.incremental import incremental_decoder
 from nmt.run.checkpoint import read_checkpoint
 from nmt.run.directory import RunDirectory
 from nmt.seeds import seed_of
 from nmt.text import EOS
-from nmt.text.batches import collate, cut_batches, pad_source
+from nmt.text.batches import collate, cut_batches, pad_source, pair_batches
 from nmt.text.tokenizer import Tokenizers
 
 log = logging.getLogger("nmt")
 
 MAX_BATCH_POSITIONS = 131_072  # beams x source positions per batch: limits the memory of KV caches
+ATTENTION_POSITIONS = 1024  # per side of a batch: limits the memory of the weights of all heads
 SCORED_TOKENS = 4096  # target positions per batch in scoring, each with V log-probabilities
 
 T = TypeVar("T")
@@ -112,6 +115,20 @@ class TorchEngine:
         log_probs = log_mean_probs([model(batch.src, batch.tgt_in) for model in self.models])  # (B, T, V)
         of_target = log_probs.gather(-1, batch.tgt_out[..., None])[..., 0]  # (B, T)
         return [row[: len(tokens) + 1] for row, tokens in zip(of_target.tolist(), target, strict=True)]
+
+    @torch.inference_mode()
+    def attention(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[NDArray[np.float32]]:
+        """See `Engine`. The mean of all layers, and of all models that have attention."""
+        found: list[NDArray[np.float32]] = [np.zeros((0, 0), np.float32) for _ in source]
+        for batch in pair_batches(source, target, ATTENTION_POSITIONS):
+            src, tgt_in = batch.src.to(self.device), batch.tgt_in.to(self.device)
+            cross = [weights for model in self.models if len(weights := model.attention(src, tgt_in).cross)]
+            if not cross:
+                raise InputError("the model has no attention", hint="name another with -m")
+            means = torch.stack([weights.float().mean((0, 2)) for weights in cross]).mean(0)  # each (L, B, H, T, S)
+            for i, weights in zip(batch.lines, means.cpu().numpy(), strict=True):
+                found[i] = weights[: len(target[i]), : len(source[i])]
+        return found
 
 
 def tracer(watch: WatchStep, batch: Sequence[int]) -> Callable[[TraceStep], None]:

@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from conftest import SOURCE, TARGET, FiveRun, environment, one_clear_error, run_nmt
+import torch
+from conftest import SOURCE, TARGET, FiveRun, environment, model_of, one_clear_error, run_nmt
 
 from nmt.decode.engines import ctranslate2_engine as module
 from nmt.decode.engines.ctranslate2_engine import CTranslate2Engine
@@ -21,6 +23,7 @@ from nmt.errors import ConfigError, ModelError, NmtError
 from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.run.checkpoint import read_checkpoint, save_checkpoint
 from nmt.run.directory import RunDirectory
+from nmt.text import BOS, EOS
 
 pytest.importorskip("ctranslate2")
 
@@ -56,6 +59,17 @@ def test_maximum_length_overrides_minimum_length_as_in_torch(
     assert max(lengths[0]) <= max_length
     if max_length == 1:
         assert [(h.text, h.pieces) for h in found[0].hypotheses] == [("", ["</s>"])]
+
+
+def test_attention_is_that_of_the_last_layer(five_run: FiveRun, engine: Translator) -> None:
+    reference = load(five_run.run, "cpu", engine="torch")
+    src, tgt = reference.encode_pairs([*SOURCE, ""], [*TARGET, "a"])
+    everything = reference.engine.attention(src, tgt)
+    for source, target, weights, mean in zip(src, tgt, engine.engine.attention(src, tgt), everything, strict=True):
+        ids = torch.tensor([[*source, EOS]]), torch.tensor([[BOS, *target]])
+        cross = model_of(reference).attention(*ids).cross[:, 0, :, :-1, :-1]  # (L, H, T, S)
+        np.testing.assert_allclose(weights, cross[-1].mean(0), atol=1e-5)
+        np.testing.assert_allclose(mean, cross.mean((0, 1)), atol=1e-5)
 
 
 def test_unsupported_options_are_refused_by_name(exported: Path, engine: Translator) -> None:

@@ -1,6 +1,6 @@
 """Print the error rate of `nmt align` on gold alignments.
 
-    python tests/insight/measure_alignments.py RUN tests/insight/alignments/de-en.tsv
+    python tests/decode/measure_alignments.py RUN tests/decode/alignments/de-en.tsv
 
 A line of a gold file has source words, target words and links, separated by TABs; s-t is a sure link, s?t a
 possible link.
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.config import base_language, language
+from nmt.decode.align import WordText, align
 from nmt.decode.segments import UNSPACED
 from nmt.decode.translator import Translator, load
-from nmt.insight.align import WordText, align
 
 LinkSet = set[tuple[int, int]]
 CLOSING = (".", ",", "?", "!", "'s")  # written without a space before them

@@ -1,9 +1,9 @@
-"""Word alignments from cross-attention.
+"""Which words became which: word alignments from cross-attention. Imports no torch.
 
-The weights are averaged over all layers and heads and summed over the pieces of each pair of words. The sums are
-normalized over source words and over target words, and both distributions are multiplied. The best source word of each
-target word and the best target word of each source word are merged by grow-diagonal (Koehn et al. 2003). README.md in
-this directory compares other methods.
+The weights between the pieces of a pair, one matrix from the engine, are summed over the pieces of each pair of words.
+The sums are normalized over source words and over target words, and both distributions are multiplied. The best source
+word of each target word and the best target word of each source word are merged by grow-diagonal (Koehn et al. 2003).
+nmt/insight/README.md compares other methods.
 """
 
 import logging
@@ -11,14 +11,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from nmt.decode.translator import Translator
-from nmt.errors import InputError
-from nmt.insight.heads import MAX_POSITIONS, single_model
-from nmt.text.batches import pair_batches
 from nmt.text.tokenizer import Tokenizer
 
 log = logging.getLogger("nmt")
@@ -28,6 +26,7 @@ WINDOW = 1000  # pairs aligned together: limits memory, and lets pairs of simila
 # Thai, Lao, Burmese, Khmer, Chinese and Japanese characters and punctuation, as ranges of a regular expression.
 UNSPACED_SCRIPTS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3001-\u30ff\u3400-\u9fff\uff00-\uffef\U00020000-\U0003ffff"
 
+Matrix = NDArray[np.floating[Any]]
 Span = tuple[int, int]  # where a word begins and ends in its text, in characters
 Links = list[tuple[int, int]]  # indices of a source and a target word, from 0, in ascending order
 
@@ -57,7 +56,7 @@ def align(translator: Translator, pairs: Iterable[WordPair]) -> Iterator[Links]:
     """Align a stream of pairs, in order; pairs that are blank on one side or too long for the model have no links.
 
     Raises:
-        InputError: the model is an export or an ensemble, or has no attention.
+        InputError: the model has no attention.
     """
     stream, first = iter(pairs), 1
     while window := list(islice(stream, WINDOW)):
@@ -65,15 +64,15 @@ def align(translator: Translator, pairs: Iterable[WordPair]) -> Iterator[Links]:
         first += len(window)
 
 
-def word_attention(translator: Translator, pairs: Sequence[WordPair], first: int = 1) -> list[Tensor | None]:
+def word_attention(translator: Translator, pairs: Sequence[WordPair], first: int = 1) -> list[Matrix | None]:
     """Return the alignment scores of each pair: (source words, target words), in [0, 1].
 
     A score is p(source word | target word) · p(target word | source word), both from the same attention weights. A pair
     with a blank side has None instead of scores; so has a pair that is too long for the model, after a warning. `first`
     is the number of the first pair, for the warnings.
     """
-    model, limit = single_model(translator), translator.engine.max_length - 1
-    found: list[Tensor | None] = [None for _ in pairs]
+    limit = translator.engine.max_length - 1
+    found: list[Matrix | None] = [None for _ in pairs]
     sides, kept = [], []  # per aligned pair: token ids and shares of both sides; index of the pair
     for i, pair in enumerate(pairs):
         if not all(side.spans for side in pair):
@@ -87,21 +86,15 @@ def word_attention(translator: Translator, pairs: Sequence[WordPair], first: int
             sides.append([side for side in of_pair if side is not None])
             kept.append(i)
     src, tgt = ([of_pair[side][0] for of_pair in sides] for side in (0, 1))
-    for batch in pair_batches(src, tgt, MAX_POSITIONS):
-        with torch.inference_mode():
-            on_device = batch.to(model.device)
-            cross = model.attention(on_device.src, on_device.tgt_in).cross  # (L, B, H, T, S)
-        if not len(cross):
-            raise InputError("the model has no attention", hint="name another with -m")
-        for i, weights in zip(batch.lines, cross.float().mean((0, 2)).cpu(), strict=True):
-            (_, of_source), (_, of_target) = sides[i]
-            # Row t is the query that predicts target token t. The rows and columns of EOS are left out.
-            between = of_source.T @ weights[: len(of_target), : len(of_source)].T @ of_target
-            found[kept[i]] = normalized(between, 0) * normalized(between, 1)
+    for i, weights, ((_, of_source), (_, of_target)) in zip(
+        kept, translator.engine.attention(src, tgt), sides, strict=True
+    ):
+        between = of_source.T @ weights.T @ of_target
+        found[i] = normalized(between, 0) * normalized(between, 1)
     return found
 
 
-def encoded(side: WordText, tokenizer: Tokenizer, limit: int) -> tuple[list[int], Tensor] | None:
+def encoded(side: WordText, tokenizer: Tokenizer, limit: int) -> tuple[list[int], Matrix] | None:
     """Return the token ids of a text, and the share of each token that belongs to each word: (tokens, words).
 
     The punctuation around a word is not part of it. Returns None if there are more tokens than `limit`.
@@ -109,7 +102,7 @@ def encoded(side: WordText, tokenizer: Tokenizer, limit: int) -> tuple[list[int]
     if len(tokenizer.encode(side.text)) > limit:
         return None
     tokens, words = tokenizer.encode_words(side.text, [bare_span(side.text, span) for span in side.spans])
-    shares = torch.zeros(len(tokens), len(side.spans))
+    shares = np.zeros((len(tokens), len(side.spans)), np.float32)
     for t, of_token in enumerate(words):
         shares[t, of_token] = 1 / max(len(of_token), 1)
     return tokens, shares
@@ -124,15 +117,15 @@ def bare_span(text: str, span: Span) -> Span:
     return (span[0] + found.start(), span[0] + found.end()) if found else span
 
 
-def normalized(weights: Tensor, dim: int) -> Tensor:
-    """Weights divided by their sum over a dimension; 0 where the sum is 0."""
-    return weights / weights.sum(dim, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
+def normalized(weights: Matrix, axis: int) -> Matrix:
+    """Weights divided by their sum over an axis; 0 where the sum is 0."""
+    return np.asarray(weights / np.maximum(weights.sum(axis, keepdims=True), np.finfo(np.float32).tiny))
 
 
-def links(matrix: Tensor) -> Links:
+def links(matrix: Matrix) -> Links:
     """Return the links for alignment scores of shape (source words, target words)."""
-    by_target = {(s, t) for t, s in enumerate(matrix.argmax(0).tolist()) if matrix[s, t] > 0}
-    by_source = {(s, t) for s, t in enumerate(matrix.argmax(1).tolist()) if matrix[s, t] > 0}
+    by_target = {(int(s), t) for t, s in enumerate(matrix.argmax(0)) if matrix[s, t] > 0}
+    by_source = {(s, int(t)) for s, t in enumerate(matrix.argmax(1)) if matrix[s, t] > 0}
     return sorted(grow_diagonal(by_target, by_source))
 
 

@@ -1,0 +1,287 @@
+"""Translate text with inline markup: the tags are taken out, and put around the words that the tagged ones became.
+
+    text with tags -> segments of plain text, each with a tree of elements -> translations, with word alignments
+    -> an interval of target words for each element -> translations with tags
+
+Every tag of the source is written once. An element gets the one interval of target words that has the most words linked
+to its own, and the fewest linked to others (compare Zenkel et al. 2021, "Automatic bilingual markup transfer"). This
+module does not know which text is a tag: see `html`.
+"""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from nmt.decode.align import UNSPACED_SCRIPTS, Links, Span, WordText, links, word_attention
+from nmt.decode.segments import TextHypothesis, Translation
+from nmt.decode.translator import Translator
+from nmt.text.lines import Pause
+
+WINDOW = 1000  # lines parsed, translated and aligned together
+
+# Characters of unspaced scripts and punctuation marks are words of their own, so that a tag can end between them.
+WORD = re.compile(rf"[{UNSPACED_SCRIPTS}]|[^\W{UNSPACED_SCRIPTS}]+(?:['’][^\W{UNSPACED_SCRIPTS}]+)*|[^\w\s]")
+# A sentence ends at a mark after a word of three letters or more, which few abbreviations have, before a capital.
+SENTENCE_END = re.compile(
+    r"(?<=\w{3}[.!?…])[\"”’»)\]]*(\s+)(?=[^\s\w]*[^\W\d_a-z])|(?<=[。！？])()(?=[^。！？”’」』）\s])"
+)
+
+
+@dataclass
+class Element:
+    """An opening and a closing tag with what is between them; without content, for example `<br/>` or an empty span."""
+
+    opening: str
+    closing: str
+    start: int  # in the plain text, in characters
+    end: int
+    children: list["Element"] = field(default_factory=list)
+    verbatim: str | None = None  # written instead of the translation of the content, such as code
+
+
+@dataclass
+class Segment:
+    """Text that is translated as a whole, with the elements in it."""
+
+    text: str
+    root: Element  # without tags; contains all elements of the segment
+
+
+Part = str | Segment  # a str is copied
+
+
+@dataclass(frozen=True)
+class Format:
+    """How a kind of markup is read and written."""
+
+    parse: Callable[[str], list[Part]]
+    escape: Callable[[str], str]  # from translated text to markup
+
+
+class MarkupTranslator:
+    """A `Translator` of text with markup; its translations have no scores, and one hypothesis each."""
+
+    def __init__(self, translator: Translator, markup: Format) -> None:
+        self.translator = translator
+        self.markup = markup
+
+    def translate_lines(
+        self,
+        lines: Iterable[str | Pause],
+        *,
+        window: int = WINDOW,
+        after_window: Callable[[], object] = lambda: None,
+        **arguments: Any,
+    ) -> Iterator[Translation]:
+        """Translate a stream of lines, each of them a piece of markup; see `Translator.translate_lines`."""
+        stream = (line for line in lines if not isinstance(line, Pause))
+        while chunk := list(islice(stream, window)):
+            documents = [self.markup.parse(line) for line in chunk]
+            texts = [text for parts in documents for text in sentences_of(parts)]
+            translations = (found.text for found in self.translator.translate_lines(texts, **arguments))
+            for line, text in zip(chunk, self.written(documents, translations), strict=True):
+                yield Translation(line, [TextHypothesis([], [], 0.0, [], text)])
+            after_window()
+
+    def written(self, documents: Sequence[Sequence[Part]], translations: Iterable[str]) -> list[str]:
+        """Write parsed documents with the translations of all their sentences; see `sentences_of`."""
+        texts = iter(translations)
+        pairs = [
+            Pair.made(part, [next(texts) for _ in sentence_spans(part.text)], self.translator.joiner)
+            for parts in documents
+            for part in parts
+            if isinstance(part, Segment)
+        ]
+        marked = [pair for pair in pairs if pair.segment.root.children]
+        for pair, found in zip(marked, aligned(self.translator, marked), strict=True):
+            pair.links = found
+        written = iter([Placement(pair, self.markup.escape).written() for pair in pairs])
+        return ["".join(part if isinstance(part, str) else next(written) for part in parts) for parts in documents]
+
+
+def sentences_of(parts: Sequence[Part]) -> list[str]:
+    """The sentences of all segments of a parsed document."""
+    segments = [part.text for part in parts if isinstance(part, Segment)]
+    return [text[start:end] for text in segments for start, end in sentence_spans(text)]
+
+
+def sentence_spans(text: str) -> list[Span]:
+    """The span of each sentence of a text, without the white space between them."""
+    ends = [match.span(match.lastindex or 0) for match in SENTENCE_END.finditer(text)]
+    return list(zip([0, *(end for _, end in ends)], [*(start for start, _ in ends), len(text)], strict=True))
+
+
+def words_of(text: str, cuts: Iterable[int] = ()) -> list[Span]:
+    """The span of each word and punctuation mark, cut where a tag is inside of it."""
+    edges = sorted(set(cuts))
+    spans = []
+    for match in WORD.finditer(text):
+        inside = [edge for edge in edges if match.start() < edge < match.end()]
+        spans += list(zip([match.start(), *inside], [*inside, match.end()], strict=True))
+    return spans
+
+
+@dataclass
+class Pair:
+    """A segment and its translation, by sentences and by words."""
+
+    segment: Segment
+    text: str  # the translation
+    sentences: list[tuple[Span, Span]]  # of source and target
+    source: list[Span]  # words, cut at tags
+    target: list[Span]
+    links: Links = field(default_factory=list)
+
+    @classmethod
+    def made(cls, segment: Segment, translations: Sequence[str], joiner: str) -> "Pair":
+        """Join the translations of a segment's sentences."""
+        text, sentences = "", []
+        for span, translation in zip(sentence_spans(segment.text), translations, strict=True):
+            text += joiner if text else ""
+            sentences.append((span, (len(text), len(text) + len(translation))))
+            text += translation
+        cuts = [edge for element in descendants(segment.root) for edge in (element.start, element.end)]
+        return cls(segment, text, sentences, words_of(segment.text, cuts), words_of(text))
+
+
+def aligned(translator: Translator, pairs: Sequence[Pair]) -> Iterator[Links]:
+    """Yield the links between the words of each pair, which are aligned sentence by sentence."""
+    parts = []  # source and target words, and the index of the first word, of each sentence
+    for pair in pairs:
+        for spans in pair.sentences:
+            texts = zip((pair.segment.text, pair.text), (pair.source, pair.target), spans, strict=True)
+            parts.append([within(*one) for one in texts])
+    matrices = iter(word_attention(translator, [(source[0], target[0]) for source, target in parts]))
+    of_parts = iter(parts)
+    for pair in pairs:
+        found: Links = []
+        for _ in pair.sentences:
+            (_, first_source), (_, first_target) = next(of_parts)
+            matrix = next(matrices)
+            found += [] if matrix is None else [(first_source + s, first_target + t) for s, t in links(matrix)]
+        yield found
+
+
+def within(text: str, words: Sequence[Span], sentence: Span) -> tuple[WordText, int]:
+    """The words of a text that lie in a sentence, and the index of the first."""
+    start, end = sentence
+    inside = [i for i, word in enumerate(words) if start <= word[0] and word[1] <= end]
+    spans = [(words[i][0] - start, words[i][1] - start) for i in inside]
+    return WordText(text[start:end], spans), inside[0] if inside else 0
+
+
+def descendants(element: Element) -> Iterator[Element]:
+    for child in element.children:
+        yield child
+        yield from descendants(child)
+
+
+@dataclass
+class Placed:
+    """Where an element goes: its interval of target words, and where this begins and ends in the text."""
+
+    element: Element
+    words: range
+    start: int
+    end: int
+
+
+class Placement:
+    """Finds an interval of target words for each element of a pair, and writes the tags there."""
+
+    def __init__(self, pair: Pair, escape: Callable[[str], str]) -> None:
+        self.pair = pair
+        self.escape = escape
+        self.linked: list[list[int]] = [[] for _ in pair.target]  # source words of each target word
+        self.targets: list[list[int]] = [[] for _ in pair.source]  # and the reverse
+        for source, target in pair.links:
+            self.linked[target].append(source)
+            self.targets[source].append(target)
+
+    def written(self) -> str:
+        """The translation with tags."""
+        return self.render(Placed(self.pair.segment.root, range(len(self.linked)), 0, len(self.pair.text)))
+
+    def render(self, placed: Placed) -> str:
+        """The content of a placed element, with the tags of its children."""
+        text, cursor = "", placed.start
+        for child in self.place(placed):
+            text += self.escape(self.pair.text[cursor : child.start]) + child.element.opening
+            text += self.render(child) if child.element.verbatim is None else child.element.verbatim
+            text += child.element.closing
+            cursor = child.end
+        return text + self.escape(self.pair.text[cursor : placed.end])
+
+    def place(self, parent: Placed) -> list[Placed]:
+        """Place the children of an element in disjoint intervals of its own, and return them in the target's order."""
+        words, free = self.pair.target, set(parent.words)
+        inside, found, left = self.source_words(parent.element), [], []
+        for child in sorted(parent.element.children, key=lambda child: child.start - child.end):  # the longest first
+            own = self.source_words(child)
+            takes_all = own == inside and len(free) == len(parent.words)
+            interval = parent.words if takes_all else self.best_interval(own, free)
+            if interval:
+                interval = self.extended(interval, own, inside, parent.words, free)
+                free -= set(interval)
+                found.append(Placed(child, interval, words[interval[0]][0], words[interval[-1]][1]))
+            else:
+                left.append(child)
+        for child in sorted(left, key=lambda child: child.start):
+            at = min(max(self.position(child, parent.words), parent.start), parent.end)
+            for other in found:
+                if other.start < at < other.end:
+                    at = other.start if at - other.start < other.end - at else other.end
+            found.append(Placed(child, range(0), at, at))
+        order = {id(child): i for i, child in enumerate(parent.element.children)}
+        return sorted(found, key=lambda one: (one.start, one.end, order[id(one.element)]))
+
+    def source_words(self, element: Element) -> range:
+        """The indices of an element's words."""
+        words = self.pair.source  # cut at tags, so that a word is inside of an element or outside
+        first = bisect_left(words, element.start, key=lambda word: word[0])
+        return range(first, max(first, bisect_right(words, element.end, key=lambda word: word[1])))
+
+    def best_interval(self, own: range, free: set[int]) -> range:
+        """The interval of free target words with the most words linked to `own`, less those linked to others.
+
+        It begins and ends with a word linked to `own`. Empty if there is no such word.
+        """
+        best, most, start, total = range(0), 0, 0, 0
+        targets = [t for s in own for t in self.targets[s]]
+        for t in range(min(targets, default=0), max(targets, default=-1) + 1):
+            if t not in free:
+                total = 0
+                continue
+            linked = self.linked[t]
+            n_own = sum(s in own for s in linked)
+            value = 1 if n_own and 2 * n_own >= len(linked) else -1 if linked else 0
+            if value > 0 and total <= 0:
+                start, total = t, 0
+            total += value
+            if value > 0 and total > most:
+                best, most = range(start, t + 1), total
+        return best
+
+    def extended(self, interval: range, own: range, inside: range, around: range, free: set[int]) -> range:
+        """Extend an interval over unlinked words to the parent's edge, if the element begins or ends there."""
+        before, after = range(around.start, interval.start), range(interval.stop, around.stop)
+        may_begin = own.start == inside.start and all(t in free and not self.linked[t] for t in before)
+        may_end = own.stop == inside.stop and all(t in free and not self.linked[t] for t in after)
+        return range(around.start if may_begin else interval.start, around.stop if may_end else interval.stop)
+
+    def position(self, element: Element, around: range) -> int:
+        """Where an element goes that has no linked words: to the neighbor that it touches, or before the next word."""
+        text, words = self.pair.segment.text, self.pair.target
+        n_before = bisect_right(self.pair.source, element.start, key=lambda word: word[1])
+        targets = [[], *self.targets, []]
+        before, after = ([t for t in targets[i] if t in around] for i in (n_before, n_before + 1))
+        is_attached = text[: element.start][-1:].strip() and not text[element.end :][:1].strip()
+        if before and (is_attached or not after):
+            return words[before[-1]][1]
+        if after:
+            return words[after[0]][0]
+        index = round(n_before * len(words) / max(len(self.pair.source), 1))
+        return words[index][0] if index < len(words) else len(self.pair.text)

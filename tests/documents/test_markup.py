@@ -1,0 +1,168 @@
+"""Where tags go, by links written by hand; every tag once, well nested, whatever the links."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from models import small_translator
+
+from nmt.decode.segments import Translation
+from nmt.documents.html import HTML
+from nmt.documents.markup import MarkupTranslator, Pair, Placement, Segment, sentence_spans, sentences_of, words_of
+from nmt.text.lines import Pause
+
+
+def pair_of(html: str, *translations: str) -> Pair:
+    """A fragment with one segment, and the translations of its sentences."""
+    (segment,) = (part for part in HTML.parse(html) if isinstance(part, Segment))
+    return Pair.made(segment, translations, " ")
+
+
+def marked(html: str, translation: str, links: str) -> str:
+    """The translation with tags, given links between the words and punctuation marks of both texts."""
+    pair = pair_of(html, translation)
+    pair.links = [tuple(map(int, link.split("-"))) for link in links.split()]  # type: ignore[misc]
+    return Placement(pair, HTML.escape).written()
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "links", "expected"),
+    [
+        ("Ein <b>Hund</b> rennt.", "A dog runs.", "0-0 1-1 2-2 3-3", "A <b>dog</b> runs."),
+        ("Ich habe <i>ein Buch</i> gekauft", "I bought a book", "0-0 1-1 2-2 3-3 4-1", "I bought <i>a book</i>"),
+        ("<b>Gestern</b> regnete es", "It rained yesterday", "0-2 1-1 2-0", "It rained <b>yesterday</b>"),
+        ("<b>Ein Hund rennt.</b>", "A dog runs.", "", "<b>A dog runs.</b>"),
+        ("<b>Ein Hund</b> rennt", "A dog runs", "1-1 2-2", "<b>A dog</b> runs"),
+        ("Er <b>gibt</b> es <b>auf</b>", "He gives it up", "0-0 1-1 2-2 3-3", "He <b>gives</b> it <b>up</b>"),
+        ("<i>der <b>rote</b> Hund</i> da", "that red dog", "0-0 1-1 2-2 3-0", "<i>that <b>red</b> dog</i>"),
+        ("<i>a <b>b</b></i> c", "c b a", "0-2 1-1 2-0", "c <i><b>b</b> a</i>"),
+        ("<i>ein</i><b>zig</b>artig", "unique thing", "0-0 1-0", "<b></b><i>unique</i> thing"),
+        ("Hund<img/> da", "there dog", "0-1 1-0", "there dog<img/>"),
+        ("Hund <img/>da", "there dog", "0-1 1-0", "<img/>there dog"),
+        ("a <i></i> b", "b a", "0-1 1-0", "<i></i>b a"),
+        ("a b <i>c</i>", "x y z", "", "x y <i></i>z"),
+        ("<b>das <img> ist</b> gut", "good is that", "0-2 1-1 2-0", "good <b><img>is that</b>"),
+        ("nimm <code>a &lt; b</code> jetzt", "now take a < b", "0-1 1-2 2-3 3-4 4-0", "now take <code>a &lt; b</code>"),
+        ("<i>a</i> &amp; <b>b</b>", "x & < y", "0-0 2-3", "<i>x</i> &amp; &lt; <b>y</b>"),
+    ],
+)
+def test_tags_go_around_the_words_that_the_tagged_ones_became(
+    source: str, translation: str, links: str, expected: str
+) -> None:
+    assert marked(source, translation, links) == expected
+
+
+def test_an_interval_leaves_out_what_belongs_to_other_words_if_it_is_more() -> None:
+    assert marked("<b>a b</b> c d e", "a c d e b", "0-0 1-4 2-1 3-2 4-3") == "<b>a</b> c d e b"
+    assert marked("<b>a b c</b> d", "a b d c", "0-0 1-1 2-3 3-2") == "<b>a b</b> d c"
+
+
+def test_a_segment_is_translated_by_sentences() -> None:
+    def texts(text: str) -> list[str]:
+        return [text[start:end] for start, end in sentence_spans(text)]
+
+    assert texts("Es regnet. Wir gehen heim! Ja") == ["Es regnet.", "Wir gehen heim!", "Ja"]
+    assert texts('Er sagte: "Halt." Dann kam z. B. Dr. Maier um 3. Mai an.') == [
+        'Er sagte: "Halt."',
+        "Dann kam z. B. Dr. Maier um 3. Mai an.",
+    ]
+    assert texts("她来了。他走了！“好。”") == ["她来了。", "他走了！", "“好。”"]
+    assert texts("ohne Ende") == ["ohne Ende"]
+    pair = pair_of("Es <b>regnet</b>. Gehen wir heim.", "It rains.", "Let us go.")
+    assert pair.text == "It rains. Let us go."
+    assert pair.sentences == [((0, 10), (0, 9)), ((11, 26), (10, 20))]
+
+
+def test_words_are_cut_at_tags() -> None:
+    text = "ein-zig’s 我们。"
+    assert [text[start:end] for start, end in words_of(text, [1, 4])] == ["e", "in", "-", "zig’s", "我", "们", "。"]
+
+
+# --- properties -------------------------------------------------------------------------------------------
+
+WORDS = ["a", "b.c", "ü", "我", "&amp;", "&lt;", "-"]
+TAGS = ["b", "i", "span x='>'", 'a href="&quot;<"', "code", "img/"]
+
+
+def element(tag: str, content: list[str]) -> str:
+    return f"<{tag}>" if tag == "img/" else f"<{tag}>{' '.join(content)}</{tag.split()[0]}>"
+
+
+@st.composite
+def inline(draw: st.DrawFn, depth: int = 3) -> list[str]:
+    """Words, and elements with words and elements in them."""
+    one = st.sampled_from(WORDS)
+    items = one if not depth else one | st.builds(element, st.sampled_from(TAGS), inline(depth - 1))
+    return draw(st.lists(items, max_size=5))
+
+
+FRAGMENTS = inline().map(" ".join)
+TAG = re.compile(r"""<(?:[^<>"']|"[^"]*"|'[^']*')*>""")
+
+
+@given(FRAGMENTS, st.data())
+def test_every_tag_is_written_once_and_well_nested_whatever_the_links(fragment: str, data: st.DataObject) -> None:
+    parts = HTML.parse(fragment)
+    written = ""
+    for part in parts:
+        if isinstance(part, str):
+            written += part
+            continue
+        translations = [data.draw(st.sampled_from(["", "x", "x, y < z.", "a b c d"])) for _ in sentences_of([part])]
+        pair = Pair.made(part, translations, " ")
+        n = st.integers(0, max(len(pair.source) - 1, 0)), st.integers(0, max(len(pair.target) - 1, 0))
+        pair.links = sorted(data.draw(st.sets(st.tuples(*n)))) if pair.source and pair.target else []
+        found = Placement(pair, HTML.escape).written()
+        if "<code>" not in found:
+            assert "".join(ElementTree.fromstring(f"<r>{entities(found)}</r>").itertext()) == pair.text
+        written += found
+    assert Counter(TAG.findall(written)) == Counter(TAG.findall(fragment))
+    ElementTree.fromstring(f"<r>{entities(written)}</r>")
+
+
+def entities(html: str) -> str:
+    """HTML as XML, in which an attribute's value has no `<`."""
+    return html.replace('"&quot;<"', '"&quot;"')
+
+
+@given(FRAGMENTS)
+def test_if_every_word_stays_so_does_the_fragment(fragment: str) -> None:
+    written = ""
+    for part in HTML.parse(fragment):
+        if isinstance(part, Segment):
+            pair = Pair.made(part, sentences_of([part]), " ")
+            pair.target = pair.source  # cut at tags, as the source
+            pair.links = [(i, i) for i in range(len(pair.source))]
+            part = Placement(pair, HTML.escape).written()
+        written += part
+    assert re.sub(r"\s", "", written) == re.sub(r"\s", "", fragment)
+
+
+# --- with a model -----------------------------------------------------------------------------------------
+
+
+def translated(lines: Sequence[str | Pause], **arguments: Any) -> list[Translation]:
+    return list(MarkupTranslator(small_translator(), HTML).translate_lines(lines, **arguments))
+
+
+def test_text_is_that_of_the_translation_without_tags() -> None:
+    plain = ["the red dog runs.", "a cat", "where is the small house?"]
+    tagged = ["<p>the <b>red</b> dog runs.</p>", "<i>a cat</i><br>", "where is <a href='x'>the <b>small</b></a> house?"]
+    expected = small_translator().translate(plain)
+    found = translated(tagged, window=2)
+    assert [one.source for one in found] == tagged
+    assert [re.sub("<.*?>", "", one.text) for one in found] == expected
+    assert [Counter(TAG.findall(one.text)) for one in found] == [Counter(TAG.findall(line)) for line in tagged]
+
+
+def test_lines_without_text_are_copied_and_a_pause_is_nothing() -> None:
+    lines = ["", "<hr>", "<b> </b>", "<!-- x -->"]
+    calls: list[int] = []
+    found = translated([lines[0], Pause(), *lines[1:]], after_window=lambda: calls.append(1))
+    assert [one.text for one in found] == lines
+    assert calls == [1]
