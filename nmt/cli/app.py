@@ -33,6 +33,7 @@ from nmt.cli.import_ import import_
 from nmt.cli.info import info
 from nmt.cli.init import init
 from nmt.cli.merge import merge
+from nmt.cli.next_step import next_step
 from nmt.cli.prune import prune
 from nmt.cli.report import report
 from nmt.cli.score import score
@@ -136,6 +137,8 @@ def main() -> None:
     except USAGE_ERROR as error:
         if error.format_message().startswith("Usage: "):  # `nmt` without arguments prints its help
             error.show()
+            if suggestion := next_step():
+                print(f"\nNext: {printable(suggestion)}", file=sys.stderr)
             sys.exit(2)
         path = error.ctx.command_path if error.ctx else "nmt"
         dash = "; put -- before a TEXT that begins with a dash" if path == "nmt translate" else ""

@@ -18,11 +18,11 @@ from nmt.decode.options import SearchOptions
 from nmt.decode.segments import Line, Translation
 from nmt.decode.translator import Translator
 from nmt.documents.html import HTML
-from nmt.documents.markup import MarkupTranslator, sentences_of
+from nmt.documents.markup import MarkupTranslator, Part, sentences_of
 from nmt.errors import InputError, NmtError
 from nmt.insight.pages import content_security_policy, plain
 from nmt.serve import schema
-from nmt.serve.batcher import Batcher
+from nmt.serve.batcher import Batcher, Check
 from nmt.serve.guard import Limits
 
 Result = TypeVar("Result")
@@ -177,7 +177,11 @@ class Api:
         self, model: ServedModel, texts: Sequence[str], options: SearchOptions
     ) -> list[list[str]]:
         """Return for each piece of HTML its translations, best first."""
-        writer, documents = MarkupTranslator(model.translator, HTML), [HTML.parse(text) for text in texts]
+
+        def written(copies: list[list[Part]], translations: list[str], _: Check) -> list[str]:
+            return MarkupTranslator(model.translator, HTML).written(copies, translations)
+
+        documents = [HTML.parse(text) for text in texts]
         sentences = [text for parts in documents for text in sentences_of(parts)]
         lines = [Line(number, text) for number, text in enumerate(sentences, 1)]
         translations = iter(await self.translated(model, lines, options) if lines else [])
@@ -186,8 +190,7 @@ class Api:
             n_best = [variants([next(translations)], options.n_best) for _ in sentences_of(parts)]
             n_found = max(map(len, n_best), default=1)
             chosen = [of_sentence[min(i, len(of_sentence) - 1)] for i in range(n_found) for of_sentence in n_best]
-            written = partial(writer.written, [parts] * n_found, chosen)
-            found.append(await self.answer(model.batcher.call(lambda _, written=written: written())))
+            found.append(await self.answer(model.batcher.call(partial(written, [parts] * n_found, chosen))))
         return found
 
     async def languages(self) -> list[schema.Language]:

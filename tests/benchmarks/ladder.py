@@ -100,7 +100,7 @@ def in_one_pass(run: Path, source: Path, target: Path) -> Row:
     assert isinstance(translator.engine, TorchEngine)
     (model,), tokenizers, found = translator.engine.models, translator.tokenizers, []
     for ids in tokenizers.source.encode_all(read_lines([source])):
-        tgt_in = torch.tensor([[BOS] + [PAD] * (SearchOptions().max_length(len(ids) + 1) - 1)])
+        tgt_in = torch.tensor([[BOS] + [PAD] * (SearchOptions().limit(len(ids) + 1) - 1)])
         with torch.inference_mode():
             best: list[int] = model(pad_source([ids]), tgt_in)[0].argmax(-1).tolist()
         found.append(tokenizers.target.decode(best[: best.index(EOS)] if EOS in best else best))
