@@ -98,10 +98,10 @@ def survey(files: CorpusFiles) -> Survey:
 def chunks(files: CorpusFiles) -> Iterator[Chunk]:
     """All pairs in order, without the lines of the longer side that have no partner."""
     pairs = zip(*map(side_lines, files.sides), strict=False)
-    for first in itertools.count(1, CHUNK):
-        if not (part := list(itertools.islice(pairs, CHUNK))):
-            break
+    first = 1
+    while part := list(itertools.islice(pairs, CHUNK)):
         yield Chunk(first, [source for source, _ in part], [target for _, target in part])
+        first += len(part)
 
 
 def lines_at(paths: Sequence[Path], numbers: Sequence[int]) -> dict[int, bytes]:

@@ -33,7 +33,6 @@ CLEAN = [
     "…und „das“.",
     "Vraiment\u202f!",
     "书，笔。",
-    "",
 ]
 
 

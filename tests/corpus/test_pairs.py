@@ -11,7 +11,6 @@ FAULTS = [
     ("numbers", "Er zählte", "He counted 128"),
     ("brackets", "a (b", "a b"),
     ("brackets", 'he said "yes', "er sagt ja"),
-    ("brackets", "„ja", "yes"),
     ("repetition", "no no no", "nein"),
     ("repetition", "of the of the of the", "von"),
     ("repetition", "hahahaha", "haha"),

@@ -13,7 +13,7 @@ import pytest
 
 from nmt.corpus.check import check
 from nmt.corpus.reading import CorpusFiles
-from nmt.corpus.repair import CHANGES, UNUSABLE, fix
+from nmt.corpus.repair import CHANGES, UNUSABLE, fix, output_paths
 
 DATA = Path(__file__).parents[2] / "data" / "zh-en"
 
@@ -88,6 +88,11 @@ def test_exchanged_and_shuffled_corpora(tmp_path: Path) -> None:
     assert dev.paths[0].read_bytes() == (DATA / "dev.zh").read_bytes()
     for side, lines in zip(("source", "target"), sides, strict=True):
         assert undone(tmp_path / "fixed", side, "train") == lines
+
+
+def test_copies_are_named_by_their_languages_or_else_by_their_sides(tmp_path: Path) -> None:
+    files = CorpusFiles("train", [Path("a.txt")], [Path("b.txt.gz")])
+    assert output_paths(files, tmp_path) == (tmp_path / "train.source", tmp_path / "train.target")
 
 
 # --- random corpora, dirtied in every way -----------------------------------------------------------------
