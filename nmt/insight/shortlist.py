@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from nmt.decode.translator import Translator
 from nmt.errors import InputError
-from nmt.insight.align import normalized
+from nmt.insight.align import WINDOW, normalized
 from nmt.insight.heads import MAX_POSITIONS, single_model
 from nmt.text import EOS
 from nmt.text.batches import pair_batches
@@ -26,7 +26,6 @@ from nmt.train.preparation import training_paths
 N_FREQUENT = 1000  # target pieces that are always candidates
 N_LINKED = 20  # target pieces for each source piece, at most
 MAX_PAIRS = 500_000  # read from the training text
-WINDOW = 1000  # pairs aligned together, so that pairs of similar length share a batch
 
 
 def vocabulary_map(translator: Translator) -> list[str]:
