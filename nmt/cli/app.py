@@ -137,8 +137,7 @@ def main() -> None:
     except USAGE_ERROR as error:
         if error.format_message().startswith("Usage: "):  # `nmt` without arguments prints its help
             error.show()
-            if suggestion := next_step():
-                print(f"\nNext: {printable(suggestion)}", file=sys.stderr)
+            suggest()
             sys.exit(2)
         path = error.ctx.command_path if error.ctx else "nmt"
         dash = "; put -- before a TEXT that begins with a dash" if path == "nmt translate" else ""
@@ -153,6 +152,11 @@ def main() -> None:
         if error.filename is not None:  # for example a name that is too long, or no access
             fail(InputError(f"cannot use {error.filename}: {error.strerror}", hint="check the path and permissions"))
         fail(OutputError(f"cannot write the output: {error.strerror}", hint="check that the disk is not full"))
+
+
+def suggest() -> None:
+    if suggestion := next_step():
+        print(f"\nNext: {printable(suggestion)}", file=sys.stderr)
 
 
 def fail(error: NmtError) -> NoReturn:

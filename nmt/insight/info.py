@@ -123,5 +123,9 @@ def _of_run(run: RunDirectory) -> dict[str, Any]:
 
 
 def as_text(found: Mapping[str, Any]) -> str:
-    """The information as YAML, which escapes control characters."""
-    return yaml.safe_dump(found, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
+    """The information as YAML, which escapes control characters; each command in `use` has a line of its own."""
+    rest = {key: value for key, value in found.items() if key != "use"}
+    return "".join(
+        yaml.safe_dump(part, sort_keys=False, allow_unicode=True, default_flow_style=is_block, width=width)
+        for part, is_block, width in ((rest, None, 120), ({"use": found["use"]}, False, 10_000))
+    )

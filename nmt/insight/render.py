@@ -58,10 +58,8 @@ def _sections(e: Explanation) -> Iterator[tuple[str, Iterable[str]]]:
     yield "HYPOTHESES", columns(["score", "log-prob", "text"], hypotheses)
     if e.reference:
         yield "THE REFERENCE by teacher forcing: each token, given the true ones before it", _reference(e)
-    yield (
-        "ONE PASS over <s> and padding, which shows it no previous tokens (a common mistake)",
-        [f"→ {e.one_pass.text}"],
-    )
+    one_pass = [f"→ {e.one_pass.text}"]
+    yield "ONE PASS over <s> and padding, which shows it no previous tokens (a common mistake)", one_pass
 
 
 def probability(log_prob: float) -> str:

@@ -12,7 +12,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.decode.align import normalized
+from nmt.decode.align import WINDOW, normalized
 from nmt.decode.translator import Translator
 from nmt.errors import InputError
 from nmt.text import EOS
@@ -23,7 +23,6 @@ from nmt.train.preparation import training_paths
 N_FREQUENT = 1000  # target pieces that are always candidates
 N_LINKED = 20  # target pieces for each source piece, at most
 MAX_PAIRS = 500_000  # read from the training text
-WINDOW = 1000  # pairs aligned together, so that pairs of similar length share a batch
 
 
 def vocabulary_map(translator: Translator) -> list[str]:
