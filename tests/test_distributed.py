@@ -153,7 +153,6 @@ def test_more_workers_than_threads_are_refused(five_corpus: FiveCorpus) -> None:
     one_clear_error(done, 2, "--replicas 300 on ")
 
 
-@soak
 def test_a_lost_rank_is_one_clear_error(five_corpus: FiveCorpus) -> None:
     first_rank = torchruns(0)
     ranks = [{**first_rank, "RANK": rank, "LOCAL_RANK": rank} for rank in "01"]
