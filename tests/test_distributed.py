@@ -148,7 +148,11 @@ def test_a_rank_killed_under_torchrun_restarts_and_ends_with_the_same_weights(fi
     assert weights_hash(five_corpus.run) == weights_hash(unbroken)
 
 
-@soak
+def test_more_workers_than_threads_are_refused(five_corpus: FiveCorpus) -> None:
+    done = run_nmt("train", five_corpus.config, "--replicas", 300, cwd=five_corpus.home)
+    one_clear_error(done, 2, "--replicas 300 on ")
+
+
 def test_a_lost_rank_is_one_clear_error(five_corpus: FiveCorpus) -> None:
     first_rank = torchruns(0)
     ranks = [{**first_rank, "RANK": rank, "LOCAL_RANK": rank} for rank in "01"]
