@@ -63,6 +63,8 @@ def values(config: Config, *, only_set: bool = False) -> Iterator[tuple[str, str
 def chosen_by_training(config: Config, keys: Iterable[str]) -> set[str]:
     """Return those of `keys` that are not set and whose values training inherits or fits to the corpus."""
     was_set = dict(values(config, only_set=True))
+    if config.train.max_steps or config.train.max_minutes:
+        was_set["train.max_epochs"] = "-"  # another limit is set
     return {key for key in keys if key not in was_set and (key in FITTED or key.startswith(INHERITED))}
 
 

@@ -164,17 +164,13 @@ class TrainingData:
     @functools.cached_property
     def n_batches(self) -> int:
         """Batches per epoch, estimated from the first pool of the first epoch."""
-        return self.count_batches(0, self.batch_tokens)
-
-    def count_batches(self, epoch: int, batch_tokens: int) -> int:
-        """The number of batches of an epoch with this budget, estimated from its first pool."""
-        pairs, _, batches = next(self._pools(epoch, batch_tokens))
+        pairs, _, batches = next(self._pools(0))
         return round(len(batches) * self.n_epoch_pairs / len(pairs))
 
     def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
         """Yield the batches of an epoch from number `first` on."""
         n_before = 0
-        for number, (pairs, (source, target), batches) in enumerate(self._pools(epoch, self.batch_tokens)):
+        for number, (pairs, (source, target), batches) in enumerate(self._pools(epoch)):
             lengths = target.lengths
             costs = np.array([lengths[batch].sum() for batch in batches])
             n_open = -n_before % self.accumulate
@@ -185,14 +181,14 @@ class TrainingData:
             first = max(first - len(batches), 0)
             n_before += len(batches)
 
-    def _pools(self, epoch: int, batch_tokens: int) -> Iterator[Pool]:
+    def _pools(self, epoch: int) -> Iterator[Pool]:
         n = self.n_epoch_pairs
         for number, start in enumerate(range(0, n, POOL_PAIRS)):
             pairs = shuffled(np.arange(start, min(start + POOL_PAIRS, n)), n, seed_of(self.seed, epoch))
             if self.mixture is not None:
                 pairs = self.mixture.pairs(pairs, epoch, self.seed)
             sides = self._encode(pairs, seed_of(self.seed, epoch, number))
-            yield pairs, sides, cut_batches(np.stack([side.lengths for side in sides], axis=1), batch_tokens)
+            yield pairs, sides, cut_batches(np.stack([side.lengths for side in sides], axis=1), self.batch_tokens)
 
     def _encode(self, index: NDArray[np.int64], seed: int) -> list[RaggedArray]:
         sides = [ids.take(index) for ids in self.ids]

@@ -13,7 +13,7 @@ from shlex import quote
 
 import torch
 
-from nmt.config import FITTED, Config, values
+from nmt.config import FITTED, Config, chosen_by_training, values
 from nmt.decode.engines.torch_engine import pick_device
 from nmt.distributed import launched, n_ranks, ranks_joined, restarted
 from nmt.errors import ConfigError, DataError, ModelError
@@ -180,14 +180,14 @@ def resolved(config: Config, keys: set[str]) -> Iterator[tuple[str, str]]:
     unknown: frozenset[str] = frozenset()
     try:
         config, checkpoint, _ = find_start(config, run, fresh=False)
-        if missing := keys & FITTED - set(dict(values(config, only_set=True))):
+        if missing := FITTED & chosen_by_training(config, keys):
             corpus = read_and_fit(config)
             if "train.validate_every" in missing:
                 encode(corpus, checkpoint, run, fresh=False)
             config = corpus.config
     except (DataError, ModelError) as error:
         log.warning("%s: [fitted] stands for what a training would choose", error)
-        unknown = FITTED - set(dict(values(config, only_set=True)))
+        unknown = FITTED & chosen_by_training(config, keys)
     yield from ((key, "[fitted]" if key in unknown else value) for key, value in values(config))
 
 

@@ -164,8 +164,7 @@ def test_without_dev_pairs_of_train_are_set_aside_and_their_sentences_leave_what
     assert corpus.dev[0].source not in {pair.source for pair in corpus.train}
     mixture = corpus.mixture(corpus.train)
     assert mixture is not None
-    assert mixture.sizes == [59, 559]
-    assert mixture.n_drawn == [59, 59]
+    assert (mixture.sizes, mixture.n_drawn) == ([59, 559], [59, 59])
 
 
 def test_faults_of_a_corpus_that_is_mixed_in_name_it(files: Files) -> None:
@@ -363,10 +362,8 @@ def test_another_seed_holds_out_other_pairs_and_where_none_repeats_train_loses_n
         assert sorted([*train, *dev], key=lambda pair: pair.line) == pairs
 
 
-def test_dev_has_a_thousand_pairs_at_most() -> None:
-    pairs = [Pair(n, f"s{n}", f"t{n}") for n in range(1, 60_001)]
-    train, dev = split(pairs, seed=3)
-    assert (len(dev), len(train)) == (MAX_DEV_PAIRS, 59_000)
+def test_dev_has_two_percent_of_train_but_one_to_a_thousand_pairs() -> None:
+    assert [n_dev_pairs(n) for n in (1, 500, 60_000)] == [1, 10, MAX_DEV_PAIRS]
 
 
 def test_sentences_that_occur_once_are_held_out_first() -> None:

@@ -80,13 +80,6 @@ def test_another_dev_set_is_refused(corpus: Path, before: str | None, after: str
     assert run_training(with_dev(before, train__max_steps=14)).step == 14
 
 
-def test_the_test_set_may_be_added_removed_and_exchanged(corpus: Path) -> None:
-    tests: list[Any] = [{"source": f"{name}.zh", "target": f"{name}.en"} for name in ("train", "dev")]
-    for step, test in enumerate((None, tests[0], tests[1], None), 1):
-        assert run_training(config_of(corpus, data__test=test, train__max_steps=step)).step == step
-    assert "test.source" not in RunDirectory(config_of(corpus).run).read_manifest()["data"]
-
-
 # --- files that were deleted ------------------------------------------------------------------------------
 
 

@@ -96,14 +96,6 @@ def test_r_drop_without_dropout_adds_nothing() -> None:
     assert doubled.n_tokens == plain.n_tokens
 
 
-def test_r_drop_with_dropout_costs() -> None:
-    model = make(dropout=0.5)
-    settings = TrainSettings.model_validate({"r_drop": 5.0, "label_smoothing": 0.0})
-    torch.manual_seed(3)
-    found = batch_loss(model, batch_of(0, 1), settings)
-    assert float(found.loss.detach()) > float(found.nll)
-
-
 def test_precision_is_what_was_asked_for() -> None:
     cpu = torch.device("cpu")
     assert uses_bf16(TrainSettings(precision="bf16"), cpu)
