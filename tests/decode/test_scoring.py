@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from conftest import model_of
-from models import RNNS, name, small_translator, translator_without_bytes
+from models import FAMILY, name, small_translator, translator_without_bytes
 from reference_model import ReferenceModel
 
 from nmt.decode import scoring
@@ -15,7 +15,7 @@ from nmt.decode.scoring import Candidates, score_lines
 PAIRS = [("a cat", "dogs play."), ("a cat", ""), ("", "a cat"), ("the Ω dog", "中 dog, Ω"), (" ", "")]
 
 
-@pytest.mark.parametrize("choices", [{}, RNNS[0]], ids=name)
+@pytest.mark.parametrize("choices", FAMILY, ids=name)
 def test_scores_are_those_of_each_pair_alone_by_definition(
     choices: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

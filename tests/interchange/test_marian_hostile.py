@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from nmt.errors import InputError, NmtError
+from nmt.errors import DownloadError, InputError, NmtError
 from nmt.interchange.hub import model_directory
 from nmt.interchange.marian import import_marian
 
@@ -165,9 +166,22 @@ def test_a_mutated_directory_is_refused(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_link_that_leads_nowhere_is_no_id_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_neither_a_directory_nor_on_the_hub_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*args: object, **options: object) -> str:
+        raise OSError("404\nno such model")
+
     monkeypatch.chdir(tmp_path)
     Path("models").mkdir()
     Path("models/dangling").symlink_to("nowhere")
     with pytest.raises(InputError, match=r"^models/dangling is not a directory$"):
         model_directory("models/dangling")
+    with pytest.raises(InputError, match="--revision does not apply to the directory models"):
+        model_directory("models", "refs/pr/5")
+    monkeypatch.setattr("huggingface_hub.snapshot_download", refused)
+    with pytest.raises(DownloadError, match=r"^cannot get some/model: 404$"):
+        model_directory("some/model")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(InputError, match="huggingface_hub is not installed"):
+        model_directory("some/model")
