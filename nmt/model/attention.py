@@ -1,6 +1,6 @@
 """Attention (Vaswani et al. 2017, section 3.2): equation 1 and multi-head attention.
 
-A mask is either bool (True: may be attended to) or additive (`additive_mask`).
+Masks are bool: True means "may be attended to".
 """
 
 import math
@@ -28,7 +28,7 @@ def scaled_dot_product_attention(
     Args:
         query: (..., T, d).
         key, value: (..., S, d).
-        mask: broadcastable to (..., T, S), bool or additive; if a row allows no key, its weights are NaN.
+        mask: bool, broadcastable to (..., T, S); if a row allows no key, its weights are NaN.
         dropout: applied to the weights.
     Returns:
         the output (..., T, d) and the weights (..., T, S), whose rows sum to 1.
@@ -50,16 +50,11 @@ def weighted_sum(
     """
     n_keys = scores.size(-1)
     if mask is not None:
-        scores = scores.masked_fill_(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
+        scores = scores.masked_fill_(~mask, -math.inf)
     scores, value = kernels.pad_keys(scores, value)  # the padding gets weight 0; it makes the softmax faster
     weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
     dropped = dropout(weights) if dropout else weights
     return dropped.to(value.dtype) @ value, weights[..., :n_keys]
-
-
-def additive_mask(bool_mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """0 where the mask is True, -inf elsewhere."""
-    return torch.zeros(bool_mask.shape, dtype=dtype, device=bool_mask.device).masked_fill_(~bool_mask, -math.inf)
 
 
 def causal_mask(length: int, device: torch.device | None = None) -> Tensor:
@@ -102,7 +97,7 @@ class MultiHeadAttention(nn.Module):
         Args:
             query: (B, H, T, D/H).
             key, value: (B, H, S, D/H).
-            mask: broadcastable to (B, H, T, S), bool or additive.
+            mask: bool, broadcastable to (B, H, T, S).
             causal: whether to apply the causal mask; requires T = S, and `mask` must be None.
             weights: if not None, the attention weights (B, H, T, S) are appended to this list.
         Returns:

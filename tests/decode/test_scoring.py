@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from conftest import model_of
-from models import RNNS, name, small_translator, translator_without_bytes
+from models import FAMILY, name, small_translator, translator_without_bytes
 from reference_model import ReferenceModel
 
 from nmt.decode import scoring
@@ -15,7 +15,7 @@ from nmt.decode.scoring import Candidates, score_lines
 PAIRS = [("a cat", "dogs play."), ("a cat", ""), ("", "a cat"), ("the Ω dog", "中 dog, Ω"), (" ", "")]
 
 
-@pytest.mark.parametrize("choices", [{}, RNNS[0]], ids=name)
+@pytest.mark.parametrize("choices", FAMILY, ids=name)
 def test_scores_are_those_of_each_pair_alone_by_definition(
     choices: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -38,15 +38,15 @@ def test_what_the_model_cannot_hold_is_not_scored(caplog: pytest.LogCaptureFixtu
     translator = small_translator()
     engine = translator.engine
     assert isinstance(engine, TorchEngine)
-    engine.max_length = 16
-    long = "the red dog runs " * 9
-    lines = [Candidates(1, "a cat", [long, "a"])]
+    long, fits = "the red dog runs " * 9, "the dog sleeps"
+    n_pieces, limit = (len(translator.tokenizers.target.encode(text)) for text in (long, fits))
+    engine.max_length = limit + 1
+    lines = [Candidates(1, "a", [long, fits])]
     with caplog.at_level("WARNING", "nmt"):
         (found,) = score_lines(translator, lines, translator.options)
-    too_long, short = found.hypotheses
+    too_long, longest = found.hypotheses
     assert math.isnan(too_long.log_prob)
     assert math.isnan(too_long.score)
-    assert len(too_long.log_probs) == len(too_long.tokens) > 16
-    assert short.log_prob < 0
-    n_pieces = len(translator.tokenizers.target.encode(long))
-    assert caplog.messages == [f"line 1 is not scored: {n_pieces} pieces, the model takes 15"]
+    assert len(too_long.log_probs) == len(too_long.tokens) == n_pieces + 1
+    assert longest.log_prob < 0
+    assert caplog.messages == [f"line 1 is not scored: {n_pieces} pieces, the model takes {limit}"]

@@ -175,9 +175,8 @@ def test_a_prefix_raises_the_limit_of_the_options_but_not_that_of_the_model() ->
     for max_length in (None, 6):
         found = search(model, sources((A,)), options, prefixes=[prefix], max_length=max_length)[0][0]
         assert found.tokens == [*prefix, EOS]
-    with pytest.raises(ConfigError, match="the prefix has 5 pieces, the model takes at most 4") as caught:
+    with pytest.raises(ConfigError, match="the prefix has 5 pieces, the model takes at most 4"):
         search(model, sources((B,), (A,)), options, prefixes=[[], prefix], max_length=5)
-    assert caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,13 @@ def test_batch_size_order_and_window_do_not_change_translations(sample: bool) ->
         assert [found.text for found in turned[::-1]] == [found.text for found in expected]
 
 
+def test_random_draws_depend_on_the_line_number() -> None:
+    options = TRANSLATOR.with_options(sample=True, beam=1, seed=3)
+    whole = [found.text for found in TRANSLATOR.translate_lines([LINES[0]] * 6, options)]
+    rest = [found.text for found in TRANSLATOR.translate_lines([LINES[0]] * 4, options, first=3)]
+    assert rest == whole[2:] != whole[:4]
+
+
 def test_prefix_begins_only_the_first_segment_of_a_line() -> None:
     found = list(TRANSLATOR.translate_lines([LINES[0], "dogs play. " * 8], prefix="the cat"))
     assert all(one.text.startswith("the cat") for one in found)

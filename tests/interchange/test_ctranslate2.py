@@ -109,9 +109,8 @@ def test_an_export_replaces_an_earlier_one_only_if_its_log_probabilities_are_rig
 
 
 def test_wrong_quantization_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="unknown quantization 'int4'") as error:
+    with pytest.raises(InputError, match="unknown quantization 'int4'"):
         to_ctranslate2(make(), tmp_path / "out", "int4")
-    assert error.value.hint == "choose one of float32, float16, bfloat16, int8"
 
 
 @pytest.mark.parametrize(

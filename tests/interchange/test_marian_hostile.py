@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from nmt.errors import InputError, NmtError
+from nmt.errors import DownloadError, InputError, NmtError
 from nmt.interchange.hub import model_directory
 from nmt.interchange.marian import import_marian
 
@@ -82,7 +83,6 @@ REQUIRED = ("config.json", "vocab.json", "source.spm", "target.spm", "model.safe
 MUTATIONS: dict[str, tuple[str, Mutation]] = {  # name -> words of the message, change of the directory
     "a setting is missing": ("d_model: field required", json_edited("config.json", lambda c: c.pop("d_model"))),
     "a setting is huge": ("d_model: input should be", with_setting("d_model", 10**30)),
-    "a setting is infinite": ("dropout: input should be", with_setting("dropout", float("inf"))),
     "a setting is text": ("encoder_layers: input should be", with_setting("encoder_layers", "2")),
     "a setting is true": ("vocab_size: input should be", with_setting("vocab_size", True)),
     "another architecture": ("model_type: input should be 'marian', got 'bart'", with_setting("model_type", "bart")),
@@ -96,7 +96,6 @@ MUTATIONS: dict[str, tuple[str, Mutation]] = {  # name -> words of the message, 
     "too many layers": ("layers.2.self_attn.q_proj.weight is missing", with_setting("encoder_layers", 9)),
     "targets of another number": ("another number of pieces of the target", lambda path: more_targets(path)),
     "start is no piece": ("has no id 9999", with_setting("decoder_start_token_id", 9999)),
-    "JSON is empty": ("config.json is not a JSON object", replaced("config.json", b"")),
     "JSON is a list": ("vocab.json is not a JSON object", replaced("vocab.json", b"[]")),
     "JSON is deep": ("config.json is not a JSON object", replaced("config.json", b"[" * 100_000)),
     "JSON is no UTF-8": ("is not a JSON object", replaced("tokenizer_config.json", b'{"a": "\xff\xfe"}')),
@@ -117,7 +116,6 @@ MUTATIONS: dict[str, tuple[str, Mutation]] = {  # name -> words of the message, 
     "weights are half": ("is not a safetensors file, or damaged", half("model.safetensors")),
     "weights are pickled": ("has no model.safetensors", pickled),
     "a tokenizer is half": ("source.spm: the tokenizer", half("source.spm")),
-    "a tokenizer is empty": ("target.spm: the tokenizer", replaced("target.spm", b"")),
     **{f"{name} is a pipe": (name, instead(name, os.mkfifo)) for name in REQUIRED},
     **{f"{name} is a dangling link": (name, instead(name, lambda to: to.symlink_to("nowhere"))) for name in REQUIRED},
     "endless": ("cannot read", instead("tokenizer_config.json", lambda path: path.symlink_to("/dev/zero"))),
@@ -168,9 +166,22 @@ def test_a_mutated_directory_is_refused(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_link_that_leads_nowhere_is_no_id_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_neither_a_directory_nor_on_the_hub_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*args: object, **options: object) -> str:
+        raise OSError("404\nno such model")
+
     monkeypatch.chdir(tmp_path)
     Path("models").mkdir()
     Path("models/dangling").symlink_to("nowhere")
     with pytest.raises(InputError, match=r"^models/dangling is not a directory$"):
         model_directory("models/dangling")
+    with pytest.raises(InputError, match="--revision does not apply to the directory models"):
+        model_directory("models", "refs/pr/5")
+    monkeypatch.setattr("huggingface_hub.snapshot_download", refused)
+    with pytest.raises(DownloadError, match=r"^cannot get some/model: 404$"):
+        model_directory("some/model")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(InputError, match="huggingface_hub is not installed"):
+        model_directory("some/model")

@@ -93,18 +93,6 @@ def test_additive_heads_are_the_formula_with_each_heads_slice() -> None:
         np.testing.assert_allclose(weights[0][0, head], by_hand, atol=1e-12)
 
 
-def test_without_the_scale_scores_are_plain_products() -> None:
-    generator = torch.Generator().manual_seed(1)
-    attention = CrossAttention(settings(8, 1, attention="dot")).double()
-    x, y = (torch.randn(1, n, 8, dtype=torch.float64, generator=generator) for n in (2, 5))
-    weights: list[torch.Tensor] = []
-    with torch.no_grad():
-        out = attention(x, attention.keys_values(y), weights=weights)
-        products = attention.query(x)[0] @ attention.key_value(y)[0, :, :8].T
-        torch.testing.assert_close(weights[0][0, 0], products.softmax(-1))
-        torch.testing.assert_close(attention(x, attention.keys_values(y)), out)
-
-
 def test_rotary_positions_turn_pairs_by_the_papers_angles() -> None:
     """Equation 15 of the paper (Su et al. 2021): pair i is rotated by the angle position * 10000^(-2i/d)."""
     x = np.random.default_rng(2).normal(size=(50, 8))
