@@ -117,7 +117,13 @@ def read_corpus(config: Config) -> Corpus:
         check_order(name, files, data.train)
     hashes = corpus_hashes(config)
     settings = [data.drop_blank, data.drop_duplicates, data.allow_bad_utf8, None if data.dev else config.seed]
-    directory = cached("pairs", [FORMAT, hashes, settings], partial(_write_corpus, config))
+
+    def write(directory: Path) -> None:
+        _write_corpus(config, directory)
+        if corpus_hashes(config) != hashes:  # else the cache would have the new text under the hash of the old text
+            raise DataError("a file of the corpus has changed while it was read", hint="start again")
+
+    directory = cached("pairs", [FORMAT, hashes, settings], write)
     summary = json.loads((directory / "corpus.json").read_text(encoding="utf-8"))
     for note in summary["notes"]:
         log.info("%s", note)

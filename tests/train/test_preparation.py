@@ -18,7 +18,7 @@ from nmt.files import cache_directory
 from nmt.run.directory import hash_files
 from nmt.text import corpus as corpus_module
 from nmt.text.corpus import SIDES, Mixture, Pairs, digests_of, write_pairs
-from nmt.text.lines import Pair
+from nmt.text.lines import Pair, read_pairs
 from nmt.text.tokenizer import Tokenizers, train_tokenizer
 from nmt.train import preparation
 from nmt.train.preparation import (
@@ -283,6 +283,24 @@ def test_what_was_prepared_otherwise_is_not_taken(
     other = files.config({"train": train}, **change) if "seed" in change else files.config({"train": train, **change})
     assert prepared(other, caplog) != before
     assert prepared(config, caplog) == before
+
+
+@pytest.mark.parametrize("name", ["train", "dev"])
+def test_a_corpus_that_changes_while_it_is_read_is_refused_and_not_kept(
+    files: Files, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    texts = {"train": (SOURCES, TARGETS), "dev": (["alt"], ["old"])}
+    config = files.config({part: files.write(part, *sides) for part, sides in texts.items()})
+
+    def changed_before(*paths: Any, **options: Any) -> list[Pair]:
+        files.write(name, ["neu"], ["new"])
+        return read_pairs(*paths, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(preparation, "read_pairs", changed_before)
+        assert str(refused(config)) == "a file of the corpus has changed while it was read"
+    files.write(name, *texts[name])
+    assert [pair.target for pair in read_corpus(config).train] == TARGETS
 
 
 def test_many_parts_and_several_processes_give_the_same_as_one(
