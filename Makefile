@@ -132,7 +132,7 @@ bench: $(INSTALLED)  ## compare speed with plain PyTorch and CTranslate2 (BENCH=
 bench-peers: $(INSTALLED) $(PEERS)/.installed  ## also compare speed with Hugging Face and JoeyNMT
 	$(BIN)/python tests/benchmarks/bench.py --peers $(PEERS)/bin/python $(BENCH)
 
-gpu: $(INSTALLED)  ## measure training speed on a GPU (GPU="--help")
+gpu: $(INSTALLED)  ## measure what only a GPU shows (GPU="--help")
 	$(BIN)/python tests/benchmarks/gpu.py $(GPU)
 
 ladder: $(INSTALLED)  ## train and compare the models of configs/ladder

@@ -14,7 +14,6 @@ import ladder
 import pytest
 import students
 import synthetic
-import torch
 from conftest import SOURCE, TARGET, FiveCorpus, FiveRun, run_nmt
 from measure import NMT, ROOT, Options, Sample
 
@@ -249,11 +248,18 @@ def test_the_speed_of_every_system_is_measured(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # of torch.nn.Transformer
-def test_the_benchmark_for_gpus_runs_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("SIZES", {"tiny": (16, 2, 1, 32, 64)}), ("SECONDS", 0.0), ("BATCH_TOKENS", 256)):
-        monkeypatch.setattr(gpu, name, value)
-    results = experiments.Results(tmp_path / "gpu")
-    gpu.measure_all(results, torch.device("cpu"))
-    rows = results.tables["Training, tiny"]
-    assert list(rows) == ["nmt, adamw", "nmt, muon", "torch.nn.Transformer, plain loop"]
-    assert all(row["tokens_s"] > 0 for row in rows.values()), rows
+def test_every_benchmark_of_a_gpu_runs_in_miniature(five_corpus: FiveCorpus) -> None:
+    results = experiments.Results(five_corpus.home / "gpu" / "gpu")
+    gpu.measure_all(gpu.Setup(results, five_corpus.config, miniature=True))
+    tables = results.tables
+    speeds = tables["Training, tiny"]
+    assert {"nmt, adamw", "nmt, muon", "torch.nn.Transformer, plain loop"} <= speeds.keys()
+    assert all(row["tokens_s"] > 0 for row in speeds.values()), speeds
+    assert tables["A step of greedy search, 64 sentences"]["tiny"]["step_us"] > 0
+    assert tables["Self-attention, forward and backward"]["45% padding"]["masked_us"] > 0
+    assert tables["Resuming"]["deterministic"] == {"steps": 4, "equal": "True"}
+    whole, split = tables["A batch too large"].values()
+    assert [split[key] for key in ("loss", "grad_norm")] == pytest.approx([whole[key] for key in ("loss", "grad_norm")])
+    assert 0 != split["part"] != split["batch"]
+    assert tables["Precision"].keys() == {"fp32", "bf16"}
+    assert tables["Recipe"]["seed 1"]["BLEU"]["signature"]
