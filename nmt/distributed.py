@@ -99,13 +99,19 @@ def _join(launch: Launch) -> None:
     """Make torch's process group, in a thread: its C++ code waits for the other ranks without handling signals."""
     import torch
     import torch.distributed as dist
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
 
     joining: Future[None] = Future()
 
     def join() -> None:
         try:
+            store, rank, n_ranks = next(rendezvous("env://", timeout=TIMEOUT))
+            # torchrun's store keeps the entries of ranks that it has restarted since.
+            store = PrefixStore(f"{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{n_ranks}", store)
             backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-            joining.set_result(dist.init_process_group(backend, timeout=TIMEOUT))
+            dist.init_process_group(backend, store=store, rank=rank, world_size=n_ranks, timeout=TIMEOUT)
+            joining.set_result(None)
         except Exception as error:  # joining.result() raises it in the main thread
             joining.set_exception(error)
 
