@@ -259,6 +259,8 @@ def load(
         ConfigError: the device is missing or does not support the precision.
     """
     paths = [Path(path)] if isinstance(path, Path | str) else [Path(one) for one in path]
+    if not paths:
+        raise ModelError("no model was named", hint="give the path of a run")
     for name, value, choices in (("precision", precision, Precision), ("engine", engine, EngineName)):
         if value is not None and value not in get_args(choices):
             raise ConfigError(f"unknown {name} {value!r}", hint=f"choose one of {', '.join(get_args(choices))}")
@@ -281,7 +283,7 @@ def load(
             reason = str(error)
             log.warning("torch translates, because CTranslate2 cannot: %s", reason)
     elif engine == "ctranslate2":
-        raise ConfigError(f"CTranslate2 cannot translate: {reason}", hint="leave out --engine")
+        raise ConfigError(f"CTranslate2 cannot translate: {reason}", hint="use --engine auto or torch")
     log.debug("engine: torch: %s", reason)
     return load_torch(paths, device, precision or "fp32")
 

@@ -257,15 +257,11 @@ class Trainer:
             DivergedError: its loss or its logits are NaN or infinite.
             Interrupted: a signal was received.
         """
-        hint = "lower train.lr; the last checkpoint is kept"
         with self.stop.interruptible():
             try:
-                validation = validate(model, self.tokenizers, self.dev, self.config, bf16=self.progress.bf16)
-            except ModelError as error:  # the logits are NaN
-                raise DivergedError(f"on dev {error}", hint=hint) from error
-        if not math.isfinite(validation.loss):
-            raise DivergedError(f"the dev loss is {validation.loss}", hint=hint)
-        return validation
+                return validate(model, self.tokenizers, self.dev, self.config, bf16=self.progress.bf16)
+            except ModelError as error:
+                raise DivergedError(f"on dev {error}", hint="lower train.lr; the last checkpoint is kept") from error
 
     # --- the end of training, and rollbacks ---------------------------------------------------------------
 
@@ -300,10 +296,10 @@ class Trainer:
         Raises:
             DivergedError: there is no checkpoint, or there were already `MAX_ROLLBACKS` rollbacks.
         """
-        n_rollbacks, max_positions = self.progress.n_rollbacks, self.progress.max_positions
+        before = self.progress
         # `broadcast` also waits for all ranks, so no rank changes files or weights while another still trains.
         has_checkpoint = broadcast(self.checkpointer.run.newest_step() is not None)
-        if not has_checkpoint or n_rollbacks == MAX_ROLLBACKS:
+        if not has_checkpoint or before.n_rollbacks == MAX_ROLLBACKS:
             raise error
         if rank() == 0:
             self.resume()
@@ -311,9 +307,13 @@ class Trainer:
         if rank() > 0:
             self.resume()
         self.state.progress = replace(
-            self.progress, n_rollbacks=n_rollbacks + 1, n_skipped=0, max_positions=max_positions
+            self.progress,
+            n_rollbacks=before.n_rollbacks + 1,
+            n_skipped=0,
+            max_positions=before.max_positions,
+            n_ranks=before.n_ranks,
         )
-        lr_factor = ROLLBACK_LR ** (n_rollbacks + 1)
+        lr_factor = ROLLBACK_LR ** (before.n_rollbacks + 1)
         log.warning("%s: back to step %d with %g of the rate", error, self.progress.step, lr_factor)
 
     # --- resume and budget --------------------------------------------------------------------------------

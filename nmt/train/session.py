@@ -198,6 +198,7 @@ def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -
     `Trainer.train`, and LostRankError if another rank ended.
     """
     run, settings, n_batches = session.run, session.config.train, session.data.n_batches
+    check_replicas(n_workers, session.model.device)
     if session.fresh and (aside := run.move_aside()):
         log.info("the old run is kept in %s", aside)
     with run.lock():
@@ -211,8 +212,6 @@ def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -
         elif n_workers is None:
             n_before = progress.n_ranks if resumed else None
             n_workers = n_fitting_threads(session.model, len(session.tokenizers.target), settings, n_before)
-        elif n_workers > 1 and session.model.device.type != "cpu":
-            raise ConfigError("--replicas share a CPU", hint="for several GPUs: torchrun -m nmt train …")
         with ranks_joined():
             if trainer.finished():
                 finished = f"{run.path} is finished: {progress.step} steps in {clock(progress.elapsed_s)}"
@@ -227,6 +226,14 @@ def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -
     done = f"done: {progress.step} steps in {clock(progress.elapsed_s)}"
     log.info("%s, %s; the model is %s", done, best, run.model_file)
     return progress
+
+
+def check_replicas(n: int | None, device: torch.device) -> None:
+    """Raise ConfigError if the threads of this process cannot share a step as `--replicas` wants."""
+    if n is not None and n > 1 and (device.type != "cpu" or launched().n_ranks > 1):
+        raise ConfigError("--replicas share a CPU", hint="for several GPUs: torchrun -m nmt train …")
+    if n is not None and n > (n_threads := torch.get_num_threads()):
+        raise ConfigError(f"--replicas {n} on {n_threads} threads", hint="fewer, or more --threads")
 
 
 def write_settings(session: Session, *, resumed: bool) -> None:

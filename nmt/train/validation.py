@@ -12,6 +12,7 @@ from nmt.config import Config, language
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.distributed import gather_texts, mine, summed
+from nmt.errors import ModelError
 from nmt.evaluate import Score, bleu_tokenizer, score
 from nmt.model.base import Seq2Seq
 from nmt.text.batches import pair_batches
@@ -71,6 +72,8 @@ def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config
             sums = batch_loss(model, batch.to(model.device), config.train)
             loss, nll, n_tokens = loss + float(sums.loss), nll + float(sums.nll), n_tokens + sums.n_tokens
     loss, nll, n_tokens = summed(loss, nll, n_tokens)
+    if not math.isfinite(loss):  # on all ranks alike: a rank that raised alone would leave the others waiting
+        raise ModelError(f"the loss is {loss}", hint="check the loss of its training")
     sources, references = [pair.source for pair in dev], [pair.target for pair in dev]
     hypotheses = gather_texts(translator.translate(mine(sources), beam=1))
     bleu, chrf = score(hypotheses, [references], tokenize=bleu_tokenizer(language(config.data, "target")))

@@ -249,7 +249,8 @@ def convert(file: Path, directory: Path, quantization: str) -> None:
     command, pipe = [sys.executable, "-m", "nmt", *to], subprocess.PIPE
     with subprocess.Popen(command, env=env, stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe) as child:
         assert child.stderr is not None
-        message = child.stderr.read().decode(errors="replace").strip().partition("\n")[0]
+        lines = child.stderr.read().decode(errors="replace").split("\n")
+        message = next((line for line in lines if line.startswith("nmt: error: ")), "")
         if code := child.wait():
             message = message.removeprefix("nmt: error: ") or f"the conversion ended with exit code {code}"
             raise ModelError(message, hint="use --engine torch")
@@ -277,7 +278,7 @@ def load_export(
     kind, _, index = device.partition(":")
     on_cpu = kind == "cpu" or (kind == "auto" and not ctranslate2.get_cuda_device_count())
     # OMP_NUM_THREADS comes from the user or --threads (see `set_environment_variables`).
-    n_threads = int(os.environ.get("OMP_NUM_THREADS") or usable_cores())
+    n_threads = int(os.environ.get("OMP_NUM_THREADS", "").split(",")[0] or usable_cores())
     try:
         engine = ctranslate2.Translator(
             str(path),
