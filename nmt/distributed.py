@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from nmt.errors import LostRankError
+from nmt.errors import ConfigError, LostRankError
 
 if TYPE_CHECKING:
     from torch import nn
@@ -47,7 +47,11 @@ def launched() -> Launch:
     """Read the environment variables of torchrun; `ALONE` if one is missing."""
     if not all(name in os.environ for name in LAUNCH_VARIABLES):
         return ALONE
-    return Launch(*(int(os.environ[name]) for name in LAUNCH_VARIABLES[:3]))
+    try:
+        rank, n_ranks, local_rank, _ = (int(os.environ[name]) for name in LAUNCH_VARIABLES[:4])
+    except ValueError as error:
+        raise ConfigError(f"{', '.join(LAUNCH_VARIABLES[:4])}: {error}", hint="unset them, or use torchrun") from error
+    return Launch(rank, n_ranks, local_rank)
 
 
 def restarted() -> bool:

@@ -197,6 +197,7 @@ def cache_directory() -> Path:
     """
     named = os.environ.get("NMT_CACHE")
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - never fails
+    home = tempfile.gettempdir() if home.startswith("~") else home  # this user has no home
     path = Path(os.path.realpath(named or f"{home}/nmt"))  # so that changing a symlink later has no effect
     hint = "set NMT_CACHE=PATH in the environment to a directory that you may write to"
     try:

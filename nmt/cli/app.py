@@ -44,7 +44,7 @@ from nmt.cli.tokenize import tokenize
 from nmt.cli.train import train
 from nmt.cli.translate import translate
 from nmt.distributed import launched
-from nmt.errors import DivergedError, InputError, LostRankError, NmtError, OutputError, StoppedError
+from nmt.errors import ConfigError, DivergedError, InputError, LostRankError, NmtError, OutputError, StoppedError
 from nmt.processes import end_with_parent
 
 USAGE_ERROR: Any = typer.BadParameter.__bases__[0]  # click's UsageError; typer may bundle its own click
@@ -161,7 +161,9 @@ def suggest() -> None:
 
 def fail(error: NmtError) -> NoReturn:
     """Print each line of the message, then the hint, and exit with the error's code."""
-    rank = launched().rank
+    rank = 0
+    with contextlib.suppress(ConfigError):  # `error` may be the ConfigError that launched() raises
+        rank = launched().rank
     if rank == 0 or not isinstance(error, (DivergedError, LostRankError, StoppedError)):  # all ranks raise these
         prefix = f"nmt: error: rank {rank}: " if rank else "nmt: error: "
         lines = [prefix + line for line in str(error).split("\n")] + [f"hint: {error.hint}"] * bool(error.hint)

@@ -38,7 +38,7 @@ def backtranslate(
     the new model can distinguish it from human text (Caswell et al. 2019). Line N of the output is the source of line N
     of the input; a blank line stays blank. Repeat the command to continue after an interruption.
     """
-    if tag.split() not in ([tag], []):
+    if tag and tag.split() != [tag]:
         raise InputError(f"the tag {tag!r} is not one word", hint='for example --tag "<BT>", or --tag "" for none')
     files = checked_files("backtranslate", input_file, output, shard)
     beam = 1 if sample and beam is None else beam

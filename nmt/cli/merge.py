@@ -20,7 +20,7 @@ def merge(
     """
     from nmt.cli.shards import find_shards, join_shards
 
-    if len(files) == 1:
+    if len(files) == 1 and ".shard-" not in files[0].name:
         output, files = output or files[0], find_shards(files[0])
     elif output is None:
         raise InputError("several shards do not say where to write", hint="nmt merge SHARD... -o OUT")

@@ -8,6 +8,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from pydantic_core import to_jsonable_python
 
 from nmt.cli import options, streams
 from nmt.cli.rewriting import checked_files, rewrite
@@ -138,4 +139,5 @@ def as_json(translation: "Translation") -> str:
     for found in translation.hypotheses:
         pieces = [{"piece": p, "log_prob": log_prob} for p, log_prob in zip(found.pieces, found.log_probs, strict=True)]
         hypotheses.append({"text": found.text, "score": found.score, "log_prob": found.log_prob, "pieces": pieces})
-    return json.dumps({"source": translation.source, "hypotheses": hypotheses}, ensure_ascii=False)
+    tree = {"source": translation.source, "hypotheses": hypotheses}
+    return json.dumps(to_jsonable_python(tree, inf_nan_mode="null"), ensure_ascii=False)

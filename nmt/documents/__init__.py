@@ -1,1 +1,1 @@
-"""Text as people have it: markup around and inside of sentences."""
+"""Formats around plain text: HTML."""

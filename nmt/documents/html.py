@@ -1,14 +1,13 @@
 """HTML and XML fragments as segments of text with inline elements; see `markup`.
 
-Tags, comments and everything between two segments are copied as they are written. Block tags separate segments. The
-content of scripts, styles and the like is not translated; inside of a sentence, neither is that of `<code>` and of
-elements with `translate="no"`.
+Tags, comments and everything between two segments are copied as they are written. Block tags and declarations separate
+segments. The content of scripts, styles and the like is not translated; inside of a sentence, neither is that of `<code>`
+and of elements with `translate="no"`.
 """
 
 import re
+from collections.abc import Iterator
 from html import escape, unescape
-from html.parser import HTMLParser
-from itertools import accumulate
 
 from nmt.documents.markup import Element, Format, Part, Segment
 
@@ -22,49 +21,41 @@ _VOID = "area base br col embed hr img input link meta param source track wbr"
 BLOCK, VOID = frozenset(_BLOCK.split()), frozenset(_VOID.split())
 COPIED = frozenset(["math", "pre", "script", "style", "svg", "template", "textarea"])  # blocks, with their content
 CODE = frozenset(["code", "kbd", "samp", "var"])
+RAW = frozenset(["script", "style", "textarea"])  # their content is no markup
+CONSTRUCT = re.compile(
+    r"""(?P<comment> <!--.*?(?:-->|\Z) | <!\[.*?> | <\?(?!xml\b).*?> )
+    | (?P<declaration> <[!?][^>]*> )
+    | (?P<tag> </?[a-zA-Z](?:[^<>"'] | "[^"]*" | '[^']*')*> )
+    | (?P<text> [^<]+ | < )""",
+    re.DOTALL | re.VERBOSE,
+)
+NOT_TRANSLATED = re.compile(
+    r"""\s(?:translate\s*=\s*["']?no\b|class\s*=\s*(?:"[^"]*|'[^']*|)\bnotranslate\b)""", re.IGNORECASE
+)
 MAX_DEPTH = 100
 SPACE = re.compile(r"[ \t\r\n\f]+")  # what HTML shows as one space
 
 
-class Events(HTMLParser):
-    """Collects the constructs of a fragment: where each begins, its kind, and the name of a tag."""
+def constructs(text: str) -> Iterator[tuple[str, str, str]]:
+    """Cut a text into tags, comments, declarations and what is between them: as written, kind, and name of a tag.
 
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.found: list[tuple[int, str, str]] = []
-        self.lines = list(accumulate((len(line) + 1 for line in text.split("\n")), initial=0))
-        self.feed(text)
-        self.close()
-
-    def add(self, kind: str, name: str = "") -> None:
-        line, column = self.getpos()
-        self.found.append((self.lines[line - 1] + column, kind, name))
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        values = dict(attrs)
-        kept = tag in CODE or values.get("translate") == "no" or "notranslate" in (values.get("class") or "").split()
-        self.add("kept" if kept else "start", tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002
-        self.add("empty", tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        self.add("end", tag)
-
-    def handle_data(self, data: str) -> None:  # noqa: ARG002 - `parse` takes it from the text, as it is written
-        self.add("text")
-
-    def handle_comment(self, data: str) -> None:  # noqa: ARG002
-        self.add("comment")
-
-    def handle_decl(self, decl: str) -> None:  # noqa: ARG002
-        self.add("declaration")
-
-    def handle_pi(self, data: str) -> None:  # noqa: ARG002
-        self.add("declaration")
-
-    def unknown_decl(self, data: str) -> None:  # noqa: ARG002
-        self.add("declaration")
+    Kinds of tags: start, end, empty, and verbatim, which starts an element whose content is copied.
+    """
+    at = 0
+    while at < len(text):
+        found = CONSTRUCT.match(text, at)
+        assert found  # any character is text, at least
+        raw, kind, name = found[0], str(found.lastgroup), ""
+        if kind == "tag":
+            name = re.match(r"</?([^\s/>]+)", raw)[1].lower()  # type: ignore[index]
+            kind = "end" if raw.startswith("</") else "empty" if raw.endswith("/>") or name in VOID else "start"
+            if kind == "start" and (name in CODE or NOT_TRANSLATED.search(raw)):
+                kind = "verbatim"
+        yield raw, kind, name
+        at = found.end()
+        if kind in ("start", "verbatim") and name in RAW and (end := text.lower().find(f"</{name}", at)) > at:
+            yield text[at:end], "text", ""
+            at = end
 
 
 class Parser:
@@ -83,13 +74,12 @@ class Parser:
 
     def read(self, raw: str, kind: str, name: str) -> None:
         """Read the next construct, which is written as `raw`."""
-        is_empty = kind == "empty" or (name in VOID and kind != "end")
         if self.kept:
-            self.keep(raw, kind, name, is_empty=is_empty)
+            self.keep(raw, kind, name)
         elif name in COPIED or name in BLOCK or kind == "declaration":
             self.finish()
             self.parts.append(raw)
-            if not is_empty and kind != "end" and (name in COPIED or kind == "kept"):
+            if kind == "verbatim" or (kind == "start" and name in COPIED):
                 self.kept = [name]
         elif kind == "text":
             self.raw += raw
@@ -97,11 +87,11 @@ class Parser:
             self.text += text[1:] if text[:1] == " " and self.text[-1:] in ("", " ") else text
         else:
             self.raw += raw
-            self.mark(raw, kind, name, is_empty=is_empty)
+            self.mark(raw, kind, name)
 
-    def keep(self, raw: str, kind: str, name: str, *, is_empty: bool) -> None:
+    def keep(self, raw: str, kind: str, name: str) -> None:
         """Copy a construct inside of one whose content is copied."""
-        if name == self.kept[0] and not is_empty:
+        if name == self.kept[0] and kind != "empty":
             self.kept = self.kept[:-1] if kind == "end" else [*self.kept, name]
         _, element = self.open[-1]
         if element.verbatim is None:  # in a block
@@ -115,19 +105,19 @@ class Parser:
         if kind == "text":
             self.text += SPACE.sub(" ", unescape(raw))
 
-    def mark(self, raw: str, kind: str, name: str, *, is_empty: bool) -> None:
+    def mark(self, raw: str, kind: str, name: str) -> None:
         """Read a tag or comment inside of a segment."""
         at = len(self.text)
         if kind == "end":
             self.close(name, raw)
-        elif kind == "comment" or is_empty:
+        elif kind in ("comment", "empty"):
             self.open[-1][1].children.append(Element(raw, "", at, at))
         else:
-            element = Element(raw, "", at, at, verbatim="" if kind == "kept" else None)
+            element = Element(raw, "", at, at, verbatim="" if kind == "verbatim" else None)
             self.open[-1][1].children.append(element)
             self.open.append((name, element))
             self.depth = max(self.depth, len(self.open))
-            self.kept = [name] if kind == "kept" else []
+            self.kept = [name] if kind == "verbatim" else []
 
     def close(self, name: str, raw: str) -> None:
         """Close the innermost element of this name, and what is open inside of it."""
@@ -150,14 +140,24 @@ class Parser:
         if not re.search(r"\w", text) or self.depth > MAX_DEPTH:
             self.parts.append(self.raw)
         else:
-            for _, element in self.open:
-                element.end = len(self.text)
+            for name, element in self.open:
+                element.end, element.is_open = len(self.text), bool(name)
             root = self.open[0][1]
             shift = len(self.text) - len(self.text.lstrip(" "))
             move(root, shift, len(text))
             before, after = (len(self.raw) - len(strip(" \t\r\n\f")) for strip in (self.raw.lstrip, self.raw.rstrip))
-            self.parts += [self.raw[:before], Segment(text, root), self.raw[len(self.raw) - after :]]
+            # A tag without its partner does not follow a word, if it is at the edge of the segment.
+            first, last = (half_tags(root.children, edge) for edge in (0, len(text)))
+            root.children = [child for child in root.children if child not in first + last]
+            self.parts += [self.raw[:before], *(child.opening + child.closing for child in first), Segment(text, root)]
+            self.parts += [*(child.opening + child.closing for child in last), self.raw[len(self.raw) - after :]]
         self.begin()
+
+
+def half_tags(elements: list[Element], at: int) -> list[Element]:
+    """The tags without a partner that stand at a place in the text, with nothing inside."""
+    here = [one for one in elements if one.start == one.end == at and not one.children]
+    return [one for one in here if (one.closing and not one.opening) or one.is_open]
 
 
 def move(element: Element, shift: int, length: int) -> None:
@@ -168,11 +168,10 @@ def move(element: Element, shift: int, length: int) -> None:
 
 
 def parse(text: str) -> list[Part]:
-    """Return the parts of a fragment; joined, with segments as they are written, they are the fragment."""
-    parser, found = Parser(), Events(text).found
-    edges = [*(start for start, _, _ in found), len(text)]
-    for (start, kind, name), end in zip(found, edges[1:], strict=True):
-        parser.read(text[start:end], kind, name)
+    """Return the parts of a fragment, which cover it without gaps."""
+    parser = Parser()
+    for construct in constructs(text):
+        parser.read(*construct)
     parser.finish()
     return [part for part in parser.parts if part]
 

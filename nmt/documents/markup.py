@@ -12,22 +12,23 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 from nmt.decode.align import UNSPACED_SCRIPTS, Links, Span, WordText, links, word_attention
 from nmt.decode.segments import TextHypothesis, Translation
-from nmt.decode.translator import Translator
+from nmt.decode.translator import Translator, read_window
 from nmt.text.lines import Pause
 
 WINDOW = 1000  # lines parsed, translated and aligned together
 
+# Combining marks, and scripts whose vowel signs are marks: they belong to a word, but `\w` leaves them out.
+MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0dff"
+MARKS += "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
 # Characters of unspaced scripts and punctuation marks are words of their own, so that a tag can end between them.
-WORD = re.compile(rf"[{UNSPACED_SCRIPTS}]|[^\W{UNSPACED_SCRIPTS}]+(?:['’][^\W{UNSPACED_SCRIPTS}]+)*|[^\w\s]")
-# A sentence ends at a mark after a word of three letters or more, which few abbreviations have, before a capital.
-SENTENCE_END = re.compile(
-    r"(?<=\w{3}[.!?…])[\"”’»)\]]*(\s+)(?=[^\s\w]*[^\W\d_a-z])|(?<=[。！？])()(?=[^。！？”’」』）\s])"
-)
+LETTERS = rf"(?:[^\W{UNSPACED_SCRIPTS}]|[{MARKS}])+"
+WORD = re.compile(rf"[{UNSPACED_SCRIPTS}][{MARKS}]*|{LETTERS}(?:['’]{LETTERS})*|[^\w\s]")
+# A sentence ends at a mark after a word of three letters or more, which few abbreviations have. See `sentence_spans`.
+SENTENCE_END = re.compile(r"(?<=\w{3}[.!?…])[\"”’»)\]]*(\s+)(?=[^\s\w]*(\w))|(?<=[。！？])()(?=([^。！？”’」』）\s]))")
 
 
 @dataclass
@@ -40,6 +41,7 @@ class Element:
     end: int
     children: list["Element"] = field(default_factory=list)
     verbatim: str | None = None  # written instead of the translation of the content, such as code
+    is_open: bool = False  # whether its closing tag is missing
 
 
 @dataclass
@@ -77,11 +79,13 @@ class MarkupTranslator:
         **arguments: Any,
     ) -> Iterator[Translation]:
         """Translate a stream of lines, each of them a piece of markup; see `Translator.translate_lines`."""
-        stream = (line for line in lines if not isinstance(line, Pause))
-        while chunk := list(islice(stream, window)):
+        stream, n_lines = iter(lines), 0
+        while (found := read_window(stream, n_lines + 1, window)) is not None:
+            chunk = [line.text for line in found]
+            n_lines += len(chunk)
             documents = [self.markup.parse(line) for line in chunk]
             texts = [text for parts in documents for text in sentences_of(parts)]
-            translations = (found.text for found in self.translator.translate_lines(texts, **arguments))
+            translations = (one.text for one in self.translator.translate_lines(texts, **arguments))
             for line, text in zip(chunk, self.written(documents, translations), strict=True):
                 yield Translation(line, [TextHypothesis([], [], 0.0, [], text)])
             after_window()
@@ -109,8 +113,8 @@ def sentences_of(parts: Sequence[Part]) -> list[str]:
 
 
 def sentence_spans(text: str) -> list[Span]:
-    """The span of each sentence of a text, without the white space between them."""
-    ends = [match.span(match.lastindex or 0) for match in SENTENCE_END.finditer(text)]
+    """The span of each sentence of a text, without the white space between them. None begins with a small letter."""
+    ends = [found.span(1 if found[2] else 3) for found in SENTENCE_END.finditer(text) if not (found[2] or "").islower()]
     return list(zip([0, *(end for _, end in ends)], [*(start for start, _ in ends), len(text)], strict=True))
 
 
@@ -221,10 +225,15 @@ class Placement:
         inside, found, left = self.source_words(parent.element), [], []
         for child in sorted(parent.element.children, key=lambda child: child.start - child.end):  # the longest first
             own = self.source_words(child)
+            if child.verbatim is not None and (at := self.copy_of(child, parent)) >= 0:
+                found.append(Placed(child, range(0), at, at + child.end - child.start))
+                free -= {t for t in free if words[t][0] < found[-1].end and at < words[t][1]}
+                continue
             takes_all = own == inside and len(free) == len(parent.words)
-            interval = parent.words if takes_all else self.best_interval(own, free)
+            interval = parent.words if takes_all else self.best_interval(own, free, only_own=child.verbatim is not None)
             if interval:
-                interval = self.extended(interval, own, inside, parent.words, free)
+                if child.verbatim is None:
+                    interval = self.extended(interval, own, inside, parent.words, free)
                 free -= set(interval)
                 found.append(Placed(child, interval, words[interval[0]][0], words[interval[-1]][1]))
             else:
@@ -244,10 +253,16 @@ class Placement:
         first = bisect_left(words, element.start, key=lambda word: word[0])
         return range(first, max(first, bisect_right(words, element.end, key=lambda word: word[1])))
 
-    def best_interval(self, own: range, free: set[int]) -> range:
+    def copy_of(self, element: Element, parent: Placed) -> int:
+        """Where the translation has the text of an element, such as code, unchanged; -1 if nowhere."""
+        content = self.pair.segment.text[element.start : element.end]
+        return self.pair.text.find(content, parent.start, parent.end) if content else -1
+
+    def best_interval(self, own: range, free: set[int], *, only_own: bool) -> range:
         """The interval of free target words with the most words linked to `own`, less those linked to others.
 
-        It begins and ends with a word linked to `own`. Empty if there is no such word.
+        It begins and ends with a word linked mostly to `own`; with `only_own`, it has no others. Empty if there is no
+        such word.
         """
         best, most, start, total = range(0), 0, 0, 0
         targets = [t for s in own for t in self.targets[s]]
@@ -258,6 +273,9 @@ class Placement:
             linked = self.linked[t]
             n_own = sum(s in own for s in linked)
             value = 1 if n_own and 2 * n_own >= len(linked) else -1 if linked else 0
+            if only_own and value < 1:
+                total = 0
+                continue
             if value > 0 and total <= 0:
                 start, total = t, 0
             total += value

@@ -11,6 +11,7 @@ read them, and in the rows of matrices that write to them. Features inside a lay
 order.
 """
 
+import contextlib
 import json
 import logging
 import warnings
@@ -99,11 +100,12 @@ def to_huggingface(translator: Translator, path: Path) -> None:
     """
     check_replaceable(path, FILES, "source.spm")
     model = holdable_model(translator)
+    transformers = None
+    with contextlib.suppress(ImportError):  # before the directory: a signal during an import ends the process at once
+        transformers = import_transformers()
     with atomic_directory(path) as directory:
         write_huggingface(directory, translator, model, path.name, "transformers.AutoModelForSeq2SeqLM")
-        try:
-            transformers = import_transformers()
-        except ImportError:
+        if transformers is None:
             hint = "pip install 'transformers>=4.57', and export again"
             log.warning("the export is not compared with nmt, because transformers is not installed: %s", hint)
             return

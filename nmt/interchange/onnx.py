@@ -38,8 +38,8 @@ def to_onnx(translator: Translator, path: Path) -> None:
     """
     check_replaceable(path, FILES, "onnx")
     model = huggingface.holdable_model(translator)
+    main_export, runtime, tokenizers = import_optimum()
     with warnings.catch_warnings(action="ignore"), atomic_directory(path) as directory:  # tracing warns
-        main_export, runtime, tokenizers = import_optimum()
         huggingface.write_huggingface(
             directory, translator, model, path.name, "optimum.onnxruntime.ORTModelForSeq2SeqLM"
         )

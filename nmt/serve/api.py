@@ -18,11 +18,11 @@ from nmt.decode.options import SearchOptions
 from nmt.decode.segments import Line, Translation
 from nmt.decode.translator import Translator
 from nmt.documents.html import HTML
-from nmt.documents.markup import MarkupTranslator, Part, sentences_of
+from nmt.documents.markup import MarkupTranslator, sentences_of
 from nmt.errors import InputError, NmtError
 from nmt.insight.pages import content_security_policy, plain
 from nmt.serve import schema
-from nmt.serve.batcher import Batcher, Check
+from nmt.serve.batcher import Batcher
 from nmt.serve.guard import Limits
 
 Result = TypeVar("Result")
@@ -177,21 +177,18 @@ class Api:
         self, model: ServedModel, texts: Sequence[str], options: SearchOptions
     ) -> list[list[str]]:
         """Return for each piece of HTML its translations, best first."""
-
-        def written(copies: list[list[Part]], translations: list[str], _: Check) -> list[str]:
-            return MarkupTranslator(model.translator, HTML).written(copies, translations)
-
         documents = [HTML.parse(text) for text in texts]
-        sentences = [text for parts in documents for text in sentences_of(parts)]
-        lines = [Line(number, text) for number, text in enumerate(sentences, 1)]
-        translations = iter(await self.translated(model, lines, options) if lines else [])
-        found = []
+        lines = self.lines_of([text for parts in documents for text in sentences_of(parts)])
+        found = iter(await self.translated(model, lines, options) if lines else [])
+        copies, chosen, counts = [], [], []
         for parts in documents:
-            n_best = [variants([next(translations)], options.n_best) for _ in sentences_of(parts)]
-            n_found = max(map(len, n_best), default=1)
-            chosen = [of_sentence[min(i, len(of_sentence) - 1)] for i in range(n_found) for of_sentence in n_best]
-            found.append(await self.answer(model.batcher.call(partial(written, [parts] * n_found, chosen))))
-        return found
+            n_best = [variants([next(found)], options.n_best) for _ in sentences_of(parts)]
+            counts.append(max(map(len, n_best), default=1))
+            copies += [parts] * counts[-1]
+            chosen += [texts[min(i, len(texts) - 1)] for i in range(counts[-1]) for texts in n_best]
+        writer = MarkupTranslator(model.translator, HTML)
+        written = iter(await self.answer(model.batcher.call(lambda _: writer.written(copies, chosen))))
+        return [[next(written) for _ in range(count)] for count in counts]
 
     async def languages(self) -> list[schema.Language]:
         """The languages, and what each is translated to."""

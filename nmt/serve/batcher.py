@@ -53,7 +53,9 @@ class Job:
         return sum(len(line.text) for line in self.lines)
 
     def goes_with(self, other: "Job") -> bool:
-        return self.function is None and other.function is None and self.options == other.options
+        """Whether one search can do both. A search with steps to show may need another engine."""
+        is_shown = self.show is not None, other.show is not None
+        return not self.function and not other.function and self.options == other.options and is_shown[0] == is_shown[1]
 
 
 class Batcher:

@@ -94,7 +94,8 @@ class Guard:
             await response(scope, receive, send_with_headers)
         else:
             await self._answer(scope, receive, send_with_headers, body)
-        self.on_answer(scope["path"], status, time.monotonic() - started)
+        finally:  # the app raises an error again after it has answered with status 500
+            self.on_answer(scope["path"], status, time.monotonic() - started)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
         """Call the app; cancel the call if the client disconnects."""

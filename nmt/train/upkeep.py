@@ -40,6 +40,7 @@ def average_run(
         raise InputError(message, hint="write the average to another file, or train with train.average")
     kind = kind or ("best" if settings.average == "best" else "last")
     n = n or settings.n_average
+    check_trained(run)
     with run.lock():  # a training at the same time would delete checkpoints
         newest, progress = newest_checkpoint(run)
         kept = set(run.checkpoint_steps())
@@ -73,6 +74,12 @@ class Pruned:
     n_bytes: int
 
 
+def check_trained(run: RunDirectory) -> None:
+    """Raise ModelError, before a lock is written, unless the directory is a run with a model; an export is not."""
+    if not run.model_file.is_file():
+        raise ModelError(f"{run.path} has no model yet", hint="train it with `nmt train`")
+
+
 def prune(path: Path, n_keep: int = 1, *, dry_run: bool = False) -> Pruned:
     """Delete all checkpoints except the newest `n_keep` ones; the model file stays.
 
@@ -82,9 +89,8 @@ def prune(path: Path, n_keep: int = 1, *, dry_run: bool = False) -> Pruned:
     """
     run = RunDirectory(path)
     settings = run.read_config().train
+    check_trained(run)
     with run.lock():
-        if not run.model_file.is_file():
-            raise ModelError(f"{path} has no model yet: nothing is deleted", hint="train it with `nmt train`")
         read_checkpoint(run.model_file, prefixes=("model",))
         kept = steps_to_keep(run, settings, n_keep)
         steps = [step for step in run.checkpoint_steps() if step not in kept]

@@ -48,7 +48,7 @@ def test_tags_of_html_stay(five_run: FiveRun) -> None:
     common = ["translate", "-m", five_run.run, "--format", "html"]
     tagged = "".join(f"<p class='a>b'>{line}</p>\n" for line in SOURCE)
     assert out_lines(run_nmt(*common, input=tagged.encode())) == [f"<p class='a>b'>{line}</p>" for line in TARGET]
-    one_clear_error(run_nmt(*common, "--json", "a"), 2, "--format html does not go with --json")
+    one_clear_error(run_nmt(*common, "--json", "a"), 2, "--format html goes with none of --json")
 
 
 def test_a_text_may_be_long_badly_encoded_or_begin_with_a_dash(five_run: FiveRun, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.documents.html import HTML
+from nmt.documents.html import HTML, constructs
 from nmt.documents.markup import Element, Segment
 
 
@@ -53,6 +53,12 @@ def parts(html: str) -> list[str]:
         ("<b>x<p>y</b> z", ["*<b>[x]", "<p>", "*[y]</b> z"]),
         ("<b><i>a</b>c</i>", ["*[<b>[<i>[a]]</b>c]</i>"]),
         ("a < b & c <", ["*a < b & c <"]),
+        ("a <![foo]> b</>", ["*a <![foo]>[]b</>"]),
+        ("Hallo <?= $name ?>, du", ["*Hallo <?= $name ?>[], du"]),
+        ("a <!-- b", ["*a<!-- b[]"]),
+        ("<b>Titel<br></b>Gestern", ["*<b>[Titel]", "<br>", "</b>", "*Gestern"]),
+        ("Ende<b><br>Neu</b>", ["*Ende", "<b>", "<br>", "*[Neu]</b>"]),
+        ("a <i translate='NO'>B</i> c", ["*a <i translate='NO'>[B]</i> c"]),
         ("<hr><b>...</b>", ["<hr>", "<b>...</b>"]),
     ],
 )
@@ -76,10 +82,10 @@ def test_elements_inside_of_each_other_are_limited() -> None:
     assert "".join(map(str, HTML.parse(stray)))
 
 
-@given(st.text(alphabet=st.sampled_from(list("<>/!-&;\"' =ab\n")), max_size=60))
+@given(st.text(alphabet=st.sampled_from(list("<>/!-&;[]?\"' =ab\n")), max_size=60))
 def test_any_text_is_parsed(text: str) -> None:
-    found = HTML.parse(text)
-    for part in found:
+    assert "".join(raw for raw, _, _ in constructs(text)) == text
+    for part in HTML.parse(text):
         if isinstance(part, Segment):
             assert part.text == part.text.strip(" ")
             assert (part.root.start, part.root.end) == (0, len(part.text))

@@ -47,6 +47,8 @@ def marked(html: str, translation: str, links: str) -> str:
         ("a <i></i> b", "b a", "0-1 1-0", "<i></i>b a"),
         ("a b <i>c</i>", "x y z", "", "x y <i></i>z"),
         ("<b>das <img> ist</b> gut", "good is that", "0-2 1-1 2-0", "good <b><img>is that</b>"),
+        ("<code>a b c d e</code> f", "a b f c d e", "0-0 1-1 5-2 2-3 3-4 4-5", "a b f <code>a b c d e</code>"),
+        ("nimm <code>ls -l</code> da", "take ls -l there", "0-0 1-3", "take <code>ls -l</code> there"),
         ("nimm <code>a &lt; b</code> jetzt", "now take a < b", "0-1 1-2 2-3 3-4 4-0", "now take <code>a &lt; b</code>"),
         ("<i>a</i> &amp; <b>b</b>", "x & < y", "0-0 2-3", "<i>x</i> &amp; &lt; <b>y</b>"),
     ],
@@ -73,6 +75,10 @@ def test_a_segment_is_translated_by_sentences() -> None:
     ]
     assert texts("她来了。他走了！“好。”") == ["她来了。", "他走了！", "“好。”"]
     assert texts("ohne Ende") == ["ohne Ende"]
+    assert texts("etwa bzw. über inkl. öffentlicher Gänge. Über uns") == [
+        "etwa bzw. über inkl. öffentlicher Gänge.",
+        "Über uns",
+    ]
     pair = pair_of("Es <b>regnet</b>. Gehen wir heim.", "It rains.", "Let us go.")
     assert pair.text == "It rains. Let us go."
     assert pair.sentences == [((0, 10), (0, 9)), ((11, 26), (10, 20))]
@@ -81,6 +87,8 @@ def test_a_segment_is_translated_by_sentences() -> None:
 def test_words_are_cut_at_tags() -> None:
     text = "ein-zig’s 我们。"
     assert [text[start:end] for start, end in words_of(text, [1, 4])] == ["e", "in", "-", "zig’s", "我", "们", "。"]
+    for word in ("हिन्दी", "ko\u0308nnte", "кни\u0301га", "ที่"):
+        assert words_of(word)[0] == (0, len(word) if word != "ที่" else 3), "marks belong to their letters"
 
 
 # --- properties -------------------------------------------------------------------------------------------
@@ -165,4 +173,4 @@ def test_lines_without_text_are_copied_and_a_pause_is_nothing() -> None:
     calls: list[int] = []
     found = translated([lines[0], Pause(), *lines[1:]], after_window=lambda: calls.append(1))
     assert [one.text for one in found] == lines
-    assert calls == [1]
+    assert calls == [1, 1], "a pause ends a window"
