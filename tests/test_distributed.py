@@ -26,6 +26,7 @@ from conftest import (
 
 from nmt import distributed
 from nmt.distributed import ALONE, Launch, gather_numbers, gather_texts, launched, mine, n_ranks, rank, summed
+from nmt.errors import ConfigError
 from nmt.run.checkpoint import hash_tensors, read_checkpoint
 from nmt.run.directory import RunDirectory
 
@@ -83,6 +84,9 @@ def test_an_environment_that_is_not_torchruns_means_alone(monkeypatch: pytest.Mo
         monkeypatch.setenv(name, value)
     assert launched() == Launch(1, 2, 1)
     assert (rank(), n_ranks()) == (0, 1)  # before they are joined
+    monkeypatch.setenv("RANK", "first")
+    with pytest.raises(ConfigError, match="'first'"):
+        launched()
 
 
 def test_only_train_runs_under_torchrun() -> None:

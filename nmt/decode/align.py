@@ -2,7 +2,7 @@
 
 The weights between the pieces of a pair, one matrix from the engine, are summed over the pieces of each pair of words.
 The sums are normalized over source words and over target words, and both distributions are multiplied. The best source
-word of each target word and the best target word of each source word are merged by grow-diagonal (Koehn et al. 2003).
+word of each target word and the best target word of each source word are merged by grow-diagonal (Koehn et al. 2003);
 nmt/insight/README.md compares other methods.
 """
 
@@ -22,7 +22,6 @@ from nmt.text.tokenizer import Tokenizer
 log = logging.getLogger("nmt")
 
 WINDOW = 1000  # pairs aligned together: limits memory, and lets pairs of similar length share a batch
-
 # Thai, Lao, Burmese, Khmer, Chinese and Japanese characters and punctuation, as ranges of a regular expression.
 UNSPACED_SCRIPTS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3001-\u30ff\u3400-\u9fff\uff00-\uffef\U00020000-\U0003ffff"
 
@@ -79,9 +78,8 @@ def word_attention(translator: Translator, pairs: Sequence[WordPair], first: int
             continue
         of_pair = [encoded(side, tokenizer, limit) for side, tokenizer in zip(pair, translator.tokenizers, strict=True)]
         if None in of_pair:
-            log.warning(
-                "line %d is not aligned: a side has more than the %d pieces that the model takes", first + i, limit
-            )
+            message = "line %d is not aligned: a side has more than the %d pieces that the model takes"
+            log.warning(message, first + i, limit)
         else:
             sides.append([side for side in of_pair if side is not None])
             kept.append(i)

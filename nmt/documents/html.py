@@ -1,8 +1,8 @@
 """HTML and XML fragments as segments of text with inline elements; see `markup`.
 
 Tags, comments and everything between two segments are copied as they are written. Block tags and declarations separate
-segments. The content of scripts, styles and the like is not translated; inside of a sentence, neither is that of `<code>`
-and of elements with `translate="no"`.
+segments. The content of scripts, styles and the like is not translated; inside of a sentence, neither is that of
+`<code>` and of elements with `translate="no"`.
 """
 
 import re
