@@ -180,7 +180,7 @@ def systems(settings: ModelSettings, vocabulary: int, setup: Setup) -> dict[str,
 
         return step
 
-    found = {
+    found: dict[str, Callable[[], Step]] = {
         "nmt, adamw": partial(ours, "adamw"),
         "nmt, muon": partial(ours, "muon"),
         "torch.nn.Transformer, plain loop": partial(plain, PlainTransformer),

@@ -8,9 +8,10 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
-from experiments import Results, Row, scores, trained
+from experiments import Results, Row, run_nmt, scores, trained
 from measure import parsed
 
 from nmt.config import load_config
@@ -76,7 +77,7 @@ def climb(results: Results, title: str, rungs: Sequence[str], part: str, configs
         ("minimum Bayes risk", [one], MBR),
     ):
         models = [word for run in of for word in ("-m", run)]
-        results.add(table, way, partial(decoded, *models, "--src", source, "--ref", target, *options))
+        results.add(table, way, partial(decoded, source, target, *models, *options))
 
 
 def rung(config: Path, run: Path) -> Row:
@@ -87,11 +88,14 @@ def rung(config: Path, run: Path) -> Row:
     return {"what": what, **row, "greedy_BLEU": greedy["BLEU"], "BLEU": beam["BLEU"], "chrF2": beam["chrF2"]}
 
 
-def decoded(*options: object) -> Row:
-    """Scores of a way to decode, and the seconds of `nmt eval`."""
-    start = time.monotonic()
-    found = scores(*options)
-    return {"BLEU": found["BLEU"], "chrF2": found["chrF2"], "seconds": time.monotonic() - start}
+def decoded(source: Path, target: Path, *options: object) -> Row:
+    """Scores of a way to decode, and the seconds of `nmt translate`."""
+    with TemporaryDirectory() as home:
+        start = time.monotonic()
+        run_nmt("translate", "-i", source, "-o", f"{home}/hyp", *options)
+        seconds = time.monotonic() - start
+        found = scores("--hyp", f"{home}/hyp", "--ref", target)
+    return {"BLEU": found["BLEU"], "chrF2": found["chrF2"], "seconds": seconds}
 
 
 def in_one_pass(run: Path, source: Path, target: Path) -> Row:

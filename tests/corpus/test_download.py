@@ -137,6 +137,7 @@ def test_another_version_is_reported_and_kept(mirror: Mirror, tmp_path: Path, ca
         (ZIP, "", archive({"x.de": b"a\n"}), r"zip is damaged: .*no item named 'x\.en'"),
         (ZIP, "", archive({"x.de": b"a\nb\n", "x.en": b"a\n"}), "small: the two sides have different numbers of lines"),
     ],
+    ids=["no gzip", "cut gzip", "no zip", "incomplete zip", "unequal sides"],  # archives contain the time
 )
 def test_damaged_files(mirror: Mirror, tmp_path: Path, corpus: Corpus, name: str, content: bytes, message: str) -> None:
     mirror.add(corpus.url_of(name) if name else corpus.url, content)

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -227,8 +228,8 @@ def test_the_command_makes_a_run_like_any_other(home: Path, trained: Pair) -> No
     assert out_lines(run_nmt("translate", "--beam", "1", "-i", source, cwd=home)) == TARGET
     assert "BLEU = 100.00" in "\n".join(out_lines(run_nmt("eval", "--src", source, "--ref", target, cwd=home)))
     told = "\n".join(out_lines(run_nmt("info", cwd=home)))
-    assert "source de, target en" in told
-    assert "from trained" in told
+    assert "languages: {source: de, target: en}" in told
+    assert re.search("imported: .*trained", told)
     err_lines(run_nmt("explain", SOURCE[0], "-o", "page.html", cwd=home))
     one_clear_error(run_nmt("import", "trained", "-o", "runs/opus", cwd=home), 2, "exists already")
     one_clear_error(run_nmt("train", "runs/opus/config.yaml", cwd=home), 2)
