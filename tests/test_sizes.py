@@ -11,7 +11,12 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 COMMANDS = {"compare", "evaluate", "translate"}  # their long signatures declare command-line options
 CORE = ["model/attention.py", "model/positions.py", "model/transformer.py", "decode/search.py"]
 CORE += ["train/step.py", "train/loop.py"]
-BARS = {("README.md",): 200, ("nmt/model/**/*.py", "nmt/decode/**/*.py"): 2750}  # most lines in all files that match
+BARS = {  # most lines in all files that match
+    ("README.md",): 200,
+    ("nmt/**/*.py",): 18_700,
+    ("nmt/model/**/*.py", "nmt/decode/**/*.py"): 2750,
+    ("tests/**/*.py",): 21_500,
+}
 MAX_LINES = {ast.FunctionDef: 60, ast.ClassDef: 250, ast.Module: 400}
 
 
