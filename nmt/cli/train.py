@@ -36,8 +36,6 @@ def train(
 
     settings = load_config(config, overrides or [])
     prepare_torch(threads)
-    from torch import get_num_threads
-
     from nmt.train import dry_run as measurement
     from nmt.train import session
 
@@ -48,6 +46,8 @@ def train(
     if dry_run:
         print("\n".join(measurement.dry_run(session.prepare(settings, device=device, fresh=fresh))))
         return
+    from torch import get_num_threads
+
     if replicas > (n_threads := get_num_threads()):
         raise InputError(f"--replicas {replicas} on {n_threads} threads", hint="fewer, or more --threads")
     run_training(settings, device=device, fresh=fresh, replicas=replicas, quiet=streams.is_quiet())
