@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from nmt.errors import ConfigError, LostRankError
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
 Item = TypeVar("Item")
 
@@ -151,22 +151,32 @@ def gather_numbers(*numbers: float) -> list[list[float]]:
     if n_ranks() == 1:
         return [list(numbers)]
     import torch
-    import torch.distributed as dist
 
-    global _last_work
-    own = torch.tensor(numbers, dtype=torch.float64)
-    found = [own.clone() for _ in range(n_ranks())]
-    _last_work = dist.all_gather(found, own, async_op=True)
-    _last_work.wait()
-    return [of_rank.tolist() for of_rank in found]
+    return [of_rank.tolist() for of_rank in _gather(torch.tensor(numbers, dtype=torch.float64))]
 
 
 def gather_texts(texts: Sequence[str]) -> list[str]:
     """Return the texts of all ranks in order, given this rank's share: the inverse of `mine`. Waits for all ranks."""
+    if n_ranks() == 1:
+        return list(texts)
+    import torch
+
     content = json.dumps(texts).encode()
     size = max(int(n_bytes) for (n_bytes,) in gather_numbers(len(content)))
-    shares = [json.loads(bytes(map(int, share))) for share in gather_numbers(*content.ljust(size))]
+    padded = torch.frombuffer(bytearray(content.ljust(size)), dtype=torch.uint8)
+    shares = [json.loads(bytes(share.numpy())) for share in _gather(padded)]
     return [shares[i % len(shares)][i // len(shares)] for i in range(sum(map(len, shares)))]
+
+
+def _gather(own: "Tensor") -> "list[Tensor]":
+    """Return the tensors of all ranks, which have the same shape, in order of ranks."""
+    import torch.distributed as dist
+
+    global _last_work
+    found = [own.clone() for _ in range(n_ranks())]
+    _last_work = dist.all_gather(found, own, async_op=True)
+    _last_work.wait()
+    return found
 
 
 def barrier() -> None:

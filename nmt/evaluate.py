@@ -184,7 +184,8 @@ def pairwise_scores(texts: Sequence[str], metric: str, *, tokenize: str = DEFAUL
         bleu = BLEU(tokenize=tokenize, effective_order=True)
         return np.array([[bleu.sentence_score(text, [reference]).score for reference in texts] for text in texts])
     totals, matches = _ngram_matches(["".join(text.split()) for text in texts], CHRF.CHAR_ORDER)
-    n_orders = np.maximum(((totals[:, None] > 0) & (totals > 0)).sum(-1), 1)  # (N, N), orders in both texts
+    # (N, N): the number of n-gram orders that occur in both texts
+    n_orders = np.maximum(((totals[:, None] > 0) & (totals > 0)).sum(-1), 1)
     precision = (matches / np.maximum(totals[:, None], 1)).sum(-1) / n_orders
     recall = (matches / np.maximum(totals, 1)).sum(-1) / n_orders
     beta2 = CHRF.BETA**2

@@ -18,9 +18,9 @@ def merge(
     nmt merge OUT joins OUT.shard-000-of-010, OUT.shard-001-of-010, ..., the files that nmt translate writes with
     --shard 0/10, --shard 1/10, ... All shards must exist, be complete, and have the same input, model and options.
     """
-    from nmt.cli.shards import find_shards, join_shards
+    from nmt.cli.shards import find_shards, is_shard, join_shards
 
-    if len(files) == 1 and ".shard-" not in files[0].name:
+    if len(files) == 1 and not is_shard(files[0]):
         output, files = output or files[0], find_shards(files[0])
     elif output is None:
         raise InputError("several shards do not say where to write", hint="nmt merge SHARD... -o OUT")

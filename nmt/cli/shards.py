@@ -16,6 +16,7 @@ from nmt.errors import InputError
 from nmt.files import open_file
 from nmt.text.lines import reading
 
+NAMES = ".shard-*-of-*[0-9]"  # what the name of a shard has after that of the output, as a glob pattern
 OWN = ("shard", "lines")  # keys of the header that differ between the shards of an output
 
 
@@ -49,9 +50,14 @@ class Shard(NamedTuple):
         return {**origin, "division": str(self.n_shards), "shard": str(self)}
 
 
+def is_shard(path: Path) -> bool:
+    """Whether a path is named like a shard."""
+    return path.match(f"*{NAMES}")
+
+
 def find_shards(output: Path) -> list[Path]:
     """Find the complete shards of an output. Raises InputError if there are none."""
-    shards = sorted(output.parent.glob(f"{glob.escape(output.name)}.shard-*-of-*[0-9]"))
+    shards = sorted(output.parent.glob(f"{glob.escape(output.name)}{NAMES}"))
     if not shards:
         hint = f"they are named like {Shard(0, 10).file(Path(output.name))}; name them one by one if they are elsewhere"
         raise InputError(f"there are no shards of {output}", hint=hint)

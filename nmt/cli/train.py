@@ -56,7 +56,7 @@ def train(
 def run_training(
     settings: "Config", *, device: str, fresh: bool = False, replicas: int = 0, quiet: bool = False
 ) -> None:
-    """Train with a log, report.html and TensorBoard events, and no progress on stderr if `quiet`."""
+    """Train, and write the log, report.html and TensorBoard events. `quiet` hides the progress on stderr."""
     from nmt.run.directory import RunDirectory
     from nmt.train import session
 

@@ -93,8 +93,8 @@ def translate(
     writer = translator if markup == "text" else of_html(translator)
     render = as_json if json_lines else partial(formatted, with_score=scores)
     if files:
-        settings = {"prefix": prefix, "json": json_lines, "scores": scores, "precision": precision, "engine": engine}
-        settings |= {"format": markup}
+        settings = {"prefix": prefix, "json": json_lines, "scores": scores, "format": markup}
+        settings |= {"precision": precision, "engine": engine}
         rewrite(files, paths, writer, arguments, settings, render)
         return
     lines = streams.open_input(input_file) if text is None else text.split("\n")

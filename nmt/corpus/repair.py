@@ -52,7 +52,7 @@ def fix(report: Report, corpora: Sequence[CorpusFiles], directory: Path) -> list
     held_out: Texts = (set(), set())
     with atomic_writer(directory / CHANGES) as changes:
         repairs = [Repair(report, files, held_out, changes, is_train=files is corpora[0]) for files in corpora]
-        for repair in [*repairs[1:], repairs[0]]:  # train last: it must not contain what is written of the others
+        for repair in [*repairs[1:], repairs[0]]:  # train last, without what dev and test now contain
             repair.write(directory)
     return repairs
 

@@ -1,1 +1,1 @@
-"""Formats around plain text: HTML."""
+"""Translation of text with markup: HTML."""

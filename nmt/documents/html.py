@@ -19,7 +19,7 @@ title tr track ul video
 """
 _VOID = "area base br col embed hr img input link meta param source track wbr"
 BLOCK, VOID = frozenset(_BLOCK.split()), frozenset(_VOID.split())
-COPIED = frozenset(["math", "pre", "script", "style", "svg", "template", "textarea"])  # blocks, with their content
+COPIED = frozenset(["math", "pre", "script", "style", "svg", "template", "textarea"])  # block elements, not translated
 CODE = frozenset(["code", "kbd", "samp", "var"])
 RAW = frozenset(["script", "style", "textarea"])  # their content is no markup
 CONSTRUCT = re.compile(
@@ -53,9 +53,10 @@ def constructs(text: str) -> Iterator[tuple[str, str, str]]:
                 kind = "verbatim"
         yield raw, kind, name
         at = found.end()
-        if kind in ("start", "verbatim") and name in RAW and (end := text.lower().find(f"</{name}", at)) > at:
-            yield text[at:end], "text", ""
-            at = end
+        closing = re.compile(f"</{name}", re.IGNORECASE).search(text, at) if name in RAW and kind != "end" else None
+        if closing and closing.start() > at:
+            yield text[at : closing.start()], "text", ""
+            at = closing.start()
 
 
 class Parser:
@@ -69,8 +70,8 @@ class Parser:
         """Begin a segment."""
         self.raw, self.text = "", ""
         self.open: list[tuple[str, Element]] = [("", Element("", "", 0, 0))]  # the root and the open elements, by name
-        self.depth = 0  # the most elements inside of each other
-        self.kept: list[str] = []  # names of the open tags whose content is copied, the outermost first
+        self.depth = 0  # of the most deeply nested element
+        self.kept: list[str] = []  # names of the open elements whose content is copied, the outermost first
 
     def read(self, raw: str, kind: str, name: str) -> None:
         """Read the next construct, which is written as `raw`."""
@@ -146,18 +147,23 @@ class Parser:
             shift = len(self.text) - len(self.text.lstrip(" "))
             move(root, shift, len(text))
             before, after = (len(self.raw) - len(strip(" \t\r\n\f")) for strip in (self.raw.lstrip, self.raw.rstrip))
-            # A tag without its partner does not follow a word, if it is at the edge of the segment.
-            first, last = (half_tags(root.children, edge) for edge in (0, len(text)))
-            root.children = [child for child in root.children if child not in first + last]
-            self.parts += [self.raw[:before], *(child.opening + child.closing for child in first), Segment(text, root)]
-            self.parts += [*(child.opening + child.closing for child in last), self.raw[len(self.raw) - after :]]
+            # A tag without its partner stays at the edge of the segment instead of following a word.
+            edges, inner = {0: "", len(text): ""}, list[Element]()
+            for child in root.children:
+                if child.end in edges and is_half_tag(child):
+                    edges[child.end] += child.opening + child.closing
+                else:
+                    inner.append(child)
+            root.children = inner
+            self.parts += [self.raw[:before] + edges[0], Segment(text, root)]
+            self.parts.append(edges[len(text)] + self.raw[len(self.raw) - after :])
         self.begin()
 
 
-def half_tags(elements: list[Element], at: int) -> list[Element]:
-    """The tags without a partner that stand at a place in the text, with nothing inside."""
-    here = [one for one in elements if one.start == one.end == at and not one.children]
-    return [one for one in here if (one.closing and not one.opening) or one.is_open]
+def is_half_tag(element: Element) -> bool:
+    """Whether an element is one tag whose partner is missing, with nothing inside."""
+    is_half = element.is_open or (not element.opening and bool(element.closing))
+    return is_half and element.start == element.end and not element.children
 
 
 def move(element: Element, shift: int, length: int) -> None:

@@ -12,6 +12,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from nmt.decode.align import UNSPACED_SCRIPTS, Links, Span, WordText, links, word_attention
@@ -46,10 +47,15 @@ class Element:
 
 @dataclass
 class Segment:
-    """Text that is translated as a whole, with the elements in it."""
+    """Text that is translated sentence by sentence, with the elements in it."""
 
     text: str
     root: Element  # without tags; contains all elements of the segment
+
+    @cached_property
+    def sentences(self) -> list[Span]:
+        """See `sentence_spans`."""
+        return sentence_spans(self.text)
 
 
 Part = str | Segment  # a str is copied
@@ -94,26 +100,27 @@ class MarkupTranslator:
         """Write parsed documents with the translations of all their sentences; see `sentences_of`."""
         texts = iter(translations)
         pairs = [
-            Pair.made(part, [next(texts) for _ in sentence_spans(part.text)], self.translator.joiner)
+            Pair.made(part, [next(texts) for _ in part.sentences], self.translator.joiner)
             for parts in documents
             for part in parts
             if isinstance(part, Segment)
         ]
-        marked = [pair for pair in pairs if pair.segment.root.children]
-        for pair, found in zip(marked, aligned(self.translator, marked), strict=True):
-            pair.links = found
+        align_words(self.translator, [pair for pair in pairs if pair.segment.root.children])
         written = iter([Placement(pair, self.markup.escape).written() for pair in pairs])
         return ["".join(part if isinstance(part, str) else next(written) for part in parts) for parts in documents]
 
 
 def sentences_of(parts: Sequence[Part]) -> list[str]:
     """The sentences of all segments of a parsed document."""
-    segments = [part.text for part in parts if isinstance(part, Segment)]
-    return [text[start:end] for text in segments for start, end in sentence_spans(text)]
+    segments = [part for part in parts if isinstance(part, Segment)]
+    return [segment.text[start:end] for segment in segments for start, end in segment.sentences]
 
 
 def sentence_spans(text: str) -> list[Span]:
-    """The span of each sentence of a text, without the white space between them. None begins with a small letter."""
+    """The span of each sentence of a text, without the white space between them.
+
+    No sentence begins with a lower-case letter: such a mark belongs to an abbreviation.
+    """
     ends = [found.span(1 if found[2] else 3) for found in SENTENCE_END.finditer(text) if not (found[2] or "").islower()]
     return list(zip([0, *(end for _, end in ends)], [*(start for start, _ in ends), len(text)], strict=True))
 
@@ -123,9 +130,15 @@ def words_of(text: str, cuts: Iterable[int] = ()) -> list[Span]:
     edges = sorted(set(cuts))
     spans = []
     for match in WORD.finditer(text):
-        inside = [edge for edge in edges if match.start() < edge < match.end()]
-        spans += list(zip([match.start(), *inside], [*inside, match.end()], strict=True))
+        cut = edges[bisect_right(edges, match.start()) : bisect_left(edges, match.end())]
+        spans += list(zip([match.start(), *cut], [*cut, match.end()], strict=True))
     return spans
+
+
+def indices_between(words: Sequence[Span], start: int, end: int) -> range:
+    """The indices of the words between two places in their text; words are in ascending order and do not overlap."""
+    first = bisect_left(words, start, key=lambda word: word[0])
+    return range(first, max(first, bisect_right(words, end, key=lambda word: word[1])))
 
 
 @dataclass
@@ -143,7 +156,7 @@ class Pair:
     def made(cls, segment: Segment, translations: Sequence[str], joiner: str) -> "Pair":
         """Join the translations of a segment's sentences."""
         text, sentences = "", []
-        for span, translation in zip(sentence_spans(segment.text), translations, strict=True):
+        for span, translation in zip(segment.sentences, translations, strict=True):
             text += joiner if text else ""
             sentences.append((span, (len(text), len(text) + len(translation))))
             text += translation
@@ -151,30 +164,24 @@ class Pair:
         return cls(segment, text, sentences, words_of(segment.text, cuts), words_of(text))
 
 
-def aligned(translator: Translator, pairs: Sequence[Pair]) -> Iterator[Links]:
-    """Yield the links between the words of each pair, which are aligned sentence by sentence."""
-    parts = []  # source and target words, and the index of the first word, of each sentence
-    for pair in pairs:
-        for spans in pair.sentences:
-            texts = zip((pair.segment.text, pair.text), (pair.source, pair.target), spans, strict=True)
-            parts.append([within(*one) for one in texts])
-    matrices = iter(word_attention(translator, [(source[0], target[0]) for source, target in parts]))
-    of_parts = iter(parts)
-    for pair in pairs:
-        found: Links = []
-        for _ in pair.sentences:
-            (_, first_source), (_, first_target) = next(of_parts)
-            matrix = next(matrices)
-            found += [] if matrix is None else [(first_source + s, first_target + t) for s, t in links(matrix)]
-        yield found
+def align_words(translator: Translator, pairs: Sequence[Pair]) -> None:
+    """Set the links of each pair, whose words are aligned sentence by sentence."""
+    parts = [
+        (pair, within(pair.segment.text, pair.source, source), within(pair.text, pair.target, target))
+        for pair in pairs
+        for source, target in pair.sentences
+    ]
+    matrices = word_attention(translator, [(source, target) for _, (source, _), (target, _) in parts])
+    for (pair, (_, first_source), (_, first_target)), matrix in zip(parts, matrices, strict=True):
+        found = [] if matrix is None else links(matrix)
+        pair.links += [(first_source + s, first_target + t) for s, t in found]
 
 
 def within(text: str, words: Sequence[Span], sentence: Span) -> tuple[WordText, int]:
     """The words of a text that lie in a sentence, and the index of the first."""
     start, end = sentence
-    inside = [i for i, word in enumerate(words) if start <= word[0] and word[1] <= end]
-    spans = [(words[i][0] - start, words[i][1] - start) for i in inside]
-    return WordText(text[start:end], spans), inside[0] if inside else 0
+    indices = indices_between(words, start, end)
+    return WordText(text[start:end], [(words[i][0] - start, words[i][1] - start) for i in indices]), indices.start
 
 
 def descendants(element: Element) -> Iterator[Element]:
@@ -221,42 +228,48 @@ class Placement:
 
     def place(self, parent: Placed) -> list[Placed]:
         """Place the children of an element in disjoint intervals of its own, and return them in the target's order."""
-        words, free = self.pair.target, set(parent.words)
-        inside, found, left = self.source_words(parent.element), [], []
-        for child in sorted(parent.element.children, key=lambda child: child.start - child.end):  # the longest first
-            own = self.source_words(child)
-            if child.verbatim is not None and (at := self.copy_of(child, parent)) >= 0:
-                found.append(Placed(child, range(0), at, at + child.end - child.start))
-                free -= {t for t in free if words[t][0] < found[-1].end and at < words[t][1]}
-                continue
-            takes_all = own == inside and len(free) == len(parent.words)
-            interval = parent.words if takes_all else self.best_interval(own, free, only_own=child.verbatim is not None)
-            if interval:
-                if child.verbatim is None:
-                    interval = self.extended(interval, own, inside, parent.words, free)
-                free -= set(interval)
-                found.append(Placed(child, interval, words[interval[0]][0], words[interval[-1]][1]))
-            else:
-                left.append(child)
-        for child in sorted(left, key=lambda child: child.start):
-            at = min(max(self.position(child, parent.words), parent.start), parent.end)
-            for other in found:
-                if other.start < at < other.end:
-                    at = other.start if at - other.start < other.end - at else other.end
-            found.append(Placed(child, range(0), at, at))
-        order = {id(child): i for i, child in enumerate(parent.element.children)}
-        return sorted(found, key=lambda one: (one.start, one.end, order[id(one.element)]))
+        children, free, placed = parent.element.children, set(parent.words), dict[int, Placed]()
+        for i in sorted(range(len(children)), key=lambda i: children[i].start - children[i].end):  # the longest first
+            found = self.copied(children[i], parent, free) or self.by_links(children[i], parent, free)
+            if found:
+                placed[i] = found
+                free -= set(found.words)
+        for i, child in enumerate(children):
+            if i not in placed:
+                at = min(max(self.position(child, parent.words), parent.start), parent.end)
+                for other in placed.values():
+                    if other.start < at < other.end:
+                        at = other.start if at - other.start < other.end - at else other.end
+                placed[i] = Placed(child, range(0), at, at)
+        return sorted((placed[i] for i in range(len(children))), key=lambda one: (one.start, one.end))
+
+    def copied(self, element: Element, parent: Placed, free: set[int]) -> Placed | None:
+        """Place an element such as code where the translation has its text unchanged, if that is in free words."""
+        content = self.pair.segment.text[element.start : element.end]
+        at = self.pair.text.find(content, parent.start, parent.end)
+        if element.verbatim is None or not content or at < 0:
+            return None
+        end, words = at + len(content), self.pair.target
+        first = bisect_right(words, at, key=lambda word: word[1])
+        overlapped = range(first, max(first, bisect_left(words, end, key=lambda word: word[0])))
+        return Placed(element, overlapped, at, end) if free.issuperset(overlapped) else None
+
+    def by_links(self, element: Element, parent: Placed, free: set[int]) -> Placed | None:
+        """Place an element around the words that are linked to its own; None if there are none."""
+        own, around = self.source_words(element), self.source_words(parent.element)
+        if own == around and len(free) == len(parent.words):
+            interval = parent.words
+        else:
+            interval = self.best_interval(own, free, only_own=element.verbatim is not None)
+        if not interval:
+            return None
+        if element.verbatim is None:
+            interval = self.extended(interval, own, around, parent.words, free)
+        return Placed(element, interval, self.pair.target[interval[0]][0], self.pair.target[interval[-1]][1])
 
     def source_words(self, element: Element) -> range:
-        """The indices of an element's words."""
-        words = self.pair.source  # cut at tags, so that a word is inside of an element or outside
-        first = bisect_left(words, element.start, key=lambda word: word[0])
-        return range(first, max(first, bisect_right(words, element.end, key=lambda word: word[1])))
-
-    def copy_of(self, element: Element, parent: Placed) -> int:
-        """Where the translation has the text of an element, such as code, unchanged; -1 if nowhere."""
-        content = self.pair.segment.text[element.start : element.end]
-        return self.pair.text.find(content, parent.start, parent.end) if content else -1
+        """The indices of an element's words; these are cut at tags, so a word is inside of an element or outside."""
+        return indices_between(self.pair.source, element.start, element.end)
 
     def best_interval(self, own: range, free: set[int], *, only_own: bool) -> range:
         """The interval of free target words with the most words linked to `own`, less those linked to others.
@@ -267,13 +280,10 @@ class Placement:
         best, most, start, total = range(0), 0, 0, 0
         targets = [t for s in own for t in self.targets[s]]
         for t in range(min(targets, default=0), max(targets, default=-1) + 1):
-            if t not in free:
-                total = 0
-                continue
             linked = self.linked[t]
             n_own = sum(s in own for s in linked)
             value = 1 if n_own and 2 * n_own >= len(linked) else -1 if linked else 0
-            if only_own and value < 1:
+            if t not in free or (only_own and value < 1):
                 total = 0
                 continue
             if value > 0 and total <= 0:
@@ -294,8 +304,8 @@ class Placement:
         """Where an element goes that has no linked words: to the neighbor that it touches, or before the next word."""
         text, words = self.pair.segment.text, self.pair.target
         n_before = bisect_right(self.pair.source, element.start, key=lambda word: word[1])
-        targets = [[], *self.targets, []]
-        before, after = ([t for t in targets[i] if t in around] for i in (n_before, n_before + 1))
+        neighbors = (self.targets[i] if 0 <= i < len(self.targets) else [] for i in (n_before - 1, n_before))
+        before, after = ([t for t in targets if t in around] for targets in neighbors)
         is_attached = text[: element.start][-1:].strip() and not text[element.end :][:1].strip()
         if before and (is_attached or not after):
             return words[before[-1]][1]

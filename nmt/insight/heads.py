@@ -9,15 +9,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from nmt.decode.engines.torch_engine import TorchEngine
+from nmt.decode.engines.torch_engine import ATTENTION_POSITIONS, TorchEngine
 from nmt.decode.translator import Translator, load
 from nmt.errors import DataError, InputError
 from nmt.insight.tables import columns
 from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.text import BOS, EOS, PAD
 from nmt.text.batches import Batch, pair_batches
-
-MAX_POSITIONS = 1024  # per side of a batch: limits the memory of the weights
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ def attention_summary(run: Path | str | Translator, corpus: Sequence[tuple[str, 
     src, tgt = translator.encode_pairs([source for source, _ in corpus], [target for _, target in corpus])
     sums: dict[str, Tensor] = {}  # part -> (L, H, figures)
     n_queries: Counter[str] = Counter()
-    for pairs in pair_batches(src, tgt, MAX_POSITIONS):
+    for pairs in pair_batches(src, tgt, ATTENTION_POSITIONS):
         batch = pairs.to(model.device)
         with torch.inference_mode():
             attention = model.attention(batch.src, batch.tgt_in)

@@ -65,7 +65,7 @@ def corpora(translator: Translator) -> Iterator[str]:
 
 
 def scores(run: RunDirectory | None) -> Iterator[str]:
-    """Yield the scores of each `nmt eval`: of each valid line in scores.jsonl about the run's present model."""
+    """Yield a line for each `nmt eval` of the run's present model; invalid lines of scores.jsonl are skipped."""
     of_model = hash_file(run.model_file) if run else ""
     for line in run.read_scores() if run else ():
         with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):

@@ -159,7 +159,8 @@ class Api:
             texts = await self.translated_html(model, sources, options)
         else:
             found = iter(await self.translated(model, lines, options))
-            texts = [variants([next(found) for _ in split_lines(source)], n_best) for source in sources]
+            n_bests = (variants([next(found) for _ in split_lines(source)], n_best) for source in sources)
+            texts = [["\n".join(lines) for lines in of_text] for of_text in n_bests]
         best, others = [of_text[0] for of_text in texts], [of_text[1:] for of_text in texts]
         is_list = isinstance(body.q, list)
         return schema.LibreAnswer(
@@ -180,15 +181,12 @@ class Api:
         documents = [HTML.parse(text) for text in texts]
         lines = self.lines_of([text for parts in documents for text in sentences_of(parts)])
         found = iter(await self.translated(model, lines, options) if lines else [])
-        copies, chosen, counts = [], [], []
-        for parts in documents:
-            n_best = [variants([next(found)], options.n_best) for _ in sentences_of(parts)]
-            counts.append(max(map(len, n_best), default=1))
-            copies += [parts] * counts[-1]
-            chosen += [texts[min(i, len(texts) - 1)] for i in range(counts[-1]) for texts in n_best]
+        n_bests = [variants([next(found) for _ in sentences_of(parts)], options.n_best) for parts in documents]
+        copies = [parts for parts, n_best in zip(documents, n_bests, strict=True) for _ in n_best]
+        chosen = [sentence for n_best in n_bests for sentences in n_best for sentence in sentences]
         writer = MarkupTranslator(model.translator, HTML)
         written = iter(await self.answer(model.batcher.call(lambda _: writer.written(copies, chosen))))
-        return [[next(written) for _ in range(count)] for count in counts]
+        return [[next(written) for _ in n_best] for n_best in n_bests]
 
     async def languages(self) -> list[schema.Language]:
         """The languages, and what each is translated to."""
@@ -314,13 +312,13 @@ def name_of(code: str) -> str:
     return langcodes.Language.get(code).display_name() if langcodes.tag_is_valid(code) else code
 
 
-def variants(lines: Sequence[Translation], n: int) -> list[str]:
-    """Return up to n translations of a text of several lines; the i-th joins the i-th best hypotheses of all lines.
+def variants(lines: Sequence[Translation], n: int) -> list[list[str]]:
+    """Return up to n translations of several lines, each as a list; the i-th has the i-th best hypotheses of all lines.
 
-    A line with fewer hypotheses repeats its last one.
+    A line with fewer hypotheses repeats its last one. No lines have one translation, which is empty.
     """
-    n_found = min(n, max(len(line.hypotheses) for line in lines))
-    return ["\n".join(line.hypotheses[min(i, len(line.hypotheses) - 1)].text for line in lines) for i in range(n_found)]
+    n_found = min(n, max((len(line.hypotheses) for line in lines), default=1))
+    return [[line.hypotheses[min(i, len(line.hypotheses) - 1)].text for line in lines] for i in range(n_found)]
 
 
 def event(kind: str, data: Any) -> str:

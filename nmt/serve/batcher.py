@@ -21,7 +21,8 @@ from nmt.errors import NmtError
 
 log = logging.getLogger("nmt")
 
-# Per search. They limit how long later requests wait, and how long a search without `watch` outlasts its clients.
+# Per search. They limit how long later requests wait, and how long a search without `watch` goes on after its clients
+# have left.
 MAX_LINES, MAX_CHARACTERS = 128, 10_000
 
 Result = TypeVar("Result")
@@ -53,9 +54,9 @@ class Job:
         return sum(len(line.text) for line in self.lines)
 
     def goes_with(self, other: "Job") -> bool:
-        """Whether one search can do both. A search with steps to show may need another engine."""
-        is_shown = self.show is not None, other.show is not None
-        return not self.function and not other.function and self.options == other.options and is_shown[0] == is_shown[1]
+        """Whether one search can translate both; a job with `show` may need another engine than one without."""
+        is_alike = self.options == other.options and (self.show is None) == (other.show is None)
+        return self.function is None and other.function is None and is_alike
 
 
 class Batcher:

@@ -27,7 +27,8 @@ class Replicas:
 
     def __init__(self, model: nn.Module, n: int = 1) -> None:
         self.model = model
-        self.copies: defaultdict[nn.Parameter, list[nn.Parameter]] = defaultdict(list)  # of each parameter of `model`
+        # From each parameter of `model` to those of the replicas that share its storage.
+        self.copies: defaultdict[nn.Parameter, list[nn.Parameter]] = defaultdict(list)
         self.models = [model] if n == 1 else [self._replica() for _ in range(n)]
         # `torch.set_num_threads` affects only the thread that calls it. The main thread, which runs the optimizer and
         # validation, still uses all cores.

@@ -50,6 +50,7 @@ def marked(html: str, translation: str, links: str) -> str:
         ("<code>a b c d e</code> f", "a b f c d e", "0-0 1-1 5-2 2-3 3-4 4-5", "a b f <code>a b c d e</code>"),
         ("nimm <code>ls -l</code> da", "take ls -l there", "0-0 1-3", "take <code>ls -l</code> there"),
         ("nimm <code>a &lt; b</code> jetzt", "now take a < b", "0-1 1-2 2-3 3-4 4-0", "now take <code>a &lt; b</code>"),
+        ("<b>a x b</b> <code>x</code>", "a x b y x", "0-0 1-1 2-2 3-4", "<b>a x b</b> y <code>x</code>"),
         ("<i>a</i> &amp; <b>b</b>", "x & < y", "0-0 2-3", "<i>x</i> &amp; &lt; <b>y</b>"),
     ],
 )

@@ -78,7 +78,7 @@ def test_summary_is_the_mean_over_all_positions_in_any_batches(
     first = next(one for one in found if one.part == "cross")
     assert first.entropy == pytest.approx(np.mean(rows), abs=1e-4)
     assert all(one.next == pytest.approx(0, abs=1e-6) for one in found if one.part == "decoder"), "it is causal"
-    monkeypatch.setattr("nmt.insight.heads.MAX_POSITIONS", 1)
+    monkeypatch.setattr("nmt.insight.heads.ATTENTION_POSITIONS", 1)
     for one, alone in zip(found, attention_summary(five_run.run, corpus), strict=True):
         assert list(vars(one).values())[1:] == pytest.approx(list(vars(alone).values())[1:], abs=1e-4)
     assert table(found)[1].split()[:4] == ["encoder", "1", "1", f"{found[0].entropy:.3f}"]

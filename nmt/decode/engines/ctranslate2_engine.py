@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import metadata
 from itertools import chain
 from pathlib import Path
@@ -67,10 +67,9 @@ class CTranslate2Engine:
     max_length: int  # of a sequence that the model accepts, in tokens
     load_torch: Callable[[], Engine] | None = None  # loads the torch engine of the same model; None for an export
     has_shortlist: bool = False
-    sees_steps: bool = field(default=False, init=False)
-    in_background: bool = field(default=True, init=False)
 
     def __post_init__(self) -> None:
+        self.sees_steps, self.in_background = False, True
         self.name = f"CTranslate2 {metadata.version('ctranslate2')} {self.engine.compute_type}"
         self.name += " with a shortlist" if self.has_shortlist else ""
         self.explains = self.load_torch is not None
