@@ -14,6 +14,7 @@ from nmt.corpus.split import Facts
 
 PIECES_PER_WORD = 1.35  # on either side, EOS included
 BATCH = 0.6  # batch_tokens / sqrt(target tokens in all epochs): the best of those tried for 0.8M to 2M tokens
+MIN_PIECES = 600  # of a vocabulary besides single characters: 256 bytes and some words
 MIN_SHARE = 0.25  # of the usual epochs; if fewer fit in the time, a smaller, faster model is better
 
 
@@ -33,10 +34,10 @@ class Size:
 SIZES = [
     Size(512, 1024, 6, 500_000, 7e-4),
     Size(512, 1024, 3, 500_000, 7e-4),
-    Size(256, 512, 4, 60_000, 2e-3),
-    Size(256, 512, 2, 60_000, 2e-3),
-    Size(128, 256, 4, 1_500, 4e-3),
-    Size(128, 256, 2, 1_500, 4e-3),
+    Size(256, 512, 4, 60_000, 4e-3),
+    Size(256, 512, 2, 60_000, 4e-3),
+    Size(128, 256, 4, 1_500, 6e-3),
+    Size(128, 256, 2, 1_500, 6e-3),
     Size(64, 256, 2, 0, 4e-3, max_pairs=1_500),
 ]
 
@@ -78,10 +79,16 @@ class Plan:
         return min(all_epochs, self.minutes) if self.minutes else all_epochs
 
     @property
+    def joint(self) -> bool:
+        """Whether both languages share a vocabulary; in two scripts they would share few pieces."""
+        return self.facts.letter_overlap > 0.5
+
+    @property
     def vocab_size(self) -> int:
-        n_words = self.facts.n_words
-        size = round(max(min(n_words / 12, max(8_000, 8 * math.sqrt(n_words)), 32_000), 600), -2)
-        return int(max(size, self.facts.n_characters + size // 2))
+        """Pieces of the joint vocabulary, or of each."""
+        n_words, n_characters = self.facts.n_words, self.facts.n_characters
+        size = int(round(max(min(n_words / 12, max(8_000, 8 * math.sqrt(n_words)), 32_000), 600), -2))
+        return max(size, n_characters + size // 2) if self.joint else max(size // 2, n_characters + MIN_PIECES)
 
     @property
     def batch_tokens(self) -> int:
@@ -122,6 +129,7 @@ def config_text(plan: Plan, run: str, root: str, languages: tuple[str, str]) -> 
     source, target = languages
     size, facts = plan.size, plan.facts
     in_time = f" that trains in {plan.minutes:g} minutes here" if plan.minutes else ""
+    tied = "all" if plan.joint else "decoder"
     text = f"""\
 run: {scalar(run)}  # directory of checkpoints, figures and the model
 data:
@@ -131,6 +139,7 @@ data:
   test: {{source: test.{source}, target: test.{target}}}  # {facts.n_test:,} pairs, for `nmt eval` at the end
 tokenizer:
   vocab_size: {plan.vocab_size}  # so that each piece is frequent enough in {facts.n_words:,} words
+  joint: {scalar(plan.joint)}  # one vocabulary for both languages, if they are written in the same letters
 model:
   d_model: {size.d_model}  # the size for {facts.n_train:,} pairs{in_time}
   d_ff: {size.d_ff}
@@ -138,6 +147,8 @@ model:
   n_encoder_layers: {size.n_layers}
   n_decoder_layers: {size.n_layers}
   dropout: {plan.dropout}  # the more often each pair is seen, the more
+  tied_embeddings: {tied}  # the matrices of input and output are one
+  positions: rotary  # better on little text; sinusoidal if you want Hugging Face's format or ONNX
 train:
   batch_tokens: {plan.batch_tokens}  # so that there are about {max(round(plan.n_steps, -2), 100):,.0f} updates
   lr: {size.lr}  # the highest rate at which models of this width train stably
@@ -152,6 +163,6 @@ train:
     return text
 
 
-def scalar(value: str | float) -> str:
+def scalar(value: str | float | bool) -> str:
     """A value in YAML, quoted if it needs to be."""
     return yaml.dump([value], Dumper=CoreDumper, default_flow_style=True, width=math.inf)[1:-2]

@@ -4,6 +4,7 @@ import contextlib
 import re
 import unicodedata
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from nmt.text.lines import Pair, is_blank, iter_pairs
 
 HELD_OUT_SHARE, MAX_HELD_OUT, MIN_HELD_OUT = 0.05, 1_000, 100  # of dev and of test; limits are in pairs
 MIN_PAIRS = 20
+LETTER_PAIRS = 10_000  # training pairs whose letters are compared
 NOT_IN_A_KEY = re.compile(r"[\W_]+")
 
 
@@ -32,6 +34,7 @@ class Facts:
     n_leaking: int  # pairs left out because one of their sentences is also in dev or test
     n_words: int  # on the target side of train; characters / 1.6 for text without spaces
     n_characters: int  # number of distinct characters in train
+    letter_overlap: float = 1.0  # between the letter frequencies of both sides, 0-1; near 0 for two scripts
 
 
 def split_corpus(
@@ -82,7 +85,7 @@ def write_parts(
     """Write each pair into the files of its part."""
     directory.mkdir(parents=True, exist_ok=True)
     counts = dict.fromkeys(("train", "dev", "test", "leaks", "blank"), 0)
-    n_words, characters = 0, set[str]()
+    n_words, characters, letters = 0, set[str](), (Counter[str](), Counter[str]())
     with contextlib.ExitStack() as stack:
         files = {
             part: [stack.enter_context(atomic_writer(directory / f"{part}.{language}")) for language in languages]
@@ -95,10 +98,19 @@ def write_parts(
                     file.write(f"{text}\n".encode())
             if part == "train":
                 characters.update(pair.source, pair.target)
+                if counts["train"] <= LETTER_PAIRS:
+                    for counter, text in zip(letters, (pair.source, pair.target), strict=True):
+                        counter.update(filter(str.isalpha, text))
                 has_spaces = " " in pair.target.strip()
                 n_words += len(pair.target.split()) if has_spaces else round(len(pair.target) / 1.6)
     n_train, n_dev, n_test, n_leaking, n_blank = counts.values()
-    return Facts(n_train, n_dev, n_test, n_blank, n_leaking, n_words, len(characters))
+    return Facts(n_train, n_dev, n_test, n_blank, n_leaking, n_words, len(characters), overlap(*letters))
+
+
+def overlap(one: Counter[str], other: Counter[str]) -> float:
+    """The common part of two frequency distributions: the sum of min(p, q); 0 if one of them is empty."""
+    n_one, n_other = max(one.total(), 1), max(other.total(), 1)
+    return sum(min(one[letter] / n_one, other[letter] / n_other) for letter in one.keys() & other.keys())
 
 
 def key_of(text: str) -> bytes:

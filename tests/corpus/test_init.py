@@ -13,8 +13,8 @@ from nmt.corpus import init
 from nmt.corpus.split import Facts
 
 
-def facts(n_pairs: int) -> Facts:
-    return Facts(n_pairs, 100, 100, 0, 0, n_words=10 * n_pairs, n_characters=80)
+def facts(n_pairs: int, letter_overlap: float = 1.0) -> Facts:
+    return Facts(n_pairs, 100, 100, 0, 0, n_words=10 * n_pairs, n_characters=80, letter_overlap=letter_overlap)
 
 
 def seconds(plan: init.Plan) -> tuple[float, int]:
@@ -50,12 +50,15 @@ def test_little_time_gets_a_smaller_model_and_the_epochs_that_fit() -> None:
 
 @hypothesis_settings(max_examples=50)
 @given(
-    st.integers(20, 10**8), st.none() | st.floats(0.01, 10_000), st.text(st.characters(exclude_categories=["Cs", "Cc"]))
+    st.integers(20, 10**8),
+    st.floats(0, 1),
+    st.none() | st.floats(0.01, 10_000),
+    st.text(st.characters(exclude_categories=["Cs", "Cc"])),
 )
 def test_the_config_is_valid_and_says_why(
-    tmp_path_factory: pytest.TempPathFactory, n_pairs: int, minutes: float | None, name: str
+    tmp_path_factory: pytest.TempPathFactory, n_pairs: int, letter_overlap: float, minutes: float | None, name: str
 ) -> None:
-    found = facts(n_pairs)
+    found = facts(n_pairs, letter_overlap)
     plan = init.plan(found, minutes, seconds)
     root = name[:40].replace("\0", "") or "x"
     file: Path = tmp_path_factory.mktemp("init") / "my.yaml"
@@ -65,3 +68,11 @@ def test_the_config_is_valid_and_says_why(
     assert config.data.root == root
     assert config.train.max_minutes == minutes
     assert "so that each piece is frequent enough" in file.read_text(encoding="utf-8")
+
+
+def test_two_scripts_get_a_vocabulary_each() -> None:
+    one, two = (init.plan(facts(18_000, letter_overlap), None, seconds) for letter_overlap in (0.9, 0.1))
+    assert (one.joint, two.joint) == (True, False)
+    assert two.vocab_size == one.vocab_size / 2
+    many_characters = init.Plan(Facts(18_000, 100, 100, 0, 0, 180_000, 5_000, 0.1), two.size, None)
+    assert many_characters.vocab_size > 5_000 + 256, "all characters, and all bytes"

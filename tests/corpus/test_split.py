@@ -79,3 +79,11 @@ def test_the_same_seed_gives_the_same_split(tmp_path: Path) -> None:
     one, again, other = (split(tmp_path, distinct(300), seed)[1]["dev"] for seed in (1, 1, 2))
     assert [pair.source for pair in one] == [pair.source for pair in again]
     assert [pair.source for pair in one] != [pair.source for pair in other]
+
+
+def test_letters_of_two_scripts_do_not_overlap(tmp_path: Path) -> None:
+    greek = str.maketrans("abcdefghijstnezS", "αβγδεζηθικστνεζΣ")
+    facts, _ = split(tmp_path, [(f"{one.translate(greek)} T.", other) for one, other in distinct(400)])
+    assert facts.letter_overlap == pytest.approx(0, abs=0.05)
+    facts, _ = split(tmp_path, [(other, other) for _, other in distinct(400)], seed=2)
+    assert facts.letter_overlap == pytest.approx(1)
