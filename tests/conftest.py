@@ -5,9 +5,11 @@ Test files import helpers by name: `from conftest import run_nmt`.
 
 import contextlib
 import gc
+import json
 import logging
 import multiprocessing
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 from unittest import mock
 
 import pytest
@@ -33,12 +35,13 @@ if TYPE_CHECKING:
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # by a shell that runs the tests in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)  # tests send it, to this process and to commands
 set_environment_variables(threads=1)  # before torch is imported; tests run side by side
+SOAK = os.environ.get("NMT_SOAK", "") not in ("", "0")
 # No time limit: a busy machine must not fail a test.
 hypothesis_settings.register_profile(
     "nmt",
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
-    derandomize="NMT_SOAK" not in os.environ,  # so that `make test` has one result; `make soak` tries new examples
+    derandomize=not SOAK,  # so that `make test` has one result; `make soak` tries new examples
 )
 hypothesis_settings.load_profile("nmt")
 
@@ -49,6 +52,7 @@ NMT = [sys.executable, "-m", "nmt"]
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["nmt.cli", "nmt.train.session", "nmt.decode.translator", "torch._dynamo"])
 Done = subprocess.CompletedProcess[bytes]
+T = TypeVar("T")
 Output = int | IO[bytes]
 
 # Five pairs, split into words: a model that cannot learn them has a bug.
@@ -76,6 +80,11 @@ ARABIC = [
 
 
 ONE_PER_SIDE = ["tokenizer.joint=false", "model.tied_embeddings=none"]  # settings for one tokenizer per side
+
+
+def soak(short: T, full: T) -> T:
+    """Return `full` under `make soak`, else `short`, for example a number of kills, mutations or lines."""
+    return full if SOAK else short
 
 
 @pytest.fixture(scope="module")
@@ -262,6 +271,13 @@ def model_of(translator: "Translator") -> "Seq2Seq":
     return model
 
 
+def data_of_page(page: str) -> Any:
+    """The data of a page that `nmt` wrote; checks that it loads nothing."""
+    assert not re.findall(r"(?:src|href)\s*=\s*[\"'](?!#)", page)
+    (block,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    return json.loads(block)
+
+
 def argos_python() -> str:
     """A Python interpreter that has Argos Translate: NMT_ARGOS_PYTHON, or the current one."""
     python = os.environ.get("NMT_ARGOS_PYTHON", sys.executable)
@@ -281,6 +297,14 @@ def browser() -> Iterator[Any]:
         chromium = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield chromium
         chromium.close()
+
+
+def check_accessible(page: Any) -> None:
+    """Check an opened page with axe-core, and that it is not wider than the window."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe-core: make browser")
+    found = axe.Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "only figures scroll sideways"
 
 
 @contextlib.contextmanager

@@ -3,15 +3,15 @@
 import functools
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from conftest import SOURCE, TARGET, model_of
 from torch import Tensor, nn
 
-from nmt.config import Config, ModelSettings, TokenizerSettings
+from nmt.config import Config, ModelSettings, TokenizerSettings, TrainSettings
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.decode.search import IncrementalDecoder, search
@@ -23,8 +23,11 @@ from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import Checkpoint, new_model, save_checkpoint, weights_of
 from nmt.run.directory import RunDirectory
 from nmt.text import BOS, EOS, PAD, UNK
-from nmt.text.batches import pad_source
+from nmt.text.batches import Batch, collate, pad_source
 from nmt.text.tokenizer import Tokenizers, train_tokenizer
+from nmt.train.optimizer import make_optimizers
+from nmt.train.replicas import Replicas
+from nmt.train.step import StepOptions, train_step
 
 V = 23
 SIZES = {"d_model": 16, "d_ff": 24, "n_heads": 4, "n_encoder_layers": 2, "n_decoder_layers": 2, "max_positions": 32}
@@ -109,6 +112,64 @@ def logits_of_steps(decoder: IncrementalDecoder[Any], src: Tensor, tgt: Tensor, 
         logits, state = decoder.step(tgt[:, t : t + 1].expand(-1, n_beams), state)
         found.append(logits)
     return found
+
+
+Table = Callable[[tuple[int, ...], tuple[int, ...]], Sequence[float]]  # (source, prefix) to V probabilities
+
+
+class Rows(NamedTuple):
+    """The state of a `TableModel`: the sources, and the tokens that each beam has read so far."""
+
+    sources: list[tuple[int, ...]]  # B
+    prefixes: list[tuple[int, ...]]  # B*K
+
+
+class TableModel:
+    """A decoder whose next-token distribution is a function of the whole source and the whole prefix."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+
+    def start(self, src: Tensor) -> Rows:
+        sources = [tuple(i for i in row if i != PAD) for row in src.tolist()]
+        return Rows(sources, [()] * len(sources))
+
+    def step(self, ids: Tensor, state: Rows) -> tuple[Tensor, Rows]:
+        prefixes = [(*prefix, i) for prefix, i in zip(state.prefixes, ids.flatten().tolist(), strict=True)]
+        assert all(prefix[0] == BOS for prefix in prefixes)
+        n_beams = ids.size(1)
+        probabilities = [self.table(state.sources[i // n_beams], prefix[1:]) for i, prefix in enumerate(prefixes)]
+        logits = torch.tensor(probabilities, dtype=torch.float64).log() + 3.0  # logits need not be normalized
+        return logits.view(*ids.shape, -1), Rows(state.sources, prefixes)
+
+    def select(self, state: Rows, rows: Tensor) -> Rows:
+        n_beams = len(state.prefixes) // len(state.sources)
+        sentences = [set((row // n_beams).tolist()) for row in rows]
+        assert all(len(one) == 1 for one in sentences), "a row's beams come from one sentence"
+        return Rows(
+            [state.sources[one.pop()] for one in sentences], [state.prefixes[i] for i in rows.flatten().tolist()]
+        )
+
+
+# --- training steps --------------------------------------------------------------------------------------
+
+PAIRS = [([5, 6, 7], [8, 9, 10]), ([10], [11, 12, 13, 14, 15]), ([5, 9, 5, 9, 5], [6]), ([], [7, 7, 7, 7])]
+
+
+def batch_of(*numbers: int) -> Batch:
+    """A batch of some of the `PAIRS`."""
+    return collate([PAIRS[i][0] for i in numbers], [PAIRS[i][1] for i in numbers], list(numbers))
+
+
+def gradient(
+    model: Seq2Seq, batches: Sequence[Batch], settings: TrainSettings, *, n: int = 1, **options: Any
+) -> dict[str, Tensor]:
+    """The gradient of a step with learning rate 0, shared by n threads, by parameter name."""
+    replicas, optimizers = Replicas(model, n), make_optimizers(model, settings)
+    replicas.train()
+    train_step(replicas, optimizers, batches, StepOptions(settings, lr=0.0, seed=1, **options))
+    replicas.close()
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
 # --- translators ------------------------------------------------------------------------------------------

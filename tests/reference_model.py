@@ -1,220 +1,145 @@
-"""Models by their definition in NumPy float64: the reference for scores and attention weights.
+"""Models by their definition: the reference for scores.
 
-One pair at a time, one position and one head at a time, without batches, padding, masks, caches or torch's layers. Only
-the weights and settings come from `nmt.model`.
+One pair and one head at a time, in float64, without batches, padding, caches or the layers of `nmt.model`, of which
+only weights and settings are used. LSTM and GRU are torch's.
 """
 
 import math
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
-import numpy as np
-from numpy.typing import NDArray
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from nmt.model.base import Seq2Seq
 from nmt.text import BOS, EOS
 
-Array = NDArray[np.float64]
-
-
-def softmax(scores: Array) -> Array:
-    exps = np.exp(scores - scores.max())
-    out: Array = exps / exps.sum()
-    return out
-
-
-def sigmoid(x: Array) -> Array:
-    out: Array = 1 / (1 + np.exp(-x))
-    return out
-
-
-def gelu(x: Array) -> Array:
-    return np.array([[v * 0.5 * (1 + math.erf(v / math.sqrt(2))) for v in row] for row in x])
-
-
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "relu": lambda x: np.maximum(x, 0),
-    "gelu": gelu,
-    "silu": lambda x: x * sigmoid(x),
-}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
 
 
 class ReferenceModel:
-    """A model's weights and settings. `logits` (T, V) and `cross` (L, H, T, S) are those of the last pair."""
-
-    logits: Array
-    cross: Array
+    """A model's weights and settings."""
 
     def __init__(self, model: Seq2Seq) -> None:
         named = model.named_parameters(remove_duplicate=False)
-        self.weights: dict[str, Array] = {name: x.detach().double().numpy() for name, x in named}
+        self.weights = {name: x.detach().double() for name, x in named}
         self.settings = model.settings
 
     def log_probs(self, source: list[int], target: list[int]) -> list[float]:
         """The log-probability of each token of a target, and of EOS after it, given the true previous ones."""
-        self.run([*source, EOS], [BOS, *target])
-        rows = [row - row.max() - math.log(np.exp(row - row.max()).sum()) for row in self.logits]
+        run = self.recurrent if self.settings.architecture == "rnn" else self.transformer
+        rows = self.linear("projection", run([*source, EOS], [BOS, *target])).log_softmax(-1)  # (T, V)
         return [float(row[token]) for row, token in zip(rows, [*target, EOS], strict=True)]
 
-    def run(self, src: list[int], tgt_in: list[int]) -> None:
-        """Run a teacher-forced pass over a source, with EOS, and decoder inputs, with BOS."""
-        if self.settings.architecture == "rnn":
-            hidden, weights = self.recurrent(src, tgt_in)
-            self.cross = np.array([[weights]]) if len(weights) else np.empty((0, 1, len(tgt_in), len(src)))
-        else:
-            hidden, self.cross = self.transformer(src, tgt_in)
-        self.logits = self.linear("projection", hidden)
+    def linear(self, name: str, x: Tensor) -> Tensor:
+        return F.linear(x, self.weights[f"{name}.weight"], self.weights.get(f"{name}.bias"))
 
-    def linear(self, name: str, x: Array) -> Array:
-        y: Array = x @ self.weights[f"{name}.weight"].T
-        return y + self.weights[f"{name}.bias"] if f"{name}.bias" in self.weights else y
-
-    def embed(self, side: str, tokens: list[int]) -> Array:
+    def embed(self, side: str, tokens: list[int]) -> Tensor:
         return math.sqrt(self.settings.d_model) * self.weights[f"{side}_embedding.weight"][tokens]
 
     # --- Transformer ---
 
-    def transformer(self, src: list[int], tgt_in: list[int]) -> tuple[Array, Array]:
-        """The input of the projection (T, D), and the weights of cross-attention (L, H, T, S)."""
+    def transformer(self, src: list[int], tgt_in: list[int]) -> Tensor:
+        """The input of the projection (T, D)."""
+        is_pre = self.settings.norm == "pre"
         x = self.with_positions("source", src)
         for i in range(self.settings.n_encoder_layers):
-            x = self.residual(f"encoder.{i}.self_attention", x, lambda n, y: self.attend_self(n, y, causal=False))
+            x = self.residual(f"encoder.{i}.self_attention", x, partial(self.attend_self, causal=False))
             x = self.residual(f"encoder.{i}.feed_forward", x, self.feed_forward)
-        memory = self.norm("encoder_norm", x) if self.settings.norm == "pre" else x
+        memory = self.norm("encoder_norm", x) if is_pre else x
         x = self.with_positions("target", tgt_in)
-        cross: list[Array] = []
         for i in range(self.settings.n_decoder_layers):
-            x = self.residual(f"decoder.{i}.self_attention", x, lambda n, y: self.attend_self(n, y, causal=True))
-            x = self.residual(
-                f"decoder.{i}.cross_attention", x, lambda n, y: self.attend_memory(n, y, memory, cross.append)
-            )
+            x = self.residual(f"decoder.{i}.self_attention", x, partial(self.attend_self, causal=True))
+            x = self.residual(f"decoder.{i}.cross_attention", x, partial(self.attend_memory, memory=memory))
             x = self.residual(f"decoder.{i}.feed_forward", x, self.feed_forward)
-        return self.norm("decoder_norm", x) if self.settings.norm == "pre" else x, np.array(cross)
+        return self.norm("decoder_norm", x) if is_pre else x
 
-    def with_positions(self, side: str, tokens: list[int]) -> Array:
-        x, d = self.embed(side, tokens), self.settings.d_model
-        for position in range(len(tokens)):
-            if self.settings.positions == "learned":
-                x[position] += self.weights[f"{side}_positions"][position]
-            for i in range(0, d, 2) if self.settings.positions == "sinusoidal" else ():
-                sine, cosine = sine_and_cosine(position, i / d)
-                x[position, i] += sine
-                x[position, i + 1] += cosine
-        return x
+    def with_positions(self, side: str, tokens: list[int]) -> Tensor:
+        x = self.embed(side, tokens)
+        if self.settings.positions == "learned":
+            return x + self.weights[f"{side}_positions"][: len(x)]
+        return x + torch.stack(sines_and_cosines(x), -1).flatten(1) if self.settings.positions == "sinusoidal" else x
 
-    def residual(self, name: str, x: Array, sublayer: Any) -> Array:
-        norm = f"{name}_residual.norm"
-        out: Array = x + sublayer(name, self.norm(norm, x)) if self.settings.norm == "pre" else x + sublayer(name, x)
-        return out if self.settings.norm == "pre" else self.norm(norm, out)
+    def residual(self, name: str, x: Tensor, sublayer: Callable[[str, Tensor], Tensor]) -> Tensor:
+        norm = partial(self.norm, f"{name}_residual.norm")
+        return x + sublayer(name, norm(x)) if self.settings.norm == "pre" else norm(x + sublayer(name, x))
 
-    def norm(self, name: str, x: Array) -> Array:
-        rows = [(row - row.mean()) / math.sqrt(((row - row.mean()) ** 2).mean() + 1e-5) for row in x]
-        return np.array(rows) * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
+    def norm(self, name: str, x: Tensor) -> Tensor:
+        return F.layer_norm(x, x.shape[-1:], self.weights[f"{name}.weight"], self.weights[f"{name}.bias"])
 
-    def feed_forward(self, name: str, x: Array) -> Array:
+    def feed_forward(self, name: str, x: Tensor) -> Tensor:
         return self.linear(f"{name}.outer", ACTIVATIONS[self.settings.activation](self.linear(f"{name}.inner", x)))
 
-    def attend_self(self, name: str, x: Array, *, causal: bool) -> Array:
-        query, key, value = np.split(self.linear(f"{name}.query_key_value", x), 3, axis=1)
-        window = self.settings.attention_window or len(x)
+    def attend_self(self, name: str, x: Tensor, *, causal: bool) -> Tensor:
+        query, key, value = self.linear(f"{name}.query_key_value", x).chunk(3, 1)
+        distance = torch.arange(len(x))[:, None] - torch.arange(len(x))  # (T, T)
+        seen = distance.abs() <= (self.settings.attention_window or len(x))
+        return self.attend(name, query, key, value, seen & (distance >= 0) if causal else seen)
 
-        def may_see(t: int, s: int) -> bool:
-            return abs(t - s) <= window and not (causal and s > t)
+    def attend_memory(self, name: str, x: Tensor, *, memory: Tensor) -> Tensor:
+        key, value = self.linear(f"{name}.key_value", memory).chunk(2, 1)
+        seen = torch.ones(len(x), len(memory), dtype=torch.bool)
+        return self.attend(name, self.linear(f"{name}.query", x), key, value, seen)
 
-        turn = self.settings.positions == "rotary"
-        heads, _ = self.attend(name, query, key, value, may_see, turn=turn)
-        return self.linear(f"{name}.output", heads)
-
-    def attend_memory(self, name: str, x: Array, memory: Array, keep: Any) -> Array:
-        query, (key, value) = (
-            self.linear(f"{name}.query", x),
-            np.split(self.linear(f"{name}.key_value", memory), 2, axis=1),
-        )
-        heads, weights = self.attend(name, query, key, value, lambda _t, _s: True)
-        keep(weights)
-        return self.linear(f"{name}.output", heads)
-
-    def attend(
-        self, name: str, query: Array, key: Array, value: Array, may_see: Any, *, turn: bool = False
-    ) -> tuple[Array, Array]:
-        """The heads side by side (T, D), and their weights (H, T, S), which are 0 where `may_see(t, s)` is false."""
-        width = self.settings.d_model // self.settings.n_heads
-        out, weights = np.zeros(query.shape), np.zeros((self.settings.n_heads, len(query), len(key)))
-        for head in range(self.settings.n_heads):
-            part = slice(head * width, (head + 1) * width)
-            for t in range(len(query)):
-                seen = [s for s in range(len(key)) if may_see(t, s)]
-                q = turned(query[t, part], t) if turn else query[t, part]
-                keys = [turned(key[s, part], s) if turn else key[s, part] for s in seen]
-                scores = np.array([self.score(q, k, self.weights.get(f"{name}.v"), head) for k in keys])
-                weights[head, t, seen] = softmax(scores)
-                out[t, part] = weights[head, t] @ value[:, part]
-        return out, weights
-
-    def score(self, query: Array, key: Array, v: Array | None, head: int) -> float:
-        if v is not None:
-            return float(v[head, 0] @ np.tanh(query + key))
-        return float(query @ key) / (math.sqrt(len(query)) if self.settings.attention == "scaled_dot" else 1)
+    def attend(self, name: str, query: Tensor, key: Tensor, value: Tensor, seen: Tensor) -> Tensor:
+        """The output of all heads (T, D); position t attends to those at which `seen` (T, S) is true."""
+        turn = self.settings.positions == "rotary" and name.endswith("self_attention")
+        width, heads = self.settings.d_model // self.settings.n_heads, []
+        for head, (q, k, v) in enumerate(
+            zip(*(x.view(len(x), -1, width).unbind(1) for x in (query, key, value)), strict=True)
+        ):
+            if self.settings.attention == "additive":
+                scores = (q[:, None] + k).tanh() @ self.weights[f"{name}.v"][head, 0]
+            else:
+                scores = turned(q) @ turned(k).T if turn else q @ k.T
+                scores = scores / math.sqrt(width) if self.settings.attention == "scaled_dot" else scores
+            heads.append(scores.masked_fill(~seen, -math.inf).softmax(-1) @ v)
+        return self.linear(f"{name}.output", torch.cat(heads, 1))
 
     # --- recurrent ---
 
-    def recurrent(self, src: list[int], tgt_in: list[int]) -> tuple[Array, Array]:
-        """The input of the projection (T, D), and the attention weights (T, S), empty if there is no attention."""
-        x, states = self.embed("source", src), []
+    def recurrent(self, src: list[int], tgt_in: list[int]) -> Tensor:
+        """The input of the projection (T, D)."""
+        memory, states = self.embed("source", src), []
         for i in range(self.settings.n_encoder_layers):
-            ahead, last = self.cells(f"encoder.{i}.cell", "l0", x, None)
-            back, first = self.cells(f"encoder.{i}.cell", "l0_reverse", x[::-1], None)
-            x = np.concatenate([ahead, back[::-1]], axis=1)
-            states.append([np.concatenate(pair) for pair in zip(last, first, strict=True)])
-        memory, x = x, self.embed("target", tgt_in)
-        for i in range(self.settings.n_decoder_layers):
-            x, _ = self.cells(f"decoder.{i}.cell", "l0", x, states[i])
+            memory, state = self.layer(f"encoder.{i}.cell", memory, None)
+            states.append(state)
+        x = self.embed("target", tgt_in)
+        for i, state in enumerate(states):
+            x, _ = self.layer(f"decoder.{i}.cell", x, state)
         if self.settings.attention == "none":
-            return x, np.empty(0)
-        weights = np.array([softmax(np.array([self.global_score(h, m) for m in memory])) for h in x])
-        mixed = np.concatenate([weights @ memory, x], axis=1)
-        return np.tanh(self.linear("look.output", mixed)), weights
+            return x
+        query = self.linear("look.query", x) if self.settings.attention in ("general", "additive") else x
+        if self.settings.attention == "additive":
+            scores = (query[:, None] + self.linear("look.key", memory)).tanh() @ self.weights["look.v"]
+        else:
+            scores = query @ memory.T  # (T, S)
+        if self.settings.attention == "scaled_dot":
+            scores = scores / math.sqrt(self.settings.d_model)
+        return self.linear("look.output", torch.cat([scores.softmax(-1) @ memory, x], 1)).tanh()
 
-    def global_score(self, hidden: Array, memory: Array) -> float:
-        kind = self.settings.attention
-        query = self.linear("look.query", hidden) if kind in ("general", "additive") else hidden
-        if kind == "additive":
-            return float(self.weights["look.v"] @ np.tanh(query + self.linear("look.key", memory)))
-        return float(query @ memory) / (math.sqrt(len(memory)) if kind == "scaled_dot" else 1)
-
-    def cells(self, name: str, which: str, x: Array, state: list[Array] | None) -> tuple[Array, list[Array]]:
-        """Run one direction of a layer: outputs (T, D), and the last state: h, and for an LSTM c."""
-        w_in, w_own, b_in, b_own = (
-            self.weights[f"{name}.{part}_{which}"] for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        )
-        width, is_lstm = w_own.shape[1], self.settings.cell == "lstm"
-        h, c = (np.zeros(width), np.zeros(width)) if state is None else (state[0], state[-1])
-        outputs = []
-        for row in x:
-            given, own = w_in @ row + b_in, w_own @ h + b_own
-            if is_lstm:
-                i, f, g, o = np.split(given + own, 4)
-                c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
-                h = sigmoid(o) * np.tanh(c)
-            else:
-                (r_in, z_in, n_in), (r_own, z_own, n_own) = np.split(given, 3), np.split(own, 3)
-                z = sigmoid(z_in + z_own)
-                h = (1 - z) * np.tanh(n_in + sigmoid(r_in + r_own) * n_own) + z * h
-            outputs.append(h)
-        return np.array(outputs), [h, c] if is_lstm else [h]
+    def layer(self, name: str, x: Tensor, state: list[Tensor] | None) -> tuple[Tensor, list[Tensor]]:
+        """Run a layer of the encoder, in both directions, or of the decoder: outputs (T, D) and its last state."""
+        is_lstm, n_directions = self.settings.cell == "lstm", 1 if state else 2
+        kind, width = nn.LSTM if is_lstm else nn.GRU, self.settings.d_model // n_directions
+        cell = kind(self.settings.d_model, width, bidirectional=n_directions == 2).double()
+        cell.load_state_dict({part: self.weights[f"{name}.{part}"] for part in cell.state_dict()})
+        first = [one[None] for one in state or []]
+        with torch.no_grad():
+            out, last = cell(x, (tuple(first) if is_lstm else first[0]) if state else None)
+        return out, [part.flatten() for part in (last if is_lstm else [last])]
 
 
-def turned(x: Array, position: int) -> Array:
-    """Rotary position: each pair of neighbors turned by the position times its frequency."""
-    out = x.copy()
-    for i in range(0, len(x), 2):
-        sine, cosine = sine_and_cosine(position, i / len(x))
-        out[i] = x[i] * cosine - x[i + 1] * sine
-        out[i + 1] = x[i] * sine + x[i + 1] * cosine
-    return out
+def turned(x: Tensor) -> Tensor:
+    """Rotary positions: each pair of neighbors in x (T, d) turned by the position times its frequency."""
+    (sine, cosine), even, odd = sines_and_cosines(x), x[:, ::2], x[:, 1::2]
+    return torch.stack([even * cosine - odd * sine, even * sine + odd * cosine], -1).flatten(1)
 
 
-def sine_and_cosine(position: int, share: float) -> tuple[float, float]:
-    """Of the angle position / 10000^share, in float32, as the models store them."""
-    angle = position / 10_000**share
-    return float(np.float32(math.sin(angle))), float(np.float32(math.cos(angle)))
+def sines_and_cosines(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Of the angles position / 10000^(2i/d) for x (T, d), each (T, d/2), in float32 as the models store them."""
+    d = x.size(1)
+    angles = [[position / 10_000 ** (i / d) for i in range(0, d, 2)] for position in range(len(x))]
+    sine, cosine = (torch.tensor([[f(angle) for angle in row] for row in angles]) for f in (math.sin, math.cos))
+    return sine.double(), cosine.double()

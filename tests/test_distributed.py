@@ -7,54 +7,33 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import fifty_steps
 import pytest
 from conftest import (
+    FORKS,
     PATIENCE_S,
+    SOAK,
     SOURCE,
     FiveCorpus,
     environment,
     one_clear_error,
     run_nmt,
+    started,
     started_nmt,
     wait_until,
 )
+from reliability.runs import weights
 
 from nmt import distributed
 from nmt.distributed import ALONE, Launch, gather_numbers, gather_texts, launched, mine, n_ranks, rank, summed
 from nmt.errors import ConfigError
-from nmt.run.checkpoint import hash_tensors, read_checkpoint
 from nmt.run.directory import RunDirectory
 
-FIFTY_STEPS = Path(fifty_steps.__file__)
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
-soak = pytest.mark.skipif("NMT_SOAK" not in os.environ, reason="make soak")
-TWO_THREADS = {"OMP_NUM_THREADS": "2"}
-
-
-def run(*command: object, cwd: Path) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [*map(str, command)],
-        cwd=cwd,
-        env=environment(ONE_THREAD),
-        capture_output=True,
-        timeout=240,
-        check=False,
-    )
-
-
-def weights_hash(path: Path) -> str:
-    """Hash of the newest checkpoint's weights and moments, and of the best model's weights."""
-    directory = RunDirectory(path)
-    step = directory.newest_step()
-    assert step is not None
-    newest = read_checkpoint(directory.checkpoint_file(step)).tensors
-    return hash_tensors(newest) + hash_tensors(read_checkpoint(directory.model_file).tensors)
+soak = pytest.mark.skipif(not SOAK, reason="make soak")
 
 
 # --- one process, and the shares of ranks -------------------------------------------------------------------
@@ -123,11 +102,25 @@ def test_a_rank_without_peers_says_what_it_waits_for_and_hears_ctrl_c() -> None:
 # --- training -----------------------------------------------------------------------------------------------
 
 
+def rank_of_fifty_steps(variables: dict[str, str], output: Path) -> None:
+    os.environ.update(variables)
+    with output.open("w") as file, contextlib.redirect_stdout(file):
+        fifty_steps.main()
+
+
 def test_two_ranks_have_the_losses_of_one_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fifty_steps.main()
-    two = run(*TORCHRUN, FIFTY_STEPS, cwd=tmp_path)
-    assert two.returncode == 0, two.stderr.decode()
-    expected, found = json.loads(capsys.readouterr().out), json.loads(two.stdout)
+    expected, first = json.loads(capsys.readouterr().out), torchruns(0)
+    ranks = [
+        FORKS.Process(target=rank_of_fifty_steps, args=({**first, "RANK": i, "LOCAL_RANK": i}, tmp_path / i))
+        for i in "01"
+    ]
+    for process in ranks:
+        process.start()
+    for process in ranks:
+        process.join(PATIENCE_S)
+    assert [process.exitcode for process in ranks] == [0, 0]
+    found = json.loads((tmp_path / "0").read_text())
     assert len(expected) == 50
     assert expected[-1] < expected[0]
     assert found == pytest.approx(expected, rel=1e-9)
@@ -137,19 +130,17 @@ def test_two_ranks_have_the_losses_of_one_process(tmp_path: Path, capsys: pytest
 def test_a_rank_killed_under_torchrun_restarts_and_ends_with_the_same_weights(five_corpus: FiveCorpus) -> None:
     settings = ["train.max_steps=200", "train.validate_every=10", "model.dropout=0.1", "model.d_model=32"]
     settings += ["train.average=ema", "data.drop_duplicates=false"]
-    unbroken = five_corpus.home / "unbroken"
-    done = run(*TORCHRUN, "-m", "nmt", "train", five_corpus.config, f"run={unbroken}", *settings, cwd=five_corpus.home)
-    assert done.returncode == 0, done.stderr.decode()
+    home, unbroken = five_corpus.home, five_corpus.home / "unbroken"
+    train, env = ["-m", "nmt", "train", str(five_corpus.config), *settings], environment(ONE_THREAD)
+    subprocess.run([*TORCHRUN, *train, f"run={unbroken}"], cwd=home, env=env, capture_output=True, check=True)
 
-    with started(
-        *TORCHRUN, "--max-restarts", 1, "-m", "nmt", "train", five_corpus.config, *settings, cwd=five_corpus.home
-    ) as process:
+    with started([*TORCHRUN, "--max-restarts", "1", *train], cwd=home, env=env) as process:
         wait_for_step(five_corpus.run, 12)
         os.kill(children(process.pid)[-1], signal.SIGKILL)
         _, stderr = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, stderr.decode()
     assert "going on from step" in stderr.decode()
-    assert weights_hash(five_corpus.run) == weights_hash(unbroken)
+    assert weights(five_corpus.run) == weights(unbroken)
 
 
 def test_more_workers_than_threads_are_refused(five_corpus: FiveCorpus) -> None:
@@ -173,24 +164,6 @@ def test_a_lost_rank_is_one_clear_error(five_corpus: FiveCorpus) -> None:
 
 
 # --- processes ----------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def started(*command: object, cwd: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a command in its own process group, which is killed if the command still runs after the block."""
-    with subprocess.Popen(
-        [*map(str, command)],
-        cwd=cwd,
-        env=environment(ONE_THREAD),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
 
 
 def wait_for_step(path: Path, step: int) -> None:

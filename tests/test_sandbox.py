@@ -1,6 +1,5 @@
 """An untrusted file is loaded by a child process first, once per file."""
 
-import logging
 import os
 import signal
 import subprocess
@@ -44,10 +43,9 @@ def test_an_unknown_tokenizer_is_checked_once_and_a_trained_one_never(
 
 
 def test_with_an_unsafe_cache_every_load_is_checked(
-    children: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    children: list[Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = train_tokenizer(LINES, TokenizerSettings(vocab_size=300)).model
-    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
     (tmp_path / "cache" / "nmt").chmod(0o777)  # others could mark a file as checked there
     for _ in range(2):
         caplog.clear()

@@ -52,6 +52,13 @@ def scores(*options: object) -> dict[str, Row]:
     return {one["name"]: one for one in json.loads(line)["scores"]}
 
 
+def trained_and_scored(what: str, config: Path, run: Path, *overrides: str) -> Row:
+    """Train, and score on test with greedy search and beam 5; `what` describes the model."""
+    row = trained(config, run, *overrides)
+    greedy, beam = (scores("-m", run, "--beam", size) for size in (1, 5))
+    return {"what": what, **row, "greedy_BLEU": greedy["BLEU"], "BLEU": beam["BLEU"], "chrF2": beam["chrF2"]}
+
+
 def write_config(path: Path, config: Config) -> Path:
     """Write a config that has the corpora of another one, and no other settings: `nmt train` chooses them."""
     data = config.data.model_dump(mode="json", include={"root", "train", "dev", "test"})

@@ -22,6 +22,7 @@ from nmt.train.replicas import Replicas
 from nmt.train.step import StepOptions, train_step
 
 SIZES = ModelSettings(d_model=256, d_ff=1024, n_encoder_layers=3, n_decoder_layers=3)
+SCRATCH = Path(".bench")
 N_PIECES, N_PAIRS, LENGTH = 8000, 128, 32
 KINDS = {
     "all weights trained": [],
@@ -50,9 +51,9 @@ def seconds_of_steps(model: Transformer, n_steps: int) -> float:
     return time.thread_time() - start
 
 
-def measured(kind: str, scratch: Path) -> Sample:
+def measured(kind: str) -> Sample:
     """Parameters that are trained, CPU seconds of a step, and memory of a process."""
-    with started([sys.executable, __file__, "--kind", kind], scratch, stdout=subprocess.PIPE) as run:
+    with started([sys.executable, __file__, "--kind", kind], SCRATCH, stdout=subprocess.PIPE) as run:
         assert run.process.stdout is not None
         printed = run.process.stdout.read()
         run.wait()
@@ -61,16 +62,14 @@ def measured(kind: str, scratch: Path) -> Sample:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=Options.rounds, help="processes of each kind")
-    parser.add_argument("--scratch", type=Path, default=Path(".bench"), help="where everything is written")
     parser.add_argument("--kind", choices=KINDS, help="only print the CPU seconds of a step of this kind")
     args = parsed(parser)
     torch.set_num_threads(1)
     if args["kind"]:
         print(seconds_of_steps(model_of(args["kind"]), 3))
         return
-    args["scratch"].mkdir(parents=True, exist_ok=True)
-    samples = interleaved({kind: partial(measured, kind, args["scratch"]) for kind in KINDS}, args["rounds"])
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    samples = interleaved({kind: partial(measured, kind) for kind in KINDS}, Options.rounds)
     print(Table("A step", "CPU seconds on one core.", {}, samples, "cpu_s", ["all weights trained"]).markdown())
 
 

@@ -1,7 +1,6 @@
 """What only a GPU shows: training speed beside plain loops, precision, exact resume, memory, steps of a search.
 
-The tables go to stdout and, after each row, to gpu.md and gpu.json; a row that is there is not measured again. With
---miniature everything runs on a CPU in seconds, as a test.
+The tables go to stdout and, after each row, to gpu.md and gpu.json; a row that is there is not measured again.
 """
 
 import argparse
@@ -66,7 +65,7 @@ def batches_of(vocabulary: int, batch_tokens: int) -> list[Batch]:
 
 @dataclass(frozen=True)
 class Setup:
-    """Where to measure. `miniature` takes the smallest models and the fewest steps, on a CPU."""
+    """Where to measure. `miniature` takes the smallest models and the fewest steps, on a CPU, for a test."""
 
     results: Results
     recipe: Path  # the config that is trained at full length
@@ -291,12 +290,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--home", type=Path, default=Path(".bench/gpu"), help="where everything is written")
     parser.add_argument("--config", type=Path, default=Path("configs/demo.yaml"), help="the recipe that is trained")
-    parser.add_argument("--miniature", action="store_true", help="on a CPU, in seconds")
     args = parsed(parser)
-    if not args["miniature"] and not torch.cuda.is_available():
-        parser.error("there is no GPU; --miniature tries the program on a CPU")
+    if not torch.cuda.is_available():
+        parser.error("there is no GPU")
     results = Results(args["home"] / "gpu")
-    measure_all(Setup(results, args["config"], args["miniature"]))
+    measure_all(Setup(results, args["config"]))
     print(results.markdown(), end="")
 
 

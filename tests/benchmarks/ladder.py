@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-from experiments import Results, Row, run_nmt, scores, trained
+from experiments import Results, Row, run_nmt, scores, trained, trained_and_scored
 from measure import parsed
 
 from nmt.config import load_config
@@ -83,9 +83,7 @@ def climb(results: Results, title: str, rungs: Sequence[str], part: str, configs
 def rung(config: Path, run: Path) -> Row:
     """Train a rung and score it on test."""
     what = config.read_text().partition("\n")[0].removeprefix("# ")
-    row = trained(config, run)
-    greedy, beam = (scores("-m", run, *way) for way in (GREEDY, BEAM))
-    return {"what": what, **row, "greedy_BLEU": greedy["BLEU"], "BLEU": beam["BLEU"], "chrF2": beam["chrF2"]}
+    return trained_and_scored(what, config, run)
 
 
 def decoded(source: Path, target: Path, *options: object) -> Row:

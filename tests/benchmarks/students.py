@@ -75,11 +75,10 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path(".bench/students"), help="directory of all that is written")
     parser.add_argument("--teachers", type=int, default=3, help="that translate for the student as an ensemble")
     parser.add_argument("--samples", type=int, default=4, help="synthetic sources for each target of the corpus")
-    parser.add_argument("--rounds", type=int, default=5, help="measurements of each system")
     args = parsed(parser)
     runs = args["runs"]
     models = train_all(args["config"], runs, args["teachers"], args["samples"], [])
-    options = Options(args["config"], runs / "teacher", None, runs, args["rounds"])
+    options = Options(args["config"], runs / "teacher", None, runs, rounds=5)
     speed = compare(runs, prepare(options), options)
     atomic_write(runs / "speed.md", f"{speed.markdown()}\n")
     atomic_write(runs / "speed.json", json.dumps(speed.as_json(), indent=1, ensure_ascii=False) + "\n")

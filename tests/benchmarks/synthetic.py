@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from experiments import SIDES, Results, Row, Side, run_nmt, scores, trained
+from experiments import SIDES, Results, Side, run_nmt, trained, trained_and_scored
 from measure import parsed
 
 from nmt.config import Config, language, load_config
@@ -106,18 +106,11 @@ def compare(config: Path, runs: Path, n_pairs: int, overrides: Sequence[str]) ->
         untagged(data, name)
     for name, (what, files, settings) in SYSTEMS.items():
         all_settings = [*data.settings(files), *settings, *overrides]
-        results.add(TITLE, name, partial(scored, what, config, runs / name, all_settings))
+        results.add(TITLE, name, partial(trained_and_scored, what, config, runs / name, *all_settings))
         if name == "teacher":
             for half in ("half", "other"):
                 data.distill(f"{half}-distilled", half, "-m", runs / name)
     return results
-
-
-def scored(what: str, config: Path, run: Path, settings: Sequence[str]) -> Row:
-    """Train a system and score it on test."""
-    row = {"what": what, **trained(config, run, *settings)}
-    greedy, beam = (scores("-m", run, "--beam", beam) for beam in (1, 5))
-    return {**row, "greedy_BLEU": greedy["BLEU"], "BLEU": beam["BLEU"], "chrF2": beam["chrF2"]}
 
 
 def main() -> None:

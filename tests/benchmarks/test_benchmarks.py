@@ -13,7 +13,7 @@ import pytest
 import serving
 import torch
 import training
-from conftest import FiveCorpus, FiveRun
+from conftest import FiveCorpus, FiveRun, out_lines, run_nmt
 from measure import Options, Table, interleaved, started, timed
 
 from nmt.text.lines import read_lines
@@ -80,10 +80,9 @@ def test_training(five_corpus: FiveCorpus, tmp_path: Path) -> None:
     task = training.prepare(chosen)
     found = training.trainers(chosen, task)
     assert list(found) == [training.BASELINE, "the same, bf16", "nmt train"]
-    for name in (training.BASELINE, "nmt train"):
-        sample = training.window(found[name], chosen, task.flops_per_token, peak=1e12)
-        assert sample["tokens_s"] > 0
-        assert sample["memory_mb"] > 0
+    sample = training.window(found["nmt train"], chosen, task.flops_per_token, peak=1e12)
+    assert sample["tokens_s"] > 0
+    assert sample["memory_mb"] > 0
     assert training.learn(found[training.BASELINE], "--epochs=1", chosen)["dev_nll"] > 0
     assert training.from_rate("Step: 7, Tokens per Sec:      800, Lr: 0.1", 0.5) == 400
 
@@ -91,6 +90,7 @@ def test_training(five_corpus: FiveCorpus, tmp_path: Path) -> None:
 def test_decoding(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "STREAMED", 3)
     monkeypatch.setattr(decoding, "UNCOUNTED", 1)
+    monkeypatch.setattr(decoding, "run_nmt", lambda *words: out_lines(run_nmt(*words)))  # in this process: faster
     chosen = options(five_run.config, tmp_path, five_run.run)
     contest = decoding.prepare(chosen)
     nmt, ctranslate2 = decoding.nmt_command(contest), decoding.ctranslate2_command(contest, "int8")
@@ -126,10 +126,10 @@ assert sum(len(batch.lines) for batch in itertools.islice(data.batches(0), 200))
 
 
 def test_memory_does_not_grow_with_the_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The corpus grows fiftyfold; in lists it would take about 200 MB."""
+    """The corpus grows by 70,000 pairs; in lists they would take about 100 MB."""
     monkeypatch.setattr(measure, "LOOK_EVERY_S", 0.05)
     found = []
-    for n in (3_000, 150_000):
+    for n in (3_000, 73_000):
         trainer = growth.write_corpus(options(tmp_path, tmp_path), n)
         found.append(timed([*trainer.command[:2], sys.executable, "-c", PREPARE, trainer.command[-1]], tmp_path))
     assert found[1]["memory_mb"] < found[0]["memory_mb"] + 60

@@ -1,11 +1,9 @@
 """`nmt download`, configs that name a corpus, and `make pipeline` with settings."""
 
 import gzip
-import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -147,31 +145,3 @@ def test_make_pipeline_passes_settings_on() -> None:
     tokenize, train = made(config, "train.max_steps=20", "run=runs/other")
     for command in (tokenize, train):
         assert sorted(command.split()[3:]) == ["run=runs/other", "train.max_steps=20"]
-
-
-@pytest.mark.skipif("NMT_SOAK" not in os.environ, reason="takes minutes: NMT_SOAK=1")
-def test_a_fresh_clone_downloads_and_trains(shared: Path, tmp_path: Path) -> None:
-    """In a clone without ../shared: the error, then a download from a mirror, then the whole pipeline."""
-    corpus = CORPORA["multi30k"]
-    clone = tmp_path / "clone"
-    subprocess.run(["git", "clone", "-q", "--no-hardlinks", PROJECT, clone], check=True)
-    (clone / ".venv/bin").mkdir(parents=True)
-    nmt = clone / ".venv/bin/nmt"
-    nmt.write_text(f'#!/bin/sh\nPYTHONPATH="{clone}" exec "{sys.executable}" -m nmt "$@"\n')
-    nmt.chmod(0o755)
-    (clone / ".venv/.installed").touch()
-    pipeline = ["make", "pipeline", "CONFIG=configs/multi30k-en-de.yaml", "train.max_steps=20"]
-    env = {key: value for key, value in os.environ.items() if key not in ("NMT_DATA", "MAKEFLAGS")}
-    done = subprocess.run(pipeline, cwd=clone, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode
-    assert "hint: `nmt download multi30k` gets this corpus" in done.stderr
-    assert "Traceback" not in done.stderr
-    with serving() as server:
-        for name in corpus.files(("en", "de")):
-            server.add(corpus.url_of(name), (shared / f"data/multi30k/{name}.gz").read_bytes())
-        download = [str(nmt), "download", "multi30k", "--mirror", server.url]
-        subprocess.run(download, cwd=clone, env=env, check=True)
-    done = subprocess.run(pipeline, cwd=clone, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "BLEU = " in done.stdout
-    assert (clone / "runs/multi30k-en-de/model.safetensors").exists()

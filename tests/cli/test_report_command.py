@@ -1,10 +1,8 @@
 """`nmt report`."""
 
-import json
-import re
 from pathlib import Path
 
-from conftest import FiveRun, err_lines, out_lines, run_nmt, run_together
+from conftest import FiveRun, data_of_page, err_lines, out_lines, run_nmt, run_together
 
 
 def test_report_is_written_into_the_run_or_a_file(five_run: FiveRun, tmp_path: Path) -> None:
@@ -22,8 +20,7 @@ def test_report_is_written_into_the_run_or_a_file(five_run: FiveRun, tmp_path: P
 
 def test_training_keeps_the_report_up_to_date(five_run: FiveRun, tmp_path: Path) -> None:
     page = (five_run.run / "report.html").read_text()
-    (block,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    (report,) = json.loads(block)["runs"]
+    (report,) = data_of_page(page)["runs"]
     assert [line["step"] for line in report["validations"]] == [100, 200]
     assert len(report["validations"][-1]["samples"]) == 3
     assert report["curves"]["elapsed_s"] == sorted(report["curves"]["elapsed_s"])

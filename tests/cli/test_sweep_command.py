@@ -2,16 +2,13 @@
 
 import json
 import os
-import random
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FiveCorpus, err_lines, one_clear_error, out_lines, run_nmt, started_nmt, wait_until
-from reliability.conftest import SOAK
+from conftest import SOAK, FiveCorpus, err_lines, one_clear_error, out_lines, run_nmt, started_nmt, wait_until
 
 from nmt.cli.sweep import split_values
 from nmt.config import load_config
@@ -19,7 +16,6 @@ from nmt.train.halving import Standing
 from nmt.train.sweep import Sweep
 
 ARGUMENTS = ["train.lr=1e-2,1e-5", "--steps", 3]
-N_KILLS = int(os.environ.get("NMT_SWEEP_KILLS", "40"))
 SMALL = ["model.d_model=16", "train.validate_every=2", "train.report=false"]
 
 
@@ -114,21 +110,3 @@ def test_a_signal_ends_the_training_too_and_the_sweep_resumes_to_the_same_table(
     listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
     assert number == signal.SIGKILL or f"{directory}/trials/" not in listed
     assert result(run_nmt(*sweep(five_corpus, directory))) == expected
-
-
-@soak
-def test_a_sweep_killed_at_random_moments_resumes_to_the_same_table(five_corpus: FiveCorpus, tmp_path: Path) -> None:
-    start = time.monotonic()
-    expected = expected_of(five_corpus)
-    seconds, draw, n_kills, n_sweeps = time.monotonic() - start, random.Random(1), 0, 0
-    while n_kills < N_KILLS:
-        directory, done = tmp_path / f"sweep{n_sweeps}", False
-        while not done and n_kills < N_KILLS:
-            with started_nmt(*sweep(five_corpus, directory), cwd=tmp_path, stdout=subprocess.DEVNULL) as process:
-                try:
-                    done = process.wait(draw.uniform(0, seconds)) == 0
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    n_kills += 1
-        assert result(run_nmt(*sweep(five_corpus, directory))) == expected
-        n_sweeps += 1

@@ -1,20 +1,15 @@
 """`nmt train`: a run from start to end, resuming, starting anew, signals, refused settings."""
 
-import contextlib
 import fcntl
 import json
 import re
 import shutil
-import signal
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import (
     NO_PROCESS,
-    PATIENCE_S,
     TARGET,
     FiveCorpus,
     FiveRun,
@@ -23,8 +18,6 @@ from conftest import (
     one_clear_error,
     out_lines,
     run_nmt,
-    started_nmt,
-    wait_until,
 )
 from safetensors import safe_open
 
@@ -121,18 +114,6 @@ def test_train_resumes_with_its_own_tokenizer(five_run: FiveRun, five_corpus: Fi
             assert last.get_tensor("tokenizer.source").tobytes() == own
 
 
-def test_resuming_with_other_settings_or_data_is_refused(five_run: FiveRun, tmp_path: Path) -> None:
-    run = five_run.copy_run(tmp_path / "run")
-    other = tmp_path / "other.en"
-    other.write_text("".join(f"{line} ?\n" for line in TARGET))
-    common = ["train", five_run.config, f"run={run}", "train.max_steps=300"]
-    architecture = run_nmt(*common, "model.n_encoder_layers=1", "seed=2")
-    one_clear_error(architecture, 2, str(run), "model.n_encoder_layers was 2, is 1", "seed was 1, is 2")
-    data = run_nmt(*common, f"data.train.target={other}")
-    message = one_clear_error(data, 2, str(run), "the files of train.target are not those")
-    assert "source" not in message.split("hint: ")[0]
-
-
 def test_train_dry_run_estimates_cost_and_writes_nothing(five_corpus: FiveCorpus) -> None:
     before = file_bytes(five_corpus.home)
     done = run_nmt("train", five_corpus.config, "model.d_model=32", "--dry-run", cwd=five_corpus.home)
@@ -149,44 +130,6 @@ def test_train_dry_run_estimates_cost_and_writes_nothing(five_corpus: FiveCorpus
     assert "target tokens a second, fp32 on " in printed["speed"]
     assert 0 < float(printed["memory"].removesuffix(" GB")) < 100
     assert printed["time"].endswith(" in all without validations")
-
-
-@contextlib.contextmanager
-def running_training(corpus: FiveCorpus) -> Iterator[subprocess.Popen[bytes]]:
-    """Start `nmt train` with a very high step limit, and wait for its first steps."""
-    metrics = corpus.run / "metrics.jsonl"
-    settings = ["train.max_steps=1000000", "train.validate_every=100000"]
-    with started_nmt("train", corpus.config, *settings, cwd=corpus.home) as process:
-        wait_until(lambda: metrics.exists() and metrics.read_bytes().count(b"\n") >= 5, running=process)
-        yield process
-
-
-def check_stopped(process: subprocess.Popen[bytes], corpus: FiveCorpus, exit_code: int) -> int:
-    """Check that a stopped training has saved everything; return its step."""
-    stdout, stderr = process.communicate(timeout=PATIENCE_S)
-    done = subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
-    log = one_clear_error(done, exit_code, "stopped at step ", "all saved")
-    assert "nmt: warning: stopping after this step; once more to stop at once" in log
-    assert "the same command goes on" in log
-    step = RunDirectory(corpus.run).newest_step() or 0
-    assert f"stopped at step {step}, all saved" in log
-    assert (corpus.run / "checkpoints" / f"step-{step}.safetensors").exists()
-    return step
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_saves_and_the_same_command_resumes(five_corpus: FiveCorpus, number: signal.Signals) -> None:
-    """While it trains, a second training of the run is refused."""
-    with running_training(five_corpus) as process:
-        second = run_nmt("train", five_corpus.config, cwd=five_corpus.home)
-        one_clear_error(second, 2, f"{five_corpus.run} is in use by another training")
-        process.send_signal(number)
-        step = check_stopped(process, five_corpus, 128 + number)
-    done = run_nmt("train", five_corpus.config, f"train.max_steps={step + 2}", cwd=five_corpus.home)
-    assert out_lines(done) == []
-    assert f"going on from step {step} of {five_corpus.run}" in done.stderr.decode()
-    lines = json_lines((five_corpus.run / "metrics.jsonl").read_text())
-    assert [line["step"] for line in lines if "lr" in line] == list(range(1, step + 3))
 
 
 @pytest.mark.parametrize("command", [["train", "--fresh"], ["tokenize"]], ids=" ".join)

@@ -85,6 +85,8 @@ def test_n_best_lists_with_scores_and_pieces(five_run: FiveRun) -> None:
     best = [one["hypotheses"][0] for one in found]
     assert [one["text"] for one in best] == TARGET
     assert out_lines(scored) == [f"{one['score']:.4f}\t{one['text']}" for one in best]
+    one_clear_error(run_nmt(*common, "--json", "--n-best", 6), 2, "n_best is 6, but there are 5 hypotheses")
+    one_clear_error(run_nmt(*common, "--device", "abacus"), 2, "no device 'abacus'")
 
 
 def test_prefix_and_length_limits(five_run: FiveRun, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import logging
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -118,7 +117,6 @@ def test_the_pairs_of_one_file_are_split(mirror: Mirror, tmp_path: Path, corpus:
 
 
 def test_another_version_is_reported_and_kept(mirror: Mirror, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    logging.getLogger("nmt").propagate = True
     pairs = [*PAIRS[1:], ("neu", "new"), ("", "blank"), ("x", " ")]
     lines = "".join(f"{target}\t{source}\n" for source, target in pairs)
     mirror.add(LINES.url, f"\ufeff{lines}no tab".encode())

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 import random
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -10,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from conftest import soak
 
 from nmt.corpus.check import check
 from nmt.corpus.reading import CorpusFiles
@@ -97,7 +97,7 @@ def test_copies_are_named_by_their_languages_or_else_by_their_sides(tmp_path: Pa
 
 # --- random corpora, dirtied in every way -----------------------------------------------------------------
 
-N_CORPORA = 50 if "NMT_SOAK" in os.environ else 10
+N_CORPORA = soak(10, 50)
 N_LINES = {"train": 600, "dev": 80, "test": 80}
 DIRT: dict[str, Callable[[bytes], bytes]] = {  # of a text
     "spaces": lambda text: b"  " + text.replace(b" ", b"  ") + b"\t",

@@ -3,14 +3,14 @@
 import itertools
 import math
 import random
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import FAMILY, make, name, sources
+from models import FAMILY, Table, TableModel, make, name, sources
 from torch import Tensor
 
 from nmt.decode.options import Hypothesis, SearchOptions
@@ -24,42 +24,6 @@ A, B, C = 4, 5, 6  # token ids of words
 V = 7
 
 every = pytest.mark.parametrize("choices", FAMILY, ids=name)
-
-Table = Callable[[tuple[int, ...], tuple[int, ...]], Sequence[float]]  # (source, prefix) to V probabilities
-
-
-class Rows(NamedTuple):
-    """The state of a `TableModel`: the sources, and the tokens that each beam has read so far."""
-
-    sources: list[tuple[int, ...]]  # B
-    prefixes: list[tuple[int, ...]]  # B*K
-
-
-class TableModel:
-    """A decoder whose next-token distribution is a function of the whole source and the whole prefix."""
-
-    def __init__(self, table: Table) -> None:
-        self.table = table
-
-    def start(self, src: Tensor) -> Rows:
-        sources = [tuple(i for i in row if i != PAD) for row in src.tolist()]
-        return Rows(sources, [()] * len(sources))
-
-    def step(self, ids: Tensor, state: Rows) -> tuple[Tensor, Rows]:
-        prefixes = [(*prefix, i) for prefix, i in zip(state.prefixes, ids.flatten().tolist(), strict=True)]
-        assert all(prefix[0] == BOS for prefix in prefixes)
-        n_beams = ids.size(1)
-        probabilities = [self.table(state.sources[i // n_beams], prefix[1:]) for i, prefix in enumerate(prefixes)]
-        logits = torch.tensor(probabilities, dtype=torch.float64).log() + 3.0  # logits need not be normalized
-        return logits.view(*ids.shape, -1), Rows(state.sources, prefixes)
-
-    def select(self, state: Rows, rows: Tensor) -> Rows:
-        n_beams = len(state.prefixes) // len(state.sources)
-        sentences = [set((row // n_beams).tolist()) for row in rows]
-        assert all(len(one) == 1 for one in sentences), "a row's beams come from one sentence"
-        return Rows(
-            [state.sources[one.pop()] for one in sentences], [state.prefixes[i] for i in rows.flatten().tolist()]
-        )
 
 
 def random_table(seed: int) -> Table:

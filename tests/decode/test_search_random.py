@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import soak
 from models import FAMILY, TRANSFORMERS, make
 from reference_search import reference_search, teacher_forced
-from reliability.conftest import soak
 from torch import nn
 
 from nmt.decode.engines.torch_engine import EnsembleDecoder

@@ -1,7 +1,5 @@
 """Segments fit the model, contain every word of the line, and their translations are joined to one line."""
 
-import logging
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,10 +19,7 @@ def test_segments_fit_and_keep_every_word(text: str, max_length: int) -> None:
     assert "".join(decoded.split()) == "".join(text.split())
 
 
-def test_long_line_is_split_at_sentence_ends_and_joined(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
+def test_long_line_is_split_at_sentence_ends_and_joined(caplog: pytest.LogCaptureFixture) -> None:
     translator = small_translator(max_length=20)
     sentences = ["dogs play.", "where is it?", "a cat!"]
     assert all(len(TOKENIZER.encode(sentence)) <= 20 for sentence in sentences)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ARABIC, SOURCE, TARGET, FiveRun, opened_page
+from conftest import ARABIC, SOURCE, TARGET, FiveRun, check_accessible, opened_page
 from models import RNNS, name, translator_without_bytes
 
 from nmt.decode.translator import load
@@ -23,13 +23,6 @@ SCREENS: list[dict[str, Any]] = [
     {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
     {"viewport": {"width": 390, "height": 900}, "color_scheme": "dark"},
 ]
-
-
-def check_accessible(page: Any) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe-core: make browser")
-    found = axe.Axe().run(page)
-    assert found.violations_count == 0, found.generate_report()
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "only figures scroll sideways"
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,10 @@
 """Comparisons of systems: sacreBLEU's figures, wins, rare words, and the page."""
 
 import json
-import re
 from unittest.mock import ANY
 
 import pytest
+from conftest import data_of_page
 
 from nmt.evaluate import Difference
 from nmt.insight.compare import EvaluationSet, Wins, as_json, as_page, as_text, compare
@@ -80,6 +80,5 @@ def test_text_json_and_page_hold_the_same_figures() -> None:
     assert row.split()[2] == f"{bleu['value']:.2f}"
     assert row.split()[-1] == f"{bleu['difference']['p_value']:.4f}"
     page = as_page(found)
-    (block,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    assert json.loads(block) == tree
+    assert data_of_page(page) == tree
     assert "runs/<a>" not in page

@@ -1,11 +1,9 @@
 """The report of a run: curves, faults, and the page."""
 
-import json
-import re
 from pathlib import Path
 
 import pytest
-from conftest import SOURCE, TARGET, FiveRun
+from conftest import SOURCE, TARGET, FiveRun, data_of_page
 
 from nmt.evaluate import score
 from nmt.insight.compare import ComparedLine
@@ -77,8 +75,6 @@ def test_the_page_holds_one_or_several_runs(five_run: FiveRun) -> None:
     assert found.curves["step"] == list(range(1, 201))
     assert [one["step"] for one in found.validations] == [100, 200]
     page = as_page([found, found])
-    assert not re.findall(r"(?:src|href)\s*=\s*[\"'](?!#)", page)
-    (block,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    data = json.loads(block)
+    data = data_of_page(page)
     assert [chart[0] for chart in data["charts"]] == list(CHARTS)
     assert [run["settings"]["model"]["d_model"] for run in data["runs"]] == [64, 64]

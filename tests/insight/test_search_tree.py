@@ -1,13 +1,10 @@
 """The tree of hypotheses of searches that can be followed by hand."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
-import torch
-from models import small_translator, sources
-from torch import Tensor
+from models import TableModel, small_translator, sources
 
 from nmt.decode.options import SearchOptions
 from nmt.decode.search import TraceStep, search
@@ -17,29 +14,17 @@ from nmt.text import EOS
 A, B, C, V = 4, 5, 6, 7
 
 
-class Table:
-    """A decoder of one sentence: A has 0.6 and B 0.4; EOS is likely only after B. The state is a list of prefixes."""
-
-    def start(self, src: Tensor) -> list[list[int]]:
-        return [[] for _ in src]
-
-    def step(self, tokens: Tensor, state: list[list[int]]) -> tuple[Tensor, list[list[int]]]:
-        prefixes = [[*prefix, token] for prefix, token in zip(state, tokens.flatten().tolist(), strict=True)]
-        return torch.tensor([[self.probabilities(prefix[1:]) for prefix in prefixes]]).log(), prefixes
-
-    def select(self, state: list[list[int]], beam_indices: Tensor) -> list[list[int]]:
-        return [state[i] for i in beam_indices.flatten().tolist()]
-
-    def probabilities(self, words: Sequence[int]) -> list[float]:
-        first = {A: 0.6, B: 0.4}
-        found = {A: {EOS: 0.3, A: 0.4, C: 0.25}, B: {EOS: 0.9, C: 0.1}}[words[0]] if words else first
-        return [found.get(token, 0.0) for token in range(V)]
+def table(_source: tuple[int, ...], words: tuple[int, ...]) -> list[float]:
+    """A has 0.6 and B 0.4; EOS is likely only after B."""
+    first = {A: 0.6, B: 0.4}
+    found = {A: {EOS: 0.3, A: 0.4, C: 0.25}, B: {EOS: 0.9, C: 0.1}}[words[0]] if words else first
+    return [found.get(token, 0.0) for token in range(V)]
 
 
 def tree_of(**options: Any) -> tuple[list[Node], list[int]]:
     steps: list[TraceStep] = []
     chosen = SearchOptions(max_length_a=0, max_length_b=3, **options)
-    ((best, *_),) = search(Table(), sources((A,)), chosen, trace=steps.append)
+    ((best, *_),) = search(TableModel(table), sources((A,)), chosen, trace=steps.append)
     tokenizer = small_translator().tokenizers.target
     nodes = search_tree(steps, chosen, tokenizer)
     return with_paths(nodes, best.tokens, [A, A, EOS]), best.tokens

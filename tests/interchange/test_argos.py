@@ -17,9 +17,7 @@ from conftest import (
     argos_python,
     err_lines,
     file_bytes,
-    one_clear_error,
     run_nmt,
-    without_package,
 )
 from models import fresh_translator
 
@@ -101,13 +99,6 @@ def test_only_an_earlier_package_is_replaced(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="exists and is not an export"):
             to_argos(translator(), mine)
     assert file_bytes(tmp_path) == before
-
-
-def test_without_langcodes_it_is_one_clear_error(five_run: FiveRun, tmp_path: Path) -> None:
-    args = ["export", "-m", five_run.run, "--to", "argos", "-o", tmp_path / "x.argosmodel"]
-    without = run_nmt(*args, env=without_package("langcodes", tmp_path))
-    assert "hint: pip install 'langcodes[data]" in one_clear_error(without, 2, "langcodes is not installed")
-    assert not (tmp_path / "x.argosmodel").exists()
 
 
 # --- with Argos Translate, if it is installed -------------------------------------------------------------

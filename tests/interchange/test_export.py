@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from conftest import FiveRun, one_clear_error, run_nmt, without_package
 
 from nmt.errors import InputError
 from nmt.interchange.export import check_replaceable
@@ -23,3 +24,20 @@ def test_only_an_export_or_an_empty_directory_is_replaced(tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match="it is in use"):
         check_replaceable(Path(), {"a", "b"}, "a")
+
+
+@pytest.mark.parametrize(
+    ("to", "package", "library", "install"),
+    [
+        ("argos", "langcodes", "langcodes", "langcodes[data]"),
+        ("ctranslate2", "ctranslate2", "CTranslate2", "ctranslate2>=4.8.5'"),
+        ("onnx", "optimum", "optimum for ONNX Runtime", "optimum-onnx[onnxruntime]"),
+    ],
+)
+def test_an_export_without_its_package_is_one_clear_error(
+    five_run: FiveRun, tmp_path: Path, to: str, package: str, library: str, install: str
+) -> None:
+    args = ["export", "-m", five_run.run, "--to", to, "-o", tmp_path / "out"]
+    done = run_nmt(*args, env=without_package(package, tmp_path))
+    assert f"hint: pip install '{install}" in one_clear_error(done, 2, f"{library} is not installed")
+    assert not (tmp_path / "out").exists()

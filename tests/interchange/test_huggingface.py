@@ -128,10 +128,7 @@ def test_directory_has_settings_of_the_search_and_no_paths(tmp_path: Path) -> No
     assert [entry.name for entry in out.parent.iterdir()] == ["out"]
 
 
-def test_unsupported_length_penalty_is_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module.log, "propagate", True)
+def test_unsupported_length_penalty_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "nmt"):
         to_huggingface(fresh_translator(decode={"length_penalty": "gnmt"}), tmp_path / "out")
     warning, checked = caplog.messages

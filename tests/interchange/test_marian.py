@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import os
 import re
 import shutil
 import sys
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import SOURCE, TARGET, err_lines, one_clear_error, out_lines, run_nmt
+from conftest import SOAK, SOURCE, TARGET, err_lines, one_clear_error, out_lines, run_nmt
 from models import hostile_lines, random_translator
 
 import nmt
@@ -31,7 +30,6 @@ from marian_models import ENGLISH, GERMAN, spm, write_marian  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended")  # a warning about sacremoses, which is not used
 
-SOAK = os.environ.get("NMT_SOAK") == "1"
 OPUS = {"d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "encoder_attention_heads": 8}
 OPUS |= {"decoder_attention_heads": 8, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048, "max_position_embeddings": 512}
 SHAPES: dict[str, dict[str, Any]] = {
@@ -243,7 +241,6 @@ def test_an_import_whose_logits_differ_is_refused_and_one_without_transformers_i
         with pytest.raises(NmtError, match="log-probabilities differ from those of the original by"):
             import_marian(trained.directory, tmp_path / "run")
     assert not (tmp_path / "run").exists()
-    monkeypatch.setattr(marian.log, "propagate", True)
     monkeypatch.setitem(sys.modules, "transformers", None)
     import_marian(trained.directory, tmp_path / "run")
     assert "transformers is not installed" in caplog.text

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import file_bytes, one_clear_error, run_nmt, without_package
+from conftest import file_bytes
 from models import random_translator
 
 from nmt.decode.options import Segment
@@ -16,17 +16,6 @@ from nmt.interchange.onnx import FILES, to_onnx
 
 RUNNER = Path(__file__).parents[2] / "configs" / "onnx" / "translate.py"
 LINES = ["I bought a book .", "They are going to school tomorrow .", "tea"]
-
-
-def test_without_optimum_it_is_one_clear_error(five_run: Any, tmp_path: Path) -> None:
-    args = ["export", "-m", five_run.run, "--to", "onnx", "-o", tmp_path / "out"]
-    done = run_nmt(*args, env=without_package("optimum", tmp_path))
-    error = one_clear_error(done, 2, "optimum for ONNX Runtime is not installed")
-    assert "hint: pip install 'optimum-onnx[onnxruntime]" in error
-    assert not (tmp_path / "out").exists()
-
-
-# --- with optimum -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -6,9 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from conftest import SOURCE, TARGET, FiveRun, err_lines, out_lines, run_nmt, started_nmt
-
-from .conftest import soak
+from conftest import SOURCE, TARGET, FiveRun, err_lines, out_lines, run_nmt, soak, started_nmt
 
 N_PROCESSES = soak(3, 10)
 N_KILLS = soak(1, 40)

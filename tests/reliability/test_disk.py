@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import soak
 from small_run import config_of, run_training, write_small_corpus
 
 from nmt.errors import ModelError, OutputError
 from nmt.run.directory import RunDirectory
 from nmt.train import checkpointer
-from reliability.conftest import soak
 from reliability.runs import newest_step, temps, weights
 
 
@@ -63,7 +63,7 @@ def corpus(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO][: soak(1, 2)])
 def test_a_save_that_fails_at_any_of_its_calls_leaves_the_old_checkpoint_and_training_goes_on(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture, number: int
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int
 ) -> None:
     """Every other save fails, each at a later system call; `make soak` goes on until all calls have failed once."""
     every, n_steps = soak(9, 1), soak(16, 160)
@@ -89,8 +89,8 @@ def test_a_save_that_fails_at_any_of_its_calls_leaves_the_old_checkpoint_and_tra
     assert weights(corpus / "run") == weights(corpus / "unbroken")
     steps = [line["step"] for line in RunDirectory(corpus / "run").read_metrics() if "loss" in line]
     assert steps == list(range(1, n_steps + 1))
-    assert told.text.count("training goes on, the next validation tries again") == len(seen)
-    assert told.text.count(os.strerror(number)) == len(seen)
+    assert caplog.text.count("training goes on, the next validation tries again") == len(seen)
+    assert caplog.text.count(os.strerror(number)) == len(seen)
     print(f"{len(seen)} of the calls of a save, up to the {max(seen)}th, failed with {os.strerror(number)}")
     assert len(seen) >= soak(4, 40)
     if every == 1:  # the last saves made fewer calls than `fails_at`, so they succeeded
@@ -113,7 +113,7 @@ def test_what_could_not_be_saved_is_saved_by_the_next_validation(corpus: Path, m
 
 
 def test_figures_that_find_no_room_are_lost(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     append = RunDirectory.append_metrics
 
@@ -126,10 +126,10 @@ def test_figures_that_find_no_room_are_lost(
     run_training(config_of(corpus, train__max_steps=6))
     steps = [line["step"] for line in RunDirectory(corpus / "run").read_metrics()]
     assert steps == [1, 5, 5, 6, 6]
-    assert told.text.count("no room for figures; training goes on") == 1
+    assert caplog.text.count("no room for figures; training goes on") == 1
 
 
-def test_only_a_final_save_that_fails_ends_a_training(corpus: Path, told: pytest.LogCaptureFixture) -> None:
+def test_only_a_final_save_that_fails_ends_a_training(corpus: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The kernel refuses files of more than 60 kB; a checkpoint is larger."""
     run_training(config_of(corpus, "unbroken", train__max_steps=20))
     run_training(config_of(corpus, train__max_steps=5))
@@ -142,7 +142,7 @@ def test_only_a_final_save_that_fails_ends_a_training(corpus: Path, told: pytest
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert caught.value.exit_code == 1
-    assert told.text.count("training goes on, the next validation tries again") == 3  # at 10, 15 and 20
+    assert caplog.text.count("training goes on, the next validation tries again") == 3  # at 10, 15 and 20
     assert newest_step(run) == 5
     assert not temps(run)
     run_training(longer)
@@ -161,16 +161,16 @@ def damage(file: Path, draw: random.Random, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["cut", "flipped"])
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
-    corpus: Path, told: pytest.LogCaptureFixture, kind: str
+    corpus: Path, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
     draw = random.Random(kind)
     run_training(config_of(corpus, "whole", train__max_steps=10))
     for i in range(soak(2, 100)):
         run = RunDirectory(shutil.copytree(corpus / "whole", corpus / f"run{i}"))
         damage(run.checkpoint_file(10), draw, kind)
-        told.clear()
+        caplog.clear()
         run_training(config_of(corpus, f"run{i}", train__max_steps=10))
-        (warning,) = [text for text in told.messages if str(run.checkpoint_file(10)) in text]
+        (warning,) = [text for text in caplog.messages if str(run.checkpoint_file(10)) in text]
         assert "kept as step-10.damaged, going on from step 5" in warning
         assert weights(run.path) == weights(corpus / "whole")
         assert run.checkpoint_steps() == [5, 10]
@@ -187,13 +187,13 @@ def test_without_an_intact_checkpoint_training_ends(corpus: Path) -> None:
     assert caught.value.hint.startswith("begin anew with --fresh")
 
 
-def test_an_average_does_without_a_damaged_checkpoint(corpus: Path, told: pytest.LogCaptureFixture) -> None:
+def test_an_average_does_without_a_damaged_checkpoint(corpus: Path, caplog: pytest.LogCaptureFixture) -> None:
     averaged: dict[str, Any] = {"train__average": "last"}
     run_training(config_of(corpus, **averaged, train__max_steps=20, train__n_average=4))
     run = RunDirectory(corpus / "run")
     damage(run.checkpoint_file(5), random.Random(1), "flipped")
-    told.clear()
+    caplog.clear()
     run_training(config_of(corpus, **averaged, train__max_steps=21, train__n_average=5))
-    assert f"{run.checkpoint_file(5)}: damaged" in told.text
-    assert "the average does without it" in told.text
+    assert f"{run.checkpoint_file(5)}: damaged" in caplog.text
+    assert "the average does without it" in caplog.text
     assert run.read_metrics()[-1]["n_averaged"] == 4

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from conftest import SOURCE, FiveRun, out_lines, run_nmt
+from conftest import SOAK, SOURCE, FiveRun, out_lines, run_nmt
 from torch import Tensor
 
 from nmt.config import data_root
@@ -32,8 +32,6 @@ from nmt.run.directory import RunDirectory
 from nmt.text import BOS, EOS
 from nmt.text.batches import pad_source
 from nmt.text.lines import Pair, read_pairs
-
-from .conftest import SOAK
 
 pytest.importorskip("ctranslate2")
 

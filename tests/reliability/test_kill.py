@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import soak
 
 from nmt.run.directory import RunDirectory
-from reliability.conftest import soak
 from reliability.runs import VALIDATE_EVERY, newest_step, steps_done, temps, trained, training, unbroken, write_config
 
 STOPPED = {signal.SIGINT: 130, signal.SIGTERM: 143}
@@ -74,7 +74,9 @@ def test_a_signal_at_a_random_moment_saves_and_the_resumed_run_has_the_same_weig
                 continue
             assert code == STOPPED[numbers.pop()], one.messages
             slowest = max(slowest, seconds_to_end)
-            assert "all saved" in one.messages
+            assert "nmt: warning: stopping after this step; once more to stop at once" in one.messages
+            assert f"nmt: error: stopped at step {newest_step(run)}, all saved" in one.messages
+            assert one.messages.count("hint: ") == one.messages.count("the same command goes on") == 1
             assert "Traceback" not in one.messages
             assert step <= newest_step(run) == steps_done(run)
         assert trained(config, run, "--device", device) == expected

@@ -16,12 +16,11 @@ from conftest import (
     one_clear_error,
     out_lines,
     run_nmt,
+    soak,
     started_nmt,
     wait_until,
 )
 from models import hostile_lines
-
-from .conftest import soak
 
 N_LINES = soak(300, 10_000)
 ODD = [b"\r", b"a\r", b"\xef\xbb\xbfa", b"a\0b", b"\xff\xfe", b"\xe4\xb8", b"\xed\xa0\x80", b"\x1b[2J\x07", b"\t \t"]

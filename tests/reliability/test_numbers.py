@@ -38,7 +38,7 @@ def with_loss(monkeypatch: pytest.MonkeyPatch, change: Callable[[Batch, LossSum]
 
 
 def test_figures_on_dev_without_a_number_go_back_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Even if all gradients are finite, validation may find NaN or infinite logits or losses."""
     real, calls = loop.Trainer.validate, []
@@ -51,7 +51,7 @@ def test_figures_on_dev_without_a_number_go_back_too(
 
     monkeypatch.setattr(loop.Trainer, "validate", validate)
     assert run_training(config_of(write_small_corpus(tmp_path), train__max_steps=15)).step == 15
-    assert "back to step 5 with 0.5 of the rate" in told.text
+    assert "back to step 5 with 0.5 of the rate" in caplog.text
     assert calls.count(10) == 2
 
 
@@ -87,7 +87,7 @@ def out_of_memory(place: str, most: int, seen: list[int]) -> Callable[[Batch, Lo
 
 @pytest.mark.parametrize("place", ["forward", "backward"])
 def test_out_of_memory_splits_the_batch_and_leaves_the_gradient_as_it_is(
-    monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture, place: str
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, place: str
 ) -> None:
     torch.manual_seed(1)
     model = Transformer(ModelSettings(d_model=16, d_ff=24, n_heads=2, dropout=0.0), 23, 23).double().train()
@@ -119,7 +119,7 @@ def test_out_of_memory_splits_the_batch_and_leaves_the_gradient_as_it_is(
         return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}, fits
 
     whole, fits = gradient(10**6)
-    assert (fits, told.messages) == (0, [])
+    assert (fits, caplog.messages) == (0, [])
     for most in (100, 60, 25):
         parts, fits = gradient(most)
         assert 0 < fits <= most
@@ -131,7 +131,7 @@ def test_out_of_memory_splits_the_batch_and_leaves_the_gradient_as_it_is(
 
 
 def test_a_training_out_of_memory_goes_on_with_less_and_learns_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_small_corpus(tmp_path)
     settings: dict[str, Any] = {"model__dropout": 0.0, "tokenizer__sampling_alpha": 0.0}
@@ -141,21 +141,21 @@ def test_a_training_out_of_memory_goes_on_with_less_and_learns_the_same(
     progress = run_training(config_of(tmp_path, **settings, train__max_steps=10))
     assert 0 < progress.max_positions <= 250
     assert set(seen) == set(range(1, 61))
-    told_of = [text for text in told.messages if "out of memory with a batch of" in text]
-    assert 1 <= len(told_of) <= 2  # each lowers the limit for later batches
+    splits = [text for text in caplog.messages if "out of memory with a batch of" in text]
+    assert 1 <= len(splits) <= 2  # each lowers the limit for later batches
     whole, split = (
         [line["loss"] for line in RunDirectory(tmp_path / run).read_metrics() if "loss" in line]
         for run in ("whole", "run")
     )
     assert split == pytest.approx(whole, rel=1e-4)
-    told.clear()
+    caplog.clear()
     longer = config_of(tmp_path, **settings, train__max_steps=12)
     assert run_training(longer).max_positions == progress.max_positions
-    assert "out of memory" not in told.text  # a resumed run knows the limit
+    assert "out of memory" not in caplog.text  # a resumed run knows the limit
 
 
 def test_a_search_out_of_memory_halves_the_batch_and_leaves_no_line_out(
-    five_run: FiveRun, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture
+    five_run: FiveRun, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     translator, sizes = load(five_run.run, device="cpu", engine="torch"), []
 
@@ -168,7 +168,7 @@ def test_a_search_out_of_memory_halves_the_batch_and_leaves_no_line_out(
     monkeypatch.setattr(torch_engine, "search", search)
     lines = SOURCE * 5
     assert translator.translate(lines) == TARGET * 5
-    assert told.text.count("out of memory with 25 sentences: continuing with 13 at a time") == 1
+    assert caplog.text.count("out of memory with 25 sentences: continuing with 13 at a time") == 1
     sizes.clear()
     assert translator.translate(lines) == TARGET * 5
     assert max(sizes) <= 4  # later batches stay small

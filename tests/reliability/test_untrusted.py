@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 import safetensors.torch
 import torch
-from conftest import FiveCorpus, FiveRun, environment, one_clear_error, run_nmt
+from conftest import FiveCorpus, FiveRun, environment, one_clear_error, run_nmt, soak
 from torch import Tensor
 
 from nmt.config import dump_config, load_config
@@ -26,8 +26,6 @@ from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.run import checkpoint as checkpoints
 from nmt.run.header import hash_of
 from nmt.train import session
-
-from .conftest import soak
 
 # --- configs ----------------------------------------------------------------------------------------------
 

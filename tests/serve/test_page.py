@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ARABIC, SOURCE, TARGET, FiveRun, opened_page
+from conftest import ARABIC, SOURCE, TARGET, FiveRun, check_accessible, opened_page
 from models import small_translator
 from served import Client, served
 
@@ -211,7 +211,6 @@ def test_a_translation_from_right_to_left(browser: Any, arabic_run: FiveRun, wid
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_accessibility_and_width(browser: Any, client: Client, width: int, scheme: str) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe-core: make browser")
     options = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme, "bypass_csp": True}  # for axe
     for path in ("/", "/docs"):
         with opened(browser, client, path, **options) as page:
@@ -223,6 +222,4 @@ def test_accessibility_and_width(browser: Any, client: Client, width: int, schem
                 page.locator("summary", has_text="How to search").click()
             else:
                 page.locator("#endpoints section").first.wait_for()
-            found = axe.Axe().run(page)
-            assert found.violations_count == 0, found.generate_report()
-            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+            check_accessible(page)

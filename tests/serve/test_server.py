@@ -4,7 +4,6 @@
 """
 
 import contextlib
-import os
 import resource
 import socket
 import threading
@@ -15,7 +14,7 @@ from itertools import cycle, islice
 from typing import Any
 
 import pytest
-from conftest import PATIENCE_S, wait_until
+from conftest import PATIENCE_S, SOAK, wait_until
 from models import small_translator
 from served import Answer, Client, running, served
 
@@ -23,7 +22,6 @@ from nmt.decode.translator import Translator
 from nmt.serve.guard import MAX_CONNECTIONS, Guard, Limits, max_connections
 from nmt.serve.server import bind
 
-SOAK = os.environ.get("NMT_SOAK", "") not in ("", "0")
 LIMITS = Limits() if SOAK else Limits(stall_s=0.5, read_s=0.5)
 CLOSED_WITHIN_S = 30.0 if SOAK else 15.0
 ANSWERED_WITHIN_S = 1.0

@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import logging
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,16 +24,6 @@ from nmt.text.lines import (
     read_pairs,
     with_pauses,
 )
-
-
-@pytest.fixture
-def warnings(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
-    """Captures messages of nmt's logger, even if a command in this process has changed the logger."""
-    log = logging.getLogger("nmt")
-    monkeypatch.setattr(log, "propagate", True)
-    monkeypatch.setattr(log, "handlers", [])
-    caplog.set_level(logging.INFO, "nmt")
-    return caplog
 
 
 def decoded(content: bytes) -> list[str]:
@@ -85,22 +74,22 @@ def test_carriage_return_bom_and_other_separators(content: bytes, lines: list[st
     assert decoded(content) == lines
 
 
-def test_bad_utf_8_is_replaced_and_reported_once_per_file(warnings: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+def test_bad_utf_8_is_replaced_and_reported_once_per_file(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     first = write(tmp_path / "a.de", "fine\nab\u00fcc läuft über die Straße\nfine".encode("latin1"))
     second = write(tmp_path / "b.de", "über die Straße läuft\n".encode("latin1") * 3379 + "caf\u00e9\n".encode() * 2)
     assert read_lines([first, second])[:2] == ["fine", "ab\ufffdc l\ufffduft \ufffdber die Stra\ufffde"]
     end = ", perhaps Windows-1252; bad bytes are replaced by U+FFFD; "
     end += "to convert: iconv -f Windows-1252 -t utf-8 FILE > NEW"
-    assert [record.getMessage() for record in warnings.records] == [
+    assert [record.getMessage() for record in caplog.records] == [
         f"{first} is not UTF-8 in 1 of 3 lines (line 2 at byte 3){end}",
         f"{second} is not UTF-8 in 3,379 of 3,381 lines (line 1 at byte 1, line 2 at byte 1, line 3 at byte 1, …){end}",
     ]
-    assert {record.levelname for record in warnings.records} == {"WARNING"}
+    assert {record.levelname for record in caplog.records} == {"WARNING"}
 
 
-def test_no_encoding_is_guessed_for_a_few_bad_lines_in_a_utf_8_file(warnings: pytest.LogCaptureFixture) -> None:
+def test_no_encoding_is_guessed_for_a_few_bad_lines_in_a_utf_8_file(caplog: pytest.LogCaptureFixture) -> None:
     assert len(decoded("很好\n".encode() * 2 + "很好".encode()[:-1] + b"\n" + b"\xe9\n")) == 4
-    (record,) = warnings.records
+    (record,) = caplog.records
     assert record.getMessage().endswith("(line 3 at byte 4, line 4 at byte 1); bad bytes are replaced by U+FFFD")
 
 
@@ -115,10 +104,10 @@ TEXTS = {
 
 @pytest.mark.parametrize("encoding", TEXTS)
 @pytest.mark.parametrize("n_lines", [1, 3])
-def test_the_encoding_is_guessed(warnings: pytest.LogCaptureFixture, encoding: str, n_lines: int) -> None:
+def test_the_encoding_is_guessed(caplog: pytest.LogCaptureFixture, encoding: str, n_lines: int) -> None:
     content = "".join(f"{text}\n" for text in TEXTS[encoding][:n_lines]).encode(encoding)
     decoded(content)
-    (record,) = warnings.records
+    (record,) = caplog.records
     assert record.getMessage().endswith(f"; to convert: iconv -f {encoding} -t utf-8 FILE > NEW")
     if encoding == "UTF-16":  # refused even if few lines are bad
         with pytest.raises(DataError, match="perhaps UTF-16"):

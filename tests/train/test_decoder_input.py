@@ -5,64 +5,50 @@ from dataclasses import replace
 
 import pytest
 import torch
+from models import PAIRS, batch_of, gradient, make
 from torch import Tensor
 
-from nmt.config import ModelSettings, TrainSettings
+from nmt.config import TrainSettings
 from nmt.decode.options import SearchOptions
 from nmt.decode.search import search
+from nmt.model.base import Seq2Seq
 from nmt.model.incremental import TransformerDecoder, incremental_decoder
-from nmt.model.transformer import Transformer
 from nmt.text import BOS, EOS, PAD
 from nmt.text.batches import Batch, collate
 from nmt.train.decoder_input import decoder_input
 from nmt.train.memory import split_on_out_of_memory
-from nmt.train.optimizer import make_optimizers
-from nmt.train.replicas import Replicas
-from nmt.train.step import StepOptions, train_step
 
-PAIRS = [([5, 6, 7], [8, 9, 10]), ([10], [11, 12, 13, 14, 15]), ([5, 9, 5, 9, 5], [6]), ([], [7, 7, 7, 7])]
 SCHEDULED = TrainSettings(decoder_input="scheduled_sampling", clip_norm=0)
 FREE = TrainSettings(decoder_input="free_running", clip_norm=0)
-
-
-def make(dropout: float = 0.0) -> Transformer:
-    torch.manual_seed(1)
-    settings = ModelSettings(d_model=16, d_ff=24, n_encoder_layers=1, n_decoder_layers=2, dropout=dropout)
-    model = Transformer(settings, 23, 23).double().train()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(2.0)  # so that predictions are far from uniform
-    return model
-
-
-def batch_of(*numbers: int) -> Batch:
-    return collate([PAIRS[i][0] for i in numbers], [PAIRS[i][1] for i in numbers], list(numbers))
 
 
 ALL = batch_of(0, 1, 2, 3)
 
 
-def gradient(
-    model: Transformer, batches: Sequence[Batch], settings: TrainSettings, rate: float, *, bf16: bool = False
+def predicting(dropout: float = 0.0) -> Seq2Seq:
+    """A model whose predictions are far from uniform."""
+    return make(scale=2.0, dropout=dropout, n_encoder_layers=1).train()
+
+
+def gradients(
+    model: Seq2Seq, batches: Sequence[Batch], settings: TrainSettings, rate: float, *, bf16: bool = False
 ) -> list[Tensor]:
     """The gradient of a step with this prediction rate."""
-    options = StepOptions(settings, lr=0.0, seed=1, bf16=bf16, prediction_rate=rate)
-    train_step(Replicas(model), make_optimizers(model, settings), batches, options)
-    return [p.grad.clone() for p in model.parameters() if p.grad is not None]
+    return [*gradient(model, batches, settings, prediction_rate=rate, bf16=bf16).values()]
 
 
 def test_a_prediction_rate_of_zero_is_teacher_forcing_bit_for_bit() -> None:
-    model = make(dropout=0.3)
-    teacher = gradient(model, [ALL], TrainSettings(clip_norm=0), 0.0)
+    model = predicting(dropout=0.3)
+    teacher = gradients(model, [ALL], TrainSettings(clip_norm=0), 0.0)
     for settings in (SCHEDULED, FREE):
-        assert all(map(torch.equal, gradient(model, [ALL], settings, 0.0), teacher))
-    assert not all(map(torch.equal, gradient(model, [ALL], SCHEDULED, 0.5), teacher))
+        assert all(map(torch.equal, gradients(model, [ALL], settings, 0.0), teacher))
+    assert not all(map(torch.equal, gradients(model, [ALL], SCHEDULED, 0.5), teacher))
 
 
 @pytest.mark.parametrize("free", [False, True])
 def test_only_words_are_replaced_and_the_first_pass_leaves_no_trace(free: bool) -> None:
     """The first pass changes neither torch's random state nor the modes of the model and of autograd."""
-    model = make(dropout=0.3)
+    model = predicting(dropout=0.3)
     state = torch.get_rng_state()
     assert torch.equal(decoder_input(model, ALL, prediction_rate=1e-9, free=free, seed=1), ALL.tgt_in)
     found = decoder_input(model, ALL, prediction_rate=1.0, free=free, seed=1)
@@ -77,7 +63,7 @@ def test_only_words_are_replaced_and_the_first_pass_leaves_no_trace(free: bool) 
 
 
 def test_predictions_follow_the_true_tokens() -> None:
-    model = make(dropout=0.3)
+    model = predicting(dropout=0.3)
     found = decoder_input(model, ALL, prediction_rate=1.0, free=False, seed=1)
     with torch.no_grad():
         logits = model.eval()(ALL.src, ALL.tgt_in)
@@ -89,7 +75,7 @@ def test_predictions_follow_the_true_tokens() -> None:
 
 
 def test_running_free_is_greedy_search_to_the_references_length() -> None:
-    model = make(dropout=0.3)
+    model = predicting(dropout=0.3)
     found = decoder_input(model, ALL, prediction_rate=1.0, free=True, seed=1)
     model.eval()
     for i, (source, target) in enumerate(PAIRS):
@@ -103,7 +89,7 @@ def test_running_free_is_greedy_search_to_the_references_length() -> None:
 def test_the_rate_is_the_share_of_replaced_words() -> None:
     lines = list(range(400))
     batch = collate([[5]] * 400, [[9] * 20] * 400, lines)
-    model = make()
+    model = predicting()
     own = decoder_input(model, batch, prediction_rate=1.0, free=False, seed=1)
     able = (own != batch.tgt_in).sum()
     for rate in (0.1, 0.25, 0.7):
@@ -115,10 +101,10 @@ def test_the_rate_is_the_share_of_replaced_words() -> None:
 
 @pytest.mark.parametrize("settings", [SCHEDULED, FREE])
 def test_micro_batches_give_the_big_batchs_gradient(settings: TrainSettings) -> None:
-    model = make()
-    whole = gradient(model, [ALL], settings, 0.5)
+    model = predicting()
+    whole = gradients(model, [ALL], settings, 0.5)
     for cut in ([(0,), (1, 2), (3,)], [(3, 2), (1, 0)]):
-        parts = gradient(model, [batch_of(*numbers) for numbers in cut], settings, 0.5)
+        parts = gradients(model, [batch_of(*numbers) for numbers in cut], settings, 0.5)
         for one, other in zip(whole, parts, strict=True):
             torch.testing.assert_close(one, other)
 
@@ -126,18 +112,18 @@ def test_micro_batches_give_the_big_batchs_gradient(settings: TrainSettings) -> 
 @pytest.mark.parametrize("settings", [SCHEDULED, FREE])
 def test_bf16_has_the_gradient_of_the_same_words_read_by_teacher_forcing(settings: TrainSettings) -> None:
     """The second pass must not use weights that the first pass has cast to bf16 without a gradient."""
-    model = make().float()
-    found = gradient(model, [ALL], settings, 1.0, bf16=True)
+    model = predicting().float()
+    found = gradients(model, [ALL], settings, 1.0, bf16=True)
     assert len(found) == len(list(model.parameters()))
     with torch.autocast("cpu", torch.bfloat16):
         tgt_in = decoder_input(model, ALL, prediction_rate=1.0, free=settings is FREE, seed=1)
     assert not torch.equal(tgt_in, ALL.tgt_in)
-    expected = gradient(model, [replace(ALL, tgt_in=tgt_in)], settings, 0.0, bf16=True)
+    expected = gradients(model, [replace(ALL, tgt_in=tgt_in)], settings, 0.0, bf16=True)
     assert all(map(torch.equal, found, expected))
 
 
 def test_out_of_memory_in_the_first_pass_begins_the_step_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = make(dropout=0.3)
+    model = predicting(dropout=0.3)
     start_decoder = TransformerDecoder.start
     calls = []
 
@@ -148,6 +134,6 @@ def test_out_of_memory_in_the_first_pass_begins_the_step_again(monkeypatch: pyte
         return start_decoder(self, src)
 
     monkeypatch.setattr(TransformerDecoder, "start", start)
-    split_on_out_of_memory(lambda parts: gradient(model, parts, FREE, 1.0), [ALL], 0)
+    split_on_out_of_memory(lambda parts: gradients(model, parts, FREE, 1.0), [ALL], 0)
     assert calls == [4, 2, 2]
     assert model.training

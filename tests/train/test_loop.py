@@ -33,11 +33,6 @@ def corpus(tmp_path: Path) -> Path:
     return write_small_corpus(tmp_path)
 
 
-@pytest.fixture(autouse=True)
-def log_to_caplog(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
-
-
 @pytest.mark.parametrize(
     ("stop_at", "n_workers", "choices"),
     [
@@ -260,8 +255,9 @@ def test_changed_architecture_or_data_is_refused_and_another_schedule_is_told(
     session.prepare(config_of(corpus, train__lr=1e-3, train__batch_tokens=200))
     changes = "train.batch_tokens was 300, is 200; train.lr was 0.003, is 0.001"
     assert f"{config.run} goes on otherwise than it was begun: {changes}" in caplog.text
-    with pytest.raises(ConfigError, match=r"other settings: model.d_ff was 32, is 40"):
-        session.prepare(config_of(corpus, model__d_ff=40))
+    with pytest.raises(ConfigError, match=r"other settings: .*model.d_ff was 32, is 40") as caught:
+        session.prepare(config_of(corpus, model__d_ff=40, seed=2))
+    assert "seed was 1, is 2" in str(caught.value)
     with pytest.raises(ConfigError, match=r"other settings: train.metric was bleu, is loss"):
         session.prepare(config_of(corpus, train__metric="loss"))
     with pytest.raises(ConfigError, match=r"train\.freeze was -, is encoder"):

@@ -54,8 +54,7 @@ class Files:
 
 
 @pytest.fixture(autouse=True)
-def log_to_caplog(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
+def log_to_caplog(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "nmt")
 
 

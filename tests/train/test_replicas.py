@@ -2,33 +2,26 @@
 
 import copy
 import itertools
-from collections.abc import Callable
 
 import pytest
 import torch
+from models import fresh, gradient
 from torch import Tensor, nn
 
 from nmt.config import ModelSettings, TrainSettings
 from nmt.model.base import Seq2Seq
-from nmt.model.recurrent import RecurrentModel
 from nmt.model.transformer import Transformer
 from nmt.text.batches import Batch, collate
 from nmt.train.optimizer import make_optimizers
 from nmt.train.replicas import Replicas
 from nmt.train.step import StepOptions, forward_backward, shares_of, train_step
 
-MODELS: dict[str, Callable[..., Seq2Seq]] = {
-    "transformer": Transformer,
-    "rnn": RecurrentModel,
-}
 SETTINGS = TrainSettings()
 
 
-def make(architecture: str, dropout: float = 0.0) -> Seq2Seq:
+def make(architecture: str = "transformer", dropout: float = 0.0) -> Seq2Seq:
     torch.manual_seed(1)
-    sizes = {"d_model": 16, "d_ff": 24, "n_encoder_layers": 2, "n_decoder_layers": 2, "dropout": dropout}
-    settings = ModelSettings.model_validate({"architecture": architecture, **sizes})
-    return MODELS[architecture](settings, 23, 23)
+    return fresh(architecture=architecture, dropout=dropout)
 
 
 def batch(n_pairs: int, first: int = 0) -> Batch:
@@ -41,22 +34,16 @@ def batch(n_pairs: int, first: int = 0) -> Batch:
     return collate(side(), side(), range(first, first + n_pairs))
 
 
-def gradient(model: Seq2Seq, n: int, n_pairs: int = 7, *, bf16: bool = False) -> dict[str, Tensor]:
-    """The gradient of a step shared by n threads, by parameter name."""
-    replicas = Replicas(model, n)
-    optimizers = make_optimizers(model, SETTINGS)
-    replicas.train()
-    parts = [batch(n_pairs), batch(3)]
-    train_step(replicas, optimizers, parts, StepOptions(SETTINGS, lr=0.0, seed=1, bf16=bf16, prediction_rate=0.3))
-    replicas.close()
-    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+def gradients(model: Seq2Seq, n: int, n_pairs: int = 7, *, bf16: bool = False) -> dict[str, Tensor]:
+    """The gradient of a step shared by n threads."""
+    return gradient(model, [batch(n_pairs), batch(3)], SETTINGS, n=n, bf16=bf16, prediction_rate=0.3)
 
 
-@pytest.mark.parametrize("architecture", MODELS)
+@pytest.mark.parametrize("architecture", ["transformer", "rnn"])
 @pytest.mark.parametrize(("n", "n_pairs"), [(2, 7), (3, 7), (4, 7), (3, 2)])  # 2 pairs are too few for 3 threads
 def test_several_have_the_gradient_of_one(architecture: str, n: int, n_pairs: int) -> None:
     model = make(architecture).double()
-    one, several = gradient(model, 1, n_pairs), gradient(model, n, n_pairs)
+    one, several = gradients(model, 1, n_pairs), gradients(model, n, n_pairs)
     assert several.keys() == one.keys() == dict(model.named_parameters()).keys()
     for name in one:
         torch.testing.assert_close(several[name], one[name], rtol=1e-9, atol=1e-12)
@@ -73,10 +60,10 @@ def test_every_pair_is_one_workers() -> None:
 
 
 def test_threads_that_overtake_one_another_change_nothing() -> None:
-    model = make("transformer", dropout=0.3)
-    first = gradient(model, 3, bf16=True)
+    model = make(dropout=0.3)
+    first = gradients(model, 3, bf16=True)
     for _ in range(10):
-        again = gradient(model, 3, bf16=True)
+        again = gradients(model, 3, bf16=True)
         assert all(torch.equal(again[name], first[name]) for name in first)
 
 
@@ -85,7 +72,7 @@ def test_each_drops_out_something_else(dropout: float, *, is_equal: bool) -> Non
     unclipped = TrainSettings(clip_norm=0.0)
     gradients = []
     for n in (1, 2):  # the same pair in each of n threads: without dropout, the mean loss has the same gradient
-        model, same = make("transformer", dropout), collate([[5, 6, 7]] * n, [[8, 9]] * n, range(n))
+        model, same = make(dropout=dropout), collate([[5, 6, 7]] * n, [[8, 9]] * n, range(n))
         options = StepOptions(unclipped, lr=0.0, seed=1, bf16=False)
         train_step(Replicas(model.train(), n), make_optimizers(model, unclipped), [same], options)
         gradients.append(model.projection.weight.grad)
@@ -107,7 +94,7 @@ def test_replicas_keep_no_gradients(tied: str) -> None:
 
 def test_a_step_that_failed_leaves_no_gradients_behind() -> None:
     """The error of a thread is raised when all are done."""
-    model = make("transformer").train()
+    model = make().train()
     replicas, optimizers = Replicas(model, 2), make_optimizers(model, SETTINGS)
     options = StepOptions(SETTINGS, lr=0.0, seed=1)
     train_step(replicas, optimizers, [batch(7)], options)
@@ -131,7 +118,7 @@ def test_a_step_that_failed_leaves_no_gradients_behind() -> None:
 def test_every_step_sees_the_weights_of_the_last_one_and_of_a_rollback() -> None:
     losses = []
     for n in (1, 2):
-        model = make("transformer")
+        model = make()
         before = copy.deepcopy(model.state_dict())
         replicas, optimizers = Replicas(model, n), make_optimizers(model, SETTINGS)
         steps = [

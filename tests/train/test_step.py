@@ -2,36 +2,18 @@
 
 import pytest
 import torch
-from torch import Tensor
+from models import batch_of, gradient, make
 
-from nmt.config import ModelSettings, TrainSettings
-from nmt.model.transformer import Transformer
-from nmt.text.batches import Batch, collate
+from nmt.config import TrainSettings
+from nmt.model.base import Seq2Seq
+from nmt.text.batches import Batch
 from nmt.train.loop import uses_bf16
 from nmt.train.optimizer import make_optimizers
 from nmt.train.replicas import Replicas
 from nmt.train.step import StepFigures, StepOptions, batch_loss, norm_of, train_step
 
-PAIRS = [([5, 6, 7], [8, 9]), ([10], [11, 12, 13, 14]), ([5, 9, 5, 9, 5], [6]), ([], [7, 7])]
 
-
-def make(dropout: float = 0.0) -> Transformer:
-    torch.manual_seed(1)
-    settings = ModelSettings(d_model=16, d_ff=24, n_encoder_layers=2, n_decoder_layers=2, dropout=dropout)
-    return Transformer(settings, 23, 23).double().train()
-
-
-def batch_of(*numbers: int) -> Batch:
-    return collate([PAIRS[i][0] for i in numbers], [PAIRS[i][1] for i in numbers], list(numbers))
-
-
-def gradient(model: Transformer, micro_batches: list[Batch], settings: TrainSettings) -> dict[str, Tensor]:
-    """The gradient after a step with learning rate 0, which does not change the weights."""
-    step(model, micro_batches, StepOptions(settings, lr=0.0, seed=1))
-    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
-
-
-def step(model: Transformer, micro_batches: list[Batch], options: StepOptions) -> StepFigures:
+def step(model: Seq2Seq, micro_batches: list[Batch], options: StepOptions) -> StepFigures:
     return train_step(Replicas(model), make_optimizers(model, options.settings), micro_batches, options)
 
 
@@ -46,7 +28,7 @@ def test_the_norm_of_a_large_gradient_is_exact() -> None:
 @pytest.mark.parametrize("r_drop", [0.0, 3.0])
 def test_micro_batches_give_the_big_batchs_gradient(r_drop: float) -> None:
     settings = TrainSettings.model_validate({"clip_norm": 0, "r_drop": r_drop})
-    model = make()
+    model = make().train()
     whole = gradient(model, [batch_of(0, 1, 2, 3)], settings)
     for cut in ([(0,), (1, 2), (3,)], [(3, 2), (1, 0)]):
         parts = gradient(model, [batch_of(*numbers) for numbers in cut], settings)
@@ -56,39 +38,39 @@ def test_micro_batches_give_the_big_batchs_gradient(r_drop: float) -> None:
 
 
 def test_the_loss_of_a_padded_batch_is_the_sum_over_its_sentences() -> None:
-    settings, model = TrainSettings(), make()
+    settings, model = TrainSettings(), make().train()
     together = batch_loss(model, batch_of(0, 1, 2, 3), settings)
     alone = [batch_loss(model, batch_of(i), settings) for i in range(4)]
     torch.testing.assert_close(together.loss, torch.stack([one.loss for one in alone]).sum())
     torch.testing.assert_close(together.nll, torch.stack([one.nll for one in alone]).sum())
-    assert together.n_tokens == sum(one.n_tokens for one in alone) == 13
+    assert together.n_tokens == sum(one.n_tokens for one in alone) == 17
 
 
 def test_figures_are_means_over_tokens() -> None:
-    settings, model = TrainSettings(), make()
+    settings, model = TrainSettings(), make().train()
     expected = batch_loss(model, batch_of(0, 1), settings)
     figures = step(model, [batch_of(0), batch_of(1)], StepOptions(settings, lr=1e-9, seed=1))
-    assert figures.n_tokens == 8
-    assert figures.n_real == 8 + 6  # target and source tokens, EOS included
-    assert figures.n_positions == 8 + 6  # a batch of one sentence has no padding
-    assert figures.loss == pytest.approx(float(expected.loss.detach()) / 8)
-    assert figures.nll == pytest.approx(float(expected.nll) / 8)
+    assert figures.n_tokens == 10
+    assert figures.n_real == 10 + 6  # target and source tokens, EOS included
+    assert figures.n_positions == 10 + 6  # a batch of one sentence has no padding
+    assert figures.loss == pytest.approx(float(expected.loss.detach()) / 10)
+    assert figures.nll == pytest.approx(float(expected.nll) / 10)
 
 
 def test_the_same_seed_drops_the_same_and_another_does_not() -> None:
-    model = make(dropout=0.5)
+    model = make(dropout=0.5).train()
     losses = [step(model, [batch_of(0, 1)], StepOptions(TrainSettings(), lr=0.0, seed=n)).loss for n in (1, 1, 2)]
     assert losses[0] == losses[1] != losses[2]
 
 
 def test_gradients_are_clipped_to_their_norm() -> None:
-    model = make()
+    model = make().train()
     clipped = gradient(model, [batch_of(0, 1)], TrainSettings.model_validate({"clip_norm": 0.01}))
     assert float(torch.stack([g.norm() for g in clipped.values()]).norm()) == pytest.approx(0.01, rel=1e-3)
 
 
 def test_r_drop_without_dropout_adds_nothing() -> None:
-    model = make()
+    model = make().train()
     plain = batch_loss(model, batch_of(0, 1), TrainSettings())
     doubled = batch_loss(model, batch_of(0, 1), TrainSettings.model_validate({"r_drop": 5.0}))
     torch.testing.assert_close(doubled.loss, plain.loss, check_dtype=False)
@@ -107,7 +89,7 @@ def test_precision_is_what_was_asked_for() -> None:
 def test_bf16_steps_keep_fp32_weights_and_come_close() -> None:
     losses = []
     for bf16 in (False, True):
-        model = make().float()
+        model = make().train().float()
         losses.append(step(model, [batch_of(0, 1)], StepOptions(TrainSettings(), lr=1e-3, seed=1, bf16=bf16)).loss)
         assert all(p.dtype == torch.float32 for p in model.parameters())
     assert losses[1] == pytest.approx(losses[0], rel=0.02)

@@ -1,7 +1,6 @@
 """The CTranslate2 engine: the same translations and scores as the torch engine, without torch."""
 
 import json
-import logging
 import shutil
 import subprocess
 import sys
@@ -191,7 +190,6 @@ def test_torch_does_not_stand_in_with_another_model_than_was_loaded(five_run: Fi
 def test_without_a_cache_or_a_conversion_torch_translates_with_one_warning(
     five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
     (tmp_path / "file").touch()
 
     def broken(*_: object) -> None:
