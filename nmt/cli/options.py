@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nmt.run.directory import RunDirectory
     from nmt.text.lines import Pair
 
+MAX_MINUTES = 10_000_000  # 19 years
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="The run's YAML file.")]
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="For example train.lr=3e-4")]
 MODEL_HELP = "A run or model file. [default: $NMT_MODEL, else the newest under runs/]"
@@ -43,6 +44,16 @@ ShardOf = Annotated[
 ]
 InputFile = Annotated[Path, typer.Option("--input", "-i", help="Lines to translate.")]
 Generators = Annotated[list[Path], typer.Option("--model", "-m", help="A run or model file. Several form an ensemble.")]
+
+
+def checked_minutes(minutes: float | None) -> float | None:
+    """Refuse a time that is not positive, infinite or NaN."""
+    if minutes is not None and not 0 < minutes < MAX_MINUTES:
+        raise typer.BadParameter(f"{minutes:g} is not in the range 0<x<{MAX_MINUTES}")
+    return minutes
+
+
+Minutes = Annotated[float | None, typer.Option(callback=checked_minutes, help="About how long to train in all.")]
 # SearchOptions checks the ranges of the following options.
 Beam = Annotated[int | None, typer.Option(help="Beam size; 1 is greedy search. [default: the config's, 5]")]
 BatchSize = Annotated[int | None, typer.Option(min=1, help="Sentences decoded together. [default: the config's, 64]")]

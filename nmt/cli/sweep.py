@@ -27,7 +27,7 @@ MAX_CANDIDATES = 1_000
 def sweep(
     config: options.ConfigFile,
     grid: Annotated[list[str], typer.Argument(metavar="KEY=VALUE[,VALUE]...", help="train.lr=1e-3,2e-3")],
-    minutes: Annotated[float | None, typer.Option(min=0, help="About how long to train in all.")] = None,
+    minutes: options.Minutes = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Instead: steps of the first rung.")] = None,
     seeds: Annotated[int, typer.Option(min=1, max=100, help="Trainings of each candidate; their mean counts.")] = 1,
     eta: Annotated[

@@ -10,7 +10,7 @@ import typer
 from nmt.cli import options, streams
 from nmt.cli.run_log import kept_log
 from nmt.distributed import launched
-from nmt.errors import InputError, NmtError
+from nmt.errors import NmtError
 from nmt.files import atomic_write
 from nmt.processes import prepare_torch
 
@@ -46,10 +46,6 @@ def train(
     if dry_run:
         print("\n".join(measurement.dry_run(session.prepare(settings, device=device, fresh=fresh))))
         return
-    from torch import get_num_threads
-
-    if replicas > (n_threads := get_num_threads()):
-        raise InputError(f"--replicas {replicas} on {n_threads} threads", hint="fewer, or more --threads")
     run_training(settings, device=device, fresh=fresh, replicas=replicas, quiet=streams.is_quiet())
 
 

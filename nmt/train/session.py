@@ -230,8 +230,12 @@ def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -
 
 def check_replicas(n: int | None, device: torch.device) -> None:
     """Raise ConfigError if the threads of this process cannot share a step as `--replicas` wants."""
-    if n is not None and n > 1 and (device.type != "cpu" or launched().n_ranks > 1):
+    if n is None or n == 1:
+        return
+    if device.type != "cpu" or launched().n_ranks > 1:
         raise ConfigError("--replicas share a CPU", hint="for several GPUs: torchrun -m nmt train …")
+    if n > (n_threads := torch.get_num_threads()):
+        raise ConfigError(f"--replicas {n} on {n_threads} threads", hint="fewer, or more --threads")
 
 
 def write_settings(session: Session, *, resumed: bool) -> None:

@@ -15,7 +15,6 @@ length penalty gnmt, steps to watch, and scores of references. The engine of an 
 
 import math
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -229,11 +228,7 @@ def converted(file: Path, precision: Precision) -> tuple[Path, str]:
         mark_loadable("ctranslate2", contents(directory))
 
     key = [CONVERTER, digest, kind, metadata.version("ctranslate2")]
-    path = cached("ctranslate2", key, make)
-    if not is_known("ctranslate2", contents(path)):  # it was damaged or changed: make it again
-        shutil.rmtree(path, ignore_errors=True)
-        path = cached("ctranslate2", key, make)
-    return path, digest
+    return cached("ctranslate2", key, make, lambda path: is_known("ctranslate2", contents(path))), digest
 
 
 def convert(file: Path, directory: Path, quantization: str) -> None:
