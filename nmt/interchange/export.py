@@ -73,9 +73,8 @@ def log_probs_of(model: Transformer, source: list[int], target: list[int]) -> Te
 def position_table(model: Transformer, learned: Tensor | None) -> Tensor:
     """(P, D): the positional encodings that are added to embeddings; zeros for a model without positions."""
     settings = model.settings
-    if model.sinusoids is not None:
-        learned = model.sinusoids(slice(settings.max_positions))
-    return torch.zeros(settings.max_positions, settings.d_model) if learned is None else learned
+    added = model.sinusoids if learned is None else learned
+    return torch.zeros(settings.max_positions, settings.d_model) if added is None else added
 
 
 def random_pairs(max_length: int, n_source: int, n_target: int) -> Iterator[tuple[list[int], list[int]]]:
