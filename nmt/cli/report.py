@@ -27,7 +27,7 @@ def report(
     Writes curves, samples, scores, and the best and worst translations to one HTML file that needs no network. The
     curves of several runs share their axes.
     """
-    from nmt.insight.report import ReportReader, as_page
+    from nmt.insight.report import as_page, read_report
     from nmt.run.directory import RunDirectory
 
     runs = runs or [options.newest_run()]
@@ -36,7 +36,7 @@ def report(
         directory = RunDirectory(run)
         is_evaluated = evaluate and directory.model_file.is_file()
         evaluation = evaluation_of(directory, beam, device, threads) if is_evaluated else None
-        found.append(ReportReader(run).read(evaluation))
+        found.append(read_report(run, evaluation))
     file = output or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
     streams.write_text(file, as_page(found))
     if open_page:

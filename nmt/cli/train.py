@@ -67,10 +67,10 @@ def writers_of(settings: "Config") -> list[Callable[[], None]]:
     """Return the functions that write report.html and TensorBoard events after every validation."""
     writers: list[Callable[[], None]] = []
     if settings.train.report:
-        from nmt.insight.report import ReportReader, as_page
+        from nmt.insight.report import as_page, read_report
 
-        reader = ReportReader(Path(settings.run))
-        writers.append(lambda: atomic_write(reader.run.path / "report.html", as_page([reader.read()])))
+        run = Path(settings.run)
+        writers.append(lambda: atomic_write(run / "report.html", as_page([read_report(run)])))
     if settings.train.tensorboard:
         from nmt.insight.events import EventWriter
         from nmt.run.directory import RunDirectory
