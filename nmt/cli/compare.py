@@ -80,9 +80,7 @@ def read_test_set(
 ) -> tuple[str, list[str] | None, list[list[str]]]:
     """Return name, source lines and references of the given files, else of the test set that the runs share.
 
-    Raises:
-        InputError: the runs name no test set, or different ones.
-        DataError: there are no lines.
+    Raises InputError if the runs name no test set, or different ones, and DataError if there are no lines.
     """
     from nmt.train.preparation import corpus_paths
 

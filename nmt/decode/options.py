@@ -131,8 +131,6 @@ class Engine(Protocol):
     def attention(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[NDArray[np.float32]]:
         """Return the cross-attention weights (T, S) of each pair, averaged over heads, by a teacher-forced pass.
 
-        Row t predicts target token t. Inputs as for `score`; the row and the column of EOS are left out.
-
-        Raises:
-            InputError: the model has no attention.
+        Row t predicts target token t. Inputs as for `score`; the row and the column of EOS are left out. Raises
+        InputError if the model has no attention.
         """

@@ -9,11 +9,7 @@ NOT_FIGURES = {"step", "time", "elapsed_s", "epoch"}
 
 
 class EventWriter:
-    """Writes RUN/tensorboard. Each call writes the lines that metrics.jsonl has gained since the last call.
-
-    Raises:
-        InputError: tensorboard is not installed.
-    """
+    """Writes RUN/tensorboard. Each call writes the lines that metrics.jsonl has gained since the last call."""
 
     def __init__(self, run: RunDirectory) -> None:
         try:

@@ -9,9 +9,8 @@ from nmt.config import Config, language
 from nmt.corpus import pairs
 from nmt.evaluate import Score, bleu_tokenizer, score
 from nmt.insight import pages
-from nmt.insight.compare import ComparedLine, EvaluationSet, Group, by_length, compared_lines
+from nmt.insight.compare import ComparedLine, EvaluationSet, Group, by_length, compared_lines, n_words
 from nmt.insight.curves import CHARTS, read_figures
-from nmt.insight.sentences import n_words
 from nmt.run.directory import RunDirectory
 
 N_EXAMPLES = 5

@@ -11,7 +11,7 @@ from torch import Tensor
 from nmt.decode.engines.ctranslate2_engine import unsupported
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
-from nmt.errors import InputError
+from nmt.errors import InputError, NmtError
 from nmt.model.transformer import Transformer
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.batches import pad_source
@@ -91,6 +91,13 @@ def random_pairs(max_length: int, n_source: int, n_target: int) -> Iterator[tupl
         yield source, target
 
 
-def largest(differences: Iterable[Tensor]) -> float:
-    """The largest absolute value in all tensors; NaN if there is one."""
-    return float(torch.stack([x.abs().max() for x in differences]).max())
+def check_difference(differences: Iterable[Tensor], tolerance: float, tool: str) -> float:
+    """Return the largest absolute difference between our log-probabilities and those of `tool`, in nats.
+
+    Raises NmtError if it is NaN or above `tolerance`.
+    """
+    largest = float(torch.stack([x.abs().max() for x in differences]).max())
+    if not largest <= tolerance:  # also true for NaN
+        message = f"{tool} log-probabilities differ from the model's by {largest:.2g} nats"
+        raise NmtError(message, hint="check that the model translates, or try another version of the tool")
+    return largest

@@ -129,8 +129,7 @@ class Checkpointer:
     def resume(self) -> bool:
         """Restore the newest checkpoint, and return whether there is one.
 
-        Raises:
-            ModelError: the checkpoint does not belong to this model, or all checkpoints are damaged.
+        Raises ModelError if it does not belong to this model, or all checkpoints are damaged.
         """
         newest = checkpoint_files.read_newest(self.run)
         if newest is None:

@@ -14,8 +14,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from nmt.errors import DownloadError, InputError, NmtError
-from nmt.interchange.hub import model_directory
 from nmt.interchange.marian import import_marian
+from nmt.interchange.marian_files import model_directory
 
 pytest.importorskip("transformers", reason="pip install 'nmt-trainer[huggingface]'")
 from marian_models import write_marian
