@@ -126,10 +126,7 @@ def append_whole(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def atomic_directory(path: Path) -> Iterator[Path]:
-    """Make a directory that replaces `path` if the block succeeds.
-
-    Removes what killed processes have left of the same directory.
-    """
+    """Make a directory that replaces `path` if the block succeeds, as `atomic_writer` does a file."""
     path = Path(os.path.realpath(path))
     temp = path.with_name(f"{path.name}{TEMP_MARK}{os.getpid()}")
     old = path.with_name(f"{path.name}.old.{os.getpid()}")  # not for sweep_temps: for a moment it is the only copy
@@ -228,9 +225,8 @@ def cached(
 ) -> Path:
     """Return the cache entry for `made_from`, a JSON value. While other processes wait, `make` fills a missing entry.
 
-    An existing entry that is not `is_whole` is made again.
-    Removes entries whose last use was a month ago, or a day ago if they and the entries used since then exceed
-    `MAX_CACHE_BYTES`. A process should open the files of an entry at once.
+    An entry that is not `is_whole` is made again. Removes entries whose last use was a month ago, or a day ago if they
+    and the entries used since then exceed `MAX_CACHE_BYTES`. A process should open the files of an entry at once.
     """
     path = cache_directory() / f"{kind}-{sha256(json.dumps(made_from).encode())[:20]}"
     lock = path.with_name(f"{path.name}.lock")

@@ -24,7 +24,7 @@ from nmt.run.checkpoint import Checkpoint, new_model, save_checkpoint, weights_o
 from nmt.run.directory import RunDirectory
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.batches import pad_source
-from nmt.text.tokenizer import Tokenizers, train_tokenizer
+from nmt.text.tokenizer import Tokenizer, Tokenizers, train_tokenizer
 
 V = 23
 SIZES = {"d_model": 16, "d_ff": 24, "n_heads": 4, "n_encoder_layers": 2, "n_decoder_layers": 2, "max_positions": 32}
@@ -230,6 +230,11 @@ def write_run(translator: Translator, path: Path) -> RunDirectory:
 
 
 # --- text -------------------------------------------------------------------------------------------------
+
+
+def n_bytes(tokenizer: Tokenizer, text: str) -> int:
+    """The number of byte pieces of a text."""
+    return sum(piece.startswith("<0x") for piece in tokenizer.pieces(tokenizer.encode(text)))
 
 
 def hostile_lines(n: int) -> list[str]:

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -33,7 +34,6 @@ from nmt.cli.import_ import import_
 from nmt.cli.info import info
 from nmt.cli.init import init
 from nmt.cli.merge import merge
-from nmt.cli.next_step import next_step
 from nmt.cli.prune import prune
 from nmt.cli.report import report
 from nmt.cli.score import score
@@ -137,7 +137,7 @@ def main() -> None:
     except USAGE_ERROR as error:
         if error.format_message().startswith("Usage: "):  # `nmt` without arguments prints its help
             error.show()
-            suggest()
+            print(end=next_step(), file=sys.stderr)
             sys.exit(2)
         path = error.ctx.command_path if error.ctx else "nmt"
         dash = "; put -- before a TEXT that begins with a dash" if path == "nmt translate" else ""
@@ -154,9 +154,17 @@ def main() -> None:
         fail(OutputError(f"cannot write the output: {error.strerror}", hint="check that the disk is not full"))
 
 
-def suggest() -> None:
-    if suggestion := next_step():
-        print(f"\nNext: {printable(suggestion)}", file=sys.stderr)
+def next_step() -> str:
+    """The next command in the working directory: with a run nmt translate, else with a config nmt train."""
+    from nmt.run.directory import newest_model
+
+    with contextlib.suppress(OSError):
+        if model := newest_model():
+            return f'\nNext: nmt translate "A sentence."  (with {printable(quote(str(model.parent)))})\n'
+        for file in sorted(Path().glob("*.y*ml"), key=lambda file: -file.stat().st_mtime_ns):
+            if file.is_file() and b"\nrun:" in b"\n" + file.read_bytes():
+                return f"\nNext: nmt train {printable(quote(file.name))}\n"
+    return ""
 
 
 def fail(error: NmtError) -> NoReturn:

@@ -91,9 +91,7 @@ def curves_of(rows: NDArray[np.float64]) -> dict[str, list[float]]:
 def charts_of(paths: Sequence[Path], metrics: Sequence[str] = tuple(CHARTS)) -> list[Chart]:
     """Return one chart per metric with the curves of all runs; metrics without any value are left out.
 
-    Raises:
-        ModelError: a path is not a run.
-        InputError: a metric is unknown, or no run has any value yet.
+    Raises ModelError if a path is not a run, and InputError if a metric is unknown, or no run has any value yet.
     """
     if unknown := [name for name in metrics if name not in CHARTS]:
         raise InputError(f"no metric '{unknown[0]}'", hint=f"one of {', '.join(CHARTS)}")

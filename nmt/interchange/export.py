@@ -78,12 +78,7 @@ def position_table(model: Transformer, learned: Tensor | None) -> Tensor:
 
 
 def random_pairs(max_length: int, n_source: int, n_target: int) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield source and target tokens of random sentences of `CHECKED_LENGTHS`, to compare log-probabilities on.
-
-    Args:
-        max_length: of the model; shortens the sentences.
-        n_source, n_target: sizes of the vocabularies.
-    """
+    """Yield source and target tokens of random sentences of `CHECKED_LENGTHS`, to compare log-probabilities on."""
     generator = torch.Generator().manual_seed(1)
     for length in CHECKED_LENGTHS:
         shape = (min(length, max_length - 1),)

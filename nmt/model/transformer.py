@@ -112,18 +112,15 @@ class DecoderLayer(nn.Module):
 class Transformer(Seq2Seq):
     """Figure 1: embeddings and positions, N encoder layers, N decoder layers, projection to logits."""
 
-    sinusoids: Tensor | None
-    rotations: Tensor | None
+    sinusoids: Tensor | None  # (P, D) with P = max_positions, added to the embeddings
+    rotations: Tensor | None  # (P, D/H/2), applied to queries and keys of self-attention
 
     def __init__(self, settings: ModelSettings, n_source_vocab: int, n_target_vocab: int) -> None:
         super().__init__(settings, n_source_vocab, n_target_vocab)
         d_model, max_positions = settings.d_model, settings.max_positions
-        sinusoids = rotations = None
-        if settings.positions == "sinusoidal":
-            sinusoids = sinusoidal_positions(max_positions, d_model)
-        elif settings.positions == "rotary":
-            rotations = rotary_positions(max_positions, d_model // settings.n_heads)
-        # (P, D) with P = max_positions, added to the embeddings; (P, D/H/2), applied to queries and keys
+        sinusoids = sinusoidal_positions(max_positions, d_model) if settings.positions == "sinusoidal" else None
+        is_rotary, d_head = settings.positions == "rotary", d_model // settings.n_heads
+        rotations = rotary_positions(max_positions, d_head) if is_rotary else None
         self.register_buffer("sinusoids", sinusoids, persistent=False)
         self.register_buffer("rotations", rotations, persistent=False)
         self.source_positions: nn.Parameter | None = None  # (P, D), learned, added to the embeddings

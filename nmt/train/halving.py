@@ -78,10 +78,8 @@ def first_rung(budget: Budget, sizes: Sequence[int], step_s: float, once_s: floa
 
     Rung k ends at 2^k times the steps of the first rung; its trainings continue those of the rung before.
 
-    Args:
-        sizes: number of candidates in each rung.
-        step_s: mean time of a step, with its share of validations.
-        once_s: fixed time of each training in each rung, in addition to its steps.
+    `sizes` are the numbers of candidates in each rung. `step_s` is the mean time of a step, with its share of
+    validations, and `once_s` the fixed time of each training in each rung.
     """
     growth = [1, *(2 ** (k - 1) for k in range(1, len(sizes)))]  # steps of each rung, relative to the first
     fixed_s = budget.n_seeds * sum(sizes) * once_s

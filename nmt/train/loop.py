@@ -95,7 +95,7 @@ class Session:
 
 
 class Trainer:
-    """One training run, from step 0 to the end of its budget. Call `resume` first to continue from the last checkpoint.
+    """One training run, from step 0 to the end of its budget. To go on from a checkpoint, call `checkpointer.resume`.
 
     With several ranks, each has its own trainer in the same state; rank 0 writes the files. The caller has locked the
     run directory.
@@ -117,7 +117,7 @@ class Trainer:
 
     @property
     def progress(self) -> Progress:
-        """Counts and the history of validations; `resume` replaces this object."""
+        """Counts and the history of validations; `Checkpointer.resume` replaces this object."""
         return self.state.progress
 
     def train(self, n_threads: int = 1) -> Progress:
@@ -287,10 +287,10 @@ class Trainer:
         if not has_checkpoint or before.n_rollbacks == MAX_ROLLBACKS:
             raise error
         if rank() == 0:
-            self.resume()
+            self.checkpointer.resume()
         barrier()  # the first rank resumes first, because `resume` renames checkpoints that cannot be read
         if rank() > 0:
-            self.resume()
+            self.checkpointer.resume()
         self.state.progress = replace(
             self.progress,
             n_rollbacks=before.n_rollbacks + 1,
@@ -302,10 +302,6 @@ class Trainer:
         log.warning("%s: back to step %d with %g of the rate", error, self.progress.step, lr_factor)
 
     # --- resume and budget --------------------------------------------------------------------------------
-
-    def resume(self) -> bool:
-        """Restore the newest checkpoint, see `Checkpointer.resume`. Returns False if there is none."""
-        return self.checkpointer.resume()
 
     def spent(self) -> float:
         """The fraction of the budget that is spent, 0-1: the largest of the fractions of steps, epochs and minutes."""

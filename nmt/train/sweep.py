@@ -64,10 +64,7 @@ class Sweep:
     def run(self) -> list[Standing]:
         """Train, or resume a stopped sweep; return the standings, the best first.
 
-        Raises:
-            InputError: the directory holds something else, or another sweep is running in it.
-            ConfigError: it holds another sweep, or the time is too short.
-            DivergedError: all trainings of a rung diverged.
+        Raises InputError if the directory holds something else, ConfigError if another sweep, or the time is too short.
         """
         with os_errors_as(OutputError, f"make the directory {self.path}", hint=OTHER):
             self.path.mkdir(parents=True, exist_ok=True)

@@ -227,10 +227,7 @@ def converted(file: Path, precision: Precision) -> tuple[Path, str]:
 
 
 def convert(file: Path, directory: Path, quantization: str) -> None:
-    """Run `nmt export` in a child process: this one need not import torch, and survives a crash of the converter.
-
-    Raises ModelError if the export failed.
-    """
+    """Run `nmt export` in a child process: this one need not import torch, and survives a crash. Raises ModelError."""
     to = ["export", "--to", "ctranslate2", "--quantization", quantization, "-q", "-m", str(file), "-o", str(directory)]
     env = {name: value for name, value in os.environ.items() if name not in LAUNCH_VARIABLES}
     env |= {**child_variables(), "NMT_END_WITH_PARENT": "1"}  # the child ends when its stdin is closed
