@@ -147,7 +147,7 @@ def read_test_set(src: Path | None, ref: list[Path] | None, configs: "Sequence[C
     else:
         found = [(files, *corpus_paths(config, files)) for config in configs if (files := config.data.test)]
         if not found:
-            raise InputError("no run that names a data.test", hint="give --ref, and --src for models")
+            raise InputError("--ref is missing, and no run names a data.test", hint="for models, give --src, too")
         if any(one[1:] != found[0][1:] for one in found):
             raise InputError("the runs name different test sets", hint="give --src and --ref")
         files, source_files, target_files = found[0]

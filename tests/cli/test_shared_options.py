@@ -17,7 +17,7 @@ UNSUITABLE: list[Case] = [
     (["eval", "--hyp", "test.hyp", "--ref", "test.en", "--heads"], ["--hyp uses no model, but --heads needs one"]),
     (["translate", "--temperature", "0.5", "TEXT"], ["--temperature applies only to sampling"]),
     (["translate", "TEXT"], ["no model under runs/"]),
-    (["eval", "--hyp", "test.hyp"], ["--hyp", "--ref"]),
+    (["eval", "--hyp", "test.hyp"], ["--ref is missing"]),
     (["eval", "--hyp", "test.hyp", "--ref", "test.en"], ["cannot read", "No such file"]),
     (["config", "modle"], ["no key begins with 'modle'"]),
     (["config", "--of", "none.yaml"], ["cannot read none.yaml: No such file"]),
