@@ -6,10 +6,11 @@ import sys
 if __name__ == "__main__" and not sys.flags.safe_path:
     del sys.path[0]  # the working directory: a file there must not be imported in place of a library
 
-from nmt.processes import stop_on_signals
+from nmt.processes import keep_stderr_open, stop_on_signals
 
 
 def main() -> None:
+    keep_stderr_open()
     stop_on_signals()
     try:
         from nmt import cli

@@ -1,6 +1,7 @@
 """The errors that users see, each with an exit code and a hint on what to do; `cli/app.py` prints them."""
 
 import contextlib
+import zlib
 from collections.abc import Iterator
 
 
@@ -58,8 +59,8 @@ class ModelError(InputError):
 
 @contextlib.contextmanager
 def os_errors_as(kind: type[NmtError], action: str, *, hint: str) -> Iterator[None]:
-    """Convert an OSError of the block to an error of this kind: `cannot ACTION: No space left on device`."""
+    """Convert errors of files, gzipped ones too, to an error of this kind: `cannot ACTION: No space left on device`."""
     try:
         yield
-    except OSError as error:
-        raise kind(f"cannot {action}: {error.strerror or error}", hint=hint) from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise kind(f"cannot {action}: {getattr(error, 'strerror', None) or error}", hint=hint) from error

@@ -126,10 +126,7 @@ def append_whole(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def atomic_directory(path: Path) -> Iterator[Path]:
-    """Make a directory that replaces `path` if the block succeeds.
-
-    Removes what killed processes have left of the same directory.
-    """
+    """Make a directory that replaces `path` if the block succeeds, as `atomic_writer` does a file."""
     path = Path(os.path.realpath(path))
     temp = path.with_name(f"{path.name}{TEMP_MARK}{os.getpid()}")
     old = path.with_name(f"{path.name}.old.{os.getpid()}")  # not for sweep_temps: for a moment it is the only copy
@@ -197,7 +194,8 @@ def cache_directory() -> Path:
     """
     named = os.environ.get("NMT_CACHE")
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - never fails
-    home = tempfile.gettempdir() if home.startswith("~") else home  # this user has no home
+    if not named and home.startswith("~"):  # this user has no home
+        return _process_cache()
     path = Path(os.path.realpath(named or f"{home}/nmt"))  # so that changing a symlink later has no effect
     hint = "set NMT_CACHE=PATH in the environment to a directory that you may write to"
     try:
@@ -222,16 +220,18 @@ def _process_cache() -> Path:
     return path
 
 
-def cached(kind: str, made_from: object, make: Callable[[Path], None]) -> Path:
-    """Return the cache entry for `made_from`, a JSON value. On first use, `make` fills it while other processes wait.
+def cached(
+    kind: str, made_from: object, make: Callable[[Path], None], is_whole: Callable[[Path], bool] = lambda _: True
+) -> Path:
+    """Return the cache entry for `made_from`, a JSON value. While other processes wait, `make` fills a missing entry.
 
-    Removes entries whose last use was a month ago, or a day ago if they and the entries used since then exceed
-    `MAX_CACHE_BYTES`. A process should open the files of an entry at once.
+    An entry that is not `is_whole` is made again. Removes entries whose last use was a month ago, or a day ago if they
+    and the entries used since then exceed `MAX_CACHE_BYTES`. A process should open the files of an entry at once.
     """
     path = cache_directory() / f"{kind}-{sha256(json.dumps(made_from).encode())[:20]}"
     lock = path.with_name(f"{path.name}.lock")
     with locked(lock, setting="NMT_CACHE=PATH in the environment", wait=True):
-        if not path.is_dir():
+        if not (path.is_dir() and is_whole(path)):
             sweep_temps(path.parent, path.name, of_running=True)
             with atomic_directory(path) as temp:
                 make(temp)

@@ -30,6 +30,16 @@ def stop_on_signals() -> None:
             signal.signal(number, _stop)
 
 
+def keep_stderr_open() -> None:
+    """If stderr is closed, open /dev/null instead: a file of data would get descriptor 2 and the messages."""
+    if sys.stderr is None:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 2)
+        if null != 2:
+            os.close(null)
+        sys.stderr = open(2, "w")  # noqa: SIM115 - until the process ends
+
+
 def _stop(number: int, _frame: FrameType | None) -> None:
     """Raise `Stopped`; during an import, exit at once.
 

@@ -24,7 +24,7 @@ from nmt.run.checkpoint import Checkpoint, new_model, save_checkpoint, weights_o
 from nmt.run.directory import RunDirectory
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.batches import Batch, collate, pad_source
-from nmt.text.tokenizer import Tokenizers, train_tokenizer
+from nmt.text.tokenizer import Tokenizer, Tokenizers, train_tokenizer
 from nmt.train.optimizer import make_optimizers
 from nmt.train.replicas import Replicas
 from nmt.train.step import StepOptions, train_step
@@ -291,6 +291,11 @@ def write_run(translator: Translator, path: Path) -> RunDirectory:
 
 
 # --- text -------------------------------------------------------------------------------------------------
+
+
+def n_bytes(tokenizer: Tokenizer, text: str) -> int:
+    """The number of byte pieces of a text."""
+    return sum(piece.startswith("<0x") for piece in tokenizer.pieces(tokenizer.encode(text)))
 
 
 def hostile_lines(n: int) -> list[str]:

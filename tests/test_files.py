@@ -330,8 +330,12 @@ def test_without_a_writable_home_each_process_has_a_cache_of_its_own(
     assert cache_directory() == tmp_path / "nmt"
     assert cache_directory().stat().st_mode & 0o777 == 0o700
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/none")
-    assert cache_directory() == cache_directory()
-    assert cache_directory().parent == Path(tempfile.gettempdir())
+    of_process = cache_directory()
+    assert of_process == cache_directory()
+    assert of_process.parent == Path(tempfile.gettempdir())
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as for a user without an entry in /etc/passwd
+    assert cache_directory() == of_process
 
 
 def test_an_nmt_cache_that_cannot_be_written_is_an_error(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

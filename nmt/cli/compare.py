@@ -44,26 +44,25 @@ def compare(
 
     if not 2 <= len(systems) <= comparing.MAX_SYSTEMS:
         raise InputError(f"systems to compare: {len(systems)}", hint=f"give 2 to {comparing.MAX_SYSTEMS}")
-    name, sources, references = read_test_set(systems, src, ref)
-    check_references(references, references[0], "lines in reference 1")
-    if sources is None and any(map(is_model, systems)):
+    _, names, sources, references = options.read_test_set(src, ref, configs_of(systems))
+    if not references[0]:
+        raise DataError(f"nothing to compare: {names[0]} is empty", hint="give at least one line")
+    if not sources and any(map(is_model, systems)):
         raise InputError("a model needs the source lines", hint="add --src FILE")
-    if sources is not None:
-        check_references(references, sources, "source lines")
     outputs, language = [], language_of(ref[0]) if ref else ""
     for path in systems:
         if is_model(path):
             _, translator = options.load_translator([path], device, threads, engine=engine, always_log=True)
             search = translator.with_options(**options.search_options("", beam=beam, scores=False))
-            translations = translator.translate_lines(sources or [], search, batch_size=batch_size)
-            lines = [found.text for found in streams.with_bar(translations, len(sources or []))]
+            translations = translator.translate_lines(sources, search, batch_size=batch_size)
+            lines = [found.text for found in streams.with_bar(translations, len(sources))]
             language = translator.target_language or language
         else:
             lines = read_lines([path])
         check_references(references, lines, f"lines in {path}")
         outputs.append(lines)
     tokenize = tokenize or bleu_tokenizer(language)
-    test_set = comparing.EvaluationSet(name, sources, references, language, tokenize, lowercase)
+    test_set = comparing.EvaluationSet(names[0], sources or None, references, language, tokenize, lowercase)
     found = comparing.compare(list(map(str, systems)), outputs, test_set, training=training_targets(systems))
     if html is not None:
         streams.write_text(html, comparing.as_page(found))
@@ -73,35 +72,6 @@ def compare(
 def is_model(path: Path) -> bool:
     """Whether this is a run, an export or a model file, not a file of translations."""
     return path.is_dir() or path.suffix == ".safetensors"
-
-
-def read_test_set(
-    systems: Sequence[Path], src: Path | None, ref: list[Path] | None
-) -> tuple[str, list[str] | None, list[list[str]]]:
-    """Return name, source lines and references of the given files, else of the test set that the runs share.
-
-    Raises:
-        InputError: the runs name no test set, or different ones.
-        DataError: there are no lines.
-    """
-    from nmt.train.preparation import corpus_paths
-
-    if ref:
-        name, sources, references = str(ref[0]), read_lines([src]) if src else None, [read_lines([one]) for one in ref]
-    elif src:
-        raise InputError("--src needs --ref", hint="give both, or neither for the runs' data.test")
-    else:
-        named = [config.data.test and corpus_paths(config, config.data.test) for config in configs_of(systems)]
-        found = [files for files in named if files]
-        if not found:
-            raise InputError("no run that names a data.test", hint="give --src and --ref")
-        if any(files != found[0] for files in found):
-            raise InputError("the runs name different test sets", hint="give --src and --ref")
-        (source_files, target_files) = found[0]
-        name, sources, references = str(target_files[0]), read_lines(source_files), [read_lines(target_files)]
-    if not references[0]:
-        raise DataError(f"nothing to compare: {name} is empty", hint="give at least one line")
-    return name, sources, references
 
 
 def configs_of(systems: Sequence[Path]) -> list["Config"]:

@@ -17,7 +17,6 @@ def curves(
         list[str] | None,
         typer.Option(help="Repeat it for several. [default: loss, dev_loss and dev_bleu; all with --json]"),
     ] = None,
-    by_time: Annotated[bool, typer.Option("--by-time", help="By minutes of training instead of steps.")] = False,
     json_lines: Annotated[bool, typer.Option("--json", help="Print the points as one JSON object.")] = False,
 ) -> None:
     """Show the curves of runs: loss, dev BLEU, learning rate, speed.
@@ -28,10 +27,10 @@ def curves(
     from nmt.insight.curves import CHARTS, as_text, charts_of
 
     chosen = metric or (list(CHARTS) if json_lines else SHOWN)
-    charts = charts_of(runs or [options.newest_run()], chosen, by_time=by_time)
+    charts = charts_of(runs or [options.newest_run()], chosen)
     if json_lines:
         by_metric = {chart.metric: {one.name: one.points for one in chart.series} for chart in charts}
-        print(json.dumps({"x": charts[0].x_title, "metrics": by_metric}, ensure_ascii=False))
+        print(json.dumps({"x": "step", "metrics": by_metric}, ensure_ascii=False))
     else:
         blocks = ("\n".join(map(streams.printable, as_text(chart))) for chart in charts)
         print("\n\n".join(blocks))

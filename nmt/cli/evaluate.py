@@ -3,7 +3,7 @@
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,16 +15,6 @@ from nmt.text.lines import read_lines
 if TYPE_CHECKING:
     from nmt.decode.translator import Translator
     from nmt.run.directory import RunDirectory
-
-
-class TestSet(NamedTuple):
-    """Lines to translate and their references."""
-
-    source_name: str  # the names are kept in the run's scores.jsonl
-    reference_names: list[str]
-    sources: list[str]
-    references: list[list[str]]
-    language: str  # of the references
 
 
 def evaluate(
@@ -55,6 +45,7 @@ def evaluate(
     test set. --hyp scores a file of translations without a model.
     """
     from nmt import evaluate
+    from nmt.config import language_of
 
     figures: dict[str, Any] = {}
     table_of_heads: list[str] = []
@@ -62,12 +53,15 @@ def evaluate(
         of_model = {"-m": model, "--beam": beam, "-o": output, "--heads": heads}
         if needing := [name for name, value in of_model.items() if value]:
             raise InputError(f"--hyp uses no model, but {needing[0]} needs one", hint="leave out one of them")
-        test = read_test_set(None, src, ref)
-        hypotheses = read_lines([hyp])
+        test, hypotheses = options.read_test_set(src, ref, []), read_lines([hyp])
+        target_language = language_of(Path(test.reference_names[0]))
     else:
         paths, translator = options.load_translator(model, device, threads, precision, engine, always_log=True)
         model_hash = hash_file(translator.run.model_file) if translator.run else ""  # a training may replace the file
-        test = read_test_set(translator, src, ref)
+        if ref and not src:
+            raise InputError("--ref needs --src", hint="give both, or neither for the run's data.test")
+        test = options.read_test_set(src, ref, [translator.run.read_config()] if translator.run else [])
+        target_language = translator.target_language
         of_heads, table_of_heads = figures_of_heads(translator, test, heads)
         chosen = translator.with_options(**options.search_options("", beam=beam, scores=False))
         translations = translator.translate_lines(test.sources, chosen, batch_size=batch_size)
@@ -82,7 +76,7 @@ def evaluate(
         if output is not None:
             with streams.open_output(output) as out:
                 out.writelines(line.encode() + b"\n" for line in hypotheses)
-    tokenize = tokenize or evaluate.bleu_tokenizer(test.language)
+    tokenize = tokenize or evaluate.bleu_tokenizer(target_language)
     scoring: dict[str, Any] = {"tokenize": tokenize, "lowercase": lowercase, "n_bootstrap": bootstrap}
     scores = evaluate.score(hypotheses, test.references, ("bleu", "chrf", "ter"), **scoring)
     figures = {"n_lines": len(hypotheses), **figures, "scores": [vars(score) for score in scores]}
@@ -92,7 +86,8 @@ def evaluate(
         print(json.dumps(figures, ensure_ascii=False))
         return
     for i in [k * len(hypotheses) // show for k in range(min(show, len(hypotheses)))]:
-        print(f"source       {test.sources[i]}\nreference    {test.references[0][i]}\ntranslation  {hypotheses[i]}\n")
+        source = test.sources[i] if test.sources else ""
+        print(f"source       {source}\nreference    {test.references[0][i]}\ntranslation  {hypotheses[i]}\n")
     print(*scores, sep="\n")
     if hyp is None:
         print(f"engine = {figures['engine']}\nperplexity of the references = {figures['perplexity']:.3f} per piece")
@@ -100,31 +95,7 @@ def evaluate(
         print(line)
 
 
-def read_test_set(translator: "Translator | None", src: Path | None, ref: list[Path] | None) -> TestSet:
-    """Read the test set that the options name, else that of the model's run; without a model, the source may lack."""
-    from nmt.config import language, language_of
-    from nmt.evaluate import check_references
-
-    if translator is None:
-        if not ref:
-            raise InputError("--hyp needs --ref", hint="nmt eval --hyp translations.en --ref test.en")
-        lang = language_of(ref[0])
-    else:
-        lang = language(translator.config.data, "target")
-        if bool(src) != bool(ref):
-            raise InputError("--src and --ref go together", hint="give both, or neither for the config's data.test")
-        if not ref:
-            files, pairs = options.pairs_of_run(translator.run, "test", "give --src and --ref")
-            names = " ".join(files.source), [" ".join(files.target)]
-            return TestSet(*names, [pair.source for pair in pairs], [[pair.target for pair in pairs]], lang)
-    references = [read_lines([path]) for path in ref]
-    sources = read_lines([src]) if src else [""] * len(references[0])
-    if src:
-        check_references(references, sources, "source lines")
-    return TestSet(str(src), [*map(str, ref)], sources, references, lang)
-
-
-def figures_of_heads(translator: "Translator", test: TestSet, heads: bool) -> tuple[dict[str, Any], list[str]]:
+def figures_of_heads(translator: "Translator", test: options.TestSet, heads: bool) -> tuple[dict[str, Any], list[str]]:
     """Return the results of --heads, as JSON values and as a table."""
     if not heads:
         return {}, []
@@ -134,7 +105,7 @@ def figures_of_heads(translator: "Translator", test: TestSet, heads: bool) -> tu
     return {"heads": [vars(summary) for summary in summaries]}, ["", *table(summaries)]
 
 
-def keep_scores(run: "RunDirectory", model_hash: str, test: TestSet, figures: dict[str, Any]) -> None:
+def keep_scores(run: "RunDirectory", model_hash: str, test: options.TestSet, figures: dict[str, Any]) -> None:
     """Add the scores of a run's model to its scores.jsonl, which `nmt info` shows, if the run can be written to."""
     source_hash, *reference_hashes = (sha256("\n".join(side).encode()) for side in (test.sources, *test.references))
     line = {

@@ -1,6 +1,5 @@
 """`nmt explain`."""
 
-import webbrowser
 from pathlib import Path
 from typing import Annotated
 
@@ -45,6 +44,4 @@ def explain(
     elif as_json:
         print(render.as_json(found))
     else:
-        streams.write_text(output, render.as_page(found))
-        if open_page:
-            webbrowser.open(output.absolute().as_uri())
+        streams.write_text(output, render.as_page(found), show=open_page)

@@ -27,8 +27,8 @@ def import_(
     (compared if transformers is installed).
     """
     prepare_torch()
-    from nmt.interchange.hub import model_directory
     from nmt.interchange.marian import import_marian
+    from nmt.interchange.marian_files import model_directory
 
     directory = model_directory(model, revision)
     name = model if revision is None else f"{model}@{revision}"

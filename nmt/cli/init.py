@@ -1,6 +1,8 @@
 """`nmt init`."""
 
+import contextlib
 import logging
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +21,7 @@ def init(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Config to write. [default: SRCLANG-TGTLANG.yaml]")
     ] = None,
-    minutes: Annotated[float | None, typer.Option(min=0.01, help="Time for training on this machine.")] = None,
+    minutes: options.Minutes = None,
     source_lang: Annotated[str, typer.Option(help="Language code. [default: the suffix of SRC]")] = "",
     target_lang: Annotated[str, typer.Option(help="Language code. [default: the suffix of TGT]")] = "",
     device: options.Device = "auto",
@@ -46,28 +48,31 @@ def init(
     for path in (output, data, run):
         if path.exists():
             raise InputError(f"{path} exists already", hint="give another name with -o")
-    facts = split_corpus([source], [target], data, languages)
-    streams.log.info(
-        f"{data}: {facts.n_train:,} pairs to train on, {facts.n_dev:,} for dev, {facts.n_test:,} for test; left out: "
-        f"{facts.n_blank:,} blank on a side, {facts.n_leaking:,} with a sentence of dev or test"
-    )
-    prepare_torch(threads)
+    with contextlib.ExitStack() as unfinished:
+        unfinished.callback(shutil.rmtree, data, ignore_errors=True)
+        facts = split_corpus([source], [target], data, languages)
+        streams.log.info(
+            f"{data}: {facts.n_train:,} pairs to train on, {facts.n_dev:,} for dev, {facts.n_test:,} for test; left "
+            f"out: {facts.n_blank:,} blank on a side, {facts.n_leaking:,} with a sentence of dev or test"
+        )
+        prepare_torch(threads)
 
-    def text(plan: corpus_init.Plan) -> str:
-        return corpus_init.config_text(plan, str(run), str(data), languages)
+        def text(plan: corpus_init.Plan) -> str:
+            return corpus_init.config_text(plan, str(run), str(data), languages)
 
-    def measure(plan: corpus_init.Plan) -> tuple[float, int]:
-        return measured(Config.model_validate(yaml.safe_load(text(plan))), device)
+        def measure(plan: corpus_init.Plan) -> tuple[float, int]:
+            return measured(Config.model_validate(yaml.safe_load(text(plan))), device)
 
-    plan = corpus_init.plan(facts, minutes, measure)
-    cost = f"{plan.expected_minutes:,.0f} minutes and {plan.memory / 1e9:.1f} GB of memory"
-    header = f"""\
+        plan = corpus_init.plan(facts, minutes, measure)
+        cost = f"{plan.expected_minutes:,.0f} minutes and {plan.memory / 1e9:.1f} GB of memory"
+        header = f"""\
 # {languages[0]} to {languages[1]}, written by `nmt init` for {source.name} and {target.name}.
 #
 # data      {facts.n_train:,} / {facts.n_dev:,} / {facts.n_test:,} pairs
 # expected  {cost}, by a step measured on this machine
 """
-    atomic_write(output, header + text(plan))
+        atomic_write(output, header + text(plan))
+        unfinished.pop_all()
     streams.log.info("written to %s: expected to take %s; next: nmt train %s", output, cost, output)
 
 

@@ -23,7 +23,7 @@ def merge(
     if len(files) == 1 and not is_shard(files[0]):
         output, files = output or files[0], find_shards(files[0])
     elif output is None:
-        raise InputError("several shards do not say where to write", hint="nmt merge SHARD... -o OUT")
+        raise InputError("shards that are named need -o", hint="nmt merge SHARD... -o OUT")
     with streams.open_output(output) as out:
         n_lines = join_shards(files, out)
     streams.log.info("%d lines of %d shards written to %s", n_lines, len(files), output)

@@ -2,8 +2,9 @@
 
 import gc
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -13,11 +14,10 @@ from nmt.errors import InputError, ModelError
 from nmt.processes import set_environment_variables
 
 if TYPE_CHECKING:
-    from nmt.config import Files
+    from nmt.config import Config
     from nmt.decode.translator import Translator
-    from nmt.run.directory import RunDirectory
-    from nmt.text.lines import Pair
 
+MAX_MINUTES = 10_000_000  # 19 years
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="The run's YAML file.")]
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="For example train.lr=3e-4")]
 MODEL_HELP = "A run or model file. [default: $NMT_MODEL, else the newest under runs/]"
@@ -43,6 +43,16 @@ ShardOf = Annotated[
 ]
 InputFile = Annotated[Path, typer.Option("--input", "-i", help="Lines to translate.")]
 Generators = Annotated[list[Path], typer.Option("--model", "-m", help="A run or model file. Several form an ensemble.")]
+
+
+def checked_minutes(minutes: float | None) -> float | None:
+    """Refuse a time that is not positive, infinite or NaN."""
+    if minutes is not None and not 0 < minutes < MAX_MINUTES:
+        raise typer.BadParameter(f"{minutes:g} is not in the range 0<x<{MAX_MINUTES}")
+    return minutes
+
+
+Minutes = Annotated[float | None, typer.Option(callback=checked_minutes, help="About how long to train in all.")]
 # SearchOptions checks the ranges of the following options.
 Beam = Annotated[int | None, typer.Option(help="Beam size; 1 is greedy search. [default: the config's, 5]")]
 BatchSize = Annotated[int | None, typer.Option(min=1, help="Sentences decoded together. [default: the config's, 64]")]
@@ -114,13 +124,36 @@ def load_translator(
     return paths, translator
 
 
-def pairs_of_run(run: "RunDirectory | None", corpus: Literal["dev", "test"], hint: str) -> "tuple[Files, list[Pair]]":
-    """Read data.dev or data.test of a run, as its config names them. Raises InputError if it names none."""
-    from nmt.text.lines import read_pairs
+class TestSet(NamedTuple):
+    """Lines to translate and their references, as many lines in each list."""
+
+    source_name: str  # the names are kept in the run's scores.jsonl
+    reference_names: list[str]
+    sources: list[str]  # empty if there is no --src
+    references: list[list[str]]
+
+
+def read_test_set(src: Path | None, ref: list[Path] | None, configs: "Sequence[Config]") -> TestSet:
+    """Read the files of --src and --ref, else the data.test that the configs share. Raises InputError or DataError."""
+    from nmt.evaluate import check_references
+    from nmt.text.lines import read_lines
     from nmt.train.preparation import corpus_paths
 
-    config = run.read_config() if run is not None else None
-    files = getattr(config.data, corpus) if config is not None else None
-    if config is None or files is None:
-        raise InputError(f"the model's run names no data.{corpus}", hint=hint)
-    return files, read_pairs(*corpus_paths(config, files))
+    if ref:
+        names = str(src), [*map(str, ref)]
+        sources, references = read_lines([src]) if src else [], [read_lines([path]) for path in ref]
+    elif src:
+        raise InputError("--src needs --ref", hint="give both, or neither for the run's data.test")
+    else:
+        found = [(files, *corpus_paths(config, files)) for config in configs if (files := config.data.test)]
+        if not found:
+            raise InputError("--ref is missing, and no run names a data.test", hint="for models, give --src, too")
+        if any(one[1:] != found[0][1:] for one in found):
+            raise InputError("the runs name different test sets", hint="give --src and --ref")
+        files, source_files, target_files = found[0]
+        names = " ".join(files.source), [" ".join(files.target)]
+        sources, references = read_lines(source_files), [read_lines(target_files)]
+    check_references(references, references[0], "lines in reference 1")
+    if src or not ref:
+        check_references(references, sources, "source lines")
+    return TestSet(*names, sources, references)

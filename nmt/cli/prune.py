@@ -11,7 +11,6 @@ from nmt.processes import prepare_torch
 
 def prune(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs that are not being trained.")],
-    keep: Annotated[int, typer.Option(min=1, help="Number of the newest checkpoints to keep.")] = 1,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
 ) -> None:
     """Delete checkpoints that are no longer needed.
@@ -24,7 +23,7 @@ def prune(
     from nmt.train import upkeep
 
     for run in runs:
-        found = upkeep.prune(run, keep, dry_run=dry_run)
+        found = upkeep.prune(run, dry_run=dry_run)
         done = "would delete" if dry_run else "deleted"
         for file in found.files:
             streams.log.debug("%s %s", done, file)

@@ -1,8 +1,7 @@
 """`nmt report`."""
 
-import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,7 +26,7 @@ def report(
     Writes curves, samples, scores, and the best and worst translations to one HTML file that needs no network. The
     curves of several runs share their axes.
     """
-    from nmt.insight.report import ReportReader, as_page
+    from nmt.insight.report import as_page, read_report
     from nmt.run.directory import RunDirectory
 
     runs = runs or [options.newest_run()]
@@ -36,22 +35,22 @@ def report(
         directory = RunDirectory(run)
         is_evaluated = evaluate and directory.model_file.is_file()
         evaluation = evaluation_of(directory, beam, device, threads) if is_evaluated else None
-        found.append(ReportReader(run).read(evaluation))
+        found.append(read_report(run, evaluation))
     file = output or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
-    streams.write_text(file, as_page(found))
-    if open_page:
-        webbrowser.open(file.absolute().as_uri())
+    streams.write_text(file, as_page(found), show=open_page)
 
 
 def evaluation_of(run: "RunDirectory", beam: int | None, device: str, threads: int) -> "Evaluation | None":
     """Translate and score the run's test set, else its dev set; None if its config has neither."""
     from nmt.insight.report import evaluated
+    from nmt.text.lines import read_pairs
+    from nmt.train.preparation import corpus_paths
 
     config = run.read_config()
-    if not config.data.test and not config.data.dev:
+    name, files = ("test", config.data.test) if config.data.test else ("dev", config.data.dev)
+    if files is None:
         return None
-    name: Literal["dev", "test"] = "test" if config.data.test else "dev"
-    _, pairs = options.pairs_of_run(run, name, "")
+    pairs = read_pairs(*corpus_paths(config, files))
     _, translator = options.load_translator(run.path, device, threads)
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     search = translator.with_options(**options.search_options("", beam=beam))

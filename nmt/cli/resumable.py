@@ -51,9 +51,7 @@ def changed(before: Origin | None, origin: Origin) -> str:
 def resumed_output(path: Path, origin: Origin, *, keep_header: bool = False) -> Iterator[tuple[BinaryIO, int]]:
     """Yield a file to append lines to, and the number of its lines. It becomes `path` if the `with` block succeeds.
 
-    Raises:
-        InputError: the part file has another origin, or another process is writing it.
-        OutputError: the part file cannot be written.
+    Raises InputError if the part file has another origin, or another process is writing it, and OutputError.
     """
     path = Path(os.path.realpath(path))
     part = path.with_name(f"{path.name}.part")

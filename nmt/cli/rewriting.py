@@ -30,11 +30,7 @@ class Files(NamedTuple):
 
 
 def checked_files(command: str, source: Path | None, output: Path | None, shard: str | None = None) -> Files:
-    """Check the files of a command; `command` is its name with options, for messages.
-
-    Raises:
-        InputError: input or output is not a file, so resuming is impossible; or `shard` is invalid.
-    """
+    """Return the files of `command`. Raises InputError if `shard` is invalid, or a path is no file: it must resume."""
     if source is None or output is None or any(path == streams.DASH or is_special(path) for path in (source, output)):
         raise InputError(f"nmt {command} needs input and output files", hint=f"nmt {command} -i FILE -o FILE")
     return Files(source, output, None if shard is None else Shard.parse(shard))

@@ -65,11 +65,7 @@ def find_shards(output: Path) -> list[Path]:
 
 
 def join_shards(paths: Sequence[Path], out: BinaryIO) -> int:
-    """Check shards and write their lines in order; returns the number of lines.
-
-    Raises:
-        InputError: a file is not a shard or is damaged, origins differ, or a shard is missing or given twice.
-    """
+    """Write the lines of all shards in order, and return their number. Raises InputError unless they are one output."""
     checked, by_number = [_check_shard(path) for path in paths], dict[int, Path]()
     (_, n_shards), first, _ = checked[0]
     for path, (shard, origin, _) in zip(paths, checked, strict=True):
@@ -90,11 +86,7 @@ def join_shards(paths: Sequence[Path], out: BinaryIO) -> int:
 
 
 def _check_shard(path: Path) -> tuple[Shard, dict[str, str], int]:
-    """Return a shard, what all shards of its output have in common, and its number of lines.
-
-    Raises:
-        InputError: the file is damaged or not a shard.
-    """
+    """Return a shard, what all shards of its output have in common, and its number of lines; InputError if damaged."""
     with reading(str(path)), open_file(path) as file:
         header = read_origin(file) or {}
         try:

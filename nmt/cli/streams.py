@@ -5,6 +5,7 @@ import logging
 import os
 import stat
 import sys
+import webbrowser
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -72,11 +73,13 @@ def open_output(path: Path | None) -> Iterator[BinaryIO]:
         sys.stdout.buffer.flush()
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file atomically, or to stdout for `-`, and log its path."""
+def write_text(path: Path, text: str, *, show: bool = False) -> None:
+    """Write a file atomically, or to stdout for `-`, log its path, and if wanted, show it in a browser."""
     with open_output(path) as out:
         out.write(text.encode())
     log.info("written to %s", path)
+    if show:
+        webbrowser.open(path.absolute().as_uri())
 
 
 def open_input(path: Path | None) -> Iterator[str | Pause]:

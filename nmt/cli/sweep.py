@@ -27,12 +27,9 @@ MAX_CANDIDATES = 1_000
 def sweep(
     config: options.ConfigFile,
     grid: Annotated[list[str], typer.Argument(metavar="KEY=VALUE[,VALUE]...", help="train.lr=1e-3,2e-3")],
-    minutes: Annotated[float | None, typer.Option(min=0, help="About how long to train in all.")] = None,
+    minutes: options.Minutes = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Instead: steps of the first rung.")] = None,
     seeds: Annotated[int, typer.Option(min=1, max=100, help="Trainings of each candidate; their mean counts.")] = 1,
-    eta: Annotated[
-        int, typer.Option(min=2, max=100, help="1/ETA of the candidates goes on, for ETA times as long.")
-    ] = 2,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Directory. [default: RUN-sweep]")] = None,
     json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     device: options.Device = "auto",
@@ -61,7 +58,7 @@ def sweep(
         finally:
             to_stderr.setLevel(logging.NOTSET)
 
-    halving = Sweep(directory, candidates, Budget(minutes, steps, eta, seeds), train, device)
+    halving = Sweep(directory, candidates, Budget(minutes, steps, seeds), train, device)
     standings = halving.run()
     winner = candidates[standings[0].number - 1]
     comment = f"# {winner}: the best of {len(candidates)} candidates in {directory}\n"

@@ -22,8 +22,8 @@ def tokenize(
 
     run, tokenizers, figures = tokenize(load_config(config, overrides or []))
     for side, found in figures.items():
-        message = "%s: %d pieces in the vocabulary; on dev %.2f pieces per word, %.2f %% byte pieces"
-        streams.log.info(message, side, len(getattr(tokenizers, side)), found.pieces_per_word, 100 * found.byte_share)
+        message = "%s: %d pieces in the vocabulary; on dev %.2f pieces per word"
+        streams.log.info(message, side, len(getattr(tokenizers, side)), found)
     streams.log.info("written to %s", run.path)
     for text in show or []:
         print(" ".join(tokenizers.source.pieces(tokenizers.source.encode(text))))

@@ -1,6 +1,9 @@
 """`nmt train`."""
 
-from collections.abc import Callable, Sequence
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli import options, streams
-from nmt.cli.run_log import kept_log
 from nmt.distributed import launched
-from nmt.errors import InputError, NmtError
-from nmt.files import atomic_write
+from nmt.errors import NmtError, OutputError
+from nmt.files import append_whole, atomic_write
 from nmt.processes import prepare_torch
 
 if TYPE_CHECKING:
@@ -46,10 +48,6 @@ def train(
     if dry_run:
         print("\n".join(measurement.dry_run(session.prepare(settings, device=device, fresh=fresh))))
         return
-    from torch import get_num_threads
-
-    if replicas > (n_threads := get_num_threads()):
-        raise InputError(f"--replicas {replicas} on {n_threads} threads", hint="fewer, or more --threads")
     run_training(settings, device=device, fresh=fresh, replicas=replicas, quiet=streams.is_quiet())
 
 
@@ -63,6 +61,7 @@ def run_training(
     writers = writers_of(settings)
     with kept_log(RunDirectory(settings.run).log_file) as open_log:
         prepared = session.prepare(settings, device=device, fresh=fresh)
+        session.check_replicas(replicas, prepared.model.device)
         prepared.on_start, prepared.on_validation = open_log, partial(publish, writers)
         session.train(prepared, quiet=quiet, n_workers=replicas or None)
 
@@ -71,10 +70,10 @@ def writers_of(settings: "Config") -> list[Callable[[], None]]:
     """Return the functions that write report.html and TensorBoard events after every validation."""
     writers: list[Callable[[], None]] = []
     if settings.train.report:
-        from nmt.insight.report import ReportReader, as_page
+        from nmt.insight.report import as_page, read_report
 
-        reader = ReportReader(Path(settings.run))
-        writers.append(lambda: atomic_write(reader.run.path / "report.html", as_page([reader.read()])))
+        run = Path(settings.run)
+        writers.append(lambda: atomic_write(run / "report.html", as_page([read_report(run)])))
     if settings.train.tensorboard:
         from nmt.insight.events import EventWriter
         from nmt.run.directory import RunDirectory
@@ -90,3 +89,50 @@ def publish(writers: Sequence[Callable[[], None]]) -> None:
             write()
         except (NmtError, OSError) as error:
             streams.log.warning("no report: %s; training goes on", error)
+
+
+class RunLog(logging.Handler):
+    """RUN/train.log, a copy of the log on stderr: appends records to a file, each line with its time and level.
+
+    Lines are kept until `open` is called, because only a process that holds the run's lock may write into the run.
+    """
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.file = file
+        self.is_open = False
+        self.lines = ""
+
+    def open(self) -> None:
+        self.is_open = True
+        self.write()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        start = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z', time.localtime(record.created))} {record.levelname}"
+        self.lines += "".join(f"{start} {streams.printable(line)}\n" for line in record.getMessage().split("\n"))
+        if self.is_open:
+            self.write()
+
+    def write(self) -> None:
+        """Append the lines. If that fails, warn, and write no more."""
+        lines, self.lines = self.lines, ""
+        try:
+            append_whole(self.file, lines.encode())
+        except OutputError as error:
+            streams.log.removeHandler(self)
+            streams.log.warning("%s; training goes on without this log", error)
+
+
+@contextlib.contextmanager
+def kept_log(file: Path) -> Iterator[Callable[[], None]]:
+    """Copy the block's log, and the NmtError that ends it, to `file`. Yields the function that opens the file."""
+    handler = RunLog(file)
+    streams.log.addHandler(handler)
+    try:
+        yield handler.open
+    except NmtError as error:
+        message = f"{type(error).__name__}: {error}"
+        handler.handle(logging.LogRecord(streams.log.name, logging.ERROR, __file__, 0, message, None, None))
+        raise
+    finally:
+        streams.log.removeHandler(handler)

@@ -5,12 +5,13 @@ from nmt.config.listing import (
     base_language,
     base_languages,
     chosen_by_training,
+    data_root,
+    downloads_directory,
     language,
     language_of,
     settings,
     values,
 )
-from nmt.config.roots import data_root, downloads_directory
 from nmt.config.schema import (
     LARGEST,
     Config,

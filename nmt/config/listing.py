@@ -1,5 +1,6 @@
-"""The settings by dotted key, as `nmt config` lists them, and the languages of a config. Imports no torch."""
+"""The settings by dotted key, as `nmt config` lists them; the languages and places of corpora. Imports no torch."""
 
+import os
 import re
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,8 +9,10 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 
-from nmt.config.roots import data_root
 from nmt.config.schema import Config, Data, ModelPart, plain
+
+DOWNLOADS = Path("data", "downloads")
+BESIDE = Path("..", "shared", "data")  # corpora that several checkouts of the project share
 
 
 def settings(section: type[BaseModel] = Config, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
@@ -88,3 +91,20 @@ def language_of(path: Path) -> str:
 def base_language(code: str) -> str:
     """Return a language code without region and script: zh for zh-CN, zho for zho_Hans."""
     return re.split("[-_]", code.lower())[0]
+
+
+def downloads_directory() -> Path:
+    """Return the directory of downloaded corpora: NMT_DATA, else data/downloads in the working directory."""
+    return Path(os.environ.get("NMT_DATA") or DOWNLOADS)
+
+
+def data_root(root: str) -> Path:
+    """Return the directory that `data.root` stands for.
+
+    `root` itself if it exists; else the first directory of this name below NMT_DATA, data/downloads and ../shared/data;
+    else `root` itself. If `root` is absolute or contains `..`, only `root` itself is considered.
+    """
+    places = [Path(root)]
+    if root and not places[0].is_absolute() and ".." not in places[0].parts:
+        places += [place / root for place in (downloads_directory(), DOWNLOADS, BESIDE)]
+    return next((place for place in places if place.is_dir()), places[0])

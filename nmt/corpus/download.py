@@ -33,11 +33,7 @@ def download(corpus: Corpus, path: Path, names: Iterable[str], *, mirror: str = 
     """Download the named files that are missing into the directory `path`; return the names of those written.
 
     If a file of a corpus that nmt splits is missing, all of its files are written again.
-
-    Raises:
-        DownloadError: the network fails, or a file is not what it should be.
-        InputError: the mirror is no URL.
-        OutputError: the directory cannot be written.
+    Raises DownloadError if the network fails or a file is not what it should be, InputError if the mirror is no URL.
     """
     missing = [name for name in names if not (path / f"{name}.gz").exists()]
 

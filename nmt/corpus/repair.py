@@ -41,9 +41,7 @@ def fix(report: Report, corpora: Sequence[CorpusFiles], directory: Path) -> list
 
     What is written is compared: a pair of train is dropped if it repeats an earlier pair, or shares a side with dev or
     test. From dev and test, pairs are dropped only if they are `UNUSABLE` or have no partner.
-
-    Raises:
-        OutputError: the directory exists and is not empty, or cannot be written.
+    Raises OutputError if the directory exists and is not empty, or cannot be written.
     """
     with os_errors_as(OutputError, f"write {directory}", hint="choose another directory with --fix DIR"):
         if directory.exists() and any(directory.iterdir()):

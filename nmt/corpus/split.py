@@ -45,9 +45,7 @@ def split_corpus(
     Reads the text twice, so that memory holds two digests per pair instead of the text. Dev and test are sampled at
     random: 5 % of the pairs each, at least 100, but at most 1,000 and at most a tenth of the pairs. All parts keep the
     order of the text. Sentences that differ only in case, punctuation, spaces or digits count as the same.
-
-    Raises:
-        DataError: the sides differ in their number of lines, or there are fewer than `MIN_PAIRS` pairs.
+    Raises DataError if the sides differ in their number of lines, or there are fewer than `MIN_PAIRS` pairs.
     """
     is_usable, digests = read_keys(iter_pairs(source, target, strict=True))
     n_pairs = len(digests[0])

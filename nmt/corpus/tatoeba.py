@@ -27,8 +27,7 @@ def pins_of(parts: Mapping[str, Sequence[PairText]]) -> str:
 def pairs_of(texts: Sequence[bytes]) -> list[PairText]:
     """The pairs without a blank side in two texts, or in one with lines of target, tab, source, tab, attribution.
 
-    Raises:
-        ValueError: the two texts have different numbers of lines.
+    Raises ValueError if the two texts have different numbers of lines.
     """
     sides = [text.decode("utf-8-sig", errors="replace").removesuffix("\n").split("\n") for text in texts]
     rows = zip(*sides, strict=True) if len(sides) == 2 else (line.split("\t")[1::-1] for line in sides[0])

@@ -120,9 +120,8 @@ class Engine(Protocol):
     ) -> Callable[[], list[NBest]]:
         """Start to search; return a function that finishes, and returns at most `n_best` hypotheses of each segment.
 
-        At most `batch_size` segments are decoded together.
-        `watch` is called after every step of a search, unless the engine has no access to the steps. Without
-        `options.scores`, hypotheses may have no log-probabilities and the score 0.
+        At most `batch_size` segments are decoded together. `watch` is called after every step of a search, unless the
+        engine has no access to the steps. Without `options.scores`, there may be no log-probabilities and score 0.
         """
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
@@ -131,8 +130,6 @@ class Engine(Protocol):
     def attention(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[NDArray[np.float32]]:
         """Return the cross-attention weights (T, S) of each pair, averaged over heads, by a teacher-forced pass.
 
-        Row t predicts target token t. Inputs as for `score`; the row and the column of EOS are left out.
-
-        Raises:
-            InputError: the model has no attention.
+        Row t predicts target token t. Inputs as for `score`; the row and the column of EOS are left out. Raises
+        InputError if the model has no attention.
         """

@@ -304,6 +304,8 @@ def needs_torch(
         return "several models"
     if setting := unsupported(configs[0].model):
         return setting
+    if configs[0].decode.length_penalty == "gnmt":
+        return "decode.length_penalty=gnmt"
     if precision == "bf16":
         return "precision bf16"
     if device == "cpu":

@@ -4,6 +4,7 @@ The recall of words by their frequency follows compare-mt (Neubig et al. 2019).
 """
 
 import json
+import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,9 +16,9 @@ from sacrebleu.metrics.chrf import CHRF
 from nmt.config import base_language
 from nmt.decode.segments import UNSPACED
 from nmt.evaluate import PairedScore, paired_scores, sacrebleu_metrics, score
-from nmt.insight.sentences import LENGTHS, bare_words, group_names, n_words
 from nmt.insight.tables import columns
 
+LENGTHS = (5, 10, 20, 40)  # upper bounds of the groups of lines, see `n_words`
 FREQUENCIES = (0, 1, 4, 19, 99)  # upper bounds of the groups of words by number of occurrences
 MAX_SYSTEMS = len(ascii_uppercase)
 N_DIFFERING = 5
@@ -119,6 +120,27 @@ def compare(
         recalls={f"words of the references, by their occurrences in {where}": recalls_of(lines, words, counts, spaced)},
         differing=[most_differing(lines, i) for i in range(1, len(systems))],
     )
+
+
+def n_words(text: str) -> int:
+    """The number of words of a text, or of its characters if it has no spaces."""
+    return len(text.split()) if " " in text.strip() else len(text.strip())
+
+
+def bare_words(text: str, *, spaced: bool) -> list[str]:
+    """The words of a text in lower case without surrounding punctuation; its characters if it is not `spaced`."""
+    units = text.casefold().split() if spaced else text.casefold()
+    return [bare for unit in units if (bare := re.sub(r"^\W+|\W+$", "", unit))]
+
+
+def group_names(bounds: Sequence[int], least: int) -> list[str]:
+    """The names of groups with these inclusive upper bounds, from `least` on: "1 to 5", "6 to 10", ..., "41 or more".
+
+    `bisect_left(bounds, value)` is the index of a value's group.
+    """
+    lows = [least, *(bound + 1 for bound in bounds)]
+    ranges = zip(lows, bounds, strict=False)
+    return [str(low) if low == high else f"{low} to {high}" for low, high in ranges] + [f"{lows[-1]} or more"]
 
 
 def compared_lines(systems: Sequence[Sequence[str]], test_set: EvaluationSet) -> list[ComparedLine]:

@@ -2,15 +2,16 @@
 
 import math
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nmt.errors import InputError
-from nmt.run.directory import RunDirectory, kind_of
+from nmt.run.directory import RunDirectory, json_lines, kind_of
 
 MAX_POINTS = 1000  # per curve; with more steps, each point covers several
 MEANS = ("loss", "nll", "lr", "grad_norm")  # averaged over the steps of a point, weighted by n_tokens
@@ -46,7 +47,6 @@ class Chart:
     metric: str
     title: str
     unit: str
-    x_title: str
     series: list[Series]
 
     def highest(self) -> float:
@@ -55,46 +55,43 @@ class Chart:
         return min(ys[-1], 4 * ys[int(len(ys) * 0.6)]) if self.metric in HIGH_AT_FIRST else ys[-1]
 
 
-class Curves:
-    """The metrics of all steps as at most `MAX_POINTS` points, each over the same number of steps except the last."""
-
-    def __init__(self, lines: Iterable[Mapping[str, Any]] = ()) -> None:
-        self.rows = array("d")  # `COLUMNS` of each step: 72 bytes
-        self.add(lines)
-
-    def add(self, lines: Iterable[Mapping[str, Any]]) -> None:
-        """Add the complete lines of steps among some lines of metrics.jsonl."""
-        for line in lines:
-            values: list[Any] = [line.get(name) for name in COLUMNS]
-            if kind_of(line) == "step" and all(map(is_finite, values)):
-                self.rows.extend(values)
-
-    def by_name(self) -> dict[str, list[float]]:
-        """Each curve as one value per point, by its name; "step" is the x axis."""
-        rows = np.array(self.rows).reshape(-1, len(COLUMNS))  # (steps, columns)
-        if not len(rows):
-            return {name: [] for name in ("step", "elapsed_s", *MEANS, "non_padding", "tokens_per_s")}
-        firsts = np.arange(0, len(rows), -(-len(rows) // MAX_POINTS))  # the first step of each point
-        lasts = np.append(firsts[1:], len(rows)) - 1
-        steps, elapsed_s = rows[lasts, :2].T
-        n_tokens, n_real, n_positions = np.add.reduceat(rows[:, 2:5], firsts).T
-        sums = np.add.reduceat(rows[:, 5:] * rows[:, 2:3], firsts)  # (points, MEANS)
-        found = dict(zip(MEANS, (sums / np.maximum(n_tokens, 1)[:, None]).T.tolist(), strict=True))
-        found |= {"step": steps.astype(int).tolist(), "elapsed_s": elapsed_s.tolist()}
-        found["non_padding"] = (n_real / np.maximum(n_positions, 1)).tolist()
-        seconds = np.diff(elapsed_s, prepend=0.0)
-        found["tokens_per_s"] = (n_tokens / np.where(seconds > 0, seconds, math.nan)).tolist()
-        return found
+def read_figures(run: RunDirectory) -> tuple[dict[str, list[float]], list[dict[str, Any]]]:
+    """Return the curves of a run (see `curves_of`), and its validations, as lines of metrics.jsonl."""
+    rows = array("d")  # `COLUMNS` of each complete step: 72 bytes
+    validations = []
+    for line in json_lines(run.metrics_file):
+        kind, values = kind_of(line), [line.get(name) for name in COLUMNS]
+        if kind == "validation":
+            validations.append(line)
+        elif kind == "step" and all(map(is_finite, values)):
+            rows.extend(values)  # type: ignore[arg-type]
+    return curves_of(np.array(rows).reshape(-1, len(COLUMNS))), validations
 
 
-def charts_of(paths: Sequence[Path], metrics: Sequence[str] = tuple(CHARTS), *, by_time: bool = False) -> list[Chart]:
+def curves_of(rows: NDArray[np.float64]) -> dict[str, list[float]]:
+    """Each curve as one value per point, by its name, given `COLUMNS` of each step; "step" is the x axis.
+
+    There are at most `MAX_POINTS` points, each over the same number of steps except the last.
+    """
+    if not len(rows):
+        return {name: [] for name in ("step", "elapsed_s", *MEANS, "non_padding", "tokens_per_s")}
+    firsts = np.arange(0, len(rows), -(-len(rows) // MAX_POINTS))  # the first step of each point
+    lasts = np.append(firsts[1:], len(rows)) - 1
+    steps, elapsed_s = rows[lasts, :2].T
+    n_tokens, n_real, n_positions = np.add.reduceat(rows[:, 2:5], firsts).T
+    sums = np.add.reduceat(rows[:, 5:] * rows[:, 2:3], firsts)  # (points, MEANS)
+    found = dict(zip(MEANS, (sums / np.maximum(n_tokens, 1)[:, None]).T.tolist(), strict=True))
+    found |= {"step": steps.astype(int).tolist(), "elapsed_s": elapsed_s.tolist()}
+    found["non_padding"] = (n_real / np.maximum(n_positions, 1)).tolist()
+    seconds = np.diff(elapsed_s, prepend=0.0)
+    found["tokens_per_s"] = (n_tokens / np.where(seconds > 0, seconds, math.nan)).tolist()
+    return found
+
+
+def charts_of(paths: Sequence[Path], metrics: Sequence[str] = tuple(CHARTS)) -> list[Chart]:
     """Return one chart per metric with the curves of all runs; metrics without any value are left out.
 
-    With `by_time`, x is minutes of training instead of steps.
-
-    Raises:
-        ModelError: a path is not a run.
-        InputError: a metric is unknown, or no run has any value yet.
+    Raises ModelError if a path is not a run, and InputError if a metric is unknown, or no run has any value yet.
     """
     if unknown := [name for name in metrics if name not in CHARTS]:
         raise InputError(f"no metric '{unknown[0]}'", hint=f"one of {', '.join(CHARTS)}")
@@ -102,22 +99,19 @@ def charts_of(paths: Sequence[Path], metrics: Sequence[str] = tuple(CHARTS), *, 
     for path in paths:
         run = RunDirectory(path)
         run.read_config()  # raises ModelError if this is not a run
-        lines = run.read_metrics()
-        runs.append((str(path), Curves(lines).by_name(), [line for line in lines if kind_of(line) == "validation"]))
-    x_name, x_title = ("elapsed_s", "minute") if by_time else ("step", "step")
+        runs.append((str(path), *read_figures(run)))
     found = []
     for metric in metrics:
         series = []
-        for name, steps, validations in runs:
+        for name, curves, validations in runs:
             if metric.startswith("dev_"):
-                pairs = [(line.get(x_name), line.get(metric)) for line in validations]
+                pairs = [(line.get("step"), line.get(metric)) for line in validations]
             else:
-                pairs = list(zip(steps[x_name], steps[metric], strict=True))
-            points = [(x / 60 if by_time else x, y) for x, y in pairs if is_finite(x) and is_finite(y)]
-            if points:
+                pairs = list(zip(curves["step"], curves[metric], strict=True))
+            if points := [(x, y) for x, y in pairs if is_finite(x) and is_finite(y)]:
                 series.append(Series(name, sorted(points)))
         if series:
-            found.append(Chart(metric, *CHARTS[metric], x_title, series))
+            found.append(Chart(metric, *CHARTS[metric], series))
     if not found:
         raise InputError(f"{', '.join(map(str, paths))}: no figures yet", hint="train for some steps first")
     return found
@@ -134,7 +128,7 @@ def as_text(chart: Chart) -> list[str]:
     plotext.clear_figure()
     plotext.limit_size(False, False)  # the size of the terminal does not matter
     plotext.plot_size(TEXT_WIDTH, TEXT_HEIGHT)
-    plotext.title(f"{chart.title} ({chart.unit}) by {chart.x_title}" if chart.unit else chart.title)
+    plotext.title(f"{chart.title} ({chart.unit}) by step" if chart.unit else chart.title)
     legend, highest = [], chart.highest()
     for i, one in enumerate(chart.series):
         mark, (xs, ys) = MARKS[i % len(MARKS)], zip(*one.points, strict=True)

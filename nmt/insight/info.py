@@ -24,11 +24,7 @@ BLOCKS = {"embedding": "embeddings", "look": "attention", "projection": "output"
 
 
 def information(path: Path) -> dict[str, Any]:
-    """Return information about a run, a model file or a CTranslate2 export, as JSON-serializable values.
-
-    Raises:
-        ModelError: the path is none of these, or a file is damaged.
-    """
+    """Return information about a run, a model file or an export, as JSON values. Raises ModelError for other paths."""
     if is_export(path):
         kind, found = "CTranslate2 export", _of_export(path)
     elif path.is_dir():

@@ -9,10 +9,9 @@ from nmt.config import Config, language
 from nmt.corpus import pairs
 from nmt.evaluate import Score, bleu_tokenizer, score
 from nmt.insight import pages
-from nmt.insight.compare import ComparedLine, EvaluationSet, Group, by_length, compared_lines
-from nmt.insight.curves import CHARTS, Curves
-from nmt.insight.sentences import n_words
-from nmt.run.directory import LinesReader, RunDirectory, kind_of
+from nmt.insight.compare import ComparedLine, EvaluationSet, Group, by_length, compared_lines, n_words
+from nmt.insight.curves import CHARTS, read_figures
+from nmt.run.directory import RunDirectory
 
 N_EXAMPLES = 5
 
@@ -53,32 +52,20 @@ class RunReport:
     evaluation: Evaluation | None
 
 
-class ReportReader:
-    """Reads the report of a run repeatedly while it trains; each call parses only the new lines of metrics.jsonl."""
-
-    def __init__(self, path: Path) -> None:
-        self.run = RunDirectory(path)
-        self.metrics = LinesReader(self.run.metrics_file)
-        self.curves = Curves()
-        self.validations: list[dict[str, Any]] = []
-
-    def read(self, evaluation: Evaluation | None = None) -> RunReport:
-        """Return the current report. Raises ModelError if the directory is not a run."""
-        config = self.run.read_config()
-        lines, starts_over = self.metrics.new_lines()
-        if starts_over:
-            self.curves, self.validations = Curves(), []
-        self.curves.add(lines)
-        self.validations += [line for line in lines if kind_of(line) == "validation"]
-        return RunReport(
-            name=str(self.run.path),
-            curves=self.curves.by_name(),
-            validations=[{key: value for key, value in line.items() if key != "warnings"} for line in self.validations],
-            warnings=[(line["step"], text) for line in self.validations for text in line.get("warnings", [])],
-            settings=config.model_dump(),
-            manifest=self.run.read_manifest(),
-            evaluation=evaluation,
-        )
+def read_report(path: Path, evaluation: Evaluation | None = None) -> RunReport:
+    """Return the present report of a run. Raises ModelError if the directory is not a run."""
+    run = RunDirectory(path)
+    config = run.read_config()
+    curves, validations = read_figures(run)
+    return RunReport(
+        name=str(path),
+        curves=curves,
+        validations=[{key: value for key, value in line.items() if key != "warnings"} for line in validations],
+        warnings=[(line["step"], text) for line in validations for text in line.get("warnings", [])],
+        settings=config.model_dump(),
+        manifest=run.read_manifest(),
+        evaluation=evaluation,
+    )
 
 
 # --- the translations of a test set -----------------------------------------------------------------------

@@ -28,10 +28,8 @@ MAX_PAIRS = 500_000  # read from the training text
 def vocabulary_map(translator: Translator) -> list[str]:
     """Return the lines of CTranslate2's vocabulary map: a source piece, a tab, target pieces with spaces between them.
 
-    The line without a source piece has the pieces that are always candidates. Reads the training text of the run.
-
-    Raises:
-        InputError: the translator is not of a run, or a file of its training text cannot be read.
+    The line without a source piece has the pieces that are always candidates. Raises InputError if the translator is
+    not of a run, or a file of its training text cannot be read.
     """
     if translator.run is None:
         raise InputError("a shortlist is made from the training text of a run", hint="give the run with -m")

@@ -8,7 +8,7 @@
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,12 @@ from torch import Tensor, nn
 
 from nmt.decode.engines.ctranslate2_engine import SHORTLIST, SUPPORTED, import_ctranslate2
 from nmt.decode.translator import Translator
-from nmt.errors import InputError, NmtError
+from nmt.errors import InputError
 from nmt.files import atomic_directory
 from nmt.interchange.export import (
+    check_difference,
     check_replaceable,
     exportable_model,
-    largest,
     log_probs_of,
     logits_bias,
     position_table,
@@ -76,10 +76,8 @@ def to_ctranslate2(
             spec.optimize(kind)
             spec.save(str(directory))
             engine = ctranslate2.Translator(str(directory), compute_type="default" if kind == "int8" else "float32")
-            difference = _largest_score_difference(engine, model, translator)
-            if not difference <= QUANTIZATIONS[kind]:  # also true for NaN
-                message = f"CTranslate2's {kind} log-probabilities differ from the model's by {difference:.2g} nats"
-                raise NmtError(message, hint="check that the model translates, or try another version of ctranslate2")
+            found = _score_differences(engine, model, translator)
+            difference = check_difference(found, QUANTIZATIONS[kind], f"CTranslate2's {kind}")
             differences.append(f"{difference:.1g} ({kind})")
         if shortlist:
             (directory / SHORTLIST).write_text("".join(f"{line}\n" for line in shortlist), encoding="utf-8")
@@ -149,12 +147,10 @@ def _array(x: Tensor) -> Any:
     return x.detach().numpy().copy()
 
 
-def _largest_score_difference(engine: Any, model: Transformer, translator: Translator) -> float:
-    """The largest difference between both engines' log-probabilities of the pieces of random sentences, in nats."""
+def _score_differences(engine: Any, model: Transformer, translator: Translator) -> Iterator[Tensor]:
+    """Yield the differences of both engines' log-probabilities of the pieces of each random sentence, in nats."""
     source, target = translator.tokenizers
-    differences = []
     for src, tgt in random_pairs(model.max_length, len(source), len(target)):
         (theirs,) = engine.score_batch([source.pieces(src)], [target.pieces(tgt)])
         ours = log_probs_of(model, src, tgt).gather(-1, torch.tensor([*tgt, EOS])[:, None])[:, 0]  # (T + 1,)
-        differences.append(ours - torch.tensor(theirs.log_probs))
-    return largest(differences)
+        yield ours - torch.tensor(theirs.log_probs)

@@ -11,7 +11,7 @@ from torch import Tensor
 from nmt.decode.engines.ctranslate2_engine import unsupported
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
-from nmt.errors import InputError
+from nmt.errors import InputError, NmtError
 from nmt.model.transformer import Transformer
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.batches import pad_source
@@ -73,18 +73,12 @@ def log_probs_of(model: Transformer, source: list[int], target: list[int]) -> Te
 def position_table(model: Transformer, learned: Tensor | None) -> Tensor:
     """(P, D): the positional encodings that are added to embeddings; zeros for a model without positions."""
     settings = model.settings
-    if model.sinusoids is not None:
-        learned = model.sinusoids(slice(settings.max_positions))
-    return torch.zeros(settings.max_positions, settings.d_model) if learned is None else learned
+    added = model.sinusoids if learned is None else learned
+    return torch.zeros(settings.max_positions, settings.d_model) if added is None else added
 
 
 def random_pairs(max_length: int, n_source: int, n_target: int) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield source and target tokens of random sentences of `CHECKED_LENGTHS`, to compare log-probabilities on.
-
-    Args:
-        max_length: of the model; shortens the sentences.
-        n_source, n_target: sizes of the vocabularies.
-    """
+    """Yield source and target tokens of random sentences of `CHECKED_LENGTHS`, to compare log-probabilities on."""
     generator = torch.Generator().manual_seed(1)
     for length in CHECKED_LENGTHS:
         shape = (min(length, max_length - 1),)
@@ -92,6 +86,13 @@ def random_pairs(max_length: int, n_source: int, n_target: int) -> Iterator[tupl
         yield source, target
 
 
-def largest(differences: Iterable[Tensor]) -> float:
-    """The largest absolute value in all tensors; NaN if there is one."""
-    return float(torch.stack([x.abs().max() for x in differences]).max())
+def check_difference(differences: Iterable[Tensor], tolerance: float, tool: str) -> float:
+    """Return the largest absolute difference between our log-probabilities and those of `tool`, in nats.
+
+    Raises NmtError if it is NaN or above `tolerance`.
+    """
+    largest = float(torch.stack([x.abs().max() for x in differences]).max())
+    if not largest <= tolerance:  # also true for NaN
+        message = f"{tool} log-probabilities differ from the model's by {largest:.2g} nats"
+        raise NmtError(message, hint="check that the model translates, or try another version of the tool")
+    return largest

@@ -29,9 +29,9 @@ from nmt.errors import InputError, NmtError
 from nmt.files import atomic_directory, atomic_write
 from nmt.interchange.export import (
     BAN,
+    check_difference,
     check_replaceable,
     exportable_model,
-    largest,
     log_probs_of,
     logits_bias,
     position_table,
@@ -293,8 +293,5 @@ def check_log_probs(translator: Translator, model: Transformer, theirs: Any, tok
             logits = theirs(attention_mask=torch.ones_like(inputs["input_ids"]), **inputs).logits[0]  # (T + 1, rows)
         ours = log_probs_of(model, src, tgt)  # (T + 1, V), without padding rows (see `n_rows`)
         differences.append((logits.log_softmax(-1)[:, : ours.size(1)] - ours)[:, EOS:])
-    difference = largest(differences)
-    if not difference <= TOLERANCE:  # also true for NaN
-        message = f"transformers' log-probabilities differ from the model's by {difference:.2g} nats"
-        raise NmtError(message, hint="try another version of transformers")
+    difference = check_difference(differences, TOLERANCE, "transformers'")
     log.info("checked: pieces are the same, log-probabilities differ by at most %.1g nats", difference)

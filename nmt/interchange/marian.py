@@ -19,9 +19,9 @@ from torch import Tensor
 
 from nmt.config import check_config, is_language
 from nmt.config.yaml_file import Origins
-from nmt.errors import InputError, ModelError, NmtError
+from nmt.errors import InputError, ModelError, os_errors_as
 from nmt.files import atomic_directory, hash_file, read_capped
-from nmt.interchange.export import CHECKED_LENGTHS, largest, random_pairs
+from nmt.interchange.export import CHECKED_LENGTHS, check_difference, random_pairs
 from nmt.interchange.huggingface import SETTINGS, import_transformers, layer_names, permuted, sines_first
 from nmt.interchange.marian_files import HINT, MarianSettings, read_json, read_settings, read_vocabulary, read_weights
 from nmt.run.checkpoint import Checkpoint, save_checkpoint
@@ -137,12 +137,12 @@ def in_our_order(path: Path, pieces: list[str], start: int | None = None) -> Sid
 
 def model_of(path: Path, pieces: list[str]) -> bytes:
     """Read a SentencePiece model, and store the vocabulary `pieces` in it."""
+    with os_errors_as(ModelError, f"read {path}", hint=HINT):
+        model = read_capped(path, MAX_MODEL_BYTES)
     try:
-        model = with_vocabulary(without_vocabulary(read_capped(path, MAX_MODEL_BYTES)), pieces)
+        model = with_vocabulary(without_vocabulary(model), pieces)
         Tokenizer(model)  # checks that it can be loaded
         return model
-    except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror or error}", hint=HINT) from error
     except ModelError as error:
         raise ModelError(f"{path}: {error}", hint=error.hint) from error
 
@@ -237,10 +237,7 @@ def check_log_probs(
             inputs = source_rows[[*src, EOS]][None], target_rows[tgt_in]
             expected = theirs(input_ids=inputs[0], decoder_input_ids=inputs[1]).logits[..., target_rows[EOS:]]
         differences.append(found.log_softmax(-1) - expected.log_softmax(-1))
-    difference = largest(differences)
-    if not difference <= TOLERANCE:  # also true for NaN
-        reason = f"log-probabilities differ from those of the original by {difference:.2g} nats"
-        raise NmtError(reason, hint="report it, with the name of the model")
+    difference = check_difference(differences, TOLERANCE, "the original's")
     log.info("checked: log-probabilities differ from the original's by at most %.1g nats", difference)
 
 

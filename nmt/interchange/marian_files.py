@@ -1,4 +1,4 @@
-"""Read a directory with a Marian model in Hugging Face's format; every file in it is untrusted.
+"""Find and read a directory with a Marian model in Hugging Face's format; every file in it is untrusted.
 
     config.json, model.safetensors      of MarianMTModel
     vocab.json, source.spm, target.spm  of MarianTokenizer; target_vocab.json if the vocabularies are separate
@@ -7,7 +7,9 @@
 Types, ranges, names and shapes are checked. Nothing is unpickled.
 """
 
+import contextlib
 import os
+import re
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -16,11 +18,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from torch import Tensor
 
 from nmt.config import described
-from nmt.errors import ModelError
+from nmt.errors import DownloadError, InputError, ModelError, os_errors_as
 from nmt.files import parse_json, read_capped
 from nmt.interchange.huggingface import layer_names
 from nmt.run.header import check_header_size
 
+HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
+HUB_FILES = ["*config.json", "*vocab.json", "*.spm", "model.safetensors"]
 MAX_JSON_BYTES = 50_000_000  # enough for a vocabulary of a million pieces
 LARGEST_VOCABULARY = 1_000_000
 HINT = "get the files again, or another model; nmt imports Marian models, such as those of OPUS-MT"
@@ -30,6 +34,33 @@ CONVERT = (
     "M.from_pretrained('IN').save_pretrained('OUT'); T.from_pretrained('IN').save_pretrained('OUT')\"; "
     "on the Hub, a pull request of the model may have it: --revision"
 )
+
+
+def model_directory(model: str, revision: str | None = None) -> Path:
+    """Return a model's directory, given its path, or its id on the Hugging Face Hub, which is downloaded to its cache.
+
+    `revision` is a branch, tag, commit or pull request (refs/pr/5) of a model on the Hub. Raises InputError if there is
+    no such directory or huggingface_hub is not installed, and DownloadError if the download fails.
+    """
+    path = Path(model)
+    if path.is_dir():
+        if revision is not None:
+            raise InputError(f"--revision does not apply to the directory {path}", hint="leave it out")
+        return path
+    if os.path.lexists(path) or not HUB_ID.fullmatch(model):
+        hint = "give a directory, or an id on the Hugging Face Hub, such as Helsinki-NLP/opus-mt-de-en"
+        raise InputError(f"{path} is not a directory", hint=hint)
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        hint = "pip install 'nmt-trainer[huggingface]', or give the directory of a downloaded model"
+        raise InputError(f"no directory {path}, and huggingface_hub is not installed", hint=hint) from error
+    try:
+        return Path(snapshot_download(model, revision=revision, allow_patterns=HUB_FILES))
+    except Exception as error:  # of the Hub, its validators and the network; their classes depend on the version
+        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        hint = "check the id and the network, or download the model elsewhere and give its directory"
+        raise DownloadError(f"cannot get {model}: {reason:.300}", hint=hint) from error
 
 
 class MarianSettings(BaseModel):
@@ -90,13 +121,10 @@ def read_json(path: Path, *, may_be_missing: bool = False) -> dict[str, Any]:
     """Read a file that contains a JSON object; empty if the file may be missing and is. A broken link is an error."""
     if may_be_missing and not os.path.lexists(path):
         return {}
-    try:
+    found: Any = None
+    reading = os_errors_as(ModelError, f"read {path}", hint="give the directory of a model in Hugging Face's format")
+    with reading, contextlib.suppress(ValueError):
         found = parse_json(read_capped(path, MAX_JSON_BYTES))
-    except OSError as error:
-        hint = "give the directory of a model in Hugging Face's format"
-        raise ModelError(f"cannot read {path}: {error.strerror or error}", hint=hint) from error
-    except ValueError:
-        found = None
     if not isinstance(found, dict):
         raise ModelError(f"{path} is not a JSON object", hint=HINT)
     return found
@@ -120,13 +148,12 @@ def read_weights(directory: Path, settings: MarianSettings) -> dict[str, Tensor]
     if not os.path.lexists(path):
         raise ModelError(f"{directory} has no model.safetensors", hint=CONVERT)
     try:
-        check_header_size(path)
-        with safetensors.safe_open(path, framework="pt") as file:
-            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-            _check_shapes(path, {name: tuple(x.get_shape()) for name, x in slices.items()}, settings)
-            weights = {name: file.get_tensor(name).float() for name in slices}
-    except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror or error}", hint=HINT) from error
+        with os_errors_as(ModelError, f"read {path}", hint=HINT):
+            check_header_size(path)
+            with safetensors.safe_open(path, framework="pt") as file:
+                slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+                _check_shapes(path, {name: tuple(x.get_shape()) for name, x in slices.items()}, settings)
+                weights = {name: file.get_tensor(name).float() for name in slices}
     except safetensors.SafetensorError as error:
         raise ModelError(f"{path} is not a safetensors file, or damaged", hint=HINT) from error
     for name, names in matrices_of(settings).items():

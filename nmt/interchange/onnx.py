@@ -6,35 +6,42 @@
     tokenizer.json                    for transformers.js; only if this format supports the tokenizer
 
 The graphs of post- and pre-norm models have the same inputs and outputs. transformers.js supports only Marian, so
-config.json always names Marian. The name does not matter otherwise, because the weights are in the graphs.
+config.json always names Marian. The name does not matter otherwise, because the weights are in the graphs. In
+tokenizer.json, text such as `</s>` is parsed as the special piece; for unigram models, transformers.js does not support
+byte fallback: characters outside of the vocabulary become <unk>.
 """
 
 import json
 import logging
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import sentencepiece
 
 from nmt.decode.translator import Translator
 from nmt.errors import InputError
 from nmt.files import atomic_directory, atomic_write, sync
 from nmt.interchange import huggingface
 from nmt.interchange.export import check_replaceable
-from nmt.interchange.tokenizer_json import KINDS, tokenizer_json
+from nmt.text import BOS, EOS, PAD, UNK
+from nmt.text.subword_sampling import SPACE
+from nmt.text.tokenizer import Tokenizer
 from nmt.text.vocabulary import vocabulary_of
 
 log = logging.getLogger("nmt")
 
 GRAPHS = ("encoder_model.onnx", "decoder_model_merged.onnx")
+KINDS = ("unigram", "bpe", "char")  # values of tokenizer.type that tokenizer.json supports
+NEVER = -1e4  # score of special and byte pieces, which keeps them out of segmentations; others are above -100
 FILES = (huggingface.FILES - {"model.safetensors"}) | {"onnx", "tokenizer.json"}
 
 
 def to_onnx(translator: Translator, path: Path) -> None:
     """Export a model to a directory for ONNX Runtime, if it computes what nmt does. Replaces an earlier export.
 
-    Raises:
-        InputError: optimum is not installed, the format does not support the model, or `path` is not an export.
-        NmtError: ONNX Runtime's log-probabilities differ from nmt's.
+    Raises the errors of `to_huggingface`, and InputError if optimum is not installed.
     """
     check_replaceable(path, FILES, "onnx")
     model = huggingface.holdable_model(translator)
@@ -82,3 +89,37 @@ def write_for_browsers(directory: Path, translator: Translator) -> None:
         log.warning("no tokenizer.json for transformers.js, which needs nmt's own tokenizer of both sides: %s", kinds)
     else:
         atomic_write(directory / "tokenizer.json", tokenizer_json(tokenizers.source, kind))
+
+
+def tokenizer_json(tokenizer: Tokenizer, kind: str) -> str:
+    """Return a SentencePiece model as tokenizer.json, written by Hugging Face's tokenizers; `kind`: see `KINDS`."""
+    from tokenizers import AddedToken, decoders, models, normalizers, processors
+    from tokenizers import Tokenizer as Fast
+
+    pieces = tokenizer.pieces(range(len(tokenizer)))
+    processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
+    is_byte = [processor.is_byte(i) for i in range(len(pieces))]
+    scores = {piece: processor.get_score(i) for i, piece in enumerate(pieces) if i > EOS and not is_byte[i]}
+    if kind == "unigram":
+        scored = [(piece, scores.get(piece, NEVER)) for piece in pieces]
+        model: Any = models.Unigram(scored, unk_id=UNK, byte_fallback=any(is_byte))
+    else:
+        ids = {piece: i for i, piece in enumerate(pieces)}
+        model = models.BPE(ids, merges(scores), unk_token=pieces[UNK], fuse_unk=True, byte_fallback=any(is_byte))
+    found = Fast(model)
+    found.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), normalizers.Replace(" ", SPACE)])
+    found.post_processor = processors.TemplateProcessing(["$A", pieces[EOS]], special_tokens=[(pieces[EOS], EOS)])
+    to_text = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    found.decoder = decoders.Sequence(to_text)
+    found.add_special_tokens([AddedToken(pieces[i], normalized=False, special=True) for i in (PAD, UNK, BOS, EOS)])
+    return str(found.to_str())
+
+
+def merges(scores: Mapping[str, float]) -> list[tuple[str, str]]:
+    """Return all pairs of pieces that form another piece, the highest score first.
+
+    SentencePiece has no list of merges: it merges any two adjacent pieces that form a piece, the highest score first.
+    """
+    by_score = sorted((piece for piece in scores if len(piece) > 1), key=lambda piece: -scores[piece])
+    parts = [(piece[:i], piece[i:]) for piece in by_score for i in range(1, len(piece))]
+    return [pair for pair in parts if pair[0] in scores and pair[1] in scores]

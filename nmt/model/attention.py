@@ -13,7 +13,7 @@ from nmt.config import ModelSettings
 from nmt.model import kernels
 from nmt.model.dropout import Dropout
 from nmt.model.positions import rotate
-from nmt.model.variants import MIN_BLOCK, additive_scores, local_attention, local_mask
+from nmt.model.variants import additive_scores, local_mask
 
 
 def scaled_dot_product_attention(
@@ -159,21 +159,8 @@ class SelfAttention(MultiHeadAttention):
         """Map x (B, T, D) to (B, T, D). `mask` (B, 1, 1, T) bool hides padding in the encoder; None in the decoder."""
         query, key, value = heads_first(self.project(x, rotation))
         if self.window:
-            length = x.size(1)
-            is_token = x.new_ones(1, 1, 1, length, dtype=torch.bool) if mask is None else mask
-            # `local_attention` splits the sequence into blocks, which is slower than a mask for short sequences.
-            if weights is None and length > self.window + MIN_BLOCK:
-                heads = local_attention(
-                    query,
-                    key,
-                    value,
-                    window=self.window,
-                    causal=causal,
-                    is_token=is_token,
-                    attention=lambda q, k, v, m: scaled_dot_product_attention(q, k, v, m, self.dropout)[0],
-                )
-                return self.merge_heads(heads)
-            mask, causal = local_mask(length, self.window, causal, is_token), False
+            is_token = x.new_ones(1, 1, 1, x.size(1), dtype=torch.bool) if mask is None else mask
+            mask, causal = local_mask(x.size(1), self.window, causal, is_token), False
         return self.attend(query, key, value, mask=mask, causal=causal, weights=weights)
 
 

@@ -74,8 +74,7 @@ class Seq2Seq(nn.Module, abc.ABC):
     def freeze(self, parts: Collection[str]) -> None:
         """Freeze parts of the model (values of `PART_OF`). A matrix shared by two parts is frozen with either of them.
 
-        Raises:
-            ConfigError: no parameter is left to train.
+        Raises ConfigError if no parameter is left to train.
         """
         for name, parameter in self.named_parameters(remove_duplicate=False):
             if PART_OF[name.partition(".")[0]] in parts:

@@ -44,6 +44,3 @@ class Dropout(nn.Module):
         keep = words.view(torch.uint8)[: x.numel()].view(x.shape)
         keep = keep.clamp_(n_dropped - 1, n_dropped).sub_(n_dropped - 1)  # 0 or 1; comparing takes ten times as long
         return x * keep.to(x.dtype).mul_(256 / (256 - n_dropped))
-
-    def extra_repr(self) -> str:
-        return f"p={self.p}"

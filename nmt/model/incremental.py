@@ -5,12 +5,12 @@
     select  copies the cache of the beams that the search continues
 
 `step` returns the logits that a full forward pass computes at the last position. `incremental_decoder` returns the
-decoder of any model; code outside this package uses only the interface `IncrementalDecoder`.
+decoder of any model; code outside this package uses only the interface `nmt.decode.search.IncrementalDecoder`.
 """
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,16 +21,8 @@ from nmt.model.recurrent import RecurrentModel
 from nmt.model.transformer import Transformer
 
 
-class IncrementalDecoder(Protocol):
-    """The interface that search uses, with a state of any type; documented in `nmt.decode.search`."""
-
-    def start(self, src: Tensor, /) -> Any: ...
-    def step(self, tokens: Tensor, state: Any, /) -> tuple[Tensor, Any]: ...
-    def select(self, state: Any, beam_indices: Tensor, /) -> Any: ...
-
-
-def incremental_decoder(model: Seq2Seq) -> IncrementalDecoder:
-    """Return the decoder of a model in eval mode."""
+def incremental_decoder(model: Seq2Seq) -> Any:
+    """Return the decoder of a model in eval mode, a `nmt.decode.search.IncrementalDecoder`."""
     if isinstance(model, Transformer):
         return TransformerDecoder(model)
     assert isinstance(model, RecurrentModel)
@@ -58,14 +50,13 @@ class TransformerDecoder:
         self.model = model
 
     def start(self, src: Tensor) -> KVCache:
-        """See `nmt.decode.search.IncrementalDecoder`."""
         memory, mask = self.model.encode(src)
         cross_kv = [layer.cross_attention.keys_values(memory) for layer in self.model.decoder]
         empty = [torch.stack([x[:, :, :0] for x in of_layer]) for of_layer in cross_kv]  # K = 1, t = 0
         return KVCache(self_kv=empty, cross_kv=cross_kv, cross_mask=mask, n_read=0)
 
     def step(self, tokens: Tensor, cache: KVCache) -> tuple[Tensor, KVCache]:
-        """See `nmt.decode.search.IncrementalDecoder`. The layers compute `DecoderLayer.forward` for one position."""
+        """The layers compute `DecoderLayer.forward` for one position."""
         model = self.model
         position = slice(cache.n_read, cache.n_read + 1)
         x, rotation = model.embed(tokens, model.target_embedding, model.target_positions, position)  # (B, K, D)
@@ -82,7 +73,7 @@ class TransformerDecoder:
         return logits, replace(cache, self_kv=self_kv, n_read=cache.n_read + 1)
 
     def select(self, cache: KVCache, beam_indices: Tensor) -> KVCache:
-        """See `nmt.decode.search.IncrementalDecoder`. `beam_indices`: (B', K'), rows of the B*K beams."""
+        """`beam_indices`: (B', K'), rows of the B*K beams."""
         self_kv = [x.index_select(1, beam_indices.flatten()) for x in cache.self_kv]
         n_sentences = len(cache.cross_mask)
         if len(beam_indices) == n_sentences:  # no sentence has left the batch

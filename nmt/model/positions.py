@@ -1,11 +1,7 @@
 """Positional encodings: sinusoids (Vaswani et al. 2017, section 3.5) and rotations (Su et al. 2021)."""
 
-from collections.abc import Callable
-
 import torch
-from torch import Tensor, nn
-
-FIRST_POSITIONS = 1024  # initial number of rows of a table; longer sequences make it grow
+from torch import Tensor
 
 
 def sinusoidal_positions(n_positions: int, d_model: int) -> Tensor:
@@ -34,26 +30,3 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
     pairs = x.reshape(*x.shape[:-1], -1, 2).to(torch.promote_types(x.dtype, torch.float32))
     rotated = torch.view_as_complex(pairs) * rotation  # (..., d/2)
     return torch.view_as_real(rotated).flatten(-2).to(x.dtype)
-
-
-class PositionTable(nn.Module):
-    """A table of fixed positional encodings that grows on demand, because `max_positions` may be very large.
-
-    `encoding(P)` returns the table (P, ...) of the first P positions; P is at most `max_positions`.
-    """
-
-    table: Tensor
-
-    def __init__(self, encoding: Callable[[int], Tensor], max_positions: int) -> None:
-        super().__init__()
-        self.encoding = encoding
-        self.max_positions = max_positions
-        self.register_buffer("table", encoding(min(FIRST_POSITIONS, max_positions)), persistent=False)
-
-    def forward(self, positions: slice) -> Tensor:
-        """Return the rows of these positions."""
-        if positions.stop > len(self.table):
-            n = min(max(positions.stop, 2 * len(self.table)), self.max_positions)
-            with torch.inference_mode(False):  # training may use the table later
-                self.table = self.encoding(n).to(self.table)
-        return self.table[positions]

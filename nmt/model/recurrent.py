@@ -151,13 +151,12 @@ class RecurrentModel(Seq2Seq):
         return self.dropout(hidden), weights
 
     def hidden(self, src: Tensor, tgt_in: Tensor) -> Tensor:
-        """See `Seq2Seq`."""
         state = self.start(src)
         x, _ = self.decode(tgt_in, state.layers)
         return self.attend(x, state)[0]
 
     def attention(self, src: Tensor, tgt_in: Tensor) -> AttentionWeights:
-        """See `Seq2Seq`; there is only cross-attention, with one layer and one head."""
+        """There is only cross-attention, with one layer and one head."""
         state = self.start(src)
         hidden, _ = self.decode(tgt_in, state.layers)
         _, weights = self.attend(hidden, state)
@@ -166,13 +165,12 @@ class RecurrentModel(Seq2Seq):
         return AttentionWeights(encoder, decoder, cross if weights is None else weights[None, :, None])
 
     def step(self, tokens: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """See `IncrementalDecoder`. Attention treats the beams of a sentence as its target positions."""
+        """Attention treats the beams of a sentence as its target positions."""
         x, layers = self.decode(tokens.reshape(-1, 1), state.layers)  # (B*K, 1, D)
         hidden, _ = self.attend(x.view(*tokens.shape, -1), state)  # (B, K, D)
         return self.projection(hidden), replace(state, layers=layers)
 
     def select(self, state: RecurrentState, beam_indices: Tensor) -> RecurrentState:
-        """See `IncrementalDecoder`."""
         layers = state.layers.index_select(2, beam_indices.flatten())
         if len(beam_indices) == len(state.mask):
             return replace(state, layers=layers)

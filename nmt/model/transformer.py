@@ -16,7 +16,7 @@ from nmt.config import ModelSettings
 from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.model.dropout import Dropout
-from nmt.model.positions import PositionTable, rotary_positions, sinusoidal_positions
+from nmt.model.positions import rotary_positions, sinusoidal_positions
 from nmt.text import PAD
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "gelu": F.gelu, "silu": F.silu}
@@ -112,20 +112,20 @@ class DecoderLayer(nn.Module):
 class Transformer(Seq2Seq):
     """Figure 1: embeddings and positions, N encoder layers, N decoder layers, projection to logits."""
 
+    sinusoids: Tensor | None  # (P, D) with P = max_positions, added to the embeddings
+    rotations: Tensor | None  # (P, D/H/2), applied to queries and keys of self-attention
+
     def __init__(self, settings: ModelSettings, n_source_vocab: int, n_target_vocab: int) -> None:
         super().__init__(settings, n_source_vocab, n_target_vocab)
         d_model, max_positions = settings.d_model, settings.max_positions
-        self.sinusoids: PositionTable | None = None  # (P, D) with P = max_positions, added to the embeddings
-        self.rotations: PositionTable | None = None  # (P, D/H/2), applied to queries and keys of self-attention
+        sinusoids = sinusoidal_positions(max_positions, d_model) if settings.positions == "sinusoidal" else None
+        is_rotary, d_head = settings.positions == "rotary", d_model // settings.n_heads
+        rotations = rotary_positions(max_positions, d_head) if is_rotary else None
+        self.register_buffer("sinusoids", sinusoids, persistent=False)
+        self.register_buffer("rotations", rotations, persistent=False)
         self.source_positions: nn.Parameter | None = None  # (P, D), learned, added to the embeddings
         self.target_positions: nn.Parameter | None = None
-        if settings.positions == "sinusoidal":
-            encoding = functools.partial(sinusoidal_positions, d_model=d_model)
-            self.sinusoids = PositionTable(encoding, max_positions)
-        elif settings.positions == "rotary":
-            encoding = functools.partial(rotary_positions, d=d_model // settings.n_heads)
-            self.rotations = PositionTable(encoding, max_positions)
-        elif settings.positions == "learned":
+        if settings.positions == "learned":
             self.source_positions = nn.Parameter(torch.empty(max_positions, d_model))
             self.target_positions = nn.Parameter(torch.empty(max_positions, d_model))
         encoder = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.n_encoder_layers))
@@ -158,11 +158,10 @@ class Transformer(Seq2Seq):
             the embeddings (B, T, D), and rotary positions for self-attention, (T, D/H/2) or None.
         """
         x = self.scaled_embedding(tokens, embedding)
-        if learned is not None:
-            x = x + learned[positions]
-        elif self.sinusoids is not None:
-            x = x + self.sinusoids(positions)
-        return self.dropout(x), None if self.rotations is None else self.rotations(positions)
+        added = self.sinusoids if learned is None else learned
+        if added is not None:
+            x = x + added[positions]
+        return self.dropout(x), None if self.rotations is None else self.rotations[positions]
 
     def encode(self, src: Tensor, weights: list[Tensor] | None = None) -> tuple[Tensor, Tensor]:
         """Run the encoder.

@@ -188,11 +188,7 @@ def lasting_path(file: BinaryIO) -> Path:
 
 
 def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpoint:
-    """Read and check a checkpoint; load only tensors with these prefixes. Translation needs only `model`.
-
-    Raises:
-        ModelError: the file is missing, damaged, not a checkpoint, or of another format version.
-    """
+    """Read and check a checkpoint; load only tensors with these prefixes. Raises ModelError if it is damaged."""
     with errors_as_model_error(path):
         check_header_size(path)
         with path.open("rb") as held, safetensors.safe_open(lasting_path(held), framework="pt") as file:

@@ -185,8 +185,8 @@ class RunDirectory:
         return kept
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """All valid lines of figures. A killed run may have left half a line."""
-        return LinesReader(self.metrics_file).new_lines()[0]
+        """All valid lines of figures."""
+        return list(json_lines(self.metrics_file))
 
     def append_scores(self, line: dict[str, Any]) -> None:
         """Append the results of one evaluation of the run's model."""
@@ -195,7 +195,7 @@ class RunDirectory:
 
     def read_scores(self) -> list[dict[str, Any]]:
         """The results of all evaluations of the run's models, oldest first."""
-        return LinesReader(self.scores_file).new_lines()[0]
+        return list(json_lines(self.scores_file))
 
 
 def kind_of(line: Mapping[str, Any]) -> str:
@@ -209,35 +209,17 @@ def _json_line(line: Mapping[str, Any]) -> str:
     return json.dumps(line, ensure_ascii=False) + "\n"
 
 
-class LinesReader:
-    """Reads a growing file of JSON objects, one per line: each call parses only the lines added since the last call."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-        self.position = 0  # offset in bytes after the last line that was read
-        self.last = b""  # the last line that was read
-
-    def new_lines(self) -> tuple[list[dict[str, Any]], bool]:
-        """The new lines, and whether they start at the beginning of the file again.
-
-        They do at the first call, and after earlier lines were replaced. Invalid lines are left out.
-        """
-        if not self.file.is_file():  # reading a pipe would block
-            self.position, self.last = 0, b""
-            return [], True
-        with self.file.open("rb") as file:
-            file.seek(self.position - len(self.last))
-            starts_over = self.position == 0 or file.read(len(self.last)) != self.last
-            if starts_over:
-                self.position, self.last = 0, b""
-                file.seek(0)
-            lines = []
-            for text in raw_lines(file, str(self.file)):
-                with contextlib.suppress(ValueError):
-                    lines.append(parse_json(text))
-                    self.last = text
-                    self.position = file.tell()
-        return [line for line in lines if isinstance(line, dict) and isinstance(line.get("step", 0), int)], starts_over
+def json_lines(file: Path) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects of a file with one per line, none if there is no file. Leaves out invalid lines."""
+    if not file.is_file():  # reading a pipe would block
+        return
+    with file.open("rb") as stream:
+        for text in raw_lines(stream, str(file)):
+            line: Any = None
+            with contextlib.suppress(ValueError):  # a killed process may have left half a line
+                line = parse_json(text)
+            if isinstance(line, dict) and isinstance(line.get("step", 0), int):
+                yield line
 
 
 def newest_model(root: Path = Path("runs")) -> Path | None:

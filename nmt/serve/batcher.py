@@ -76,10 +76,7 @@ class Batcher:
     ) -> asyncio.Future[list[Translation]]:
         """Queue lines for translation; canceling the future abandons them.
 
-        `show` is called in the event loop, for every line after every step of the search.
-
-        Raises:
-            QueueFullError: `max_waiting` requests are already waiting.
+        `show` is called in the event loop, for every line after every step of the search. Raises QueueFullError.
         """
         return self._queue(Job(asyncio.get_running_loop().create_future(), lines, options, show))
 

@@ -220,9 +220,3 @@ def shuffle_batches(costs: NDArray[np.int64], accumulate: int, n_open: int, seed
         when[group] = slots / len(group)
     steps = steps[when.argsort(stable=True)].flatten()
     return list(torch.cat([by_cost[:n_open], steps, by_cost[n_open + len(steps) :]]).tolist())
-
-
-def non_padding_share(batches: Sequence[Batch]) -> float:
-    """Fraction of the positions of both sides that are not padding."""
-    n_real = sum(batch.n_source_tokens + batch.n_target_tokens for batch in batches)
-    return n_real / max(sum(batch.n_positions for batch in batches), 1)

@@ -180,12 +180,11 @@ def first_occurrences(digests: NDArray[np.uint64]) -> NDArray[np.bool_]:
     return is_first
 
 
-def n_occurrences(digests: NDArray[np.uint64], is_counted: NDArray[np.bool_] | None = None) -> NDArray[np.int32]:
-    """How often each digest occurs, among those that are counted."""
+def n_occurrences(digests: NDArray[np.uint64]) -> NDArray[np.int32]:
+    """How often each digest occurs."""
     n = np.zeros(len(digests), np.int32)
     for bucket in hash_buckets(digests):
-        _, inverse = np.unique(digests[bucket], return_inverse=True)
-        counts = np.bincount(inverse, None if is_counted is None else is_counted[bucket])
+        _, inverse, counts = np.unique(digests[bucket], return_inverse=True, return_counts=True)
         n[bucket] = counts[inverse]
     return n
 

@@ -12,13 +12,13 @@ import os
 import queue
 import stat
 import threading
-import zlib
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from nmt.errors import DataError
+from nmt.errors import DataError, os_errors_as
 
 log = logging.getLogger("nmt")
 
@@ -79,14 +79,9 @@ def guess_encoding(lines: Sequence[bytes]) -> str:
     return found if found and not found.startswith(("ascii", "utf-8")) else ""
 
 
-@contextlib.contextmanager
-def reading(name: str, hint: str = "check the path, and that you may read it") -> Iterator[None]:
+def reading(name: str, hint: str = "check the path, and that you may read it") -> AbstractContextManager[None]:
     """Convert errors of reading in a block to `DataError`."""
-    try:
-        yield
-    except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise DataError(f"cannot read {name}: {reason}", hint=hint) from error
+    return os_errors_as(DataError, f"read {name}", hint=hint)
 
 
 def raw_lines(stream: BinaryIO | gzip.GzipFile, name: str) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""SentencePiece tokenizers: text to token ids and back, training, and statistics.
+"""SentencePiece tokenizers: text to token ids and back, and training.
 
 With identity normalization and all white space kept, decode(encode(text)) == text, except for U+2581, SentencePiece's
 own sign for a space. The tokenizer of an imported model has that model's normalization and a separate vocabulary
@@ -137,10 +137,6 @@ class Tokenizer:
     def ids(self, pieces: Iterable[str]) -> list[int]:
         return [self._ids.get(piece, UNK) for piece in pieces]
 
-    def n_bytes(self, ids: Iterable[int]) -> int:
-        """The number of byte pieces among these ids."""
-        return sum(map(self._processor.is_byte, map(self._processor.piece_to_id, self.pieces(ids))))
-
     @functools.cached_property
     def _sampler(self) -> SubwordSampler:
         return SubwordSampler(self._processor, None if self._vocabulary is None else self._token)
@@ -222,15 +218,6 @@ def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings) -> Traine
     return Trained(model.getvalue(), int(processor.get_piece_size()), too_long)
 
 
-class Statistics(NamedTuple):
-    """Pieces per white-space separated word, and the fraction of byte pieces (0-1)."""
-
-    pieces_per_word: float
-    byte_share: float
-
-
-def statistics(tokenizer: Tokenizer, lines: Sequence[str]) -> Statistics:
-    ids = tokenizer.encode_all(lines)
-    n_pieces = sum(map(len, ids))
-    n_words = sum(len(line.split()) for line in lines)
-    return Statistics(n_pieces / max(n_words, 1), sum(map(tokenizer.n_bytes, ids)) / max(n_pieces, 1))
+def pieces_per_word(tokenizer: Tokenizer, lines: Sequence[str]) -> float:
+    """The mean number of pieces per white-space separated word."""
+    return sum(map(len, tokenizer.encode_all(lines))) / max(sum(len(line.split()) for line in lines), 1)

@@ -127,11 +127,7 @@ class Checkpointer:
     # --- resume -------------------------------------------------------------------------------------------
 
     def resume(self) -> bool:
-        """Restore the newest checkpoint, and return whether there is one.
-
-        Raises:
-            ModelError: the checkpoint does not belong to this model, or all checkpoints are damaged.
-        """
+        """Restore the newest whole checkpoint; return whether there is any. Raises ModelError if it does not fit."""
         newest = checkpoint_files.read_newest(self.run)
         if newest is None:
             if rank() == 0:

@@ -6,7 +6,6 @@ import time
 from dataclasses import dataclass
 from itertools import islice
 
-from nmt.text.batches import non_padding_share
 from nmt.train.loop import Session, uses_bf16
 from nmt.train.memory import n_fitting_threads, peak_memory, split_on_out_of_memory
 from nmt.train.optimizer import make_optimizers
@@ -48,28 +47,23 @@ def measure(session: Session) -> Measurement:
         _, max_positions = split_on_out_of_memory(step, [largest] * settings.accumulate, max_positions)
         batch_s = min(batch_s, (time.perf_counter() - start) / settings.accumulate)
     replicas.close()
-    mean = sum(batch.n_positions for batch in batches) / len(batches)
+    n_positions = sum(batch.n_positions for batch in batches)
+    n_tokens = sum(batch.n_source_tokens + batch.n_target_tokens for batch in batches)
     return Measurement(
         n_steps=math.ceil(data.n_batches / settings.accumulate),
-        epoch_s=batch_s * data.n_batches * mean / largest.n_positions,
+        epoch_s=batch_s * data.n_batches * n_positions / len(batches) / largest.n_positions,
         tokens_per_s=largest.n_target_tokens / batch_s,
         memory=peak_memory(model.device),
         n_threads=n_threads,
         bf16=bf16,
-        non_padding=non_padding_share(batches),
+        non_padding=n_tokens / n_positions,
     )
 
 
 def dry_run(session: Session) -> list[str]:
-    """Return the sizes of the model and the result of `measure` as lines of text for the user."""
-    settings, model = session.config.train, session.model
+    """Return the size of the model and the result of `measure` as lines of text for the user."""
+    settings, model, found = session.config.train, session.model, measure(session)
     lines = [f"parameters  {model.n_parameters:,}"]
-    seen: set[int] = set()
-    for name, block in model.named_children():
-        own = {id(p): p.numel() for p in block.parameters() if id(p) not in seen}
-        seen |= own.keys()
-        lines.append(f"  {name:<18} {sum(own.values()):>12,}")
-    found = measure(session)
     non_padding = f"{found.non_padding:.1%} non-padding"
     lines.append(f"batches     {session.data.n_batches} an epoch, {non_padding}, {found.n_steps} steps an epoch")
     precision = "bf16" if found.bf16 else "fp32"

@@ -32,14 +32,13 @@ class Budget:
 
     minutes: float | None  # approximate duration of the whole sweep
     steps: int | None  # of the first rung
-    eta: int = 2  # 1/eta of the candidates go on to the next rung, for eta times as many steps
     n_seeds: int = 1  # trainings of each candidate, with different seeds; their figures are averaged
 
     def n_survivors(self, n_candidates: int) -> list[int]:
         """The number of candidates in each rung; the last is 1."""
         found = [n_candidates]
         while found[-1] > 1:
-            found.append(max(1, found[-1] // self.eta))
+            found.append(found[-1] // 2)
         return found
 
 
@@ -77,16 +76,12 @@ def check_candidates(candidates: Sequence[Candidate]) -> None:
 def first_rung(budget: Budget, sizes: Sequence[int], step_s: float, once_s: float) -> tuple[int, float]:
     """The steps of the first rung, and the approximate duration of the whole sweep in seconds.
 
-    Rung k ends at eta^k times the steps of the first rung; its trainings continue those of the rung before.
+    Rung k ends at 2^k times the steps of the first rung; its trainings continue those of the rung before.
 
-    Args:
-        budget: of the sweep.
-        sizes: number of candidates in each rung.
-        step_s: mean time of a step, with its share of validations.
-        once_s: fixed time of each training in each rung, in addition to its steps.
+    `sizes` are the numbers of candidates in each rung. `step_s` is the mean time of a step, with its share of
+    validations, and `once_s` the fixed time of each training in each rung.
     """
-    eta = budget.eta
-    growth = [1, *(eta**k - eta ** (k - 1) for k in range(1, len(sizes)))]  # steps of each rung, relative to the first
+    growth = [1, *(2 ** (k - 1) for k in range(1, len(sizes)))]  # steps of each rung, relative to the first
     fixed_s = budget.n_seeds * sum(sizes) * once_s
     per_step_s = budget.n_seeds * step_s * sum(n * g for n, g in zip(sizes, growth, strict=True))
     if budget.minutes is None:

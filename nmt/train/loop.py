@@ -51,11 +51,7 @@ def uses_bf16(settings: TrainSettings, device: torch.device) -> bool:
 
 
 def count_skipped(progress: Progress, figures: StepFigures, micro_batches: list[Batch]) -> None:
-    """Log and count a step that made no update because its gradient is NaN or infinite.
-
-    Raises:
-        DivergedError: this is the `MAX_SKIPPED`-th such step in a row.
-    """
+    """Log and count a step that made no update because its gradient is not finite. Raises DivergedError after some."""
     progress.n_skipped += 1
     log.warning(
         "step %d skipped: the loss is %g, the gradient is not finite (lines %s, …)",
@@ -99,7 +95,7 @@ class Session:
 
 
 class Trainer:
-    """One training run, from step 0 to the end of its budget. Call `resume` first to continue from the last checkpoint.
+    """One training run, from step 0 to the end of its budget. To go on from a checkpoint, call `checkpointer.resume`.
 
     With several ranks, each has its own trainer in the same state; rank 0 writes the files. The caller has locked the
     run directory.
@@ -121,7 +117,7 @@ class Trainer:
 
     @property
     def progress(self) -> Progress:
-        """Counts and the history of validations; `resume` replaces this object."""
+        """Counts and the history of validations; `Checkpointer.resume` replaces this object."""
         return self.state.progress
 
     def train(self, n_threads: int = 1) -> Progress:
@@ -173,8 +169,6 @@ class Trainer:
         """Run steps until the budget is spent or a signal is received.
 
         Args:
-            replicas: the model's replicas, one per thread.
-            report: shows each step.
             started: `time.monotonic()` at the start of training, minus the seconds that earlier processes have trained.
         Returns:
             the number of the signal; 0 at the end of the budget.
@@ -251,12 +245,7 @@ class Trainer:
         self.on_validation()
 
     def validate(self, model: Seq2Seq) -> Validation:
-        """Compute the figures of a model on the dev pairs.
-
-        Raises:
-            DivergedError: its loss or its logits are NaN or infinite.
-            Interrupted: a signal was received.
-        """
+        """Compute the figures of a model on the dev pairs. Raises DivergedError or Interrupted, see `run_steps`."""
         with self.stop.interruptible():
             try:
                 return validate(model, self.tokenizers, self.dev, self.config, bf16=self.progress.bf16)
@@ -291,21 +280,17 @@ class Trainer:
         log.info("average of %d checkpoints: dev BLEU %.2f, loss %.3f (%s)", *figures)
 
     def roll_back(self, error: DivergedError) -> None:
-        """Restore the last checkpoint and halve the learning rate.
-
-        Raises:
-            DivergedError: there is no checkpoint, or there were already `MAX_ROLLBACKS` rollbacks.
-        """
+        """Restore the last checkpoint and halve the learning rate. Raises `error` after `MAX_ROLLBACKS` rollbacks."""
         before = self.progress
         # `broadcast` also waits for all ranks, so no rank changes files or weights while another still trains.
         has_checkpoint = broadcast(self.checkpointer.run.newest_step() is not None)
         if not has_checkpoint or before.n_rollbacks == MAX_ROLLBACKS:
             raise error
         if rank() == 0:
-            self.resume()
+            self.checkpointer.resume()
         barrier()  # the first rank resumes first, because `resume` renames checkpoints that cannot be read
         if rank() > 0:
-            self.resume()
+            self.checkpointer.resume()
         self.state.progress = replace(
             self.progress,
             n_rollbacks=before.n_rollbacks + 1,
@@ -317,14 +302,6 @@ class Trainer:
         log.warning("%s: back to step %d with %g of the rate", error, self.progress.step, lr_factor)
 
     # --- resume and budget --------------------------------------------------------------------------------
-
-    def resume(self) -> bool:
-        """Restore the newest checkpoint. Returns False if there is none.
-
-        Raises:
-            ModelError: the checkpoint does not belong to this model, or all checkpoints are damaged.
-        """
-        return self.checkpointer.resume()
 
     def spent(self) -> float:
         """The fraction of the budget that is spent, 0-1: the largest of the fractions of steps, epochs and minutes."""

@@ -68,9 +68,7 @@ def split_on_out_of_memory(
     No pair is left out, so the gradient is the same except for dropout. `max_positions` is the maximum size of a
     micro-batch that was found in earlier steps, 0 for no limit. Returns the result of the step, and `max_positions` for
     the next steps.
-
-    Raises:
-        NmtError: a single pair does not fit, or there are several ranks: the other ranks would wait for this one.
+    Raises NmtError if a single pair does not fit, or there are several ranks: the others would wait for this one.
     """
     while True:
         parts = [part for batch in micro_batches for part in batch.cut(max_positions or batch.n_positions)]

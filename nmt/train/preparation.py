@@ -25,7 +25,7 @@ from nmt.run.directory import RunDirectory, hash_files
 from nmt.text import corpus as disk
 from nmt.text.corpus import SIDES, Mixture, Pairs, RaggedArray
 from nmt.text.lines import Pair, is_blank, iter_pairs, read_pairs
-from nmt.text.tokenizer import MAX_TRAINER_BYTES, Statistics, Tokenizers, statistics, train_tokenizer
+from nmt.text.tokenizer import MAX_TRAINER_BYTES, Tokenizers, pieces_per_word, train_tokenizer
 from nmt.train.presets import fit_config
 
 log = logging.getLogger("nmt")
@@ -203,10 +203,7 @@ def _training_pairs(config: Config, n_lines: list[int]) -> Iterator[Pair]:
 def check_corpora(training: dict[str, Pairs], dev: list[Pair], others: dict[str, list[Pair]]) -> None:
     """Raise DataError if the training corpora or dev have no pairs, or both sides of a corpus are the same text.
 
-    Args:
-        training: the training corpora, train first.
-        dev: the pairs of dev that can be used.
-        others: dev and test as they were read.
+    `others` are dev and test as they were read.
     """
     for name, n_pairs in [*((name, len(pairs)) for name, pairs in training.items()), ("dev", len(dev))]:
         if not n_pairs:
@@ -331,8 +328,8 @@ def _encode(
     return pairs.lines[span.start : span.stop][kept], rows, np.array([too_long.sum(), unlikely.sum()])
 
 
-def tokenize(config: Config) -> tuple[RunDirectory, Tokenizers, dict[str, Statistics]]:
-    """`nmt tokenize`: train the tokenizer, write it into the run's directory, and measure it on both sides of dev."""
+def tokenize(config: Config) -> tuple[RunDirectory, Tokenizers, dict[str, float]]:
+    """`nmt tokenize`: train the tokenizer, write it into the run, and return the pieces per word of dev, by side."""
     corpus = read_corpus(config)
     tokenizers = train_tokenizers(corpus)
     run = RunDirectory(config.run)
@@ -341,6 +338,6 @@ def tokenize(config: Config) -> tuple[RunDirectory, Tokenizers, dict[str, Statis
             message = f"{run.path} holds a training that uses its tokenizer"
             raise ModelError(message, hint="choose another run=PATH, or move the run away first")
         run.write_tokenizers(tokenizers, config.tokenizer.joint)
-    source = statistics(tokenizers.source, [pair.source for pair in corpus.dev])
-    target = statistics(tokenizers.target, [pair.target for pair in corpus.dev])
+    source = pieces_per_word(tokenizers.source, [pair.source for pair in corpus.dev])
+    target = pieces_per_word(tokenizers.target, [pair.target for pair in corpus.dev])
     return run, tokenizers, {"source": source, "target": target}

@@ -18,15 +18,10 @@ Result = TypeVar("Result")
 
 
 class Replicas:
-    """A model and its replicas, one per thread. With several ranks, the model comes from `distributed.parallel`.
-
-    Attributes:
-        model: the model whose weights the optimizer updates.
-        models: the replicas. With one thread there are none, and this list contains `model`.
-    """
+    """A model and its replicas, one per thread. With several ranks, the model comes from `distributed.parallel`."""
 
     def __init__(self, model: nn.Module, n: int = 1) -> None:
-        self.model = model
+        self.model = model  # whose weights the optimizer updates; with one thread, the only one of `models`
         # From each parameter of `model` to those of the replicas that share its storage.
         self.copies: defaultdict[nn.Parameter, list[nn.Parameter]] = defaultdict(list)
         self.models = [model] if n == 1 else [self._replica() for _ in range(n)]

@@ -26,7 +26,7 @@ from nmt.train.loop import Session, Trainer
 from nmt.train.memory import check_memory, n_fitting_threads
 from nmt.train.preparation import Corpus, drop_lengths, read_corpus, train_tokenizers, training_corpora
 from nmt.train.presets import fit_validation, with_unset
-from nmt.train.progress import Progress, ending
+from nmt.train.progress import OR_ANEW, Progress, ending
 from nmt.train.report import clock
 
 log = logging.getLogger("nmt")
@@ -35,7 +35,6 @@ log = logging.getLogger("nmt")
 MAY_CHANGE = ("run", "decode.", "data.root", "data.train", "data.dev", "data.test", "data.allow_bad_utf8")
 MIXED_PATHS = re.compile(r"data\.mix\..*\.(source|target|root)")  # may change, too
 INHERITED_DATA = {"nfkc_source", "target_tag"}  # keys of `data` that configure the tokenizers
-OR_ANEW = "choose another run=PATH, or begin anew with --fresh (the old run is kept)"
 
 
 def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Session:
@@ -159,14 +158,14 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
     fixed = ("train.freeze", "train.metric")
     if refused := [text for key, text in changes.items() if not key.startswith("train.") or key in fixed]:
         message = f"{run.path} was begun with other settings: {'; '.join(refused)}"
-        raise ConfigError(message, hint=f"set them back, {OR_ANEW}")
+        raise ConfigError(message, hint=f"set them back, choose another run=PATH, or {OR_ANEW}")
     if changes:
         log.info("%s goes on otherwise than it was begun: %s", run.path, "; ".join(changes.values()))
     known = run.read_manifest().get("data", hashes)  # the user may have deleted a damaged manifest
     names = {name: None for name in (*hashes, *known) if not name.startswith("test.")}
     if other := [name for name in names if known.get(name) != hashes.get(name)]:
         message = f"the files of {', '.join(other)} are not those that {run.path} was begun with"
-        raise DataError(message, hint=f"bring the old files back, {OR_ANEW}")
+        raise DataError(message, hint=f"bring the old files back, choose another run=PATH, or {OR_ANEW}")
 
 
 def resolved(config: Config, keys: set[str]) -> Iterator[tuple[str, str]]:
@@ -198,13 +197,12 @@ def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -
     `Trainer.train`, and LostRankError if another rank ended.
     """
     run, settings, n_batches = session.run, session.config.train, session.data.n_batches
-    check_replicas(n_workers, session.model.device)
     if session.fresh and (aside := run.move_aside()):
         log.info("the old run is kept in %s", aside)
     with run.lock():
         session.on_start()
         trainer = Trainer(session, quiet=quiet)
-        resumed = trainer.resume()
+        resumed = trainer.checkpointer.resume()
         progress = trainer.progress
         write_settings(session, resumed=resumed)
         if launched().n_ranks > 1:
@@ -228,10 +226,12 @@ def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -
     return progress
 
 
-def check_replicas(n: int | None, device: torch.device) -> None:
+def check_replicas(n: int, device: torch.device) -> None:
     """Raise ConfigError if the threads of this process cannot share a step as `--replicas` wants."""
-    if n is not None and n > 1 and (device.type != "cpu" or launched().n_ranks > 1):
+    if n > 1 and (device.type != "cpu" or launched().n_ranks > 1):
         raise ConfigError("--replicas share a CPU", hint="for several GPUs: torchrun -m nmt train …")
+    if n > (n_threads := torch.get_num_threads()):
+        raise ConfigError(f"--replicas {n} on {n_threads} threads", hint="fewer, or more --threads")
 
 
 def write_settings(session: Session, *, resumed: bool) -> None:
@@ -265,6 +265,6 @@ def train_along(config: Config, *, device: str = "auto") -> None:
     with ranks_joined():  # waits for the first rank's tokenizer and corpus
         log.setLevel(logging.ERROR)  # only the first rank reports
         trainer = Trainer(prepare(config, device=device), quiet=True)
-        trainer.resume()
+        trainer.checkpointer.resume()
         if not trainer.finished():
             trainer.train()

@@ -1,6 +1,6 @@
 """Successive halving over settings (Jamieson and Talwalkar 2016; Li et al. 2017, section 3): `nmt sweep`.
 
-All candidates train for a few steps; the best 1/eta train on to eta times as many steps, and so on until one is left.
+All candidates train for a few steps; the better half trains on to twice as many steps, and so on until one is left.
 
     DIR/sweep.json  what was asked, the steps of each rung, and the best dev figures of each training in each rung
     DIR/trials/N    the run of candidate N; N-S: the same candidate with the S-th seed
@@ -40,9 +40,7 @@ class Sweep:
     """A sweep and its directory.
 
     Args:
-        path: the directory.
         candidates: `check_candidates` must have accepted them.
-        budget: how long to train.
         train: starts or resumes the training of a config, to its end.
         device: that `train` uses; a step is measured on it.
     """
@@ -66,10 +64,7 @@ class Sweep:
     def run(self) -> list[Standing]:
         """Train, or resume a stopped sweep; return the standings, the best first.
 
-        Raises:
-            InputError: the directory holds something else, or another sweep is running in it.
-            ConfigError: it holds another sweep, or the time is too short.
-            DivergedError: all trainings of a rung diverged.
+        Raises InputError if the directory holds something else, ConfigError if another sweep, or the time is too short.
         """
         with os_errors_as(OutputError, f"make the directory {self.path}", hint=OTHER):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -147,7 +142,7 @@ class Sweep:
                 validation_s = time.monotonic() - start
         mean_step_s = sum(step_s) / len(step_s) + validation_s / min(every)
         first, seconds = first_rung(self.budget, self.sizes, mean_step_s, validation_s + min(prepare_s))
-        self.rungs = [first * self.budget.eta**k for k in range(len(self.sizes))]
+        self.rungs = [first * 2**k for k in range(len(self.sizes))]
         sizes = ", ".join(f"{n} for {steps:,}" for n, steps in zip(self.sizes, self.rungs, strict=True))
         log.info("rungs of candidates and steps: %s; about %s in all", sizes, clock(seconds))
         if first < 2 * max(warmup):

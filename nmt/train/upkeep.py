@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from nmt.config import TrainSettings
 from nmt.errors import InputError, ModelError, OutputError, os_errors_as
 from nmt.run.checkpoint import Checkpoint, read_checkpoint, read_newest, save_checkpoint
 from nmt.run.directory import RunDirectory
@@ -24,13 +23,8 @@ def average_run(
     The result is the same as at the end of a training with train.average=KIND and train.n_average=N: the mean of the
     weights that the optimizer updates, not of their moving averages. The run's model and checkpoints do not change.
 
-    Args:
-        path: directory of the run.
-        kind: which of the validated checkpoints that still exist; None: as train.average, else the last.
-        n: number of checkpoints; None: train.n_average.
-        output: the file to write; None: average.safetensors in the run.
-    Returns:
-        the file, and the steps of the averaged checkpoints.
+    `kind` and `n` are those of the config if they are None, `output` is average.safetensors in the run. Returns the
+    file, and the steps of the averaged checkpoints.
     """
     run = RunDirectory(path)
     settings = run.read_config().train
@@ -80,19 +74,19 @@ def check_trained(run: RunDirectory) -> None:
         raise ModelError(f"{run.path} has no model yet", hint="train it with `nmt train`")
 
 
-def prune(path: Path, n_keep: int = 1, *, dry_run: bool = False) -> Pruned:
-    """Delete all checkpoints except the newest `n_keep` ones; the model file stays.
+def prune(path: Path, *, dry_run: bool = False) -> Pruned:
+    """Delete all checkpoints except the newest one that can be read; the model file, which is read first, stays.
 
-    If the training is unfinished and will average checkpoints, the checkpoints that it needs are kept, too. Before
-    anything is deleted, the model file and the checkpoints, newest first, are read until one is not damaged: it is
-    always kept.
+    If the training is unfinished and will average checkpoints, the checkpoints that it needs are kept, too.
     """
     run = RunDirectory(path)
     settings = run.read_config().train
     check_trained(run)
     with run.lock():
         read_checkpoint(run.model_file, prefixes=("model",))
-        kept = steps_to_keep(run, settings, n_keep)
+        _, progress = newest_checkpoint(run)
+        needed = steps_to_average(progress, settings) if progress.finished_at != progress.step else []
+        kept = sorted({progress.step, *needed} & {*run.checkpoint_steps()})
         steps = [step for step in run.checkpoint_steps() if step not in kept]
         files = [*sorted(run.checkpoints.glob("step-*.damaged")), *map(run.checkpoint_file, steps)]
         n_bytes = sum(file.stat().st_size for file in files)
@@ -100,11 +94,3 @@ def prune(path: Path, n_keep: int = 1, *, dry_run: bool = False) -> Pruned:
             for file in () if dry_run else files:
                 file.unlink(missing_ok=True)
     return Pruned(kept, files, n_bytes)
-
-
-def steps_to_keep(run: RunDirectory, settings: TrainSettings, n_keep: int) -> list[int]:
-    """The newest steps that can be read, and those that an unfinished training will average."""
-    _, progress = newest_checkpoint(run)
-    readable = [step for step in run.checkpoint_steps() if step <= progress.step]  # newer ones are damaged
-    needed = steps_to_average(progress, settings) if progress.finished_at != progress.step else []
-    return sorted({*readable[-n_keep:], *needed} & {*readable})

@@ -63,7 +63,7 @@ def test_what_cannot_be_compared_is_refused(five_run: FiveRun, systems: Path, tm
     config.write_text(config.read_text(encoding="utf-8").replace(str(five_run.home), str(tmp_path)), encoding="utf-8")
     refused: dict[str, list[object]] = {
         "systems to compare: 1": ["a.en"],
-        "no run that names a data.test": ["a.en", "b.en"],
+        "no run names a data.test": ["a.en", "b.en"],
         "--src needs --ref": ["a.en", "b.en", "--src", "ref.en"],
         "a model needs the source lines": ["a.en", five_run.run, "--ref", "ref.en"],
         "lines in a.en but 5 lines in reference 1": ["a.en", "b.en", "--ref", five_run.target_file],

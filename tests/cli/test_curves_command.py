@@ -8,7 +8,7 @@ from conftest import FiveRun, out_lines, run_together
 def test_curves_in_the_terminal_and_as_json(five_run: FiveRun) -> None:
     text, points = run_together(
         ["curves", five_run.run],
-        ["curves", five_run.run, "--json", "--metric", "dev_bleu", "--by-time"],
+        ["curves", five_run.run, "--json", "--metric", "dev_bleu"],
     )
     lines = out_lines(text)
     assert max(map(len, lines[:15])) <= 80
@@ -19,5 +19,5 @@ def test_curves_in_the_terminal_and_as_json(five_run: FiveRun) -> None:
         "Dev BLEU",
     ]
     found = json.loads(out_lines(points)[0])
-    assert found["x"] == "minute"
+    assert found["x"] == "step"
     assert [len(one) for one in found["metrics"]["dev_bleu"].values()] == [2]

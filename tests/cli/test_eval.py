@@ -130,14 +130,18 @@ def test_test_sets_that_are_unclear_incomplete_or_unequal_are_refused(five_run: 
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
     model = ["-m", str(five_run.model_file)]
     for args, fragments in (
-        (["--hyp", "hyp"], ["--hyp needs --ref"]),
+        (["--hyp", "hyp"], ["no run names a data.test"]),
         (["--hyp", "hyp", "--ref", "short"], ["5 hypotheses", "4 lines in reference 1"]),
         (["--hyp", "empty", "--ref", "empty"], ["empty"]),
         (["--hyp", "hyp", "--ref", "ref", "--tokenize", "14a"], ["14a"]),
         (["--hyp", "hyp", "--ref", "ref", "--src", "short", "--show", "5"], ["4", "5"]),
         (["--hyp", "hyp", "--ref", "ref", "--heads"], ["--heads needs one"]),
-        ([*model, "--src", "src"], ["--src and --ref go together"]),
-        (model, ["names no data.test"]),
-        ([*model, "--src", "src", "--ref", "ref", "--ref", "short"], ["5 source lines but 4 lines in reference 2"]),
+        ([*model, "--src", "src"], ["--src needs --ref"]),
+        ([*model, "--ref", "ref"], ["--ref needs --src"]),
+        (model, ["no run names a data.test"]),
+        (
+            [*model, "--src", "src", "--ref", "ref", "--ref", "short"],
+            ["4 lines in reference 2"],
+        ),
     ):
         one_clear_error(run_nmt("eval", *args, cwd=tmp_path), 2, *fragments)

@@ -39,4 +39,10 @@ def test_wrong_arguments_are_told(tmp_path: Path) -> None:
     one_clear_error(
         run_nmt("init", "a.de", "a.txt", "--target-lang", "en", cwd=tmp_path), 2, "1 pairs with text on both sides"
     )
+    for minutes in ("inf", "nan", 0, -1):
+        done = run_nmt("init", "a.de", "a.txt", "--target-lang", "en", "--minutes", minutes, cwd=tmp_path)
+        one_clear_error(done, 2, "is not in the range 0<x<10000000")
+    (tmp_path / "a.de").write_text("".join(f"{word}\n" for word in map("x".__mul__, range(1, 301))))
+    done = run_nmt("init", "a.de", "a.de", "--target-lang", "en", "--device", "cdua", cwd=tmp_path)
+    one_clear_error(done, 2, "no device 'cdua'")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.de", "a.txt"]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from conftest import FiveCorpus, FiveRun, run_nmt
 
-from nmt.cli.run_log import kept_log
 from nmt.cli.streams import log
+from nmt.cli.train import kept_log
 from nmt.errors import DivergedError
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} (DEBUG|INFO|WARNING|ERROR) (.*)")

@@ -153,3 +153,12 @@ def test_a_closed_stdin_or_stdout_causes_no_traceback(five_run: FiveRun) -> None
     done = in_shell("nmt translate -q -m runs/five <&- & nmt translate -q -m runs/five >&- TEXT; wait", five_run.home)
     assert b"Traceback" not in done.stderr
     assert all(line.startswith((b"nmt: error: ", b"hint: ")) for line in done.stderr.splitlines())
+
+
+def test_messages_for_a_closed_stderr_are_lost_and_reach_no_file(five_run: FiveRun, tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(SOURCE[0].encode() + b"\n\xff\n")  # a warning at its end
+    options = f"-v -m {five_run.run} --device cpu -i in"
+    for closed in ("2>&-", "2>&- <&-"):
+        done = in_shell(f"nmt translate {options} -o out {closed}; echo $?; nmt nothing {closed}; echo $?", tmp_path)
+        assert (done.stdout, done.stderr) == (b"0\n2\n", b"")
+        assert (tmp_path / "out").read_text().split("\n")[::2] == [TARGET[0], ""]

@@ -50,6 +50,7 @@ def test_a_table_and_the_winner_s_config(five_corpus: FiveCorpus, monkeypatch: p
     [
         (["train.lr=1e-3,2e-3"], "needs --minutes or --steps"),
         (["train.lr=1e-3,2e-3", "--steps", 3, "--minutes", 3], "needs --minutes or --steps"),
+        (["train.lr=1e-3,2e-3", "--minutes", "inf"], "is not in the range 0<x<10000000"),
         (["train.lr", "--steps", 3], "'train.lr' is not KEY=VALUE,VALUE"),
         (["seed=1,2", "--steps", 3], "seed is no setting to choose"),
         (["train.max_steps=1,2", "--steps", 3], "train.max_steps cannot be varied"),

@@ -32,7 +32,7 @@ def test_tokenize_writes_a_tokenizer_and_prints_statistics(five_corpus: FiveCorp
     n_words = sum(len(line.split()) for line in TARGET)
     n_pieces = sum(map(len, tokenizer.encode_all(TARGET)))
     target = f"target: {len(tokenizer)} pieces in the vocabulary; on dev {n_pieces / n_words:.2f} pieces per word"
-    assert f"{target}, 0.00 % byte pieces" in log
+    assert target in log
     assert any(line.startswith(f"source: {len(tokenizer)} pieces") for line in log)
     assert f"written to {five_corpus.run}" in log
 

@@ -122,10 +122,8 @@ def test_train_dry_run_estimates_cost_and_writes_nothing(five_corpus: FiveCorpus
 
     lines = out_lines(done)
     printed = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}
-    assert set(printed) >= {"parameters", "encoder", "decoder", "batches", "speed", "memory", "time"}
-
-    blocks = [int(line.split()[1].replace(",", "")) for line in lines if line.startswith("  ")]
-    assert sum(blocks) == int(printed["parameters"].replace(",", "")) > 10_000
+    assert set(printed) >= {"parameters", "batches", "speed", "memory", "time"}
+    assert int(printed["parameters"].replace(",", "")) > 10_000
     assert printed["batches"].startswith("1 an epoch, ")
     assert "target tokens a second, fp32 on " in printed["speed"]
     assert 0 < float(printed["memory"].removesuffix(" GB")) < 100

@@ -98,7 +98,7 @@ def test_of_many_faults_only_some_are_listed(folder: Path) -> None:
     assert len(lines) == 21
     assert re.fullmatch(r"demo.yaml:\d+: unknown key 'k0'", lines[0])
     assert lines[-1] == "demo.yaml: and 480 more"
-    assert fault(folder, keys(5000)) == "demo.yaml: 5,000 faults"
+    assert fault(folder, keys(5000)).endswith("demo.yaml: and 4,980 more")
     assert len(fault(folder, f"{MINIMAL}{'k' * 1000}: 1\n")) < 200
 
 

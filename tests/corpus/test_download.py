@@ -192,4 +192,4 @@ def test_the_pins_name_as_many_pairs_as_the_recipes_were_measured_with() -> None
     for corpus in CORPORA.values():
         if corpus.is_split:
             parts = [line.split()[0] for line in pins_file(f"{corpus.name}.pairs").splitlines()]
-            assert (parts.count("dev"), parts.count("test")) == corpus.n_pairs[1:]
+            assert [parts.count("dev"), parts.count("test")] == corpus.n_pairs[1:]

@@ -13,7 +13,7 @@ from nmt.insight import compare, report
 from nmt.insight.compare import EvaluationSet
 from nmt.insight.explain import explain
 from nmt.insight.render import as_page
-from nmt.insight.report import ReportReader, evaluated
+from nmt.insight.report import evaluated, read_report
 from nmt.run.directory import RunDirectory
 
 pytest.importorskip("playwright.sync_api", reason="no playwright: make browser")  # before runs are trained for it
@@ -48,7 +48,7 @@ def test_the_report_is_drawn_and_accessible(
     config = RunDirectory(five_run.run).read_config()
     evaluation = evaluated("test", SOURCE, TARGET, [TARGET[0], "a b a b a b", *TARGET[2:]], config)
     file = tmp_path / "report.html"
-    file.write_text(report.as_page([ReportReader(five_run.run).read(evaluation), ReportReader(five_run.run).read()]))
+    file.write_text(report.as_page([read_report(five_run.run, evaluation), read_report(five_run.run)]))
     with opened_page(browser, file.as_uri(), **screen) as page:
         sections = [section.get_attribute("id") for section in page.locator("main section").all()]
         assert [one for one in sections if one != "warnings"] == ["curves", "samples", "scores", "settings"]
@@ -138,7 +138,7 @@ def test_accessibility_and_width(opened: Any) -> None:
 def test_printed_pages_fit_the_paper_and_show_pieces_and_heads(browser: Any, five_run: FiveRun, tmp_path: Path) -> None:
     evaluation = evaluated("test", SOURCE, TARGET, [TARGET[0], *SOURCE[1:]], RunDirectory(five_run.run).read_config())
     pages = {
-        "report": report.as_page([ReportReader(five_run.run).read(evaluation)]),
+        "report": report.as_page([read_report(five_run.run, evaluation)]),
         "explanation": as_page(explain(load(five_run.run), SOURCE[0])),
     }
     for kind, text in pages.items():

@@ -9,7 +9,7 @@ from conftest import FiveRun
 
 from nmt.errors import InputError
 from nmt.insight import curves as module
-from nmt.insight.curves import TEXT_WIDTH, Chart, Curves, Series, as_text, charts_of
+from nmt.insight.curves import TEXT_WIDTH, Chart, Series, as_text, charts_of, read_figures
 from nmt.run.directory import RunDirectory
 
 
@@ -18,21 +18,32 @@ def step(n: int, **figures: Any) -> dict[str, Any]:
     return {"step": n, "n_real": 18, "n_positions": 20, **figures}
 
 
-def test_curves_are_means_weighted_by_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    run = RunDirectory(tmp_path / "empty")
+    run.create()
+    return run
+
+
+def test_curves_are_means_weighted_by_tokens(monkeypatch: pytest.MonkeyPatch, run: RunDirectory) -> None:
+    assert set(map(tuple, read_figures(run)[0].values())) == {()}
     lines = [step(1, loss=4.0, n_tokens=30), step(2, loss=0.0), step(3, elapsed_s=4.0)]
-    found = Curves(lines).by_name()
+    run.append_metrics(*lines)
+    found, _ = read_figures(run)
     assert (found["step"], found["loss"], found["tokens_per_s"]) == ([1, 2, 3], [4.0, 0.0, 2.0], [30, 10, 5])
     assert found["non_padding"] == [0.9] * 3
     monkeypatch.setattr(module, "MAX_POINTS", 2)
-    found = Curves(lines).by_name()
+    found, _ = read_figures(run)
     assert (found["step"], found["loss"], found["tokens_per_s"]) == ([2, 3], [3.0, 2.0], [20, 5])
-    assert set(map(tuple, Curves().by_name().values())) == {()}
 
 
 @pytest.mark.parametrize("n_steps", [8, 9, 1001])
-def test_long_curves_have_few_points_that_stand_for_all_steps(monkeypatch: pytest.MonkeyPatch, n_steps: int) -> None:
+def test_long_curves_have_few_points_that_stand_for_all_steps(
+    monkeypatch: pytest.MonkeyPatch, run: RunDirectory, n_steps: int
+) -> None:
     monkeypatch.setattr(module, "MAX_POINTS", 8)
-    found = Curves(step(n, loss=float(n)) for n in range(1, n_steps + 1)).by_name()
+    run.append_metrics(*(step(n, loss=float(n)) for n in range(1, n_steps + 1)))
+    found, _ = read_figures(run)
     assert 4 < len(found["step"]) <= 8
     ends: list[Any] = [0, *found["step"]]
     assert ends[-1] == n_steps
@@ -40,9 +51,11 @@ def test_long_curves_have_few_points_that_stand_for_all_steps(monkeypatch: pytes
     assert len({last - first for first, last in itertools.pairwise(ends[:-1])}) == 1, "of equally many steps"
 
 
-def test_damaged_lines_and_those_of_validations_are_no_steps() -> None:
+def test_damaged_lines_and_those_of_validations_are_no_steps(run: RunDirectory) -> None:
     lines = [step(1), {"step": 2, "grad_norm": 1.0}, step(3, loss="x"), {"step": 3, "dev_loss": 1.0, "dev_bleu": 2.0}]
-    assert Curves(lines).by_name()["step"] == [1]
+    run.append_metrics(*lines)
+    assert [found["step"] for found in read_figures(run)[1]] == [3]
+    assert read_figures(run)[0]["step"] == [1]
 
 
 def test_charts_hold_the_figures_of_the_run(five_run: FiveRun) -> None:
@@ -51,9 +64,6 @@ def test_charts_hold_the_figures_of_the_run(five_run: FiveRun) -> None:
     bleu = [(line["step"], line["dev_bleu"]) for line in lines if "dev_bleu" in line]
     assert [one.points for one in charts["dev_bleu"].series] == [bleu, bleu]
     assert [x for x, _ in charts["loss"].series[0].points] == list(range(1, 201))
-    (by_time,) = charts_of([five_run.run], ["dev_loss"], by_time=True)
-    times = [line["elapsed_s"] / 60 for line in lines if "dev_bleu" in line]
-    assert [x for x, _ in by_time.series[0].points] == times
 
 
 def test_an_unknown_metric_and_a_run_without_figures_are_refused(five_run: FiveRun, tmp_path: Path) -> None:
@@ -66,7 +76,7 @@ def test_an_unknown_metric_and_a_run_without_figures_are_refused(five_run: FiveR
 
 
 def chart(*series: Series, metric: str = "dev_bleu") -> Chart:
-    return Chart(metric, "Dev BLEU", "0 to 100", "step", list(series))
+    return Chart(metric, "Dev BLEU", "0 to 100", list(series))
 
 
 def test_a_text_chart_fits_the_terminal_and_rises_where_the_curve_rises() -> None:

@@ -1,30 +1,13 @@
 """The report of a run: curves, faults, and the page."""
 
-from pathlib import Path
-
 import pytest
 from conftest import SOURCE, TARGET, FiveRun, data_of_page
 
 from nmt.evaluate import score
 from nmt.insight.compare import ComparedLine
 from nmt.insight.curves import CHARTS
-from nmt.insight.report import ReportReader, as_page, evaluated, find_faults
+from nmt.insight.report import as_page, evaluated, find_faults, read_report
 from nmt.run.directory import RunDirectory
-
-
-def test_a_report_that_is_read_while_a_run_trains_equals_one_read_at_its_end(five_run: FiveRun, tmp_path: Path) -> None:
-    whole = RunDirectory(five_run.run)
-    run = RunDirectory(tmp_path / "run")
-    run.create()
-    run.write_config(whole.read_config())
-    reader = ReportReader(run.path)
-    lines = whole.read_metrics()
-    for i in range(0, len(lines), 50):
-        run.append_metrics(*lines[i : i + 50])
-        assert reader.read() == ReportReader(run.path).read()
-    run.cut_metrics(120)
-    run.append_metrics(*(line | {"loss": 0.5} for line in lines if line["step"] == 121))
-    assert reader.read() == ReportReader(run.path).read()
 
 
 def line(source: str, reference: str, translation: str) -> ComparedLine:
@@ -71,7 +54,7 @@ def test_an_evaluation_has_scores_extremes_and_groups(five_run: FiveRun) -> None
 
 
 def test_the_page_holds_one_or_several_runs(five_run: FiveRun) -> None:
-    found = ReportReader(five_run.run).read()
+    found = read_report(five_run.run)
     assert found.curves["step"] == list(range(1, 201))
     assert [one["step"] for one in found.validations] == [100, 200]
     page = as_page([found, found])

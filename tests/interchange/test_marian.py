@@ -238,7 +238,7 @@ def test_an_import_whose_logits_differ_is_refused_and_one_without_transformers_i
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(marian, "sines_first", torch.arange)
-        with pytest.raises(NmtError, match="log-probabilities differ from those of the original by"):
+        with pytest.raises(NmtError, match="the original's log-probabilities differ from the model's by"):
             import_marian(trained.directory, tmp_path / "run")
     assert not (tmp_path / "run").exists()
     monkeypatch.setitem(sys.modules, "transformers", None)

@@ -14,8 +14,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from nmt.errors import DownloadError, InputError, NmtError
-from nmt.interchange.hub import model_directory
 from nmt.interchange.marian import import_marian
+from nmt.interchange.marian_files import model_directory
 
 pytest.importorskip("transformers", reason="pip install 'nmt-trainer[huggingface]'")
 from marian_models import write_marian
@@ -169,8 +169,11 @@ def test_a_mutated_directory_is_refused(
 def test_what_is_neither_a_directory_nor_on_the_hub_is_one_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    class HubError(Exception):
+        """As huggingface_hub 2 has it: it is no OSError."""
+
     def refused(*args: object, **options: object) -> str:
-        raise OSError("404\nno such model")
+        raise HubError("404\nno such model")
 
     monkeypatch.chdir(tmp_path)
     Path("models").mkdir()

@@ -7,7 +7,7 @@ from conftest import TARGET
 from models import hostile_lines
 
 from nmt.config import TokenizerSettings
-from nmt.interchange.tokenizer_json import tokenizer_json
+from nmt.interchange.onnx import tokenizer_json
 from nmt.text import EOS
 from nmt.text.tokenizer import Tokenizer, train_tokenizer
 

@@ -15,7 +15,7 @@ from nmt.model.attention import (
 )
 from nmt.model.dropout import Dropout
 from nmt.model.positions import rotary_positions, rotate, sinusoidal_positions
-from nmt.model.variants import local_attention, local_mask
+from nmt.model.variants import local_mask
 
 
 def settings(d_model: int, n_heads: int, **choices: Any) -> ModelSettings:
@@ -124,24 +124,3 @@ def test_local_mask_by_hand() -> None:
     assert rows == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1]]
     rows = local_mask(4, 1, False, torch.tensor([[True, True, False, False]])).int().tolist()
     assert rows == [[1, 1, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 0, 1]]
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("window", [1, 32, 50])
-@pytest.mark.parametrize("length", [1, 31, 64, 97])
-def test_a_local_window_is_full_attention_under_the_same_mask(length: int, window: int, causal: bool) -> None:
-    generator = torch.Generator().manual_seed(length)
-    query, key, value = (torch.randn(2, 3, length, 4, dtype=torch.float64, generator=generator) for _ in range(3))
-    lengths = torch.tensor([length, max(length // 3, 1)])
-    real = (torch.arange(length) < lengths[:, None])[:, None, None]  # (2, 1, 1, length)
-    full, _ = scaled_dot_product_attention(query, key, value, local_mask(length, window, causal, real))
-    local = local_attention(
-        query,
-        key,
-        value,
-        window=window,
-        causal=causal,
-        is_token=real,
-        attention=lambda *qkv_mask: scaled_dot_product_attention(*qkv_mask)[0],
-    )
-    torch.testing.assert_close(local, full)

@@ -7,19 +7,11 @@ import torch
 from models import FAMILY, RNNS, RUNGS, TRANSFORMERS, V, batch, fresh, make, name
 
 from nmt.config.schema import ModelPart
-from nmt.model import attention, variants
 from nmt.model.incremental import incremental_decoder
 from nmt.run.checkpoint import weights_of
 from nmt.text import BOS, PAD
 
 every = pytest.mark.parametrize("choices", FAMILY, ids=name)
-
-
-@pytest.fixture(autouse=True)
-def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make local attention use blocks even for short sequences."""
-    monkeypatch.setattr(attention, "MIN_BLOCK", 1)
-    monkeypatch.setattr(variants, "MIN_BLOCK", 1)
 
 
 @every

@@ -1,16 +1,13 @@
 """The Transformer equals torch's Transformer with the same weights; attention weights; position tables."""
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from models import batch, make
-from torch import Tensor, nn
+from torch import nn
 
 from nmt.model.attention import CrossAttention, SelfAttention
-from nmt.model.positions import PositionTable, rotary_positions, sinusoidal_positions
 from nmt.model.transformer import ACTIVATIONS, Transformer
 from nmt.text import PAD
 
@@ -39,7 +36,7 @@ def test_equals_torchs_transformer_with_the_same_weights(norm: str, activation: 
             decoder.norm.load_state_dict(ours.decoder_norm.state_dict())  # type: ignore[union-attr]
     src, tgt = batch((7, 5), (4, 9), (1, 1))
     embed = ours.source_embedding.weight * 16**0.5
-    positions = ours.sinusoids.table if ours.sinusoids else ours.source_positions
+    positions = ours.source_positions if ours.sinusoids is None else ours.sinusoids
     assert positions is not None
     causal = nn.Transformer.generate_square_subsequent_mask(tgt.size(1), dtype=torch.float64)
     encoder.eval(), decoder.eval()
@@ -66,17 +63,3 @@ def copy_rest(theirs: Any, ours: Any, residuals: list[str]) -> None:
     theirs.linear2.load_state_dict(ours.feed_forward.outer.state_dict())
     for number, name in enumerate(residuals, 1):
         getattr(theirs, f"norm{number}").load_state_dict(getattr(ours, name).norm.state_dict())
-
-
-@pytest.mark.parametrize("encoding", [partial(sinusoidal_positions, d_model=6), partial(rotary_positions, d=6)])
-def test_position_tables_grow_with_the_sequences_and_their_values_stay(
-    monkeypatch: pytest.MonkeyPatch, encoding: Callable[[int], Tensor]
-) -> None:
-    monkeypatch.setattr("nmt.model.positions.FIRST_POSITIONS", 4)
-    table, whole, n_rows = PositionTable(encoding, 30), encoding(30), []
-    for stop in (4, 5, 3, 9, 30):
-        with torch.inference_mode():
-            assert torch.equal(table(slice(stop)), whole[:stop])
-        n_rows.append(len(table.table))
-    assert n_rows == [4, 8, 8, 16, 30]
-    assert not table.table.is_inference(), "training may use it"

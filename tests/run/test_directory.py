@@ -14,7 +14,7 @@ from conftest import NO_PROCESS
 from nmt.config import Config, check_config
 from nmt.errors import ConfigError, InputError, ModelError, OutputError
 from nmt.files import TEMP_MARK, atomic_writer, sha256
-from nmt.run.directory import LinesReader, RunDirectory, hash_files, new_manifest
+from nmt.run.directory import RunDirectory, hash_files, new_manifest
 from nmt.text.tokenizer import Tokenizers, train_tokenizer
 
 LINES = ["the cat sat on the mat", "a dog runs through the park"]
@@ -265,25 +265,20 @@ def test_a_run_holds_a_training_if_any_trace_of_a_save_is_left(run: RunDirectory
 # --- figures ----------------------------------------------------------------------------------------------
 
 
-def test_metrics_are_read_as_they_grow_and_again_after_a_cut(run: RunDirectory) -> None:
-    reader = LinesReader(run.metrics_file)
+def test_metrics_are_read_without_the_line_that_is_being_written_and_are_cut(run: RunDirectory) -> None:
     assert run.cut_metrics(5) == []
-    assert reader.new_lines() == ([], True)
+    assert run.read_metrics() == []
     run.append_metrics({"step": 1}, {"step": 2})
-    assert reader.new_lines() == ([{"step": 1}, {"step": 2}], True)
-    assert reader.new_lines() == ([], False)
     with run.metrics_file.open("ab") as file:
         file.write(b'{"step": 3, "lo')
-    assert reader.new_lines() == ([], False)
+    assert run.read_metrics() == [{"step": 1}, {"step": 2}]
     with run.metrics_file.open("ab") as file:
         file.write(b'ss": 1.0}\n')
-    assert reader.new_lines() == ([{"step": 3, "loss": 1.0}], False)
+    assert run.read_metrics() == [{"step": 1}, {"step": 2}, {"step": 3, "loss": 1.0}]
     run.cut_metrics(1)
     lines: list[dict[str, Any]] = [{"step": 2, "text": "\u2028\x85"}, {"step": 3, "loss": 2.0}]
     run.append_metrics(*lines)
-    assert reader.new_lines() == ([{"step": 1}, *lines], True)
-    run.cut_metrics(1)
-    assert reader.new_lines() == ([{"step": 1}], True)
+    assert run.read_metrics() == [{"step": 1}, *lines]
 
 
 @pytest.mark.parametrize("last", ["[1]\n", '{"step": "x"}\n', "[" * 100_000 + "\n", '{"step": 2, "l'])

@@ -19,7 +19,6 @@ from nmt.text.batches import (
     TrainingData,
     collate,
     cut_batches,
-    non_padding_share,
     shuffle_batches,
 )
 from nmt.text.corpus import Mixture, Pairs, RaggedArray, shuffled, write_pairs
@@ -106,7 +105,6 @@ def test_collate_adds_special_ids_and_padding(pairs: list[tuple[list[int], list[
     assert batch.n_target_tokens == sum(len(t) + 1 for t in target)
     assert batch.n_positions == batch.src.numel() + batch.tgt_out.numel()
     assert batch.to(torch.device("meta")).lines == batch.lines
-    assert non_padding_share([batch]) == (batch.n_source_tokens + batch.n_target_tokens) / batch.n_positions
 
 
 # --- splitting a batch ------------------------------------------------------------------------------------

@@ -11,12 +11,13 @@ import sentencepiece
 from hypothesis import HealthCheck, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from models import n_bytes
 
 from nmt.config import TokenizerSettings
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.subword_sampling import SPACE
-from nmt.text.tokenizer import MAX_TRAINER_BYTES, Tokenizer, Tokenizers, statistics, train_tokenizer
+from nmt.text.tokenizer import MAX_TRAINER_BYTES, Tokenizer, Tokenizers, pieces_per_word, train_tokenizer
 
 TYPES: tuple[str, ...] = get_args(TokenizerSettings.model_fields["type"].annotation)
 LINES = [
@@ -113,7 +114,7 @@ def test_without_byte_fallback_an_unknown_character_is_unk() -> None:
     tokenizer = Tokenizer(train_tokenizer(LINES, settings(byte_fallback=False)).model)
     assert UNK in tokenizer.encode("a龘")
     assert tokenizer.decode(tokenizer.encode("the 龘 cat")).replace("  ", " ") == "the cat"
-    assert tokenizer.n_bytes(tokenizer.encode("a龘")) == 0
+    assert n_bytes(tokenizer, "a龘") == 0
 
 
 # --- NFKC -------------------------------------------------------------------------------------------------
@@ -221,7 +222,7 @@ def test_lines_too_long_for_the_trainer_are_left_out_and_listed() -> None:
     trained = train_tokenizer([*LINES, longer, longest], settings())
     assert trained.too_long == [len(LINES)]
     tokenizer = Tokenizer(trained.model)
-    assert [tokenizer.n_bytes(tokenizer.encode(letter)) for letter in "xq"] == [0, 1]  # x was read, q was not
+    assert [n_bytes(tokenizer, letter) for letter in "xq"] == [0, 1]  # x was read, q was not
     with pytest.raises(DataError, match="no text"):
         train_tokenizer([longer], settings())
 
@@ -256,17 +257,13 @@ def test_a_model_with_other_special_ids_is_refused() -> None:
     assert (caught.value.exit_code, caught.value.hint) == (2, "train it with `nmt tokenize`")
 
 
-# --- statistics -------------------------------------------------------------------------------------------
+# --- words ------------------------------------------------------------------------------------------------
 
 
-def test_statistics_are_pieces_per_word_and_the_share_of_byte_pieces(unigram: Tokenizer) -> None:
+def test_pieces_per_word(unigram: Tokenizer) -> None:
     lines = ["the cat", "", "a 龘"]
-    n_pieces = sum(len(unigram.encode(line)) for line in lines)
-    found = statistics(unigram, lines)
-    assert found.pieces_per_word == pytest.approx(n_pieces / 4)
-    assert found.byte_share == pytest.approx(3 / n_pieces)
-    nothing = statistics(unigram, [])
-    assert (nothing.pieces_per_word, nothing.byte_share) == (0, 0)
+    assert pieces_per_word(unigram, lines) == sum(len(unigram.encode(line)) for line in lines) / 4
+    assert pieces_per_word(unigram, []) == 0
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe", "char", "word"])

@@ -10,24 +10,21 @@ from nmt.errors import ConfigError
 from nmt.train.halving import MIN_STEPS, Budget, Candidate, check_candidates, first_rung, ranking
 
 
-@pytest.mark.parametrize(
-    ("n", "eta", "sizes"),
-    [(1, 2, [1]), (7, 2, [7, 3, 1]), (81, 3, [81, 27, 9, 3, 1]), (2, 5, [2, 1])],
-)
-def test_each_rung_keeps_a_share_until_one_is_left(n: int, eta: int, sizes: list[int]) -> None:
-    assert Budget(minutes=1, steps=None, eta=eta).n_survivors(n) == sizes
+@pytest.mark.parametrize(("n", "sizes"), [(1, [1]), (2, [2, 1]), (7, [7, 3, 1]), (16, [16, 8, 4, 2, 1])])
+def test_each_rung_keeps_half_until_one_is_left(n: int, sizes: list[int]) -> None:
+    assert Budget(minutes=1, steps=None).n_survivors(n) == sizes
 
 
-@pytest.mark.parametrize(("eta", "n_seeds"), [(2, 1), (3, 3)])
-def test_the_rungs_take_the_time_that_is_given(eta: int, n_seeds: int) -> None:
-    budget = Budget(minutes=60, steps=None, eta=eta, n_seeds=n_seeds)
+@pytest.mark.parametrize("n_seeds", [1, 3])
+def test_the_rungs_take_the_time_that_is_given(n_seeds: int) -> None:
+    budget = Budget(minutes=60, steps=None, n_seeds=n_seeds)
     sizes = budget.n_survivors(12)
     first, seconds = first_rung(budget, sizes, step_s=0.05, once_s=10.0)
     trained, total = [0] * 12, 0.0
     for k, n in enumerate(sizes):
         for i in range(n):
-            total += n_seeds * (10.0 + 0.05 * (first * eta**k - trained[i]))
-            trained[i] = first * eta**k
+            total += n_seeds * (10.0 + 0.05 * (first * 2**k - trained[i]))
+            trained[i] = first * 2**k
     assert seconds == pytest.approx(total)
     assert 0.99 * 3600 < total <= 3600
     assert first_rung(replace(budget, minutes=None, steps=7), sizes, 1e6, 1e6)[0] == 7

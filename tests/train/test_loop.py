@@ -491,11 +491,11 @@ def test_batches_of_another_size_go_on_at_about_the_same_part_of_the_epoch(
     before.checkpointer.run.write_config(before.config)
     before.checkpointer.write_checkpoint()
     trainer = trainer_of(config_of(corpus, train__batch_tokens=batch_tokens, train__accumulate=accumulate))
-    trainer.resume()
+    trainer.checkpointer.resume()
     assert (trainer.progress.epoch, trainer.progress.batch) == (1, expected)
     assert "train.batch_tokens or train.accumulate has changed within epoch 2: some of its pairs" in caplog.text
     trainer.checkpointer.write_checkpoint()
-    trainer.resume()
+    trainer.checkpointer.resume()
     assert trainer.progress.batch == expected
 
 
@@ -540,7 +540,7 @@ def test_a_return_to_a_checkpoint_of_step_0_clears_the_moments(corpus: Path) -> 
     trainer.train()
     assert all(optimizer.state for optimizer in trainer.state.optimizers)
     trainer.checkpointer.run.prune_checkpoints([0])
-    trainer.resume()
+    trainer.checkpointer.resume()
     assert trainer.progress.step == 0
     assert not any(optimizer.state for optimizer in trainer.state.optimizers)
 

@@ -15,7 +15,6 @@ length penalty gnmt, steps to watch, and scores of references. The engine of an 
 
 import math
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -84,7 +83,6 @@ class CTranslate2Engine:
         return self._torch
 
     def suited_to(self, options: SearchOptions, *, watched: bool = False) -> Engine:
-        """See `Engine`."""
         if options.sample or options.mbr:
             return self.torch_engine("sampling with a seed for each line")
         if options.length_penalty == "gnmt":
@@ -99,7 +97,6 @@ class CTranslate2Engine:
         batch_size: int,
         watch: WatchStep | None = None,  # noqa: ARG002 - see `suited_to`
     ) -> Callable[[], list[NBest]]:
-        """See `Engine`."""
         limits = [options.limit(len(s.tokens) + 1, len(s.prefix), self.max_length) for s in segments]
         # Segments of similar length share a batch, and the limit of the longest. The longest come first.
         order = sorted(range(len(segments)), key=lambda i: (-limits[i], -len(segments[i].tokens)))
@@ -163,7 +160,7 @@ class CTranslate2Engine:
         return n_best
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
-        """See `Engine`. By torch if possible: a reference may contain UNK, whose probability is 0 in an export."""
+        """By torch if possible: a reference may contain UNK, whose probability is 0 in an export."""
         if self.load_torch is None:
             return self._log_probs(source, target)
         return self.torch_engine("scores of references").score(source, target)
@@ -179,7 +176,7 @@ class CTranslate2Engine:
         return [result.log_probs for result in results]
 
     def attention(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[NDArray[np.float32]]:
-        """See `Engine`. The mean of the heads of the last layer: CTranslate2 returns the weights of one layer."""
+        """The mean of the heads of the last layer: CTranslate2 returns the weights of one layer."""
         results = self.engine.translate_batch(
             [self.tokenizers.source.pieces(tokens) for tokens in source],
             [self.tokenizers.target.pieces(tokens) for tokens in target],
@@ -213,12 +210,9 @@ def unsupported(settings: ModelSettings, supported: Mapping[str, Sequence[object
 
 
 def converted(file: Path, precision: Precision) -> tuple[Path, str]:
-    """Return the export of a model file in the cache, and the SHA-256 of the file.
+    """Return the export of a model file in the cache, which `convert` makes on first use, and the file's SHA-256.
 
-    `convert` makes the export on first use, which takes some seconds.
-
-    Raises:
-        NmtError: the model cannot be converted, or there is no cache.
+    Raises NmtError if the model cannot be converted, or there is no cache.
     """
     digest, kind = hash_file(file), COMPUTE_TYPES[precision]
 
@@ -229,19 +223,11 @@ def converted(file: Path, precision: Precision) -> tuple[Path, str]:
         mark_loadable("ctranslate2", contents(directory))
 
     key = [CONVERTER, digest, kind, metadata.version("ctranslate2")]
-    path = cached("ctranslate2", key, make)
-    if not is_known("ctranslate2", contents(path)):  # it was damaged or changed: make it again
-        shutil.rmtree(path, ignore_errors=True)
-        path = cached("ctranslate2", key, make)
-    return path, digest
+    return cached("ctranslate2", key, make, lambda path: is_known("ctranslate2", contents(path))), digest
 
 
 def convert(file: Path, directory: Path, quantization: str) -> None:
-    """Run `nmt export` in a child process: this one need not import torch, and survives a crash of the converter.
-
-    Raises:
-        ModelError: the export failed.
-    """
+    """Run `nmt export` in a child process: this one need not import torch, and survives a crash. Raises ModelError."""
     to = ["export", "--to", "ctranslate2", "--quantization", quantization, "-q", "-m", str(file), "-o", str(directory)]
     env = {name: value for name, value in os.environ.items() if name not in LAUNCH_VARIABLES}
     env |= {**child_variables(), "NMT_END_WITH_PARENT": "1"}  # the child ends when its stdin is closed

@@ -54,17 +54,15 @@ class TorchEngine:
         self.max_positions = MAX_BATCH_POSITIONS  # reduced after running out of memory
 
     def torch_engine(self, needed_for: str) -> "TorchEngine":  # noqa: ARG002 - see `Engine`
-        """See `Engine`."""
         return self
 
     def suited_to(self, options: SearchOptions, *, watched: bool = False) -> "TorchEngine":  # noqa: ARG002
-        """See `Engine`."""
         return self
 
     def start(
         self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int, watch: WatchStep | None = None
     ) -> Callable[[], list[NBest]]:
-        """See `Engine`. The whole search runs in the returned function."""
+        """The whole search runs in the returned function."""
 
         @torch.inference_mode()
         def search_batch(batch: list[int]) -> list[NBest]:
@@ -97,7 +95,6 @@ class TorchEngine:
         return finish
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
-        """See `Engine`."""
         found: list[list[float]] = [[] for _ in source]
 
         def score_batch(batch: list[int]) -> list[list[float]]:
@@ -118,7 +115,7 @@ class TorchEngine:
 
     @torch.inference_mode()
     def attention(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[NDArray[np.float32]]:
-        """See `Engine`. The mean of all layers, and of all models that have attention."""
+        """The mean of all layers, and of all models that have attention."""
         found: list[NDArray[np.float32]] = [np.zeros((0, 0), np.float32) for _ in source]
         for batch in pair_batches(source, target, ATTENTION_POSITIONS):
             src, tgt_in = batch.src.to(self.device), batch.tgt_in.to(self.device)

@@ -12,13 +12,15 @@ import pytest
 import torch
 from conftest import SOURCE, TARGET, FiveRun, environment, model_of, one_clear_error, run_nmt
 
+from nmt import sandbox
 from nmt.decode.engines import ctranslate2_engine as module
 from nmt.decode.engines.ctranslate2_engine import CTranslate2Engine
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.segments import Line
 from nmt.decode.translator import Translator, load, needs_torch
 from nmt.distributed import LAUNCH_VARIABLES
-from nmt.errors import ConfigError, ModelError, NmtError
+from nmt.errors import ConfigError, InputError, ModelError, NmtError
+from nmt.files import locked
 from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.run.checkpoint import read_checkpoint, save_checkpoint
 from nmt.run.directory import RunDirectory
@@ -128,6 +130,8 @@ def test_the_engine_is_chosen_by_model_device_and_precision(five_run: FiveRun) -
     assert reason(architecture="rnn") == "model.architecture=rnn"
     assert reason(attention_window=4) == "model.attention_window=4"
     assert needs_torch([config, config]) == "several models"
+    gnmt = config.model_copy(update={"decode": config.decode.model_copy(update={"length_penalty": "gnmt"})})
+    assert needs_torch([gnmt], "cpu") == "decode.length_penalty=gnmt"
     with pytest.raises(ConfigError, match="CTranslate2 cannot translate: device cuda"):
         load(five_run.run, device="cuda", engine="ctranslate2")
 
@@ -175,6 +179,25 @@ def test_conversion_is_kept_until_the_model_changes(five_run: FiveRun, tmp_path:
     assert len(conversions) == 2
     expected = load(run, engine="torch").translate(SOURCE, beam=1)
     assert changed.translate(SOURCE, beam=1) == expected
+
+
+def test_a_damaged_conversion_is_judged_and_replaced_under_its_lock(
+    five_run: FiveRun, conversions: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = RunDirectory(five_run.run).model_file
+    entry, _ = module.converted(file, "fp32")
+    (entry / "model.bin").write_bytes(b"damaged")
+
+    def is_known(library: str, content: bytes) -> bool:
+        with pytest.raises(InputError, match="is in use"), locked(entry.with_suffix(".lock")):
+            pass
+        return known(library, content)
+
+    known = sandbox.is_known
+    monkeypatch.setattr(module, "is_known", is_known)
+    assert module.converted(file, "fp32")[0] == entry
+    assert len(conversions) == 2
+    assert load(entry).translate(SOURCE) == TARGET
 
 
 def test_torch_does_not_stand_in_with_another_model_than_was_loaded(five_run: FiveRun, tmp_path: Path) -> None:
