@@ -12,9 +12,12 @@ from nmt.model.attention import (
     CrossAttention,
     SelfAttention,
     scaled_dot_product_attention,
+    uniform,
 )
 from nmt.model.dropout import Dropout
+from nmt.model.kernels import SIMD_KEYS, pad_keys
 from nmt.model.positions import rotary_positions, rotate, sinusoidal_positions
+from nmt.model.recurrent import GlobalAttention
 from nmt.model.variants import local_mask
 
 
@@ -48,6 +51,14 @@ def test_fused_and_written_out_paths_give_the_same() -> None:
     assert sum(weights[0][0, 0, 0].tolist()) == pytest.approx(1)
 
 
+def test_few_keys_are_padded_in_training_alone() -> None:
+    scores, value = torch.ones(2, 3, 5), torch.ones(2, 5, 4)
+    padded, padded_value = pad_keys(scores, value)
+    assert (padded.shape, padded_value.shape) == ((2, 3, SIMD_KEYS), (2, SIMD_KEYS, 4))
+    with torch.no_grad():
+        assert pad_keys(scores, value) == (scores, value)
+
+
 def test_sinusoidal_positions_are_the_papers() -> None:
     table = sinusoidal_positions(50, 8)
     for position in (0, 1, 49):
@@ -66,7 +77,7 @@ def test_dropout_drops_its_share_keeps_the_mean_and_rests_in_eval_mode() -> None
     assert abs(y.mean() - 1) < 0.01
     assert torch.equal(dropout.eval()(x), x)
     assert torch.equal(Dropout(0.0)(x), x)
-    assert "p=0.3" in repr(dropout)
+    torch.testing.assert_close(Dropout(0.25)(x).unique(), torch.tensor([0, 1 / (1 - 0.25)]))
 
 
 def test_dropout_drops_each_of_the_eight_bytes_of_a_word_alike() -> None:
@@ -91,6 +102,36 @@ def test_additive_heads_are_the_formula_with_each_heads_slice() -> None:
         scores = np.array([[v[head, 0] @ np.tanh(a[part] + b[part]) for b in k] for a in q])
         by_hand = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
         np.testing.assert_allclose(weights[0][0, head], by_hand, atol=1e-12)
+
+
+def test_the_vector_of_additive_attention_begins_with_the_variance_of_its_length() -> None:
+    torch.manual_seed(8)
+    v = uniform(200, 500)
+    assert v.mean().abs() < 1e-3
+    assert v.var() == pytest.approx(1 / 500, rel=0.02)
+
+
+@pytest.mark.parametrize("scoring", ["dot", "scaled_dot", "general", "additive"])
+def test_attention_of_recurrent_models_is_the_papers_formula(scoring: str) -> None:
+    """Equations 5 and 7 of Luong et al. 2015; `scaled_dot` divides by sqrt(d); `additive` is v tanh(W q + W' k + b)."""
+    torch.manual_seed(9)
+    attention = GlobalAttention(settings(6, 1, architecture="rnn", attention=scoring)).double()
+    hidden, memory = torch.randn(1, 2, 6, dtype=torch.float64), torch.randn(1, 5, 6, dtype=torch.float64)
+    mask = torch.tensor([[[True, True, True, True, False]]])
+    with torch.no_grad():
+        out, weights = attention(hidden, attention.key(memory), memory, mask)
+    weight = {name: p.detach().numpy() for name, p in attention.named_parameters()}
+    q, k = hidden[0].numpy(), memory[0, :4].numpy()
+    scores = q @ weight.get("query.weight", np.eye(6)).T @ k.T
+    if scoring == "scaled_dot":
+        scores = scores / math.sqrt(6)
+    if scoring == "additive":
+        keys = k @ weight["key.weight"].T + weight["key.bias"]
+        scores = np.tanh((q @ weight["query.weight"].T)[:, None] + keys) @ weight["v"]
+    by_hand = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+    np.testing.assert_allclose(weights[0, :, :4], by_hand, atol=1e-12)
+    context = np.concatenate([by_hand @ k, q], 1)
+    np.testing.assert_allclose(out[0], np.tanh(context @ weight["output.weight"].T), atol=1e-12)
 
 
 def test_rotary_positions_turn_pairs_by_the_papers_angles() -> None:

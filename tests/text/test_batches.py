@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,23 +56,12 @@ Make = Callable[..., TrainingData]
 
 @pytest.fixture(scope="module")
 def data_of(pairs: Pairs, tokenizers: Tokenizers) -> Make:
-    def make(
-        *, seed: int = 1, alpha: float = 0.0, max_length: int = 1_000_000, mixture: Mixture | None = None
-    ) -> TrainingData:
+    def make(*, seed: int = 1, alpha: float = 0.0, **options: Any) -> TrainingData:
         ids = (
             RaggedArray.from_lists(tokenizers.source.encode_all([pair.source for pair in PAIRS])),
             RaggedArray.from_lists(tokenizers.target.encode_all([pair.target for pair in PAIRS])),
         )
-        return TrainingData(
-            pairs,
-            ids,
-            tokenizers,
-            batch_tokens=200,
-            seed=seed,
-            sampling_alpha=alpha,
-            max_length=max_length,
-            mixture=mixture,
-        )
+        return TrainingData(pairs, ids, tokenizers, batch_tokens=200, seed=seed, sampling_alpha=alpha, **options)
 
     return make
 
@@ -223,6 +213,25 @@ def test_every_part_of_an_epoch_has_steps_of_all_costs() -> None:
     for start in range(len(order) - stretch):
         kinds = np.array(order[start : start + stretch]) / 20
         assert np.diff(np.sort(kinds)).max() < 2.5  # groups; no large range of costs is absent
+
+
+def test_the_first_batches_of_a_pool_complete_the_last_step_of_the_pool_before(
+    data_of: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shuffled_pools: list[tuple[int, int]] = []  # batches, and how many of them belong to the open step
+
+    def spy(costs: NDArray[np.int64], accumulate: int, n_open: int, seed: int) -> list[int]:
+        shuffled_pools.append((len(costs), n_open))
+        return shuffle_batches(costs, accumulate, n_open, seed)
+
+    monkeypatch.setattr(batches, "POOL_PAIRS", 17)
+    monkeypatch.setattr(batches, "shuffle_batches", spy)
+    n_before = len(list(data_of(accumulate=3).batches(0)))
+    assert sum(n for n, _ in shuffled_pools) == n_before
+    assert {n_open for _, n_open in shuffled_pools} == {0, 1, 2}
+    for n, n_open in reversed(shuffled_pools):
+        n_before -= n
+        assert (n_before + n_open) % 3 == 0
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3])

@@ -87,9 +87,13 @@ def test_precision_is_what_was_asked_for() -> None:
 
 
 def test_bf16_steps_keep_fp32_weights_and_come_close() -> None:
-    losses = []
-    for bf16 in (False, True):
+    """Steps are in fp32 if not told otherwise."""
+    sums = batch_loss(make().train().float(), batch_of(0, 1), TrainSettings())
+    losses = [sums.loss.item() / sums.n_tokens]
+    for options in ({}, {"bf16": True}):
         model = make().train().float()
-        losses.append(step(model, [batch_of(0, 1)], StepOptions(TrainSettings(), lr=1e-3, seed=1, bf16=bf16)).loss)
+        losses.append(step(model, [batch_of(0, 1)], StepOptions(TrainSettings(), lr=1e-3, seed=1, **options)).loss)
         assert all(p.dtype == torch.float32 for p in model.parameters())
-    assert losses[1] == pytest.approx(losses[0], rel=0.02)
+    assert losses[1] == pytest.approx(losses[0], rel=1e-6)
+    assert losses[2] == pytest.approx(losses[0], rel=0.02)
+    assert losses[2] != pytest.approx(losses[0], rel=1e-6)
