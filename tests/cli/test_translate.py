@@ -12,6 +12,7 @@ from conftest import SOURCE, TARGET, FiveRun, err_lines, one_clear_error, out_li
 from safetensors import safe_open
 
 import nmt
+from nmt.decode.confidence import Calibration
 
 ODD_LINES = [  # input bytes, "source" in the output of --json
     (b"\xef\xbb\xbf" + SOURCE[0].encode(), SOURCE[0]),  # a BOM at the start of the first line
@@ -160,20 +161,25 @@ def test_doubtful_lines_are_named(five_run: FiveRun, tmp_path: Path) -> None:
         assert [best["text"][word["start"] : word["end"]] for word in best["words"]] == best["text"].split()
     known, blank, unknown = (best["confidence"] for best in found[0])
     assert unknown < known < blank == 1
-    least = ["--min-confidence", (known + unknown) / 2]
-    plain, checked, first, second, html = run_together(
+    checked_lines = [*common, "--min-confidence", (known + unknown) / 2]
+    plain, checked, whole, html = run_together(
         common,
-        [*common, *least],
-        [*common, *least, "--json", "-o", tmp_path / "a.en", "--shard", "0/2"],
-        [*common, *least, "--json", "-o", tmp_path / "a.en", "--shard", "1/2"],
-        [*common, *least, "--format", "html"],
+        checked_lines,
+        [*checked_lines, "--json", "--resume", "-o", tmp_path / "a.en"],
+        [*checked_lines, "--format", "html"],
     )
     assert (checked.stdout, err_lines(plain)) == (plain.stdout, [])
     (warning,) = err_lines(checked)
     assert warning.startswith(f"nmt: warning: line 3 is doubtful: confidence {unknown:.2f}")
-    assert warning in err_lines(first) + err_lines(second)
-    shards = [line for file in sorted(tmp_path.glob("a.en*")) for line in file.read_text().splitlines()]
-    trees = [json.loads(line) for line in shards if '"doubtful"' in line]
-    assert [one["doubtful"] for one in trees] == [False, False, True]
-    assert trees[2]["reasons"] == warning.split(": ")[3].split(", ")
+    assert warning in err_lines(whole)
+    trees = [json.loads(line) for line in (tmp_path / "a.en").read_text().splitlines()]
+    reasons = warning.split(": ")[3].split(", ")
+    assert [(one["doubtful"], one["reasons"]) for one in trees] == [(False, []), (False, []), (True, reasons)]
     one_clear_error(html, 2, "--format html goes with none of --json, --scores, --min-confidence")
+
+
+def test_the_best_model_keeps_its_calibration(five_run: FiveRun) -> None:
+    found = [
+        Calibration.of(nmt.load(five_run.run, "cpu", engine=engine).progress) for engine in ("torch", "ctranslate2")
+    ]
+    assert found[0] == found[1] != Calibration()
