@@ -155,13 +155,16 @@ def gather_numbers(*numbers: float) -> list[list[float]]:
     return [of_rank.tolist() for of_rank in _gather(torch.tensor(numbers, dtype=torch.float64))]
 
 
-def gather_texts(texts: Sequence[str]) -> list[str]:
-    """Return the texts of all ranks in order, given this rank's share: the inverse of `mine`. Waits for all ranks."""
+def gather_items(items: Sequence[Item]) -> list[Item]:
+    """Return the items of all ranks in order, given this rank's share: the inverse of `mine`. Waits for all ranks.
+
+    They are sent as JSON: tuples arrive as lists.
+    """
     if n_ranks() == 1:
-        return list(texts)
+        return list(items)
     import torch
 
-    content = json.dumps(texts).encode()
+    content = json.dumps(items).encode()
     size = max(int(n_bytes) for (n_bytes,) in gather_numbers(len(content)))
     padded = torch.frombuffer(bytearray(content.ljust(size)), dtype=torch.uint8)
     shares = [json.loads(bytes(share.numpy())) for share in _gather(padded)]

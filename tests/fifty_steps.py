@@ -8,7 +8,7 @@ import json
 import torch
 
 from nmt.config import ModelSettings, TrainSettings
-from nmt.distributed import gather_texts, mine, parallel, rank, ranks_joined, summed
+from nmt.distributed import gather_items, mine, parallel, rank, ranks_joined, summed
 from nmt.model.transformer import Transformer
 from nmt.text.batches import Batch, collate
 from nmt.train.optimizer import make_optimizers
@@ -35,7 +35,7 @@ def main() -> None:
     losses: list[float] = []
     texts = ["", "über", "漢" * 999, "a\n", "b"]
     with ranks_joined():
-        assert gather_texts(mine(texts)) == texts
+        assert gather_items(mine(texts)) == texts
         replicas = Replicas(parallel(model))
         for step in range(50):
             batches = [made_up_batch(step, 7), made_up_batch(1000 + step, 1), made_up_batch(2000 + step, 3)]

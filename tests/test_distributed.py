@@ -27,7 +27,7 @@ from conftest import (
 from reliability.runs import weights
 
 from nmt import distributed
-from nmt.distributed import ALONE, Launch, gather_numbers, gather_texts, launched, mine, n_ranks, rank, summed
+from nmt.distributed import ALONE, Launch, gather_items, gather_numbers, launched, mine, n_ranks, rank, summed
 from nmt.errors import ConfigError
 from nmt.run.directory import RunDirectory
 
@@ -44,7 +44,7 @@ def test_one_process_is_the_case_of_one_rank() -> None:
     assert gather_numbers(1, 2.5) == [[1, 2.5]]
     assert summed(1, 2.5) == [1, 2.5]
     assert mine([1, 2, 3]) == [1, 2, 3]
-    assert gather_texts(["é", ""]) == ["é", ""]
+    assert gather_items(["é", ""]) == ["é", ""]
 
 
 def test_the_shares_of_ranks_are_all_items(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import os
-from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -45,7 +44,10 @@ def translate(
     mbr: options.Mbr = None,
     samples: options.Samples = None,
     scores: Annotated[bool, typer.Option(help="Print score TAB translation; with --mbr the utility.")] = False,
-    json_lines: Annotated[bool, typer.Option("--json", help="JSON lines: hypotheses, scores, pieces.")] = False,
+    json_lines: Annotated[bool, typer.Option("--json", help="JSON lines: hypotheses, scores, words, pieces.")] = False,
+    min_confidence: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Warn of lines below it, and of lines that seem made up.")
+    ] = None,
     stream: Annotated[bool, typer.Option("--stream", help="Answer each line at once, as on a terminal.")] = False,
     batch_size: options.BatchSize = None,
     precision: options.PrecisionName = None,
@@ -61,8 +63,9 @@ def translate(
     text = checked_text(text, input_file)
     if n_best > 1 and not json_lines:
         raise InputError("several hypotheses do not fit on one line", hint="add --json")
-    if markup != "text" and (json_lines or scores or prefix):
-        raise InputError(f"--format {markup} goes with none of --json, --scores and --prefix", hint="leave them out")
+    if markup != "text" and (json_lines or scores or prefix or min_confidence is not None):
+        names = "--json, --scores, --min-confidence and --prefix"
+        raise InputError(f"--format {markup} goes with none of {names}", hint="leave them out")
     command = "translate --resume" if shard is None else f"translate --shard {shard}"
     files = checked_files(command, input_file, output, shard) if resume or shard is not None else None
     search = options.search_options(
@@ -76,7 +79,7 @@ def translate(
         beam=n_best if sample and beam is None and not mbr else beam,
         sample=sample,
         n_best=n_best,
-        scores=scores or json_lines,
+        scores=scores or json_lines or min_confidence is not None,
         alpha=alpha,
         max_length_a=None if max_length is None else 0.0,
         max_length_b=max_length,
@@ -91,10 +94,19 @@ def translate(
     if stream:
         arguments["window"] = 1
     writer = translator if markup == "text" else of_html(translator)
-    render = as_json if json_lines else partial(formatted, with_score=scores)
+
+    def render(found: "Translation") -> str:
+        reasons = None
+        if min_confidence is not None:
+            from nmt.decode.confidence import doubts
+
+            reasons = doubts(translator, found, min_confidence)  # which it logs
+        return as_json(found, translator, reasons) if json_lines else formatted(found, with_score=scores)
+
     if files:
         settings = {"prefix": prefix, "json": json_lines, "scores": scores, "format": markup}
         settings |= {"precision": precision, "engine": engine}
+        settings |= {} if min_confidence is None else {"min_confidence": min_confidence}
         rewrite(files, paths, writer, arguments, settings, render)
         return
     lines = streams.open_input(input_file) if text is None else text.split("\n")
@@ -133,11 +145,20 @@ def formatted(translation: "Translation", *, with_score: bool = False) -> str:
     return f"{best.score:.4f}\t{best.text}" if with_score else best.text
 
 
-def as_json(translation: "Translation") -> str:
-    """Format all hypotheses with scores and pieces as JSON."""
+def as_json(
+    translation: "Translation", translator: "Translator | None" = None, reasons: list[str] | None = None
+) -> str:
+    """Format all hypotheses with scores and pieces as JSON; with a translator, also with words and confidences."""
     hypotheses = []
     for found in translation.hypotheses:
         pieces = [{"piece": p, "log_prob": log_prob} for p, log_prob in zip(found.pieces, found.log_probs, strict=True)]
-        hypotheses.append({"text": found.text, "score": found.score, "log_prob": found.log_prob, "pieces": pieces})
+        tree: dict[str, Any] = {"text": found.text, "score": found.score, "log_prob": found.log_prob, "pieces": pieces}
+        if translator:
+            from nmt.decode.confidence import confidence_of, words_of
+
+            words = words_of(translator, found)
+            tree |= {"confidence": confidence_of(words), "words": [word._asdict() for word in words]}
+        hypotheses.append(tree)
     tree = {"source": translation.source, "hypotheses": hypotheses}
+    tree |= {} if reasons is None else {"doubtful": bool(reasons), "reasons": reasons}
     return json.dumps(to_jsonable_python(tree, inf_nan_mode="null"), ensure_ascii=False)

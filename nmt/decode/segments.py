@@ -38,6 +38,7 @@ class Translation:
 
     source: str
     hypotheses: list[TextHypothesis]
+    number: int = 0  # of the line, from 1; 0 if it is not known
 
     @property
     def text(self) -> str:

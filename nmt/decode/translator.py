@@ -10,7 +10,7 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -24,7 +24,7 @@ from nmt.errors import ConfigError, InputError, ModelError, NmtError
 from nmt.files import hash_file
 from nmt.processes import prepare_torch
 from nmt.run.directory import RunDirectory
-from nmt.run.header import read_config
+from nmt.run.header import read_config, read_header
 from nmt.text import EOS
 from nmt.text.lines import Pause, one_line
 from nmt.text.tokenizer import Tokenizers
@@ -43,11 +43,19 @@ Watch = Callable[[Callable[[int], str]], None]
 class Translator:
     """An engine with its tokenizers and settings."""
 
-    def __init__(self, engine: Engine, tokenizers: Tokenizers, config: Config, run: RunDirectory | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        tokenizers: Tokenizers,
+        config: Config,
+        run: RunDirectory | None = None,
+        progress: Mapping[str, Any] | None = None,
+    ) -> None:
         self.engine = engine
         self.tokenizers = tokenizers
         self.config = config
         self.run = run  # run directory that the model was loaded from, if any
+        self.progress = progress or {}  # of the training, from the model file; empty for an ensemble or an export
         self.options = SearchOptions(**config.decode.model_dump(exclude={"batch_size", "engine"}))
         self.target_language = language(config.data, "target")
         self.joiner = "" if base_language(self.target_language) in UNSPACED else " "
@@ -146,10 +154,11 @@ class Translator:
                 found = [self.rank_by_utility(samples, options)[: options.n_best] for samples in found]
             n_best = iter(found)
             texts = iter(target.decode_all([hypothesis.tokens for of_segment in found for hypothesis in of_segment]))
-            return [
-                Translation(line.text, join([next(n_best) for _ in of_line], texts, target, options, self.joiner))
-                for line, of_line in zip(lines, segments_of_lines, strict=True)
-            ]
+            joined = (
+                join([next(n_best) for _ in of_line], texts, target, options, self.joiner)
+                for of_line in segments_of_lines
+            )
+            return [Translation(line.text, found, line.number) for line, found in zip(lines, joined, strict=True)]
 
         return finish
 
@@ -330,7 +339,7 @@ def load_converted(path: Path, precision: Precision) -> Translator:
     run = RunDirectory(path) if path.is_dir() else None
     engine, tokenizers, config = load_export(export, "cpu", precision, load_reference)
     log.debug("engine: %s", engine.name)
-    return Translator(engine, tokenizers, config, run)
+    return Translator(engine, tokenizers, config, run, read_header(file)["progress"])
 
 
 def load_torch(paths: Sequence[Path], device: str, precision: Precision) -> Translator:

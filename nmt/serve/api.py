@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.exceptions import HTTPException
 
 from nmt.config import base_language, language
+from nmt.decode.confidence import confidence_of, words_of
 from nmt.decode.options import SearchOptions
 from nmt.decode.segments import Line, Translation
 from nmt.decode.translator import Translator
@@ -151,21 +152,24 @@ class Api:
         model = self.pick(body.source, body.target)
         n_best = 1 + body.alternatives
         options = model.translator.with_options(
-            n_best=n_best, beam=max(n_best, model.translator.options.beam), scores=False
+            n_best=n_best, beam=max(n_best, model.translator.options.beam), scores=body.confidence
         )
+        confidences = []
         sources = as_list(body.q)
         lines = self.lines_of(sources)  # checks the limits
         if body.format == "html":
             texts = await self.translated_html(model, sources, options)
         else:
             found = iter(await self.translated(model, lines, options))
-            n_bests = (variants([next(found) for _ in split_lines(source)], n_best) for source in sources)
-            texts = [["\n".join(lines) for lines in of_text] for of_text in n_bests]
+            of_texts = [[next(found) for _ in split_lines(source)] for source in sources]
+            texts = [["\n".join(lines) for lines in variants(of_text, n_best)] for of_text in of_texts]
+            confidences = [confidence(model.translator, of_text) for of_text in of_texts if body.confidence]
         best, others = [of_text[0] for of_text in texts], [of_text[1:] for of_text in texts]
         is_list = isinstance(body.q, list)
         return schema.LibreAnswer(
             translatedText=best if is_list else best[0],
             alternatives=(others if is_list else others[0]) if body.alternatives else None,
+            confidence=(confidences if is_list else confidences[0]) if confidences else None,
             detectedLanguage=schema.DetectedLanguage(language=model.source) if body.source == "auto" else None,
         )
 
@@ -310,6 +314,11 @@ def split_lines(text: str) -> list[str]:
 def name_of(code: str) -> str:
     """The English name of a language."""
     return langcodes.Language.get(code).display_name() if langcodes.tag_is_valid(code) else code
+
+
+def confidence(translator: Translator, lines: Sequence[Translation]) -> float:
+    """The confidence of a text, given its lines."""
+    return confidence_of([word for line in lines for word in words_of(translator, line.hypotheses[0])])
 
 
 def variants(lines: Sequence[Translation], n: int) -> list[list[str]]:

@@ -37,6 +37,7 @@ class LibreRequest(BaseModel):
         Literal["text", "html"], Field(description="html: tags stay around the words that the tagged ones become.")
     ] = "text"
     alternatives: Annotated[int, Field(ge=0, lt=MAX_BEAM, description="Further translations, best first.")] = 0
+    confidence: Annotated[bool, Field(description="Answer with the confidence of each text, not of html.")] = False
     api_key: Key = ""
 
 
@@ -48,6 +49,7 @@ class DetectedLanguage(BaseModel):
 class LibreAnswer(BaseModel):
     translatedText: str | list[str]  # noqa: N815 - LibreTranslate's name
     alternatives: list[str] | list[list[str]] | None = None
+    confidence: Annotated[float | list[float] | None, Field(description="0-1: expected share of right words.")] = None
     detectedLanguage: DetectedLanguage | None = None  # noqa: N815
 
 

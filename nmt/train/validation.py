@@ -4,14 +4,16 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
 
 from nmt.config import Config, language
+from nmt.decode.confidence import Calibration, samples_of
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
-from nmt.distributed import gather_texts, mine, summed
+from nmt.distributed import gather_items, mine, summed
 from nmt.errors import ModelError
 from nmt.evaluate import Score, bleu_tokenizer, score
 from nmt.model.base import Seq2Seq
@@ -33,6 +35,7 @@ class Validation:
     chrf: Score
     samples: list[tuple[str, str, str]]  # (source, reference, translation) of a few lines
     repeated: tuple[str, float]  # the most frequent translation and its share of the lines, 0-1
+    confidence: Calibration
 
     @property
     def perplexity(self) -> float:
@@ -48,6 +51,7 @@ class Validation:
             "bleu_signature": self.bleu.signature,
             "dev_chrf": self.chrf.value,
             "chrf_signature": self.chrf.signature,
+            "confidence": list(self.confidence),
         }
 
 
@@ -75,7 +79,10 @@ def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config
     if not math.isfinite(loss):  # on all ranks alike: a rank that raised alone would leave the others waiting
         raise ModelError(f"the loss is {loss}", hint="check the loss of its training")
     sources, references = [pair.source for pair in dev], [pair.target for pair in dev]
-    hypotheses = gather_texts(translator.translate(mine(sources), beam=1))
+    translations = list(translator.translate_lines(mine(sources), translator.with_options(beam=1)))
+    hypotheses = gather_items([found.text for found in translations])
+    pairs = zip(translations, mine(references), strict=True)
+    samples = gather_items([samples_of(translator, found.hypotheses[0], reference) for found, reference in pairs])
     bleu, chrf = score(hypotheses, [references], tokenize=bleu_tokenizer(language(config.data, "target")))
     most_frequent, count = Counter(hypotheses).most_common(1)[0]
     shown = [i * len(dev) // N_SAMPLES for i in range(min(N_SAMPLES, len(dev)))]
@@ -86,6 +93,7 @@ def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config
         chrf=chrf,
         samples=[(sources[i], references[i], hypotheses[i]) for i in shown],
         repeated=(most_frequent, count / len(hypotheses)),
+        confidence=Calibration.fit(chain(*samples)),
     )
 
 

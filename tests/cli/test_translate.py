@@ -7,10 +7,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from conftest import SOURCE, TARGET, FiveRun, err_lines, one_clear_error, out_lines, run_nmt, run_together
 from safetensors import safe_open
 
 import nmt
+from nmt.decode.confidence import Calibration
 
 ODD_LINES = [  # input bytes, "source" in the output of --json
     (b"\xef\xbb\xbf" + SOURCE[0].encode(), SOURCE[0]),  # a BOM at the start of the first line
@@ -148,3 +150,38 @@ def test_control_characters_in_names_are_escaped(five_run: FiveRun, tmp_path: Pa
     assert "\x1b" not in stderr
     (hint,) = re.findall("(?m)^hint: (.*)$", stderr)
     assert f"nmt tokenize '{tmp_path}/a b\\x1b[31m$(reboot)/config.yaml'" in hint
+
+
+def test_doubtful_lines_are_named(five_run: FiveRun, tmp_path: Path) -> None:
+    file = tmp_path / "a.zh"
+    file.write_text(f"{SOURCE[0]}\n\n茶茶天们茶我", encoding="utf-8")
+    common = ["translate", "-m", five_run.run, "-i", file]
+    as_json, by_torch = run_together([*common, "--json"], [*common, "--json", "--engine", "torch"])
+    found = [[json.loads(line)["hypotheses"][0] for line in out_lines(done)] for done in (as_json, by_torch)]
+    for best, other in zip(*found, strict=True):
+        assert best["confidence"] == pytest.approx(other["confidence"], abs=0.01)
+        assert [best["text"][word["start"] : word["end"]] for word in best["words"]] == best["text"].split()
+    known, blank, unknown = (best["confidence"] for best in found[0])
+    assert unknown < known < blank == 1
+    checked_lines = [*common, "--min-confidence", (known + unknown) / 2]
+    plain, checked, whole, html = run_together(
+        common,
+        checked_lines,
+        [*checked_lines, "--json", "--resume", "-o", tmp_path / "a.en"],
+        [*checked_lines, "--format", "html"],
+    )
+    assert (checked.stdout, err_lines(plain)) == (plain.stdout, [])
+    (warning,) = err_lines(checked)
+    assert warning.startswith(f"nmt: warning: line 3 is doubtful: confidence {unknown:.2f}")
+    assert warning in err_lines(whole)
+    trees = [json.loads(line) for line in (tmp_path / "a.en").read_text().splitlines()]
+    reasons = warning.split(": ")[3].split(", ")
+    assert [(one["doubtful"], one["reasons"]) for one in trees] == [(False, []), (False, []), (True, reasons)]
+    one_clear_error(html, 2, "--format html goes with none of --json, --scores, --min-confidence")
+
+
+def test_the_best_model_keeps_its_calibration(five_run: FiveRun) -> None:
+    found = [
+        Calibration.of(nmt.load(five_run.run, "cpu", engine=engine).progress) for engine in ("torch", "ctranslate2")
+    ]
+    assert found[0] == found[1] != Calibration()

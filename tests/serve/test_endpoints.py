@@ -54,6 +54,17 @@ def test_a_list_gives_a_list_and_alternatives_are_others(client: Client) -> None
     assert one == {"translatedText": TARGET[0], "alternatives": found["alternatives"][0]}
 
 
+def test_confidences_are_answered_on_request(client: Client) -> None:
+    body = {"q": SOURCE, "source": "zh", "target": "en", "confidence": True}
+    found = client.post("/translate", body).json
+    assert found["translatedText"] == TARGET
+    assert all(0 < one < 1 for one in found["confidence"])
+    assert client.post("/translate", {**body, "q": SOURCE[0]}).json["confidence"] == pytest.approx(
+        found["confidence"][0]
+    )
+    assert "confidence" not in client.post("/translate", {**body, "format": "html"}).json
+
+
 def test_lines_stay_lines_and_auto_is_the_only_language_that_fits(client: Client) -> None:
     body = {"q": f"{SOURCE[0]}\n\n{SOURCE[1]}\r\n", "source": "zh-CN", "target": "en"}
     expected = {"translatedText": f"{TARGET[0]}\n\n{TARGET[1]}\n"}

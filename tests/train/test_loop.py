@@ -14,6 +14,7 @@ import torch
 from small_run import MIX, config_of, final_hash, run_training, trainer_of, write_small_corpus
 
 from nmt.config import Config, TrainSettings
+from nmt.decode.confidence import Calibration
 from nmt.errors import ConfigError, DataError, DivergedError, ModelError, StoppedError
 from nmt.evaluate import Score
 from nmt.run.checkpoint import Checkpoint, hash_tensors, read_checkpoint, save_checkpoint
@@ -405,7 +406,7 @@ def script(monkeypatch: pytest.MonkeyPatch, *figures: tuple[float, float]) -> No
     def scripted(*args: Any, **kwargs: Any) -> Validation:
         bleu, loss = left.pop(0)
         score = Score("BLEU", bleu, None, None, "signature")
-        return Validation(loss, loss, score, score, [], ("a", 0.01))
+        return Validation(loss, loss, score, score, [], ("a", 0.01), Calibration())
 
     monkeypatch.setattr("nmt.train.loop.validate", scripted)
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from nmt.decode.confidence import Calibration
 from nmt.evaluate import Score
 from nmt.train.report import clock
 from nmt.train.validation import Validation, ranking, warnings_about
@@ -12,7 +13,7 @@ SCORE = Score("BLEU", 10.0, None, None, "signature")
 
 
 def validation(repeated: tuple[str, float] = ("a", 0.01)) -> Validation:
-    return Validation(2.0, 1.9, SCORE, SCORE, [], repeated)
+    return Validation(2.0, 1.9, SCORE, SCORE, [], repeated, Calibration())
 
 
 def history(*losses: float) -> list[dict[str, Any]]:

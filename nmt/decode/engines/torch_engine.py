@@ -208,7 +208,7 @@ def pick_device(name: str) -> torch.device:
 
 def load_models(
     paths: Sequence[Path], device: str, precision: Precision
-) -> tuple[TorchEngine, Tokenizers, Config, RunDirectory | None]:
+) -> tuple[TorchEngine, Tokenizers, Config, RunDirectory | None, dict[str, Any]]:
     """Load run directories or model files. Returns the arguments of `Translator`; see `translator.load`.
 
     An ensemble has the config and the run of its first model, and the smallest `data.max_length` of all.
@@ -228,4 +228,5 @@ def load_models(
         configs.append(checkpoint.config)
     assert tokenizers
     data = configs[0].data.model_copy(update={"max_length": min(config.data.max_length for config in configs)})
-    return TorchEngine(*models), tokenizers, configs[0].model_copy(update={"data": data}), runs[0]
+    progress = {} if len(models) > 1 else checkpoint.progress
+    return TorchEngine(*models), tokenizers, configs[0].model_copy(update={"data": data}), runs[0], progress
