@@ -31,7 +31,7 @@ def read_xml(text: str) -> Node:
     def refuse(*_: object) -> None:
         raise ValueError("a document type is not allowed")
 
-    parser = expat.ParserCreate("utf-8")
+    parser = expat.ParserCreate("utf-8", " ")  # with a separator, it checks prefixes too
     parser.StartDoctypeDeclHandler = refuse
     try:
         parser.Parse(text.encode(errors="surrogatepass"), True)
