@@ -65,8 +65,9 @@ def translate(
     is_document = text is not None and text.lower().endswith(SUFFIXES) and os.path.isfile(text)  # noqa: PTH113
     document = Path(text) if text and is_document else None
     text = checked_text(None if document else text, input_file)
-    if document and (output in (None, streams.DASH) or any((input_file, resume, shard, json_lines, scores, prefix))):
-        hint = "-o FILE says where, without -i, --resume, --shard, --json, --scores and --prefix"
+    others = input_file, resume, shard, json_lines, scores, prefix, markup != "text"
+    if document and (output in (None, streams.DASH) or any(others)):
+        hint = "-o FILE says where, without -i, --resume, --shard, --json, --scores, --prefix and --format"
         raise InputError(f"{document} is a document: its translation needs a file", hint=hint)
     if n_best > 1 and not json_lines:
         raise InputError("several hypotheses do not fit on one line", hint="add --json")

@@ -17,7 +17,7 @@ from nmt.documents.markdown import MARKDOWN
 from nmt.documents.markup import Format, MarkupTranslator, Part, sentences_of
 from nmt.documents.ooxml import BOXES, PARAGRAPHS
 from nmt.errors import InputError, os_errors_as
-from nmt.files import atomic_write, read_capped
+from nmt.files import atomic_writer, read_capped
 
 ZIPPED = (".docx", ".pptx")
 # The members that have paragraphs. Comments and the layouts of slides are not the document's text.
@@ -48,17 +48,18 @@ def translate_file(translator: Translator, source: Path, output: Path, *, watch:
     texts = {
         name: decoded(source, name, data) for name, data in members.items() if not infos or MEMBERS.fullmatch(name)
     }
-    for markup in FORMATS[suffix]:
-        documents = []
-        for name, text in texts.items():
-            with damages(source, name):
-                documents.append(markup.parse(text))
-        sentences = [sentence for parts in documents for sentence in sentences_of(parts)]
-        translations = watch(translator.translate_lines(sentences, **arguments), len(sentences)) if sentences else []
-        written = MarkupTranslator(translator, markup).written(documents, (one.text for one in translations))
-        texts = dict(zip(texts, written, strict=True))
-    members |= {name: text.encode() for name, text in texts.items()}
-    atomic_write(output, zipped(infos, members) if infos else members[""])
+    with atomic_writer(output) as file:  # now, to fail before the translation if it cannot be written
+        for markup in FORMATS[suffix]:
+            documents = []
+            for name, text in texts.items():
+                with damages(source, name):
+                    documents.append(markup.parse(text))
+            sentences = [sentence for parts in documents for sentence in sentences_of(parts)]
+            found = watch(translator.translate_lines(sentences, **arguments), len(sentences)) if sentences else []
+            written = MarkupTranslator(translator, markup).written(documents, (one.text for one in found))
+            texts = dict(zip(texts, written, strict=True))
+        members |= {name: text.encode() for name, text in texts.items()}
+        file.write(zipped(infos, members) if infos else members[""])
 
 
 @contextlib.contextmanager

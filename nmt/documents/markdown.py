@@ -11,7 +11,6 @@ from nmt.documents.markup import Format, Part, Segment
 from nmt.errors import InputError
 
 FRONT_MATTER = re.compile(r"\ufeff?(?:---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z))?", re.DOTALL | re.MULTILINE)
-# Templates and formulas, which the sentence shows; the mark of a note and a box to check, which it does not.
 COPIED = re.compile(r"(\{\{.*?\}\}|\{%.*?%\}|\$[^$\s](?:[^$]*[^$\s])?\$|\[\^[^\]\s]+\](?::\s)?|^\[[ xX]\]\s)")
 ESCAPED = re.compile(
     r"\\(?=[!-/:-@[-`{-~])|[`]|\*(?=\S)|(?<=\S)\*|(?<!\w)_|_(?!\w)|~~|<(?=[A-Za-z/!?])|&(?=#?\w+;)|\](?=[(\[])"
@@ -77,7 +76,7 @@ def parse(text: str) -> list[Part]:
 
 
 def parts_of(tokens: Sequence[Any], content: str) -> list[Part]:
-    """The parts of a block, of which a box to check is copied."""
+    """The parts of a block. Sentences show templates and formulas, but no marks of notes, boxes to check and images."""
     texts, until = Parser(), 0
     for i, token in enumerate(tokens):
         start, end = token.map or (0, 0)

@@ -1,8 +1,7 @@
 """Word and PowerPoint: paragraphs (`w:p`, `a:p`) of runs (`w:r`, `a:r`), each with a format.
 
 A translation is written in the format that most of its paragraph has. A run of another format is an element: its
-opening tag ends the run of that base and begins its own. So does what is no text, such as an image or the mark of a
-note, and what contains runs, such as a hyperlink. Breaks and tabs separate segments, except in a hyperlink.
+opening tag ends the run of that base and begins its own. So does what is no text, or contains runs as a link does.
 """
 
 import re
