@@ -11,6 +11,7 @@ from pydantic_core import to_jsonable_python
 
 from nmt.cli import options, streams
 from nmt.cli.rewriting import checked_files, rewrite
+from nmt.documents import SUFFIXES
 from nmt.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,18 +19,20 @@ if TYPE_CHECKING:
     from nmt.decode.translator import Translator
     from nmt.documents.markup import MarkupTranslator
 
-Markup = Literal["text", "html"]
+Markup = Literal["text", "html", "markdown"]
 
 
 def translate(
-    text: Annotated[str | None, typer.Argument(help="One sentence. [default: lines from -i or stdin]")] = None,
+    text: Annotated[
+        str | None, typer.Argument(help="A sentence or a document. [default: lines from -i or stdin]")
+    ] = None,
     model: options.Models = None,
     input_file: Annotated[Path | None, typer.Option("--input", "-i", help="Lines to translate; - is stdin.")] = None,
     output: options.OutputFile = None,
     resume: Annotated[bool, typer.Option("--resume", help="Write to FILE.part; continue it if it exists.")] = False,
     shard: options.ShardOf = None,
     markup: Annotated[
-        Markup, typer.Option("--format", help="html: tags stay around the words that the tagged ones become.")
+        Markup, typer.Option("--format", help="Of lines: tags stay around the words that the tagged ones become.")
     ] = "text",
     beam: options.Beam = None,
     n_best: Annotated[int, typer.Option(help="Hypotheses per line, with --json.")] = 1,
@@ -55,12 +58,19 @@ def translate(
     device: options.Device = "auto",
     threads: options.Threads = 0,
 ) -> None:
-    """Translate lines of text, or one sentence.
+    """Translate lines of text, one sentence, or a document.
 
     nmt translate < in > out writes one line per input line, in order; a blank line stays blank. nmt translate "one
-    sentence" translates the argument. On a terminal, nmt translate shows a prompt.
+    sentence" translates the argument. nmt translate report.docx -o report.en.docx translates a document: .docx, .pptx,
+    .md, .html or .txt. On a terminal, nmt translate shows a prompt.
     """
-    text = checked_text(text, input_file)
+    is_document = text is not None and text.lower().endswith(SUFFIXES) and os.path.isfile(text)  # noqa: PTH113
+    document = Path(text) if text and is_document else None
+    text = checked_text(None if document else text, input_file)
+    others = input_file, resume, shard, json_lines, scores, min_confidence is not None, prefix, markup != "text"
+    if document and (output in (None, streams.DASH) or any(others)):
+        hint = "-o FILE says where; leave out --input, --resume, --shard, --json, --scores, --min-confidence and such"
+        raise InputError(f"{document} is a document: its translation needs a file", hint=hint)
     if n_best > 1 and not json_lines:
         raise InputError("several hypotheses do not fit on one line", hint="add --json")
     if markup != "text" and (json_lines or scores or prefix or min_confidence is not None):
@@ -93,7 +103,12 @@ def translate(
     }
     if stream:
         arguments["window"] = 1
-    writer = translator if markup == "text" else of_html(translator)
+    if document and output:
+        from nmt.documents.files import translate_file
+
+        translate_file(translator, document, output, watch=streams.with_bar, **arguments)
+        return
+    writer = translator if markup == "text" else of_markup(translator, markup)
 
     def render(found: "Translation") -> str:
         reasons = None
@@ -118,12 +133,13 @@ def translate(
             out.write(line.encode() + b"\n")
 
 
-def of_html(translator: "Translator") -> "MarkupTranslator":
-    """Return a translator of lines of HTML."""
+def of_markup(translator: "Translator", markup: Markup) -> "MarkupTranslator":
+    """Return a translator of lines of HTML or Markdown."""
     from nmt.documents.html import HTML
+    from nmt.documents.markdown import MARKDOWN
     from nmt.documents.markup import MarkupTranslator
 
-    return MarkupTranslator(translator, HTML)
+    return MarkupTranslator(translator, HTML if markup == "html" else MARKDOWN)
 
 
 def checked_text(text: str | None, input_file: Path | None) -> str | None:

@@ -1,1 +1,3 @@
-"""Translation of text with markup: HTML."""
+"""Translation of text with markup and of documents."""
+
+SUFFIXES = (".docx", ".htm", ".html", ".md", ".pptx", ".txt")

@@ -33,6 +33,7 @@ NOT_TRANSLATED = re.compile(
     r"""\s(?:translate\s*=\s*["']?no\b|class\s*=\s*(?:"[^"]*|'[^']*|)\bnotranslate\b)""", re.IGNORECASE
 )
 MAX_DEPTH = 100
+LETTER = re.compile(r"[^\W\d_]")
 SPACE = re.compile(r"[ \t\r\n\f]+")  # what HTML shows as one space
 
 
@@ -83,12 +84,28 @@ class Parser:
             if kind == "verbatim" or (kind == "start" and name in COPIED):
                 self.kept = [name]
         elif kind == "text":
-            self.raw += raw
-            text = SPACE.sub(" ", unescape(raw))
-            self.text += text[1:] if text[:1] == " " and self.text[-1:] in ("", " ") else text
+            self.write(raw, unescape(raw))
         else:
             self.raw += raw
             self.mark(raw, kind, name)
+
+    def write(self, raw: str, text: str) -> None:
+        """Add text, which is written as `raw`."""
+        self.raw += raw
+        text = SPACE.sub(" ", text)
+        if text[:1] == " " and self.text[-1:] in ("", " "):
+            text = text[1:]
+            for last in self.open[-1][1].children[-1:]:
+                if not last.opening and last.start == len(self.text) > 0:  # what `copy` added has space on both sides
+                    last.closing += " "
+        self.text += text
+
+    def copy(self, raw: str, text: str = "") -> None:
+        """Add what is no text; `text` is what the sentence has there. At the edge of a segment, it stays there."""
+        start = len(self.text)
+        self.write(raw, text)
+        edges = start, len(self.text)
+        self.open[-1][1].children.append(Element("", "", *edges, verbatim=raw) if text else Element("", raw, *edges))
 
     def keep(self, raw: str, kind: str, name: str) -> None:
         """Copy a construct inside of one whose content is copied."""
@@ -136,9 +153,9 @@ class Parser:
                 return
 
     def finish(self) -> None:
-        """End the segment. Without letters or digits, or with too many elements inside of each other, it is copied."""
+        """End the segment. Without letters, or with too many elements inside of each other, it is copied."""
         text = self.text.strip(" ")
-        if not re.search(r"\w", text) or self.depth > MAX_DEPTH:
+        if not LETTER.search(text) or self.depth > MAX_DEPTH:
             self.parts.append(self.raw)
         else:
             for name, element in self.open:

@@ -51,6 +51,7 @@ class Segment:
 
     text: str
     root: Element  # without tags; contains all elements of the segment
+    finish: Callable[[str], str] = str  # applied to the translation with tags
 
     @cached_property
     def sentences(self) -> list[Span]:
@@ -106,7 +107,7 @@ class MarkupTranslator:
             if isinstance(part, Segment)
         ]
         align_words(self.translator, [pair for pair in pairs if pair.segment.root.children])
-        written = iter([Placement(pair, self.markup.escape).written() for pair in pairs])
+        written = iter([pair.segment.finish(Placement(pair, self.markup.escape).written()) for pair in pairs])
         return ["".join(part if isinstance(part, str) else next(written) for part in parts) for parts in documents]
 
 

@@ -1,0 +1,168 @@
+"""Word and PowerPoint: paragraphs (`w:p`, `a:p`) of runs (`w:r`, `a:r`), each with a format.
+
+A translation is written in the format that most of its paragraph has. A run of another format is an element: its
+opening tag ends the run of that base and begins its own. So does what is no text, or contains runs as a link does.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from html import unescape
+
+from nmt.documents.html import HTML, Parser
+from nmt.documents.markup import Format, Part, Segment
+from nmt.documents.xml import Node, read_xml
+
+CONTAINERS = ("w:hyperlink", "w:ins", "w:moveTo", "w:smartTag")
+FIELDS = ("w:fldSimple", "a:fld", "field")
+DROPPED = ("w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen")  # Word sets them anew
+BREAKS = ("w:br", "w:cr", "w:tab", "a:br")
+INVISIBLE = re.compile(
+    r'<w:(lang|noProof)\b[^>]*/>|<w:rFonts( w:hint="\w*")?/>|\s(lang|altLang|dirty|err|noProof|smtClean|w:hint)="[^"]*"'
+)
+
+
+@dataclass(frozen=True)
+class Style:
+    """A format of runs: what is written before and after their text."""
+
+    start: str
+    end: str
+    look: str  # equal for formats that look the same
+
+
+def style_of(run: Node) -> Style:
+    prefix = run.name[:2]
+    raw = "".join(child.raw for child in run.children if child.name == f"{prefix}rPr")
+    look = re.sub(r"^<.:rPr(/>|></.:rPr>)$", "", INVISIBLE.sub("", raw))
+    space = ' xml:space="preserve"' if prefix == "w:" else ""
+    return Style(f"{run.opening}{raw}<{prefix}t{space}>", f"</{prefix}t></{prefix}r>", look)
+
+
+def main_style(nodes: Sequence[Node]) -> Style | None:
+    """The style of most characters of some runs, or of those in a hyperlink; None if there are none."""
+    sizes, styles = Counter[str](), dict[str, Style]()
+    for node in nodes:
+        if node.name in ("w:r", "a:r") and (
+            text := text_of("".join(child.raw for child in node.children if child.name[2:] == "t"))
+        ):
+            style = style_of(node)
+            sizes[styles.setdefault(style.look, style).look] += len(text)
+    inner = (main_style(node.children) for node in nodes if node.name in CONTAINERS)
+    return styles[sizes.most_common(1)[0][0]] if sizes else next((style for style in inner if style), None)
+
+
+def parse(text: str, *, of_boxes: bool) -> list[Part]:
+    """Return the parts of a document: those of paragraphs inside of paragraphs (in text boxes), or of all others."""
+    parts: list[Part] = []
+
+    def visit(node: Node, is_inside: bool) -> None:
+        is_paragraph = node.name in ("w:p", "a:p")
+        base = main_style(node.children) if is_paragraph and is_inside == of_boxes else None
+        content = Paragraph(node.children, base).parts if base else []
+        parts.append(node.opening)
+        if any(isinstance(part, Segment) for part in content):
+            parts.extend(content)
+        else:
+            for child in node.children:
+                visit(child, is_inside or is_paragraph)
+        parts.append(node.closing)
+
+    visit(read_xml(text), False)
+    return parts
+
+
+class Paragraph(Parser):
+    """Builds the parts of a paragraph."""
+
+    def __init__(self, nodes: Sequence[Node], base: Style) -> None:
+        super().__init__()
+        self.base, self.styles = base, set[Style]()  # of what is around all elements; all that are used
+        self.add(nodes, base)
+        self.finish()
+
+    def add(self, nodes: Sequence[Node], base: Style) -> None:
+        """Add what is in a paragraph or in a hyperlink, where text is written in the base style."""
+        style = base
+        self.styles.add(base)
+
+        def switch(new: Style) -> None:
+            nonlocal style
+            if new.look == style.look:
+                return
+            if style is not base:
+                self.read(style.end + base.start, "end", "run")
+            style = base if new.look == base.look else new
+            if style is not base:
+                self.styles.add(style)
+                self.read(base.end + style.start, "start", "run")
+
+        for node in fields_joined(nodes):
+            if node.name not in ("w:r", "a:r"):
+                switch(base)
+                self.add_other(node, node.raw, base)
+                continue
+            own = style_of(node)
+            for child in node.children:
+                if child.name in ("w:t", "a:t"):
+                    raw = "".join(text.raw for text in child.children)
+                    switch(own if raw.strip() else style)
+                    self.write(raw, unescape(raw))
+                elif child.name not in ("", "w:rPr", "a:rPr"):
+                    switch(base)
+                    self.add_other(child, own.start.rpartition("<")[0] + child.raw + node.closing, base)
+        switch(base)
+
+    def add_other(self, node: Node, raw: str, base: Style) -> None:
+        """Add what is no text, and is written as `raw`."""
+        inner = main_style(node.children) if node.name in CONTAINERS else None
+        if inner:
+            self.read(base.end + node.opening + inner.start, "start", node.name)
+            self.add(node.children, inner)
+            self.read(inner.end + node.closing + base.start, "end", node.name)
+        elif node.name in BREAKS and len(self.open) == 1:
+            self.finish()
+            self.parts.append(raw)
+        elif raw and node.name not in DROPPED:
+            self.write("", " " * (node.name in BREAKS))
+            self.copy(base.end + raw + base.start, text_of(raw) if node.name in FIELDS else "")
+
+    def finish(self) -> None:
+        n_parts = len(self.parts)
+        super().finish()
+        before, *found = self.parts[n_parts:]
+        self.parts[n_parts:] = found[:1] or [self.written(str(before), "", "")]
+        for segment in found[:1]:
+            assert isinstance(segment, Segment)
+            segment.finish = partial(self.written, str(before), str(found[1]))
+
+    def written(self, before: str, after: str, text: str) -> str:
+        """A text with tags in the base style, without runs that are empty."""
+        text = self.base.start + before + text + after + self.base.end
+        for style in self.styles:
+            text = text.replace(style.start + style.end, "")
+        return text
+
+
+def text_of(raw: str) -> str:
+    """The text of runs."""
+    return unescape("".join(re.findall(r"<[wa]:t(?:\s[^>]*)?>([^<]*)<", raw)))
+
+
+def fields_joined(nodes: Sequence[Node]) -> list[Node]:
+    """The nodes, with the runs of a field, such as a page number, as one node."""
+    joined, inside, depth = list[Node](), list[Node](), 0
+    for node in nodes:
+        marks = [child.opening for child in node.children if child.name == "w:fldChar"]
+        depth += sum(('"begin"' in mark) - ('"end"' in mark) for mark in marks)
+        inside.append(node)
+        if depth <= 0:
+            joined.append(Node("field", children=inside) if marks else node)
+            inside, depth = [], 0
+    return joined + inside[:1] + (fields_joined(inside[1:]) if inside else [])  # the field ends in another paragraph
+
+
+BOXES = Format(partial(parse, of_boxes=True), HTML.escape)
+PARAGRAPHS = Format(partial(parse, of_boxes=False), HTML.escape)

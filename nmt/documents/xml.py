@@ -1,0 +1,49 @@
+"""XML as a tree whose nodes keep what is written. lxml has no places of tags, so that it would write all anew."""
+
+import re
+from dataclasses import dataclass, field
+from xml.parsers import expat
+
+TOKEN = re.compile(
+    r"""<!--.*?--> | <\?.*?\?> | <!\[CDATA\[.*?\]\]> | [^<]+
+    | <(?P<end>/?)(?P<name>[^\s/>]+)(?:[^>"'] | "[^"]*" | '[^']*')*>""",
+    re.DOTALL | re.VERBOSE,
+)
+
+
+@dataclass(eq=False)
+class Node:
+    """An element; or a text, a comment or the like, which have no name."""
+
+    name: str = ""  # with its prefix
+    opening: str = ""  # as written, as are `closing` and `raw`
+    children: list["Node"] = field(default_factory=list)
+    closing: str = ""
+
+    @property
+    def raw(self) -> str:
+        return self.opening + "".join(child.raw for child in self.children) + self.closing
+
+
+def read_xml(text: str) -> Node:
+    """Return the root of a document. Raises ValueError if it is malformed or has a document type, as for entities."""
+
+    def refuse(*_: object) -> None:
+        raise ValueError("a document type is not allowed")
+
+    parser = expat.ParserCreate("utf-8", " ")  # with a separator, it checks prefixes too
+    parser.StartDoctypeDeclHandler = refuse
+    try:
+        parser.Parse(text.encode(errors="surrogatepass"), True)
+    except expat.ExpatError as error:
+        raise ValueError(f"line {error.lineno}: {expat.ErrorString(error.code)}") from error
+    inside = [Node()]
+    for token in TOKEN.finditer(text):
+        if token["end"]:
+            inside.pop().closing = token[0]
+            continue
+        node = Node(token["name"] or "", token[0])
+        inside[-1].children.append(node)
+        if node.name and not node.opening.endswith("/>"):
+            inside.append(node)
+    return inside[0]

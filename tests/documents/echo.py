@@ -1,0 +1,48 @@
+"""A translator that changes the letters of each sentence, and links its words in order."""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, cast
+from unittest import mock
+
+import numpy as np
+
+from nmt.decode.segments import TextHypothesis, Translation
+from nmt.decode.translator import Translator
+from nmt.documents.files import translate_file
+from nmt.documents.markup import Format, MarkupTranslator
+
+Change = Callable[[str], str]
+
+
+class Echo:
+    joiner = " "
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+        self.sentences: list[str] = []  # that were translated
+
+    def translate_lines(self, lines: Iterable[str], **_: Any) -> Iterator[Translation]:
+        for line in lines:
+            self.sentences.append(line)
+            yield Translation(line, [TextHypothesis([], [], 0.0, [], self.change(line))])
+
+
+def in_order(_: Translator, pairs: Iterable[Any]) -> list[Any]:
+    shapes = ((len(source.spans), len(target.spans)) for source, target in pairs)
+    return [np.eye(*shape) if all(shape) else None for shape in shapes]
+
+
+@mock.patch("nmt.documents.markup.word_attention", in_order)
+def echoed(text: str, markup: Format, change: Change = str.upper) -> str:
+    """A piece of markup, translated."""
+    (found,) = MarkupTranslator(cast(Translator, Echo(change)), markup).translate_lines([text])
+    return found.text
+
+
+@mock.patch("nmt.documents.markup.word_attention", in_order)
+def echo_file(source: Path, output: Path, change: Change = str.upper) -> list[str]:
+    """Translate a document, and return its sentences."""
+    echo = Echo(change)
+    translate_file(cast(Translator, echo), source, output, watch=lambda found, _: found)
+    return echo.sentences

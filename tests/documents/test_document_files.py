@@ -1,0 +1,132 @@
+"""Documents: all of a document is translated, or nothing is written."""
+
+import random
+import re
+import zipfile
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from conftest import FiveRun, one_clear_error, out_lines, run_nmt
+from echo import echo_file
+from test_ooxml import A, B, r, root
+
+from nmt.documents import SUFFIXES, files
+from nmt.errors import InputError
+
+SLIDE = f'<p:sld xmlns:p="x" xmlns:a="{A}"><a:p><a:r><a:t>{{}}</a:t></a:r></a:p></p:sld>'
+DOCUMENT = "word/document.xml"
+DOCUMENTS: dict[str, dict[str, str]] = {  # by name, their members
+    "a.txt": {"": "Ein Hund rennt. Er bellt.\r\n\r\n  12\nda\n"},
+    "a.md": {"": "# Titel\n\nein *Hund*\n"},
+    "a.html": {"": "<html><head><title>Hund</title></head>\n<p>der <b>rote</b> Hund</html>\n"},
+    "a.docx": {
+        "word/styles.xml": root(f"<w:p>{r('Stil')}</w:p>"),
+        DOCUMENT: root(f"<w:p>{r('der ')}{r('rote', B)}{r(' Hund')}</w:p>"),
+        "word/header2.xml": root(f"<w:p>{r('Kopf')}</w:p>"),
+        "word/footnotes.xml": root(f"<w:p>{r('Ende')}</w:p>"),
+        "word/media/image1.png": "PNG",
+    },
+    "a.pptx": {
+        "ppt/slides/slide12.xml": SLIDE.format("Titel"),
+        "ppt/notesSlides/notesSlide1.xml": SLIDE.format("Notiz"),
+    },
+}
+
+
+def write(path: Path, members: dict[str, str]) -> None:
+    if "" in members:
+        path.write_bytes(members[""].encode(errors="surrogateescape"))
+        return
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in members.items():
+            archive.writestr(zipfile.ZipInfo(name, (2020, 2, 2, 2, 2, 2)), text, zipfile.ZIP_DEFLATED)
+
+
+def read(path: Path) -> list[tuple[object, ...]]:
+    """The members of a document, with name, time, compression and content."""
+    if path.suffix not in files.ZIPPED:
+        return [(path.read_bytes(),)]
+    with zipfile.ZipFile(path) as archive:
+        return [(one.filename, one.date_time, one.compress_type, archive.read(one)) for one in archive.infolist()]
+
+
+@pytest.mark.parametrize(
+    ("name", "sentences"),
+    [
+        ("a.txt", ["Ein Hund rennt.", "Er bellt.", "da"]),
+        ("a.md", ["Titel", "ein Hund"]),
+        ("a.html", ["Hund", "der rote Hund"]),
+        ("a.docx", ["der rote Hund", "Kopf", "Ende"]),
+        ("a.pptx", ["Titel", "Notiz"]),
+    ],
+)
+def test_texts_are_translated_and_all_else_stays(tmp_path: Path, name: str, sentences: list[str]) -> None:
+    source, new, back = (tmp_path / f"{i}.{name}" for i in range(3))
+    write(source, DOCUMENTS[name])
+    assert echo_file(source, new, str.swapcase) == sentences
+    assert echo_file(new, back, str.swapcase) != sentences
+    assert read(back) == read(source)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_damaged_document_is_one_error_and_nothing_is_written(tmp_path: Path, name: str) -> None:
+    source, output, randomness, errors = tmp_path / name, tmp_path / f"new.{name}", random.Random(name), list[str]()
+    write(source, DOCUMENTS[name])
+    whole = source.read_bytes()
+    for _ in range(200):
+        damaged = bytearray(whole)
+        for at in randomness.choices(range(len(whole)), k=randomness.randint(1, 4)):
+            damaged[at] = randomness.randrange(256)
+        source.write_bytes(damaged[: randomness.choice([len(whole), randomness.randrange(len(whole))])])
+        try:
+            echo_file(source, output)
+            output.unlink()
+        except InputError as error:
+            errors.append(str(error))
+        assert list(tmp_path.iterdir()) == [source]
+    assert len(errors) > 50
+    assert all(re.fullmatch(f"{source} .+", error) for error in errors)
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({DOCUMENT: "<!DOCTYPE a [<!ENTITY b SYSTEM 'file:///etc/passwd'>]><a>&b;</a>"}, "a document type is not"),
+        ({DOCUMENT: root("<w:p>" * 1500 + "</w:p>" * 1500)}, f"{DOCUMENT} maximum recursion depth"),
+        ({DOCUMENT: "<a>\n<b></a>"}, f"{DOCUMENT} line 2: mismatched tag"),
+        ({DOCUMENT: "a" * 20_001}, "has 20,001 bytes, over 20,000"),
+        ({"word/media/a.bin": "a" * 500_001}, "over 500,000 bytes unpacked"),
+        ({f"{i}.xml": "" for i in range(11)}, "or 10 members"),
+        ({"word/styles.xml": "<a/>"}, "it has no text of Word or PowerPoint"),
+        ({"": "\0"}, "is not a zip file"),
+        ({"": "\udcd0\udccf\x11\udce0"}, "it has a password, or the format of Office 97"),
+    ],
+)
+@mock.patch.multiple(files, MAX_TEXT_BYTES=20_000, MAX_UNPACKED_BYTES=500_000, MAX_MEMBERS=10)
+def test_hostile_documents(tmp_path: Path, members: dict[str, str], message: str) -> None:
+    source, output = tmp_path / "a.docx", tmp_path / "b.docx"
+    write(source, members)
+    with pytest.raises(InputError, match=message):
+        echo_file(source, output)
+    assert not output.exists()
+
+
+def test_suffixes_and_encodings(tmp_path: Path) -> None:
+    assert sorted(files.FORMATS) == list(SUFFIXES)
+    (tmp_path / "a.txt").write_bytes(b"T\xfcr")
+    with pytest.raises(InputError, match="is not UTF-8 at byte 2"):
+        echo_file(tmp_path / "a.txt", tmp_path / "b.txt")
+
+
+def test_the_command_translates_documents(five_run: FiveRun, tmp_path: Path) -> None:
+    source, output = tmp_path / "Text.TXT", tmp_path / "new.txt"
+    source.write_bytes(five_run.source_file.read_bytes())
+    common = ["translate", "-m", five_run.run, source]
+    assert out_lines(run_nmt(*common, "-o", output)) == []
+    assert output.read_bytes() == five_run.target_file.read_bytes()
+    one_clear_error(run_nmt(*common), 2, "is a document: its translation needs a file")
+    one_clear_error(run_nmt(*common, "-o", output, "--json"), 2, "is a document: its translation needs a file")
+    one_clear_error(run_nmt(*common, "-o", source), 2, "would be overwritten")
+    one_clear_error(run_nmt(*common, "-o", tmp_path / "a.docx"), 2, "is not named as a .txt file")
+    assert out_lines(run_nmt(*common[:3], "--format", "markdown", input=b"# **12**\n")) == ["# **12**"]
