@@ -13,6 +13,7 @@ from pydantic_core import to_jsonable_python
 from nmt.cli import options, streams
 from nmt.cli.rewriting import checked_files, rewrite
 from nmt.errors import InputError
+from nmt.text.placeholders import Patterns, patterns_of
 
 if TYPE_CHECKING:
     from nmt.decode.segments import Translation
@@ -32,6 +33,12 @@ def translate(
     markup: Annotated[
         Markup, typer.Option("--format", help="html: tags stay around the words that the tagged ones become.")
     ] = "text",
+    protect_placeholders: Annotated[
+        bool, typer.Option("--protect-placeholders", help="Keep {name}, %s, URLs, numbers and emoji as they are.")
+    ] = False,
+    protect: Annotated[
+        list[str] | None, typer.Option(metavar="REGEX", help="Keep what matches, too; repeat it for several.")
+    ] = None,
     beam: options.Beam = None,
     n_best: Annotated[int, typer.Option(help="Hypotheses per line, with --json.")] = 1,
     alpha: options.Alpha = None,
@@ -61,8 +68,7 @@ def translate(
     text = checked_text(text, input_file)
     if n_best > 1 and not json_lines:
         raise InputError("several hypotheses do not fit on one line", hint="add --json")
-    if markup != "text" and (json_lines or scores or prefix):
-        raise InputError(f"--format {markup} goes with none of --json, --scores and --prefix", hint="leave them out")
+    protected = patterns_of(protect or []) if protect or protect_placeholders else []
     command = "translate --resume" if shard is None else f"translate --shard {shard}"
     files = checked_files(command, input_file, output, shard) if resume or shard is not None else None
     search = options.search_options(
@@ -90,11 +96,14 @@ def translate(
     }
     if stream:
         arguments["window"] = 1
-    writer = translator if markup == "text" else of_html(translator)
+    writer = writer_of(translator, markup, protected)
+    if writer is not translator and (json_lines or scores or prefix):
+        option = "--protect" if markup == "text" else f"--format {markup}"
+        raise InputError(f"{option} goes with none of --json, --scores and --prefix", hint="leave them out")
     render = as_json if json_lines else partial(formatted, with_score=scores)
     if files:
         settings = {"prefix": prefix, "json": json_lines, "scores": scores, "format": markup}
-        settings |= {"precision": precision, "engine": engine}
+        settings |= {"precision": precision, "engine": engine, "protect": [one.pattern for one in protected]}
         rewrite(files, paths, writer, arguments, settings, render)
         return
     lines = streams.open_input(input_file) if text is None else text.split("\n")
@@ -106,12 +115,18 @@ def translate(
             out.write(line.encode() + b"\n")
 
 
-def of_html(translator: "Translator") -> "MarkupTranslator":
-    """Return a translator of lines of HTML."""
+def writer_of(translator: "Translator", markup: Markup, protected: Patterns) -> "Translator | MarkupTranslator":
+    """Return a translator of lines in a format that keeps the spans that match a pattern."""
+    if protected and translator.protected:  # the model was trained with placeholders
+        translator.protected, protected = protected, []
+    if markup == "text" and not protected:
+        return translator
     from nmt.documents.html import HTML
     from nmt.documents.markup import MarkupTranslator
+    from nmt.documents.placeholders import TEXT, protecting
 
-    return MarkupTranslator(translator, HTML)
+    of_lines = HTML if markup == "html" else TEXT
+    return MarkupTranslator(translator, protecting(of_lines, protected) if protected else of_lines)
 
 
 def checked_text(text: str | None, input_file: Path | None) -> str | None:

@@ -17,13 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.decode.translator import Translator
+from nmt.text.lines import UNSPACED_SCRIPTS
 from nmt.text.tokenizer import Tokenizer
 
 log = logging.getLogger("nmt")
 
 WINDOW = 1000  # pairs aligned together: limits memory, and lets pairs of similar length share a batch
-# Thai, Lao, Burmese, Khmer, Chinese and Japanese characters and punctuation, as ranges of a regular expression.
-UNSPACED_SCRIPTS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3001-\u30ff\u3400-\u9fff\uff00-\uffef\U00020000-\U0003ffff"
 
 Matrix = NDArray[np.floating[Any]]
 Span = tuple[int, int]  # where a word begins and ends in its text, in characters

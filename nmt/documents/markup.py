@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from nmt.decode.align import UNSPACED_SCRIPTS, Links, Span, WordText, links, word_attention
+from nmt.decode.align import Links, Span, WordText, links, word_attention
 from nmt.decode.segments import TextHypothesis, Translation
 from nmt.decode.translator import Translator, read_window
-from nmt.text.lines import Pause
+from nmt.text.lines import UNSPACED_SCRIPTS, Pause
+from nmt.text.placeholders import spaced
 
 WINDOW = 1000  # lines parsed, translated and aligned together
 
@@ -141,6 +142,18 @@ def indices_between(words: Sequence[Span], start: int, end: int) -> range:
     return range(first, max(first, bisect_right(words, end, key=lambda word: word[1])))
 
 
+def are_words(words: Sequence[Span], start: int, end: int) -> bool:
+    """Whether neither place is inside of a word."""
+    return not any(
+        bisect_left(words, at, key=lambda w: w[0]) > bisect_right(words, at, key=lambda w: w[1]) for at in (start, end)
+    )
+
+
+def is_kept(element: Element) -> bool:
+    """Whether an element is a placeholder: copied, without tags."""
+    return element.verbatim is not None and not element.opening
+
+
 @dataclass
 class Pair:
     """A segment and its translation, by sentences and by words."""
@@ -208,6 +221,7 @@ class Placement:
         self.escape = escape
         self.linked: list[list[int]] = [[] for _ in pair.target]  # source words of each target word
         self.targets: list[list[int]] = [[] for _ in pair.source]  # and the reverse
+        self.kept = {pair.segment.text[one.start : one.end] for one in descendants(pair.segment.root) if is_kept(one)}
         for source, target in pair.links:
             self.linked[target].append(source)
             self.targets[source].append(target)
@@ -220,11 +234,26 @@ class Placement:
         """The content of a placed element, with the tags of its children."""
         text, cursor = "", placed.start
         for child in self.place(placed):
-            text += self.escape(self.pair.text[cursor : child.start]) + child.element.opening
-            text += self.render(child) if child.element.verbatim is None else child.element.verbatim
+            text += self.plain(cursor, child.start) + child.element.opening
+            if child.element.verbatim is None:
+                text += self.render(child)
+            elif child.start < child.end:
+                text += child.element.verbatim
+            else:
+                around = self.pair.text[: child.start], self.pair.text[child.start :]
+                text += spaced(around[0], child.element.verbatim, around[1])
             text += child.element.closing
             cursor = child.end
-        return text + self.escape(self.pair.text[cursor : placed.end])
+        return text + self.plain(cursor, placed.end)
+
+    def plain(self, start: int, end: int) -> str:
+        """Text between elements, without what repeats a placeholder, whose element is elsewhere."""
+        text = self.pair.text[start:end]
+        for content in self.kept:
+            for at in reversed([match.start() for match in re.finditer(re.escape(content), text)]):
+                if are_words(self.pair.target, start + at, start + at + len(content)):
+                    text = text[:at].removesuffix(" ") + text[at + len(content) :]
+        return self.escape(text)
 
     def place(self, parent: Placed) -> list[Placed]:
         """Place the children of an element in disjoint intervals of its own, and return them in the target's order."""
@@ -246,13 +275,14 @@ class Placement:
     def copied(self, element: Element, parent: Placed, free: set[int]) -> Placed | None:
         """Place an element such as code where the translation has its text unchanged, if that is in free words."""
         content = self.pair.segment.text[element.start : element.end]
-        at = self.pair.text.find(content, parent.start, parent.end)
-        if element.verbatim is None or not content or at < 0:
+        if element.verbatim is None or not content:
             return None
-        end, words = at + len(content), self.pair.target
-        first = bisect_right(words, at, key=lambda word: word[1])
-        overlapped = range(first, max(first, bisect_left(words, end, key=lambda word: word[0])))
-        return Placed(element, overlapped, at, end) if free.issuperset(overlapped) else None
+        for match in re.compile(re.escape(content)).finditer(self.pair.text, parent.start, parent.end):
+            at, end = match.span()
+            overlapped = indices_between(self.pair.target, at, end)
+            if are_words(self.pair.target, at, end) and free.issuperset(overlapped):
+                return Placed(element, overlapped, at, end)
+        return None
 
     def by_links(self, element: Element, parent: Placed, free: set[int]) -> Placed | None:
         """Place an element around the words that are linked to its own; None if there are none."""
