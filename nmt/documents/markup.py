@@ -150,8 +150,8 @@ def are_words(words: Sequence[Span], start: int, end: int) -> bool:
 
 
 def is_kept(element: Element) -> bool:
-    """Whether an element is a placeholder: copied, without tags."""
-    return element.verbatim is not None and not element.opening
+    """Whether an element is a placeholder in the text: copied, without tags."""
+    return element.verbatim is not None and not element.opening and element.start < element.end
 
 
 @dataclass
@@ -235,16 +235,19 @@ class Placement:
         text, cursor = "", placed.start
         for child in self.place(placed):
             text += self.plain(cursor, child.start) + child.element.opening
-            if child.element.verbatim is None:
-                text += self.render(child)
-            elif child.start < child.end:
-                text += child.element.verbatim
-            else:
-                around = self.pair.text[: child.start], self.pair.text[child.start :]
-                text += spaced(around[0], child.element.verbatim, around[1])
+            text += (
+                self.render(child) if child.element.verbatim is None else self.verbatim(child, child.element.verbatim)
+            )
             text += child.element.closing
             cursor = child.end
         return text + self.plain(cursor, placed.end)
+
+    def verbatim(self, placed: Placed, content: str) -> str:
+        """The content of an element that is copied; spaces separate it from words if it was not in the translation."""
+        element, text = placed.element, self.pair.text
+        if not content or text[placed.start : placed.end] == self.pair.segment.text[element.start : element.end] != "":
+            return content
+        return spaced(text[: placed.start], content, text[placed.end :])
 
     def plain(self, start: int, end: int) -> str:
         """Text between elements, without what repeats a placeholder, whose element is elsewhere."""

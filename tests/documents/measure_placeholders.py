@@ -1,0 +1,101 @@
+"""Count the placeholders that come out exactly once, and compare the rest of the translation with a plain one.
+
+    python tests/documents/measure_placeholders.py RUN test.de.gz test.en.gz [--lines 1000]
+
+Two texts are made of a test set. In the first, one to six placeholders of all kinds are inserted between words at
+random; BLEU is that of the translation without them. In the second, words and numbers that are the same in source and
+reference are replaced by placeholders in both, so that BLEU also shows whether they are in the right place.
+"""
+
+import argparse
+import re
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+from nmt.decode.translator import Translator, load
+from nmt.documents.markup import MarkupTranslator
+from nmt.documents.placeholders import TEXT, protecting
+from nmt.evaluate import bleu_tokenizer, score
+from nmt.text.lines import Pair, read_pairs
+from nmt.text.placeholders import SPAN, equal_spans, inserted, patterns_of, replaced, spans_of
+
+KINDS = ["{name}", "{0}", "%s", "%1$d", "${x}", '<x id="1"/>', "https://example.com/a?b=1", "info@example.org"]
+KINDS += ["48", "12.50", "2031", "😀"]
+PLACE = re.compile(r"(?<=\s)(?=\S)|^|$")
+
+
+def with_inserted(text: str, random: Random) -> tuple[str, list[str]]:
+    """The text with one to six placeholders between its words, and these."""
+    spans = random.sample(KINDS, random.randint(1, 6))
+    places = sorted((random.choice([match.start() for match in PLACE.finditer(text)]) for _ in spans), reverse=True)
+    for at, span in zip(places, spans, strict=True):
+        text = inserted(text, at, span)
+    return text, spans
+
+
+def with_replaced(pair: Pair, random: Random) -> tuple[Pair, list[str]]:
+    """The pair with placeholders instead of what both sides have."""
+    equal = equal_spans(pair.source, pair.target)[: len(KINDS)]
+    new = random.sample(KINDS, len(equal))
+    target = sorted((span, one) for (_, span), one in zip(equal, new, strict=True))
+    source = replaced(pair.source, [span for span, _ in equal], new)
+    return Pair(pair.line, source, replaced(pair.target, [span for span, _ in target], [one for _, one in target])), new
+
+
+def n_once(translation: str, spans: list[str]) -> int:
+    """How many of the spans are in a translation exactly once."""
+    found = Counter(translation[start:end] for start, end in spans_of(translation, [SPAN]))
+    for merged in [text for text in found if text not in spans]:  # adjacent ones
+        found.update(span for span in spans for _ in range(merged.count(span)))
+    return sum(found[span] == 1 for span in spans)
+
+
+def without(text: str, spans: list[str]) -> str:
+    for span in sorted(spans, key=len, reverse=True):
+        text = text.replace(span, " ")
+    return re.sub(r" +(?=[.,!?]|$)", "", re.sub(" +", " ", text)).strip()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Placeholders that come out once, and BLEU.")
+    parser.add_argument("run", type=Path, help="a run or model file")
+    parser.add_argument("source", type=Path)
+    parser.add_argument("target", type=Path)
+    parser.add_argument("--lines", type=int, default=1000)
+    given = parser.parse_args()
+    translator, random = load(given.run, "cpu"), Random(1)
+    pairs = read_pairs([given.source], [given.target])[: given.lines]
+    protecting_translator = (
+        translator if translator.protected else MarkupTranslator(translator, protecting(TEXT, patterns_of([])))
+    )
+    ways: dict[str, Translator | MarkupTranslator] = {"protected": protecting_translator}
+    translator_of_text = Translator(translator.engine, translator.tokenizers, translator.config)
+    translator_of_text.protected = []
+    ways["as text"] = translator_of_text
+
+    def bleu(texts: list[str], references: list[str]) -> float:
+        return score(texts, [references], tokenize=bleu_tokenizer(translator.target_language))[0].value
+
+    plain = [found.text for found in ways["protected"].translate_lines([pair.source for pair in pairs])]
+    print(f"no placeholders: BLEU {bleu(plain, [pair.target for pair in pairs]):.2f}")
+    texts = [with_inserted(pair.source, random) for pair in pairs]
+    changed = [one for one in (with_replaced(pair, random) for pair in pairs) if one[1]]
+    for name, way in ways.items():
+        found = [one.text for one in way.translate_lines([text for text, _ in texts])]
+        n = sum(n_once(text, spans) for text, (_, spans) in zip(found, texts, strict=True))
+        rest = [without(text, spans) for text, (_, spans) in zip(found, texts, strict=True)]
+        print(
+            f"inserted, {name}: {n / sum(len(spans) for _, spans in texts):.2%} once, BLEU of the rest "
+            f"{bleu(rest, [pair.target for pair in pairs]):.2f}"
+        )
+        found = [one.text for one in way.translate_lines([pair.source for pair, _ in changed])]
+        n = sum(n_once(text, spans) for text, (_, spans) in zip(found, changed, strict=True))
+        print(
+            f"replaced in {len(changed)} lines, {name}: {n / sum(len(spans) for _, spans in changed):.2%} once, BLEU "
+            f"{bleu(found, [pair.target for pair, _ in changed]):.2f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
