@@ -13,7 +13,7 @@ from pydantic_core import to_jsonable_python
 from nmt.cli import options, streams
 from nmt.cli.rewriting import checked_files, rewrite
 from nmt.errors import InputError
-from nmt.text.placeholders import Patterns, patterns_of
+from nmt.text.placeholders import patterns_of
 
 if TYPE_CHECKING:
     from nmt.decode.segments import Translation
@@ -68,6 +68,8 @@ def translate(
     text = checked_text(text, input_file)
     if n_best > 1 and not json_lines:
         raise InputError("several hypotheses do not fit on one line", hint="add --json")
+    if markup != "text" and (json_lines or scores or prefix):
+        raise InputError(f"--format {markup} goes with none of --json, --scores and --prefix", hint="leave them out")
     protected = patterns_of(protect or []) if protect or protect_placeholders else []
     command = "translate --resume" if shard is None else f"translate --shard {shard}"
     files = checked_files(command, input_file, output, shard) if resume or shard is not None else None
@@ -89,6 +91,7 @@ def translate(
     )
     paths, translator = options.load_translator(model, device, threads, precision, engine)
     translator.encode_prefix(prefix)  # an invalid prefix raises before output is written
+    translator.protected = protected or translator.protected
     arguments: dict[str, Any] = {
         "options": translator.with_options(**search),
         "batch_size": batch_size,
@@ -96,10 +99,7 @@ def translate(
     }
     if stream:
         arguments["window"] = 1
-    writer = writer_of(translator, markup, protected)
-    if writer is not translator and (json_lines or scores or prefix):
-        option = "--protect" if markup == "text" else f"--format {markup}"
-        raise InputError(f"{option} goes with none of --json, --scores and --prefix", hint="leave them out")
+    writer = translator if markup == "text" else of_html(translator)
     render = as_json if json_lines else partial(formatted, with_score=scores)
     if files:
         settings = {"prefix": prefix, "json": json_lines, "scores": scores, "format": markup}
@@ -115,18 +115,12 @@ def translate(
             out.write(line.encode() + b"\n")
 
 
-def writer_of(translator: "Translator", markup: Markup, protected: Patterns) -> "Translator | MarkupTranslator":
-    """Return a translator of lines in a format that keeps the spans that match a pattern."""
-    if protected and translator.protected:  # the model was trained with placeholders
-        translator.protected, protected = protected, []
-    if markup == "text" and not protected:
-        return translator
+def of_html(translator: "Translator") -> "MarkupTranslator":
+    """Return a translator of lines of HTML."""
     from nmt.documents.html import HTML
     from nmt.documents.markup import MarkupTranslator
-    from nmt.documents.placeholders import TEXT, protecting
 
-    of_lines = HTML if markup == "html" else TEXT
-    return MarkupTranslator(translator, protecting(of_lines, protected) if protected else of_lines)
+    return MarkupTranslator(translator, HTML)
 
 
 def checked_text(text: str | None, input_file: Path | None) -> str | None:

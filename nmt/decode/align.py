@@ -8,6 +8,7 @@ nmt/insight/README.md compares other methods.
 
 import logging
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -45,6 +46,12 @@ class WordText:
     @property
     def words(self) -> list[str]:
         return [self.text[start:end] for start, end in self.spans]
+
+
+def indices_between(words: Sequence[Span], start: int, end: int) -> range:
+    """The indices of the words between two places in their text; words are in ascending order and do not overlap."""
+    first = bisect_left(words, start, key=lambda word: word[0])
+    return range(first, max(first, bisect_right(words, end, key=lambda word: word[1])))
 
 
 WordPair = tuple[WordText, WordText]  # source and target

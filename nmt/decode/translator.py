@@ -122,7 +122,7 @@ class Translator:
         best hypothesis so far. An exception that `watch` raises ends the translation.
         """
         if self.protected:
-            from nmt.decode.placeholders import start_masked  # it imports this module
+            from nmt.decode.masking import start_masked  # it imports this module
 
             return start_masked(self, lines, options, batch_size, watch)
         return self.start_search(lines, options, batch_size, watch)

@@ -15,20 +15,21 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from nmt.decode.align import Links, Span, WordText, links, word_attention
+from nmt.decode.align import Links, Span, WordText, indices_between, links, word_attention
 from nmt.decode.segments import TextHypothesis, Translation
 from nmt.decode.translator import Translator, read_window
 from nmt.text.lines import UNSPACED_SCRIPTS, Pause
-from nmt.text.placeholders import spaced
+from nmt.text.placeholders import SPAN
 
 WINDOW = 1000  # lines parsed, translated and aligned together
 
 # Combining marks, and scripts whose vowel signs are marks: they belong to a word, but `\w` leaves them out.
 MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0dff"
 MARKS += "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
-# Characters of unspaced scripts and punctuation marks are words of their own, so that a tag can end between them.
+# Characters of unspaced scripts and punctuation marks are words of their own, so that a tag can end between them. A
+# placeholder is one word, so that none does inside of it.
 LETTERS = rf"(?:[^\W{UNSPACED_SCRIPTS}]|[{MARKS}])+"
-WORD = re.compile(rf"[{UNSPACED_SCRIPTS}][{MARKS}]*|{LETTERS}(?:['’]{LETTERS})*|[^\w\s]")
+WORD = re.compile(rf"{SPAN.pattern}|[{UNSPACED_SCRIPTS}][{MARKS}]*|{LETTERS}(?:['’]{LETTERS})*|[^\w\s]")
 # A sentence ends at a mark after a word of three letters or more, which few abbreviations have. See `sentence_spans`.
 SENTENCE_END = re.compile(r"(?<=\w{3}[.!?…])[\"”’»)\]]*(\s+)(?=[^\s\w]*(\w))|(?<=[。！？])()(?=([^。！？”’」』）\s]))")
 
@@ -136,24 +137,6 @@ def words_of(text: str, cuts: Iterable[int] = ()) -> list[Span]:
     return spans
 
 
-def indices_between(words: Sequence[Span], start: int, end: int) -> range:
-    """The indices of the words between two places in their text; words are in ascending order and do not overlap."""
-    first = bisect_left(words, start, key=lambda word: word[0])
-    return range(first, max(first, bisect_right(words, end, key=lambda word: word[1])))
-
-
-def are_words(words: Sequence[Span], start: int, end: int) -> bool:
-    """Whether neither place is inside of a word."""
-    return not any(
-        bisect_left(words, at, key=lambda w: w[0]) > bisect_right(words, at, key=lambda w: w[1]) for at in (start, end)
-    )
-
-
-def is_kept(element: Element) -> bool:
-    """Whether an element is a placeholder in the text: copied, without tags."""
-    return element.verbatim is not None and not element.opening and element.start < element.end
-
-
 @dataclass
 class Pair:
     """A segment and its translation, by sentences and by words."""
@@ -221,7 +204,6 @@ class Placement:
         self.escape = escape
         self.linked: list[list[int]] = [[] for _ in pair.target]  # source words of each target word
         self.targets: list[list[int]] = [[] for _ in pair.source]  # and the reverse
-        self.kept = {pair.segment.text[one.start : one.end] for one in descendants(pair.segment.root) if is_kept(one)}
         for source, target in pair.links:
             self.linked[target].append(source)
             self.targets[source].append(target)
@@ -234,29 +216,11 @@ class Placement:
         """The content of a placed element, with the tags of its children."""
         text, cursor = "", placed.start
         for child in self.place(placed):
-            text += self.plain(cursor, child.start) + child.element.opening
-            text += (
-                self.render(child) if child.element.verbatim is None else self.verbatim(child, child.element.verbatim)
-            )
+            text += self.escape(self.pair.text[cursor : child.start]) + child.element.opening
+            text += self.render(child) if child.element.verbatim is None else child.element.verbatim
             text += child.element.closing
             cursor = child.end
-        return text + self.plain(cursor, placed.end)
-
-    def verbatim(self, placed: Placed, content: str) -> str:
-        """The content of an element that is copied; spaces separate it from words if it was not in the translation."""
-        element, text = placed.element, self.pair.text
-        if not content or text[placed.start : placed.end] == self.pair.segment.text[element.start : element.end] != "":
-            return content
-        return spaced(text[: placed.start], content, text[placed.end :])
-
-    def plain(self, start: int, end: int) -> str:
-        """Text between elements, without what repeats a placeholder, whose element is elsewhere."""
-        text = self.pair.text[start:end]
-        for content in self.kept:
-            for at in reversed([match.start() for match in re.finditer(re.escape(content), text)]):
-                if are_words(self.pair.target, start + at, start + at + len(content)):
-                    text = text[:at].removesuffix(" ") + text[at + len(content) :]
-        return self.escape(text)
+        return text + self.escape(self.pair.text[cursor : placed.end])
 
     def place(self, parent: Placed) -> list[Placed]:
         """Place the children of an element in disjoint intervals of its own, and return them in the target's order."""
@@ -278,14 +242,13 @@ class Placement:
     def copied(self, element: Element, parent: Placed, free: set[int]) -> Placed | None:
         """Place an element such as code where the translation has its text unchanged, if that is in free words."""
         content = self.pair.segment.text[element.start : element.end]
-        if element.verbatim is None or not content:
+        at = self.pair.text.find(content, parent.start, parent.end)
+        if element.verbatim is None or not content or at < 0:
             return None
-        for match in re.compile(re.escape(content)).finditer(self.pair.text, parent.start, parent.end):
-            at, end = match.span()
-            overlapped = indices_between(self.pair.target, at, end)
-            if are_words(self.pair.target, at, end) and free.issuperset(overlapped):
-                return Placed(element, overlapped, at, end)
-        return None
+        end, words = at + len(content), self.pair.target
+        first = bisect_right(words, at, key=lambda word: word[1])
+        overlapped = range(first, max(first, bisect_left(words, end, key=lambda word: word[0])))
+        return Placed(element, overlapped, at, end) if free.issuperset(overlapped) else None
 
     def by_links(self, element: Element, parent: Placed, free: set[int]) -> Placed | None:
         """Place an element around the words that are linked to its own; None if there are none."""

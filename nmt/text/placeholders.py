@@ -7,6 +7,7 @@ exploration of placeholding in neural machine translation"). Independent of mode
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -38,6 +39,7 @@ WORD = re.compile(rf"(?<!{_IN_WORD}){_LETTER}{{3,}}(?!{_IN_WORD})")
 NUMBER = re.compile(r"[\d.,:/-]+")
 TOKEN = re.compile(rf"⟦[1-6]⟧|[{UNSPACED_SCRIPTS}]|{_IN_WORD}+")  # what is aligned
 SYMBOL = re.compile(r"(\s?)(⟦[1-6]⟧)")
+NO_SPACE = re.compile(r"[\s.,;:!?)…]|\Z")
 FINAL = re.compile(r"[\s.!?…。！？\"'”’»」』)]*\Z")
 # What a space stands between: a letter, digit, symbol or mark before an inserted span, a letter or digit after it.
 SPACE_AFTER = re.compile(rf"[^\s(\[{{«„“'\"¿¡{UNSPACED_SCRIPTS}]")
@@ -75,21 +77,10 @@ def replaced(text: str, spans: Sequence[Span], new: Sequence[str]) -> str:
     return text
 
 
-def has_words(text: str, spans: Sequence[Span]) -> bool:
-    """Whether a text has letters or digits outside of the spans."""
-    return re.search(r"\w", replaced(text, spans, [""] * len(spans))) is not None
-
-
 def inserted(text: str, at: int, span: str) -> str:
     """The text with a span at a place between words, and spaces where the script has them."""
-    before, after = text[:at], text[at:]
-    return before + spaced(before, span, after) + after
-
-
-def spaced(before: str, span: str, after: str) -> str:
-    """The span, with spaces where the script has them between it and the texts around it."""
-    left = " " if SPACE_AFTER.match(before[-1:]) else ""
-    return left + span + (" " if SPACE_BEFORE.match(after) else "")
+    left = " " if SPACE_AFTER.match(text[:at][-1:]) else ""
+    return text[:at] + left + span + (" " if SPACE_BEFORE.match(text, at) else "") + text[at:]
 
 
 # --- training ---------------------------------------------------------------------------------------------
@@ -152,31 +143,41 @@ def need(span: str) -> int:
 
 @dataclass
 class Masked:
-    """A text with symbols in place of its spans; if there are more than `N_SYMBOLS`, some, mostly numbers, stay."""
+    """A text with something else in place of its spans."""
 
     text: str
     spans: list[Span]  # in `text`
-    marks: list[str]  # what stands there: symbols, in order, or the originals
+    marks: list[str]  # what stands there: symbols, in order; nothing; or the original, if it is left as it is
     originals: list[str]
 
     @classmethod
-    def of(cls, text: str, patterns: Patterns) -> "Masked":
-        """Replace the spans that match a pattern. A text without other words becomes empty: it needs no translation."""
+    def of(cls, text: str, patterns: Patterns, symbols: Sequence[str]) -> "Masked":
+        """Replace the spans that match a pattern by symbols; if there are too many, numbers are left.
+
+        Without symbols, all spans but numbers are taken out: a model garbles what it has never seen, and what is around
+        it. A text without other words becomes empty: it needs no translation.
+        """
         spans = spans_of(text, patterns)
         originals = [text[start:end] for start, end in spans]
-        if spans and not has_words(text, spans):
+        if spans and not re.search(r"\w", replaced(text, spans, [""] * len(spans))):
             return cls("", [], [], [])
         by_need = sorted(range(len(spans)), key=lambda i: need(originals[i]))
-        symbols = dict(zip(sorted(by_need[:N_SYMBOLS]), SYMBOLS, strict=False))
-        marks = [symbols.get(i, original) for i, original in enumerate(originals)]
-        shift, moved = 0, []
+        chosen = dict(zip(sorted(by_need[: len(symbols)]), symbols, strict=False))
+        marks = [chosen.get(i, text if symbols or need(text) == 2 else "") for i, text in enumerate(originals)]
+        masked, cursor, moved = "", 0, []
         for (start, end), mark in zip(spans, marks, strict=True):
-            moved.append((start + shift, start + shift + len(mark)))
-            shift += len(mark) - (end - start)
-        return cls(replaced(text, spans, marks), moved, marks, originals)
+            masked += text[cursor:start]
+            cursor = end
+            if not mark and NO_SPACE.match(text, end):  # leave one of the spaces around it, or none
+                masked = masked.removesuffix(" ")
+            if not mark and not masked and text.startswith(" ", end):
+                cursor += 1
+            moved.append((len(masked), len(masked) + len(mark)))
+            masked += mark
+        return cls(masked + text[cursor:], moved, marks, originals)
 
     def settled(self, translation: str, patterns: Patterns) -> tuple[str, list[int]]:
-        """Return the translation with every symbol at most once, and the indices of the spans that it lacks.
+        """Return the translation with every mark at most as often as in `text`, and the indices of spans that it lacks.
 
         A symbol that is not in the source, or that has been there, becomes one that is missing, or nothing.
         """
@@ -191,16 +192,22 @@ class Masked:
             return space + symbol if symbol else ""
 
         translation = SYMBOL.sub(settle, translation)
-        others = [translation[start:end] for start, end in spans_of(translation, patterns)]
-        lacking = []
+        lacking = Counter(mark for mark in self.marks if mark not in SYMBOLS or mark in missing)
+        repeated = []
+        for start, end in spans_of(SYMBOL.sub(lambda match: " " * len(match[0]), translation), patterns):
+            text = translation[start:end]
+            if lacking[text]:
+                lacking[text] -= 1
+            elif text in self.marks and text not in SYMBOLS:
+                repeated.append((start - translation.startswith(" ", start - 1), end))
+        indices = []
         for i, mark in enumerate(self.marks):
-            if mark in missing or (mark not in SYMBOLS and mark not in others):
-                lacking.append(i)
-            elif mark in others:
-                others.remove(mark)
-        return translation, lacking
+            if lacking[mark]:
+                lacking[mark] -= 1
+                indices.append(i)
+        return replaced(translation, repeated, [""] * len(repeated)), indices
 
     def filled(self, translation: str) -> str:
         """The translation with spans in place of symbols."""
         originals = dict(zip(self.marks, self.originals, strict=True))
-        return SYMBOL.sub(lambda match: match[1] + originals.get(match[2], ""), translation)
+        return SYMBOL.sub(lambda match: match[1] + originals.get(match[2], match[2]), translation)

@@ -13,9 +13,7 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
-from nmt.decode.translator import Translator, load
-from nmt.documents.markup import MarkupTranslator
-from nmt.documents.placeholders import TEXT, protecting
+from nmt.decode.translator import load
 from nmt.evaluate import bleu_tokenizer, score
 from nmt.text.lines import Pair, read_pairs
 from nmt.text.placeholders import SPAN, equal_spans, inserted, patterns_of, replaced, spans_of
@@ -66,35 +64,24 @@ def main() -> None:
     given = parser.parse_args()
     translator, random = load(given.run, "cpu"), Random(1)
     pairs = read_pairs([given.source], [given.target])[: given.lines]
-    protecting_translator = (
-        translator if translator.protected else MarkupTranslator(translator, protecting(TEXT, patterns_of([])))
-    )
-    ways: dict[str, Translator | MarkupTranslator] = {"protected": protecting_translator}
-    translator_of_text = Translator(translator.engine, translator.tokenizers, translator.config)
-    translator_of_text.protected = []
-    ways["as text"] = translator_of_text
-
-    def bleu(texts: list[str], references: list[str]) -> float:
-        return score(texts, [references], tokenize=bleu_tokenizer(translator.target_language))[0].value
-
-    plain = [found.text for found in ways["protected"].translate_lines([pair.source for pair in pairs])]
-    print(f"no placeholders: BLEU {bleu(plain, [pair.target for pair in pairs]):.2f}")
     texts = [with_inserted(pair.source, random) for pair in pairs]
     changed = [one for one in (with_replaced(pair, random) for pair in pairs) if one[1]]
-    for name, way in ways.items():
-        found = [one.text for one in way.translate_lines([text for text, _ in texts])]
-        n = sum(n_once(text, spans) for text, (_, spans) in zip(found, texts, strict=True))
+
+    def bleu(found: list[str], references: list[Pair]) -> float:
+        targets = [pair.target for pair in references]
+        return score(found, [targets], tokenize=bleu_tokenizer(translator.target_language))[0].value
+
+    print(f"as it is: BLEU {bleu(translator.translate([pair.source for pair in pairs]), pairs):.2f}")
+    for name, protected in (("protected", patterns_of([])), ("not protected", [])):
+        translator.protected = protected
+        found = translator.translate([text for text, _ in texts])
+        share = sum(map(n_once, found, [spans for _, spans in texts])) / sum(len(spans) for _, spans in texts)
         rest = [without(text, spans) for text, (_, spans) in zip(found, texts, strict=True)]
-        print(
-            f"inserted, {name}: {n / sum(len(spans) for _, spans in texts):.2%} once, BLEU of the rest "
-            f"{bleu(rest, [pair.target for pair in pairs]):.2f}"
-        )
-        found = [one.text for one in way.translate_lines([pair.source for pair, _ in changed])]
-        n = sum(n_once(text, spans) for text, (_, spans) in zip(found, changed, strict=True))
-        print(
-            f"replaced in {len(changed)} lines, {name}: {n / sum(len(spans) for _, spans in changed):.2%} once, BLEU "
-            f"{bleu(found, [pair.target for pair, _ in changed]):.2f}"
-        )
+        print(f"inserted, {name}: {share:.2%} once, BLEU of the rest {bleu(rest, pairs):.2f}")
+        found = translator.translate([pair.source for pair, _ in changed])
+        share = sum(map(n_once, found, [spans for _, spans in changed])) / sum(len(spans) for _, spans in changed)
+        replaced_bleu = bleu(found, [pair for pair, _ in changed])
+        print(f"replaced in {len(changed)} lines, {name}: {share:.2%} once, BLEU {replaced_bleu:.2f}")
 
 
 if __name__ == "__main__":

@@ -7,13 +7,13 @@ say; if they say nothing, at the end, with a warning.
 import logging
 from collections.abc import Callable, Sequence
 
-from nmt.decode.align import WordText, links, word_attention
+from nmt.decode.align import WordText, indices_between, links, word_attention
 from nmt.decode.options import SearchOptions
 from nmt.decode.segments import Line, Translation
 from nmt.decode.translator import Translator, Watch
 from nmt.errors import InputError
 from nmt.text.lines import is_blank, one_line
-from nmt.text.placeholders import FINAL, TOKEN, Masked, inserted
+from nmt.text.placeholders import FINAL, SYMBOLS, TOKEN, Masked, Span, inserted
 
 log = logging.getLogger("nmt")
 
@@ -22,7 +22,8 @@ def start_masked(
     translator: Translator, lines: Sequence[Line], options: SearchOptions, batch_size: int, watch: Watch | None
 ) -> Callable[[], list[Translation]]:
     """See `Translator.start`."""
-    masks = [Masked.of(line.text, translator.protected) for line in lines]
+    symbols = SYMBOLS if translator.config.data.placeholders else []
+    masks = [Masked.of(line.text, translator.protected, symbols) for line in lines]
     masked_lines = [line._replace(text=mask.text) for line, mask in zip(lines, masks, strict=True)]
 
     def watch_filled(text_of: Callable[[int], str]) -> None:
@@ -53,15 +54,19 @@ def restored(translator: Translator, line: Line, mask: Masked, translation: str)
             message = "line %d: the model left out %s, which is put at the end"
             log.warning(message, line.number, " ".join(unsure))
         end = FINAL.search(text).start()  # type: ignore[union-attr]
-        for at, i in sorted(((places.get(i, end), i) for i in missing), reverse=True):
-            text = inserted(text, at, mask.marks[i])
+        for (start, stop), i in sorted(((places.get(i, (end, end)), i) for i in missing), reverse=True):
+            text = inserted(text[:start] + text[stop:], start, mask.marks[i] or mask.originals[i])
     return mask.filled(text)
 
 
 def places_of(
     translator: Translator, line: Line, mask: Masked, translation: str, missing: Sequence[int]
-) -> dict[int, int]:
-    """Where missing spans go: after the words that the word before became, or before those of the next, if known."""
+) -> dict[int, Span]:
+    """Where missing spans go, if known.
+
+    A span takes the place of digits that are linked to nothing else: a number that has changed. Else it goes after the
+    words that the word before it became, or before those of the next.
+    """
     source, target = (
         WordText(text, [match.span() for match in TOKEN.finditer(text)]) for text in (mask.text, translation)
     )
@@ -70,15 +75,28 @@ def places_of(
     except InputError:  # the model has no attention
         matrix = None
     found = [] if matrix is None else links(matrix)
-    lost = [mask.spans[i] for i in missing]
-    known = [n for n, (start, end) in enumerate(source.spans) if not any(a <= start and end <= b for a, b in lost)]
-    places = {}
-    for i in missing:
-        start, end = mask.spans[i]
-        before = max((n for n in known if source.spans[n][1] <= start), default=-1)
-        after = min((n for n in known if source.spans[n][0] >= end), default=-1)
-        ends = [target.spans[t][1] for s, t in found if s == before]
-        starts = [target.spans[t][0] for s, t in found if s == after]
-        if ends or starts:
-            places[i] = max(ends) if ends else min(starts)
+    words_of = {i: indices_between(source.spans, *mask.spans[i]) for i in missing}
+    lost = {s for words in words_of.values() for s in words}
+    others = {t for s, t in found if s not in lost}
+    places: dict[int, Span] = {}
+    end_after: dict[int | None, int] = {}  # where the last span that follows a word ends, by that word
+    for i, words in words_of.items():
+        own = [
+            t for t in sorted({t for s, t in found if s in words} - others) if has_digit(translation, target.spans[t])
+        ]
+        before = max((s for s in range(words.start) if s not in lost), default=None)
+        after = min((s for s in range(words.stop, len(source.spans)) if s not in lost), default=None)
+        ends, starts = ([target.spans[t] for s, t in found if s == beside] for beside in (before, after))
+        at = end_after.get(before, ends[-1][1] if ends else starts[0][0] if starts else None)
+        if own and own[-1] - own[0] < len(own):
+            places[i] = (target.spans[own[0]][0], target.spans[own[-1]][1])
+            others.update(own)
+        elif at is not None:
+            places[i] = (at, at)
+        if i in places:
+            end_after[before] = places[i][1]
     return places
+
+
+def has_digit(text: str, span: Span) -> bool:
+    return any(map(str.isdigit, text[slice(*span)]))
