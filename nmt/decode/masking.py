@@ -13,7 +13,7 @@ from nmt.decode.segments import Line, Translation
 from nmt.decode.translator import Translator, Watch
 from nmt.errors import InputError
 from nmt.text.lines import is_blank, one_line
-from nmt.text.placeholders import FINAL, SYMBOLS, TOKEN, Masked, Span, inserted
+from nmt.text.placeholders import FINAL, NUMBER, SYMBOLS, TOKEN, Masked, Span, inserted
 
 log = logging.getLogger("nmt")
 
@@ -64,8 +64,8 @@ def places_of(
 ) -> dict[int, Span]:
     """Where missing spans go, if known.
 
-    A span takes the place of digits that are linked to nothing else: a number that has changed. Else it goes after the
-    words that the word before it became, or before those of the next.
+    A number takes the place of words that are linked to nothing else, such as itself in letters. Other spans go after
+    the words that the word before them became, or before those of the next.
     """
     source, target = (
         WordText(text, [match.span() for match in TOKEN.finditer(text)]) for text in (mask.text, translation)
@@ -81,9 +81,7 @@ def places_of(
     places: dict[int, Span] = {}
     end_after: dict[int | None, int] = {}  # where the last span that follows a word ends, by that word
     for i, words in words_of.items():
-        own = [
-            t for t in sorted({t for s, t in found if s in words} - others) if has_digit(translation, target.spans[t])
-        ]
+        own = sorted({t for s, t in found if s in words} - others) if NUMBER.fullmatch(mask.marks[i]) else []
         before = max((s for s in range(words.start) if s not in lost), default=None)
         after = min((s for s in range(words.stop, len(source.spans)) if s not in lost), default=None)
         ends, starts = ([target.spans[t] for s, t in found if s == beside] for beside in (before, after))
@@ -96,7 +94,3 @@ def places_of(
         if i in places:
             end_after[before] = places[i][1]
     return places
-
-
-def has_digit(text: str, span: Span) -> bool:
-    return any(map(str.isdigit, text[slice(*span)]))

@@ -33,7 +33,7 @@ def linked(monkeypatch: pytest.MonkeyPatch, *links: tuple[int, int]) -> None:
         (SYMBOLS, "Hund {a} rennt", "dog runs.", [(0, 0), (2, 1)], "dog {a} runs."),
         (SYMBOLS, "{a} Hund rennt", "dog runs.", [(1, 0), (2, 1)], "{a} dog runs."),
         (SYMBOLS, "Hund {a} {b} rennt", "runs dog.", [(0, 1), (3, 0)], "runs dog {a} {b}."),
-        (SYMBOLS, "Hund {a} rennt", "dog 10 runs.", [(0, 0), (1, 1), (2, 2)], "dog {a} runs."),
+        ([], "3 Hunde rennen", "three dogs run.", [(0, 0), (1, 1), (2, 2)], "3 dogs run."),
         ([], "Hund 3,5 {a} rennt", "dog 3.5 runs.", [(0, 0), (1, 1), (2, 2), (3, 3)], "dog 3,5 {a} runs."),
         ([], "Hund {a} rennt", "Hund rennt 我。", [], "Hund rennt 我{a}。"),
     ],
