@@ -14,8 +14,8 @@ CORE += ["train/step.py", "train/loop.py"]
 BARS = {  # most lines in all files that match
     ("README.md",): 200,
     ("nmt/**/*.py",): 18_700,
-    ("nmt/model/**/*.py", "nmt/decode/**/*.py"): 2750,
-    ("tests/**/*.py",): 21_500,
+    ("nmt/model/**/*.py", "nmt/decode/**/*.py"): 2900,
+    ("tests/**/*.py",): 21_750,
 }
 MAX_LINES = {ast.FunctionDef: 60, ast.ClassDef: 250, ast.Module: 400}
 
