@@ -13,8 +13,11 @@ from nmt.cli import options, streams
 from nmt.cli.rewriting import checked_files, rewrite
 from nmt.documents import SUFFIXES
 from nmt.errors import InputError
+from nmt.text.placeholders import patterns_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nmt.decode.segments import Translation
     from nmt.decode.translator import Translator
     from nmt.documents.markup import MarkupTranslator
@@ -34,6 +37,12 @@ def translate(
     markup: Annotated[
         Markup, typer.Option("--format", help="Of lines: tags stay around the words that the tagged ones become.")
     ] = "text",
+    protect_placeholders: Annotated[
+        bool, typer.Option("--protect-placeholders", help="Keep {name}, %s, URLs, numbers and emoji as they are.")
+    ] = False,
+    protect: Annotated[
+        list[str] | None, typer.Option(metavar="REGEX", help="Keep what matches, too; repeat it for several.")
+    ] = None,
     beam: options.Beam = None,
     n_best: Annotated[int, typer.Option(help="Hypotheses per line, with --json.")] = 1,
     alpha: options.Alpha = None,
@@ -76,6 +85,7 @@ def translate(
     if markup != "text" and (json_lines or scores or prefix or min_confidence is not None):
         names = "--json, --scores, --min-confidence and --prefix"
         raise InputError(f"--format {markup} goes with none of {names}", hint="leave them out")
+    protected = patterns_of(protect or []) if protect or protect_placeholders else []
     command = "translate --resume" if shard is None else f"translate --shard {shard}"
     files = checked_files(command, input_file, output, shard) if resume or shard is not None else None
     search = options.search_options(
@@ -96,6 +106,7 @@ def translate(
     )
     paths, translator = options.load_translator(model, device, threads, precision, engine)
     translator.encode_prefix(prefix)  # an invalid prefix raises before output is written
+    translator.protected = protected or translator.protected
     arguments: dict[str, Any] = {
         "options": translator.with_options(**search),
         "batch_size": batch_size,
@@ -109,18 +120,10 @@ def translate(
         translate_file(translator, document, output, watch=streams.with_bar, **arguments)
         return
     writer = translator if markup == "text" else of_markup(translator, markup)
-
-    def render(found: "Translation") -> str:
-        reasons = None
-        if min_confidence is not None:
-            from nmt.decode.confidence import doubts
-
-            reasons = doubts(translator, found, min_confidence)  # which it logs
-        return as_json(found, translator, reasons) if json_lines else formatted(found, with_score=scores)
-
+    render = renderer(translator, min_confidence, json_lines=json_lines, scores=scores)
     if files:
         settings = {"prefix": prefix, "json": json_lines, "scores": scores, "format": markup}
-        settings |= {"precision": precision, "engine": engine}
+        settings |= {"precision": precision, "engine": engine, "protect": [one.pattern for one in protected]}
         settings |= {} if min_confidence is None else {"min_confidence": min_confidence}
         rewrite(files, paths, writer, arguments, settings, render)
         return
@@ -131,6 +134,22 @@ def translate(
         translations = writer.translate_lines(lines, **arguments, after_window=out.flush)
         for line in map(render, streams.with_bar(translations, n_lines)):
             out.write(line.encode() + b"\n")
+
+
+def renderer(
+    translator: "Translator", min_confidence: float | None, *, json_lines: bool, scores: bool
+) -> "Callable[[Translation], str]":
+    """Return a function that formats a translation as a line, and logs why to doubt it."""
+
+    def render(found: "Translation") -> str:
+        reasons = None
+        if min_confidence is not None:
+            from nmt.decode.confidence import doubts
+
+            reasons = doubts(translator, found, min_confidence)
+        return as_json(found, translator, reasons) if json_lines else formatted(found, with_score=scores)
+
+    return render
 
 
 def of_markup(translator: "Translator", markup: Markup) -> "MarkupTranslator":

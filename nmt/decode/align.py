@@ -8,6 +8,7 @@ nmt/insight/README.md compares other methods.
 
 import logging
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -17,13 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.decode.translator import Translator
+from nmt.text.lines import UNSPACED_SCRIPTS
 from nmt.text.tokenizer import Tokenizer
 
 log = logging.getLogger("nmt")
 
 WINDOW = 1000  # pairs aligned together: limits memory, and lets pairs of similar length share a batch
-# Thai, Lao, Burmese, Khmer, Chinese and Japanese characters and punctuation, as ranges of a regular expression.
-UNSPACED_SCRIPTS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3001-\u30ff\u3400-\u9fff\uff00-\uffef\U00020000-\U0003ffff"
 
 Matrix = NDArray[np.floating[Any]]
 Span = tuple[int, int]  # where a word begins and ends in its text, in characters
@@ -46,6 +46,12 @@ class WordText:
     @property
     def words(self) -> list[str]:
         return [self.text[start:end] for start, end in self.spans]
+
+
+def indices_between(words: Sequence[Span], start: int, end: int) -> range:
+    """The indices of the words between two places in their text; words are in ascending order and do not overlap."""
+    first = bisect_left(words, start, key=lambda word: word[0])
+    return range(first, max(first, bisect_right(words, end, key=lambda word: word[1])))
 
 
 WordPair = tuple[WordText, WordText]  # source and target

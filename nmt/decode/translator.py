@@ -27,6 +27,7 @@ from nmt.run.directory import RunDirectory
 from nmt.run.header import read_config, read_header
 from nmt.text import EOS
 from nmt.text.lines import Pause, one_line
+from nmt.text.placeholders import Patterns, patterns_of
 from nmt.text.tokenizer import Tokenizers
 
 log = logging.getLogger("nmt")
@@ -58,6 +59,7 @@ class Translator:
         self.progress = progress or {}  # of the training, from the model file; empty for an ensemble or an export
         self.options = SearchOptions(**config.decode.model_dump(exclude={"batch_size", "engine"}))
         self.target_language = language(config.data, "target")
+        self.protected: Patterns = patterns_of([]) if config.data.placeholders else []  # see `nmt.text.placeholders`
         self.joiner = "" if base_language(self.target_language) in UNSPACED else " "
 
     def translate(self, texts: Sequence[str], **options: Any) -> list[str]:
@@ -127,6 +129,16 @@ class Translator:
         `watch` is called after every step of the search, with a function from the index of a line to the text of its
         best hypothesis so far. An exception that `watch` raises ends the translation.
         """
+        if self.protected:
+            from nmt.decode.masking import start_masked  # it imports this module
+
+            return start_masked(self, lines, options, batch_size, watch)
+        return self.start_search(lines, options, batch_size, watch)
+
+    def start_search(
+        self, lines: Sequence[Line], options: SearchOptions, batch_size: int, watch: Watch | None = None
+    ) -> Callable[[], list[Translation]]:
+        """See `start`; placeholders are translated as other text."""
         max_length, target = self.config.data.max_length, self.tokenizers.target
         segments_of_lines = split(lines, self.tokenizers.source, max_length)
         segments = [segment for of_line in segments_of_lines for segment in of_line]

@@ -15,19 +15,21 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from nmt.decode.align import UNSPACED_SCRIPTS, Links, Span, WordText, links, word_attention
+from nmt.decode.align import Links, Span, WordText, indices_between, links, word_attention
 from nmt.decode.segments import TextHypothesis, Translation
 from nmt.decode.translator import Translator, read_window
-from nmt.text.lines import Pause
+from nmt.text.lines import UNSPACED_SCRIPTS, Pause
+from nmt.text.placeholders import SPAN
 
 WINDOW = 1000  # lines parsed, translated and aligned together
 
 # Combining marks, and scripts whose vowel signs are marks: they belong to a word, but `\w` leaves them out.
 MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0dff"
 MARKS += "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
-# Characters of unspaced scripts and punctuation marks are words of their own, so that a tag can end between them.
+# Characters of unspaced scripts and punctuation marks are words of their own, so that a tag can end between them. A
+# placeholder is one word, so that none does inside of it.
 LETTERS = rf"(?:[^\W{UNSPACED_SCRIPTS}]|[{MARKS}])+"
-WORD = re.compile(rf"[{UNSPACED_SCRIPTS}][{MARKS}]*|{LETTERS}(?:['’]{LETTERS})*|[^\w\s]")
+WORD = re.compile(rf"{SPAN.pattern}|[{UNSPACED_SCRIPTS}][{MARKS}]*|{LETTERS}(?:['’]{LETTERS})*|[^\w\s]")
 # A sentence ends at a mark after a word of three letters or more, which few abbreviations have. See `sentence_spans`.
 SENTENCE_END = re.compile(r"(?<=\w{3}[.!?…])[\"”’»)\]]*(\s+)(?=[^\s\w]*(\w))|(?<=[。！？])()(?=([^。！？”’」』）\s]))")
 
@@ -134,12 +136,6 @@ def words_of(text: str, cuts: Iterable[int] = ()) -> list[Span]:
         cut = edges[bisect_right(edges, match.start()) : bisect_left(edges, match.end())]
         spans += list(zip([match.start(), *cut], [*cut, match.end()], strict=True))
     return spans
-
-
-def indices_between(words: Sequence[Span], start: int, end: int) -> range:
-    """The indices of the words between two places in their text; words are in ascending order and do not overlap."""
-    first = bisect_left(words, start, key=lambda word: word[0])
-    return range(first, max(first, bisect_right(words, end, key=lambda word: word[1])))
 
 
 @dataclass

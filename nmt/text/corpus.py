@@ -26,6 +26,7 @@ from nmt.errors import LostRankError
 from nmt.processes import child_variables, environment
 from nmt.seeds import seed_of
 from nmt.text.lines import Pair, is_blank
+from nmt.text.placeholders import with_symbols
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -108,10 +109,14 @@ def keep(files: Iterable[Path], kept: NDArray[np.bool_]) -> None:
 
 
 class Pairs:
-    """Pairs that `write_pairs` wrote into a directory: all, or those whose line numbers are in the file `lines`."""
+    """Pairs that `write_pairs` wrote into a directory: all, or those whose line numbers are in the file `lines`.
 
-    def __init__(self, directory: Path, lines: Path | None = None) -> None:
+    With `placeholders`, symbols stand for spans of some pairs; see `nmt.text.placeholders`.
+    """
+
+    def __init__(self, directory: Path, lines: Path | None = None, *, placeholders: bool = False) -> None:
         self.directory = directory
+        self.placeholders = placeholders
         self.lines = mapped(lines or directory / "lines", np.int64)  # (n,), ascending, from 1
         self.source, self.target = (RaggedArray.map(directory / side, np.uint8) for side in SIDES)  # all lines
 
@@ -126,7 +131,8 @@ class Pairs:
 
     def __getitem__(self, i: int) -> Pair:
         line = int(self.lines[i])
-        return Pair(line, self.source.text(line - 1), self.target.text(line - 1))
+        pair = Pair(line, self.source.text(line - 1), self.target.text(line - 1))
+        return with_symbols(pair) if self.placeholders else pair
 
     def __iter__(self) -> Iterator[Pair]:
         return map(self.__getitem__, range(len(self)))

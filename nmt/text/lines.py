@@ -26,6 +26,8 @@ BOM = b"\xef\xbb\xbf"
 MAX_BAD_SHARE = 0.01  # of the lines of a corpus
 N_EXAMPLES = 3  # bad lines named in the warning
 N_SAMPLE, MAX_SAMPLE_BYTES = 200, 1_000  # bad lines to guess the encoding from, and bytes of each
+# Thai, Lao, Burmese, Khmer, Chinese and Japanese characters and punctuation, as ranges of a regular expression.
+UNSPACED_SCRIPTS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3001-\u30ff\u3400-\u9fff\uff00-\uffef\U00020000-\U0003ffff"
 MAX_LINE_BYTES = 100_000_000  # a longer line is probably a decompression bomb
 
 

@@ -8,7 +8,7 @@ Imports no torch.
 import json
 import logging
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from functools import partial
 from itertools import chain, pairwise
@@ -19,12 +19,14 @@ from numpy.typing import NDArray
 
 from nmt.config import Config, Files, MixedFiles, data_root, language, language_of
 from nmt.corpus.catalog import CORPORA, command
-from nmt.errors import DataError, ModelError
+from nmt.errors import ConfigError, DataError, ModelError
 from nmt.files import cached, sha256
 from nmt.run.directory import RunDirectory, hash_files
+from nmt.text import UNK
 from nmt.text import corpus as disk
 from nmt.text.corpus import SIDES, Mixture, Pairs, RaggedArray
 from nmt.text.lines import Pair, is_blank, iter_pairs, read_pairs
+from nmt.text.placeholders import SYMBOLS
 from nmt.text.tokenizer import MAX_TRAINER_BYTES, Tokenizers, pieces_per_word, train_tokenizer
 from nmt.train.presets import fit_config
 
@@ -127,7 +129,7 @@ def read_corpus(config: Config) -> Corpus:
     summary = json.loads((directory / "corpus.json").read_text(encoding="utf-8"))
     for note in summary["notes"]:
         log.info("%s", note)
-    train, dev = Pairs(directory), [Pair(*pair) for pair in summary["dev"]]
+    train, dev = Pairs(directory, placeholders=data.placeholders), [Pair(*pair) for pair in summary["dev"]]
     corpus = Corpus(config, train, dev, hashes, summary["n_lines"])
     mixture = corpus.mixture(train)
     if data.dev is None and len(dev) < FEW_DEV_PAIRS:
@@ -250,6 +252,8 @@ def sample(pairs: Pairs) -> list[Pair]:
 def train_tokenizers(corpus: Corpus) -> Tokenizers:
     """Train the tokenizer on the training pairs, one for both sides or one per side."""
     settings, data = corpus.config.tokenizer, corpus.config.data
+    if data.placeholders:
+        settings = settings.model_copy(update={"symbols": " ".join([settings.symbols, *SYMBOLS])})
 
     def write(directory: Path) -> None:
         pairs, notes = sample(corpus.train), []
@@ -282,7 +286,11 @@ def train_tokenizers(corpus: Corpus) -> Tokenizers:
 def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[RaggedArray, RaggedArray]]:
     """Drop training pairs that are too long or whose lengths differ too much; return the others and their token ids."""
     data, texts, n_pairs = corpus.config.data, corpus.train.directory, len(corpus.train)
-    encode = partial(_encode, texts, tokenizers, data.max_length, data.max_ratio)
+    if data.placeholders and any(UNK in side.ids(SYMBOLS) for side in tokenizers):
+        message = "data.placeholders needs a tokenizer that was trained with it"
+        raise ConfigError(message, hint="train a new one: another run=PATH, without train.init_from; or leave it out")
+    open_pairs = partial(Pairs, texts, placeholders=data.placeholders)
+    encode = partial(_encode, open_pairs, tokenizers, data.max_length, data.max_ratio)
 
     def write(directory: Path) -> None:
         n_dropped = np.zeros(2, int)
@@ -297,7 +305,7 @@ def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[R
         (directory / "dropped.json").write_text(json.dumps(n_dropped.tolist()))
 
     models = [[sha256(side.model), side.nfkc, side.target_tag] for side in tokenizers]
-    directory = cached("ids", [FORMAT, texts.name, models, data.max_length, data.max_ratio], write)
+    directory = cached("ids", [FORMAT, texts.name, models, data.max_length, data.max_ratio, data.placeholders], write)
     n_long, n_unlikely = json.loads((directory / "dropped.json").read_text())
     if n_long:
         log.info("%d pairs over %d pieces dropped (data.max_length)", n_long, data.max_length)
@@ -305,14 +313,14 @@ def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[R
         log.info("%d pairs of unlikely lengths dropped (data.max_ratio=%g)", n_unlikely, data.max_ratio)
     source = RaggedArray.map(directory / "source", np.min_scalar_type(len(tokenizers.source)))
     target = RaggedArray.map(directory / "target", np.min_scalar_type(len(tokenizers.target)))
-    return Pairs(texts, directory / "lines"), (source, target)
+    return open_pairs(directory / "lines"), (source, target)
 
 
 def _encode(
-    texts: Path, tokenizers: Tokenizers, max_length: int, max_ratio: float, span: range
+    open_pairs: Callable[[], Pairs], tokenizers: Tokenizers, max_length: int, max_ratio: float, span: range
 ) -> tuple[NDArray[np.int64], list[RaggedArray], NDArray[np.int64]]:
     """Encode a range of pairs; return line numbers and token ids of kept pairs, and (n_too_long, n_unlikely): (2,)."""
-    pairs = Pairs(texts)
+    pairs = open_pairs()
     chunk = [pairs[i] for i in span]
     source = tokenizers.source.encode_all([pair.source for pair in chunk])
     target = tokenizers.target.encode_all([pair.target for pair in chunk])

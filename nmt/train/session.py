@@ -83,7 +83,8 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> tuple[Confi
         before = checkpoint.config
     else:
         return config, None, False
-    known = before.model_dump(include={"model": True, "tokenizer": True, "data": INHERITED_DATA})
+    kept_data = INHERITED_DATA | {"placeholders"}
+    known = before.model_dump(include={"model": True, "tokenizer": True, "data": kept_data})
     inherited = with_unset(config, known, what=f"the settings of {name} and those changed")
     if newest is None:
         check_tokenizer_kept(before, inherited)

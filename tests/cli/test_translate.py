@@ -53,6 +53,24 @@ def test_tags_of_html_stay(five_run: FiveRun) -> None:
     one_clear_error(run_nmt(*common, "--json", "a"), 2, "--format html goes with none of --json")
 
 
+def test_placeholders_stay(five_run: FiveRun) -> None:
+    common = ["translate", "-m", five_run.run, "--json"]
+    kept, more = run_together(
+        [*common, "--protect-placeholders"],
+        [*common, "--protect", "A-.", "--protect", "ß+"],
+        input="我 {a} A-1 好 ß".encode(),
+    )
+    for done, count in ((kept, 1), (more, 2)):
+        (line,) = out_lines(done)
+        found = json.loads(line)
+        assert found["source"] == "我 {a} A-1 好 ß"
+        text = found["hypotheses"][0]["text"]
+        assert sum(span in text for span in ("{a}", "A-1")) == count
+    html = run_nmt(*common[:-1], "--protect-placeholders", "--format", "html", "<b>{a}</b>")
+    assert out_lines(html) == ["<b>{a}</b>"]
+    one_clear_error(run_nmt(*common, "--protect", "(", "a"), 2, "'(' is no regular expression")
+
+
 def test_a_text_may_be_long_badly_encoded_or_begin_with_a_dash(five_run: FiveRun, tmp_path: Path) -> None:
     common = ["translate", "-m", five_run.run, "--beam", 1]
     assert len(out_lines(run_nmt(*common, "我们" * 60))) == 1, "longer than a file name can be"

@@ -19,6 +19,7 @@ from nmt.decode.translator import Translator, load
 from nmt.errors import ConfigError, ModelError
 from nmt.insight.pages import content_security_policy, hash_source
 from nmt.serve.guard import Limits
+from nmt.text.placeholders import patterns_of
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +86,16 @@ def test_tags_of_html_stay(client: Client) -> None:
     assert re.sub("</?i>", "", texts[0]) == TARGET[3]
     assert len(set(texts)) == len(texts) == 3
     assert all(re.fullmatch("[^<]*<i>[^<]*</i>[^<]*", text) for text in texts)
+
+
+def test_placeholders_stay(client: Client, translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(translator, "protected", patterns_of([]))
+    body = {"q": "<b>{a}</b>%s 茶 😀", "source": "zh", "target": "en"}
+    for kind, spans in (("text", ["<b>{a}</b>%s", "😀"]), ("html", ["{a}", "%s", "<b>", "😀"])):
+        found = client.post("/translate", {**body, "format": kind}).json["translatedText"]
+        assert all(found.count(span) == 1 for span in spans)
+    streamed = client.post("/v1/translate", {"q": body["q"], "stream": True}).body.decode()
+    assert "<b>{a}</b>%s" in streamed
 
 
 def test_a_lone_surrogate_is_replaced(client: Client) -> None:

@@ -10,7 +10,7 @@ from small_run import MIX, config_of, final_hash, run_training, write_small_corp
 
 from nmt.config import Config
 from nmt.decode.translator import load
-from nmt.errors import DataError, ModelError
+from nmt.errors import ConfigError, DataError, ModelError
 from nmt.run.directory import RunDirectory
 from nmt.text.lines import read_lines
 from nmt.train import session
@@ -39,6 +39,21 @@ def test_fine_tuning_encodes_the_source_as_the_saved_model_does(corpus: Path, pa
         data, source = session.prepare(config).data, load(config.run, engine="torch").tokenizers.source
         assert source.nfkc is nfkc
         assert [data.ids[0][i] for i in range(9)] == [source.encode(data.pairs[i].source) for i in range(9)]
+
+
+def test_placeholders_need_a_tokenizer_that_has_their_symbols(corpus: Path) -> None:
+    settings = {"data__placeholders": True, "tokenizer": {"vocab_size": 360}, "train__max_steps": 1}
+    base = config_of(corpus, "base", **settings)
+    run_training(base)
+    translator = load(base.run)
+    assert translator.protected
+    assert len(translator.tokenizers.source.encode("⟦1⟧⟦6⟧")) <= 3
+    tuned = config_of(corpus, "tuned", train__init_from=base.run, train__max_steps=1)
+    assert session.prepare(tuned.model_copy(update={"tokenizer": base.tokenizer})).config.data.placeholders
+    plain = config_of(corpus, "plain", **{**settings, "data__placeholders": False})
+    run_training(plain)
+    with pytest.raises(ConfigError, match=r"^data\.placeholders needs a tokenizer that was trained with it$"):
+        session.prepare(config_of(corpus, "other", **settings, train__init_from=plain.run))
 
 
 def test_another_corpus_is_encoded_by_the_models_tokenizer(corpus: Path) -> None:

@@ -1,0 +1,96 @@
+"""Translate lines with symbols in place of their placeholders; see `nmt.text.placeholders`. Imports no torch.
+
+Every span of the source is written once, whatever the model writes. One that is missing is put where word alignments
+say; if they say nothing, at the end, with a warning.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from nmt.decode.align import WordText, indices_between, links, word_attention
+from nmt.decode.options import SearchOptions
+from nmt.decode.segments import Line, Translation
+from nmt.decode.translator import Translator, Watch
+from nmt.errors import InputError
+from nmt.text.lines import is_blank, one_line
+from nmt.text.placeholders import FINAL, NUMBER, SYMBOLS, TOKEN, Masked, Span, inserted
+
+log = logging.getLogger("nmt")
+
+
+def start_masked(
+    translator: Translator, lines: Sequence[Line], options: SearchOptions, batch_size: int, watch: Watch | None
+) -> Callable[[], list[Translation]]:
+    """See `Translator.start`."""
+    symbols = SYMBOLS if translator.config.data.placeholders else []
+    masks = [Masked.of(line.text, translator.protected, symbols) for line in lines]
+    masked_lines = [line._replace(text=mask.text) for line, mask in zip(lines, masks, strict=True)]
+
+    def watch_filled(text_of: Callable[[int], str]) -> None:
+        assert watch
+        watch(lambda i: masks[i].filled(text_of(i)))
+
+    search = translator.start_search(masked_lines, options, batch_size, watch_filled if watch else None)
+
+    def finish() -> list[Translation]:
+        translations = search()
+        for line, mask, translation in zip(lines, masks, translations, strict=True):
+            translation.source = line.text
+            for hypothesis in [] if is_blank(line.text) else translation.hypotheses:
+                hypothesis.text = restored(translator, line, mask, hypothesis.text)
+        return translations
+
+    return finish
+
+
+def restored(translator: Translator, line: Line, mask: Masked, translation: str) -> str:
+    """The translation of a masked line with every span of the line, once."""
+    if not mask.text:
+        return one_line(line.text)
+    text, missing = mask.settled(translation, translator.protected)
+    if missing:
+        places = places_of(translator, line, mask, text, missing)
+        if unsure := [mask.originals[i] for i in missing if i not in places]:
+            message = "line %d: the model left out %s, which is put at the end"
+            log.warning(message, line.number, " ".join(unsure))
+        end = FINAL.search(text).start()  # type: ignore[union-attr]
+        for (start, stop), i in sorted(((places.get(i, (end, end)), i) for i in missing), reverse=True):
+            text = inserted(text[:start] + text[stop:], start, mask.marks[i] or mask.originals[i])
+    return mask.filled(text)
+
+
+def places_of(
+    translator: Translator, line: Line, mask: Masked, translation: str, missing: Sequence[int]
+) -> dict[int, Span]:
+    """Where missing spans go, if known.
+
+    A number takes the place of words that are linked to nothing else, such as itself in letters. Other spans go after
+    the words that the word before them became, or before those of the next.
+    """
+    source, target = (
+        WordText(text, [match.span() for match in TOKEN.finditer(text)]) for text in (mask.text, translation)
+    )
+    try:
+        (matrix,) = word_attention(translator, [(source, target)], line.number)
+    except InputError:  # the model has no attention
+        matrix = None
+    found = [] if matrix is None else links(matrix)
+    words_of = {i: indices_between(source.spans, *mask.spans[i]) for i in missing}
+    lost = {s for words in words_of.values() for s in words}
+    others = {t for s, t in found if s not in lost}
+    places: dict[int, Span] = {}
+    end_after: dict[int | None, int] = {}  # where the last span that follows a word ends, by that word
+    for i, words in words_of.items():
+        own = sorted({t for s, t in found if s in words} - others) if NUMBER.fullmatch(mask.marks[i]) else []
+        before = max((s for s in range(words.start) if s not in lost), default=None)
+        after = min((s for s in range(words.stop, len(source.spans)) if s not in lost), default=None)
+        ends, starts = ([target.spans[t] for s, t in found if s == beside] for beside in (before, after))
+        at = end_after.get(before, ends[-1][1] if ends else starts[0][0] if starts else None)
+        if own and own[-1] - own[0] < len(own):
+            places[i] = (target.spans[own[0]][0], target.spans[own[-1]][1])
+            others.update(own)
+        elif at is not None:
+            places[i] = (at, at)
+        if i in places:
+            end_after[before] = places[i][1]
+    return places
