@@ -1,24 +1,26 @@
 """The pages in a browser: no network requests, no errors, all sections, keyboard control, and accessibility."""
 
+import math
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import ARABIC, SOURCE, TARGET, FiveRun, opened_page
-from models import RNNS, name, translator_without_bytes
+from models import RNNS, TRANSFORMERS, name, translator_without_bytes
 
 from nmt.decode.translator import load
 from nmt.insight import compare, report
 from nmt.insight.compare import EvaluationSet
-from nmt.insight.explain import explain
-from nmt.insight.render import as_page
+from nmt.insight.explain import Choice, Explanation, Token, explain
+from nmt.insight.render import as_page, probability
 from nmt.insight.report import ReportReader, evaluated
 from nmt.run.directory import RunDirectory
 
 pytest.importorskip("playwright.sync_api", reason="no playwright: make browser")  # before runs are trained for it
 
-SECTIONS = ["words", "attention", "search", "reference", "one-pass", "masks", "stages"]
+SECTIONS = ["map", "words", "attention", "search", "reference", "one-pass", "masks", "stages"]
 SCREENS: list[dict[str, Any]] = [
     {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
     {"viewport": {"width": 390, "height": 900}, "color_scheme": "dark"},
@@ -33,10 +35,14 @@ def check_accessible(page: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def page_file(five_run: FiveRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def explained(five_run: FiveRun) -> Explanation:
+    return explain(load(five_run.run), SOURCE[0], reference=TARGET[1])
+
+
+@pytest.fixture(scope="module")
+def page_file(explained: Explanation, tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("page") / "page.html"
-    found = explain(load(five_run.run), SOURCE[0], reference=TARGET[0])
-    file.write_text(as_page(found), encoding="utf-8")
+    file.write_text(as_page(explained), encoding="utf-8")
     return file
 
 
@@ -127,7 +133,7 @@ def test_heads_are_chosen_by_mouse_and_read_by_keyboard(opened: Any) -> None:
 
 
 def test_the_search_is_stepped_through_by_keyboard(opened: Any) -> None:
-    slider = opened.get_by_role("slider")
+    slider = opened.get_by_role("slider", name="Step of the search")
     last = int(slider.get_attribute("max"))
     slider.focus()
     for step in range(2, last + 1):
@@ -140,6 +146,126 @@ def test_the_search_is_stepped_through_by_keyboard(opened: Any) -> None:
 @pytest.mark.parametrize("opened", SCREENS, indirect=True)
 def test_accessibility_and_width(opened: Any) -> None:
     check_accessible(opened)
+    for box in ("decoder cross-attention", "output probabilities"):
+        opened.locator(f"[data-box='{box}']").click()
+        opened.locator("#box summary").click()
+        check_accessible(opened)
+    for way in ("Teacher forcing", "One pass"):
+        opened.locator("#ways").get_by_role("button", name=way).click()
+        check_accessible(opened)
+
+
+def opacities(locator: Any) -> list[float]:
+    found: list[float] = locator.evaluate_all("all => all.map(one => Number(one.style.opacity))")
+    return found
+
+
+def check_distribution(lane: Any, token: Token) -> None:
+    """A lane shows the model's distribution, and the token that is read next in bold."""
+    expected: list[Choice | Token] = [*token.alternatives]
+    if token.rank > len(expected):
+        expected.append(token)
+    rows = lane.locator(".choice:not(.absent)")
+    assert rows.locator(".piece").all_inner_texts() == [one.piece for one in expected]
+    assert rows.locator(".value").all_inner_texts() == [probability(one.log_prob) for one in expected]
+    bars = rows.locator(".fall").evaluate_all("all => all.map(bar => new DOMMatrix(bar.style.transform).a)")
+    assert bars == pytest.approx([math.exp(one.log_prob) for one in expected], abs=1e-5)
+    assert lane.locator(".choice.written .piece").inner_text() == token.piece
+
+
+@pytest.mark.parametrize("opened", [{"reduced_motion": "reduce"}, {}], indirect=True)
+def test_each_step_of_decoding_shows_what_the_model_computed(
+    opened: Any, explained: Explanation, request: pytest.FixtureRequest
+) -> None:
+    tokens, (shapes, _) = explained.translation.tokens, explained.cache
+    cross = explained.attention.cross.mean((0, 1, 2))  # (T, S)
+    captions = opened.locator("#step figcaption")
+    for t, token in enumerate(tokens):
+        assert opened.locator("#player-step").inner_text() == f"Step {t + 1} of {len(tokens)}"
+        check_distribution(opened.locator("#step .lane"), token)
+        chips = opacities(opened.locator("#map-figure .chip"))[cross.size(1) :]
+        assert sum(chips) == 2 * (t + 1), "tokens read and predicted"
+        heat = opacities(opened.locator(".chip .heat"))[: cross.size(1)]
+        assert heat == pytest.approx((0.6 * cross[t] / cross[t].max()).tolist(), abs=0.02), "weights have 8 bits"
+        assert captions.nth(0).inner_text().endswith("1" if t == 0 else f"positions 1 to {t + 1}")
+        rows, columns = (opened.locator(".pair svg").nth(i).locator(".grows") for i in (0, 1))
+        assert opacities(rows) == [1.0] * (t + 1) + [0.0] * (len(tokens) - t - 1)
+        assert "×".join(map(str, shapes[t])) in captions.nth(1).inner_text()
+        assert shapes[t][3] == sum(opacities(columns)) == t + 1
+        live = [node for node in explained.tree if node.position == t + 1 and node.status != "pruned"]
+        scores = sorted((node.score for node in live), reverse=True)[:5]
+        assert opened.locator(".picked td.number").all_inner_texts() == [f"{score:.3f}" for score in scores]
+        last = t + 1 if t + 1 < len(tokens) else explained.tree[-1].position
+        n_nodes = sum(node.position <= last for node in explained.tree)
+        assert opened.locator("#map-tree .node:visible").count() == n_nodes
+        opened.get_by_role("button", name="Forward", exact=True).press("Enter")
+        is_moving = opened.evaluate("document.getAnimations().length") > 0
+        assert is_moving != bool(request.node.callspec.params["opened"]) or t + 1 == len(tokens)
+
+
+def test_another_piece_shows_how_far_the_search_followed_it(opened: Any, explained: Explanation) -> None:
+    best = next(node for node in explained.tree if node.is_best)
+    siblings = {node.token: node for node in explained.tree if node.parent == best.index}
+    opened.get_by_role("button", name="Forward", exact=True).click()
+    for i, choice in enumerate(explained.translation.tokens[1].alternatives):
+        opened.locator(".choice").nth(i).click()
+        told, node = opened.locator(".picked").inner_text(), siblings.get(choice.token)
+        assert ("not among the candidates" in told) == (node is None)
+        if node:
+            continued = {node.index}
+            for other in explained.tree:
+                continued |= {other.index} if other.parent in continued else set()
+            opacity = opened.locator("#map-tree .node").evaluate_all(
+                "all => all.map(one => one.getAttribute('opacity'))"
+            )
+            assert {i for i, one in enumerate(opacity) if one != "0.15"} == continued | {best.index}
+
+
+def test_two_ways_stand_beside_each_other(opened: Any, explained: Explanation) -> None:
+    assert explained.reference
+    forced, free = explained.reference.tokens, explained.greedy.tokens
+    one_pass, step_by_step = explained.one_pass.tokens, explained.translation.tokens
+    for way, *lanes in ("Teacher forcing", forced, free), ("One pass", one_pass, step_by_step):
+        opened.locator("#ways").get_by_role("button", name=way).click()
+        for pair in zip(*lanes, strict=False):
+            for i, token in enumerate(pair):
+                check_distribution(opened.locator("#step .lane").nth(i), token)
+            opened.get_by_role("button", name="Forward", exact=True).click()
+
+
+@pytest.mark.parametrize("opened", SCREENS, indirect=True)
+def test_boxes_open_by_keyboard_and_layers_unfold(opened: Any, explained: Explanation) -> None:
+    opened.get_by_role("button", name="Decoder: Layer 2").press("Enter")
+    stages = defaultdict(list)
+    for stage in explained.stages:
+        stages[f"{stage.part} {stage.box}"].append("×".join(map(str, stage.shape)))
+    boxes = opened.locator("[data-box]").all()
+    names = [box.get_attribute("data-box") for box in boxes]
+    assert sorted(names) == sorted([*stages, "decoder layer"])
+    for key, box, shapes in zip(["Enter", " "] * len(boxes), boxes, map(stages.__getitem__, names), strict=False):
+        box.press(key)
+        assert [text.split(" = ")[1] for text in opened.locator("#box h4 code").all_inner_texts()] == shapes
+        assert opened.locator("#box svg").count() == (len(shapes) or 2 * 4), "layer 2 shows its heads"
+        assert opened.locator("#box pre").count() > 0
+        opened.keyboard.press("Escape")
+        assert box.evaluate("box => box === document.activeElement")
+
+
+@pytest.mark.parametrize("choices", [TRANSFORMERS[-1], {"positions": "rotary"}, RNNS[0], RNNS[2]], ids=name)
+def test_the_map_is_that_of_the_model(browser: Any, tmp_path: Path, choices: dict[str, Any]) -> None:
+    found = explain(translator_without_bytes(**choices), "a cat sleeps", beam=2)
+    file = tmp_path / "page.html"
+    file.write_text(as_page(found), encoding="utf-8")
+    with opened_page(browser, file.as_uri()) as page:
+        text = page.locator("svg.map").evaluate("map => map.textContent")
+        s, is_recurrent = found.settings, found.settings.architecture == "rnn"
+        assert text.count("Add & norm") == (5 if s.norm == "post" and not is_recurrent else 0)
+        assert page.locator(".map .plus").count() == (5 if s.norm == "pre" and not is_recurrent else 0)
+        assert text.count("learned positions") == (2 if s.positions == "learned" else 0)
+        assert text.count("both directions") == text.count("left to right") == (2 if is_recurrent else 0)
+        n_readers = int(s.attention != "none") if is_recurrent else 2
+        assert page.locator(".map .memory[marker-end]").count() == n_readers
+        check_accessible(page)
 
 
 def test_printed_pages_fit_the_paper_and_show_pieces_and_heads(browser: Any, five_run: FiveRun, tmp_path: Path) -> None:
@@ -176,4 +302,4 @@ def test_a_recurrent_model_shows_the_parts_that_it_has(browser: Any, tmp_path: P
     with opened_page(browser, file.as_uri()) as page:
         sections = [section.get_attribute("id") for section in page.locator("main section").all()]
         attention = ["attention"] if choices["attention"] != "none" else []
-        assert sections == ["words", *attention, "search", "one-pass", "stages"]
+        assert sections == ["map", "words", *attention, "search", "one-pass", "stages"]
