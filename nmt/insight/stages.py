@@ -44,19 +44,11 @@ MASKS = {
     "cross": "Every target position may attend to the whole source; only padding would be hidden.",
 }
 
-CODE: dict[str, list[Callable[..., Any]]] = {  # kind of a box of figure 1 -> the functions that compute it
-    "embedding": [Seq2Seq.scaled_embedding],
-    "positions": [Transformer.embed, SelfAttention.project],
-    "attention": [scaled_dot_product_attention, MultiHeadAttention.merge_heads],
-    "mask": [causal_mask],
-    "feed-forward": [FeedForward.forward],
-    "residual": [Residual.forward],
-    "encoder": [Transformer.encode],
-    "decoder": [Transformer.decode],
-    "recurrent": [RecurrentLayer.forward],
-    "global attention": [GlobalAttention.forward],
-    "output": [Seq2Seq.forward],
-}
+CODE: list[Callable[..., Any]] = [  # what the boxes of figure 1 compute
+    *(Seq2Seq.scaled_embedding, Transformer.embed, SelfAttention.project, scaled_dot_product_attention, causal_mask),
+    *(MultiHeadAttention.merge_heads, FeedForward.forward, Residual.forward, Transformer.encode, Transformer.decode),
+    *(RecurrentLayer.forward, GlobalAttention.forward, Seq2Seq.forward),
+]
 
 
 @dataclass(frozen=True)
@@ -182,14 +174,13 @@ def decoder_cache(model: Seq2Seq, src: Tensor, tgt_in: Tensor) -> tuple[list[tup
     return shapes, torch.stack(added, 1)
 
 
-def excerpts() -> dict[str, list[tuple[str, str]]]:
-    """The functions of `CODE`, each as its module and name, and its source without the docstring."""
-
-    def excerpt(function: Callable[..., Any]) -> tuple[str, str]:
+def excerpts() -> dict[str, tuple[str, str]]:
+    """The file of each function of `CODE`, by its name, and its source without the docstring."""
+    found = {}
+    for function in CODE:
         source = re.sub(r'\n +""".*?"""', "", dedent(inspect.getsource(function)), count=1, flags=re.DOTALL)
-        return f"{function.__module__.replace('.', '/')}.py, {function.__qualname__}", source
-
-    return {box: [excerpt(function) for function in functions] for box, functions in CODE.items()}
+        found[function.__qualname__] = f"{function.__module__.replace('.', '/')}.py", source
+    return found
 
 
 # --- parts of a layer -------------------------------------------------------------------------------------

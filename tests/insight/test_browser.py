@@ -162,9 +162,9 @@ def opacities(locator: Any) -> list[float]:
 
 def check_distribution(lane: Any, token: Token) -> None:
     """A lane shows the model's distribution, and the token that is read next in bold."""
-    expected: list[Choice | Token] = [*token.alternatives]
+    expected = [*token.alternatives]
     if token.rank > len(expected):
-        expected.append(token)
+        expected.append(Choice(token.piece, token.token, token.log_prob))
     rows = lane.locator(".choice:not(.absent)")
     assert rows.locator(".piece").all_inner_texts() == [one.piece for one in expected]
     assert rows.locator(".value").all_inner_texts() == [probability(one.log_prob) for one in expected]
@@ -180,6 +180,7 @@ def test_each_step_of_decoding_shows_what_the_model_computed(
     tokens, (shapes, _) = explained.translation.tokens, explained.cache
     cross = explained.attention.cross.mean((0, 1, 2))  # (T, S)
     captions = opened.locator("#step figcaption")
+    rows, columns = (opened.locator(".pair svg").nth(i).locator(".grows") for i in (0, 1))
     for t, token in enumerate(tokens):
         assert opened.locator("#player-step").inner_text() == f"Step {t + 1} of {len(tokens)}"
         check_distribution(opened.locator("#step .lane"), token)
@@ -188,16 +189,14 @@ def test_each_step_of_decoding_shows_what_the_model_computed(
         heat = opacities(opened.locator(".chip .heat"))[: cross.size(1)]
         assert heat == pytest.approx((0.6 * cross[t] / cross[t].max()).tolist(), abs=0.02), "weights have 8 bits"
         assert captions.nth(0).inner_text().endswith("1" if t == 0 else f"positions 1 to {t + 1}")
-        rows, columns = (opened.locator(".pair svg").nth(i).locator(".grows") for i in (0, 1))
         assert opacities(rows) == [1.0] * (t + 1) + [0.0] * (len(tokens) - t - 1)
         assert "×".join(map(str, shapes[t])) in captions.nth(1).inner_text()
         assert shapes[t][3] == sum(opacities(columns)) == t + 1
         live = [node for node in explained.tree if node.position == t + 1 and node.status != "pruned"]
         scores = sorted((node.score for node in live), reverse=True)[:5]
         assert opened.locator(".picked td.number").all_inner_texts() == [f"{score:.3f}" for score in scores]
-        last = t + 1 if t + 1 < len(tokens) else explained.tree[-1].position
-        n_nodes = sum(node.position <= last for node in explained.tree)
-        assert opened.locator("#map-tree .node:visible").count() == n_nodes
+        found = [node for node in explained.tree if node.position <= t + 1 or t + 1 == len(tokens)]
+        assert opened.locator("#map-tree .node:visible").count() == len(found)
         opened.get_by_role("button", name="Forward", exact=True).press("Enter")
         is_moving = opened.evaluate("document.getAnimations().length") > 0
         assert is_moving != bool(request.node.callspec.params["opened"]) or t + 1 == len(tokens)
@@ -224,8 +223,8 @@ def test_another_piece_shows_how_far_the_search_followed_it(opened: Any, explain
 def test_two_ways_stand_beside_each_other(opened: Any, explained: Explanation) -> None:
     assert explained.reference
     forced, free = explained.reference.tokens, explained.greedy.tokens
-    one_pass, step_by_step = explained.one_pass.tokens, explained.translation.tokens
-    for way, *lanes in ("Teacher forcing", forced, free), ("One pass", one_pass, step_by_step):
+    once, stepwise = explained.one_pass.tokens, explained.translation.tokens
+    for way, *lanes in ("Teacher forcing", forced, free), ("One pass", once, stepwise):
         opened.locator("#ways").get_by_role("button", name=way).click()
         for pair in zip(*lanes, strict=False):
             for i, token in enumerate(pair):
@@ -257,14 +256,16 @@ def test_the_map_is_that_of_the_model(browser: Any, tmp_path: Path, choices: dic
     file = tmp_path / "page.html"
     file.write_text(as_page(found), encoding="utf-8")
     with opened_page(browser, file.as_uri()) as page:
-        text = page.locator("svg.map").evaluate("map => map.textContent")
         s, is_recurrent = found.settings, found.settings.architecture == "rnn"
-        assert text.count("Add & norm") == (5 if s.norm == "post" and not is_recurrent else 0)
-        assert page.locator(".map .plus").count() == (5 if s.norm == "pre" and not is_recurrent else 0)
-        assert text.count("learned positions") == (2 if s.positions == "learned" else 0)
-        assert text.count("both directions") == text.count("left to right") == (2 if is_recurrent else 0)
-        n_readers = int(s.attention != "none") if is_recurrent else 2
-        assert page.locator(".map .memory[marker-end]").count() == n_readers
+        readers = page.locator(".map .memory[marker-end]").count()
+        assert readers == (2 if not is_recurrent else int(s.attention != "none"))
+        text = page.locator("svg.map").evaluate("map => map.textContent")
+        expected = {"Add & norm": 5 if s.norm == "post" else 0, "learned positions": 2 * (s.positions == "learned")}
+        for part, n in (expected | {"both directions": 0} if not is_recurrent else {"both directions": 2}).items():
+            assert text.count(part) == n
+        sections = [section.get_attribute("id") for section in page.locator("main section").all()]
+        absent = {"reference", *(["masks"] if is_recurrent else []), *(["attention"] if s.attention == "none" else [])}
+        assert sections == [one for one in SECTIONS if one not in absent]
         check_accessible(page)
 
 
@@ -293,13 +294,3 @@ def test_a_translation_from_right_to_left(browser: Any, arabic_run: FiveRun, tmp
             first, second = (page.locator(".token").nth(i).bounding_box() for i in (0, 1))
             assert first["x"] >= second["x"] + second["width"] - 1, "the first piece stands on the right"
             check_accessible(page)
-
-
-@pytest.mark.parametrize("choices", [RNNS[0], RNNS[2]], ids=name)
-def test_a_recurrent_model_shows_the_parts_that_it_has(browser: Any, tmp_path: Path, choices: dict[str, Any]) -> None:
-    file = tmp_path / "page.html"
-    file.write_text(as_page(explain(translator_without_bytes(**choices), "a cat sleeps", beam=2)), encoding="utf-8")
-    with opened_page(browser, file.as_uri()) as page:
-        sections = [section.get_attribute("id") for section in page.locator("main section").all()]
-        attention = ["attention"] if choices["attention"] != "none" else []
-        assert sections == ["map", "words", *attention, "search", "one-pass", "stages"]

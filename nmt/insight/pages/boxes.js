@@ -62,9 +62,9 @@ function headsOf(part, layer, attention) {
       thumbnail(attention[kind].matrix(layer - 1, 0, head), 104), html("figcaption", { class: "muted" }, `head ${head + 1}`))))));
 }
 
-function codeOf(keys) {
-  return html("details", {}, html("summary", {}, "The lines that compute it"), keys.flatMap((key) => data.code[key]).map(([where, source]) =>
-    [html("p", { class: "muted" }, html("code", {}, where)), html("pre", { class: "scroll", tabindex: 0, role: "group", "aria-label": where }, html("code", {}, source))]));
+function codeOf(names) {
+  return html("details", {}, html("summary", {}, "The lines that compute it"), names.map((name) => [html("p", { class: "muted" }, html("code", {}, `${data.code[name][0]}, ${name}`)),
+    html("pre", { class: "scroll", tabindex: 0, role: "group", "aria-label": name }, html("code", {}, data.code[name][1]))]));
 }
 
 // All that a box shows. `stageFigure(stage, width)` draws a stage; `extra` are nodes for boxes without stages.

@@ -10,32 +10,32 @@ const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 const POSITION_NAMES = { sinusoidal: "+ sines of position", learned: "+ learned positions", rotary: "× √D", none: "× √D, no positions" };
 
-// A box is {part, box, label, note, code}; `part` and `box` are those of its stages, `code` is a key of `data.code`.
+// A box is {part, box, label, note, code}; `part` and `box` are those of its stages, `code` are keys of `data.code`.
 function subLayers(part, s) {
   const heads = s.n_heads === 1 ? "1 head" : `${s.n_heads} heads`;
   const positioned = [heads, ...(s.positions === "rotary" ? ["rotary"] : []), ...(s.attention_window ? [`window ${s.attention_window}`] : [])].join(", ");
-  const self = { part, box: "self-attention", label: part === "decoder" ? "Masked self-attention" : "Self-attention", short: part === "decoder" ? "Masked attention" : null, note: positioned, code: ["attention", "positions"] };
-  const cross = { part, box: "cross-attention", label: "Cross-attention", note: heads, code: ["attention"], readsMemory: true };
-  const feedForward = { part, box: "feed-forward", label: "Feed-forward", note: `${s.d_model} → ${s.d_ff} → ${s.d_model}`, code: ["feed-forward"] };
-  if (part === "decoder") self.code = ["attention", "mask", "positions"];
+  const self = { part, box: "self-attention", label: part === "decoder" ? "Masked self-attention" : "Self-attention", short: part === "decoder" ? "Masked attention" : null, note: positioned, code: ["scaled_dot_product_attention", "MultiHeadAttention.merge_heads", "SelfAttention.project"] };
+  const cross = { part, box: "cross-attention", label: "Cross-attention", note: heads, code: ["scaled_dot_product_attention", "MultiHeadAttention.merge_heads"], readsMemory: true };
+  const feedForward = { part, box: "feed-forward", label: "Feed-forward", note: `${s.d_model} → ${s.d_ff} → ${s.d_model}`, code: ["FeedForward.forward"] };
+  if (part === "decoder") self.code.splice(1, 0, "causal_mask");
   return part === "decoder" ? [self, cross, feedForward] : [self, feedForward];
 }
 
 function beforeLayers(part, s) {
-  const embedding = { part, box: "embedding", label: "Embedding", note: `${s.d_model} numbers a piece`, code: ["embedding"] };
+  const embedding = { part, box: "embedding", label: "Embedding", note: `${s.d_model} numbers a piece`, code: ["Seq2Seq.scaled_embedding"] };
   if (s.architecture === "rnn") return [embedding];
-  return [embedding, { part, box: "positions", label: POSITION_NAMES[s.positions], code: ["positions"] }];
+  return [embedding, { part, box: "positions", label: POSITION_NAMES[s.positions], code: ["Transformer.embed"] }];
 }
 
 function afterLayers(part, s, nTokens) {
   const isRecurrent = s.architecture === "rnn", preNorm = !isRecurrent && s.norm === "pre";
-  const memory = { part, box: "memory", label: preNorm ? "Layer norm → memory" : "Memory", short: "Norm → memory", code: [isRecurrent ? "recurrent" : "encoder"] };
+  const memory = { part, box: "memory", label: preNorm ? "Layer norm → memory" : "Memory", short: "Norm → memory", code: [isRecurrent ? "RecurrentLayer.forward" : "Transformer.encode"] };
   if (part === "encoder") return isRecurrent && s.attention === "none" ? [] : [memory];
-  const out = { part, box: "decoder output", label: preNorm ? "Layer norm" : "Decoder output", code: ["decoder"] };
-  const attention = { part, box: "attention", label: "Attention", note: s.attention.replace("_", " "), code: ["global attention"], readsMemory: true };
+  const out = { part, box: "decoder output", label: preNorm ? "Layer norm" : "Decoder output", code: ["Transformer.decode"] };
+  const attention = { part, box: "attention", label: "Attention", note: s.attention.replace("_", " "), code: ["GlobalAttention.forward"], readsMemory: true };
   const middle = !isRecurrent ? [out] : s.attention === "none" ? [] : [attention];
-  return [...middle, { part: "output", box: "logits", label: "Linear", note: `${s.d_model} → ${nTokens} pieces`, code: ["output"] },
-    { part: "output", box: "probabilities", label: "Softmax", code: ["output"] }];
+  return [...middle, { part: "output", box: "logits", label: "Linear", note: `${s.d_model} → ${nTokens} pieces`, code: ["Seq2Seq.forward"] },
+    { part: "output", box: "probabilities", label: "Softmax", code: ["Seq2Seq.forward"] }];
 }
 
 // --- drawing ------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ class Column {
   subLayer(spec, preNorm) {
     this.y -= 8;
     const fork = this.y + 7, outer = this.lane < 0 ? this.x - 11 : this.x + this.width + 11;
-    const residual = { part: spec.part, code: ["residual"] };
+    const residual = { part: spec.part, code: ["Residual.forward"] };
     if (preNorm) this.box({ ...residual, box: `${spec.box} norm`, label: "Layer norm" }, 1);
     this.box(spec, 1);
     const end = preNorm ? this.middle - 9 * Math.sign(this.middle - outer) : this.lane < 0 ? this.x : this.x + this.width;
@@ -147,7 +147,7 @@ class Column {
     if (isRecurrent) {
       const direction = this.part === "encoder" ? "both directions" : "left to right";
       for (let n = 1; n <= nLayers; n++) {
-        this.box({ part: this.part, box: "recurrent", label: `${s.cell.toUpperCase()} ${n}`, note: direction, code: ["recurrent"] }, n);
+        this.box({ part: this.part, box: "recurrent", label: `${s.cell.toUpperCase()} ${n}`, note: direction, code: ["RecurrentLayer.forward"] }, n);
         this.states.push(this.y + GAP + 19);
       }
       return;
@@ -159,7 +159,7 @@ class Column {
     const name = nLayers === 2 ? "Layer 2" : `Layers 2–${nLayers}`;
     if (!open.has(rest)) return this.box({ part: this.part, label: `${name}${nLayers > 2 ? `  × ${nLayers - 1}` : ""}  +`, readsMemory, act: change(rest) });
     this.frame(name, change(rest), () => {
-      for (let n = 2; n <= nLayers; n++) this.box({ part: this.part, box: "layer", label: `Layer ${n}`, code: ["attention"], readsMemory }, n);
+      for (let n = 2; n <= nLayers; n++) this.box({ part: this.part, box: "layer", label: `Layer ${n}`, code: ["scaled_dot_product_attention", "MultiHeadAttention.merge_heads"], readsMemory }, n);
     });
   }
 }
@@ -167,7 +167,7 @@ class Column {
 // The whole figure. `map` has open: the unfolded layers, show(spec, layer): called for a chosen box, and redraw().
 // Returns the SVG and what changes in it: the pieces (source, inputs, outputs), the boxes of each column, and the dot
 // that carries an output back to the inputs.
-function drawMap({ width, settings: s, nTokens, source, inputs, outputs, names, isRtl, facts, map }) {
+function drawMap({ width, settings: s, nTokens, source, inputs, outputs, names, hasLoop, isRtl, facts, map }) {
   const isNarrow = width < 480, lane = 20, gutter = isNarrow ? 12 : 48, half = (width - lane - gutter) / 2;
   const start = half + gutter; // left edge of the decoder
   const room = half - SIDE.outer - SIDE.inner;
@@ -188,7 +188,7 @@ function drawMap({ width, settings: s, nTokens, source, inputs, outputs, names, 
     decoder.memoryInputs.length ? line(`M${encoder.middle} ${encoder.y + GAP}V${encoder.y}H${memoryLane}`, { class: "wire memory" }) : null,
     decoder.memoryInputs.map((y) => line(`M${memoryLane} ${encoder.y}V${y}H${decoder.x - 1}`, { class: "wire memory", "marker-end": "url(#arrow)" })),
     decoder.states.map((y) => line(`M${encoder.x + room} ${y}H${decoder.x - 1}`, { "marker-end": "url(#arrow)" })), // the final state of a layer
-    line(`M${width - lane} ${outputTop + CHIP / 2}H${edge}V${inputTop + CHIP / 2}H${width - lane + 2}`, { class: "wire loop", "marker-end": "url(#arrow)" })];
+    hasLoop && line(`M${width - lane} ${outputTop + CHIP / 2}H${edge}V${inputTop + CHIP / 2}H${width - lane + 2}`, { class: "wire loop", "marker-end": "url(#arrow)" })].filter(Boolean);
   const dot = svg("circle", { class: "dot-of-loop", cx: edge, cy: outputTop + CHIP / 2, r: 5 });
   const label = (text, x, y) => svg("text", { class: "note muted", x, y }, text);
   const told = facts.map((fact, i) => svg("text", { class: "muted", x: 0, y: (outputWidth > half ? decoder.y : top) + 12 + 19 * i }, fact));
