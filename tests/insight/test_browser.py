@@ -257,7 +257,7 @@ def test_the_map_is_that_of_the_model(browser: Any, tmp_path: Path, choices: dic
     file.write_text(as_page(found), encoding="utf-8")
     with opened_page(browser, file.as_uri()) as page:
         s, is_recurrent = found.settings, found.settings.architecture == "rnn"
-        readers = page.locator(".map .memory[marker-end]").count()
+        readers = page.locator(".map .arrow.memory").count()
         assert readers == (2 if not is_recurrent else int(s.attention != "none"))
         text = page.locator("svg.map").evaluate("map => map.textContent")
         expected = {"Add & norm": 5 if s.norm == "post" else 0, "learned positions": 2 * (s.positions == "learned")}

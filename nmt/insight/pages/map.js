@@ -40,7 +40,12 @@ function afterLayers(part, s, nTokens) {
 
 // --- drawing ------------------------------------------------------------------------------------------------
 
-const line = (d, attributes = {}) => svg("path", { class: "wire", d, ...attributes });
+const line = (d, kind = "") => svg("path", { class: `wire ${kind}`, d });
+
+// A line that ends at (x, y) with a head that points to the right, up (-90) or to the left (180 degrees).
+function arrow(d, x, y, angle, kind = "") {
+  return svg("g", { class: `arrow ${kind}` }, line(d, kind), svg("path", { class: "head", d: "M-7 -3.5L0 0L-7 3.5z", transform: `translate(${x} ${y}) rotate(${angle})` }));
+}
 
 // Makes an SVG element a button for mouse, touch and keyboard.
 function pressable(node, name, act, attributes = {}) {
@@ -111,7 +116,7 @@ class Column {
     this.box(spec, 1);
     const end = preNorm ? this.middle - 9 * Math.sign(this.middle - outer) : this.lane < 0 ? this.x : this.x + this.width;
     const y = this.y - (preNorm ? 12 : 13);
-    this.wires.push(line(`M${this.middle} ${fork}H${outer}V${y}H${end}`, { "marker-end": "url(#arrow)" }));
+    this.wires.push(arrow(`M${this.middle} ${fork}H${outer}V${y}H${end}`, end, y, this.lane < 0 ? 0 : 180));
     if (preNorm) this.add(`${spec.box} add`, residual);
     else this.box({ ...residual, box: `${spec.box} add`, label: "Add & norm" }, 1);
   }
@@ -184,16 +189,15 @@ function drawMap({ width, settings: s, nTokens, source, inputs, outputs, names, 
     source: chips(source, 0, inputTop, half, false), inputs: chips(inputs, start, inputTop, half, isRtl),
     outputs: chips(outputs, width - lane - outputWidth, outputTop, outputWidth, isRtl) };
   const memoryLane = half + gutter / 2 - (isNarrow ? 2 : 0), edge = width - 7;
-  const wires = [line(`M${encoder.middle} ${inputTop - 4}V${encoder.y + GAP}`), line(`M${decoder.middle} ${inputTop - 4}V${decoder.y + 4}`, { "marker-end": "url(#arrow)" }),
-    decoder.memoryInputs.length ? line(`M${encoder.middle} ${encoder.y + GAP}V${encoder.y}H${memoryLane}`, { class: "wire memory" }) : null,
-    decoder.memoryInputs.map((y) => line(`M${memoryLane} ${encoder.y}V${y}H${decoder.x - 1}`, { class: "wire memory", "marker-end": "url(#arrow)" })),
-    decoder.states.map((y) => line(`M${encoder.x + room} ${y}H${decoder.x - 1}`, { "marker-end": "url(#arrow)" })), // the final state of a layer
-    hasLoop && line(`M${width - lane} ${outputTop + CHIP / 2}H${edge}V${inputTop + CHIP / 2}H${width - lane + 2}`, { class: "wire loop", "marker-end": "url(#arrow)" })].filter(Boolean);
+  const wires = [line(`M${encoder.middle} ${inputTop - 4}V${encoder.y + GAP}`), arrow(`M${decoder.middle} ${inputTop - 4}V${decoder.y + 4}`, decoder.middle, decoder.y + 2, -90),
+    decoder.memoryInputs.length ? line(`M${encoder.middle} ${encoder.y + GAP}V${encoder.y}H${memoryLane}`, "memory") : null,
+    decoder.memoryInputs.map((y) => arrow(`M${memoryLane} ${encoder.y}V${y}H${decoder.x - 1}`, decoder.x - 1, y, 0, "memory")),
+    decoder.states.map((y) => arrow(`M${encoder.x + room} ${y}H${decoder.x - 1}`, decoder.x - 1, y, 0)), // the final state of a layer
+    hasLoop && arrow(`M${width - lane} ${outputTop + CHIP / 2}H${edge}V${inputTop + CHIP / 2}H${width - lane + 2}`, width - lane + 2, inputTop + CHIP / 2, 180, "loop")].filter(Boolean);
   const dot = svg("circle", { class: "dot-of-loop", cx: edge, cy: outputTop + CHIP / 2, r: 5 });
   const label = (text, x, y) => svg("text", { class: "note muted", x, y }, text);
   const told = facts.map((fact, i) => svg("text", { class: "muted", x: 0, y: (outputWidth > half ? decoder.y : top) + 12 + 19 * i }, fact));
   const figure = svg("svg", { class: "map", width, height: bottom - top, viewBox: `0 ${top} ${width} ${bottom - top}`, role: "group", "aria-label": "The model, as figure 1 of the paper draws it" },
-    svg("defs", {}, svg("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, svg("path", { class: "head", d: "M0 0L8 4L0 8z" }))),
     told, encoder.frames, decoder.frames, wires, encoder.wires, decoder.wires, encoder.boxes, decoder.boxes, Object.values(pieces), dot,
     label(names.source, 0, bottom - 4), label(names.inputs, start, bottom - 4), label(names.outputs, width - lane - outputWidth, top + 12));
   return { figure, ...pieces, encoder: encoder.boxes, decoder: decoder.boxes, dot, way: inputTop - outputTop };

@@ -32,7 +32,7 @@ function distribution(lane, pick) {
   const told = html("p", { class: "told" }), so = html("p", { class: "so-far" });
   const show = (t, picked) => {
     const token = lane.tokens[t], padding = lane.read.slice(1, t + 1).filter((piece) => piece === "<pad>").length;
-    const after = html("bdi", {}, piecesToText(lane.read.slice(1, t + 1)) || (padding ? `<s> and ${padding} of padding` : "<s>"));
+    const after = html("bdi", {}, piecesToText(lane.read.slice(1, t + 1)) || (padding ? `<s> and ${padding} × <pad>` : "<s>"));
     told.replaceChildren(...(token ? ["After ", html("b", {}, after), ", the next piece:"] : ["Ended at ", html("b", {}, "</s>"), "."]));
     so.replaceChildren(...lane.tokens.slice(0, t + 1).map((one, i) => {
       const best = one.alternatives[0];
@@ -188,7 +188,7 @@ function player(stageFigure) {
     const facts = [`${s.n_encoder_layers} + ${s.n_decoder_layers} layers, ${kind[0]}`, ...kind.slice(1), `width ${s.d_model}`, "Open a box to look inside."];
     figure = drawMap({ width: Math.min(room, 560), settings: s, nTokens: data.stages.at(-1).shape.at(-1), source: data.source_pieces, inputs: lane.read,
       outputs: lane.tokens.map((token) => (lane.isGiven ? token.alternatives[0] : token).piece), hasLoop: !lane.isGiven, isRtl: getComputedStyle(byId("translation")).direction === "rtl", facts, map,
-      names: { source: "the source", inputs: lane.isGiven ? `what it is given: ${at.way.name.toLowerCase()}` : "what it has written", outputs: lane.isGiven ? "its most probable pieces, which it does not read" : "the next pieces" } });
+      names: { source: "the source", inputs: lane.isGiven ? "what it is given" : "what it has written", outputs: lane.isGiven ? "its most probable pieces" : "the next pieces" } });
     put("map-figure", figure.figure);
     showBox();
     mark();
