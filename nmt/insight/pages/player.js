@@ -38,7 +38,7 @@ function distribution(lane, pick) {
       const best = one.alternatives[0];
       return html("bdi", { class: i === t ? "last" : null }, (lane.isGiven ? best : one).piece.replace(SPACE, " "));
     }));
-    if (token && lane.isReference && token.rank > 1) told.append(" The reference has ", html("b", {}, bdi(token.piece)), `, rank ${token.rank}.`);
+    if (token && lane.isReference && token.rank > 1) told.append(" (the reference: ", html("b", {}, bdi(token.piece)), `, rank ${token.rank})`);
     const others = token?.alternatives ?? [];
     const choices = !token || others.some((one) => one.token === token.token) ? others : [...others, token];
     rows.forEach(({ row, piece, bar, value }, i) => {
