@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nmt.config import ModelSettings
 from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.decode.search import TraceStep, search
 from nmt.decode.segments import Line, split
@@ -23,7 +24,7 @@ from nmt.errors import ConfigError, InputError, ModelError
 from nmt.evaluate import bleu_tokenizer, pairwise_scores
 from nmt.insight.heads import HeadSummary, attention_summary, single_model
 from nmt.insight.search_tree import Node, search_tree, with_paths
-from nmt.insight.stages import Stage, record_stages
+from nmt.insight.stages import Stage, decoder_cache, record_stages
 from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.model.incremental import incremental_decoder
 from nmt.model.transformer import Transformer
@@ -92,6 +93,7 @@ class Explanation:
     """How a translation came about; see `explain`."""
 
     model: str  # one line: kind, sizes
+    settings: ModelSettings
     source: str
     source_pieces: list[str]  # EOS last
     source_tokens: list[int]
@@ -100,6 +102,7 @@ class Explanation:
     hypotheses: list[Translated]  # best first
     greedy: Translated
     stages: list[Stage]
+    cache: tuple[list[tuple[int, ...]], Tensor]  # of `translation`, see `decoder_cache`
     attention: AttentionWeights  # of one sentence: (L, 1, H, S, S), (L, 1, H, T, T), (L, 1, H, T, S)
     heads: list[HeadSummary]  # of this pair
     padding_mask: list[bool]  # whether each position of the source, with `N_PADDING` PADs added, may be attended to
@@ -176,6 +179,7 @@ def explain(
         translations = [sentence.translated(hypothesis) for hypothesis in found]
         return Explanation(
             model=described(sentence.model),
+            settings=sentence.model.settings,
             source=text,
             source_pieces=translator.tokenizers.source.pieces(sentence.src[0].tolist()),
             source_tokens=sentence.src[0].tolist(),
@@ -184,6 +188,7 @@ def explain(
             hypotheses=translations,
             greedy=sentence.translated(greedy),
             stages=stages,
+            cache=decoder_cache(sentence.model, sentence.src, sentence.tgt_in(best)),
             attention=attention,
             heads=attention_summary(translator, [(text, translations[0].text)]),
             padding_mask=sentence.padding_mask(),

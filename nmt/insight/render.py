@@ -10,6 +10,7 @@ from torch import Tensor
 from nmt.insight import pages
 from nmt.insight.explain import Explanation
 from nmt.insight.heads import table
+from nmt.insight.stages import excerpts
 from nmt.insight.tables import columns
 
 MAX_COLUMNS = 64  # columns of a stage's heat map
@@ -21,7 +22,7 @@ def as_page(explanation: Explanation) -> str:
         replace(stage, values=stage.values[:, :MAX_COLUMNS]) if stage.axes[-1] in "DdF" else stage
         for stage in explanation.stages
     ]
-    data = {**vars(explanation), "stages": stages, "attention": explanation.attention._asdict()}
+    data = {**vars(explanation), "stages": stages, "attention": explanation.attention._asdict(), "code": excerpts()}
     return pages.page("explain", f"{explanation.source} – nmt explain", pages.plain(data, pages.packed))
 
 

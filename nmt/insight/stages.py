@@ -5,9 +5,12 @@ the same input. Sections, equations and the order (figure 1) are those of Vaswan
 last two stages only.
 """
 
+import inspect
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from textwrap import dedent
 from typing import Any
 
 import torch
@@ -15,9 +18,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from nmt.model.attention import CrossAttention, SelfAttention, heads_first
+from nmt.model.attention import (
+    CrossAttention,
+    MultiHeadAttention,
+    SelfAttention,
+    causal_mask,
+    heads_first,
+    scaled_dot_product_attention,
+)
 from nmt.model.base import AttentionWeights, Seq2Seq
-from nmt.model.transformer import DecoderLayer, EncoderLayer, Transformer
+from nmt.model.incremental import incremental_decoder
+from nmt.model.recurrent import GlobalAttention, RecurrentLayer
+from nmt.model.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual, Transformer
 
 N_COLUMNS = 48  # columns shown of a stage that has one per token of the vocabulary
 POSITIONS = {
@@ -32,6 +44,12 @@ MASKS = {
     "cross": "Every target position may attend to the whole source; only padding would be hidden.",
 }
 
+CODE: list[Callable[..., Any]] = [  # what the boxes of figure 1 compute
+    *(Seq2Seq.scaled_embedding, Transformer.embed, SelfAttention.project, scaled_dot_product_attention, causal_mask),
+    *(MultiHeadAttention.merge_heads, FeedForward.forward, Residual.forward, Transformer.encode, Transformer.decode),
+    *(RecurrentLayer.forward, GlobalAttention.forward, Seq2Seq.forward),
+]
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -45,13 +63,14 @@ class Stage:
     shape: tuple[int, ...]
     values: Tensor  # the last two dimensions, for the first sentence and the first head
     columns: list[str] | None = None  # names of the columns of `values`, if these are tokens of the vocabulary
+    box: str = ""  # of figure 1, that computes it
 
 
 def stage(
-    part: str, name: str, section: str, x: Tensor, axes: str, text: str, columns: list[str] | None = None
+    part: str, name: str, section: str, x: Tensor, axes: str, text: str, columns: list[str] | None = None, box: str = ""
 ) -> Stage:
     """Return the stage that shows a tensor x."""
-    return Stage(part, name, section, text, axes, tuple(x.shape), x[(0,) * (x.dim() - 2)], columns)
+    return Stage(part, name, section, text, axes, tuple(x.shape), x[(0,) * (x.dim() - 2)], columns, box)
 
 
 class Recorder(TorchFunctionMode):
@@ -106,7 +125,7 @@ def record_stages(
             ("Logits", logits, "One number per token of the vocabulary: how well it fits as the next token."),
             ("Probabilities", probabilities, "Softmax turns the logits of each position into numbers that sum to 1."),
         ):
-            full = stage("output", name, "3.4", x, "BTV", text, pieces(likely.tolist()))
+            full = stage("output", name, "3.4", x, "BTV", text, pieces(likely.tolist()), name.lower())
             stages.append(replace(full, values=full.values[:, likely]))
     return stages, attention
 
@@ -119,22 +138,49 @@ def transformer_stages(model: Transformer, seen: Recorder, attention: AttentionW
     text = POSITIONS[positions]
 
     yield embedding_stage("encoder", "S", seen.outputs[model.source_embedding][0])
-    yield stage("encoder", name, "3.5", seen.inputs[encoder[0]][0], "BSD", text)
+    yield stage("encoder", name, "3.5", seen.inputs[encoder[0]][0], "BSD", text, box="positions")
     yield from self_attention_stages("encoder", "S", encoder[0], seen, seen.scores[0], attention.encoder[0])
     yield from feed_forward_stages("encoder", "S", encoder[0], seen)
     memory, n = seen.outputs[model.encoder_norm][0], len(encoder)
     outcome = "The encoder's output: a vector per source token, which depends on the whole sentence."
-    yield stage("encoder", f"Memory, after all {n} layers", "3.1", memory, "BSD", outcome)
+    yield stage("encoder", f"Memory, after all {n} layers", "3.1", memory, "BSD", outcome, box="memory")
 
     yield embedding_stage("decoder", "T", seen.outputs[model.target_embedding][-1])
-    yield stage("decoder", name, "3.5", seen.inputs[decoder[0]][0], "BTD", text)
+    yield stage("decoder", name, "3.5", seen.inputs[decoder[0]][0], "BTD", text, box="positions")
     self_scores, cross_scores = seen.scores[n : n + 2]
     yield from self_attention_stages("decoder", "T", decoder[0], seen, self_scores, attention.decoder[0])
     yield from cross_attention_stages(decoder[0], seen, cross_scores, attention.cross[0])
     yield from feed_forward_stages("decoder", "T", decoder[0], seen)
     out, n = seen.outputs[model.decoder_norm][0], len(decoder)
     outcome = "A vector per target position, from which the next token is predicted."
-    yield stage("decoder", f"Decoder output, after all {n} layers", "3.1", out, "BTD", outcome)
+    yield stage("decoder", f"Decoder output, after all {n} layers", "3.1", out, "BTD", outcome, box="decoder output")
+
+
+def decoder_cache(model: Seq2Seq, src: Tensor, tgt_in: Tensor) -> tuple[list[tuple[int, ...]], Tensor]:
+    """Read tgt_in (1, T) token by token, as search does; return what the decoder keeps after each step.
+
+    Returns:
+        the shape of layer 1's KV cache after each step, (2, 1, H, t, D/H), or of the last layer's recurrent state,
+        (G, 1, D); and what each token added: keys and values of head 1 (2, T, D/H), or the new state (G, T, D).
+    """
+    decoder, shapes, added = incremental_decoder(model), [], []
+    with torch.inference_mode():
+        state = decoder.start(src)
+        for token in tgt_in[0]:
+            _, state = decoder.step(token[None, None], state)
+            kept = state.self_kv[0] if isinstance(model, Transformer) else state.layers[-1]
+            shapes.append(tuple(kept.shape))
+            added.append(kept[:, 0, 0, -1] if isinstance(model, Transformer) else kept[:, 0])
+    return shapes, torch.stack(added, 1)
+
+
+def excerpts() -> dict[str, tuple[str, str]]:
+    """The file of each function of `CODE`, by its name, and its source without the docstring."""
+    found = {}
+    for function in CODE:
+        source = re.sub(r'\n +""".*?"""', "", dedent(inspect.getsource(function)), count=1, flags=re.DOTALL)
+        found[function.__qualname__] = f"{function.__module__.replace('.', '/')}.py", source
+    return found
 
 
 # --- parts of a layer -------------------------------------------------------------------------------------
@@ -142,7 +188,7 @@ def transformer_stages(model: Transformer, seen: Recorder, attention: AttentionW
 
 def embedding_stage(part: str, length: str, x: Tensor) -> Stage:
     text = "Each token id selects a row of a learned table: a vector of D numbers."
-    return stage(part, "Embedding", "3.4", x, f"B{length}D", text)
+    return stage(part, "Embedding", "3.4", x, f"B{length}D", text, box="embedding")
 
 
 def self_attention_stages(
@@ -151,16 +197,18 @@ def self_attention_stages(
     """Yield the stages of self-attention; the scores (B, H, T, S') may have padded keys."""
     attention: SelfAttention = layer.self_attention
     projected = heads_first(attention.split_heads(seen.outputs[attention.query_key_value][0], 3))
-    yield from attention_stages(part, part, length * 2, (*projected, scores, weights))
-    yield from merging_stages(part, length, attention.output, layer.self_attention_residual, seen)
+    inner = [*attention_stages(part, part, length * 2, (*projected, scores, weights))]
+    inner.append(merging_stage(part, length, attention.output, seen))
+    yield from sublayer_stages("self-attention", inner, layer.self_attention_residual, seen)
 
 
 def cross_attention_stages(layer: DecoderLayer, seen: Recorder, scores: Tensor, weights: Tensor) -> Iterator[Stage]:
     attention: CrossAttention = layer.cross_attention
     query = heads_first(attention.split_heads(seen.outputs[attention.query][0], 1))
     key_value = heads_first(attention.split_heads(seen.outputs[attention.key_value][0], 2))
-    yield from attention_stages("decoder", "cross", "TS", (*query, *key_value, scores, weights))
-    yield from merging_stages("decoder", "T", attention.output, layer.cross_attention_residual, seen)
+    inner = [*attention_stages("decoder", "cross", "TS", (*query, *key_value, scores, weights))]
+    inner.append(merging_stage("decoder", "T", attention.output, seen))
+    yield from sublayer_stages("cross-attention", inner, layer.cross_attention_residual, seen)
 
 
 def attention_stages(part: str, mask: str, lengths: str, tensors: tuple[Tensor, ...]) -> Iterator[Stage]:
@@ -181,11 +229,9 @@ def attention_stages(part: str, mask: str, lengths: str, tensors: tuple[Tensor, 
     yield stage(part, "Attention weights, head 1", "3.2.1, equation 1", weights, f"BH{lengths}", text)
 
 
-def merging_stages(part: str, length: str, output: nn.Module, residual: nn.Module, seen: Recorder) -> Iterator[Stage]:
+def merging_stage(part: str, length: str, output: nn.Module, seen: Recorder) -> Stage:
     text = "Each head sums the values by its weights. The results of the H heads stand side by side again."
-    yield stage(part, "Heads merged", "3.2.2", seen.inputs[output][0], f"B{length}D", text)
-    text = "Projected by W^O, added to the input of the sub-layer, and normalized."
-    yield stage(part, "Add and norm", "3.1, 5.4", seen.outputs[residual][0], f"B{length}D", text)
+    return stage(part, "Heads merged", "3.2.2", seen.inputs[output][0], f"B{length}D", text)
 
 
 def feed_forward_stages(part: str, length: str, layer: EncoderLayer | DecoderLayer, seen: Recorder) -> Iterator[Stage]:
@@ -196,6 +242,17 @@ def feed_forward_stages(part: str, length: str, layer: EncoderLayer | DecoderLay
         F.silu: "SiLU brings the negative ones close to 0",
     }
     text = f"Each position by itself: F numbers, then {activations[layer.feed_forward.activation]}."
-    yield stage(part, "Feed-forward, inner layer", "3.3, equation 2", inner, f"B{length}F", text)
-    out, text = seen.outputs[layer.feed_forward_residual][0], "Back to D numbers, and added to the sub-layer's input."
-    yield stage(part, "Feed-forward, add and norm", "3.1, 3.3", out, f"B{length}D", text)
+    inner_stage = stage(part, "Feed-forward, inner layer", "3.3, equation 2", inner, f"B{length}F", text)
+    yield from sublayer_stages("feed-forward", [inner_stage], layer.feed_forward_residual, seen)
+
+
+def sublayer_stages(box: str, inner: list[Stage], residual: Residual, seen: Recorder) -> Iterator[Stage]:
+    """Yield the stages of a sub-layer, those of the connection around it included."""
+    part, axes = inner[0].part, f"B{inner[0].axes[-2]}D"
+    out = "The sub-layer's output, projected to D numbers, is added to its input"
+    if residual.pre_norm:
+        text = "Each vector gets mean 0 and variance 1, then a learned scale and shift. The sub-layer reads the result."
+        yield stage(part, "Layer norm", "3.1", seen.outputs[residual.norm][0], axes, text, box=f"{box} norm")
+    yield from (replace(one, box=box) for one in inner)
+    name, text = ("Add", f"{out}.") if residual.pre_norm else ("Add and norm", f"{out}; the sum is normalized.")
+    yield stage(part, name, "3.1, 5.4", seen.outputs[residual][0], axes, text, box=f"{box} add")

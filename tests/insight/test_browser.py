@@ -1,24 +1,26 @@
 """The pages in a browser: no network requests, no errors, all sections, keyboard control, and accessibility."""
 
+import math
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import ARABIC, SOURCE, TARGET, FiveRun, check_accessible, opened_page
-from models import RNNS, name, translator_without_bytes
+from models import RNNS, TRANSFORMERS, name, translator_without_bytes
 
 from nmt.decode.translator import load
 from nmt.insight import compare, report
 from nmt.insight.compare import EvaluationSet
-from nmt.insight.explain import explain
-from nmt.insight.render import as_page
+from nmt.insight.explain import Choice, Explanation, Token, explain
+from nmt.insight.render import as_page, probability
 from nmt.insight.report import evaluated, read_report
 from nmt.run.directory import RunDirectory
 
 pytest.importorskip("playwright.sync_api", reason="no playwright: make browser")  # before runs are trained for it
 
-SECTIONS = ["words", "attention", "search", "reference", "one-pass", "masks", "stages"]
+SECTIONS = ["map", "words", "attention", "search", "reference", "one-pass", "masks", "stages"]
 SCREENS: list[dict[str, Any]] = [
     {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
     {"viewport": {"width": 390, "height": 900}, "color_scheme": "dark"},
@@ -26,10 +28,14 @@ SCREENS: list[dict[str, Any]] = [
 
 
 @pytest.fixture(scope="module")
-def page_file(five_run: FiveRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def explained(five_run: FiveRun) -> Explanation:
+    return explain(load(five_run.run), SOURCE[0], reference=TARGET[1])
+
+
+@pytest.fixture(scope="module")
+def page_file(explained: Explanation, tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("page") / "page.html"
-    found = explain(load(five_run.run), SOURCE[0], reference=TARGET[0])
-    file.write_text(as_page(found), encoding="utf-8")
+    file.write_text(as_page(explained), encoding="utf-8")
     return file
 
 
@@ -120,7 +126,7 @@ def test_heads_are_chosen_by_mouse_and_read_by_keyboard(opened: Any) -> None:
 
 
 def test_the_search_is_stepped_through_by_keyboard(opened: Any) -> None:
-    slider = opened.get_by_role("slider")
+    slider = opened.get_by_role("slider", name="Step of the search")
     last = int(slider.get_attribute("max"))
     slider.focus()
     for step in range(2, last + 1):
@@ -133,6 +139,127 @@ def test_the_search_is_stepped_through_by_keyboard(opened: Any) -> None:
 @pytest.mark.parametrize("opened", SCREENS, indirect=True)
 def test_accessibility_and_width(opened: Any) -> None:
     check_accessible(opened)
+    for box in ("decoder cross-attention", "output probabilities"):
+        opened.locator(f"[data-box='{box}']").click()
+        opened.locator("#box summary").click()
+        check_accessible(opened)
+    for way in ("Teacher forcing", "One pass"):
+        opened.locator("#ways").get_by_role("button", name=way).click()
+        check_accessible(opened)
+
+
+def opacities(locator: Any) -> list[float]:
+    found: list[float] = locator.evaluate_all("all => all.map(one => Number(one.style.opacity))")
+    return found
+
+
+def check_distribution(lane: Any, token: Token) -> None:
+    """A lane shows the model's distribution, and the token that is read next in bold."""
+    expected = [*token.alternatives]
+    if token.rank > len(expected):
+        expected.append(Choice(token.piece, token.token, token.log_prob))
+    rows = lane.locator(".choice:not(.absent)")
+    assert rows.locator(".piece").all_inner_texts() == [one.piece for one in expected]
+    assert rows.locator(".value").all_inner_texts() == [probability(one.log_prob) for one in expected]
+    bars = rows.locator(".fall").evaluate_all("all => all.map(bar => new DOMMatrix(bar.style.transform).a)")
+    assert bars == pytest.approx([math.exp(one.log_prob) for one in expected], abs=1e-5)
+    assert lane.locator(".choice.written .piece").inner_text() == token.piece
+
+
+@pytest.mark.parametrize("opened", [{"reduced_motion": "reduce"}, {}], indirect=True)
+def test_each_step_of_decoding_shows_what_the_model_computed(
+    opened: Any, explained: Explanation, request: pytest.FixtureRequest
+) -> None:
+    tokens, (shapes, _) = explained.translation.tokens, explained.cache
+    cross = explained.attention.cross.mean((0, 1, 2))  # (T, S)
+    captions = opened.locator("#step figcaption")
+    rows, columns = (opened.locator(".pair svg").nth(i).locator(".grows") for i in (0, 1))
+    for t, token in enumerate(tokens):
+        assert opened.locator("#player-step").inner_text() == f"Step {t + 1} of {len(tokens)}"
+        check_distribution(opened.locator("#step .lane"), token)
+        chips = opacities(opened.locator("#map-figure .chip"))[cross.size(1) :]
+        assert sum(chips) == 2 * (t + 1), "tokens read and predicted"
+        heat = opacities(opened.locator(".chip .heat"))[: cross.size(1)]
+        assert heat == pytest.approx((0.6 * cross[t] / cross[t].max()).tolist(), abs=0.02), "weights have 8 bits"
+        assert captions.nth(0).inner_text().endswith("1" if t == 0 else f"positions 1 to {t + 1}")
+        assert opacities(rows) == [1.0] * (t + 1) + [0.0] * (len(tokens) - t - 1)
+        assert "×".join(map(str, shapes[t])) in captions.nth(1).inner_text()
+        assert shapes[t][3] == sum(opacities(columns)) == t + 1
+        live = [node for node in explained.tree if node.position == t + 1 and node.status != "pruned"]
+        scores = sorted((node.score for node in live), reverse=True)[:5]
+        assert opened.locator(".picked td.number").all_inner_texts() == [f"{score:.3f}" for score in scores]
+        found = [node for node in explained.tree if node.position <= t + 1 or t + 1 == len(tokens)]
+        assert opened.locator("#map-tree .node:visible").count() == len(found)
+        opened.get_by_role("button", name="Forward", exact=True).press("Enter")
+        is_moving = opened.evaluate("document.getAnimations().length") > 0
+        assert is_moving != bool(request.node.callspec.params["opened"]) or t + 1 == len(tokens)
+
+
+def test_another_piece_shows_how_far_the_search_followed_it(opened: Any, explained: Explanation) -> None:
+    best = next(node for node in explained.tree if node.is_best)
+    siblings = {node.token: node for node in explained.tree if node.parent == best.index}
+    opened.get_by_role("button", name="Forward", exact=True).click()
+    for i, choice in enumerate(explained.translation.tokens[1].alternatives):
+        opened.locator(".choice").nth(i).click()
+        told, node = opened.locator(".picked").inner_text(), siblings.get(choice.token)
+        assert ("not among the candidates" in told) == (node is None)
+        if node:
+            continued = {node.index}
+            for other in explained.tree:
+                continued |= {other.index} if other.parent in continued else set()
+            opacity = opened.locator("#map-tree .node").evaluate_all(
+                "all => all.map(one => one.getAttribute('opacity'))"
+            )
+            assert {i for i, one in enumerate(opacity) if one != "0.15"} == continued | {best.index}
+
+
+def test_two_ways_stand_beside_each_other(opened: Any, explained: Explanation) -> None:
+    assert explained.reference
+    forced, free = explained.reference.tokens, explained.greedy.tokens
+    once, stepwise = explained.one_pass.tokens, explained.translation.tokens
+    for way, *lanes in ("Teacher forcing", forced, free), ("One pass", once, stepwise):
+        opened.locator("#ways").get_by_role("button", name=way).click()
+        for pair in zip(*lanes, strict=False):
+            for i, token in enumerate(pair):
+                check_distribution(opened.locator("#step .lane").nth(i), token)
+            opened.get_by_role("button", name="Forward", exact=True).click()
+
+
+@pytest.mark.parametrize("opened", SCREENS, indirect=True)
+def test_boxes_open_by_keyboard_and_layers_unfold(opened: Any, explained: Explanation) -> None:
+    opened.get_by_role("button", name="Decoder: Layer 2").press("Enter")
+    stages = defaultdict(list)
+    for stage in explained.stages:
+        stages[f"{stage.part} {stage.box}"].append("×".join(map(str, stage.shape)))
+    boxes = opened.locator("[data-box]").all()
+    names = [box.get_attribute("data-box") for box in boxes]
+    assert sorted(names) == sorted([*stages, "decoder layer"])
+    for key, box, shapes in zip(["Enter", " "] * len(boxes), boxes, map(stages.__getitem__, names), strict=False):
+        box.press(key)
+        assert [text.split(" = ")[1] for text in opened.locator("#box h4 code").all_inner_texts()] == shapes
+        assert opened.locator("#box svg").count() == (len(shapes) or 2 * 4), "layer 2 shows its heads"
+        assert opened.locator("#box pre").count() > 0
+        opened.keyboard.press("Escape")
+        assert box.evaluate("box => box === document.activeElement")
+
+
+@pytest.mark.parametrize("choices", [TRANSFORMERS[-1], {"positions": "rotary"}, RNNS[0], RNNS[2]], ids=name)
+def test_the_map_is_that_of_the_model(browser: Any, tmp_path: Path, choices: dict[str, Any]) -> None:
+    found = explain(translator_without_bytes(**choices), "a cat sleeps", beam=2)
+    file = tmp_path / "page.html"
+    file.write_text(as_page(found), encoding="utf-8")
+    with opened_page(browser, file.as_uri()) as page:
+        s, is_recurrent = found.settings, found.settings.architecture == "rnn"
+        readers = page.locator(".map .arrow.memory").count()
+        assert readers == (2 if not is_recurrent else int(s.attention != "none"))
+        text = page.locator("svg.map").evaluate("map => map.textContent")
+        expected = {"Add & norm": 5 if s.norm == "post" else 0, "learned positions": 2 * (s.positions == "learned")}
+        for part, n in (expected | {"both directions": 0} if not is_recurrent else {"both directions": 2}).items():
+            assert text.count(part) == n
+        sections = [section.get_attribute("id") for section in page.locator("main section").all()]
+        absent = {"reference", *(["masks"] if is_recurrent else []), *(["attention"] if s.attention == "none" else [])}
+        assert sections == [one for one in SECTIONS if one not in absent]
+        check_accessible(page)
 
 
 def test_printed_pages_fit_the_paper_and_show_pieces_and_heads(browser: Any, five_run: FiveRun, tmp_path: Path) -> None:
@@ -160,13 +287,3 @@ def test_a_translation_from_right_to_left(browser: Any, arabic_run: FiveRun, tmp
             first, second = (page.locator(".token").nth(i).bounding_box() for i in (0, 1))
             assert first["x"] >= second["x"] + second["width"] - 1, "the first piece stands on the right"
             check_accessible(page)
-
-
-@pytest.mark.parametrize("choices", [RNNS[0], RNNS[2]], ids=name)
-def test_a_recurrent_model_shows_the_parts_that_it_has(browser: Any, tmp_path: Path, choices: dict[str, Any]) -> None:
-    file = tmp_path / "page.html"
-    file.write_text(as_page(explain(translator_without_bytes(**choices), "a cat sleeps", beam=2)), encoding="utf-8")
-    with opened_page(browser, file.as_uri()) as page:
-        sections = [section.get_attribute("id") for section in page.locator("main section").all()]
-        attention = ["attention"] if choices["attention"] != "none" else []
-        assert sections == ["words", *attention, "search", "one-pass", "stages"]

@@ -1,5 +1,6 @@
 """Stages contain what the modules computed, and recording them does not change the model."""
 
+import ast
 import math
 from typing import Any
 
@@ -8,8 +9,9 @@ import torch
 from models import FAMILY, TRANSFORMERS, V, batch, make, name
 from torch import nn
 
-from nmt.insight.stages import Recorder, Stage, record_stages
+from nmt.insight.stages import Recorder, Stage, decoder_cache, excerpts, record_stages
 from nmt.model.base import AttentionWeights, Seq2Seq
+from nmt.model.recurrent import RecurrentModel
 from nmt.model.transformer import Transformer
 
 S, T = 6, 5
@@ -76,6 +78,34 @@ def test_stages_are_what_the_formulas_give() -> None:
     torch.testing.assert_close(by_name["encoder", "Heads merged"][:, :4], merged)
     torch.testing.assert_close(by_name["encoder", "Memory, after all 2 layers"], memory[0][0])
     torch.testing.assert_close(by_name["decoder", "Decoder output, after all 2 layers"], out[0])
+
+
+@pytest.mark.parametrize("choices", FAMILY, ids=name)
+def test_the_cache_has_what_a_full_pass_computes(choices: dict[str, Any]) -> None:
+    model = make(**choices)
+    src, tgt = batch((S, T))
+    shapes, added = decoder_cache(model, src, tgt)
+    if isinstance(model, RecurrentModel):
+        n_states = 2 if choices["cell"] == "lstm" else 1
+        assert shapes == [(n_states, 1, 16)] * T
+        with torch.no_grad():
+            hidden, _ = model.decode(tgt, model.start(src).layers)
+        torch.testing.assert_close(added[0], hidden[0])
+        return
+    most = choices.get("attention_window") or T
+    assert shapes == [(2, 1, 4, min(t, most + 1), 4) for t in range(1, T + 1)]
+    stages = {stage.name: stage.values for stage in recorded(model)[0] if stage.box == "self-attention"}
+    torch.testing.assert_close(added[1], stages["Values, head 1"])
+    if choices.get("positions") != "rotary":  # the stage has keys before they are rotated
+        torch.testing.assert_close(added[0], stages["Keys, head 1"])
+
+
+def test_excerpts_are_code_without_docstrings() -> None:
+    for qualified, (_, source) in excerpts().items():
+        (function,) = ast.parse(source).body
+        assert isinstance(function, ast.FunctionDef)
+        assert function.name == qualified.split(".")[-1]
+        assert ast.get_docstring(function) is None
 
 
 def test_a_recorder_leaves_no_hook_behind() -> None:

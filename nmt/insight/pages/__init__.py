@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SCRIPTS = {
     "check": ["figures.js", "check.js"],
     "compare": ["figures.js", "compare.js"],
-    "explain": ["figures.js", "search_tree.js", "explain.js"],
+    "explain": ["figures.js", "search_tree.js", "map.js", "boxes.js", "player.js", "explain.js"],
     "report": ["figures.js", "report.js"],
 }
 LEVELS = 254  # the highest level of a packed value; 255 stands for -inf and NaN

@@ -221,6 +221,16 @@ function masksSection() {
   put("mask-figures", ...pictures);
 }
 
+function stageFigure(stage, width) {
+  const matrix = new PackedTensor(stage.values).matrix();
+  const [rowAxis, columnAxis] = stage.axes.slice(-2);
+  const rows = rowNamesOf(rowAxis), columns = stage.columns ?? rowNamesOf(columnAxis);
+  const cell = Math.max(6, Math.min(columns ? 16 : 10, width / matrix[0].length));
+  const isMask = stage.name === "Mask";
+  return heatMap(isMask ? hiddenAsGray(matrix) : matrix, { rows, columns, cell, cellHeight: 16, label: `${stage.part}: ${stage.name}`,
+    largest: stage.name.startsWith("Attention weights") || stage.name === "Probabilities" || isMask ? 1 : null });
+}
+
 function stagesSection() {
   let part = null;
   const nodes = [];
@@ -229,22 +239,15 @@ function stagesSection() {
       html("p", { class: "muted" }, stage.part === "encoder" ? "A row is a piece of the source."
         : "A row is a piece that the decoder reads, from <s> on. From this row it predicts the next piece."));
     part = stage.part;
-    const matrix = new PackedTensor(stage.values).matrix();
-    const [rowAxis, columnAxis] = stage.axes.slice(-2);
-    const rows = rowNamesOf(rowAxis), columns = stage.columns ?? rowNamesOf(columnAxis);
-    const isCut = stage.shape.at(-1) > matrix[0].length;
-    const cut = isCut ? `, ${stage.columns ? "the most probable" : "the first"} ${matrix[0].length} of ${stage.shape.at(-1)} columns shown` : "";
-    const cell = Math.max(6, Math.min(columns ? 16 : 10, 600 / matrix[0].length));
-    const isMask = stage.name === "Mask";
-    const symbols = [...stage.axes].join(", ");
-    nodes.push(html("div", { class: "stage" }, html("div", {}, html("h4", {}, stage.name), html("p", {}, html("code", {}, `(${symbols}) = (${stage.shape.join(", ")})`)),
-      html("p", { class: "muted" }, `section ${stage.section}${cut}`), html("p", {}, stage.text)),
-    heatMap(isMask ? hiddenAsGray(matrix) : matrix, { rows, columns, cell, cellHeight: 16, label: `${stage.part}: ${stage.name}`,
-      largest: stage.name.startsWith("Attention weights") || stage.name === "Probabilities" || isMask ? 1 : null })));
+    const nShown = stage.values.shape.at(-1), isCut = stage.shape.at(-1) > nShown;
+    const cut = isCut ? `, ${stage.columns ? "the most probable" : "the first"} ${nShown} of ${stage.shape.at(-1)} columns shown` : "";
+    nodes.push(html("div", { class: "stage" }, html("div", {}, html("h4", {}, stage.name), html("p", {}, html("code", {}, `(${[...stage.axes].join(", ")}) = (${stage.shape.join(", ")})`)),
+      html("p", { class: "muted" }, `section ${stage.section}${cut}`), html("p", {}, stage.text)), stageFigure(stage, 600)));
   }
   put("stage-list", ...nodes);
 }
 
+player(stageFigure);
 words();
 attentionSection();
 searchSection();

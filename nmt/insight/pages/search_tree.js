@@ -1,15 +1,18 @@
 "use strict";
-// The tree of hypotheses of a search: a figure, a slider over the steps, and a table of the selected step.
+// The tree of hypotheses of a search: a figure, and with a slider over the steps and a table of the selected step.
 
 const STATUS = { kept: "kept", finished: "finished", pruned: "dropped" };
 
-// `nodes` is a list of nmt.insight.search_tree.Node. Returns a list of elements.
-function searchTree(nodes, showGreedy = false) {
-  const pathOf = (node) => {
-    const pieces = [];
-    for (let one = node; one; one = one.parent === null ? null : nodes[one.parent]) pieces.unshift(one.piece);
-    return pieces;
-  };
+// The pieces of a hypothesis; `nodes` is a list of nmt.insight.search_tree.Node.
+function pathOf(nodes, node) {
+  const pieces = [];
+  for (let one = node; one; one = one.parent === null ? null : nodes[one.parent]) pieces.unshift(one.piece);
+  return pieces;
+}
+
+// The figure in a box that scrolls. `show(step, later, shown)` scrolls to a step, and fades what comes after it to the
+// opacity `later`, or all nodes but those of the set `shown`.
+function drawTree(nodes) {
   const last = Math.max(0, ...nodes.map((node) => node.position));
   const columnWidth = Math.max(82, 44 + Math.max(...nodes.map((node) => textWidth(node.piece))));
   const rank = new Map(), perStep = [];
@@ -28,7 +31,7 @@ function searchTree(nodes, showGreedy = false) {
     const sx = Math.min(fromX + labelEnd, x(node) - 14);
     const bend = (x(node) - 8 - sx) / 2;
     const color = node.is_best ? "var(--text)" : node.is_greedy ? "var(--negative)" : node.status === "pruned" ? "var(--line)" : "var(--accent)";
-    edges.push(svg("path", { class: "edge", "data-step": node.position, fill: "none", stroke: color,
+    edges.push(svg("path", { class: "edge", "data-step": node.position, "data-node": node.index, fill: "none", stroke: color,
       "stroke-width": node.is_best ? 3 : 1.4, "stroke-dasharray": node.is_greedy && !node.is_best ? "4 3" : null,
       d: `M${sx} ${fromY}c${bend} 0 ${bend} ${y(node) - fromY} ${2 * bend} ${y(node) - fromY}` }));
     const dotFill = node.status === "finished" ? "var(--good)" : node.status === "kept" ? "var(--accent)" : "var(--background)";
@@ -36,14 +39,31 @@ function searchTree(nodes, showGreedy = false) {
     const dot = node.status === "finished"
       ? svg("rect", { x: x(node) - 5, y: y(node) - 5, width: 10, height: 10, fill: dotFill })
       : svg("circle", { cx: x(node), cy: y(node), r: 4.5, fill: dotFill, stroke: outline, "stroke-width": 1.5 });
-    marks.push(svg("g", { class: "node", "data-step": node.position }, dot, svg("text", { x: x(node) + 9, y: y(node),
+    marks.push(svg("g", { class: "node", "data-step": node.position, "data-node": node.index }, dot, svg("text", { x: x(node) + 9, y: y(node),
       "dominant-baseline": "central", class: node.status === "pruned" ? "muted" : null, "font-weight": node.is_best ? "bold" : null }, node.piece),
-    svg("title", {}, `${piecesToText(pathOf(node))}: log-probability ${node.log_prob.toFixed(3)}, score ${node.score.toFixed(3)}, ${STATUS[node.status]}`)));
+    svg("title", {}, `${piecesToText(pathOf(nodes, node))}: log-probability ${node.log_prob.toFixed(3)}, score ${node.score.toFixed(3)}, ${STATUS[node.status]}`)));
   }
   const tree = svg("svg", { width: 40 + (last + 1) * columnWidth, height: 20 + most * 24, role: "img",
     "aria-label": "Tree of hypotheses; the table below says the same for one step" },
   edges, svg("text", { x: 2, y: 18, "dominant-baseline": "central" }, "<s>"), marks);
   const scroller = html("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Tree of hypotheses" }, tree);
+  const drawn = [...tree.querySelectorAll("[data-step]")].map((mark) => ({ mark, node: nodes[mark.dataset.node], opacity: 1 }));
+  const show = (step, later, shown = null) => {
+    for (const one of drawn) {
+      const opacity = shown ? (shown.has(one.node.index) ? 1 : 0.15) : one.node.position > step ? later : 1;
+      if (opacity === one.opacity) continue; // there are thousands of nodes
+      one.mark.setAttribute("opacity", one.opacity = opacity);
+      one.mark.style.display = opacity ? "" : "none"; // transparent nodes would still cost time in every frame
+    }
+    const at = 20 + step * columnWidth;
+    if (at > scroller.scrollLeft + scroller.clientWidth - columnWidth || at < scroller.scrollLeft) scroller.scrollLeft = at - scroller.clientWidth / 2;
+  };
+  return { scroller, show, last, perStep };
+}
+
+// The figure, a slider and a table, as a list of elements.
+function searchTree(nodes, showGreedy = false) {
+  const { scroller, show: showTree, last, perStep } = drawTree(nodes);
   const hint = html("p", { class: "muted hint" }, last > 8 ? "The tree is wide: scroll it, or move the slider." : "");
   const kinds = [["best", "path of the translation"], ["kept", "kept"], ["finished", "finished"], ["pruned", "dropped"]];
   if (showGreedy) kinds.push(["greedy", "path of greedy search"]);
@@ -54,15 +74,14 @@ function searchTree(nodes, showGreedy = false) {
   const show = () => {
     const step = Number(range.value);
     stepName.textContent = `${step} of ${last}`;
-    for (const mark of tree.querySelectorAll("[data-step]")) mark.setAttribute("opacity", Number(mark.dataset.step) <= step ? 1 : 0.15);
+    showTree(step, 0.15);
     stepTable.replaceChildren(table(["rank", "hypothesis", "log-probability", "score", "piece's probability", "outcome"],
-      (perStep[step] ?? []).map((node, i) => [i + 1, html("span", { dir: "auto" }, piecesToText(pathOf(node)) || node.piece), node.log_prob.toFixed(3),
+      (perStep[step] ?? []).map((node, i) => [i + 1, html("span", { dir: "auto" }, piecesToText(pathOf(nodes, node)) || node.piece), node.log_prob.toFixed(3),
         node.score.toFixed(3), percent(Math.exp(node.token_log_prob)), STATUS[node.status] + (node.is_best ? ", on the way to the translation" : "")])));
-    const at = 20 + step * columnWidth;
-    if (at > scroller.scrollLeft + scroller.clientWidth - columnWidth || at < scroller.scrollLeft) scroller.scrollLeft = at - scroller.clientWidth / 2;
   };
   range.addEventListener("input", show);
   show();
-  tree.querySelectorAll("[data-step]").forEach((mark) => mark.setAttribute("opacity", 1));
+  showTree(last, 1);
+  scroller.scrollLeft = 0;
   return [html("div", { class: "controls" }, html("label", {}, "Step ", range), stepName), scroller, hint, legend, stepTable];
 }
