@@ -1,6 +1,8 @@
 """`nmt compare`."""
 
+import json
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -66,7 +68,7 @@ def compare(
     found = comparing.compare(list(map(str, systems)), outputs, test_set, training=training_targets(systems))
     if html is not None:
         streams.write_text(html, comparing.as_page(found))
-    print(comparing.as_json(found) if json_object else "\n".join(comparing.as_text(found)))
+    print(json.dumps(asdict(found), ensure_ascii=False) if json_object else "\n".join(comparing.as_text(found)))
 
 
 def is_model(path: Path) -> bool:

@@ -3,7 +3,6 @@
 The recall of words by their frequency follows compare-mt (Neubig et al. 2019).
 """
 
-import json
 import re
 from bisect import bisect_left
 from collections import Counter
@@ -217,11 +216,6 @@ def most_differing(lines: Sequence[ComparedLine], system: int) -> dict[str, list
 
 
 # --- output -----------------------------------------------------------------------------------------------
-
-
-def as_json(comparison: Comparison) -> str:
-    """One JSON object with all fields."""
-    return json.dumps(asdict(comparison), ensure_ascii=False)
 
 
 def as_page(comparison: Comparison) -> str:

@@ -2,6 +2,7 @@
 
 import json
 from bisect import bisect_left
+from dataclasses import asdict
 from unittest.mock import ANY
 
 import pytest
@@ -11,7 +12,6 @@ from nmt.evaluate import Difference
 from nmt.insight.compare import (
     EvaluationSet,
     Wins,
-    as_json,
     as_page,
     as_text,
     bare_words,
@@ -83,7 +83,7 @@ def test_chinese_words_are_characters() -> None:
 
 def test_text_json_and_page_hold_the_same_figures() -> None:
     found = compare(["runs/<a>", "b"], [BASELINE, OTHER], TEST_SET, n_trials=20)
-    tree = json.loads(as_json(found))
+    tree = json.loads(json.dumps(asdict(found)))
     bleu = tree["scores"][0]["systems"][1]
     text = as_text(found)
     assert text[:3] == ["A  runs/<a>  (baseline)", "B  b", "5 lines of five lines"]
