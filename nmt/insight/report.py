@@ -52,9 +52,8 @@ def evaluated(
     corpus: str, sources: Sequence[str], references: Sequence[str], translations: Sequence[str], config: Config
 ) -> dict[str, Any]:
     """Return scores, best and worst lines, groups by length and faults; the config names the target language."""
-    target = language(config.data, "target")
-    tokenize = bleu_tokenizer(target)
-    test_set = EvaluationSet(corpus, list(sources), [list(references)], target, tokenize)
+    tokenize = bleu_tokenizer(language(config.data, "target"))
+    test_set = EvaluationSet(corpus, list(sources), [list(references)], tokenize)
     lines = compared_lines([translations], test_set)
     by_score = sorted(lines, key=lambda line: line.chrf)
     return {
