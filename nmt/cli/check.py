@@ -37,7 +37,7 @@ def check(
 ) -> None:
     """Look for faults in parallel text before training on it.
 
-    Reports wrong encodings, misaligned lines, wrong languages, copies, leaks between train, dev and test, and some 40
+    Reports wrong encodings, misaligned lines, wrong languages, copies, leaks between train, dev and test, and some 30
     other kinds of faults, each with line numbers, examples and advice. The exit code is 1 if a fault would spoil
     training or scores.
     """

@@ -1,6 +1,8 @@
 """`nmt compare`."""
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +10,7 @@ import typer
 
 from nmt.cli import options, streams
 from nmt.errors import DataError, InputError
-from nmt.text.lines import iter_lines, read_lines
+from nmt.text.lines import read_lines
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -36,7 +38,7 @@ def compare(
     """Say which of several systems translates better.
 
     Prints differences of BLEU, chrF and TER from the baseline A with 95 % interval and p-value; BLEU and wins by
-    length; how many rare words each finds; and the lines that differ most.
+    length; and the lines that differ most.
     """
     from nmt.config import language_of
     from nmt.evaluate import bleu_tokenizer, check_references
@@ -62,11 +64,11 @@ def compare(
         check_references(references, lines, f"lines in {path}")
         outputs.append(lines)
     tokenize = tokenize or bleu_tokenizer(language)
-    test_set = comparing.EvaluationSet(names[0], sources or None, references, language, tokenize, lowercase)
-    found = comparing.compare(list(map(str, systems)), outputs, test_set, training=training_targets(systems))
+    test_set = comparing.EvaluationSet(names[0], sources or None, references, tokenize, lowercase)
+    found = comparing.compare(list(map(str, systems)), outputs, test_set)
     if html is not None:
         streams.write_text(html, comparing.as_page(found))
-    print(comparing.as_json(found) if json_object else "\n".join(comparing.as_text(found)))
+    print(json.dumps(asdict(found), ensure_ascii=False) if json_object else "\n".join(comparing.as_text(found)))
 
 
 def is_model(path: Path) -> bool:
@@ -79,14 +81,3 @@ def configs_of(systems: Sequence[Path]) -> list["Config"]:
     from nmt.run.directory import RunDirectory
 
     return [RunDirectory(path).read_config() for path in systems if path.is_dir()]
-
-
-def training_targets(systems: Sequence[Path]) -> tuple[str, Iterable[str]] | None:
-    """Return a name and the target lines of the first training corpus that exists on this machine, or None."""
-    from nmt.train.preparation import training_paths
-
-    for config in configs_of(systems):
-        _, files = training_paths(config)
-        if all(file.is_file() for file in files):
-            return "the training corpus", iter_lines(files)
-    return None

@@ -1,14 +1,13 @@
 """`nmt report`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nmt.cli import options, streams
 
 if TYPE_CHECKING:
-    from nmt.insight.report import Evaluation
     from nmt.run.directory import RunDirectory
 
 
@@ -40,7 +39,7 @@ def report(
     streams.write_text(file, as_page(found), show=open_page)
 
 
-def evaluation_of(run: "RunDirectory", beam: int | None, device: str, threads: int) -> "Evaluation | None":
+def evaluation_of(run: "RunDirectory", beam: int | None, device: str, threads: int) -> dict[str, Any] | None:
     """Translate and score the run's test set, else its dev set; None if its config has neither."""
     from nmt.insight.report import evaluated
     from nmt.text.lines import read_pairs

@@ -1,7 +1,7 @@
 """Learn from a sample what is usual in a corpus, and examine all pairs in chunks, in several processes."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,7 +13,7 @@ from nmt.corpus import alignment, characters, language, lengths, pairs
 from nmt.corpus.alignment import BATCH, Feature, Lexicon, Words
 from nmt.corpus.language import Languages
 from nmt.corpus.lengths import Lengths
-from nmt.corpus.reading import Chunk, Survey, chunks, decode, is_utf8
+from nmt.corpus.reading import CHUNK, Chunk, Survey, chunks, decode, is_utf8
 from nmt.corpus.split import key_of
 from nmt.text.corpus import digests_of, in_parallel
 
@@ -23,15 +23,11 @@ MIN_HAN = 20  # lines of the sample in one variant of Chinese; with fewer, the u
 Hits = dict[str, NDArray[np.int64]]  # indices of lines by kind of fault
 # A line with the fault on the left is not reported for the faults on the right, which follow from it.
 EXPLAINS = {
-    "blank": ("copy", "numbers", "urls", "placeholders", "brackets", "repetition", "punctuation", "truncated", "ratio"),
+    "blank": ("copy", "numbers", "placeholders", "repetition", "truncated", "ratio"),
     "encoding": ("replaced",),
-    "copy": ("untranslated", "language", "script"),
-    "script": ("language",),
+    "copy": ("untranslated", "language"),
     "language": ("exchanged", "untranslated"),  # knowing many languages is better evidence than n-grams
-    "exchanged": ("script", "ratio"),
-    "untranslated": ("script",),
-    "ratio": ("punctuation",),
-    "truncated": ("punctuation",),
+    "exchanged": ("ratio",),
 }
 
 
@@ -120,7 +116,6 @@ def hits_of_text(source: list[str], target: list[str], z: NDArray[np.float32], u
     both = list(zip(source, target, strict=True))
     hits = {name: places(test(s) or test(t) for s, t in both) for name, test in characters.TESTS.items()}
     hits |= {name: places(test(s, t) for s, t in both) for name, test in pairs.TESTS.items()}
-    hits["punctuation"] = places(pairs.ends_differ(s, t, usual.without_stop) for s, t in both)
     deviations = zip(both, z.tolist(), strict=True)
     hits["truncated"] = places(pairs.cut_off(s, t, deviation, usual.without_stop) for (s, t), deviation in deviations)
     return hits
@@ -128,11 +123,10 @@ def hits_of_text(source: list[str], target: list[str], z: NDArray[np.float32], u
 
 def hits_of_language(sides: tuple[list[str], list[str]], usual: Usual) -> Hits:
     languages = usual.languages
-    wrong, script, third, variants = [], [], [], []
+    wrong, third, variants = [], [], []
     for side, texts in enumerate(sides):
         in_other, is_rare = language.compared(texts, side, languages)
         wrong.append(in_other)
-        script.append(places(language.has_other_script(text, languages.scripts[side]) for text in texts))
         foreign = (
             rare and language.third_language(text, languages.names) for text, rare in zip(texts, is_rare, strict=True)
         )
@@ -142,7 +136,6 @@ def hits_of_language(sides: tuple[list[str], list[str]], usual: Usual) -> Hits:
     return {
         "exchanged": np.flatnonzero(np.minimum(*wrong) + np.maximum(*wrong) >= 3),
         "untranslated": np.flatnonzero((np.maximum(*wrong) == 2) & (np.minimum(*wrong) == 0)),
-        "script": np.union1d(*script),
         "language": np.union1d(*third),
         "han-variants": np.union1d(*variants),
     }
@@ -178,9 +171,9 @@ def gather(survey: Survey, usual: Usual, quiet: bool) -> Gathered:
     )
 
 
-def with_bar(chunks: Iterable[Chunk], name: str, n_pairs: int, quiet: bool) -> Iterator[Chunk]:
-    """Yield the chunks; if stderr is a terminal, show a progress bar that counts pairs."""
-    with tqdm(desc=name, total=n_pairs, unit=" pairs", disable=quiet or None, leave=False) as bar:
-        for chunk in chunks:
-            yield chunk
-            bar.update(len(chunk.source))
+def with_bar(chunks: Iterable[Chunk], name: str, n_pairs: int, quiet: bool) -> Iterable[Chunk]:
+    """The chunks with a progress bar that counts pairs, if stderr is a terminal."""
+    bar: Iterable[Chunk] = tqdm(
+        chunks, name, n_pairs / CHUNK, unit=" pairs", unit_scale=CHUNK, disable=quiet or None, leave=False
+    )
+    return bar

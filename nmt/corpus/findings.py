@@ -59,7 +59,7 @@ def of_lines(found: Gathered) -> list[Draft]:
         detail = f"perhaps {guess}: iconv -f {guess} -t utf-8 FILE > NEW" if guess else ""
         drafts["encoding"] = Draft("encoding", drafts["encoding"].lines, detail)
     if found.is_swapped:
-        for name in ("exchanged", "untranslated", "language", "script", "ratio", "han-variants"):
+        for name in ("exchanged", "untranslated", "language", "ratio", "han-variants"):
             drafts.pop(name, None)
         drafts["swapped"] = Draft("swapped", NONE)
     return list(drafts.values())
@@ -86,7 +86,7 @@ def of_alignment(found: Gathered, spans: Sequence[Span], evidence: Evidence | No
     is_odd = (evidence(found.true) > MISMATCH) & ~np.isnan(found.true[0])
     for span in spans:
         is_odd[span.start : span.end] = False
-    explained = found.lines_of("exchanged", "untranslated", "language", "script", "ratio", "copy")
+    explained = found.lines_of("exchanged", "untranslated", "language", "ratio", "copy")
     return [*drafts, Draft("mismatch", np.setdiff1d(np.flatnonzero(is_odd) + 1, explained))]
 
 

@@ -1,4 +1,4 @@
-"""Tell which language and script a text is in, offline.
+"""Tell which language a text is in, offline.
 
 Uses two methods, because each is strong where the other is weak. Character n-grams learned from the two sides of the
 corpus (Cavnar & Trenkle 1994, "N-gram-based text categorization", as a likelihood ratio) tell any two languages apart,
@@ -7,8 +7,6 @@ other over them. A line counts as in a third language only if, in addition, its 
 """
 
 import functools
-import unicodedata
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -27,10 +25,9 @@ MIN_TOTAL = 25.0  # nats, below which a text is too short to tell its language
 CLEAR, LEANING = 0.15, 0.03  # ratio beyond the middle of both typical ratios, as a share of their distance
 RARE_SHARE = 0.25  # the n-grams of this share of a side's lines count as rare
 N_IDENTIFIED = 5_000  # lines that are enough to tell the language of a side
-SURE, RULED_OUT = 0.5, 0.05  # probabilities of a third language that a line is in, and of the languages of the sides
+SURE = 0.5  # probability of the language of a side
+LIKELY, RULED_OUT = 0.25, 0.05  # of a third language that a line is in, and of the languages of the sides
 VARIETIES = {"ary", "arz", "hbo", "pcm", "wuu", "yue"}  # of Arabic, Hebrew, English and Chinese: short lines look alike
-MIN_SCRIPT_SHARE = 0.01  # of the lines of a side, for a script to be usual there
-MIN_LETTERS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +35,6 @@ class Languages:
     """What was learned about the languages of the two sides."""
 
     names: tuple[str, str]  # codes such as de; "" if unknown
-    scripts: tuple[frozenset[str], frozenset[str]]  # usual ones
     log_probs: NDArray[np.float32]  # (2, 2^BITS), of each n-gram on each side
     log_ratios: NDArray[np.float32]  # (2^BITS,) log p(n-gram | source) - log p(n-gram | target), clipped to ±`MAX_LLR`
     typical: tuple[float, float]  # median log-likelihood ratio per n-gram (source against target) of each side's lines
@@ -57,7 +53,6 @@ def learn(source: Sequence[str], target: Sequence[str]) -> Languages:
     own = [per_line(log_probs[side], *grams[side]) for side in (0, 1)]
     return Languages(
         names=(identify(few[0]), identify(few[1])),
-        scripts=(usual_scripts(few[0]), usual_scripts(few[1])),
         log_probs=log_probs,
         log_ratios=log_ratios,
         typical=(float(np.median(ratios[0])), float(np.median(ratios[1]))),
@@ -131,38 +126,7 @@ def identify(texts: Sequence[str]) -> str:
 def third_language(text: str, names: tuple[str, str]) -> str:
     """The code of a line's language if it is clearly neither side's language; else ""."""
     name, probability = identifier().classify(text)
-    if name in (*names, "zxx") or probability < SURE:  # zxx: no language, such as numbers
+    if name in (*names, "zxx") or probability < LIKELY:  # zxx: no language, such as numbers
         return ""
     probabilities = dict(identifier().rank(text))
     return name if all(probabilities.get(own, 0.0) < RULED_OUT for own in names) else ""
-
-
-@functools.cache
-def script_of(character: str) -> str:
-    """The first word of a letter's Unicode name, such as LATIN, CYRILLIC or CJK; "" for other characters."""
-    return unicodedata.name(character, "").split(" ")[0] if character.isalpha() else ""
-
-
-def scripts_of(text: str) -> Counter[str]:
-    """The number of letters of each script."""
-    counts = Counter(map(script_of, text))
-    del counts[""]
-    return counts
-
-
-def has_other_script(text: str, usual: frozenset[str]) -> bool:
-    """Whether a text is mostly in a script that is not usual."""
-    if not usual or (text.isascii() and "LATIN" in usual):
-        return False
-    counts = scripts_of(text)
-    n_usual = sum(counts[script] for script in usual)  # few are enough: a Han character may be a word: Facebook在中国
-    return 5 * n_usual < counts.total() >= MIN_LETTERS
-
-
-def usual_scripts(texts: Sequence[str]) -> frozenset[str]:
-    """The scripts that several lines are mostly in."""
-    counts: Counter[str] = Counter()
-    for text in texts:
-        ((name, n),) = scripts_of(text).most_common(1) or [("", 0)]
-        counts[name] += n >= MIN_LETTERS
-    return frozenset(name for name, n in counts.items() if n >= max(2, MIN_SCRIPT_SHARE * len(texts)))

@@ -1,4 +1,4 @@
-"""Faults of a pair that show in any language: numbers, URLs, brackets and so on that differ between the two texts."""
+"""Faults of a pair that show in any language: numbers, placeholders and so on that differ between the two texts."""
 
 import math
 import re
@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Callable
 
 from nmt.text.lines import is_blank
+from nmt.text.placeholders import KINDS
 
 MAX_CHARACTERS = 1_000  # about data.max_length pieces
 FAR_OFF = 5.0  # standard deviations of the logarithm of the length ratio
 SHORT_PARTNER = 1.5  # standard deviations below the usual length of a translation
 CUT_OFF = 5.5  # nats of evidence that a text is cut off
-OFTEN = 0.2  # share of lines without final punctuation from which its absence is no fault
 LONG_NUMBER = 4  # digits of years and sums; times, measures and small numbers have fewer
 MIN_NO_WORDS = 5  # characters; `has_no_words` does not judge shorter texts
 
@@ -29,17 +29,10 @@ CONVERTED = re.compile(  # times and units, whose numbers a translation may chan
     r"gallons?\b|acres?\b|fahrenheit)|\d ?['′点點时時]|[点點]半",
     re.IGNORECASE,
 )
-URL_SIGN = re.compile(r"[@/]|www\.")
-URL = re.compile(r"https?://[^\s<>]+|www\.[^\s<>]+|[\w.+-]+@[\w-]+\.[\w.-]+")
-PLACEHOLDER = re.compile(
-    r"\{\w*\}|\$\{\w+\}|%\(\w+\)[sdf]|%(?:\d+\$)?(?:[sdifgux@]\b)|%[1-9]\b|<\w+/>|\[\[\w+\]\]|__\w+__"
-)
+PLACEHOLDER = re.compile("|".join(KINDS[:-1]))  # numbers, the last of them, have a test of their own
 REPEATED_LETTERS = re.compile(r"([^\W\d_]{2,4}?)\1{3}")
 CLOSERS = " \t\u3000\"'”’»)]}）】」』“›*_"
 ENDS = dict.fromkeys(".。．!！…।", ".") | dict.fromkeys("?？؟;", "?") | dict.fromkeys(":：,，、;；-–—", ",")
-BRACKETS = [tuple(both) for both in ("()", "[]", "{}", "（）", "【】", "《》", "「」", "『』", "〈〉", "«»")]
-BRACKET_OR_QUOTE = re.compile(r"[()\[\]{}（）【】《》「」『』〈〉\"“”„‟«»]")
-SMILEY_OR_ITEM = re.compile(r"[:;=8]['-]?[()]|(?:^|\s)\w{1,2}\)")
 
 
 def is_copy(source: str, target: str) -> bool:
@@ -76,14 +69,8 @@ def digits(number: str) -> str:
     return (plain if plain.isascii() else unicodedata.normalize("NFKC", plain)).lstrip("0")
 
 
-def urls_differ(source: str, target: str) -> bool:
-    if not URL_SIGN.search(source) and not URL_SIGN.search(target):
-        return False
-    own, other = ({found.rstrip(".,;:!?)。，").lower() for found in URL.findall(text)} for text in (source, target))
-    return own != other
-
-
 def placeholders_differ(source: str, target: str) -> bool:
+    """Whether what `nmt translate --protect-placeholders` keeps differs, numbers excepted."""
     return sorted(PLACEHOLDER.findall(source)) != sorted(PLACEHOLDER.findall(target))
 
 
@@ -91,16 +78,6 @@ def final(text: str) -> str:
     """The kind of punctuation that ends a text: . ? , or "" for none."""
     stripped = text.rstrip(CLOSERS)
     return ENDS.get(stripped[-1:], "")
-
-
-def is_unclosed(text: str) -> bool:
-    if not BRACKET_OR_QUOTE.search(text):
-        return False
-    if text.count('"') % 2 or sum(map(text.count, "“”„‟")) % 2:
-        return True
-    if "(" in text or ")" in text:
-        text = SMILEY_OR_ITEM.sub(" ", text)
-    return any(text.count(opening) != text.count(closing) for opening, closing in BRACKETS)
 
 
 def repeats(text: str) -> bool:
@@ -132,10 +109,6 @@ def has_no_words(text: str) -> bool:
     return n_characters >= MIN_NO_WORDS and sum(map(str.isalpha, text)) < 0.3 * n_characters
 
 
-def is_capital(text: str) -> bool:
-    return text.isupper() and len(text.split()) >= 2 and sum(map(str.isupper, text)) >= 8
-
-
 def cut_off(source: str, target: str, z: float, without_stop: tuple[float, float]) -> bool:
     """Whether one text is cut off: it is too short for its partner, and lacks the partner's final punctuation.
 
@@ -151,23 +124,9 @@ def cut_off(source: str, target: str, z: float, without_stop: tuple[float, float
 TESTS: dict[str, Callable[[str, str], bool]] = {
     "copy": is_copy,
     "numbers": numbers_differ,
-    "urls": urls_differ,
     "placeholders": placeholders_differ,
-    "brackets": lambda source, target: is_unclosed(source) != is_unclosed(target),  # both: a quotation may go on
     "repetition": lambda source, target: repeats(source) != repeats(target),
-    "capitals": lambda source, target: is_capital(source) != is_capital(target),
     "blank": lambda source, target: is_blank(source) or is_blank(target),
     "no-words": lambda source, target: has_no_words(source) or has_no_words(target),
     "long": lambda source, target: max(len(source), len(target)) > MAX_CHARACTERS,
 }
-
-
-def ends_differ(source: str, target: str, without_stop: tuple[float, float]) -> bool:
-    """Whether the two texts end in different kinds of punctuation.
-
-    A difference without a question mark counts only if few lines of the corpus lack final punctuation.
-    """
-    own, other = final(source), final(target)
-    if own == other or not (source and target):
-        return False
-    return "?" in (own, other) or max(without_stop) < OFTEN

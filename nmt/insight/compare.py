@@ -1,25 +1,16 @@
-"""Comparison of several systems: scores, significance, and where the translations differ. Imports no torch.
+"""Comparison of several systems: scores, significance, and where the translations differ. Imports no torch."""
 
-The recall of words by their frequency follows compare-mt (Neubig et al. 2019).
-"""
-
-import json
-import re
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from string import ascii_uppercase
 
 from sacrebleu.metrics.chrf import CHRF
 
-from nmt.config import base_language
-from nmt.decode.segments import UNSPACED
 from nmt.evaluate import PairedScore, paired_scores, sacrebleu_metrics, score
 from nmt.insight.tables import columns
 
 LENGTHS = (5, 10, 20, 40)  # upper bounds of the groups of lines, see `n_words`
-FREQUENCIES = (0, 1, 4, 19, 99)  # upper bounds of the groups of words by number of occurrences
 MAX_SYSTEMS = len(ascii_uppercase)
 N_DIFFERING = 5
 
@@ -31,7 +22,6 @@ class EvaluationSet:
     name: str
     sources: list[str] | None  # None if unknown
     references: list[list[str]]  # one or several lists
-    language: str  # of the references
     tokenize: str  # sacreBLEU's tokenizer
     lowercase: bool = False
 
@@ -67,15 +57,6 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Recall:
-    """How many of the expected words of a group the translations contain."""
-
-    name: str
-    n: int  # expected words
-    share: list[float]  # found in each system's translations, 0-1
-
-
-@dataclass(frozen=True)
 class Comparison:
     """The comparison of systems on one test set; the first system is the baseline."""
 
@@ -84,7 +65,6 @@ class Comparison:
     n_lines: int
     scores: list[PairedScore]
     groups: dict[str, list[Group]]  # key: what the lines are grouped by
-    recalls: dict[str, list[Recall]]  # key: what is counted
     differing: list[dict[str, list[ComparedLine]]]  # of each system but the baseline: better and worse lines
 
 
@@ -94,30 +74,21 @@ def compare(
     test_set: EvaluationSet,
     *,
     n_trials: int = 1000,
-    training: tuple[str, Iterable[str]] | None = None,
 ) -> Comparison:
     """Compare the translations of a test set by several systems.
 
     Args:
         names, systems: names of two or more systems and their translations, one per line of the test set; the first
             system is the baseline.
-        training: name and target lines of a training corpus, for word frequencies; by default, the references are used.
     """
-    references = test_set.references
-    metrics = sacrebleu_metrics(references, tokenize=test_set.tokenize, lowercase=test_set.lowercase)
+    metrics = sacrebleu_metrics(test_set.references, tokenize=test_set.tokenize, lowercase=test_set.lowercase)
     lines = compared_lines(systems, test_set)
-    spaced = base_language(test_set.language) not in UNSPACED
-    words = [bare_words(line.reference, spaced=spaced) for line in lines]
-    where, corpus = training or ("the references", references[0])
-    counts = word_counts(corpus, {word for of_line in words for word in of_line}, spaced=spaced)
-
     return Comparison(
         systems=list(names),
         corpus=test_set.name,
         n_lines=len(lines),
         scores=paired_scores(systems, metrics, n_trials=n_trials),
         groups={f"words of the {'reference' if test_set.sources is None else 'source'}": by_length(lines, test_set)},
-        recalls={f"words of the references, by their occurrences in {where}": recalls_of(lines, words, counts, spaced)},
         differing=[most_differing(lines, i) for i in range(1, len(systems))],
     )
 
@@ -127,18 +98,12 @@ def n_words(text: str) -> int:
     return len(text.split()) if " " in text.strip() else len(text.strip())
 
 
-def bare_words(text: str, *, spaced: bool) -> list[str]:
-    """The words of a text in lower case without surrounding punctuation; its characters if it is not `spaced`."""
-    units = text.casefold().split() if spaced else text.casefold()
-    return [bare for unit in units if (bare := re.sub(r"^\W+|\W+$", "", unit))]
-
-
-def group_names(bounds: Sequence[int], least: int) -> list[str]:
-    """The names of groups with these inclusive upper bounds, from `least` on: "1 to 5", "6 to 10", ..., "41 or more".
+def group_names(bounds: Sequence[int]) -> list[str]:
+    """The names of groups with these inclusive upper bounds: "1 to 5", "6 to 10", ..., "41 or more".
 
     `bisect_left(bounds, value)` is the index of a value's group.
     """
-    lows = [least, *(bound + 1 for bound in bounds)]
+    lows = [1, *(bound + 1 for bound in bounds)]
     ranges = zip(lows, bounds, strict=False)
     return [str(low) if low == high else f"{low} to {high}" for low, high in ranges] + [f"{lows[-1]} or more"]
 
@@ -155,14 +120,6 @@ def compared_lines(systems: Sequence[Sequence[str]], test_set: EvaluationSet) ->
             zip(sources, zip(*test_set.references, strict=True), zip(*systems, strict=True), strict=True), 1
         )
     ]
-
-
-def word_counts(lines: Iterable[str], wanted: set[str], *, spaced: bool) -> Counter[str]:
-    """Count the wanted words in the lines; other words are skipped, so that memory does not grow with the corpus."""
-    counts: Counter[str] = Counter()
-    for line in lines:
-        counts.update(word for word in bare_words(line, spaced=spaced) if word in wanted)
-    return counts
 
 
 def by_length(lines: Sequence[ComparedLine], test_set: EvaluationSet) -> list[Group]:
@@ -184,25 +141,8 @@ def by_length(lines: Sequence[ComparedLine], test_set: EvaluationSet) -> list[Gr
                 gains = [line.chrf[s] - line.chrf[0] for line in own]
                 n_better, n_worse = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
                 wins.append(Wins(n_better, len(gains) - n_better - n_worse, n_worse))
-        groups.append(Group(group_names(LENGTHS, 1)[index], len(own), bleu, wins))
+        groups.append(Group(group_names(LENGTHS)[index], len(own), bleu, wins))
     return groups
-
-
-def recalls_of(
-    lines: Sequence[ComparedLine], words: Sequence[list[str]], counts: Counter[str], spaced: bool
-) -> list[Recall]:
-    """Return the recall of the references' words, grouped by number of occurrences in `counts`."""
-    expected: Counter[int] = Counter()
-    found: Counter[tuple[int, int]] = Counter()  # by group and system
-    for line, of_reference in zip(lines, words, strict=True):
-        own = Counter(of_reference)
-        for word, n in own.items():
-            expected[bisect_left(FREQUENCIES, counts[word])] += n
-        for s, text in enumerate(line.translations):
-            for word, n in (own & Counter(bare_words(text, spaced=spaced))).items():
-                found[bisect_left(FREQUENCIES, counts[word]), s] += n
-    names, systems = group_names(FREQUENCIES, 0), range(len(lines[0].translations))
-    return [Recall(names[i], n, [found[i, s] / n for s in systems]) for i, n in sorted(expected.items())]
 
 
 def most_differing(lines: Sequence[ComparedLine], system: int) -> dict[str, list[ComparedLine]]:
@@ -217,11 +157,6 @@ def most_differing(lines: Sequence[ComparedLine], system: int) -> dict[str, list
 
 
 # --- output -----------------------------------------------------------------------------------------------
-
-
-def as_json(comparison: Comparison) -> str:
-    """One JSON object with all fields."""
-    return json.dumps(asdict(comparison), ensure_ascii=False)
 
 
 def as_page(comparison: Comparison) -> str:
@@ -247,9 +182,6 @@ def as_text(comparison: Comparison) -> list[str]:
             for g in groups
         ]
         lines += ["", *columns([title, "lines", *(f"BLEU {letter}" for letter in letters), *verdicts], rows)]
-    for title, recalls in comparison.recalls.items():
-        found = [[r.name, r.n, *(f"{100 * share:.1f} %" for share in r.share)] for r in recalls]
-        lines += ["", *columns([title, "number", *(f"found by {letter}" for letter in letters)], found)]
     for letter, differing in zip(others, comparison.differing, strict=True):
         for name, some in differing.items():
             if some:

@@ -1,15 +1,15 @@
 """The report of a run: curves of its metrics, sample translations over time, and faults of its translations."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nmt.config import Config, language
 from nmt.corpus import pairs
-from nmt.evaluate import Score, bleu_tokenizer, score
+from nmt.evaluate import bleu_tokenizer, score
 from nmt.insight import pages
-from nmt.insight.compare import ComparedLine, EvaluationSet, Group, by_length, compared_lines, n_words
+from nmt.insight.compare import ComparedLine, EvaluationSet, by_length, compared_lines, n_words
 from nmt.insight.curves import CHARTS, read_figures
 from nmt.run.directory import RunDirectory
 
@@ -26,46 +26,23 @@ class Fault:
     examples: list[ComparedLine]
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """The translations of a test set: scores, the best and the worst lines, faults."""
+def read_report(path: Path, evaluation: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return the state of a run, which may still be training; `evaluation` is what `evaluated` returns.
 
-    corpus: str  # test or dev
-    n_lines: int
-    scores: list[Score]
-    best: list[ComparedLine]
-    worst: list[ComparedLine]
-    lengths: list[Group]  # lines whose source has about the same length
-    faults: list[Fault]
-
-
-@dataclass(frozen=True)
-class RunReport:
-    """The state of a run, which may still be training."""
-
-    name: str
-    curves: dict[str, list[float]]  # by name, one value per point; "step" is the x axis
-    validations: list[dict[str, Any]]  # the validation lines of metrics.jsonl, without warnings
-    warnings: list[tuple[int, str]]  # step and text
-    settings: dict[str, Any]
-    manifest: dict[str, Any]
-    evaluation: Evaluation | None
-
-
-def read_report(path: Path, evaluation: Evaluation | None = None) -> RunReport:
-    """Return the present report of a run. Raises ModelError if the directory is not a run."""
+    The curves have one value per point; "step" is the x axis. Raises ModelError if the directory is not a run.
+    """
     run = RunDirectory(path)
     config = run.read_config()
     curves, validations = read_figures(run)
-    return RunReport(
-        name=str(path),
-        curves=curves,
-        validations=[{key: value for key, value in line.items() if key != "warnings"} for line in validations],
-        warnings=[(line["step"], text) for line in validations for text in line.get("warnings", [])],
-        settings=config.model_dump(),
-        manifest=run.read_manifest(),
-        evaluation=evaluation,
-    )
+    return {
+        "name": str(path),
+        "curves": curves,
+        "validations": [{key: value for key, value in line.items() if key != "warnings"} for line in validations],
+        "warnings": [(line["step"], text) for line in validations for text in line.get("warnings", [])],
+        "settings": config.model_dump(),
+        "manifest": run.read_manifest(),
+        "evaluation": evaluation,
+    }
 
 
 # --- the translations of a test set -----------------------------------------------------------------------
@@ -73,22 +50,21 @@ def read_report(path: Path, evaluation: Evaluation | None = None) -> RunReport:
 
 def evaluated(
     corpus: str, sources: Sequence[str], references: Sequence[str], translations: Sequence[str], config: Config
-) -> Evaluation:
-    """Score the translations of a test set and find their faults; the config names the target language."""
-    target = language(config.data, "target")
-    tokenize = bleu_tokenizer(target)
-    test_set = EvaluationSet(corpus, list(sources), [list(references)], target, tokenize)
+) -> dict[str, Any]:
+    """Return scores, best and worst lines, groups by length and faults; the config names the target language."""
+    tokenize = bleu_tokenizer(language(config.data, "target"))
+    test_set = EvaluationSet(corpus, list(sources), [list(references)], tokenize)
     lines = compared_lines([translations], test_set)
     by_score = sorted(lines, key=lambda line: line.chrf)
-    return Evaluation(
-        corpus=corpus,
-        n_lines=len(lines),
-        scores=score(translations, [references], ("bleu", "chrf", "ter"), tokenize=tokenize, n_bootstrap=1000),
-        best=by_score[::-1][:N_EXAMPLES],
-        worst=by_score[:N_EXAMPLES],
-        lengths=by_length(lines, test_set),
-        faults=find_faults(lines),
-    )
+    return {
+        "corpus": corpus,
+        "n_lines": len(lines),
+        "scores": score(translations, [references], ("bleu", "chrf", "ter"), tokenize=tokenize, n_bootstrap=1000),
+        "best": by_score[::-1][:N_EXAMPLES],
+        "worst": by_score[:N_EXAMPLES],
+        "lengths": by_length(lines, test_set),
+        "faults": find_faults(lines),
+    }
 
 
 def find_faults(lines: Sequence[ComparedLine]) -> list[Fault]:
@@ -113,9 +89,8 @@ def find_faults(lines: Sequence[ComparedLine]) -> list[Fault]:
     return [Fault(name, len(hit), len(hit) / len(lines), hit[:N_EXAMPLES]) for name, hit in hits.items() if hit]
 
 
-def as_page(reports: Iterable[RunReport]) -> str:
-    """The reports of one or several runs as a self-contained page; curves of several runs share their axes."""
-    found = list(reports)
+def as_page(reports: Sequence[dict[str, Any]]) -> str:
+    """The reports of one or several runs, from `read_report`, as a self-contained page; curves share their axes."""
     charts = [[metric, *texts] for metric, texts in CHARTS.items()]
-    title = ", ".join(report.name for report in found)
-    return pages.page("report", f"{title} – nmt report", pages.plain({"runs": found, "charts": charts}))
+    title = ", ".join(report["name"] for report in reports)
+    return pages.page("report", f"{title} – nmt report", pages.plain({"runs": reports, "charts": charts}))

@@ -1,7 +1,6 @@
 """Starting the command: help, version, imports."""
 
 import re
-from pathlib import Path
 
 import pytest
 import typer
@@ -44,29 +43,3 @@ def test_help_groups_the_commands_and_begins_with_the_four_of_the_mission() -> N
     assert re.findall(r"^  (\w+)", groups[0], re.MULTILINE) == ["train", "translate", "eval", "explain"]
     assert groups[1::2] == ["Data", "Models", "Runs", "Formats", "Serve"]
     assert set(re.findall(r"^  (\w+)", text, re.MULTILINE)) == set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        ({}, None),
-        ({"text.de": "ja\n", "text.en": "yes\n"}, None),
-        ({"mine.yaml": "# mine\nrun: runs/mine\n"}, "nmt train mine.yaml"),
-        ({"settings.yaml": "train: 1\n"}, None),
-        (
-            {"mine.yaml": "run: runs/mine\n", "runs/mine/model.safetensors": "?"},
-            'nmt translate "A sentence."  (with runs/mine)',
-        ),
-    ],
-)
-def test_a_plain_nmt_says_what_to_do_next(tmp_path: Path, files: dict[str, str], expected: str | None) -> None:
-    for name, text in files.items():
-        file = tmp_path / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-    done = run_nmt(cwd=tmp_path)
-    shown, _, suggestion = done.stderr.decode().partition("\nNext: ")
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert shown.startswith("Usage: nmt ")
-    assert suggestion.startswith(expected or "")
-    assert bool(suggestion) == (expected is not None)

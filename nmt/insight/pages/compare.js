@@ -52,7 +52,7 @@ function scoresSection() {
     .map((line) => html("span", { style: "display:block;overflow-wrap:anywhere" }, line)));
 }
 
-// --- groups of lines, and what the translations contain ------------------------------------------------------
+// --- groups of lines------------------------------------------------------------------------------------
 
 // One bar per row, filled from left to right with the row's parts; their shares are 0-1.
 function stackedBars(title, rows) {
@@ -91,17 +91,6 @@ function groupsSection() {
         ...group.wins.flatMap((wins) => [wins.n_better, wins.n_equal, wins.n_worse])]))),
   ]);
   put("group-list", ...nodes.flat(Infinity));
-}
-
-function recallsSection() {
-  const nodes = Object.entries(data.recalls).map(([title, recalls]) => [
-    html("h3", {}, title),
-    stackedBars(title, recalls.flatMap((recall) => recall.share.map((share, i) => ({
-      name: i ? "" : recall.name, parts: [{ share, color: colorOf(i), text: `${letterOf(i)} ${percent(share)}` }] })))),
-    asTable("As a table", () => table(["occurrences", "number", ...data.systems.map((_, i) => `found by ${letterOf(i)}`)],
-      recalls.map((recall) => [recall.name, recall.n, ...recall.share.map(percent)]))),
-  ]);
-  put("recall-list", ...nodes.flat(Infinity));
 }
 
 // --- lines --------------------------------------------------------------------------------------------------
@@ -145,6 +134,5 @@ function linesSection() {
 titleSection();
 scoresSection();
 groupsSection();
-recallsSection();
 linesSection();
 listSections();

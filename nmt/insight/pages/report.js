@@ -1,4 +1,4 @@
-// The report of one or several runs; `data.runs` is a list of nmt.insight.report.RunReport.
+// The report of one or several runs; `data.runs` has what nmt.insight.report.read_report returns.
 
 const data = JSON.parse(byId("data").textContent);
 const runs = data.runs;
