@@ -13,7 +13,7 @@ from nmt.corpus.blocks import Span
 from nmt.corpus.examine import NONE, Gathered, Usual
 from nmt.corpus.language import identifier
 from nmt.corpus.reading import is_utf8, lines_at
-from nmt.text.corpus import SIDES, first_occurrences, is_among
+from nmt.text.corpus import SIDES, first_occurrences
 from nmt.text.lines import guess_encoding
 
 N_RAW = 200  # lines from which an encoding is guessed
@@ -112,7 +112,7 @@ def of_overlap(found: Gathered, earlier: Sequence[Gathered]) -> list[Draft]:
         for kind, sides in (("leak", (0, 1)), ("near-leak", (3, 4))):
             is_shared = np.zeros(found.survey.n_pairs, bool)
             for own, theirs in ((found.digests[side], other.digests[side]) for side in sides):
-                is_shared |= np.isin(own, theirs[is_among(theirs, own)])
+                is_shared |= np.isin(own, theirs)
             shared = np.setdiff1d(np.flatnonzero(is_shared) + 1, explained)
             drafts.append(Draft(kind, shared, f"in {other.survey.files.name}"))
             explained = np.union1d(explained, shared)

@@ -312,7 +312,6 @@ def test_many_parts_and_several_processes_give_the_same_as_one(
     config = files.config({"train": train})
     expected = prepared(config, caplog)
     monkeypatch.setenv("NMT_CACHE", str(files.path / "another"))
-    monkeypatch.setattr(corpus_module, "PART", 10)
     monkeypatch.setattr(corpus_module, "CHUNK", 9)
     assert prepared(config, caplog) == expected
 
