@@ -14,7 +14,6 @@ from nmt.corpus.examine import NONE, Gathered, Usual
 from nmt.corpus.language import identifier
 from nmt.corpus.reading import is_utf8, lines_at
 from nmt.text.corpus import SIDES, first_occurrences
-from nmt.text.lines import guess_encoding
 
 N_RAW = 200  # lines from which an encoding is guessed
 MISMATCH = 4.0  # log-likelihood ratio in nats, unrelated against translated, above which a pair is a mismatch
@@ -63,6 +62,14 @@ def of_lines(found: Gathered) -> list[Draft]:
             drafts.pop(name, None)
         drafts["swapped"] = Draft("swapped", NONE)
     return list(drafts.values())
+
+
+def guess_encoding(lines: Sequence[bytes]) -> str:
+    """Return the likely encoding of lines that are not UTF-8, by its name for iconv; empty if unknown."""
+    import chardet
+
+    found = chardet.detect(b"\n".join(lines), encoding_era=chardet.EncodingEra.MODERN_WEB)["encoding"]
+    return found if found and not found.startswith(("ascii", "utf-8")) else ""
 
 
 def of_alignment(found: Gathered, spans: Sequence[Span], evidence: Evidence | None) -> list[Draft]:
