@@ -18,8 +18,7 @@ from nmt.files import open_file, parse_json, sha256
 
 FORMAT_VERSION = 2
 HINT = "give a run's directory or its model.safetensors"
-MAX_TENSORS = 25_000  # 100 layers per side have 4,200 weights; a checkpoint has up to five tensors per weight
-MAX_HEADER_BYTES = 10_000_000
+MAX_HEADER_BYTES = 10_000_000  # 100 layers per side have 4,200 weights; a checkpoint has up to five tensors per weight
 
 
 def read_config(path: Path) -> Config:
@@ -56,10 +55,8 @@ def errors_as_model_error(path: Path) -> Iterator[None]:
 def check_header_size(path: Path) -> None:
     """Raise SafetensorError if the header would take too much memory, OSError if this is not a file."""
     with open_file(path) as file:
-        header = file.read(min(int.from_bytes(file.read(8), "little"), MAX_HEADER_BYTES + 1))
-    n_braces, n_commas = header.count(b"{"), header.count(b",")  # each tensor has a brace and few commas
-    if len(header) > MAX_HEADER_BYTES or n_braces > MAX_TENSORS or n_commas > 50 * n_braces + 10_000:
-        raise safetensors.SafetensorError("the header is too large")
+        if int.from_bytes(file.read(8), "little") > MAX_HEADER_BYTES:
+            raise safetensors.SafetensorError("the header is too large")
 
 
 def parse(text: Any) -> dict[str, Any]:

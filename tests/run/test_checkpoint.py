@@ -33,7 +33,7 @@ from nmt.run.checkpoint import (
     weights_of,
     without_paths,
 )
-from nmt.run.header import FORMAT_VERSION, MAX_HEADER_BYTES, MAX_TENSORS, read_config
+from nmt.run.header import FORMAT_VERSION, MAX_HEADER_BYTES, read_config
 from nmt.text.tokenizer import Tokenizers, train_tokenizer
 
 SECRET = "secret-place"
@@ -237,7 +237,6 @@ def test_a_flipped_bit_is_detected_in_the_header_and_in_the_tensors_that_are_rea
         (b"run: r\ndata: {}\n", "not a model file"),
         (pickle.dumps({"weights": [1.0]}), "not a model file"),
         ((MAX_HEADER_BYTES + 1).to_bytes(8, "little") + b"{", "not a model file"),
-        (safetensors.torch.save({str(i): torch.zeros(0) for i in range(MAX_TENSORS)}), "not a model file, or damaged"),
         (safetensors.torch.save({"x": torch.zeros(2)}), "not written by nmt"),
         *(
             (safetensors.torch.save({"x": torch.zeros(2)}, {"nmt": text}), "not written by nmt")
