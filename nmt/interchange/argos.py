@@ -35,10 +35,11 @@ def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> 
     """Export a model to an .argosmodel file, if CTranslate2 computes the same scores. The model must be on the CPU.
 
     Raises the errors of `to_ctranslate2`, and InputError if langcodes is not installed, each side has its own
-    tokenizer, the source is normalized (data.nfkc_source), or a language is unknown. Replaces only earlier packages.
+    tokenizer, the source is normalized (data.nfkc_source), or a language is unknown. Replaces only packages.
     """
     data = translator.config.data
-    if path.is_dir() or (os.path.lexists(path) and not is_special(path) and not is_package(path)):
+    is_package = path.suffix == ".argosmodel" and zipfile.is_zipfile(path)
+    if path.is_dir() or (os.path.lexists(path) and not is_special(path) and not is_package):
         raise InputError(f"{path} exists and is not an export", hint="name another file: NAME.argosmodel")
     if not translator.tokenizers.joint or data.nfkc_source:
         setting = "data.nfkc_source=true" if data.nfkc_source else "tokenizer.joint=false"
@@ -58,15 +59,6 @@ def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> 
         to_ctranslate2(translator, model, quantization)
         files |= {f"model/{name}": (model / name).read_bytes() for name in MODEL_FILES}
     write_zip(path, f"translate-{metadata['from_code']}_{metadata['to_code']}-1_0", files)
-
-
-def is_package(path: Path) -> bool:
-    """Whether a file is a zip with a model and our sentence splitter, as `to_argos` writes it."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return {SPLITTER, "model/model.bin"} <= {name.partition("/")[2] for name in archive.namelist()}
-    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):  # zipfile raises all of these
-        return False
 
 
 def import_langcodes() -> ModuleType:

@@ -9,7 +9,7 @@ import ipaddress
 import json
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -21,7 +21,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 FORM_PATHS = {"/translate", "/explain"}  # for LibreTranslate's clients; for the form of our page
 MAX_FIELDS = 32  # of a form
-MAX_CONNECTIONS = 1024
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -30,16 +29,6 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-
-
-def max_connections() -> int:
-    """Half of the files that this process may open, at most `MAX_CONNECTIONS`."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return MAX_CONNECTIONS
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MAX_CONNECTIONS if limit == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, limit // 2)
 
 
 @dataclass(frozen=True)
@@ -53,7 +42,7 @@ class Limits:
     stall_s: float = 15.0  # to receive the headers of a request; for the client to read a part of an answer
     read_s: float = 10.0  # to receive the body
     answer_s: float = 30.0  # to answer
-    n_connections: int = field(default_factory=max_connections)
+    n_connections: int = 512  # half of the files that a process may usually open on Linux
 
 
 class Guard:

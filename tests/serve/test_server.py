@@ -4,7 +4,6 @@
 """
 
 import contextlib
-import resource
 import socket
 import threading
 import time
@@ -19,7 +18,7 @@ from models import small_translator
 from served import Answer, Client, running, served
 
 from nmt.decode.translator import Translator
-from nmt.serve.guard import MAX_CONNECTIONS, Guard, Limits, max_connections
+from nmt.serve.guard import Guard, Limits
 from nmt.serve.server import bind
 
 LIMITS = Limits() if SOAK else Limits(stall_s=0.5, read_s=0.5)
@@ -115,7 +114,7 @@ def test_every_way_to_hold_a_connection_ends(translator: Translator, is_later: b
 
 
 def test_two_hundred_held_connections_delay_nobody(translator: Translator) -> None:
-    limits = Limits(n_connections=MAX_CONNECTIONS if SOAK else 40)
+    limits = Limits() if SOAK else Limits(n_connections=40)
     with served(translator, limits=limits) as client, contextlib.ExitStack() as stack:
         ways = cycle((first, is_later) for first, _ in WAYS.values() for is_later in (False, True))
         for first, is_later in islice(ways, 200):
@@ -172,14 +171,6 @@ def test_an_answer_is_sent_for_as_long_as_the_client_reads(is_read: bool) -> Non
             if n_read > size:  # with the headers
                 break
     assert (n_read > size) == is_read
-
-
-@pytest.mark.parametrize(
-    ("n_files", "n_connections"), [(128, 64), (10**6, MAX_CONNECTIONS), (resource.RLIM_INFINITY, MAX_CONNECTIONS)]
-)
-def test_connections_leave_files_for_others(monkeypatch: pytest.MonkeyPatch, n_files: int, n_connections: int) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (n_files, n_files))
-    assert max_connections() == n_connections
 
 
 def test_an_answers_body_does_not_wait_for_the_acknowledgment_of_its_headers() -> None:
