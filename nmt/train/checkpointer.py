@@ -160,9 +160,13 @@ class Checkpointer:
         return True
 
     def _restore_moments(self, moments: dict[str, Tensor]) -> None:
-        """Restore the state of the optimizers. A checkpoint of step 0 has none."""
-        state = self.state
-        state.optimizers = make_optimizers(state.model, self.config.train)
+        """Restore the state of the optimizers that a checkpoint was trained with. One of step 0 has no state."""
+        state, settings = self.state, self.config.train
+        kind = "muon" if any(name.endswith(".momentum") for name in moments) else "adamw"
+        if moments and kind != settings.optimizer:
+            log.warning("%s goes on with the optimizer it was begun with, %s", self.run.path, kind)
+            settings = settings.model_copy(update={"optimizer": kind})
+        state.optimizers = make_optimizers(state.model, settings)
         if not state.progress.n_tokens:
             return
         names = {parameter: name for name, parameter in state.model.named_parameters()}
@@ -180,6 +184,9 @@ class Checkpointer:
             progress.best, progress.best_step, progress.best_figures, progress.finished_at = None, 0, None, -1
             if progress.is_validated():  # repeat this validation, which writes the file
                 progress.history.pop()
+        if progress.best is not None and progress.best_figures is None:  # a checkpoint of an older version
+            of_step = [line for line in progress.history if line["step"] == progress.best_step]
+            progress.best_figures = of_step[0] if of_step else None
 
     def _continue_epoch(self, before: TrainSettings) -> None:
         """If batch sizes have changed within an epoch, convert the number of batches done to the new size."""

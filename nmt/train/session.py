@@ -156,7 +156,7 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
         for key in {**before, **now}
         if before.get(key) != now.get(key) and not (key.startswith(MAY_CHANGE) or MIXED_PATHS.fullmatch(key))
     }
-    fixed = ("train.freeze", "train.metric", "train.optimizer")
+    fixed = ("train.freeze", "train.metric")
     if refused := [text for key, text in changes.items() if not key.startswith("train.") or key in fixed]:
         message = f"{run.path} was begun with other settings: {'; '.join(refused)}"
         raise ConfigError(message, hint=f"set them back, choose another run=PATH, or {OR_ANEW}")

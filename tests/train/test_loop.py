@@ -265,8 +265,6 @@ def test_changed_architecture_or_data_is_refused_and_another_schedule_is_told(
         session.prepare(config_of(corpus, train__metric="loss"))
     with pytest.raises(ConfigError, match=r"train\.freeze was -, is encoder"):
         session.prepare(config_of(corpus, train__freeze="encoder"))
-    with pytest.raises(ConfigError, match=r"train\.optimizer was muon, is adamw"):
-        session.prepare(config_of(corpus, train__optimizer="adamw"))
     lengthen(corpus, "dev")
     with pytest.raises(DataError, match=r"the files of dev.source, dev.target are not those"):
         session.prepare(config)
@@ -421,6 +419,22 @@ def best_of(config: Config) -> tuple[int, float | None]:
     return found["best_step"], found["best"]
 
 
+@pytest.mark.parametrize("loss", [2.4, 2.6])
+def test_a_checkpoint_of_an_older_version_lacks_the_figures_of_the_best_model(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, loss: float
+) -> None:
+    script(monkeypatch, (8.0, 4.0), (10.0, 2.5))
+    run_training(config_of(corpus, train__max_steps=10))
+    file = RunDirectory(config_of(corpus).run).checkpoint_file(10)
+    checkpoint = read_checkpoint(file)
+    assert checkpoint.progress.pop("best_figures")["dev_loss"] == 2.5
+    save_checkpoint(file, checkpoint)
+    config = config_of(corpus, train__max_steps=11)
+    script(monkeypatch, (10.0, loss))
+    run_training(config)
+    assert best_of(config) == (11 if loss < 2.5 else 10, 10.0)
+
+
 def test_of_equal_scores_the_lower_loss_is_better(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new model has BLEU 0.00 for many validations while its loss falls."""
     config = config_of(corpus, train__validate_every=2, train__patience=2)
@@ -532,6 +546,21 @@ def test_a_return_to_a_checkpoint_of_step_0_clears_the_moments(corpus: Path) -> 
     trainer.checkpointer.resume()
     assert trainer.progress.step == 0
     assert not any(optimizer.state for optimizer in trainer.state.optimizers)
+
+
+@pytest.mark.parametrize(("before", "after"), [("adamw", "muon"), ("muon", "adamw")])
+def test_a_run_goes_on_with_the_optimizer_that_it_was_begun_with(
+    corpus: Path, before: str, after: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def run(name: str, optimizer: str, steps: int) -> Config:
+        course = {"train__schedule": "constant", "train__cooldown": 0.0}
+        config = config_of(corpus, name, train__optimizer=optimizer, train__max_steps=steps, **course)
+        run_training(config)
+        return config
+
+    whole, _, resumed = run("whole", before, 12), run("parts", before, 7), run("parts", after, 12)
+    assert f"{resumed.run} goes on with the optimizer it was begun with, {before}" in caplog.text
+    assert final_hash(resumed) == final_hash(whole)  # with moments
 
 
 def test_a_model_that_no_machine_can_hold_is_refused(corpus: Path) -> None:
