@@ -12,7 +12,7 @@ from pathlib import Path
 from nmt.corpus.catalog import CORPORA, Corpus
 from nmt.corpus.tatoeba import pins_of
 from nmt.files import sha256
-from nmt.text.lines import read_pairs
+from nmt.text.lines import iter_pairs
 
 PINS = Path(__file__).parents[1] / "nmt" / "corpus" / "pins"
 
@@ -23,7 +23,7 @@ def write_pins(corpus: Corpus, folder: Path) -> None:
         parts = {}
         for part in ("dev", "test"):
             source, target = ([folder / f"{part}.{language}.gz"] for language in corpus.languages)
-            parts[part] = [(pair.source, pair.target) for pair in read_pairs(source, target)]
+            parts[part] = [(pair.source, pair.target) for pair in iter_pairs(source, target)]
         (PINS / f"{corpus.name}.pairs").write_text(pins_of(parts), encoding="utf-8")
         return
     paths = {name: folder / f"{name}.gz" for name in corpus.files(corpus.languages)}

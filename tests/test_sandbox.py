@@ -87,12 +87,3 @@ def test_a_tokenizer_that_crashes_or_hangs_does_so_in_the_child(
         assert str(caught.value).startswith(f"the tokenizer {message}")
         assert caught.value.hint
     assert len(children) == 2
-
-
-def test_a_tokenizer_of_too_many_bytes_is_refused_before_it_is_loaded(
-    children: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("nmt.text.tokenizer.MAX_MODEL_BYTES", 5)
-    with pytest.raises(ModelError, match="the tokenizer has 6 bytes, the limit is 5"):
-        Tokenizer(b"abcdef")
-    assert children == []

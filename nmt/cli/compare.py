@@ -10,7 +10,7 @@ import typer
 
 from nmt.cli import options, streams
 from nmt.errors import DataError, InputError
-from nmt.text.lines import read_lines
+from nmt.text.lines import iter_lines
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -60,7 +60,7 @@ def compare(
             lines = [found.text for found in streams.with_bar(translations, len(sources))]
             language = translator.target_language or language
         else:
-            lines = read_lines([path])
+            lines = list(iter_lines([path]))
         check_references(references, lines, f"lines in {path}")
         outputs.append(lines)
     tokenize = tokenize or bleu_tokenizer(language)

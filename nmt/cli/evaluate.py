@@ -10,7 +10,7 @@ import typer
 from nmt.cli import options, streams
 from nmt.errors import InputError, NmtError
 from nmt.files import hash_file, sha256
-from nmt.text.lines import read_lines
+from nmt.text.lines import iter_lines
 
 if TYPE_CHECKING:
     from nmt.decode.translator import Translator
@@ -53,7 +53,7 @@ def evaluate(
         of_model = {"-m": model, "--beam": beam, "-o": output, "--heads": heads}
         if needing := [name for name, value in of_model.items() if value]:
             raise InputError(f"--hyp uses no model, but {needing[0]} needs one", hint="leave out one of them")
-        test, hypotheses = options.read_test_set(src, ref, []), read_lines([hyp])
+        test, hypotheses = options.read_test_set(src, ref, []), list(iter_lines([hyp]))
         target_language = language_of(Path(test.reference_names[0]))
     else:
         paths, translator = options.load_translator(model, device, threads, precision, engine, always_log=True)

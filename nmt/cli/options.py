@@ -136,12 +136,12 @@ class TestSet(NamedTuple):
 def read_test_set(src: Path | None, ref: list[Path] | None, configs: "Sequence[Config]") -> TestSet:
     """Read the files of --src and --ref, else the data.test that the configs share. Raises InputError or DataError."""
     from nmt.evaluate import check_references
-    from nmt.text.lines import read_lines
+    from nmt.text.lines import iter_lines
     from nmt.train.preparation import corpus_paths
 
     if ref:
         names = str(src), [*map(str, ref)]
-        sources, references = read_lines([src]) if src else [], [read_lines([path]) for path in ref]
+        sources, references = list(iter_lines([src])) if src else [], [list(iter_lines([path])) for path in ref]
     elif src:
         raise InputError("--src needs --ref", hint="give both, or neither for the run's data.test")
     else:
@@ -152,7 +152,7 @@ def read_test_set(src: Path | None, ref: list[Path] | None, configs: "Sequence[C
             raise InputError("the runs name different test sets", hint="give --src and --ref")
         files, source_files, target_files = found[0]
         names = " ".join(files.source), [" ".join(files.target)]
-        sources, references = read_lines(source_files), [read_lines(target_files)]
+        sources, references = list(iter_lines(source_files)), [list(iter_lines(target_files))]
     check_references(references, references[0], "lines in reference 1")
     if src or not ref:
         check_references(references, sources, "source lines")

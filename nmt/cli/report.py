@@ -42,14 +42,14 @@ def report(
 def evaluation_of(run: "RunDirectory", beam: int | None, device: str, threads: int) -> dict[str, Any] | None:
     """Translate and score the run's test set, else its dev set; None if its config has neither."""
     from nmt.insight.report import evaluated
-    from nmt.text.lines import read_pairs
+    from nmt.text.lines import iter_pairs
     from nmt.train.preparation import corpus_paths
 
     config = run.read_config()
     name, files = ("test", config.data.test) if config.data.test else ("dev", config.data.dev)
     if files is None:
         return None
-    pairs = read_pairs(*corpus_paths(config, files))
+    pairs = list(iter_pairs(*corpus_paths(config, files)))
     _, translator = options.load_translator(run.path, device, threads)
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     search = translator.with_options(**options.search_options("", beam=beam))

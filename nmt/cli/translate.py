@@ -107,11 +107,8 @@ def translate(
     paths, translator = options.load_translator(model, device, threads, precision, engine)
     translator.encode_prefix(prefix)  # an invalid prefix raises before output is written
     translator.protected = protected or translator.protected
-    arguments: dict[str, Any] = {
-        "options": translator.with_options(**search),
-        "batch_size": batch_size,
-        "prefix": prefix,
-    }
+    arguments: dict[str, Any] = {"batch_size": batch_size, "prefix": prefix}
+    arguments["options"] = translator.with_options(**search)
     if stream:
         arguments["window"] = 1
     if document and output:
@@ -123,8 +120,8 @@ def translate(
     render = renderer(translator, min_confidence, json_lines=json_lines, scores=scores)
     if files:
         settings = {"prefix": prefix, "json": json_lines, "scores": scores, "format": markup}
-        settings |= {"precision": precision, "engine": engine, "protect": [one.pattern for one in protected]}
-        settings |= {} if min_confidence is None else {"min_confidence": min_confidence}
+        settings |= {"precision": precision, "engine": engine, "min_confidence": min_confidence}
+        settings["protect"] = [one.pattern for one in protected]
         rewrite(files, paths, writer, arguments, settings, render)
         return
     lines = streams.open_input(input_file) if text is None else text.split("\n")

@@ -13,8 +13,7 @@ from nmt.corpus.blocks import Span
 from nmt.corpus.examine import NONE, Gathered, Usual
 from nmt.corpus.language import identifier
 from nmt.corpus.reading import is_utf8, lines_at
-from nmt.text.corpus import SIDES, first_occurrences, is_among
-from nmt.text.lines import guess_encoding
+from nmt.text.corpus import SIDES, first_occurrences
 
 N_RAW = 200  # lines from which an encoding is guessed
 MISMATCH = 4.0  # log-likelihood ratio in nats, unrelated against translated, above which a pair is a mismatch
@@ -65,6 +64,14 @@ def of_lines(found: Gathered) -> list[Draft]:
     return list(drafts.values())
 
 
+def guess_encoding(lines: Sequence[bytes]) -> str:
+    """Return the likely encoding of lines that are not UTF-8, by its name for iconv; empty if unknown."""
+    import chardet
+
+    found = chardet.detect(b"\n".join(lines), encoding_era=chardet.EncodingEra.MODERN_WEB)["encoding"]
+    return found if found and not found.startswith(("ascii", "utf-8")) else ""
+
+
 def of_alignment(found: Gathered, spans: Sequence[Span], evidence: Evidence | None) -> list[Draft]:
     """Different numbers of lines, blocks that are shifted or shuffled, and single pairs that do not belong together."""
     drafts = []
@@ -112,7 +119,7 @@ def of_overlap(found: Gathered, earlier: Sequence[Gathered]) -> list[Draft]:
         for kind, sides in (("leak", (0, 1)), ("near-leak", (3, 4))):
             is_shared = np.zeros(found.survey.n_pairs, bool)
             for own, theirs in ((found.digests[side], other.digests[side]) for side in sides):
-                is_shared |= np.isin(own, theirs[is_among(theirs, own)])
+                is_shared |= np.isin(own, theirs)
             shared = np.setdiff1d(np.flatnonzero(is_shared) + 1, explained)
             drafts.append(Draft(kind, shared, f"in {other.survey.files.name}"))
             explained = np.union1d(explained, shared)

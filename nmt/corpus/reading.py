@@ -3,18 +3,16 @@
 The files are read several times, in chunks, so that memory does not grow with the corpus.
 """
 
-import codecs
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.errors import DataError
-from nmt.text.lines import BOM, open_bytes, raw_lines, reading
+from nmt.text.lines import BOM, UTF16, open_bytes, raw_lines, reading
 
 CHUNK = 10_000  # pairs that a process examines at once
 MAX_SAMPLE = 15_000  # half the greatest size of the sample from which `examine.learn` learns what is usual
-UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def split_corpus(
     test = held_out[np.argsort(disk.shuffled(np.arange(len(held_out)), len(held_out), seed))[n_each:]]
     parts[test] = "test"
     for own in digests:  # dev and test share a sentence only if most sentences occur repeatedly
-        parts[test[disk.is_among(own[test], own[parts == "dev"])]] = "leaks"
+        parts[test[np.isin(own[test], own[parts == "dev"])]] = "leaks"
     of_line = np.full(len(is_usable), "blank")
     of_line[is_usable] = parts
     return write_parts(source, target, directory, languages, of_line)

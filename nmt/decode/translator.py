@@ -165,7 +165,7 @@ class Translator:
             if options.mbr:
                 found = [self.rank_by_utility(samples, options)[: options.n_best] for samples in found]
             n_best = iter(found)
-            texts = iter(target.decode_all([hypothesis.tokens for of_segment in found for hypothesis in of_segment]))
+            texts = (target.decode(hypothesis.tokens) for of_segment in found for hypothesis in of_segment)
             joined = (
                 join([next(n_best) for _ in of_line], texts, target, options, self.joiner)
                 for of_line in segments_of_lines

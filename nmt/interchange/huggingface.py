@@ -55,7 +55,6 @@ SUPPORTED_BY_NORM: dict[str, dict[str, tuple[object, ...]]] = {
 FILES = {  # all files that an export can have
     *("config.json", "model.safetensors", "generation_config.json", "README.md"),
     *("source.spm", "target.spm", "vocab.json", "target_vocab.json", "tokenizer_config.json"),
-    "special_tokens_map.json",  # of earlier versions
 }
 SPECIAL = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "decoder_start_token_id": BOS}
 SETTINGS = {  # our settings of a model, and those of transformers

@@ -85,8 +85,7 @@ class Batcher:
         return self._queue(Job(asyncio.get_running_loop().create_future(), function=function))
 
     def _queue(self, job: Job) -> asyncio.Future[Any]:
-        if len(self.waiting) >= self.max_waiting:
-            self._drop_canceled()
+        self._drop_canceled()
         if len(self.waiting) >= self.max_waiting:
             raise QueueFullError(f"{len(self.waiting)} requests wait already", hint="try again later")
         self.waiting.append(job)

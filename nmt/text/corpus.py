@@ -1,7 +1,7 @@
 """The training corpus on disk: written once, then memory-mapped by every process that trains on it.
 
-Everything is read, written and sorted in parts, so that a few bytes of memory per pair suffice. Callers choose the
-files and which pairs to keep. Imports no torch.
+Text is read and written in parts, so that memory grows by some dozens of bytes per pair, for digests of its sides.
+Callers choose the files and which pairs to keep. Imports no torch.
 """
 
 import contextlib
@@ -32,7 +32,6 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 CHUNK = 20_000  # pairs that a process works on at once
-PART = 1_000_000  # numbers sorted at once
 MIN_ITEMS = 6  # fewer take less time than starting other processes
 MAX_PROCESSES = 16  # more would wait for the parent, which reads and writes for all
 ROUNDS = 6  # of the Feistel network; in theory 4 suffice (Luby & Rackoff 1988)
@@ -103,8 +102,7 @@ def keep(files: Iterable[Path], kept: NDArray[np.bool_]) -> None:
     """Reduce files of 8-byte numbers to the entries for which `kept` is true."""
     for file in files:
         rest = file.with_suffix(".rest")
-        for start, part in parts(mapped(file, np.int64)):
-            append(rest, part[kept[start : start + PART]])
+        append(rest, mapped(file, np.int64)[kept])
         rest.replace(file)
 
 
@@ -165,39 +163,17 @@ def digests_of(texts: Iterable[bytes]) -> NDArray[np.uint64]:
     return np.frombuffer(b"".join(hashlib.blake2b(text, digest_size=8).digest() for text in texts), np.uint64)
 
 
-def parts(values: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Yield slices of `PART` entries, each with its start; an empty array has one empty slice."""
-    for start in range(0, max(len(values), 1), PART):
-        yield start, values[start : start + PART]
-
-
-def hash_buckets(digests: NDArray[np.uint64]) -> Iterator[NDArray[np.int64]]:
-    """Yield the indices of digests in buckets small enough to sort; equal digests are in the same bucket."""
-    n_buckets = np.uint64(len(digests) // PART + 1)
-    for bucket in range(int(n_buckets)):
-        yield np.concatenate([start + np.flatnonzero(part % n_buckets == bucket) for start, part in parts(digests)])
-
-
 def first_occurrences(digests: NDArray[np.uint64]) -> NDArray[np.bool_]:
     """Return a mask of the digests that no equal digest precedes."""
     is_first = np.zeros(len(digests), bool)
-    for bucket in hash_buckets(digests):
-        is_first[bucket[np.unique(digests[bucket], return_index=True)[1]]] = True
+    is_first[np.unique(digests, return_index=True)[1]] = True
     return is_first
 
 
-def n_occurrences(digests: NDArray[np.uint64]) -> NDArray[np.int32]:
+def n_occurrences(digests: NDArray[np.uint64]) -> NDArray[np.int64]:
     """How often each digest occurs."""
-    n = np.zeros(len(digests), np.int32)
-    for bucket in hash_buckets(digests):
-        _, inverse, counts = np.unique(digests[bucket], return_inverse=True, return_counts=True)
-        n[bucket] = counts[inverse]
-    return n
-
-
-def is_among(digests: NDArray[np.uint64], few: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Return a mask of the digests that are in `few`."""
-    return np.concatenate([np.isin(part, few) for _, part in parts(digests)])
+    _, inverse, counts = np.unique(digests, return_inverse=True, return_counts=True)
+    return counts[inverse]
 
 
 def shuffled(index: NDArray[np.int64], n: int, seed: int) -> NDArray[np.int64]:
@@ -274,13 +250,9 @@ def hold_out(
         sorted indices of the pairs that are held out, and a mask of the pairs that remain.
     """
     n_candidates = len(source) if n_candidates is None else n_candidates
-    n_alike = n_occurrences(source) + n_occurrences(target)
-    chosen = np.zeros(0, np.int64)
-    for start, part in parts(source[:n_candidates]):  # rank only the best so far and one part, to limit memory
-        candidates = np.concatenate([chosen, start + np.arange(len(part))])
-        order = np.lexsort((shuffled(candidates, n_candidates, seed), n_alike[candidates]))
-        chosen = candidates[order[:n_held_out]]
-    removed = is_among(source, source[chosen]) | is_among(target, target[chosen])
+    n_alike = (n_occurrences(source) + n_occurrences(target))[:n_candidates]
+    chosen = np.lexsort((shuffled(np.arange(n_candidates), n_candidates, seed), n_alike))[:n_held_out]
+    removed = np.isin(source, source[chosen]) | np.isin(target, target[chosen])
     return np.sort(chosen), ~removed
 
 

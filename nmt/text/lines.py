@@ -4,6 +4,7 @@ Lines are split on `\\n` only; a trailing `\\r` and a leading BOM are dropped. B
 one warning per file. All other text stays unchanged. Independent of tokenizers.
 """
 
+import codecs
 import contextlib
 import gzip
 import itertools
@@ -23,9 +24,9 @@ from nmt.errors import DataError, os_errors_as
 log = logging.getLogger("nmt")
 
 BOM = b"\xef\xbb\xbf"
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 MAX_BAD_SHARE = 0.01  # of the lines of a corpus
 N_EXAMPLES = 3  # bad lines named in the warning
-N_SAMPLE, MAX_SAMPLE_BYTES = 200, 1_000  # bad lines to guess the encoding from, and bytes of each
 # Thai, Lao, Burmese, Khmer, Chinese and Japanese characters and punctuation, as ranges of a regular expression.
 UNSPACED_SCRIPTS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3001-\u30ff\u3400-\u9fff\uff00-\uffef\U00020000-\U0003ffff"
 MAX_LINE_BYTES = 100_000_000  # a longer line is probably a decompression bomb
@@ -45,40 +46,27 @@ def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) ->
 
     With `strict`, for corpora, raises DataError if the stream is UTF-16 or over 1 % of its lines are bad.
     """
-    n_lines, n_bad, n_good = 0, 0, 0  # n_good: valid lines that are not ASCII
-    sample: list[tuple[str, bytes]] = []  # bad lines: location, first bytes
+    n_lines, n_bad, is_utf16 = 0, 0, False
+    named: list[str] = []  # the first bad lines
     with reading(name):
         for n_lines, raw in enumerate(stream, 1):
+            is_utf16 |= n_lines == 1 and raw.startswith(UTF16)
             line = raw.removesuffix(b"\n").removesuffix(b"\r").removeprefix(BOM if n_lines == 1 else b"")
             try:
                 text = line.decode()
-                n_good += not text.isascii()
             except UnicodeDecodeError as error:
                 n_bad += 1
-                if n_bad <= N_SAMPLE:
-                    sample.append((f"line {n_lines} at byte {error.start + 1}", line[:MAX_SAMPLE_BYTES]))
+                named += [f"line {n_lines} at byte {error.start + 1}"] if n_bad <= N_EXAMPLES else []
                 text = line.decode(errors="replace")
             yield text
     if not n_bad:
         return
-    named = ", ".join([where for where, _ in sample[:N_EXAMPLES]] + ["…"] * (n_bad > N_EXAMPLES))
-    message = f"{name} is not UTF-8 in {n_bad:,} of {n_lines:,} lines ({named})"
-    # If fewer lines are bad than good, another encoding would break more lines than it repairs.
-    encoding = guess_encoding([line for _, line in sample]) if n_bad > n_good else ""
-    message += f", perhaps {encoding}" if encoding else ""
-    command = f": iconv -f {encoding} -t utf-8 FILE > NEW" if encoding else ""
-    if strict and (n_bad > MAX_BAD_SHARE * n_lines or encoding == "UTF-16"):
-        hint = f"convert it to UTF-8{command}; or set data.allow_bad_utf8=true to train with U+FFFD for bad bytes"
+    examples = ", ".join(named + ["…"] * (n_bad > N_EXAMPLES))
+    message = f"{name} is not UTF-8 in {n_bad:,} of {n_lines:,} lines ({examples})"
+    if strict and (n_bad > MAX_BAD_SHARE * n_lines or is_utf16):
+        hint = "convert it to UTF-8, `nmt check` guesses its encoding; or set data.allow_bad_utf8=true"
         raise DataError(message, hint=hint)
-    log.warning("%s; bad bytes are replaced by U+FFFD%s", message, f"; to convert{command}" if command else "")
-
-
-def guess_encoding(lines: Sequence[bytes]) -> str:
-    """Return the likely encoding of lines that are not UTF-8, by its name for iconv; empty if unknown."""
-    import chardet
-
-    found = chardet.detect(b"\n".join(lines), encoding_era=chardet.EncodingEra.MODERN_WEB)["encoding"]
-    return found if found and not found.startswith(("ascii", "utf-8")) else ""
+    log.warning("%s; bad bytes are replaced by U+FFFD", message)
 
 
 def reading(name: str, hint: str = "check the path, and that you may read it") -> AbstractContextManager[None]:
@@ -149,11 +137,6 @@ def iter_lines(paths: Iterable[Path], *, strict: bool = False) -> Generator[str]
             yield from decode_lines(raw_lines(stream, str(path)), str(path), strict=strict)
 
 
-def read_lines(paths: Sequence[Path]) -> list[str]:
-    """`iter_lines` as a list."""
-    return list(iter_lines(paths))
-
-
 def iter_pairs(source: Sequence[Path], target: Sequence[Path], *, strict: bool = False) -> Iterator[Pair]:
     """The pairs of a corpus. Raises DataError if one side has more lines, or both have none; see `decode_lines`."""
     names = " + ".join(map(str, source)), " + ".join(map(str, target))
@@ -169,11 +152,6 @@ def iter_pairs(source: Sequence[Path], target: Sequence[Path], *, strict: bool =
         yield Pair(n_pairs, *pair)
     if not n_pairs:
         raise DataError(f"{names[0]} is empty", hint="give a corpus with at least one pair")
-
-
-def read_pairs(source: Sequence[Path], target: Sequence[Path], *, strict: bool = False) -> list[Pair]:
-    """`iter_pairs` as a list."""
-    return list(iter_pairs(source, target, strict=strict))
 
 
 def is_blank(text: str) -> bool:

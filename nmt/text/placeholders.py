@@ -182,23 +182,24 @@ class Masked:
         A symbol that is not in the source, or that has been there, becomes one that is missing, or nothing.
         """
         written = {symbol for _, symbol in SYMBOL.findall(translation)}
-        missing, seen = [mark for mark in self.marks if mark in SYMBOLS and mark not in written], set[str]()
+        missing = [mark for mark in self.marks if mark in SYMBOLS and mark not in written]
+        lacking, repeated = Counter(self.marks), []
 
         def settle(match: re.Match[str]) -> str:
             space, symbol = match.groups()
-            if symbol not in self.marks or symbol in seen:
-                symbol = missing.pop(0) if missing else ""
-            seen.add(symbol)
-            return space + symbol if symbol else ""
+            if not lacking[symbol]:
+                if not missing:
+                    return ""
+                symbol = missing.pop(0)
+            lacking[symbol] -= 1
+            return str(space + symbol)
 
         translation = SYMBOL.sub(settle, translation)
-        lacking = Counter(mark for mark in self.marks if mark not in SYMBOLS or mark in missing)
-        repeated = []
         for start, end in spans_of(SYMBOL.sub(lambda match: " " * len(match[0]), translation), patterns):
             text = translation[start:end]
             if lacking[text]:
                 lacking[text] -= 1
-            elif text in self.marks and text not in SYMBOLS:
+            elif text in self.marks:
                 repeated.append((start - translation.startswith(" ", start - 1), end))
         indices = []
         for i, mark in enumerate(self.marks):

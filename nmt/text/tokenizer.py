@@ -43,9 +43,6 @@ class Tokenizer:
     target_tag: str = ""  # default tag of texts, without brackets: fra for >>fra<<; for the source side only
 
     def __post_init__(self) -> None:
-        if len(self.model) > MAX_MODEL_BYTES:
-            reason = f"the tokenizer has {len(self.model):,} bytes, the limit is {MAX_MODEL_BYTES:,}"
-            raise ModelError(reason, hint="train it again")
         check_loadable("sentencepiece", "the tokenizer", self.model)
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=self.model)
         self._vocabulary = vocabulary_of(self.model)
@@ -127,9 +124,6 @@ class Tokenizer:
         text = str(self._processor.decode(tokens))
         # Replace U+2581, which byte pieces can spell, as SentencePiece replaces it elsewhere.
         return text.removeprefix(SPACE).replace(SPACE, " ") if SPACE in text else text
-
-    def decode_all(self, rows: Sequence[Sequence[int]]) -> list[str]:
-        return [self.decode(ids) for ids in rows]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         return [self._pieces[i] for i in ids]

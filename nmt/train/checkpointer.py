@@ -20,8 +20,8 @@ from nmt.run.checkpoint import Checkpoint, load_weights, save_checkpoint, weight
 from nmt.run.directory import RunDirectory
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.optimizer import STATE, make_optimizers
-from nmt.train.progress import OR_ANEW, Progress, is_validation, parse_progress
-from nmt.train.validation import Validation, ranking
+from nmt.train.progress import OR_ANEW, Progress, is_validation, parse_progress, ranking
+from nmt.train.validation import Validation
 
 log = logging.getLogger("nmt")
 

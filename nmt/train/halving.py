@@ -53,13 +53,6 @@ class Standing:
     runs: list[str]  # directories, one per seed
 
 
-def ranking(figures: Figures | None, metric: str) -> tuple[float, ...]:
-    """A sort key; larger is better. The unsmoothed loss, which label smoothing does not change, breaks ties in BLEU."""
-    if figures is None:
-        return (-math.inf, -math.inf)
-    return (figures["dev_bleu"], -figures["dev_nll"]) if metric == "bleu" else (-figures["dev_nll"],)
-
-
 def check_candidates(candidates: Sequence[Candidate]) -> None:
     """Raise ConfigError if a varied setting is set by the sweep itself or makes figures incomparable."""
     metric = candidates[0].config.train.metric

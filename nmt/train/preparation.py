@@ -25,7 +25,7 @@ from nmt.run.directory import RunDirectory, hash_files
 from nmt.text import UNK
 from nmt.text import corpus as disk
 from nmt.text.corpus import SIDES, Mixture, Pairs, RaggedArray
-from nmt.text.lines import Pair, is_blank, iter_pairs, read_pairs
+from nmt.text.lines import Pair, is_blank, iter_pairs
 from nmt.text.placeholders import SYMBOLS
 from nmt.text.tokenizer import MAX_TRAINER_BYTES, Tokenizers, pieces_per_word, train_tokenizer
 from nmt.train.presets import fit_config
@@ -144,7 +144,7 @@ def _write_corpus(config: Config, directory: Path) -> None:
     """Write the text of train, the line numbers of the kept pairs, and a summary with the pairs of dev."""
     data, notes = config.data, []
     corpora = {
-        name: read_pairs(*corpus_paths(config, files), strict=not data.allow_bad_utf8)
+        name: list(iter_pairs(*corpus_paths(config, files), strict=not data.allow_bad_utf8))
         for name, files in (("dev", data.dev), ("test", data.test))
         if files is not None
     }
@@ -238,7 +238,7 @@ def n_shared(pairs: list[Pair], source: Digests, target: Digests) -> int:
     is_shared = np.zeros(len(pairs), bool)
     for side, in_train in zip(SIDES, (source, target), strict=True):
         own = disk.digests_of(getattr(pair, side).encode() for pair in pairs)
-        is_shared |= np.isin(own, in_train[disk.is_among(in_train, own)])
+        is_shared |= np.isin(own, in_train)
     return int(is_shared.sum())
 
 

@@ -1,5 +1,7 @@
 """The progress of a training, which every checkpoint saves, and the limits on its length."""
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -15,6 +17,17 @@ OR_ANEW = "begin anew with --fresh (the old run is kept)"
 def is_validation(line: dict[str, Any]) -> bool:
     """Whether a line of metrics.jsonl has the dev figures by which models are compared."""
     return all(isinstance(line.get(name), int | float) for name in ("step", "dev_loss", "dev_nll", "dev_bleu"))
+
+
+def ranking(line: Mapping[str, Any] | None, metric: str, loss: str = "dev_loss") -> tuple[float, ...]:
+    """A sort key of a validation's figures; larger is better, None is the worst.
+
+    Of equal BLEU scores, that with the lower loss is better: a new model has BLEU 0.00 for many validations while its
+    loss falls.
+    """
+    if line is None:
+        return (-math.inf, -math.inf)
+    return (float(line["dev_bleu"]), -float(line[loss])) if metric == "bleu" else (-float(line[loss]),)
 
 
 def checked(line: dict[str, Any]) -> dict[str, Any]:

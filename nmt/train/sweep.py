@@ -25,8 +25,8 @@ from nmt.files import TEMP_MARK, atomic_write, locked, parse_json, read_capped, 
 from nmt.run.directory import RunDirectory
 from nmt.train import session
 from nmt.train.dry_run import measure
-from nmt.train.halving import Budget, Candidate, Figures, Standing, first_rung, ranking
-from nmt.train.progress import is_validation
+from nmt.train.halving import Budget, Candidate, Figures, Standing, first_rung
+from nmt.train.progress import is_validation, ranking
 from nmt.train.report import clock
 from nmt.train.validation import validate
 
@@ -34,6 +34,7 @@ log = logging.getLogger("nmt")
 
 OTHER = "choose another with --output DIR"
 MAX_BYTES = 1_000_000_000  # of sweep.json
+LOSS = "dev_nll"  # candidates are compared without label smoothing, which may be varied
 
 
 class Sweep:
@@ -89,7 +90,7 @@ class Sweep:
             )
             for c, rung in reached.items()
         ]
-        return sorted(standings, key=lambda s: (s.steps, ranking(s.figures[s.steps], self.metric)), reverse=True)
+        return sorted(standings, key=lambda s: (s.steps, ranking(s.figures[s.steps], self.metric, LOSS)), reverse=True)
 
     def _climb(self) -> dict[int, int]:
         """Train all rungs; return the last rung of each candidate."""
@@ -106,7 +107,7 @@ class Sweep:
             figures = {c: self._mean_figures(c, steps) for c in alive}
             if not any(figures.values()):
                 raise DivergedError(f"all trainings of rung {rung + 1} diverged", hint="lower train.lr")
-            alive.sort(key=lambda c: ranking(figures[c], self.metric), reverse=True)
+            alive.sort(key=lambda c: ranking(figures[c], self.metric, LOSS), reverse=True)
             n_next = self.sizes[rung + 1] if rung + 1 < len(self.rungs) else 0
             alive = [c for c in alive[:n_next] if figures[c] is not None]
         return reached
@@ -192,5 +193,5 @@ class Sweep:
 def best_figures(run: RunDirectory, steps: int, metric: str) -> Figures:
     """The figures of the best validation, or average of checkpoints, of a run up to a step."""
     lines = [line for line in run.read_metrics() if is_validation(line) and line["step"] <= steps]
-    best = max(lines, key=lambda line: ranking(line, metric))
+    best = max(lines, key=lambda line: ranking(line, metric, LOSS))
     return {key: best[key] for key in ("dev_bleu", "dev_nll")}

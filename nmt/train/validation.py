@@ -55,16 +55,6 @@ class Validation:
         }
 
 
-def ranking(line: dict[str, Any], metric: str) -> tuple[float, ...]:
-    """A sort key of a validation's figures; larger is better.
-
-    Of equal BLEU scores, that with the lower loss is better: a new model has BLEU 0.00 for many validations while its
-    loss falls.
-    """
-    loss = -float(line["dev_loss"])
-    return (float(line["dev_bleu"]), loss) if metric == "bleu" else (loss,)
-
-
 def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config: Config, *, bf16: bool) -> Validation:
     """Measure a model in eval mode on the dev pairs; each rank computes its share."""
     own = mine(sorted(dev, key=lambda pair: len(pair.target)))  # so that all ranks get equally long sentences

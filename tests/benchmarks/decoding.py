@@ -14,7 +14,7 @@ from measure import NMT, PROGRAMS, Options, Sample, Table, interleaved, medians,
 from nmt.config import language
 from nmt.evaluate import bleu_tokenizer, score
 from nmt.run.directory import RunDirectory
-from nmt.text.lines import read_lines
+from nmt.text.lines import iter_lines
 from nmt.train.preparation import corpus_paths
 
 FEW_LINES = 8  # the time for so many lines counts as startup
@@ -55,7 +55,7 @@ def prepare(options: Options) -> Contest:
         run_nmt("export", "-q", "-m", path, "--to", "ctranslate2", "-o", export, "--quantization", kind)
     config = RunDirectory(path).read_config()
     assert config.data.test is not None
-    sources, references = map(read_lines, corpus_paths(config, config.data.test))
+    sources, references = ([*iter_lines(paths)] for paths in corpus_paths(config, config.data.test))
     few, many = home / "few.txt", home / "many.txt"
     for file, lines in ((few, sources[:FEW_LINES]), (many, sources * COPIES)):
         file.write_text("".join(f"{line}\n" for line in lines))
@@ -92,10 +92,10 @@ def translated(command: Sequence[object], contest: Contest, options: Options) ->
     out = contest.many.with_name("out.txt")
     few = timed([*command, "-i", contest.few, "-o", out], options.scratch)
     all_ = timed([*command, "-i", contest.many, "-o", out], options.scratch)
-    hypotheses = read_lines([out])
+    hypotheses = list(iter_lines([out]))
     once = hypotheses[: len(contest.references)]
     (bleu,) = score(once, [contest.references], tokenize=contest.tokenize, metrics=("bleu",))
-    rate = (len(hypotheses) - len(read_lines([contest.few]))) / (all_.pop("seconds") - few["seconds"])
+    rate = (len(hypotheses) - len(list(iter_lines([contest.few])))) / (all_.pop("seconds") - few["seconds"])
     return {"sentences_s": rate, "BLEU": bleu.value, **all_}
 
 

@@ -15,7 +15,7 @@ from measure import parsed
 from nmt.config import Config, language, load_config
 from nmt.files import atomic_write
 from nmt.run.directory import RunDirectory
-from nmt.text.lines import read_lines
+from nmt.text.lines import iter_lines
 from nmt.train.preparation import corpus_paths
 
 TITLE = "Fine-tuning"
@@ -55,7 +55,7 @@ def compare(
         results.add(TITLE, name, lambda: trained(Path(config), run, *settings, *overrides) | on_both(run, domains))
 
     results.add(TITLE, "general model", partial(on_both, general, domains))
-    sides = [read_lines(paths) for paths in corpus_paths(new, new.data.train)]
+    sides = [list(iter_lines(paths)) for paths in corpus_paths(new, new.data.train)]
     for size in sizes:
         files = []
         for side, lines in zip(SIDES, sides, strict=True):

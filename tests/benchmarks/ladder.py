@@ -21,7 +21,7 @@ from nmt.decode.translator import load
 from nmt.evaluate import bleu_tokenizer, score
 from nmt.text import BOS, EOS, PAD
 from nmt.text.batches import pad_source
-from nmt.text.lines import read_lines
+from nmt.text.lines import iter_lines
 from nmt.train.preparation import corpus_paths
 
 # Title -> the configs of its models (rungs), and the part of the corpus on which the best is decoded in every way.
@@ -101,13 +101,13 @@ def in_one_pass(run: Path, source: Path, target: Path) -> Row:
     translator = load(run, "cpu", engine="torch")
     assert isinstance(translator.engine, TorchEngine)
     (model,), tokenizers, found = translator.engine.models, translator.tokenizers, []
-    for ids in tokenizers.source.encode_all(read_lines([source])):
+    for ids in tokenizers.source.encode_all(list(iter_lines([source]))):
         tgt_in = torch.tensor([[BOS] + [PAD] * (SearchOptions().limit(len(ids) + 1) - 1)])
         with torch.inference_mode():
             best: list[int] = model(pad_source([ids]), tgt_in)[0].argmax(-1).tolist()
         found.append(tokenizers.target.decode(best[: best.index(EOS)] if EOS in best else best))
     tokenize = bleu_tokenizer(translator.target_language)
-    return {one.name: vars(one) for one in score(found, [read_lines([target])], tokenize=tokenize)}
+    return {one.name: vars(one) for one in score(found, [list(iter_lines([target]))], tokenize=tokenize)}
 
 
 def main() -> None:

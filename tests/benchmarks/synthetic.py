@@ -14,7 +14,7 @@ from measure import parsed
 
 from nmt.config import Config, language, load_config
 from nmt.files import atomic_write
-from nmt.text.lines import read_lines
+from nmt.text.lines import iter_lines
 from nmt.train.preparation import corpus_paths
 
 TITLE = "Trained on data from models, test"
@@ -55,7 +55,7 @@ class Data:
     def write_corpus(self, name: str, pairs: slice) -> None:
         """Write some pairs of the config's training corpus as plain text."""
         for side, paths in zip(SIDES, corpus_paths(self.config, self.config.data.train), strict=True):
-            atomic_write(self.file(name, side), "".join(f"{line}\n" for line in read_lines(paths)[pairs]))
+            atomic_write(self.file(name, side), "".join(f"{line}\n" for line in list(iter_lines(paths))[pairs]))
 
     def backtranslate(self, name: str, of: str, reverse: Path, *options: object) -> None:
         """Write sources `name` that a reverse model says to the targets `of`, beside a copy of the targets."""
@@ -90,7 +90,7 @@ class Data:
 
 def untagged(data: Data, name: str) -> None:
     """Write the pairs `name` without the tags of `name-tagged`."""
-    lines = read_lines([data.file(f"{name}-tagged", "source")])
+    lines = list(iter_lines([data.file(f"{name}-tagged", "source")]))
     atomic_write(data.file(name, "source"), "".join(f"{line.removeprefix(f'{TAG} ')}\n" for line in lines))
     atomic_write(data.file(name, "target"), data.file(f"{name}-tagged", "target").read_bytes())
 

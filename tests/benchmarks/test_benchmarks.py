@@ -16,7 +16,7 @@ import training
 from conftest import FiveCorpus, FiveRun, out_lines, run_nmt
 from measure import Options, Table, interleaved, started, timed
 
-from nmt.text.lines import read_lines
+from nmt.text.lines import iter_lines
 
 
 def options(config: Path, scratch: Path, model: Path | None = None) -> Options:
@@ -97,7 +97,7 @@ def test_decoding(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyP
     for command in ([*nmt, "--stream"], ctranslate2):
         assert decoding.streamed(command, contest, chosen)["ms"] > 0
     assert decoding.translated(ctranslate2, contest, chosen)["BLEU"] == pytest.approx(100)
-    assert len(read_lines([contest.many])) == 5 * decoding.COPIES
+    assert len(list(iter_lines([contest.many]))) == 5 * decoding.COPIES
 
 
 def test_serving(five_run: FiveRun, tmp_path: Path) -> None:
@@ -142,5 +142,5 @@ def test_growth(tmp_path: Path) -> None:
     for window in (0, 2):
         assert growth.encoding(chosen, 40, window)["reading_ms"] > 0
     trainer = growth.write_corpus(chosen, 20)
-    assert len(set(read_lines([tmp_path / "growth" / "20" / "train.a"]))) == 20
+    assert len(set(iter_lines([tmp_path / "growth" / "20" / "train.a"]))) == 20
     assert timed([*trainer.command, "--dry-run"], tmp_path)["seconds"] > 0

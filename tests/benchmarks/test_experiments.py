@@ -20,7 +20,7 @@ from measure import NMT, ROOT, Options, Sample
 from nmt.config import ModelSettings, load_config, values
 from nmt.decode.translator import load
 from nmt.evaluate import score
-from nmt.text.lines import read_lines
+from nmt.text.lines import iter_lines
 
 SMALL = ["train.max_steps=6", "train.validate_every=6", "model.d_model=16", "train.report=false"]
 
@@ -187,7 +187,7 @@ def test_synthetic_data_are_aligned_and_each_system_has_its_own(
     assert [command[0] for command in commands] == ["train"], "of the reverse model, which is finished"
 
     def lines_of(name: str) -> list[str]:
-        return read_lines([runs / "data" / name])
+        return list(iter_lines([runs / "data" / name]))
 
     assert (lines_of("half.zh"), lines_of("half.en")) == (SOURCE[:2], TARGET[:2])
     assert lines_of("sampled-tagged.en") == lines_of("beam.en") == TARGET[2:]
@@ -215,7 +215,7 @@ def test_a_student_learns_what_an_ensemble_says_to_the_corpus_and_to_sampled_sou
     assert [command[0] for command in commands] == ["train"], "of the reverse model, which is finished"
 
     def lines_of(name: str) -> list[str]:
-        return read_lines([runs / "data" / name])
+        return list(iter_lines([runs / "data" / name]))
 
     assert (lines_of("corpus.zh"), lines_of("corpus.en")) == (SOURCE, TARGET)
     assert lines_of("distilled-corpus.zh") == SOURCE

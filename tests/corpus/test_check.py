@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nmt.corpus.check import Report, check
+from nmt.corpus.findings import guess_encoding
 from nmt.corpus.kinds import KINDS
 from nmt.corpus.reading import CorpusFiles
 from nmt.errors import DataError
@@ -281,3 +282,17 @@ def test_the_page_lists_every_kind_with_its_severity() -> None:
         for kind in KINDS.values()
     }
     assert all(kind.advice for kind in KINDS.values())
+
+
+TEXTS = {
+    "Windows-1252": ["Der Hund läuft über die Straße.", "où est-il allé?", "„l’été“"],
+    "Windows-1251": ["Собака бежит по улице.", "я не знаю", "Привет, мир!"],
+    "GB18030": ["我昨天买了一本书。", "今天天气很好，我们去公园吧", "朱镕基 and 㐀"],
+    "Big5": ["我昨天買了一本書。"],
+}
+
+
+@pytest.mark.parametrize("encoding", TEXTS)
+@pytest.mark.parametrize("n_lines", [1, 3])
+def test_an_encoding_is_guessed(encoding: str, n_lines: int) -> None:
+    assert guess_encoding([text.encode(encoding) for text in TEXTS[encoding][:n_lines]]) == encoding

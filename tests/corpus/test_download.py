@@ -16,7 +16,7 @@ from nmt.corpus.download import download, fetch, mirrored
 from nmt.corpus.tatoeba import pins_of
 from nmt.errors import DownloadError, InputError, OutputError
 from nmt.files import sha256
-from nmt.text.lines import read_lines, read_pairs
+from nmt.text.lines import iter_lines, iter_pairs
 
 PLAIN = Corpus(
     "small",
@@ -107,7 +107,7 @@ def test_a_text_with_another_hash_is_not_kept(mirror: Mirror, pins: dict[str, st
 def test_the_pairs_of_one_file_are_split(mirror: Mirror, tmp_path: Path, corpus: Corpus) -> None:
     assert sorted(get(corpus, tmp_path, mirror)) == sorted(corpus.files(corpus.languages))
     for part, expected in PARTS.items():
-        found = read_pairs([tmp_path / f"{part}.de.gz"], [tmp_path / f"{part}.en.gz"])
+        found = list(iter_pairs([tmp_path / f"{part}.de.gz"], [tmp_path / f"{part}.en.gz"]))
         pairs = [(pair.source, pair.target) for pair in found]
         assert pairs == expected if part != "train" else sorted(pairs) == sorted(expected)
     first = texts(tmp_path)
@@ -121,7 +121,7 @@ def test_another_version_is_reported_and_kept(mirror: Mirror, tmp_path: Path, ca
     lines = "".join(f"{target}\t{source}\n" for source, target in pairs)
     mirror.add(LINES.url, f"\ufeff{lines}no tab".encode())
     get(LINES, tmp_path, mirror)
-    assert read_lines([tmp_path / "dev.en.gz"]) == [f"sentence {n}" for n in range(1, 5)]
+    assert list(iter_lines([tmp_path / "dev.en.gz"])) == [f"sentence {n}" for n in range(1, 5)]
     assert "small: dev has 4 pairs, the recipes were measured with 5" in caplog.text
     assert "small: train has 91 pairs, the recipes were measured with 90" in caplog.text
 
@@ -179,7 +179,7 @@ def test_the_pins_are_those_of_the_shared_corpora(shared: Path, name: str) -> No
     corpus, folder = CORPORA[name], shared / "data" / name
     if corpus.is_split:
         sides = ("dev", "test")
-        found = {part: read_pairs(*([folder / f"{part}.{one}.gz"] for one in corpus.languages)) for part in sides}
+        found = {part: list(iter_pairs(*([folder / f"{part}.{one}.gz"] for one in corpus.languages))) for part in sides}
         pairs = {part: [(pair.source, pair.target) for pair in of_part] for part, of_part in found.items()}
         assert pins_of(pairs) == pins_file(f"{name}.pairs")
     else:

@@ -6,7 +6,7 @@ import pytest
 
 from nmt.corpus.split import Facts, key_of, split_corpus
 from nmt.errors import DataError
-from nmt.text.lines import Pair, read_pairs
+from nmt.text.lines import Pair, iter_pairs
 
 
 def write(directory: Path, pairs: list[tuple[str, str]]) -> tuple[list[Path], list[Path]]:
@@ -19,7 +19,7 @@ def write(directory: Path, pairs: list[tuple[str, str]]) -> tuple[list[Path], li
 def split(directory: Path, pairs: list[tuple[str, str]], seed: int = 1) -> tuple[Facts, dict[str, list[Pair]]]:
     out = directory / f"parts{seed}"
     facts = split_corpus(*write(directory, pairs), out, ("de", "en"), seed)
-    parts = {part: read_pairs([out / f"{part}.de"], [out / f"{part}.en"]) for part in ("train", "dev", "test")}
+    parts = {part: list(iter_pairs([out / f"{part}.de"], [out / f"{part}.en"])) for part in ("train", "dev", "test")}
     return facts, parts
 
 

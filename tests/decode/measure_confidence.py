@@ -14,7 +14,7 @@ from sacrebleu.metrics.chrf import CHRF
 
 from nmt.decode.confidence import LEAST_COVERAGE, Calibration, confidence_of, coverage, repeated, samples_of, words_of
 from nmt.decode.translator import load
-from nmt.text.lines import read_pairs
+from nmt.text.lines import iter_pairs
 from nmt.train.preparation import corpus_paths
 
 N_BINS = 10
@@ -36,7 +36,7 @@ def ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def measure(path: Path) -> None:
     translator, samples, found = load(path, "cpu"), {}, []
     for corpus, beam in (("dev", 1), ("test", translator.options.beam)):
-        pairs = read_pairs(*corpus_paths(translator.config, getattr(translator.config.data, corpus)))
+        pairs = list(iter_pairs(*corpus_paths(translator.config, getattr(translator.config.data, corpus))))
         found = list(translator.translate_lines([one.source for one in pairs], translator.with_options(beam=beam)))
         rows = (samples_of(translator, x.hypotheses[0], y.target) for x, y in zip(found, pairs, strict=True))
         samples[corpus] = np.array([row for of_line in rows for row in of_line], np.float64)

@@ -14,7 +14,7 @@ from random import Random
 
 from nmt.decode.translator import load
 from nmt.evaluate import bleu_tokenizer, score
-from nmt.text.lines import Pair, read_pairs
+from nmt.text.lines import Pair, iter_pairs
 from nmt.text.placeholders import equal_spans, inserted, patterns_of, replaced
 
 KINDS = ["{name}", "{0}", "%s", "%1$d", "${x}", '<x id="1"/>', "https://example.com/a?b=1", "info@example.org"]
@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=1000)
     given = parser.parse_args()
     translator, random = load(given.run, "cpu"), Random(1)
-    pairs = read_pairs([given.source], [given.target])[: given.lines]
+    pairs = list(iter_pairs([given.source], [given.target]))[: given.lines]
     texts = [with_inserted(pair.source, random) for pair in pairs]
     changed = [one for one in (with_replaced(pair, random) for pair in pairs) if one[1]]
 

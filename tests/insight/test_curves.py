@@ -15,7 +15,7 @@ from nmt.run.directory import RunDirectory
 
 def step(n: int, **figures: Any) -> dict[str, Any]:
     figures = {"loss": 2.0, "nll": 1.0, "lr": 0.1, "grad_norm": 1.0, "n_tokens": 10, "elapsed_s": float(n), **figures}
-    return {"step": n, "n_real": 18, "n_positions": 20, **figures}
+    return {"kind": "step", "step": n, "n_real": 18, "n_positions": 20, **figures}
 
 
 @pytest.fixture
@@ -52,8 +52,8 @@ def test_long_curves_have_few_points_that_stand_for_all_steps(
 
 
 def test_damaged_lines_and_those_of_validations_are_no_steps(run: RunDirectory) -> None:
-    lines = [step(1), {"step": 2, "grad_norm": 1.0}, step(3, loss="x"), {"step": 3, "dev_loss": 1.0, "dev_bleu": 2.0}]
-    run.append_metrics(*lines)
+    validation = {"kind": "validation", "step": 3, "dev_loss": 1.0, "dev_bleu": 2.0}
+    run.append_metrics(step(1), {"kind": "step", "step": 2, "grad_norm": 1.0}, step(3, loss="x"), validation)
     assert [found["step"] for found in read_figures(run)[1]] == [3]
     assert read_figures(run)[0]["step"] == [1]
 

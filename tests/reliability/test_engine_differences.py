@@ -31,7 +31,7 @@ from nmt.evaluate import bleu_tokenizer, score
 from nmt.run.directory import RunDirectory
 from nmt.text import BOS, EOS
 from nmt.text.batches import pad_source
-from nmt.text.lines import Pair, read_pairs
+from nmt.text.lines import Pair, iter_pairs
 
 pytest.importorskip("ctranslate2")
 
@@ -189,7 +189,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> System:
     data = RunDirectory(run).read_config().data
     assert data.test, "the run's config names no test set"
     files = [[data_root(data.root) / path for path in side] for side in (data.test.source, data.test.target)]
-    return system_of(run, read_pairs(*files))
+    return system_of(run, list(iter_pairs(*files)))
 
 
 def system_of(run: Path, pairs: list[Pair]) -> System:

@@ -96,10 +96,8 @@ def test_a_lone_surrogate_becomes_a_question_mark(unigram: Tokenizer, text: str)
 
 @hypothesis_settings(max_examples=50)
 @given(st.lists(ANY, max_size=4))
-def test_many_texts_are_encoded_and_decoded_like_each_text(unigram: Tokenizer, texts: list[str]) -> None:
-    ids = unigram.encode_all(texts)
-    assert ids == [unigram.encode(text) for text in texts]
-    assert unigram.decode_all(ids) == [unigram.decode(of_text) for of_text in ids]
+def test_many_texts_are_encoded_like_each_text(unigram: Tokenizer, texts: list[str]) -> None:
+    assert unigram.encode_all(texts) == [unigram.encode(text) for text in texts]
 
 
 @hypothesis_settings(max_examples=100)

@@ -7,7 +7,8 @@ import pytest
 from small_run import config_of, write_small_corpus
 
 from nmt.errors import ConfigError
-from nmt.train.halving import MIN_STEPS, Budget, Candidate, check_candidates, first_rung, ranking
+from nmt.train.halving import MIN_STEPS, Budget, Candidate, check_candidates, first_rung
+from nmt.train.progress import ranking
 
 
 @pytest.mark.parametrize(("n", "sizes"), [(1, [1]), (2, [2, 1]), (7, [7, 3, 1]), (16, [16, 8, 4, 2, 1])])
@@ -40,8 +41,8 @@ def test_too_little_time_is_refused_with_the_least_that_works() -> None:
 
 def test_ties_in_bleu_are_broken_by_the_loss_and_divergence_is_last() -> None:
     figures = [None, *({"dev_bleu": bleu, "dev_nll": nll} for bleu, nll in ((0.0, 9.0), (0.0, 3.0), (1.0, 4.0)))]
-    assert sorted(figures, key=lambda one: ranking(one, "bleu")) == figures
-    assert [ranking(one, "loss")[0] for one in figures[1:]] == [-9.0, -3.0, -4.0]
+    assert sorted(figures, key=lambda one: ranking(one, "bleu", "dev_nll")) == figures
+    assert [ranking(one, "loss", "dev_nll")[0] for one in figures[1:]] == [-9.0, -3.0, -4.0]
 
 
 @pytest.mark.parametrize("key", ["run", "train.max_steps", "train.metric", "seed", "tokenizer.type"])

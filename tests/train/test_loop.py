@@ -23,10 +23,11 @@ from nmt.text.batches import Batch
 from nmt.train import loop, session
 from nmt.train.loop import Session
 from nmt.train.loss import LossSum
+from nmt.train.progress import ranking
 from nmt.train.signals import stop_signals
 from nmt.train.step import batch_loss, train_step
 from nmt.train.upkeep import average_run
-from nmt.train.validation import Validation, ranking, validate
+from nmt.train.validation import Validation, validate
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from nmt.files import cache_directory
 from nmt.run.directory import hash_files
 from nmt.text import corpus as corpus_module
 from nmt.text.corpus import SIDES, Mixture, Pairs, digests_of, write_pairs
-from nmt.text.lines import Pair, read_pairs
+from nmt.text.lines import Pair, iter_pairs
 from nmt.text.tokenizer import Tokenizers, train_tokenizer
 from nmt.train import preparation
 from nmt.train.preparation import (
@@ -294,10 +294,10 @@ def test_a_corpus_that_changes_while_it_is_read_is_refused_and_not_kept(
 
     def changed_before(*paths: Any, **options: Any) -> list[Pair]:
         files.write(name, ["neu"], ["new"])
-        return read_pairs(*paths, **options)
+        return list(iter_pairs(*paths, **options))
 
     with monkeypatch.context() as patch:
-        patch.setattr(preparation, "read_pairs", changed_before)
+        patch.setattr(preparation, "iter_pairs", changed_before)
         assert str(refused(config)) == "a file of the corpus has changed while it was read"
     files.write(name, *texts[name])
     assert [pair.target for pair in read_corpus(config).train] == TARGETS
@@ -312,7 +312,6 @@ def test_many_parts_and_several_processes_give_the_same_as_one(
     config = files.config({"train": train})
     expected = prepared(config, caplog)
     monkeypatch.setenv("NMT_CACHE", str(files.path / "another"))
-    monkeypatch.setattr(corpus_module, "PART", 10)
     monkeypatch.setattr(corpus_module, "CHUNK", 9)
     assert prepared(config, caplog) == expected
 

@@ -12,7 +12,7 @@ from nmt.config import Config
 from nmt.decode.translator import load
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.run.directory import RunDirectory
-from nmt.text.lines import read_lines
+from nmt.text.lines import iter_lines
 from nmt.train import session
 from nmt.train.preparation import tokenize
 
@@ -29,7 +29,7 @@ def corpus(tmp_path: Path) -> Path:
 def test_fine_tuning_encodes_the_source_as_the_saved_model_does(corpus: Path, parent: bool) -> None:
     """Each model uses the NFKC setting of its own config, whichever of the two is prepared first."""
     course = {"train__max_steps": 1, "tokenizer": {"vocab_size": 340}}
-    lines = [f"ＡＢＣ １２３ {line}" for line in read_lines([corpus / "train.zh"])]  # full-width: NFKC maps it to ASCII
+    lines = [f"ＡＢＣ １２３ {line}" for line in iter_lines([corpus / "train.zh"])]  # full-width: NFKC maps it to ASCII
     (corpus / "train.zh").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     base = config_of(corpus, "base", data__nfkc_source=parent, **course)
     run_training(base)

@@ -6,8 +6,9 @@ import pytest
 
 from nmt.decode.confidence import Calibration
 from nmt.evaluate import Score
+from nmt.train.progress import ranking
 from nmt.train.report import clock
-from nmt.train.validation import Validation, ranking, warnings_about
+from nmt.train.validation import Validation, warnings_about
 
 SCORE = Score("BLEU", 10.0, None, None, "signature")
 
