@@ -125,7 +125,7 @@ def load_translator(
 
 
 class TestSet(NamedTuple):
-    """Lines to translate and their references, as many lines in each list."""
+    """Source lines and their references; all lists have the same length."""
 
     source_name: str  # the names are kept in the run's scores.jsonl
     reference_names: list[str]
@@ -134,7 +134,7 @@ class TestSet(NamedTuple):
 
 
 def read_test_set(src: Path | None, ref: list[Path] | None, configs: "Sequence[Config]") -> TestSet:
-    """Read the files of --src and --ref, else the data.test that the configs share. Raises InputError or DataError."""
+    """Read --src and --ref, or else the data.test that all configs name. Raises InputError or DataError."""
     from nmt.evaluate import check_references
     from nmt.text.lines import iter_lines
     from nmt.train.preparation import corpus_paths

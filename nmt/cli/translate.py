@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,7 +16,7 @@ from nmt.documents import SUFFIXES
 from nmt.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from nmt.decode.segments import Translation
     from nmt.decode.translator import Translator
@@ -72,8 +73,6 @@ def translate(
     sentence" translates the argument. nmt translate report.docx -o report.en.docx translates a document: .docx, .pptx,
     .md, .html or .txt. On a terminal, nmt translate shows a prompt.
     """
-    from nmt.text.placeholders import patterns_of  # here, because it compiles its expressions for 16 ms
-
     is_document = text is not None and text.lower().endswith(SUFFIXES) and os.path.isfile(text)  # noqa: PTH113
     document = Path(text) if text and is_document else None
     text = checked_text(None if document else text, input_file)
@@ -86,7 +85,11 @@ def translate(
     if markup != "text" and (json_lines or scores or prefix or min_confidence is not None):
         names = "--json, --scores, --min-confidence and --prefix"
         raise InputError(f"--format {markup} goes with none of {names}", hint="leave them out")
-    protected = patterns_of(protect or []) if protect or protect_placeholders else []
+    protected: Sequence[re.Pattern[str]] = []
+    if protect or protect_placeholders:
+        from nmt.text.placeholders import patterns_of  # imported late: its expressions take 15 ms to compile
+
+        protected = patterns_of(protect or [])
     command = "translate --resume" if shard is None else f"translate --shard {shard}"
     files = checked_files(command, input_file, output, shard) if resume or shard is not None else None
     search = options.search_options(
@@ -108,10 +111,8 @@ def translate(
     paths, translator = options.load_translator(model, device, threads, precision, engine)
     translator.encode_prefix(prefix)  # an invalid prefix raises before output is written
     translator.protected = protected or translator.protected
-    arguments: dict[str, Any] = {"batch_size": batch_size, "prefix": prefix}
+    arguments: dict[str, Any] = {"batch_size": batch_size, "prefix": prefix} | ({"window": 1} if stream else {})
     arguments["options"] = translator.with_options(**search)
-    if stream:
-        arguments["window"] = 1
     if document and output:
         from nmt.documents.files import translate_file
 
@@ -137,7 +138,7 @@ def translate(
 def renderer(
     translator: "Translator", min_confidence: float | None, *, json_lines: bool, scores: bool
 ) -> "Callable[[Translation], str]":
-    """Return a function that formats a translation as a line, and logs why to doubt it."""
+    """Return a function that formats a translation as a line; with `min_confidence`, it logs doubtful lines."""
 
     def render(found: "Translation") -> str:
         reasons = None

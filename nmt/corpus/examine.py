@@ -172,7 +172,7 @@ def gather(survey: Survey, usual: Usual, quiet: bool) -> Gathered:
 
 
 def with_bar(chunks: Iterable[Chunk], name: str, n_pairs: int, quiet: bool) -> Iterable[Chunk]:
-    """The chunks with a progress bar that counts pairs, if stderr is a terminal."""
+    """Show a progress bar that counts pairs while chunks are read, if stderr is a terminal."""
     bar: Iterable[Chunk] = tqdm(
         chunks, name, n_pairs / CHUNK, unit=" pairs", unit_scale=CHUNK, disable=quiet or None, leave=False
     )

@@ -14,7 +14,7 @@ from nmt.corpus.split import Facts
 
 PIECES_PER_WORD = 1.35  # on either side, EOS included
 BATCH = 0.6  # batch_tokens / sqrt(target tokens in all epochs): the best of those tried for 0.8M to 2M tokens
-MIN_PIECES = 600  # of a vocabulary besides single characters: 256 bytes and some words
+MIN_PIECES = 600  # pieces besides single characters: 256 bytes, and room for words
 MIN_SHARE = 0.25  # of the usual epochs; if fewer fit in the time, a smaller, faster model is better
 
 
@@ -80,12 +80,12 @@ class Plan:
 
     @property
     def joint(self) -> bool:
-        """Whether both languages share a vocabulary; in two scripts they would share few pieces."""
+        """Whether both languages share a vocabulary; with different scripts they would share few pieces."""
         return self.facts.letter_overlap > 0.5
 
     @property
     def vocab_size(self) -> int:
-        """Pieces of the joint vocabulary, or of each."""
+        """The size of the joint vocabulary, or of each of the two."""
         n_words, n_characters = self.facts.n_words, self.facts.n_characters
         size = int(round(max(min(n_words / 12, max(8_000, 8 * math.sqrt(n_words)), 32_000), 600), -2))
         return max(size, n_characters + size // 2) if self.joint else max(size // 2, n_characters + MIN_PIECES)
@@ -147,7 +147,7 @@ model:
   n_encoder_layers: {size.n_layers}
   n_decoder_layers: {size.n_layers}
   dropout: {plan.dropout}  # the more often each pair is seen, the more
-  tied_embeddings: {tied}  # the matrices of input and output are one
+  tied_embeddings: {tied}  # which embeddings share one matrix
   positions: rotary  # better on little text; sinusoidal if you want Hugging Face's format or ONNX
 train:
   batch_tokens: {plan.batch_tokens}  # so that there are about {max(round(plan.n_steps, -2), 100):,.0f} updates

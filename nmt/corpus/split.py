@@ -34,7 +34,7 @@ class Facts:
     n_leaking: int  # pairs left out because one of their sentences is also in dev or test
     n_words: int  # on the target side of train; characters / 1.6 for text without spaces
     n_characters: int  # number of distinct characters in train
-    letter_overlap: float = 1.0  # between the letter frequencies of both sides, 0-1; near 0 for two scripts
+    letter_overlap: float = 1.0  # see `overlap`, of the letters of both sides; near 0 if their scripts differ
 
 
 def split_corpus(
@@ -106,7 +106,7 @@ def write_parts(
 
 
 def overlap(one: Counter[str], other: Counter[str]) -> float:
-    """The common part of two frequency distributions: the sum of min(p, q); 0 if one of them is empty."""
+    """Return the overlap of two relative frequency distributions, the sum of min(p, q), 0-1; 0 if one is empty."""
     n_one, n_other = max(one.total(), 1), max(other.total(), 1)
     return sum(min(one[letter] / n_one, other[letter] / n_other) for letter in one.keys() & other.keys())
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.decode.translator import Translator
-from nmt.text.lines import UNSPACED_SCRIPTS
+from nmt.text.lines import UNSPACED_SCRIPTS, Span
 from nmt.text.tokenizer import Tokenizer
 
 log = logging.getLogger("nmt")
@@ -26,7 +26,6 @@ log = logging.getLogger("nmt")
 WINDOW = 1000  # pairs aligned together: limits memory, and lets pairs of similar length share a batch
 
 Matrix = NDArray[np.floating[Any]]
-Span = tuple[int, int]  # where a word begins and ends in its text, in characters
 Links = list[tuple[int, int]]  # indices of a source and a target word, from 0, in ascending order
 
 
@@ -49,7 +48,7 @@ class WordText:
 
 
 def indices_between(words: Sequence[Span], start: int, end: int) -> range:
-    """The indices of the words between two places in their text; words are in ascending order and do not overlap."""
+    """Return the indices of the words within text[start:end]; `words` are sorted and do not overlap."""
     first = bisect_left(words, start, key=lambda word: word[0])
     return range(first, max(first, bisect_right(words, end, key=lambda word: word[1])))
 

@@ -12,8 +12,8 @@ from nmt.decode.options import SearchOptions
 from nmt.decode.segments import Line, Translation
 from nmt.decode.translator import Translator, Watch
 from nmt.errors import InputError
-from nmt.text.lines import is_blank, one_line
-from nmt.text.placeholders import FINAL, NUMBER, SYMBOLS, TOKEN, Masked, Span, inserted
+from nmt.text.lines import Span, is_blank, one_line
+from nmt.text.placeholders import FINAL, NUMBER, SYMBOLS, TOKEN, Masked, inserted
 
 log = logging.getLogger("nmt")
 
@@ -21,7 +21,7 @@ log = logging.getLogger("nmt")
 def start_masked(
     translator: Translator, lines: Sequence[Line], options: SearchOptions, batch_size: int, watch: Watch | None
 ) -> Callable[[], list[Translation]]:
-    """See `Translator.start`."""
+    """Start to translate lines whose placeholders are masked; see `Translator.start`."""
     symbols = SYMBOLS if translator.config.data.placeholders else []
     masks = [Masked.of(line.text, translator.protected, symbols) for line in lines]
     masked_lines = [line._replace(text=mask.text) for line, mask in zip(lines, masks, strict=True)]
@@ -44,7 +44,7 @@ def start_masked(
 
 
 def restored(translator: Translator, line: Line, mask: Masked, translation: str) -> str:
-    """The translation of a masked line with every span of the line, once."""
+    """Return the translation of a masked line, with every span of the line exactly once."""
     if not mask.text:
         return one_line(line.text)
     text, missing = mask.settled(translation, translator.protected)
@@ -62,7 +62,7 @@ def restored(translator: Translator, line: Line, mask: Masked, translation: str)
 def places_of(
     translator: Translator, line: Line, mask: Masked, translation: str, missing: Sequence[int]
 ) -> dict[int, Span]:
-    """Where missing spans go, if known.
+    """Return the place of each missing span in the translation; a span whose place is unknown is left out.
 
     A number takes the place of words that are linked to nothing else, such as itself in letters. Other spans go after
     the words that the word before them became, or before those of the next.
@@ -79,7 +79,7 @@ def places_of(
     lost = {s for words in words_of.values() for s in words}
     others = {t for s, t in found if s not in lost}
     places: dict[int, Span] = {}
-    end_after: dict[int | None, int] = {}  # where the last span that follows a word ends, by that word
+    end_after: dict[int | None, int] = {}  # source word -> end of the last span placed after it
     for i, words in words_of.items():
         own = sorted({t for s, t in found if s in words} - others) if NUMBER.fullmatch(mask.marks[i]) else []
         before = max((s for s in range(words.start) if s not in lost), default=None)

@@ -8,6 +8,7 @@ Windows also limit memory. This module does not import torch, because CTranslate
 
 import logging
 import math
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +28,6 @@ from nmt.run.directory import RunDirectory
 from nmt.run.header import read_config, read_header
 from nmt.text import EOS
 from nmt.text.lines import Pause, one_line
-from nmt.text.placeholders import Patterns, patterns_of
 from nmt.text.tokenizer import Tokenizers
 
 log = logging.getLogger("nmt")
@@ -56,10 +56,14 @@ class Translator:
         self.tokenizers = tokenizers
         self.config = config
         self.run = run  # run directory that the model was loaded from, if any
-        self.progress = progress or {}  # of the training, from the model file; empty for an ensemble or an export
+        self.progress = progress or {}  # training progress stored in the model file; ensembles and exports have none
         self.options = SearchOptions(**config.decode.model_dump(exclude={"batch_size", "engine"}))
         self.target_language = language(config.data, "target")
-        self.protected: Patterns = patterns_of([]) if config.data.placeholders else []  # see `nmt.text.placeholders`
+        self.protected: Sequence[re.Pattern[str]] = []  # spans to keep as they are, see `nmt.text.placeholders`
+        if config.data.placeholders:
+            from nmt.text.placeholders import patterns_of  # imported late: its expressions take 15 ms to compile
+
+            self.protected = patterns_of([])
         self.joiner = "" if base_language(self.target_language) in UNSPACED else " "
 
     def translate(self, texts: Sequence[str], **options: Any) -> list[str]:
@@ -138,7 +142,7 @@ class Translator:
     def start_search(
         self, lines: Sequence[Line], options: SearchOptions, batch_size: int, watch: Watch | None = None
     ) -> Callable[[], list[Translation]]:
-        """See `start`; placeholders are translated as other text."""
+        """Start to translate lines; placeholders get no special treatment. See `start`."""
         max_length, target = self.config.data.max_length, self.tokenizers.target
         segments_of_lines = split(lines, self.tokenizers.source, max_length)
         segments = [segment for of_line in segments_of_lines for segment in of_line]

@@ -1,4 +1,4 @@
-"""Translation of a document, in the format that its name says: all of it, or nothing if it is damaged."""
+"""Translate a document whose format its suffix names. A damaged document is an error, and nothing is written."""
 
 import contextlib
 import re
@@ -48,7 +48,7 @@ def translate_file(translator: Translator, source: Path, output: Path, *, watch:
     texts = {
         name: decoded(source, name, data) for name, data in members.items() if not infos or MEMBERS.fullmatch(name)
     }
-    with atomic_writer(output) as file:  # now, to fail before the translation if it cannot be written
+    with atomic_writer(output) as file:  # opened first: if it cannot be written, fail before translating
         for markup in FORMATS[suffix]:
             documents = []
             for name, text in texts.items():
@@ -64,7 +64,7 @@ def translate_file(translator: Translator, source: Path, output: Path, *, watch:
 
 @contextlib.contextmanager
 def damages(source: Path, name: str = "") -> Iterator[None]:
-    """Convert the errors of reading a document, or its member `name`, in a block."""
+    """Convert errors that a damaged document, or its member `name`, causes in a block, to InputError."""
     try:
         yield
     except DAMAGES as error:
@@ -108,7 +108,7 @@ def zipped(infos: list[zipfile.ZipInfo], members: dict[str, bytes]) -> bytes:
 
 
 def parse_lines(text: str) -> list[Part]:
-    """The parts of plain text, each line of which is a paragraph."""
+    """Return the parts of plain text; each line is a paragraph."""
     lines = Parser()
     for line in re.split(r"(\r?\n)", text):
         lines.write(line, line)

@@ -19,7 +19,7 @@ title tr track ul video
 """
 _VOID = "area base br col embed hr img input link meta param source track wbr"
 BLOCK, VOID = frozenset(_BLOCK.split()), frozenset(_VOID.split())
-COPIED = frozenset(["math", "pre", "script", "style", "svg", "template", "textarea"])  # block elements, not translated
+COPIED = frozenset(["math", "pre", "script", "style", "svg", "template", "textarea"])  # block elements, copied whole
 CODE = frozenset(["code", "kbd", "samp", "var"])
 RAW = frozenset(["script", "style", "textarea"])  # their content is no markup
 CONSTRUCT = re.compile(
@@ -71,7 +71,7 @@ class Parser:
         """Begin a segment."""
         self.raw, self.text = "", ""
         self.open: list[tuple[str, Element]] = [("", Element("", "", 0, 0))]  # the root and the open elements, by name
-        self.depth = 0  # of the most deeply nested element
+        self.depth = 0  # how deeply elements are nested
         self.kept: list[str] = []  # names of the open elements whose content is copied, the outermost first
 
     def read(self, raw: str, kind: str, name: str) -> None:
@@ -90,7 +90,7 @@ class Parser:
             self.mark(raw, kind, name)
 
     def write(self, raw: str, text: str) -> None:
-        """Add text, which is written as `raw`."""
+        """Add text to the segment; `raw` is how the source writes it."""
         self.raw += raw
         text = SPACE.sub(" ", text)
         if text[:1] == " " and self.text[-1:] in ("", " "):
@@ -101,7 +101,7 @@ class Parser:
         self.text += text
 
     def copy(self, raw: str, text: str = "") -> None:
-        """Add what is no text; `text` is what the sentence has there. At the edge of a segment, it stays there."""
+        """Add a construct that is copied; the sentence has `text` in its place. At a segment's edge, it stays there."""
         start = len(self.text)
         self.write(raw, text)
         edges = start, len(self.text)

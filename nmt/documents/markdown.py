@@ -15,7 +15,7 @@ COPIED = re.compile(r"(\{\{.*?\}\}|\{%.*?%\}|\$[^$\s](?:[^$]*[^$\s])?\$|\[\^[^\]
 ESCAPED = re.compile(
     r"\\(?=[!-/:-@[-`{-~])|[`]|\*(?=\S)|(?<=\S)\*|(?<!\w)_|_(?!\w)|~~|<(?=[A-Za-z/!?])|&(?=#?\w+;)|\](?=[(\[])"
 )
-AS_PARAGRAPH = partial(re.compile(r"^(\d{0,9})([-+.)>=]|#{1,6})(?=\s|$)").sub, r"\1\\\2")  # not as a list, say
+AS_PARAGRAPH = partial(re.compile(r"^(\d{0,9})([-+.)>=]|#{1,6})(?=\s|$)").sub, r"\1\\\2")  # no list, no heading
 AS_CELL = partial(re.compile(r"(?<!\\)\|").sub, r"\\|")
 
 
@@ -33,7 +33,7 @@ def parser() -> Any:
 
 
 def with_span(rule: Callable[..., bool]) -> Callable[..., bool]:
-    """A rule that sets the span of each of its tokens; that of a link's end begins after its text."""
+    """Wrap an inline rule so that its tokens get their span of the source as `map`; `link_close` spans `](…)`."""
 
     def run(state: Any, silent: bool) -> bool:
         start, n_tokens = state.pos, len(state.tokens)
@@ -76,7 +76,7 @@ def parse(text: str) -> list[Part]:
 
 
 def parts_of(tokens: Sequence[Any], content: str) -> list[Part]:
-    """The parts of a block. Sentences show templates and formulas, but no marks of notes, boxes to check and images."""
+    """Return the parts of a block. Templates and formulas are text; footnote marks, checkboxes, images are not."""
     texts, until = Parser(), 0
     for i, token in enumerate(tokens):
         start, end = token.map or (0, 0)

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from nmt.decode.align import Links, Span, WordText, indices_between, links, word_attention
+from nmt.decode.align import Links, WordText, indices_between, links, word_attention
 from nmt.decode.segments import TextHypothesis, Translation
 from nmt.decode.translator import Translator, read_window
-from nmt.text.lines import UNSPACED_SCRIPTS, Pause
+from nmt.text.lines import UNSPACED_SCRIPTS, Pause, Span
 from nmt.text.placeholders import SPAN
 
 WINDOW = 1000  # lines parsed, translated and aligned together
@@ -26,8 +26,8 @@ WINDOW = 1000  # lines parsed, translated and aligned together
 # Combining marks, and scripts whose vowel signs are marks: they belong to a word, but `\w` leaves them out.
 MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0dff"
 MARKS += "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
-# Characters of unspaced scripts and punctuation marks are words of their own, so that a tag can end between them. A
-# placeholder is one word, so that none does inside of it.
+# Each character of an unspaced script and each punctuation mark is a word, so that a tag can end between two of them.
+# A placeholder is one word, so that no tag ends inside of it.
 LETTERS = rf"(?:[^\W{UNSPACED_SCRIPTS}]|[{MARKS}])+"
 WORD = re.compile(rf"{SPAN.pattern}|[{UNSPACED_SCRIPTS}][{MARKS}]*|{LETTERS}(?:['’]{LETTERS})*|[^\w\s]")
 # A sentence ends at a mark after a word of three letters or more, which few abbreviations have. See `sentence_spans`.
@@ -49,11 +49,11 @@ class Element:
 
 @dataclass
 class Segment:
-    """Text that is translated sentence by sentence, with the elements in it."""
+    """A text that is translated sentence by sentence, and the elements in it."""
 
     text: str
     root: Element  # without tags; contains all elements of the segment
-    finish: Callable[[str], str] = str  # applied to the translation with tags
+    finish: Callable[[str], str] = str  # applied to the translation after its tags are written
 
     @cached_property
     def sentences(self) -> list[Span]:

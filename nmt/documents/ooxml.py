@@ -26,7 +26,7 @@ INVISIBLE = re.compile(
 
 @dataclass(frozen=True)
 class Style:
-    """A format of runs: what is written before and after their text."""
+    """The formatting of a run, as the tags before and after its text."""
 
     start: str
     end: str
@@ -42,7 +42,7 @@ def style_of(run: Node) -> Style:
 
 
 def main_style(nodes: Sequence[Node]) -> Style | None:
-    """The style of most characters of some runs, or of those in a hyperlink; None if there are none."""
+    """Return the most frequent style of runs by characters, else of those in a hyperlink; None if there is no text."""
     sizes, styles = Counter[str](), dict[str, Style]()
     for node in nodes:
         if node.name in ("w:r", "a:r") and (
@@ -55,7 +55,7 @@ def main_style(nodes: Sequence[Node]) -> Style | None:
 
 
 def parse(text: str, *, of_boxes: bool) -> list[Part]:
-    """Return the parts of a document: those of paragraphs inside of paragraphs (in text boxes), or of all others."""
+    """Return the parts of a document; segments are the paragraphs in text boxes, or all others."""
     parts: list[Part] = []
 
     def visit(node: Node, is_inside: bool) -> None:
@@ -79,12 +79,12 @@ class Paragraph(Parser):
 
     def __init__(self, nodes: Sequence[Node], base: Style) -> None:
         super().__init__()
-        self.base, self.styles = base, set[Style]()  # of what is around all elements; all that are used
+        self.base, self.styles = base, set[Style]()  # the style outside of all elements; all styles that are used
         self.add(nodes, base)
         self.finish()
 
     def add(self, nodes: Sequence[Node], base: Style) -> None:
-        """Add what is in a paragraph or in a hyperlink, where text is written in the base style."""
+        """Add the children of a paragraph or a hyperlink; `base` is the style of text outside of its elements."""
         style = base
         self.styles.add(base)
 
@@ -116,7 +116,7 @@ class Paragraph(Parser):
         switch(base)
 
     def add_other(self, node: Node, raw: str, base: Style) -> None:
-        """Add what is no text, and is written as `raw`."""
+        """Add a node that is not text; `raw` is what is written for it."""
         inner = main_style(node.children) if node.name in CONTAINERS else None
         if inner:
             self.read(base.end + node.opening + inner.start, "start", node.name)
@@ -139,7 +139,7 @@ class Paragraph(Parser):
             segment.finish = partial(self.written, str(before), str(found[1]))
 
     def written(self, before: str, after: str, text: str) -> str:
-        """A text with tags in the base style, without runs that are empty."""
+        """Write a text with tags in the base style, and remove empty runs."""
         text = self.base.start + before + text + after + self.base.end
         for style in self.styles:
             text = text.replace(style.start + style.end, "")
@@ -152,7 +152,7 @@ def text_of(raw: str) -> str:
 
 
 def fields_joined(nodes: Sequence[Node]) -> list[Node]:
-    """The nodes, with the runs of a field, such as a page number, as one node."""
+    """Merge the runs of each field, such as a page number, into one node."""
     joined, inside, depth = list[Node](), list[Node](), 0
     for node in nodes:
         marks = [child.opening for child in node.children if child.name == "w:fldChar"]

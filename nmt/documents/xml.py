@@ -1,4 +1,4 @@
-"""XML as a tree whose nodes keep what is written. lxml has no places of tags, so that it would write all anew."""
+"""XML as a tree whose nodes keep what is written. lxml has no source offsets of tags."""
 
 import re
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ TOKEN = re.compile(
 
 @dataclass(eq=False)
 class Node:
-    """An element; or a text, a comment or the like, which have no name."""
+    """An element, or a text, comment or instruction without a name."""
 
     name: str = ""  # with its prefix
     opening: str = ""  # as written, as are `closing` and `raw`
@@ -31,7 +31,7 @@ def read_xml(text: str) -> Node:
     def refuse(*_: object) -> None:
         raise ValueError("a document type is not allowed")
 
-    parser = expat.ParserCreate("utf-8", " ")  # with a separator, it checks prefixes too
+    parser = expat.ParserCreate("utf-8", " ")  # namespaces are on, so undeclared prefixes are errors
     parser.StartDoctypeDeclHandler = refuse
     try:
         parser.Parse(text.encode(errors="surrogatepass"), True)

@@ -102,7 +102,7 @@ class Explanation:
     hypotheses: list[Translated]  # best first
     greedy: Translated
     stages: list[Stage]
-    cache: tuple[list[tuple[int, ...]], Tensor]  # of `translation`, see `decoder_cache`
+    cache: tuple[list[tuple[int, ...]], Tensor]  # of the tokens of `translation`, see `decoder_cache`
     attention: AttentionWeights  # of one sentence: (L, 1, H, S, S), (L, 1, H, T, T), (L, 1, H, T, S)
     heads: list[HeadSummary]  # of this pair
     padding_mask: list[bool]  # whether each position of the source, with `N_PADDING` PADs added, may be attended to

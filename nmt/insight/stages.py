@@ -44,7 +44,7 @@ MASKS = {
     "cross": "Every target position may attend to the whole source; only padding would be hidden.",
 }
 
-CODE: list[Callable[..., Any]] = [  # what the boxes of figure 1 compute
+CODE: list[Callable[..., Any]] = [  # the functions whose source the boxes of figure 1 show
     *(Seq2Seq.scaled_embedding, Transformer.embed, SelfAttention.project, scaled_dot_product_attention, causal_mask),
     *(MultiHeadAttention.merge_heads, FeedForward.forward, Residual.forward, Transformer.encode, Transformer.decode),
     *(RecurrentLayer.forward, GlobalAttention.forward, Seq2Seq.forward),
@@ -63,7 +63,7 @@ class Stage:
     shape: tuple[int, ...]
     values: Tensor  # the last two dimensions, for the first sentence and the first head
     columns: list[str] | None = None  # names of the columns of `values`, if these are tokens of the vocabulary
-    box: str = ""  # of figure 1, that computes it
+    box: str = ""  # the box of figure 1 that computes it
 
 
 def stage(
@@ -175,7 +175,7 @@ def decoder_cache(model: Seq2Seq, src: Tensor, tgt_in: Tensor) -> tuple[list[tup
 
 
 def excerpts() -> dict[str, tuple[str, str]]:
-    """The file of each function of `CODE`, by its name, and its source without the docstring."""
+    """Map the name of each function of `CODE` to its file and its source without the docstring."""
     found = {}
     for function in CODE:
         source = re.sub(r'\n +""".*?"""', "", dedent(inspect.getsource(function)), count=1, flags=re.DOTALL)
@@ -247,7 +247,7 @@ def feed_forward_stages(part: str, length: str, layer: EncoderLayer | DecoderLay
 
 
 def sublayer_stages(box: str, inner: list[Stage], residual: Residual, seen: Recorder) -> Iterator[Stage]:
-    """Yield the stages of a sub-layer, those of the connection around it included."""
+    """Yield the stages of a sub-layer and of its residual connection."""
     part, axes = inner[0].part, f"B{inner[0].axes[-2]}D"
     out = "The sub-layer's output, projected to D numbers, is added to its input"
     if residual.pre_norm:

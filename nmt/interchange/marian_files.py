@@ -57,7 +57,7 @@ def model_directory(model: str, revision: str | None = None) -> Path:
         raise InputError(f"no directory {path}, and huggingface_hub is not installed", hint=hint) from error
     try:
         return Path(snapshot_download(model, revision=revision, allow_patterns=HUB_FILES))
-    except Exception as error:  # of the Hub, its validators and the network; their classes depend on the version
+    except Exception as error:  # the classes raised for a wrong id or a failed request depend on the version
         reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         hint = "check the id and the network, or download the model elsewhere and give its directory"
         raise DownloadError(f"cannot get {model}: {reason:.300}", hint=hint) from error

@@ -92,7 +92,7 @@ def write_for_browsers(directory: Path, translator: Translator) -> None:
 
 
 def tokenizer_json(tokenizer: Tokenizer, kind: str) -> str:
-    """Return a SentencePiece model as tokenizer.json, written by Hugging Face's tokenizers; `kind`: see `KINDS`."""
+    """Convert a SentencePiece model to tokenizer.json by Hugging Face's tokenizers; `kind` is one of `KINDS`."""
     from tokenizers import AddedToken, decoders, models, normalizers, processors
     from tokenizers import Tokenizer as Fast
 

@@ -56,7 +56,7 @@ class TransformerDecoder:
         return KVCache(self_kv=empty, cross_kv=cross_kv, cross_mask=mask, n_read=0)
 
     def step(self, tokens: Tensor, cache: KVCache) -> tuple[Tensor, KVCache]:
-        """The layers compute `DecoderLayer.forward` for one position."""
+        """Decode one position; each layer computes what `DecoderLayer.forward` does for it."""
         model = self.model
         position = slice(cache.n_read, cache.n_read + 1)
         x, rotation = model.embed(tokens, model.target_embedding, model.target_positions, position)  # (B, K, D)
@@ -73,7 +73,7 @@ class TransformerDecoder:
         return logits, replace(cache, self_kv=self_kv, n_read=cache.n_read + 1)
 
     def select(self, cache: KVCache, beam_indices: Tensor) -> KVCache:
-        """`beam_indices`: (B', K'), rows of the B*K beams."""
+        """Keep the beams at `beam_indices` (B', K'), which index the B*K rows of the cache."""
         self_kv = [x.index_select(1, beam_indices.flatten()) for x in cache.self_kv]
         n_sentences = len(cache.cross_mask)
         if len(beam_indices) == n_sentences:  # no sentence has left the batch

@@ -27,6 +27,7 @@ BOM = b"\xef\xbb\xbf"
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 MAX_BAD_SHARE = 0.01  # of the lines of a corpus
 N_EXAMPLES = 3  # bad lines named in the warning
+Span = tuple[int, int]  # start and end of a part of a text, in characters
 # Thai, Lao, Burmese, Khmer, Chinese and Japanese characters and punctuation, as ranges of a regular expression.
 UNSPACED_SCRIPTS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3001-\u30ff\u3400-\u9fff\uff00-\uffef\U00020000-\U0003ffff"
 MAX_LINE_BYTES = 100_000_000  # a longer line is probably a decompression bomb

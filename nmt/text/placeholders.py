@@ -14,7 +14,7 @@ from hashlib import blake2b
 from random import Random
 
 from nmt.errors import ConfigError
-from nmt.text.lines import UNSPACED_SCRIPTS, Pair
+from nmt.text.lines import UNSPACED_SCRIPTS, Pair, Span
 
 N_SYMBOLS = 6
 SYMBOLS = [f"⟦{n}⟧" for n in range(1, N_SYMBOLS + 1)]
@@ -41,16 +41,15 @@ TOKEN = re.compile(rf"⟦[1-6]⟧|[{UNSPACED_SCRIPTS}]|{_IN_WORD}+")  # what is 
 SYMBOL = re.compile(r"(\s?)(⟦[1-6]⟧)")
 NO_SPACE = re.compile(r"[\s.,;:!?)…]|\Z")
 FINAL = re.compile(r"[\s.!?…。！？\"'”’»」』)]*\Z")
-# What a space stands between: a letter, digit, symbol or mark before an inserted span, a letter or digit after it.
+# An inserted span is separated by a space from such a character before it, and from a letter or digit after it.
 SPACE_AFTER = re.compile(rf"[^\s(\[{{«„“'\"¿¡{UNSPACED_SCRIPTS}]")
 SPACE_BEFORE = re.compile(rf"{_IN_WORD}|⟦")
 
-Span = tuple[int, int]  # start and end, in characters
 Patterns = Sequence[re.Pattern[str]]
 
 
 def patterns_of(extra: Iterable[str]) -> Patterns:
-    """`SPAN`, and before it regular expressions of the user. Raises ConfigError if one is invalid."""
+    """Return the user's regular expressions, then `SPAN`. Raises ConfigError if one is invalid."""
     found = []
     for text in extra:
         try:
@@ -78,7 +77,7 @@ def replaced(text: str, spans: Sequence[Span], new: Sequence[str]) -> str:
 
 
 def inserted(text: str, at: int, span: str) -> str:
-    """The text with a span at a place between words, and spaces where the script has them."""
+    """Insert a span between two words of a text, with spaces around it where the script has them."""
     left = " " if SPACE_AFTER.match(text[:at][-1:]) else ""
     return text[:at] + left + span + (" " if SPACE_BEFORE.match(text, at) else "") + text[at:]
 
@@ -128,7 +127,7 @@ def equal_spans(source: str, target: str) -> list[tuple[Span, Span]]:
 
 
 def some_symbols(n: int, random: Callable[[], float]) -> list[str]:
-    """A random choice of n symbols, in order, so that all are learned equally well."""
+    """Choose n symbols at random, in ascending order; random, so that all are learned equally well."""
     order = sorted((random(), symbol) for symbol in SYMBOLS)
     return sorted(symbol for _, symbol in order[:n])
 
@@ -137,7 +136,7 @@ def some_symbols(n: int, random: Callable[[], float]) -> list[str]:
 
 
 def need(span: str) -> int:
-    """A sort key: spans that are confused with symbols, then others; numbers, which most models copy, are the last."""
+    """Sort key of spans for masking: look-alikes of symbols first, numbers last, because most models copy them."""
     return 0 if SYMBOL.search(span) else 2 if NUMBER.fullmatch(span) else 1
 
 
@@ -147,7 +146,7 @@ class Masked:
 
     text: str
     spans: list[Span]  # in `text`
-    marks: list[str]  # what stands there: symbols, in order; nothing; or the original, if it is left as it is
+    marks: list[str]  # in place of each span: a symbol, nothing, or the span itself if it is kept
     originals: list[str]
 
     @classmethod
@@ -177,9 +176,9 @@ class Masked:
         return cls(masked + text[cursor:], moved, marks, originals)
 
     def settled(self, translation: str, patterns: Patterns) -> tuple[str, list[int]]:
-        """Return the translation with every mark at most as often as in `text`, and the indices of spans that it lacks.
+        """Remove surplus marks from a translation; return it, and the indices of the spans that it lacks.
 
-        A symbol that is not in the source, or that has been there, becomes one that is missing, or nothing.
+        A symbol that is invented or repeated becomes one that is missing, if any, else nothing.
         """
         written = {symbol for _, symbol in SYMBOL.findall(translation)}
         missing = [mark for mark in self.marks if mark in SYMBOLS and mark not in written]

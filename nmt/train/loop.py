@@ -51,7 +51,7 @@ def uses_bf16(settings: TrainSettings, device: torch.device) -> bool:
 
 
 def count_skipped(progress: Progress, figures: StepFigures, micro_batches: list[Batch]) -> None:
-    """Log and count a step that made no update because its gradient is not finite. Raises DivergedError after some."""
+    """Log and count a step skipped for its gradient. Raises DivergedError at the `MAX_SKIPPED`-th in a row."""
     progress.n_skipped += 1
     log.warning(
         "step %d skipped: the loss is %g, the gradient is not finite (lines %s, …)",

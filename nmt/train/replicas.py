@@ -21,8 +21,8 @@ class Replicas:
     """A model and its replicas, one per thread. With several ranks, the model comes from `distributed.parallel`."""
 
     def __init__(self, model: nn.Module, n: int = 1) -> None:
-        self.model = model  # whose weights the optimizer updates; with one thread, the only one of `models`
-        # From each parameter of `model` to those of the replicas that share its storage.
+        self.model = model  # the optimizer updates its weights; with one thread, it is also the only replica
+        # Maps each parameter of `model` to the parameters of the replicas, which share its storage.
         self.copies: defaultdict[nn.Parameter, list[nn.Parameter]] = defaultdict(list)
         self.models = [model] if n == 1 else [self._replica() for _ in range(n)]
         # `torch.set_num_threads` affects only the thread that calls it. The main thread, which runs the optimizer and

@@ -34,7 +34,8 @@ log = logging.getLogger("nmt")
 # Settings that may change on resume, besides most of `train`. Paths may change, contents may not: hashes are compared.
 MAY_CHANGE = ("run", "decode.", "data.root", "data.train", "data.dev", "data.test", "data.allow_bad_utf8")
 MIXED_PATHS = re.compile(r"data\.mix\..*\.(source|target|root)")  # may change, too
-INHERITED_DATA = {"nfkc_source", "target_tag"}  # keys of `data` that configure the tokenizers
+TOKENIZER_DATA = {"nfkc_source", "target_tag"}  # keys of `data` that configure the tokenizers
+INHERITED_DATA = TOKENIZER_DATA | {"placeholders"}  # keys of `data` that come from the run that training starts from
 
 
 def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Session:
@@ -83,8 +84,7 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> tuple[Confi
         before = checkpoint.config
     else:
         return config, None, False
-    kept_data = INHERITED_DATA | {"placeholders"}
-    known = before.model_dump(include={"model": True, "tokenizer": True, "data": kept_data})
+    known = before.model_dump(include={"model": True, "tokenizer": True, "data": INHERITED_DATA})
     inherited = with_unset(config, known, what=f"the settings of {name} and those changed")
     if newest is None:
         check_tokenizer_kept(before, inherited)
@@ -124,7 +124,7 @@ def encode(
     config = corpus.config
     if checkpoint is not None:  # the checkpoint's pieces, with the normalization of this config
         models = [side.model for side in checkpoint.tokenizers]
-        tokenizers = Tokenizers.from_models(*models, **config.data.model_dump(include=INHERITED_DATA))
+        tokenizers = Tokenizers.from_models(*models, **config.data.model_dump(include=TOKENIZER_DATA))
     elif not fresh and (found := run.read_tokenizers(config)) is not None:
         tokenizers = found
         log.info("using the tokenizer that is in %s; --fresh trains a new one", run.path)
