@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import curve
 import decoding
 import growth
 import imported
@@ -28,6 +29,7 @@ BENCHMARKS: dict[str, Callable[[Options], list[Table]]] = {
     "start": decoding.start,
     "scaling": training.scaling,
     "learning": training.learning,
+    "curve": curve.of_bleu,
     "imported": imported.throughput,
     "memory": decoding.memory,
     "growth": growth.of_model,

@@ -2,13 +2,15 @@
 
 Model: torch.nn.Transformer with tied embeddings and sinusoidal positions, or Hugging Face's Marian of the same size.
 Batches: pairs shuffled, sorted by target length, cut by budget, and the batches shuffled. Adam, label smoothing
-and dropout as in nmt. Reads a task that training.py has written, and appends a JSON line per step to a file.
+and dropout as in nmt. Reads a task that training.py has written, and appends a JSON line per step to a file; with
+`--validate-s`, also BLEU of a greedy search on dev.
 """
 
 import argparse
 import json
 import math
 import random
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -19,6 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 PAD, BOS, EOS = 0, 2, 3
+DEV_BATCH = 128  # sentences of a greedy search
 Pairs = list[tuple[list[int], list[int]]]
 
 
@@ -64,6 +67,20 @@ class PlainTransformer(nn.Module):
         )
         return F.linear(hidden, self.embedding.weight)
 
+    def greedy(self, src: Tensor, n_steps: int) -> Tensor:
+        """(B, S) ids to the (B, n_steps) ids of a greedy search; it computes every prefix anew."""
+        padding = src == PAD
+        memory = self.transformer.encoder(self.embed(src), src_key_padding_mask=padding)
+        out, ended = torch.full((len(src), 1), BOS), torch.zeros(len(src), dtype=torch.bool)
+        for length in range(1, n_steps + 1):
+            causal = nn.Transformer.generate_square_subsequent_mask(length, dtype=torch.bool)
+            hidden = self.transformer.decoder(self.embed(out), memory, causal, memory_key_padding_mask=padding)
+            best = F.linear(hidden[:, -1], self.embedding.weight).argmax(-1).masked_fill(ended, PAD)
+            out, ended = torch.cat([out, best[:, None]], 1), ended | (best == EOS)
+            if ended.all():
+                break
+        return out[:, 1:]
+
 
 class Marian(nn.Module):
     """Hugging Face's MarianMTModel (post-norm) of the same size."""
@@ -85,6 +102,12 @@ class Marian(nn.Module):
         """(B, S) and (B, T) ids to (B, T, V)."""
         out: Tensor = self.model(input_ids=src, attention_mask=src != PAD, decoder_input_ids=tgt_in).logits
         return out
+
+    def greedy(self, src: Tensor, n_steps: int) -> Tensor:
+        """(B, S) ids to the (B, n_steps) ids of its greedy search, which has a cache."""
+        limits = {"num_beams": 1, "do_sample": False, "max_new_tokens": n_steps}
+        out: Tensor = self.model.generate(input_ids=src, attention_mask=src != PAD, **limits)
+        return out[:, 1:]
 
 
 def batches(pairs: Pairs, batch_tokens: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -119,6 +142,25 @@ def dev_nll(model: nn.Module, pairs: Pairs, batch_tokens: int) -> float:
     return total / n_tokens
 
 
+def dev_bleu(model: nn.Module, pairs: Pairs, references: list[str], tokenizer: Path) -> float:
+    """BLEU of a greedy search on dev, in batches of sources of similar length."""
+    import sacrebleu
+    import sentencepiece
+
+    model.eval()
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer))
+    order = sorted(range(len(pairs)), key=lambda i: len(pairs[i][0]))
+    found = [""] * len(pairs)
+    for start in range(0, len(order), DEV_BATCH):
+        indices = order[start : start + DEV_BATCH]
+        src = nn.utils.rnn.pad_sequence([torch.tensor([*pairs[i][0], EOS]) for i in indices], True, PAD)
+        with torch.inference_mode():
+            out: Tensor = model.greedy(src, 2 * src.size(1) + 10)  # type: ignore[operator]
+        for i, ids in zip(indices, out.tolist(), strict=True):
+            found[i] = processor.decode([token for token in ids if token > EOS])
+    return float(sacrebleu.corpus_bleu(found, [references]).score)
+
+
 def train_step(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
@@ -147,6 +189,7 @@ def main() -> None:
     parser.add_argument("model", choices=["torch", "marian"])
     parser.add_argument("precision", choices=["fp32", "bf16"])
     parser.add_argument("--epochs", type=int, default=1_000_000)
+    parser.add_argument("--validate-s", type=float, default=math.inf, help="seconds between two values of dev BLEU")
     args = parser.parse_args()
     task = json.loads(args.task.read_text())
     settings = task["settings"]
@@ -155,7 +198,8 @@ def main() -> None:
     random.seed(1)
     model = (PlainTransformer if args.model == "torch" else Marian)(task["model"])
     optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
-    step = 0
+    step, validated = 0, time.monotonic()
+    home = args.task.parent
     with args.metrics.open("w", buffering=1) as metrics:
         for _ in range(args.epochs):
             model.train()
@@ -168,6 +212,12 @@ def main() -> None:
                 loss = train_step(model, optimizer, batch, bf16=bf16, label_smoothing=smoothing, clip_norm=clip_norm)
                 n_tokens = int((batch[2] != PAD).sum())
                 print(json.dumps({"loss": loss.item(), "n_tokens": n_tokens}), file=metrics)
+                if time.monotonic() - validated > args.validate_s:
+                    references = (home / "dev.tgt").read_text().splitlines()
+                    bleu = dev_bleu(model, task["dev"], references, home / "nmt" / "tokenizer.model")
+                    print(json.dumps({"dev_bleu": bleu}), file=metrics)
+                    validated = time.monotonic()
+                    model.train()
         nll = dev_nll(model, task["dev"], settings["batch_tokens"])
         print(json.dumps({"dev_nll": nll}), file=metrics)
 

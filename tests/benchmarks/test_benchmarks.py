@@ -3,9 +3,11 @@
 import json
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import bench
+import curve
 import decoding
 import growth
 import measure
@@ -83,8 +85,31 @@ def test_training(five_corpus: FiveCorpus, tmp_path: Path) -> None:
     sample = training.window(found["nmt train"], chosen, task.flops_per_token, peak=1e12)
     assert sample["tokens_s"] > 0
     assert sample["memory_mb"] > 0
-    assert training.learn(found[training.BASELINE], "--epochs=1", chosen)["dev_nll"] > 0
+    baseline = replace(found[training.BASELINE], command=[*found[training.BASELINE].command, "--validate-s=0"])
+    assert training.learn(baseline, "--epochs=1", chosen)["dev_nll"] > 0
+    assert any("dev_bleu" in line for line in baseline.progress.read_text().splitlines())
     assert training.from_rate("Step: 7, Tokens per Sec:      800, Lr: 0.1", 0.5) == 400
+
+
+def test_a_curve_has_every_dev_bleu_until_the_time_is_over(tmp_path: Path) -> None:
+    lines = '{"loss": 1}\n{"dev_bleu": 7.0}\n{"dev_bleu": 5.0}\n'
+    endless = f"import pathlib, time; pathlib.Path('metrics').write_text({lines!r}); time.sleep(100)"
+    command = ["env", "-C", tmp_path, sys.executable, "-c", endless]
+    points = [(0.0, 0.0)]
+    trainer = training.Trainer(command, tmp_path / "metrics", curve.bleu_in_json)
+    curve.learned(trainer, replace(options(tmp_path, tmp_path), minutes=0.02), points)
+    assert [bleu for _, bleu in points] == [0.0, 7.0, 5.0]
+    assert curve.bleu_of_joey("Steps: 30\tloss: 7.10\tppl: 1210.00\tbleu: 3.25\t*", 0.0) == 3.25
+
+
+def test_the_picture_of_curves_names_each_at_its_end_without_overlap() -> None:
+    curves = {"first": [(0.0, 0.0), (2.0, 31.0)], "second": [(0.0, 0.0), (1.0, 8.0), (2.0, 30.9)]}
+    assert curve.best_until(curves["second"], 1.5) == 8.0
+    picture = curve.svg(curves, 2)
+    assert "first: 31.0" in picture
+    assert "second: 30.9" in picture
+    heights = curve.label_positions(curves, lambda bleu: 300 - bleu)
+    assert heights[1] - heights[0] == 18
 
 
 def test_decoding(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Training: the `nmt train` command, plain loops and other toolkits, on the same pairs and tokens per step."""
 
 import json
+import math
 import re
 import shutil
 import socket
@@ -22,14 +23,14 @@ from nmt.text.tokenizer import Tokenizers
 from nmt.train.preparation import drop_lengths, read_corpus, train_tokenizers
 
 WARM_UP_STEPS = 3  # measurement starts after them
-RECIPE = [
+RECIPE = (
     "train.optimizer=adamw",  # as the others
     "model.dropout=0.1",
     "train.lr=2e-3",
     "train.warmup=306",
     "train.cooldown=0",
     "train.validate_every=1000000",
-]
+)
 # nmt splits the same positions per step into two micro-batches of different lengths. They have less padding and half
 # as many tokens again, so an epoch has fewer steps. The warm-up is the same in tokens, and the rate is adapted.
 OWN = ["train.batch_tokens=2048", "train.accumulate=2", "train.warmup=200", "train.lr=3e-3"]
@@ -82,15 +83,17 @@ class Task:
 
 
 @cache
-def prepare(options: Options) -> Task:
+def prepare(options: Options, settings: tuple[str, ...] = RECIPE) -> Task:
     """Tokenize the recipe's corpus; write token ids, text, and a run directory with the tokenizer for `nmt train`.
 
+    Args:
+        settings: that replace the recipe's.
     Raises:
         DataError: the corpus is not there.
     """
     home = options.scratch / "training"
     run = RunDirectory(home / "nmt")
-    corpus = read_corpus(load_config(options.config, [*RECIPE, f"run={run.path}"]))
+    corpus = read_corpus(load_config(options.config, [*settings, f"run={run.path}"]))
     config = corpus.config
     shutil.rmtree(home, ignore_errors=True)
     run.create()
@@ -180,8 +183,8 @@ def trainers(options: Options, task: Task) -> dict[str, Trainer]:
 # --- measurements -----------------------------------------------------------------------------------------
 
 
-def steps(trainer: Trainer, run: Watched) -> Iterator[tuple[float, float]]:
-    """Yield the time at which each step was written, and its target tokens, until the program ends.
+def steps(trainer: Trainer, run: Watched, until: float = math.inf) -> Iterator[tuple[float, float]]:
+    """Yield the time at which each step was written, and its target tokens, until the program ends or a time.
 
     Raises:
         RuntimeError: the program failed.
@@ -202,6 +205,7 @@ def steps(trainer: Trainer, run: Watched) -> Iterator[tuple[float, float]]:
                 before = now
         if has_ended:
             run.wait()
+        if has_ended or now > until:
             return
         time.sleep(0.05)
 
