@@ -172,8 +172,8 @@ class TrainSettings(Section):
     weight_decay: float = Field(0.0, ge=0, le=10, description="decoupled, on matrices only")
     clip_norm: float = Field(1.0, ge=0, description="maximum gradient norm; 0 is off")
     label_smoothing: float = Field(0.1, ge=0, lt=1, description="probability mass spread over the vocabulary, 0-1")
-    decoder_input: Literal["teacher_forcing", "scheduled_sampling", "free_running"] = Field(
-        "teacher_forcing", description="tokens that the decoder reads in training: true ones, some of its own, all"
+    decoder_input: Literal["teacher_forcing", "scheduled_sampling"] = Field(
+        "teacher_forcing", description="tokens that the decoder reads in training: true ones, or also its own"
     )
     sampling_rate: float = Field(0.25, ge=0, le=1, description="scheduled sampling: final rate, rises linearly from 0")
     r_drop: float = Field(0.0, ge=0, description="weight of R-Drop's divergence of two dropout passes; 0 is off")

@@ -162,11 +162,12 @@ class Checkpointer:
     def _restore_moments(self, moments: dict[str, Tensor]) -> None:
         """Restore the state of the optimizers that a checkpoint was trained with. One of step 0 has no state."""
         state, settings = self.state, self.config.train
-        kind = "muon" if any(name.endswith(".momentum") for name in moments) else "adamw"
-        if moments and kind != settings.optimizer:
-            log.warning("%s goes on with the optimizer it was begun with, %s", self.run.path, kind)
-            settings = settings.model_copy(update={"optimizer": kind})
         state.optimizers = make_optimizers(state.model, settings)
+        had_muon = any(name.endswith(".momentum") for name in moments)
+        if moments and had_muon != (len(state.optimizers) > 1):  # if all matrices are frozen, AdamW is alone with muon
+            kind = "muon" if had_muon else "adamw"
+            log.warning("%s goes on with the optimizer it was begun with, %s", self.run.path, kind)
+            state.optimizers = make_optimizers(state.model, settings.model_copy(update={"optimizer": kind}))
         if not state.progress.n_tokens:
             return
         names = {parameter: name for name, parameter in state.model.named_parameters()}

@@ -63,7 +63,7 @@ def n_fitting_threads(model: Seq2Seq, n_vocab: int, settings: TrainSettings, n_b
 def split_on_out_of_memory(
     step: Callable[[Sequence[Batch]], Result], micro_batches: Sequence[Batch], max_positions: int
 ) -> tuple[Result, int]:
-    """Do a step, which changes weights only at its end; if it runs out of memory, repeat it with smaller micro-batches.
+    """Do a step; if a gradient runs out of memory, repeat the step with smaller micro-batches.
 
     No pair is left out, so the gradient is the same except for dropout. `max_positions` is the maximum size of a
     micro-batch that was found in earlier steps, 0 for no limit. Returns the result of the step, and `max_positions` for

@@ -26,9 +26,7 @@ def learning_rate(settings: TrainSettings, d_model: int, step: int, progress: fl
 def prediction_rate(settings: TrainSettings, progress: float) -> float:
     """The probability that the decoder's input is the model's prediction instead of the true token, 0-1.
 
-    In scheduled sampling this rate rises linearly from 0 to `sampling_rate` (Bengio et al. 2015, section 2.4) with
-    `progress`, the share of the budget already spent, 0-1.
+    With teacher forcing it is 0. In scheduled sampling it rises linearly from 0 to `sampling_rate` (Bengio et al. 2015,
+    section 2.4) with `progress`, the share of the budget already spent, 0-1.
     """
-    if settings.decoder_input == "scheduled_sampling":
-        return settings.sampling_rate * progress
-    return 1.0 if settings.decoder_input == "free_running" else 0.0
+    return settings.sampling_rate * progress if settings.decoder_input == "scheduled_sampling" else 0.0

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from nmt.config import TrainSettings
 from nmt.distributed import n_ranks, rank, unwrapped
+from nmt.errors import NmtError
 from nmt.model.dropout import dropout_seeded
 from nmt.seeds import seed_of
 from nmt.text import PAD
@@ -17,6 +18,8 @@ from nmt.text.batches import Batch
 from nmt.train.decoder_input import decoder_input
 from nmt.train.loss import LossSum, smoothed_cross_entropy, symmetric_divergence
 from nmt.train.replicas import Replicas
+
+SMALLER_MODEL = "lower model.d_model, model.d_ff, the number of layers or tokenizer.vocab_size; checkpoints are kept"
 
 
 @dataclass(frozen=True)
@@ -82,8 +85,11 @@ def train_step(
         for optimizer in optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = options.lr
-            with torch.autocast(total_norm.device.type, torch.bfloat16, enabled=options.bf16):
-                optimizer.step()
+            try:
+                with torch.autocast(total_norm.device.type, torch.bfloat16, enabled=options.bf16):
+                    optimizer.step()
+            except torch.OutOfMemoryError as error:  # some weights are updated, so the step cannot be repeated
+                raise NmtError("out of memory while weights were updated", hint=SMALLER_MODEL) from error
 
     loss, nll = torch.stack(sums).sum(0).tolist()
     return StepFigures(
@@ -114,16 +120,13 @@ def forward_backward(
     tokens: (2,).
     """
     device = next(model.parameters()).device
-    free = options.settings.decoder_input == "free_running"
     total = torch.zeros(2, device=device)
     for i, micro_batch in enumerate(micro_batches):
         batch = micro_batch.to(device)
-        # No autocast cache: `decoder_input` runs under no_grad, and the forward pass below would reuse its cast
-        # weights, which have no gradient. (The outer autocast of `Replicas` keeps the cache after this block.)
+        # No autocast cache: `decoder_input` casts weights under no_grad, and the forward pass below, which needs their
+        # gradients, must not reuse them. (The outer autocast of `Replicas` keeps the cache after this block.)
         with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16, cache_enabled=False):
-            tgt_in = decoder_input(
-                unwrapped(model), batch, prediction_rate=options.prediction_rate, free=free, seed=options.seed
-            )
+            tgt_in = decoder_input(unwrapped(model), batch, options.prediction_rate, options.seed)
         reduce_now = n_ranks() == 1 or i == len(micro_batches) - 1  # DDP reduces gradients in the last backward pass
         with nullcontext() if reduce_now else model.no_sync():  # type: ignore[operator]
             with (

@@ -5,23 +5,17 @@ from dataclasses import replace
 
 import pytest
 import torch
-from models import PAIRS, batch_of, gradient, make
+from models import batch_of, gradient, make
 from torch import Tensor
 
 from nmt.config import TrainSettings
-from nmt.decode.options import SearchOptions
-from nmt.decode.search import search
 from nmt.model.base import Seq2Seq
-from nmt.model.incremental import TransformerDecoder, incremental_decoder
 from nmt.text import BOS, EOS, PAD
 from nmt.text.batches import Batch, collate
 from nmt.train.decoder_input import decoder_input
 from nmt.train.memory import split_on_out_of_memory
 
 SCHEDULED = TrainSettings(decoder_input="scheduled_sampling", clip_norm=0)
-FREE = TrainSettings(decoder_input="free_running", clip_norm=0)
-
-
 ALL = batch_of(0, 1, 2, 3)
 
 
@@ -40,18 +34,16 @@ def gradients(
 def test_a_prediction_rate_of_zero_is_teacher_forcing_bit_for_bit() -> None:
     model = predicting(dropout=0.3)
     teacher = gradients(model, [ALL], TrainSettings(clip_norm=0), 0.0)
-    for settings in (SCHEDULED, FREE):
-        assert all(map(torch.equal, gradients(model, [ALL], settings, 0.0), teacher))
+    assert all(map(torch.equal, gradients(model, [ALL], SCHEDULED, 0.0), teacher))
     assert not all(map(torch.equal, gradients(model, [ALL], SCHEDULED, 0.5), teacher))
 
 
-@pytest.mark.parametrize("free", [False, True])
-def test_only_words_are_replaced_and_the_first_pass_leaves_no_trace(free: bool) -> None:
+def test_only_words_are_replaced_and_the_first_pass_leaves_no_trace() -> None:
     """The first pass changes neither torch's random state nor the modes of the model and of autograd."""
     model = predicting(dropout=0.3)
     state = torch.get_rng_state()
-    assert torch.equal(decoder_input(model, ALL, prediction_rate=1e-9, free=free, seed=1), ALL.tgt_in)
-    found = decoder_input(model, ALL, prediction_rate=1.0, free=free, seed=1)
+    assert torch.equal(decoder_input(model, ALL, 1e-9, seed=1), ALL.tgt_in)
+    found = decoder_input(model, ALL, 1.0, seed=1)
     assert (found[:, 0] == BOS).all()
     assert torch.equal(found == PAD, ALL.tgt_in == PAD)
     assert (found[:, 1:][found[:, 1:] != PAD] > EOS).all()
@@ -59,12 +51,12 @@ def test_only_words_are_replaced_and_the_first_pass_leaves_no_trace(free: bool) 
     assert model.training
     assert torch.is_grad_enabled()
     idle = ALL.split(6)[5]  # the share of a rank for which no sentence is left
-    assert torch.equal(decoder_input(model, idle, prediction_rate=1.0, free=free, seed=1), idle.tgt_in)
+    assert torch.equal(decoder_input(model, idle, 1.0, seed=1), idle.tgt_in)
 
 
 def test_predictions_follow_the_true_tokens() -> None:
     model = predicting(dropout=0.3)
-    found = decoder_input(model, ALL, prediction_rate=1.0, free=False, seed=1)
+    found = decoder_input(model, ALL, 1.0, seed=1)
     with torch.no_grad():
         logits = model.eval()(ALL.src, ALL.tgt_in)
     logits[..., : EOS + 1] = -torch.inf
@@ -74,66 +66,52 @@ def test_predictions_follow_the_true_tokens() -> None:
     assert (found != ALL.tgt_in).sum() > 5
 
 
-def test_running_free_is_greedy_search_to_the_references_length() -> None:
-    model = predicting(dropout=0.3)
-    found = decoder_input(model, ALL, prediction_rate=1.0, free=True, seed=1)
-    model.eval()
-    for i, (source, target) in enumerate(PAIRS):
-        n_words = len(target)
-        exactly = SearchOptions(beam=1, min_length=n_words, max_length_a=0, max_length_b=n_words + 1)
-        with torch.no_grad():
-            greedy = search(incremental_decoder(model), collate([source], [[]], [0]).src, exactly)[0][0]
-        assert found[i, : n_words + 1].tolist() == [BOS, *greedy.tokens[:-1]]
-
-
 def test_the_rate_is_the_share_of_replaced_words() -> None:
     lines = list(range(400))
     batch = collate([[5]] * 400, [[9] * 20] * 400, lines)
     model = predicting()
-    own = decoder_input(model, batch, prediction_rate=1.0, free=False, seed=1)
+    own = decoder_input(model, batch, 1.0, seed=1)
     able = (own != batch.tgt_in).sum()
     for rate in (0.1, 0.25, 0.7):
-        found = decoder_input(model, batch, prediction_rate=rate, free=False, seed=1)
+        found = decoder_input(model, batch, rate, seed=1)
         assert float((found != batch.tgt_in).sum() / able) == pytest.approx(rate, abs=0.03)
-    other = decoder_input(model, batch, prediction_rate=0.25, free=False, seed=2)
-    assert not torch.equal(other, decoder_input(model, batch, prediction_rate=0.25, free=False, seed=1))
+    other = decoder_input(model, batch, 0.25, seed=2)
+    assert not torch.equal(other, decoder_input(model, batch, 0.25, seed=1))
 
 
-@pytest.mark.parametrize("settings", [SCHEDULED, FREE])
-def test_micro_batches_give_the_big_batchs_gradient(settings: TrainSettings) -> None:
+def test_micro_batches_give_the_big_batchs_gradient() -> None:
     model = predicting()
-    whole = gradients(model, [ALL], settings, 0.5)
+    whole = gradients(model, [ALL], SCHEDULED, 0.5)
     for cut in ([(0,), (1, 2), (3,)], [(3, 2), (1, 0)]):
-        parts = gradients(model, [batch_of(*numbers) for numbers in cut], settings, 0.5)
+        parts = gradients(model, [batch_of(*numbers) for numbers in cut], SCHEDULED, 0.5)
         for one, other in zip(whole, parts, strict=True):
             torch.testing.assert_close(one, other)
 
 
-@pytest.mark.parametrize("settings", [SCHEDULED, FREE])
-def test_bf16_has_the_gradient_of_the_same_words_read_by_teacher_forcing(settings: TrainSettings) -> None:
+def test_bf16_has_the_gradient_of_the_same_words_read_by_teacher_forcing() -> None:
     """The second pass must not use weights that the first pass has cast to bf16 without a gradient."""
     model = predicting().float()
-    found = gradients(model, [ALL], settings, 1.0, bf16=True)
+    found = gradients(model, [ALL], SCHEDULED, 1.0, bf16=True)
     assert len(found) == len(list(model.parameters()))
     with torch.autocast("cpu", torch.bfloat16):
-        tgt_in = decoder_input(model, ALL, prediction_rate=1.0, free=settings is FREE, seed=1)
+        tgt_in = decoder_input(model, ALL, 1.0, seed=1)
     assert not torch.equal(tgt_in, ALL.tgt_in)
-    expected = gradients(model, [replace(ALL, tgt_in=tgt_in)], settings, 0.0, bf16=True)
+    expected = gradients(model, [replace(ALL, tgt_in=tgt_in)], SCHEDULED, 0.0, bf16=True)
     assert all(map(torch.equal, found, expected))
 
 
 def test_out_of_memory_in_the_first_pass_begins_the_step_again(monkeypatch: pytest.MonkeyPatch) -> None:
     model = predicting(dropout=0.3)
-    start_decoder = TransformerDecoder.start
+    hidden = model.hidden
     calls = []
 
-    def start(self: TransformerDecoder, src: Tensor) -> object:
+    def of_two_pairs(src: Tensor, tgt_in: Tensor) -> Tensor:
         calls.append(len(src))
         if len(src) > 2:
             raise torch.OutOfMemoryError
-        return start_decoder(self, src)
+        return hidden(src, tgt_in)
 
-    monkeypatch.setattr(TransformerDecoder, "start", start)
-    split_on_out_of_memory(lambda parts: gradients(model, parts, FREE, 1.0), [ALL], 0)
-    assert calls == [4, 2, 2]
+    monkeypatch.setattr(model, "hidden", of_two_pairs)
+    split_on_out_of_memory(lambda parts: gradients(model, parts, SCHEDULED, 1.0), [ALL], 0)
+    assert calls == [4, 2, 2, 2, 2]  # two passes over each half
     assert model.training

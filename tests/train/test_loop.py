@@ -42,7 +42,6 @@ def corpus(tmp_path: Path) -> Path:
         (5, 1, {"average": "last"}),
         (7, 2, {"precision": "bf16"}),
         (7, 1, {"optimizer": "adamw", "decoder_input": "scheduled_sampling", "sampling_rate": 0.9}),
-        (7, 1, {"decoder_input": "free_running"}),
         (7, 1, {"average": "ema", "model__architecture": "rnn", "model__attention": "additive"}),
         (7, 1, {"freeze": ["embeddings", "encoder"], "model__tied_embeddings": "decoder"}),
         (7, 2, {"init_from": "base", "freeze": ["encoder"], "data__mix": MIX}),
@@ -561,6 +560,14 @@ def test_a_run_goes_on_with_the_optimizer_that_it_was_begun_with(
     whole, _, resumed = run("whole", before, 12), run("parts", before, 7), run("parts", after, 12)
     assert f"{resumed.run} goes on with the optimizer it was begun with, {before}" in caplog.text
     assert final_hash(resumed) == final_hash(whole)  # with moments
+
+
+def test_a_run_whose_matrices_are_all_frozen_resumes_without_a_warning(
+    corpus: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for steps in (3, 4):
+        run_training(config_of(corpus, train__freeze=["encoder", "decoder"], train__max_steps=steps))
+    assert "optimizer it was begun with" not in caplog.text
 
 
 def test_a_model_that_no_machine_can_hold_is_refused(corpus: Path) -> None:

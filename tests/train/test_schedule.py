@@ -37,7 +37,6 @@ def test_cool_down_falls_to_zero_over_the_last_part(progress: float, share: floa
     [
         ("teacher_forcing", [0, 0, 0]),
         ("scheduled_sampling", [0, 0.2, 0.8]),
-        ("free_running", [1, 1, 1]),
     ],
 )
 def test_the_prediction_rate_rises_linearly_in_scheduled_sampling(decoder_input: str, expected: list[float]) -> None:

@@ -5,9 +5,12 @@ import torch
 from models import batch_of, gradient, make
 
 from nmt.config import TrainSettings
+from nmt.errors import NmtError
 from nmt.model.base import Seq2Seq
 from nmt.text.batches import Batch
+from nmt.train import optimizer
 from nmt.train.loop import uses_bf16
+from nmt.train.memory import split_on_out_of_memory
 from nmt.train.optimizer import make_optimizers
 from nmt.train.replicas import Replicas
 from nmt.train.step import StepFigures, StepOptions, batch_loss, norm_of, train_step
@@ -67,6 +70,18 @@ def test_gradients_are_clipped_to_their_norm() -> None:
     model = make().train()
     clipped = gradient(model, [batch_of(0, 1)], TrainSettings.model_validate({"clip_norm": 0.01}))
     assert float(torch.stack([g.norm() for g in clipped.values()]).norm()) == pytest.approx(0.01, rel=1e-3)
+
+
+def test_out_of_memory_while_weights_are_updated_does_not_repeat_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repeated step would update AdamW's parameters twice."""
+
+    def full(_: torch.Tensor) -> torch.Tensor:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(optimizer, "orthogonalize", full)
+    options = StepOptions(TrainSettings(), lr=1e-3, seed=1)
+    with pytest.raises(NmtError, match="out of memory while weights were updated"):
+        split_on_out_of_memory(lambda parts: step(make().train(), list(parts), options), [batch_of(0, 1)], 0)
 
 
 def test_r_drop_without_dropout_adds_nothing() -> None:
