@@ -156,15 +156,14 @@ def piece_spans(translator: Translator, hypothesis: TextHypothesis) -> list[Span
 
 
 def coverage(translator: Translator, translation: Translation) -> float:
-    """Return the attention that a source piece receives, summed over target pieces and capped at 1; mean of all pieces.
+    """Return the attention that a source piece receives from all target pieces, at most 1; the mean over source pieces.
 
     Returns 1 if it is unknown: the line is blank or was split into segments, or the model has no attention.
     """
-    *target, _ = translation.hypotheses[0].tokens or [EOS, EOS]
-    if EOS in target:
+    if not translation.source_tokens:
         return 1.0
     try:
-        (weights,) = translator.engine.attention([translator.tokenizers.source.encode(translation.source)], [target])
+        (weights,) = translator.engine.attention([translation.source_tokens], [translation.hypotheses[0].tokens[:-1]])
     except InputError:
         return 1.0
     return float(np.minimum(weights.sum(0), 1).mean())

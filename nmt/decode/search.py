@@ -40,7 +40,7 @@ class IncrementalDecoder(Protocol[State]):
         """Keep the beams with the given indices, (B', K').
 
         Index i is beam i % K of batch row i // K, where K is the number of beams before the call. All beams of a new
-        row come from the same old row.
+        row come from the same old row; rows that are left out are gone, and the others keep their order.
         """
 
 
@@ -53,7 +53,10 @@ class Beams(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """C continuations of the live hypotheses of each sentence, best first; all fields are (B, C)."""
+    """C continuations of the live hypotheses of each sentence; all fields are (B, C).
+
+    The best is first; in sampling, the order is that of the live hypotheses.
+    """
 
     log_prob: Tensor
     parent_beams: Tensor
@@ -118,11 +121,11 @@ def search(
             candidates = _best_continuations(log_probs, live.log_prob.to(log_probs), 2 * options.beam)
         for row, hypothesis in _ended(candidates, live, options, length):
             finished[sentences[row]].append(hypothesis)
-        live, parent_beams = _continue(candidates, live, options.beam)
+        live, parent_beams = _continue(candidates, live, options)
         if trace:
             trace(TraceStep(length, list(sentences), candidates, live, parent_beams))
 
-        best = live.log_prob[:, 0].tolist()
+        best = live.log_prob.amax(1).tolist()
         rows = [row for row, s in enumerate(sentences) if not _is_done(options, finished[s], best[row], length)]
         if not rows:
             break
@@ -214,10 +217,16 @@ def _ended(candidates: Candidates, live: Beams, options: SearchOptions, length: 
     ]
 
 
-def _continue(candidates: Candidates, live: Beams, n_beams: int) -> tuple[Beams, Tensor]:
-    """Return the best K candidates that do not end in EOS, and their parent beams (B, K)."""
-    unfinished = candidates.log_prob.masked_fill(candidates.tokens == EOS, -math.inf)
-    log_prob, index = unfinished.topk(min(n_beams, unfinished.size(1)))  # (B, K), sorted
+def _continue(candidates: Candidates, live: Beams, options: SearchOptions) -> tuple[Beams, Tensor]:
+    """Return the best K candidates that do not end in EOS, and their parent beams (B, K).
+
+    Samples stay in their order, because the noise of `Sampler` belongs to a beam.
+    """
+    log_prob = candidates.log_prob.masked_fill(candidates.tokens == EOS, -math.inf)
+    if options.sample:
+        index = torch.arange(log_prob.size(1), device=log_prob.device).expand_as(log_prob)
+    else:
+        log_prob, index = log_prob.topk(min(options.beam, log_prob.size(1)))  # (B, K), sorted
     parent_beams = candidates.parent_beams.gather(1, index)
     tokens = _appended(live.tokens, parent_beams, candidates.tokens.gather(1, index))
     token_log_probs = _appended(live.token_log_probs, parent_beams, candidates.token_log_probs.gather(1, index))

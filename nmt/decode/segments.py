@@ -3,7 +3,7 @@
 import logging
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nmt.decode.options import Hypothesis, NBest, SearchOptions, Segment
@@ -39,6 +39,7 @@ class Translation:
     source: str
     hypotheses: list[TextHypothesis]
     number: int = 0  # of the line, from 1; 0 if it is not known
+    source_tokens: list[int] = field(default_factory=list)  # without EOS; empty if the line is blank or was split
 
     @property
     def text(self) -> str:

@@ -174,7 +174,10 @@ class Translator:
                 join([next(n_best) for _ in of_line], texts, target, options, self.joiner)
                 for of_line in segments_of_lines
             )
-            return [Translation(line.text, found, line.number) for line, found in zip(lines, joined, strict=True)]
+            return [
+                Translation(line.text, found, line.number, of_line[0].tokens if len(of_line) == 1 else [])
+                for line, found, of_line in zip(lines, joined, segments_of_lines, strict=True)
+            ]
 
         return finish
 
@@ -203,7 +206,7 @@ def start_windows(
 ) -> Iterator[T]:
     """Start to translate each window, and yield what `start` returns. Later windows take about `TARGET_S`.
 
-    A window has `least` to `most` lines; none if no line has arrived yet.
+    The first window has at most `FIRST_LINES`, later ones `least` to `most` lines; none at a `Pause`.
     """
     stream, n_lines = iter(lines), min(most, FIRST_LINES)
     while (window := read_window(stream, first, n_lines)) is not None:
@@ -211,7 +214,8 @@ def start_windows(
         yield start(window)
         if window:
             lines_per_s = len(window) / max(time.monotonic() - started, 1e-3)
-            n_lines = min(max(int(TARGET_S * lines_per_s), least), most)
+            # At most doubled, because a search that continues in the background takes longer than `start`.
+            n_lines = min(max(int(TARGET_S * lines_per_s), least), 2 * n_lines, most)
         first += len(window)
 
 

@@ -91,8 +91,9 @@ def test_repetitions(text: str, phrase: str) -> None:
 
 def test_doubts_name_the_line_and_why(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     translator = small_translator()
-    line = Translation("the red dog runs", [hypothesis(translator, "the dog the dog")], 7)
-    n_source, n_target = len(translator.tokenizers.source.encode(line.source)), len(line.hypotheses[0].tokens) - 1
+    source = translator.tokenizers.source.encode("the red dog runs")
+    line = Translation("the red dog runs", [hypothesis(translator, "the dog the dog")], 7, source)
+    n_source, n_target = len(source), len(line.hypotheses[0].tokens) - 1
     assert coverage(translator, line) <= 1
     weights = np.zeros((n_target, n_source), np.float32)
     weights[:, 0] = 0.5  # one piece of the source gets more than 1 in all, the others nothing
@@ -111,7 +112,28 @@ def test_doubts_name_the_line_and_why(monkeypatch: pytest.MonkeyPatch, caplog: p
     assert REPEATS not in doubts(translator, line, 0.0)
 
 
+def test_coverage_is_of_the_pieces_that_the_model_read() -> None:
+    """With placeholders, these are the pieces of the masked line, not of a long web address."""
+    translator = small_translator(placeholders=True)
+    url = f"https://example.org/{'x' * 200}"
+    (found,) = translator.translate_lines([f"dog {url}"], translator.with_options(beam=1))
+    assert url in found.text
+    assert 1 < len(found.source_tokens) < 12
+    assert 0 <= coverage(translator, found) <= 1
+    with pytest.MonkeyPatch.context() as patch:
+        read: list[list[list[int]]] = []
+
+        def attention(source: list[list[int]], _: object) -> list[np.ndarray]:
+            read.append(source)
+            return [np.ones((1, 1))]
+
+        patch.setattr(translator.engine, "attention", attention)
+        coverage(translator, found)
+    assert read == [[found.source_tokens]]
+
+
 def test_blank_lines_and_models_without_attention_have_no_coverage_to_doubt() -> None:
     translator = translator_without_bytes(**RNNS[0])
-    assert coverage(translator, Translation("a cat", [hypothesis(translator, "dog")])) == 1
+    assert coverage(translator, Translation("a cat", [hypothesis(translator, "dog")], 1, [5, 6])) == 1
+    assert coverage(small_translator(), Translation("", [hypothesis(translator, "")])) == 1
     assert not doubts(translator, Translation("", [TextHypothesis([], [], 0.0, [], "")]), 1.0)

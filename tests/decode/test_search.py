@@ -189,13 +189,15 @@ class Rounded:
     [
         (8000, 1.5, {}),
         (1000, 0.5, {"top_p": 0.9, "top_k": 300, "temperature": 1.5}),
+        (100, 0.5, {"beam": 800, "n_best": 800}),  # so many that some have nearly equal log-probabilities
     ],
     ids=str,
 )
 def test_in_fp32_samples_are_the_same_in_any_batch_and_order(
     n_vocab: int, scale: float, narrowed: dict[str, Any]
 ) -> None:
-    options = SearchOptions(beam=32, n_best=32, sample=True, max_length_a=0, max_length_b=5, **narrowed)
+    numbers = {"beam": 32, "n_best": 32, "max_length_a": 0, "max_length_b": 5, **narrowed}
+    options = SearchOptions(sample=True, **numbers)
     model = Rounded(make(n_target_vocab=n_vocab, tied_embeddings="decoder", scale=scale).float())
     rng = random.Random(1)
     rows = [rng.choices(range(EOS + 1, 23), k=rng.randint(1, 12)) for _ in range(16)]
