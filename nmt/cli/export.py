@@ -13,7 +13,6 @@ EXPORTS = {  # format -> the function that writes it; imported only when it is c
     "argos": "nmt.interchange.argos:to_argos",
     "ctranslate2": "nmt.interchange.ctranslate2:to_ctranslate2",
     "huggingface": "nmt.interchange.huggingface:to_huggingface",
-    "onnx": "nmt.interchange.onnx:to_onnx",
 }
 QUANTIZED = ("argos", "ctranslate2")  # the formats that take --quantization
 
@@ -34,9 +33,9 @@ def export(
     """Write a model for other tools.
 
     ctranslate2: a directory from which CTranslate2 translates without torch. argos: an .argosmodel file for Argos
-    Translate and LibreTranslate. huggingface: a directory for transformers and other tools that read its models. onnx:
-    such a directory with graphs for ONNX Runtime and transformers.js. Every export includes the tokenizer. Its scores
-    or probabilities on a few sentences must agree with nmt's (huggingface: compared if transformers is installed).
+    Translate and LibreTranslate. huggingface: a directory for transformers and other tools that read its models. Every
+    export includes the tokenizer. Its probabilities on a few sentences must agree with nmt's (huggingface: compared if
+    transformers is installed).
     """
     if to not in EXPORTS:
         raise InputError(f"no format '{to}'", hint=f"use {', '.join(EXPORTS)}")

@@ -148,7 +148,7 @@ model:
   n_decoder_layers: {size.n_layers}
   dropout: {plan.dropout}  # the more often each pair is seen, the more
   tied_embeddings: {tied}  # which embeddings share one matrix
-  positions: rotary  # better on little text; sinusoidal if you want Hugging Face's format or ONNX
+  positions: rotary  # better on little text; sinusoidal if you want Hugging Face's format
 train:
   batch_tokens: {plan.batch_tokens}  # so that there are about {max(round(plan.n_steps, -2), 100):,.0f} updates
   lr: {size.lr}  # the highest rate at which models of this width train stably

@@ -103,7 +103,13 @@ def to_huggingface(translator: Translator, path: Path) -> None:
     with contextlib.suppress(ImportError):  # before the directory: a signal during an import ends the process at once
         transformers = import_transformers()
     with atomic_directory(path) as directory:
-        write_huggingface(directory, translator, model, path.name, "transformers.AutoModelForSeq2SeqLM")
+        config = translator.config
+        atomic_write(directory / "model.safetensors", save(weights(model), {"format": "pt"}))
+        _write_json(directory / "config.json", model_config(config.model, n_rows(model)))
+        _write_json(directory / "generation_config.json", generation_settings(translator, model))
+        write_tokenizers(directory, translator.tokenizers, config)
+        card = model_card(translator, model.n_parameters, CLASSES[config.model.norm][1], path.name)
+        atomic_write(directory / "README.md", card)
         if transformers is None:
             hint = "pip install 'transformers>=4.57', and export again"
             log.warning("the export is not compared with nmt, because transformers is not installed: %s", hint)
@@ -122,17 +128,6 @@ def holdable_model(translator: Translator) -> Transformer:
             reason = f"MarianTokenizer does not support data.{key}={str(value).lower()}"
             raise InputError(reason, hint="translate with nmt itself")
     return model
-
-
-def write_huggingface(directory: Path, translator: Translator, model: Transformer, name: str, loader: str) -> None:
-    """Write all files into an empty directory; for `name` and `loader` see `model_card`."""
-    config = translator.config
-    atomic_write(directory / "model.safetensors", save(weights(model), {"format": "pt"}))
-    _write_json(directory / "config.json", model_config(config.model, n_rows(model)))
-    _write_json(directory / "generation_config.json", generation_settings(translator, model))
-    write_tokenizers(directory, translator.tokenizers, config)
-    card = model_card(translator, model.n_parameters, CLASSES[config.model.norm][1], name, loader)
-    atomic_write(directory / "README.md", card)
 
 
 def _write_json(file: Path, content: object) -> None:

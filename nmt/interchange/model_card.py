@@ -14,23 +14,21 @@ from nmt.run.directory import RunDirectory
 
 USE = """\
 ```python
-from {package} import {model_class}
-from transformers import AutoTokenizer
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("{name}")
-model = {model_class}.from_pretrained("{name}")
+model = AutoModelForSeq2SeqLM.from_pretrained("{name}")
 inputs = tokenizer(["…"], return_tensors="pt", padding=True)
 print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True))
 ```
 """
 
 
-def model_card(translator: Translator, n_parameters: int, architecture: str, name: str, loader: str) -> str:
+def model_card(translator: Translator, n_parameters: int, architecture: str, name: str) -> str:
     """Return the card: Markdown with YAML metadata for the Hugging Face Hub.
 
-    `architecture` is the class of transformers, `loader` the class with its package that loads the model.
+    `architecture` is the class of transformers.
     """
-    package, _, model_class = loader.rpartition(".")
     data, model = translator.config.data, translator.config.model
     metadata = ["library_name: transformers", "pipeline_tag: translation", "tags:", "- translation", "- nmt"]
     if known := [code for code in base_languages(data) if code]:
@@ -45,7 +43,7 @@ def model_card(translator: Translator, n_parameters: int, architecture: str, nam
         f"# {name}: translation from {source} to {target}",
         f"A Transformer trained with nmt, as `{architecture}`: {layers}, feed-forward {model.d_ff}, {model.norm}-norm, "
         f"{model.activation}; {sizes}.",
-        USE.format(package=package, model_class=model_class, name=name),
+        USE.format(name=name),
         "## Training data",
         "\n".join(corpora(translator)),
         "## Scores",

@@ -62,7 +62,7 @@ def test_an_export_with_a_shortlist_generates_candidates_only(five_run: FiveRun,
 
 
 def test_what_has_no_shortlist_is_refused(five_run: FiveRun, tmp_path: Path) -> None:
-    done = run_nmt("export", "-m", five_run.run, "--to", "onnx", "-o", tmp_path / "out", "--shortlist")
-    one_clear_error(done, 2, "--shortlist does not apply to onnx")
+    done = run_nmt("export", "-m", five_run.run, "--to", "huggingface", "-o", tmp_path / "out", "--shortlist")
+    one_clear_error(done, 2, "--shortlist does not apply to huggingface")
     with pytest.raises(InputError, match="made from the training text of a run"):
         vocabulary_map(load(five_run.model_file, engine="torch"))

@@ -31,7 +31,6 @@ def test_only_an_export_or_an_empty_directory_is_replaced(tmp_path: Path, monkey
     [
         ("argos", "langcodes", "langcodes", "langcodes[data]"),
         ("ctranslate2", "ctranslate2", "CTranslate2", "ctranslate2>=4.8.5'"),
-        ("onnx", "optimum", "optimum for ONNX Runtime", "optimum-onnx[onnxruntime]"),
     ],
 )
 def test_an_export_without_its_package_is_one_clear_error(

@@ -19,7 +19,7 @@ from nmt.decode.translator import Translator
 from nmt.errors import ConfigError, ModelError, NmtError
 from nmt.interchange import marian
 from nmt.interchange.ctranslate2 import to_ctranslate2
-from nmt.interchange.huggingface import holdable_model, to_huggingface, write_huggingface
+from nmt.interchange.huggingface import to_huggingface
 from nmt.interchange.marian import import_marian
 from nmt.interchange.marian_files import read_settings
 from nmt.text import BOS, EOS, PAD, UNK
@@ -251,8 +251,7 @@ def test_an_import_whose_logits_differ_is_refused_and_one_without_transformers_i
 
 def test_import_of_an_export_translates_as_the_run_itself(tmp_path: Path) -> None:
     before = random_translator(norm="post", activation="silu", tied_embeddings="none", joint=False)
-    (tmp_path / "hf").mkdir()
-    write_huggingface(tmp_path / "hf", before, holdable_model(before), "hf", "no.class")
+    to_huggingface(before, tmp_path / "hf")
     import_marian(tmp_path / "hf", tmp_path / "run")
     after = nmt.load(tmp_path / "run")
     lines, options = ["我", "今天 很 好", "tea", "a book"], before.with_options(beam=1, min_length=3)

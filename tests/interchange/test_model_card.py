@@ -11,11 +11,9 @@ from nmt.decode.translator import Translator, load
 from nmt.files import hash_file
 from nmt.interchange.model_card import model_card
 
-LOADER = "transformers.AutoModelForSeq2SeqLM"
-
 
 def card_of(path: Path) -> str:
-    return model_card(load(path), 1_234_567, "MarianMTModel", "mine", LOADER)
+    return model_card(load(path), 1_234_567, "MarianMTModel", "mine")
 
 
 def test_card_of_a_run_has_its_data(five_run: FiveRun, tmp_path: Path) -> None:
@@ -47,5 +45,5 @@ def test_languages_in_the_metadata_are_text_also_in_yaml_1_1() -> None:
     before = fresh_translator()
     data = before.config.data.model_copy(update={"source_lang": "no", "target_lang": "nb_NO"})
     translator = Translator(before.engine, before.tokenizers, before.config.model_copy(update={"data": data}))
-    _, metadata, _ = model_card(translator, 1, "MarianMTModel", "mine", LOADER).split("---\n", 2)
+    _, metadata, _ = model_card(translator, 1, "MarianMTModel", "mine").split("---\n", 2)
     assert yaml.safe_load(metadata)["language"] == ["no", "nb"]
