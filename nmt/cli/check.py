@@ -1,13 +1,12 @@
 """`nmt check`."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmt.cli import options, streams
+from nmt.cli import streams
 from nmt.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,10 +18,6 @@ Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write
 Fix = Annotated[
     Path | None, typer.Option("--fix", metavar="DIR", help="Write cleaned copies of the files, and a list of changes.")
 ]
-Model = Annotated[
-    list[Path] | None,
-    typer.Option("--model", "-m", help="A run that ranks the pairs of train; a second one for the opposite direction."),
-]
 
 
 def check(
@@ -31,9 +26,6 @@ def check(
     json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object with all line numbers.")] = False,
     html: Html = None,
     fix: Fix = None,
-    model: Model = None,
-    device: options.Device = "auto",
-    threads: options.Threads = 0,
 ) -> None:
     """Look for faults in parallel text before training on it.
 
@@ -45,17 +37,7 @@ def check(
     from nmt.corpus.check import check
 
     corpora, declared = corpora_of(what)
-    if model is not None and len(model) > 2:
-        raise InputError("--model is given more than twice", hint="give a run, and one of the opposite direction")
-    models = [options.load_translator(path, device, threads)[1] for path in model or []]
     report = check(corpora, declared, quiet=streams.is_quiet())
-    if models:
-        from nmt.corpus.examine import with_bar
-        from nmt.corpus.reading import chunks
-        from nmt.insight.belief import least_believed
-
-        pairs = with_bar(chunks(corpora[0]), "model", report.corpora[0].n_pairs, streams.is_quiet())
-        report = replace(report, findings=[*report.findings, least_believed(models, pairs, report)])
     if json_lines:
         print(json.dumps(render.as_plain(report), ensure_ascii=False))
     else:

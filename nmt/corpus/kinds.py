@@ -39,7 +39,6 @@ class Example:
     line: int  # from 1
     source: str
     target: str
-    detail: str = ""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ def as_text(report: Report, n_examples: int) -> Iterator[str]:
             yield f"         {line_numbers(finding.lines)}"
         for example in finding.examples[:n_examples]:
             yield f"{example.line:>8} {shortened(example.source)}"
-            yield f"         {shortened(example.target)}" + (f"  ({example.detail})" if example.detail else "")
+            yield f"         {shortened(example.target)}"
         yield f"         -> {finding.kind.advice}"
     yield ""
     yield summary(report)

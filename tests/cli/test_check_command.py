@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from conftest import FiveRun, data_of_page, err_lines, one_clear_error, out_lines, run_nmt
+from conftest import data_of_page, err_lines, one_clear_error, out_lines, run_nmt
 
 DATA = Path(__file__).parents[2] / "data" / "zh-en"
 
@@ -46,20 +46,6 @@ def test_errors_page_and_cleaned_files(tmp_path: Path) -> None:
     assert err_lines(run_nmt("check", *fixed, "-q")) == []
 
 
-def test_a_model_ranks_pairs_and_its_tokenizer_is_measured(five_run: FiveRun, tmp_path: Path) -> None:
-    model = ["-m", five_run.run]
-    for models, name in ((model, "by cross-entropy"), (model * 2, "by dual conditional cross-entropy")):
-        done = run_nmt("check", five_run.config, *models, "--json", cwd=tmp_path)
-        assert done.returncode == 1, "dev and test are train"
-        findings = json.loads(done.stdout)["findings"]
-        assert {finding["corpus"] for finding in findings if finding["kind"] == "leak"} == {"dev", "test"}
-        (unlikely,) = [finding for finding in findings if finding["kind"] == "unlikely"]
-        assert unlikely["detail"].startswith(name)
-        assert unlikely["count"] == 5
-        values = [float(example["detail"].split()[0]) for example in unlikely["examples"]]
-        assert values == sorted(values, reverse=True)
-
-
 def test_what_cannot_be_checked_is_refused_and_control_characters_are_escaped(tmp_path: Path) -> None:
     (tmp_path / "a.de").write_text("a \x1b[31mb\n")
     (tmp_path / "a.en").write_text("")
@@ -67,7 +53,6 @@ def test_what_cannot_be_checked_is_refused_and_control_characters_are_escaped(tm
         (["a.de"], "a config (.yaml) or two files are needed"),
         (["a.de", "none.en"], "none.en"),
         (["a.de", "a.en"], "a.en is empty"),
-        (["a.de", "a.en", "-m", "x", "-m", "y", "-m", "z"], "more than twice"),
     ):
         one_clear_error(run_nmt("check", *args, cwd=tmp_path), 2, message)
     (tmp_path / "fixed").mkdir()
