@@ -10,7 +10,8 @@ from reference_model import ReferenceModel
 
 from nmt.decode import scoring
 from nmt.decode.engines.torch_engine import TorchEngine
-from nmt.decode.scoring import Candidates, score_lines
+from nmt.decode.scoring import score_pairs
+from nmt.text.lines import Pair
 
 PAIRS = [("a cat", "dogs play."), ("a cat", ""), ("", "a cat"), ("the Ω dog", "中 dog, Ω"), (" ", "")]
 
@@ -23,8 +24,8 @@ def test_scores_are_those_of_each_pair_alone_by_definition(
     translator = translator_without_bytes(**choices)
     reference, (source, target) = ReferenceModel(model_of(translator)), translator.tokenizers
     options = translator.with_options(alpha=0.6, length_penalty="gnmt")
-    given = [Candidates(n, line, [text]) for n, (line, text) in enumerate(PAIRS, 1)]
-    for found, (line, text) in zip(score_lines(translator, given, options), PAIRS, strict=True):
+    given = [Pair(n, line, text) for n, (line, text) in enumerate(PAIRS, 1)]
+    for found, (line, text) in zip(score_pairs(translator, given, options), PAIRS, strict=True):
         is_blank = not (line + text).strip()
         expected = [] if is_blank else reference.log_probs(source.encode(line), target.encode(text))
         (hypothesis,) = found.hypotheses
@@ -41,10 +42,9 @@ def test_what_the_model_cannot_hold_is_not_scored(caplog: pytest.LogCaptureFixtu
     long, fits = "the red dog runs " * 9, "the dog sleeps"
     n_pieces, limit = (len(translator.tokenizers.target.encode(text)) for text in (long, fits))
     engine.max_length = limit + 1
-    lines = [Candidates(1, "a", [long, fits])]
+    pairs = [Pair(1, "a", long), Pair(2, "a", fits)]
     with caplog.at_level("WARNING", "nmt"):
-        (found,) = score_lines(translator, lines, translator.options)
-    too_long, longest = found.hypotheses
+        too_long, longest = (found.hypotheses[0] for found in score_pairs(translator, pairs, translator.options))
     assert math.isnan(too_long.log_prob)
     assert math.isnan(too_long.score)
     assert len(too_long.log_probs) == len(too_long.tokens) == n_pieces + 1
