@@ -16,7 +16,8 @@ def config(
 ) -> None:
     """List every setting of a config file.
 
-    Prints key, allowed values, default and meaning. [fitted]: unless set, chosen by the size of the corpus.
+    Prints key, allowed values, default and meaning. [fitted]: unless set, chosen by the size of the corpus; `nmt train
+    --dry-run` says how.
     """
     from nmt.config import chosen_by_training, load_config, settings, values
 
@@ -31,9 +32,6 @@ def config(
             print(f"{name:<{widths[0]}}  {allowed:<{widths[1]}}  {default:<{widths[2]}}  {meaning}")
         return
     config = load_config(of, overrides or [])
-    found = {name: value for name, value in values(config) if name.startswith(key)}
-    if open_keys := chosen_by_training(config, found):
-        from nmt.train.session import resolved
-
-        found |= {name: value for name, value in resolved(config, open_keys) if name in found}
+    found = {**dict(values(config)), **chosen_by_training(config)}
+    found = {name: value for name, value in found.items() if name.startswith(key)}
     print(found[key] if key in found else "\n".join(f"{name}={value}" for name, value in found.items()))

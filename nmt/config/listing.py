@@ -3,7 +3,7 @@
 import os
 import re
 import types
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -43,7 +43,7 @@ def allowed_values(kind: Any, bounds: Sequence[Any]) -> str:
 
 
 FITTED = frozenset(key for key, *_, help_text in settings() if help_text.endswith("[fitted]"))
-# Prefixes of the keys whose values come from a resumed run or from train.init_from.
+# Prefixes of the keys whose values come from train.init_from.
 INHERITED = ("model.", "tokenizer.", "data.nfkc_source", "data.placeholders", "data.target_tag")
 
 
@@ -63,12 +63,15 @@ def values(config: Config, *, only_set: bool = False) -> Iterator[tuple[str, str
     return walk(config.model_dump(exclude_unset=only_set), "", Path())
 
 
-def chosen_by_training(config: Config, keys: Iterable[str]) -> set[str]:
-    """Return those of `keys` that are not set and whose values training inherits or fits to the corpus."""
+def chosen_by_training(config: Config) -> dict[str, str]:
+    """Return marks in place of the values that training chooses for settings that are not set."""
     was_set = dict(values(config, only_set=True))
     if config.train.max_steps or config.train.max_minutes:
         was_set["train.max_epochs"] = "-"  # another limit is set
-    return {key for key in keys if key not in was_set and (key in FITTED or key.startswith(INHERITED))}
+    found = dict.fromkeys(FITTED, "[fitted]")
+    if origin := config.train.init_from:
+        found |= {key: f"[as in {origin}]" for key, _ in values(config) if key.startswith(INHERITED)}
+    return {key: mark for key, mark in found.items() if key not in was_set}
 
 
 def language(data: Data, side: Literal["source", "target"]) -> str:

@@ -7,13 +7,12 @@ import logging
 import math
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
 
 import torch
 
-from nmt.config import FITTED, Config, chosen_by_training, values
+from nmt.config import FITTED, Config, values
 from nmt.decode.engines.torch_engine import pick_device
 from nmt.distributed import launched, n_ranks, ranks_joined, restarted
 from nmt.errors import ConfigError, DataError, ModelError
@@ -49,7 +48,8 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     if fresh:
         run.check_movable()
     config, checkpoint, resumes = find_start(config, run, fresh=fresh)
-    corpus = read_and_fit(config)
+    corpus = read_corpus(config)
+    log_chosen(f"chosen for {len(corpus.train):,} pairs", config, corpus.config)
     tokenizers, data = encode(corpus, checkpoint, run, fresh=fresh)
     config = corpus.config
     check_memory(config, tokenizers, torch_device)
@@ -110,13 +110,6 @@ def log_chosen(why: str, before: Config, after: Config) -> None:
         log.info("%s: %s", why, " ".join(new))
 
 
-def read_and_fit(config: Config) -> Corpus:
-    """Read the corpus; choose sizes that fit it where none are set, and log them."""
-    corpus = read_corpus(config)
-    log_chosen(f"chosen for {len(corpus.train):,} pairs", config, corpus.config)
-    return corpus
-
-
 def encode(
     corpus: Corpus, checkpoint: Checkpoint | None, run: RunDirectory, *, fresh: bool
 ) -> tuple[Tokenizers, TrainingData]:
@@ -167,28 +160,6 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
     if other := [name for name in names if known.get(name) != hashes.get(name)]:
         message = f"the files of {', '.join(other)} are not those that {run.path} was begun with"
         raise DataError(message, hint=f"bring the old files back, choose another run=PATH, or {OR_ANEW}")
-
-
-def resolved(config: Config, keys: set[str]) -> Iterator[tuple[str, str]]:
-    """Yield the settings that a training would use, as (dotted key, value); log how unset ones were chosen.
-
-    The corpus is read only if one of `keys` is fitted to it; values of other keys may be wrong. If the corpus, or the
-    model to start from, cannot be read, fitted values are "[fitted]". Raises ConfigError if settings contradict each
-    other.
-    """
-    run = RunDirectory(config.run)
-    unknown: frozenset[str] = frozenset()
-    try:
-        config, checkpoint, _ = find_start(config, run, fresh=False)
-        if missing := FITTED & chosen_by_training(config, keys):
-            corpus = read_and_fit(config)
-            if "train.validate_every" in missing:
-                encode(corpus, checkpoint, run, fresh=False)
-            config = corpus.config
-    except (DataError, ModelError) as error:
-        log.warning("%s: [fitted] stands for what a training would choose", error)
-        unknown = FITTED & chosen_by_training(config, keys)
-    yield from ((key, "[fitted]" if key in unknown else value) for key, value in values(config))
 
 
 def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -> Progress:

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from conftest import Done, FiveCorpus, FiveRun, err_lines, one_clear_error, out_lines, run_nmt, run_together
 
-from nmt.config import load_config
 from nmt.config import settings as all_settings
 
 
@@ -35,43 +34,30 @@ def test_config_of_a_file_prints_its_values(five_corpus: FiveCorpus) -> None:
     one_clear_error(run_nmt("config", "run", "run=x"), 2, "overrides change the values of a file")
 
 
-def test_config_of_a_file_prints_fitted_values_and_the_reason(five_run: FiveRun, tmp_path: Path) -> None:
+def test_config_of_a_file_marks_what_training_chooses_and_training_says_what(five_run: FiveRun, tmp_path: Path) -> None:
     config = tmp_path / "mine.yaml"
     text = five_run.config.read_text().replace(f"run: {five_run.run}", f"run: {tmp_path}/run")
-    text = text.replace("validate_every: 100, ", "")
-    config.write_text(text)
-    done, model, fine = run_together(
+    config.write_text(text.replace("validate_every: 100, ", ""))
+    origin = f"train.init_from={five_run.run}"
+    done, inherited, dry, fine = run_together(
         ["config", "--of", config],
-        ["config", "model.n_heads", "--of", config],
-        ["train", config, f"train.init_from={five_run.run}", "train.max_steps=1"],
+        ["config", "", origin, "--of", config],
+        ["train", config, "--dry-run"],
+        ["train", config, origin, "train.max_steps=1"],
     )
-    printed = printed_values(done)
-    for key, value in {"model.d_ff": "256", "train.batch_tokens": "1024", "train.validate_every": "100"}.items():
-        assert printed[key] == value
-    (why,) = (line for line in err_lines(done) if line.startswith("chosen for 5 pairs: "))
-    chosen = dict(setting.split("=") for setting in why.removeprefix("chosen for 5 pairs: ").split())
-    assert chosen == {key: printed[key] for key in chosen}
-    assert set(chosen) >= {"tokenizer.vocab_size", "model.d_ff", "train.lr", "train.batch_tokens"}
-    assert not {"model.d_model", "train.max_steps", "train.max_epochs"} & set(chosen), "set, or without effect"
-    assert "chosen for 1 steps an epoch: train.validate_every=100" in err_lines(done)
-    assert out_lines(model) == ["4"]
+    printed, fine_tuned = printed_values(done), printed_values(inherited)
+    marked = {key for key, value in printed.items() if value == "[fitted]"}
+    assert marked >= {"tokenizer.vocab_size", "model.d_ff", "train.lr", "train.batch_tokens", "train.validate_every"}
+    assert not {"model.d_model", "train.max_steps", "train.max_epochs"} & marked, "set, or without effect"
+    assert (printed["model.d_model"], printed["model.norm"], printed["train.max_epochs"]) == ("64", "pre", "-")
+    assert fine_tuned["model.norm"] == fine_tuned["model.d_ff"] == f"[as in {five_run.run}]"
+    assert (fine_tuned["model.d_model"], fine_tuned["train.lr"]) == ("64", "[fitted]")
+    lines = [line.partition(": ") for line in err_lines(dry) if line.startswith("chosen for")]
+    assert [why for why, _, _ in lines] == ["chosen for 5 pairs", "chosen for 1 steps an epoch"]
+    chosen = dict(setting.split("=") for _, _, told in lines for setting in told.split())
+    assert chosen.keys() == marked
+    assert chosen["model.d_ff"] == "256"
     assert f"as in {five_run.run}: " in fine.stderr.decode(), "inherited sizes are logged as such"
-    trained = load_config(tmp_path / "run" / "config.yaml")
-    assert printed_values(run_nmt("config", "--of", config)) == printed, "also for a run that was started"
-    assert str(trained.train.lr) == printed["train.lr"]
-
-
-def test_config_of_a_file_without_its_corpus_marks_fitted_values(five_corpus: FiveCorpus) -> None:
-    five_corpus.source_file.unlink()
-    done = run_nmt("config", "--of", five_corpus.config)
-    printed = printed_values(done)
-    assert printed["model.d_ff"] == printed["train.lr"] == "[fitted]"
-    assert printed["model.d_model"] == "64"
-    assert printed["model.norm"] == "pre"
-    assert printed["train.max_epochs"] == "-", "max_steps is the limit"
-    assert f"cannot read {five_corpus.source_file}" in done.stderr.decode()
-    quick = run_nmt("config", "train.max_steps", "--of", five_corpus.config)
-    assert (out_lines(quick), quick.stderr) == (["200"], b""), "the corpus is not read"
 
 
 def test_all_faults_of_a_config_are_reported_at_once(tmp_path: Path) -> None:
