@@ -50,16 +50,11 @@ class Shard(NamedTuple):
         return {**origin, "division": str(self.n_shards), "shard": str(self)}
 
 
-def is_shard(path: Path) -> bool:
-    """Whether a path is named like a shard."""
-    return path.match(f"*{NAMES}")
-
-
 def find_shards(output: Path) -> list[Path]:
     """Find the complete shards of an output. Raises InputError if there are none."""
     shards = sorted(output.parent.glob(f"{glob.escape(output.name)}{NAMES}"))
     if not shards:
-        hint = f"they are named like {Shard(0, 10).file(Path(output.name))}; name them one by one if they are elsewhere"
+        hint = f"copy them to one place; they are named like {Shard(0, 10).file(Path(output.name))}"
         raise InputError(f"there are no shards of {output}", hint=hint)
     return shards
 
@@ -72,8 +67,7 @@ def join_shards(paths: Sequence[Path], out: BinaryIO) -> int:
         if origin != first:
             hint = "all need the same input, model and options: translate one of them again"
             raise InputError(f"{path} was made from another {changed(first, origin)} than {paths[0]}", hint=hint)
-        if (other := by_number.setdefault(shard.number, path)) is not path:
-            raise InputError(f"{other} and {path} are both shard {shard}", hint="name one of them")
+        by_number[shard.number] = path
     if missing := [str(Shard(i, n_shards)) for i in range(n_shards) if i not in by_number]:
         named = ", ".join(missing[:10]) + (", …" if len(missing) > 10 else "")
         reason = f"{len(missing)} of {n_shards} shards {'is' if len(missing) == 1 else 'are'} missing: {named}"

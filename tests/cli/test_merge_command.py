@@ -29,13 +29,6 @@ def test_joined_shards_are_the_text_of_one_run(five_run: FiveRun, tmp_path: Path
     assert (tmp_path / "out").read_bytes() == whole.stdout
     assert len(set(out_lines(whole))) > 10
 
-    files = sorted(tmp_path.glob("out.shard*"), reverse=True)
-    by_name = run_nmt("merge", *files, "-o", "-", cwd=tmp_path)
-    assert by_name.stdout == whole.stdout
-    one_clear_error(run_nmt("merge", *files[1:], "-o", "x", cwd=tmp_path), 2, "1 of 3 shards is missing: 2/3")
-    for named in (files, files[:1]):
-        one_clear_error(run_nmt("merge", *named, cwd=tmp_path), 2, "shards that are named need -o")
-
     again, other = run_together(
         [*common, "-o", "out", "--shard", "1/3"], [*common, "-o", "out", "--shard", "0/3", "--alpha", "2"], cwd=tmp_path
     )

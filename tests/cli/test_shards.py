@@ -92,7 +92,7 @@ def test_shards_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         assert str(caught.value) == f"{other} was made from another {name} than {first}"
     with pytest.raises(InputError, match="was made from another division than"):
         joined([first, write(output, Shard(1, 3), ["b"])])
-    with pytest.raises(InputError, match="are both shard 0/2"):
+    with pytest.raises(InputError, match="1 of 2 shards is missing: 1/2"):
         joined([first, write(tmp_path / "copy", Shard(0, 2), ["a"])])
 
 
