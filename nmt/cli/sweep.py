@@ -29,7 +29,6 @@ def sweep(
     grid: Annotated[list[str], typer.Argument(metavar="KEY=VALUE[,VALUE]...", help="train.lr=1e-3,2e-3")],
     minutes: options.Minutes = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Instead: steps of the first rung.")] = None,
-    seeds: Annotated[int, typer.Option(min=1, max=100, help="Trainings of each candidate; their mean counts.")] = 1,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Directory. [default: RUN-sweep]")] = None,
     json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     device: options.Device = "auto",
@@ -58,7 +57,7 @@ def sweep(
         finally:
             to_stderr.setLevel(logging.NOTSET)
 
-    halving = Sweep(directory, candidates, Budget(minutes, steps, seeds), train, device)
+    halving = Sweep(directory, candidates, Budget(minutes, steps), train, device)
     standings = halving.run()
     winner = candidates[standings[0].number - 1]
     comment = f"# {winner}: the best of {len(candidates)} candidates in {directory}\n"
@@ -68,7 +67,7 @@ def sweep(
         found = {"metric": metric, "rungs": halving.rungs, "standings": [vars(one) for one in standings]}
         print(json.dumps(found, ensure_ascii=False))
     else:
-        print(*table(standings, seeds), sep="\n")
+        print(*table(standings), sep="\n")
     streams.log.info("the winner's config is written to %s", directory / "winner.yaml")
 
 
@@ -103,7 +102,7 @@ def split_values(text: str) -> list[str]:
     return list(dict.fromkeys(values)) or [""]
 
 
-def table(standings: "Sequence[Standing]", n_seeds: int) -> list[str]:
+def table(standings: "Sequence[Standing]") -> list[str]:
     """Return the candidates as lines, the best first."""
     from nmt.insight.tables import columns
 
@@ -111,6 +110,5 @@ def table(standings: "Sequence[Standing]", n_seeds: int) -> list[str]:
     for rank, standing in enumerate(standings, 1):
         figures = standing.figures[standing.steps]
         shown = [f"{figures['dev_bleu']:.2f}", f"{figures['dev_nll']:.3f}"] if figures else ["diverged", ""]
-        runs = standing.runs[0] + (f" and {n_seeds - 1} more" if n_seeds > 1 else "")
-        rows.append([str(rank), *standing.settings.values(), f"{standing.steps:,}", *shown, runs])
+        rows.append([str(rank), *standing.settings.values(), f"{standing.steps:,}", *shown, standing.run])
     return columns(["rank", *standings[0].settings, "steps", "dev BLEU", "dev nll", "run"], rows)

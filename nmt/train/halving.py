@@ -32,7 +32,6 @@ class Budget:
 
     minutes: float | None  # approximate duration of the whole sweep
     steps: int | None  # of the first rung
-    n_seeds: int = 1  # trainings of each candidate, with different seeds; their figures are averaged
 
     def n_survivors(self, n_candidates: int) -> list[int]:
         """The number of candidates in each rung; the last is 1."""
@@ -49,8 +48,8 @@ class Standing:
     number: int  # of the candidate, from 1
     settings: dict[str, str]  # the varied ones
     steps: int  # at the end of its last rung
-    figures: dict[int, Figures | None]  # best validation until the end of each rung, mean over seeds; None: diverged
-    runs: list[str]  # directories, one per seed
+    figures: dict[int, Figures | None]  # best validation until the end of each rung; None: diverged
+    run: str  # directory
 
 
 def check_candidates(candidates: Sequence[Candidate]) -> None:
@@ -63,7 +62,7 @@ def check_candidates(candidates: Sequence[Candidate]) -> None:
             message = f"{key} changes what a piece is, so losses cannot be compared"
             raise ConfigError(message, hint="use train.metric=bleu")
         if key == "seed":
-            raise ConfigError("seed is no setting to choose", hint="use --seeds N")
+            raise ConfigError("seed is no setting to choose", hint="leave it out")
 
 
 def first_rung(budget: Budget, sizes: Sequence[int], step_s: float, once_s: float) -> tuple[int, float]:
@@ -75,8 +74,8 @@ def first_rung(budget: Budget, sizes: Sequence[int], step_s: float, once_s: floa
     validations, and `once_s` the fixed time of each training in each rung.
     """
     growth = [1, *(2 ** (k - 1) for k in range(1, len(sizes)))]  # steps of each rung, relative to the first
-    fixed_s = budget.n_seeds * sum(sizes) * once_s
-    per_step_s = budget.n_seeds * step_s * sum(n * g for n, g in zip(sizes, growth, strict=True))
+    fixed_s = sum(sizes) * once_s
+    per_step_s = step_s * sum(n * g for n, g in zip(sizes, growth, strict=True))
     if budget.minutes is None:
         assert budget.steps is not None
         return budget.steps, fixed_s + budget.steps * per_step_s

@@ -3,7 +3,7 @@
 All candidates train for a few steps; the better half trains on to twice as many steps, and so on until one is left.
 
     DIR/sweep.json  what was asked, the steps of each rung, and the best dev figures of each training in each rung
-    DIR/trials/N    the run of candidate N; N-S: the same candidate with the S-th seed
+    DIR/trials/N    the run of candidate N
     DIR/lock
 
 Only the steps of the rungs depend on the speed of the machine. They are saved before the first training, and a resumed
@@ -85,8 +85,8 @@ class Sweep:
                 number=c + 1,
                 settings=self.candidates[c].settings,
                 steps=self.rungs[rung],
-                figures={steps: self._mean_figures(c, steps) for steps in self.rungs[: rung + 1]},
-                runs=[str(self._run(c, seed).path) for seed in range(self.budget.n_seeds)],
+                figures={steps: self._figures(c, steps) for steps in self.rungs[: rung + 1]},
+                run=str(self._run(c).path),
             )
             for c, rung in reached.items()
         ]
@@ -98,13 +98,12 @@ class Sweep:
         alive = list(range(len(self.candidates)))
         for rung, steps in enumerate(self.rungs):
             for c in alive:
-                for seed in range(self.budget.n_seeds):
-                    run = self._run(c, seed)
-                    if str(steps) not in self.results.get(run.path.name, {}):
-                        log.info("rung %d of %d, %s: %s", rung + 1, len(self.rungs), run.path, self.candidates[c])
-                        self._train(c, seed, steps)
+                run = self._run(c)
+                if str(steps) not in self.results.get(run.path.name, {}):
+                    log.info("rung %d of %d, %s: %s", rung + 1, len(self.rungs), run.path, self.candidates[c])
+                    self._train(c, steps)
                 reached[c] = rung
-            figures = {c: self._mean_figures(c, steps) for c in alive}
+            figures = {c: self._figures(c, steps) for c in alive}
             if not any(figures.values()):
                 raise DivergedError(f"all trainings of rung {rung + 1} diverged", hint="lower train.lr")
             alive.sort(key=lambda c: ranking(figures[c], self.metric, LOSS), reverse=True)
@@ -112,11 +111,11 @@ class Sweep:
             alive = [c for c in alive[:n_next] if figures[c] is not None]
         return reached
 
-    def _train(self, candidate: int, seed: int, steps: int) -> None:
+    def _train(self, candidate: int, steps: int) -> None:
         """Train a trial to the end of a rung, and save its figures."""
-        run, figures = self._run(candidate, seed), None
+        run, figures = self._run(candidate), None
         try:
-            self.train(self._config(candidate, seed, steps))
+            self.train(self._config(candidate, steps))
             figures = best_figures(run, steps, self.metric)
             log.info("dev BLEU %.2f, loss %.3f without smoothing", figures["dev_bleu"], figures["dev_nll"])
         except DivergedError as error:
@@ -131,7 +130,7 @@ class Sweep:
         for c, candidate in enumerate(self.candidates):
             log.info("preparing candidate %d of %d: %s", c + 1, len(self.candidates), candidate)
             start = time.monotonic()
-            prepared = session.prepare(self._config(c, 0, steps=1), device=self.device)
+            prepared = session.prepare(self._config(c, steps=1), device=self.device)
             prepare_s.append(time.monotonic() - start)
             every.append(prepared.config.train.validate_every)
             warmup.append(prepared.config.train.warmup)
@@ -151,15 +150,15 @@ class Sweep:
 
     # --- directories and files ----------------------------------------------------------------------------
 
-    def _run(self, candidate: int, seed: int) -> RunDirectory:
-        return RunDirectory(self.path / "trials" / (f"{candidate + 1}" + (f"-{seed + 1}" if seed else "")))
+    def _run(self, candidate: int) -> RunDirectory:
+        return RunDirectory(self.path / "trials" / str(candidate + 1))
 
-    def _config(self, candidate: int, seed: int, steps: int) -> Config:
+    def _config(self, candidate: int, steps: int) -> Config:
         """The config of a trial that trains to the end of a rung."""
         config = self.candidates[candidate].config
         train = {"max_steps": steps, "max_epochs": None, "max_minutes": None}
-        changes = {"run": str(self._run(candidate, seed).path), "seed": config.seed + seed}
-        return config.model_copy(update={**changes, "train": config.train.model_copy(update=train)})
+        changes = {"run": str(self._run(candidate).path), "train": config.train.model_copy(update=train)}
+        return config.model_copy(update=changes)
 
     def _asked(self) -> dict[str, Any]:
         """The configs and the budget that the sweep is begun with, as JSON values."""
@@ -181,13 +180,8 @@ class Sweep:
             raise ConfigError(message, hint="repeat that command to resume it, or choose another --output DIR")
         self.rungs, self.results = state["rungs"], state["results"]
 
-    def _mean_figures(self, candidate: int, steps: int) -> Figures | None:
-        """The mean over seeds; None if a training diverged."""
-        seeds = range(self.budget.n_seeds)
-        found = [one for seed in seeds if (one := self.results[self._run(candidate, seed).path.name][str(steps)])]
-        if len(found) < len(seeds):
-            return None
-        return {key: sum(one[key] for one in found) / len(found) for key in ("dev_bleu", "dev_nll")}
+    def _figures(self, candidate: int, steps: int) -> Figures | None:
+        return self.results[self._run(candidate).path.name][str(steps)]
 
 
 def best_figures(run: RunDirectory, steps: int, metric: str) -> Figures:
