@@ -79,11 +79,11 @@ oldest:  ## run the quick tests with the oldest dependencies that pyproject.toml
 	grep -E '^(torch|pytest|pytest-xdist|hypothesis)==' .constraints.txt > $(OLDEST)/constraints.txt
 	$(PYTHON) -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
 		extras = project["optional-dependencies"]; \
-		print(*project["dependencies"], *extras["documents"], *extras["serve"], *extras["tensorboard"], sep="\n")' \
+		print(*project["dependencies"], *extras["documents"], *extras["serve"], sep="\n")' \
 		| grep -v '^torch' | sed 's/>=/==/; s/\[.*\]//' | tee -a $(OLDEST)/constraints.txt
 	$(OLDEST)/bin/pip install -q --disable-pip-version-check -c $(OLDEST)/constraints.txt torch
 	$(OLDEST)/bin/pip install -q --disable-pip-version-check -c $(OLDEST)/constraints.txt \
-		'.[documents,serve,tensorboard]' libretranslatepy pytest pytest-xdist hypothesis
+		'.[documents,serve]' libretranslatepy pytest pytest-xdist hypothesis
 	$(OLDEST)/bin/pytest -n auto --maxprocesses 4 --dist worksteal -W default \
 		--ignore tests/reliability --ignore tests/benchmarks --ignore tests/data --ignore tests/test_readme.py
 

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -54,41 +54,27 @@ def train(
 def run_training(
     settings: "Config", *, device: str, fresh: bool = False, replicas: int = 0, quiet: bool = False
 ) -> None:
-    """Train, and write the log, report.html and TensorBoard events. `quiet` hides the progress on stderr."""
+    """Train, and write the log and report.html. `quiet` hides the progress on stderr."""
     from nmt.run.directory import RunDirectory
     from nmt.train import session
 
-    writers = writers_of(settings)
     with kept_log(RunDirectory(settings.run).log_file) as open_log:
         prepared = session.prepare(settings, device=device, fresh=fresh)
         session.check_replicas(replicas, prepared.model.device)
-        prepared.on_start, prepared.on_validation = open_log, partial(publish, writers)
+        prepared.on_start = open_log
+        if settings.train.report:
+            prepared.on_validation = partial(write_report, Path(settings.run))
         session.train(prepared, quiet=quiet, n_workers=replicas or None)
 
 
-def writers_of(settings: "Config") -> list[Callable[[], None]]:
-    """Return the functions that write report.html and TensorBoard events after every validation."""
-    writers: list[Callable[[], None]] = []
-    if settings.train.report:
-        from nmt.insight.report import as_page, read_report
+def write_report(run: Path) -> None:
+    """Write report.html; training goes on if this fails."""
+    from nmt.insight.report import as_page, read_report
 
-        run = Path(settings.run)
-        writers.append(lambda: atomic_write(run / "report.html", as_page([read_report(run)])))
-    if settings.train.tensorboard:
-        from nmt.insight.events import EventWriter
-        from nmt.run.directory import RunDirectory
-
-        writers.append(EventWriter(RunDirectory(settings.run)))
-    return writers
-
-
-def publish(writers: Sequence[Callable[[], None]]) -> None:
-    """Call the writers; training goes on if one fails."""
-    for write in writers:
-        try:
-            write()
-        except (NmtError, OSError) as error:
-            streams.log.warning("no report: %s; training goes on", error)
+    try:
+        atomic_write(run / "report.html", as_page([read_report(run)]))
+    except (NmtError, OSError) as error:
+        streams.log.warning("no report: %s; training goes on", error)
 
 
 class RunLog(logging.Handler):

@@ -186,7 +186,6 @@ class TrainSettings(Section):
     metric: Literal["bleu", "loss"] = Field("bleu", description="on dev, for patience and for the best model")
     validate_every: int = Field(500, ge=1, le=LARGEST, description="steps between validations; each saves [fitted]")
     report: bool = Field(True, description="write report.html into the run after every validation")
-    tensorboard: bool = Field(False, description="write TensorBoard events into the run after every validation")
     keep: int = Field(2, ge=2, le=1000, description="newest checkpoints to keep; two, because one may be damaged")
     average: Literal["none", "ema", "best", "last"] = Field("ema", description="of weights: moving, or of checkpoints")
     ema_decay: float = Field(0.999, gt=0, lt=1, description="decay of the moving average per step")
@@ -197,6 +196,12 @@ class TrainSettings(Section):
     freeze: Annotated[tuple[ModelPart, ...], AsTuple] = Field(
         (), description="parts of the model that stay as they are"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def without_removed(cls, tree: Any) -> Any:
+        """Leave out the setting `tensorboard`, which the files of earlier versions have."""
+        return {key: tree[key] for key in tree if key != "tensorboard"} if isinstance(tree, dict) else tree
 
 
 class SearchSettings(Section):  # can be set in a config and for a single translation

@@ -126,3 +126,8 @@ def test_a_config_is_frozen(folder: Path) -> None:
     config = load(folder, MINIMAL)
     with pytest.raises(ValidationError, match="frozen"):
         config.seed = 5  # type: ignore[misc]
+
+
+def test_a_setting_of_earlier_versions_is_ignored(folder: Path) -> None:
+    old = load(folder, f"{MINIMAL}\ntrain: {{tensorboard: true, lr: 2e-3}}")
+    assert (old.train.lr, "tensorboard" in old.train.model_dump()) == (2e-3, False)
