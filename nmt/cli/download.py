@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nmt.cli import streams
-from nmt.corpus.catalog import CORPORA, Corpus
 from nmt.errors import InputError
+
+if TYPE_CHECKING:
+    from nmt.corpus.catalog import Corpus
 
 What = Annotated[str, typer.Argument(metavar="[NAME|CONFIG]", help="A corpus, or a recipe that uses it.")]
 
@@ -40,8 +42,10 @@ def download(
         streams.log.info("written to %s" if is_new else "%s is complete", path)
 
 
-def chosen(what: str, lang_pair: str | None) -> list[tuple[Corpus, Sequence[str]]]:
+def chosen(what: str, lang_pair: str | None) -> "list[tuple[Corpus, Sequence[str]]]":
     """Return the corpora to download, each with its file names: the named corpus, or the corpora of a config."""
+    from nmt.corpus.catalog import CORPORA
+
     if named := CORPORA.get(what):
         languages = lang_pair.split("-") if lang_pair else named.languages[:2]
         if len(set(languages)) != 2 or not set(languages) <= set(named.languages):
@@ -74,6 +78,7 @@ def chosen(what: str, lang_pair: str | None) -> list[tuple[Corpus, Sequence[str]
 
 def table() -> list[str]:
     """Return a line with column names, then one line per corpus of the catalog."""
+    from nmt.corpus.catalog import CORPORA
     from nmt.insight.tables import columns
 
     rows = [

@@ -25,7 +25,7 @@ from nmt.errors import ConfigError, InputError, ModelError, NmtError
 from nmt.files import hash_file
 from nmt.processes import prepare_torch
 from nmt.run.directory import RunDirectory
-from nmt.run.header import read_config, read_header
+from nmt.run.header import read_header
 from nmt.text import EOS
 from nmt.text.lines import Pause, one_line
 from nmt.text.tokenizer import Tokenizers
@@ -300,12 +300,13 @@ def load(
         from nmt.decode.engines.ctranslate2_engine import load_export
 
         return Translator(*load_export(paths[0], device, precision))
-    configs = [read_config(model_file(one)) for one in paths]
+    headers = [read_header(model_file(one)) for one in paths]
+    configs = [config for config, _ in headers]
     engine = engine or configs[0].decode.engine
     reason = needs_torch(configs, device, precision, engine)
     if not reason:
         try:
-            return load_converted(paths[0], precision or "fp32")
+            return load_converted(paths[0], precision or "fp32", headers[0][1])
         except NmtError as error:
             if engine == "ctranslate2" or precision == "int8":
                 raise
@@ -344,7 +345,7 @@ def needs_torch(
     return "" if device == "auto" and not has_gpu else f"device {device}"
 
 
-def load_converted(path: Path, precision: Precision) -> Translator:
+def load_converted(path: Path, precision: Precision, progress: Mapping[str, Any]) -> Translator:
     """Load a run or model file for CTranslate2, converted in the cache. Raises NmtError if that fails."""
     from nmt.decode.engines.ctranslate2_engine import converted, load_export
 
@@ -359,7 +360,7 @@ def load_converted(path: Path, precision: Precision) -> Translator:
     run = RunDirectory(path) if path.is_dir() else None
     engine, tokenizers, config = load_export(export, "cpu", precision, load_reference)
     log.debug("engine: %s", engine.name)
-    return Translator(engine, tokenizers, config, run, read_header(file)["progress"])
+    return Translator(engine, tokenizers, config, run, progress)
 
 
 def load_torch(paths: Sequence[Path], device: str, precision: Precision) -> Translator:

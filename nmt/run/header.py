@@ -22,19 +22,13 @@ MAX_TENSORS = 25_000  # 100 layers per side have 4,200 weights; a checkpoint has
 MAX_HEADER_BYTES = 10_000_000
 
 
-def read_config(path: Path) -> Config:
-    """The settings of a model file, without paths. Raises ModelError if it is missing, damaged or not a model file."""
-    header = read_header(path)
-    with errors_as_model_error(path):
-        return check_config(header["config"], {}, "its settings")
-
-
-def read_header(path: Path) -> dict[str, Any]:
-    """The entry "nmt" of a model file's header. Raises ModelError if it is missing, damaged or not a model file."""
+def read_header(path: Path) -> tuple[Config, dict[str, Any]]:
+    """The settings, without paths, and the progress of a model file. Raises ModelError if it is missing or damaged."""
     with errors_as_model_error(path):
         check_header_size(path)
         with safetensors.safe_open(path, framework="np") as file:
-            return parse((file.metadata() or {}).get("nmt"))
+            header = parse((file.metadata() or {}).get("nmt"))
+        return check_config(header["config"], {}, "its settings"), header["progress"]
 
 
 @contextlib.contextmanager

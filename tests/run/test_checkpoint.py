@@ -33,7 +33,7 @@ from nmt.run.checkpoint import (
     weights_of,
     without_paths,
 )
-from nmt.run.header import FORMAT_VERSION, MAX_HEADER_BYTES, MAX_TENSORS, read_config
+from nmt.run.header import FORMAT_VERSION, MAX_HEADER_BYTES, MAX_TENSORS, read_header
 from nmt.text.tokenizer import Tokenizers, train_tokenizer
 
 SECRET = "secret-place"
@@ -104,7 +104,7 @@ def refused(path: Path, **options: Any) -> ModelError:
 
 def test_a_checkpoint_is_read_back_as_written(checkpoint: Checkpoint, written: Path) -> None:
     found = read_checkpoint(written)
-    assert read_config(written) == found.config
+    assert read_header(written)[0] == found.config
     assert found.tensors.keys() == checkpoint.tensors.keys()
     for name, x in checkpoint.tensors.items():
         assert found.tensors[name].dtype == x.dtype
@@ -249,7 +249,7 @@ def test_a_foreign_file_is_refused(scratch: Path, content: bytes, words: str) ->
     scratch.write_bytes(content)
     assert str(refused(scratch)).startswith(f"{scratch}: {words}")
     with pytest.raises(ModelError, match=words):
-        read_config(scratch)
+        read_header(scratch)
 
 
 @pytest.mark.parametrize(
