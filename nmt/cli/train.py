@@ -46,7 +46,9 @@ def train(
             session.train_along(settings, device=device)
         return
     if dry_run:
-        print("\n".join(measurement.dry_run(session.prepare(settings, device=device, fresh=fresh))))
+        prepared = session.prepare(settings, device=device, fresh=fresh)
+        session.check_replicas(replicas, prepared.model.device)
+        print("\n".join(measurement.dry_run(prepared, replicas or None)))
         return
     run_training(settings, device=device, fresh=fresh, replicas=replicas, quiet=streams.is_quiet())
 

@@ -30,14 +30,14 @@ class Measurement:
     non_padding: float  # share of positions that are not padding
 
 
-def measure(session: Session) -> Measurement:
-    """Time two steps with the largest batch; writes nothing into the run."""
+def measure(session: Session, n_threads: int | None = None) -> Measurement:
+    """Time two steps with the largest batch, shared by `n_threads`, or as many as a training would use."""
     settings, model, data = session.config.train, session.model, session.data
     batches = list(islice(data.batches(0), MAX_BATCHES))
     largest = max(batches, key=lambda batch: batch.n_positions)
     bf16 = uses_bf16(settings, model.device)
     optimizers = make_optimizers(model, settings)
-    n_threads = n_fitting_threads(model, len(session.tokenizers.target), settings)
+    n_threads = n_threads or n_fitting_threads(model, len(session.tokenizers.target), settings)
     replicas = Replicas(model.train(), n_threads)
     batch_s, max_positions = math.inf, 0
     for seed in range(2):  # the first step is slower, because it also allocates memory
@@ -60,9 +60,9 @@ def measure(session: Session) -> Measurement:
     )
 
 
-def dry_run(session: Session) -> list[str]:
-    """Return the size of the model and the result of `measure` as lines of text for the user."""
-    settings, model, found = session.config.train, session.model, measure(session)
+def dry_run(session: Session, n_threads: int | None = None) -> list[str]:
+    """Return the size of the model and the result of `measure` as lines of text for the user. Writes no file."""
+    settings, model, found = session.config.train, session.model, measure(session, n_threads)
     lines = [f"parameters  {model.n_parameters:,}"]
     non_padding = f"{found.non_padding:.1%} non-padding"
     lines.append(f"batches     {session.data.n_batches} an epoch, {non_padding}, {found.n_steps} steps an epoch")

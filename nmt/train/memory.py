@@ -27,12 +27,14 @@ MIN_THREAD_TOKENS = 384
 
 
 def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -> None:
-    """Raise ConfigError if the device cannot hold the weights, their gradient and the optimizer's moments."""
+    """Raise ConfigError if the device cannot hold the weights, their average, their gradient and its moments."""
     n_parameters = n_trained = 0
     for name, shape in shapes_of(config, tokenizers).items():
         n_parameters += math.prod(shape)
         n_trained += math.prod(shape) * (PART_OF[name.partition(".")[0]] not in config.train.freeze)
-    needed, available = 4 * n_parameters + 12 * n_trained, memory_of(device)
+    n_moments = 2 if config.train.optimizer == "adamw" else 1  # at least: of muon, embeddings have two
+    n_numbers = n_parameters * (2 if config.train.average == "ema" else 1) + n_trained * (1 + n_moments)
+    needed, available = 4 * n_numbers, memory_of(device)
     if needed > available:
         sizes = f"{n_parameters / 1e6:,.0f}M parameters need {needed / 1e9:.1f} GB to train"
         hint = "lower model.d_model, model.d_ff, the number of layers or tokenizer.vocab_size"

@@ -187,5 +187,8 @@ class Sweep:
 def best_figures(run: RunDirectory, steps: int, metric: str) -> Figures:
     """The figures of the best validation, or average of checkpoints, of a run up to a step."""
     lines = [line for line in run.read_metrics() if is_validation(line) and line["step"] <= steps]
+    if not lines:
+        hint = f"was the disk full? remove {run.path} and repeat the command"
+        raise ModelError(f"{run.metrics_file} has no validation", hint=hint)
     best = max(lines, key=lambda line: ranking(line, metric, LOSS))
     return {key: best[key] for key in ("dev_bleu", "dev_nll")}

@@ -116,7 +116,9 @@ def test_train_resumes_with_its_own_tokenizer(five_run: FiveRun, five_corpus: Fi
 
 def test_train_dry_run_estimates_cost_and_writes_nothing(five_corpus: FiveCorpus) -> None:
     before = file_bytes(five_corpus.home)
-    done = run_nmt("train", five_corpus.config, "model.d_model=32", "--dry-run", cwd=five_corpus.home)
+    words = ["train", five_corpus.config, "model.d_model=32", "--dry-run", "--replicas"]
+    assert "--replicas 99 on" in one_clear_error(run_nmt(*words, 99, cwd=five_corpus.home), 2)
+    done = run_nmt(*words, 1, cwd=five_corpus.home)
     assert file_bytes(five_corpus.home) == before
     assert not five_corpus.run.parent.exists()
 
@@ -125,7 +127,7 @@ def test_train_dry_run_estimates_cost_and_writes_nothing(five_corpus: FiveCorpus
     assert set(printed) >= {"parameters", "batches", "speed", "memory", "time"}
     assert int(printed["parameters"].replace(",", "")) > 10_000
     assert printed["batches"].startswith("1 an epoch, ")
-    assert "target tokens a second, fp32 on " in printed["speed"]
+    assert re.search(r"target tokens a second, fp32 on .*, 1 threads$", printed["speed"])
     assert 0 < float(printed["memory"].removesuffix(" GB")) < 100
     assert printed["time"].endswith(" in all without validations")
 

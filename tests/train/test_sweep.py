@@ -77,6 +77,11 @@ def test_the_better_ones_train_on_and_the_best_wins(expected: list[Standing]) ->
     assert run.newest_step() == 6
 
 
+def test_a_trial_without_figures_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"metrics\.jsonl has no validation"):
+        best_figures(RunDirectory(tmp_path), 3, "bleu")
+
+
 @pytest.mark.parametrize(("moment", "number"), [("after", 0), ("before", 2)])
 def test_killed_around_any_training_it_resumes_to_the_same_results(
     corpus: Path, tmp_path: Path, expected: list[Standing], moment: str, number: int
