@@ -11,9 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import corpora
 import decoding
-import growth
-import imported
 import serving
 import training
 from measure import Options, Table, parsed, say
@@ -28,10 +27,7 @@ BENCHMARKS: dict[str, Callable[[Options], list[Table]]] = {
     "start": decoding.start,
     "scaling": training.scaling,
     "learning": training.learning,
-    "imported": imported.throughput,
-    "memory": decoding.memory,
-    "growth": growth.of_model,
-    "corpus": growth.of_corpus,
+    "corpus": corpora.of_corpus,
 }
 SHORT = ["training", "decoding", "latency", "start"]
 

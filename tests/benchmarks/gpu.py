@@ -1,4 +1,4 @@
-"""What only a GPU shows: training speed beside plain loops, precision, exact resume, memory, steps of a search.
+"""What only a GPU shows: training speed beside plain loops, precision, exact resume, memory.
 
 The tables go to stdout and, after each row, to gpu.md and gpu.json; a row that is there is not measured again.
 """
@@ -6,6 +6,7 @@ The tables go to stdout and, after each row, to gpu.md and gpu.json; a row that 
 import argparse
 import gc
 import random
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,21 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from experiments import Results, Row, scores, trained
-from growth import seconds_of
 from measure import parsed
 from plain_loop import PAD, Marian, PlainTransformer
 from plain_loop import train_step as plain_step
-from torch import Tensor, nn
+from torch import nn
 from training import peak_flops, training_flops
 
 from nmt.config import ModelSettings, TrainSettings
-from nmt.model.incremental import incremental_decoder
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import hash_tensors, read_newest
 from nmt.run.directory import RunDirectory
-from nmt.text import BOS, EOS
+from nmt.text import EOS
 from nmt.text.batches import Batch, pair_batches
 from nmt.train.memory import peak_memory, split_on_out_of_memory
 from nmt.train.optimizer import make_optimizers
@@ -37,7 +35,6 @@ from nmt.train.step import StepFigures, StepOptions, train_step
 
 Step = Callable[[Batch], object]  # a training step on a batch, which it moves to the device
 SECONDS = 10.0  # of each system's measurement
-N_CALLS = 100  # of an operation between two synchronizations
 # Number of parameters -> width, heads, layers of each side and width of feed-forward layers; vocabulary.
 SIZES = {
     "7.3M": ((256, 4, 4, 512), 8_000),
@@ -87,19 +84,18 @@ class Setup:
         return Transformer(settings, vocabulary, vocabulary).to(self.device)
 
     def seconds(self, work: Callable[[], object], at_least_s: float) -> float:
-        """`seconds_of`, until the GPU has finished the work."""
+        """Mean seconds of a call until the GPU has finished, over at least `at_least_s`, after one call as warm-up."""
 
-        def finished() -> None:
+        def finished() -> float:
             work()
             if not self.miniature:
                 torch.cuda.synchronize()
+            return time.perf_counter()
 
-        return seconds_of(finished, 0.0 if self.miniature else at_least_s)
-
-    def microseconds(self, work: Callable[[], object]) -> float:
-        """Mean time of a call, from several calls in a row, which are queued on a GPU."""
-        n = 1 if self.miniature else N_CALLS
-        return 1e6 * self.seconds(lambda: [work() for _ in range(n)], 1.0) / n
+        start, n = finished(), 1
+        while (end := finished()) - start < at_least_s and not self.miniature:
+            n += 1
+        return (end - start) / n
 
     def train(self, name: str, *overrides: str) -> Row:
         """Train the recipe; in miniature, for four steps."""
@@ -116,9 +112,6 @@ def measure_all(setup: Setup) -> None:
         batches = batches_of(vocabulary, setup.batch_tokens)
         for name, make_step in systems(settings, vocabulary, setup).items():
             add(f"Training, {size}", name, partial(speed, make_step, batches, settings, vocabulary, setup))
-        add("A step of greedy search, 64 sentences", size, partial(decoding, settings, vocabulary, setup))
-    for share in (0.03, 0.2, 0.45):
-        add("Self-attention, forward and backward", f"{share:.0%} padding", partial(attention, share, setup))
     for kind in ("fp32", "bf16"):
         add("Precision", kind, partial(setup.train, f"precision-{kind}", f"train.precision={kind}"))
     add("Resuming", "deterministic", partial(resume, setup))
@@ -195,49 +188,6 @@ def systems(settings: ModelSettings, vocabulary: int, setup: Setup) -> dict[str,
 def maybe_compiled(model: nn.Module, compiled: bool) -> nn.Module:
     """The model, or what `torch.compile` makes of it."""
     return torch.compile(model, dynamic=True) if compiled else model  # type: ignore[return-value]
-
-
-# --- attention and decoding -------------------------------------------------------------------------------
-
-
-def attention(share: float, setup: Setup) -> Row:
-    """Microseconds of fused self-attention with a padding mask, and on a GPU without padding (varlen)."""
-    n, longest, heads, d = (2, 8, 2, 16) if setup.miniature else (256, 64, 8, 64)
-    dtype = torch.float32 if setup.miniature else torch.bfloat16
-    new = partial(torch.randn, dtype=dtype, device=setup.device, requires_grad=True)
-    lengths = torch.tensor([max(1, round(longest * (1 - 2 * share * i / n))) for i in range(n)])
-    is_token = torch.arange(longest) < lengths[:, None]  # (B, T)
-    padded, mask = new(3, n, heads, longest, d), is_token[:, None, None].to(setup.device)
-    row: Row = {"masked_us": setup.microseconds(partial(backward, F.scaled_dot_product_attention, padded, mask))}
-    if not setup.miniature:
-        from torch.nn.attention.varlen import varlen_attn  # not in every build of torch
-
-        packed, starts = new(3, int(lengths.sum()), heads, d), F.pad(lengths.cumsum(0), (1, 0)).int().cuda()
-        row["varlen_us"] = setup.microseconds(partial(backward, varlen_attn, packed, starts, starts, longest, longest))
-    return row
-
-
-def backward(attend: Callable[..., Any], inputs: Tensor, *args: object) -> None:
-    """Forward and backward pass of an attention function; `inputs` are query, key and value, stacked."""
-    attend(*inputs, *args).sum().backward()
-
-
-def decoding(settings: ModelSettings, vocabulary: int, setup: Setup) -> Row:
-    """Microseconds of greedy search's 16th step, random weights: as the search calls it, and as a CUDA graph."""
-    decoder = incremental_decoder(setup.transformer(settings, vocabulary).eval())
-    src = torch.full((64, 20), EOS + 1, device=setup.device)
-    tokens = torch.full((len(src), 1), BOS, device=setup.device)
-    with torch.inference_mode():
-        state = decoder.start(src)
-        for _ in range(15):
-            _, state = decoder.step(tokens, state)
-        row: Row = {"step_us": setup.microseconds(partial(decoder.step, tokens, state))}
-        if not setup.miniature:
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                decoder.step(tokens, state)
-            row["graph_us"] = setup.microseconds(graph.replay)
-    return row
 
 
 # --- trainings --------------------------------------------------------------------------------------------

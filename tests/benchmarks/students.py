@@ -9,18 +9,68 @@ import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from decoding import Contest, ctranslate2_command, prepare, translated
 from experiments import Results, run_nmt, trained
 from measure import NMT, ROOT, Options, Table, interleaved, parsed
-from synthetic import Data
 
-from nmt.config import load_config, values
+from nmt.config import Config, language, load_config, values
 from nmt.files import atomic_write
+from nmt.text.lines import iter_lines
+from nmt.train.preparation import corpus_paths
 
+Side = Literal["source", "target"]
+SIDES: tuple[Side, ...] = ("source", "target")
 SAMPLING = ["--sample", "--top-p", 0.95, "--tag", ""]
 STUDENT = ROOT / "configs/student.yaml"
 BASE = "teacher, a loop over CTranslate2, greedy"
+
+
+class Data:
+    """Files of sentence pairs below one directory, by name. A file that is there is not written again."""
+
+    def __init__(self, folder: Path, config: Config) -> None:
+        self.folder, self.config = folder.absolute(), config
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def file(self, name: str, side: Side) -> Path:
+        return self.folder / f"{name}.{language(self.config.data, side)}"
+
+    def write_corpus(self, name: str) -> None:
+        """Write the config's training corpus as plain text."""
+        for side, paths in zip(SIDES, corpus_paths(self.config, self.config.data.train), strict=True):
+            atomic_write(self.file(name, side), "".join(f"{line}\n" for line in iter_lines(paths)))
+
+    def backtranslate(self, name: str, of: str, reverse: Path, *options: object) -> None:
+        """Write sources `name` that a reverse model says to the targets `of`, beside a copy of the targets."""
+        self._write("backtranslate", self.file(name, "source"), self.file(of, "target"), "-m", reverse, *options)
+        atomic_write(self.file(name, "target"), self.file(of, "target").read_bytes())
+
+    def distill(self, name: str, of: str, *options: object) -> None:
+        """Write targets `name` that a teacher says to the sources `of`, beside a copy of the sources."""
+        self._write("distill", self.file(name, "target"), self.file(of, "source"), *options)
+        atomic_write(self.file(name, "source"), self.file(of, "source").read_bytes())
+
+    def _write(self, command: str, output: Path, text: Path, *options: object) -> None:
+        if not output.exists():
+            run_nmt(command, "-i", text, "-o", output, *options)
+
+    def settings(self, names: Sequence[str]) -> list[str]:
+        """The settings that train on the files of these names."""
+        files = {side: ",".join(str(self.file(name, side)) for name in names) for side in SIDES}
+        return [f"data.train.{side}=[{paths}]" for side, paths in files.items()]
+
+    def train_reverse(self, config: Path, run: Path, name: str, overrides: Sequence[str]) -> None:
+        """Train a model of the other direction on the files `name`."""
+        data = self.config.data
+        source, target = (self.file(name, side) for side in SIDES)
+        settings = [f"data.train.source={target}", f"data.train.target={source}"]
+        for part, files in (("dev", data.dev), ("test", data.test)):
+            if files:
+                settings += [f"data.{part}.source=[{','.join(files.target)}]"]
+                settings += [f"data.{part}.target=[{','.join(files.source)}]"]
+        trained(config, run, *settings, *overrides)
 
 
 def train_all(config: Path, runs: Path, n_teachers: int, n_samples: int, overrides: Sequence[str]) -> Results:
@@ -33,7 +83,7 @@ def train_all(config: Path, runs: Path, n_teachers: int, n_samples: int, overrid
     teachers = [runs / "teacher", *(runs / f"teacher-{seed}" for seed in range(2, n_teachers + 1))]
     for seed, run in enumerate(teachers, 1):
         results.add("Models", run.name, partial(trained, config, run, f"seed={seed}", *overrides))
-    data.write_corpus("corpus", slice(None))
+    data.write_corpus("corpus")
     data.train_reverse(config, runs / "reverse", "corpus", overrides)
     names = ["corpus", *(f"sampled-{seed}" for seed in range(1, n_samples + 1))]
     for seed, name in enumerate(names):
