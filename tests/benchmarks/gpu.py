@@ -1,4 +1,4 @@
-"""What only a GPU shows: training speed beside plain loops, precision, exact resume, memory.
+"""What only a GPU shows: training speed beside plain loops, and batches that do not fit into memory.
 
 The tables go to stdout and, after each row, to gpu.md and gpu.json; a row that is there is not measured again.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from experiments import Results, Row, scores, trained
+from experiments import Results, Row
 from measure import parsed
 from plain_loop import PAD, Marian, PlainTransformer
 from plain_loop import train_step as plain_step
@@ -24,8 +24,6 @@ from training import peak_flops, training_flops
 
 from nmt.config import ModelSettings, TrainSettings
 from nmt.model.transformer import Transformer
-from nmt.run.checkpoint import hash_tensors, read_newest
-from nmt.run.directory import RunDirectory
 from nmt.text import EOS
 from nmt.text.batches import Batch, pair_batches
 from nmt.train.memory import peak_memory, split_on_out_of_memory
@@ -65,7 +63,6 @@ class Setup:
     """Where to measure. `miniature` takes the smallest models and the fewest steps, on a CPU, for a test."""
 
     results: Results
-    recipe: Path  # the config that is trained at full length
     miniature: bool = False
 
     @property
@@ -75,10 +72,6 @@ class Setup:
     @property
     def batch_tokens(self) -> int:
         return 256 if self.miniature else 16_384
-
-    @property
-    def home(self) -> Path:
-        return self.results.file.parent.absolute()
 
     def transformer(self, settings: ModelSettings, vocabulary: int) -> Transformer:
         return Transformer(settings, vocabulary, vocabulary).to(self.device)
@@ -97,12 +90,6 @@ class Setup:
             n += 1
         return (end - start) / n
 
-    def train(self, name: str, *overrides: str) -> Row:
-        """Train the recipe; in miniature, for four steps."""
-        few = ["train.max_steps=4", "train.max_epochs=null", "train.validate_every=4"] if self.miniature else []
-        options = ["train.report=false", "--device", str(self.device)]
-        return trained(self.recipe.absolute(), self.home / name, *few, *overrides, *options)
-
 
 def measure_all(setup: Setup) -> None:
     """Measure everything that is not in the tables."""
@@ -112,14 +99,9 @@ def measure_all(setup: Setup) -> None:
         batches = batches_of(vocabulary, setup.batch_tokens)
         for name, make_step in systems(settings, vocabulary, setup).items():
             add(f"Training, {size}", name, partial(speed, make_step, batches, settings, vocabulary, setup))
-    for kind in ("fp32", "bf16"):
-        add("Precision", kind, partial(setup.train, f"precision-{kind}", f"train.precision={kind}"))
-    add("Resuming", "deterministic", partial(resume, setup))
     # name, limit of a part's positions (0 is none), share of the GPU's memory
     for name, limit, memory in (("small parts", 512, 1.0), ("split when out of memory", 0, 0.1)):
         add("A batch too large", name, partial(splitting, limit, memory, setup))
-    for seed in (1,) if setup.miniature else (1, 2, 3):
-        add("Recipe", f"seed {seed}", partial(recipe, seed, setup))
 
 
 # --- training ---------------------------------------------------------------------------------------------
@@ -190,21 +172,7 @@ def maybe_compiled(model: nn.Module, compiled: bool) -> nn.Module:
     return torch.compile(model, dynamic=True) if compiled else model  # type: ignore[return-value]
 
 
-# --- trainings --------------------------------------------------------------------------------------------
-
-
-def resume(setup: Setup) -> Row:
-    """Whether a deterministic training that ends halfway and goes on has the weights of one that does not."""
-    n = 4 if setup.miniature else 200
-    exactly = ["train.deterministic=true", "train.max_epochs=null", f"train.validate_every={n // 2}"]
-    weights = {}
-    for name, stops in (("whole", [n]), ("resumed", [n // 2, n])):
-        for stop in stops:
-            setup.train(name, *exactly, "train.cooldown=0", f"train.max_steps={stop}")
-        newest = read_newest(RunDirectory(setup.home / name), prefixes=("model",))
-        assert newest is not None
-        weights[name] = hash_tensors(newest.checkpoint.tensors)
-    return {"steps": n, "equal": str(weights["whole"] == weights["resumed"])}
+# --- memory ----------------------------------------------------------------------------------------------
 
 
 def splitting(limit: int, share: float, setup: Setup) -> Row:
@@ -230,21 +198,14 @@ def splitting(limit: int, share: float, setup: Setup) -> Row:
     return {"batch": batch.n_positions, "part": found, "loss": figures.loss, "grad_norm": figures.grad_norm}
 
 
-def recipe(seed: int, setup: Setup) -> Row:
-    """The recipe at full length: dev BLEU, and test BLEU with beam 5."""
-    found, run = setup.train(f"recipe-{seed}", f"seed={seed}"), setup.home / f"recipe-{seed}"
-    return {**found, "BLEU": scores("-m", run, "--device", setup.device)["BLEU"]}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--home", type=Path, default=Path(".bench/gpu"), help="where everything is written")
-    parser.add_argument("--config", type=Path, default=Path("configs/demo.yaml"), help="the recipe that is trained")
     args = parsed(parser)
     if not torch.cuda.is_available():
         parser.error("there is no GPU")
     results = Results(args["home"] / "gpu")
-    measure_all(Setup(results, args["config"]))
+    measure_all(Setup(results))
     print(results.markdown(), end="")
 
 

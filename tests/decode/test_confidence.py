@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from measure_confidence import calibration_error
 from models import RNNS, small_translator, translator_without_bytes
+from numpy.typing import ArrayLike
 
 from nmt.decode import confidence
 from nmt.decode.confidence import Calibration, coverage, doubts, piece_spans, repeated, samples_of, words_of
@@ -15,6 +15,13 @@ from nmt.text import EOS
 
 REPEATS = "repeats 'the dog the dog'"
 TEXTS = ["a red cat,  dogs play.", "中 the 😀 dog's Ω", "dog"]
+
+
+def calibration_error(confidences: ArrayLike, right: ArrayLike) -> float:
+    """Expected calibration error: the mean over 10 bins of |mean confidence - share right|, weighted by size."""
+    p, y = np.asarray(confidences, np.float64), np.asarray(right, np.float64)
+    bins = np.minimum((p * 10).astype(int), 9)
+    return float(np.abs(np.bincount(bins, p - y, 10)).sum() / len(p))
 
 
 def hypothesis(translator: Translator, *texts: str, log_prob: float = -0.1) -> TextHypothesis:

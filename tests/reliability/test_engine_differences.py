@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from conftest import SOAK, SOURCE, FiveRun, out_lines, run_nmt
+from conftest import SOAK, SOURCE, FiveRun, out_lines, run_nmt, soak
 from torch import Tensor
 
 from nmt.config import data_root
@@ -170,9 +170,9 @@ def best_candidates(live: list[Beam], log_probs: Tensor, n: int, difference: Dif
 
 @pytest.fixture(scope="module")
 def mixed_words(five_run: FiveRun) -> System:
-    """The five sentences' model, and 300 lines that it has not learned."""
+    """The five sentences' model, and lines that it has not learned."""
     words, rng = " ".join(SOURCE).split(), random.Random(1)
-    lines = [" ".join(rng.choices(words, k=rng.randint(1, 15))) for _ in range(300)]
+    lines = [" ".join(rng.choices(words, k=rng.randint(1, 15))) for _ in range(soak(80, 300))]
     return system_of(five_run.run, [Pair(i, line, "") for i, line in enumerate(lines, 1)])
 
 
