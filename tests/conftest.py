@@ -26,6 +26,7 @@ import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
+from nmt.files import atomic_write, locked
 from nmt.processes import set_environment_variables
 
 if TYPE_CHECKING:
@@ -247,15 +248,6 @@ def one_clear_error(done: Done, exit_code: int, *fragments: str, n_errors: int =
     return stderr
 
 
-def without_package(name: str, home: Path) -> dict[str, str]:
-    """Variables of the environment for `run_nmt`: a package cannot be imported."""
-    stub = home / "stub" / name
-    stub.mkdir(parents=True)
-    (stub / "__init__.py").write_text(f"raise ImportError('no {name}')")
-    python_path = os.pathsep.join([str(stub.parent), os.environ.get("PYTHONPATH", "")])
-    return {"PYTHONPATH": python_path, "PYTHONDONTWRITEBYTECODE": "1"}
-
-
 def file_bytes(directory: Path) -> dict[str, bytes]:
     """Every file below a directory."""
     return {str(f.relative_to(directory)): f.read_bytes() for f in directory.rglob("*") if f.is_file()}
@@ -380,10 +372,11 @@ class FiveRun(FiveCorpus):
 def write_five(home: Path, language: str = "en", targets: Sequence[str] = TARGET) -> FiveCorpus:
     """Write the five pairs and the config of a run that learns them in seconds."""
     source_file, target_file = home / "train.zh", home / f"train.{language}"
-    source_file.write_text("".join(f"{line}\n" for line in SOURCE), encoding="utf-8")
-    target_file.write_text("".join(f"{line}\n" for line in targets), encoding="utf-8")
+    atomic_write(source_file, "".join(f"{line}\n" for line in SOURCE))
+    atomic_write(target_file, "".join(f"{line}\n" for line in targets))
     config = home / "five.yaml"
-    config.write_text(
+    atomic_write(
+        config,
         f"""\
 run: {home}/runs/five
 data:
@@ -395,7 +388,6 @@ tokenizer: {{type: bpe}}  # pieces are whole words: short sequences
 model: {{d_model: 64}}
 train: {{max_steps: 200, validate_every: 100, precision: fp32}}
 """,
-        encoding="utf-8",
     )
     return FiveCorpus(home, config, source_file, target_file)
 
@@ -409,13 +401,28 @@ def five_corpus(tmp_path: Path) -> FiveCorpus:
 @pytest.fixture(scope="session")
 def five_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FiveRun]:
     """A run trained on the five pairs, once for all tests: change only copies of it."""
-    yield from kept(trained(write_five(tmp_path_factory.mktemp("five"))))
+    yield from kept(trained_once(tmp_path_factory, "five"))
 
 
 @pytest.fixture(scope="session")
 def arabic_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FiveRun]:
     """A run trained to translate the five sentences into Arabic, which is written from right to left."""
-    yield from kept(trained(write_five(tmp_path_factory.mktemp("arabic"), "ar", ARABIC)))
+    yield from kept(trained_once(tmp_path_factory, "arabic", "ar", ARABIC))
+
+
+def trained_once(factory: pytest.TempPathFactory, name: str, *corpus: Any) -> FiveRun:
+    """Train on five pairs (see `write_five`), or take what another process of pytest-xdist has trained."""
+    base = factory.getbasetemp()
+    home = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    with locked(home.with_suffix(".lock"), wait=True):
+        home.mkdir(exist_ok=True)
+        five, printed = write_five(home, *corpus), [home / "stdout", home / "stderr"]
+        if not printed[-1].exists():
+            done = run_nmt("train", five.config, cwd=home)
+            assert done.returncode == 0, done.stderr.decode()
+            for file, text in zip(printed, (done.stdout, done.stderr), strict=True):
+                file.write_bytes(text)
+        return FiveRun(**vars(five), training=Done([], 0, *(file.read_bytes() for file in printed)))
 
 
 def kept(run: FiveRun) -> Iterator[FiveRun]:
@@ -424,9 +431,3 @@ def kept(run: FiveRun) -> Iterator[FiveRun]:
     yield run
     after = file_bytes(run.home)
     assert {name for name in {**before, **after} if before.get(name) != after.get(name)} <= {"runs/five/scores.jsonl"}
-
-
-def trained(corpus: FiveCorpus) -> FiveRun:
-    training = run_nmt("train", corpus.config, cwd=corpus.home)
-    assert training.returncode == 0, training.stderr.decode()
-    return FiveRun(**vars(corpus), training=training)

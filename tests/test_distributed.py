@@ -9,8 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import fifty_steps
 import pytest
+import torch
 from conftest import (
     FORKS,
     PATIENCE_S,
@@ -27,9 +27,27 @@ from conftest import (
 from reliability.runs import weights
 
 from nmt import distributed
-from nmt.distributed import ALONE, Launch, gather_items, gather_numbers, launched, mine, n_ranks, rank, summed
+from nmt.config import ModelSettings, TrainSettings
+from nmt.distributed import (
+    ALONE,
+    Launch,
+    gather_items,
+    gather_numbers,
+    launched,
+    mine,
+    n_ranks,
+    parallel,
+    rank,
+    ranks_joined,
+    summed,
+)
 from nmt.errors import ConfigError
+from nmt.model.transformer import Transformer
 from nmt.run.directory import RunDirectory
+from nmt.text.batches import Batch, collate
+from nmt.train.optimizer import make_optimizers
+from nmt.train.replicas import Replicas
+from nmt.train.step import StepOptions, train_step
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
@@ -102,14 +120,54 @@ def test_a_rank_without_peers_says_what_it_waits_for_and_hears_ctrl_c() -> None:
 # --- training -----------------------------------------------------------------------------------------------
 
 
+def made_up_batch(step: int, n_pairs: int) -> Batch:
+    """Pairs of random ids and lengths, the same for all ranks."""
+    random = torch.Generator().manual_seed(step)
+    sides = [
+        torch.randint(4, 40, (int(torch.randint(1, 9, (), generator=random)),), generator=random).tolist()
+        for _ in range(2 * n_pairs)
+    ]
+    return collate(sides[:n_pairs], sides[n_pairs:], list(range(n_pairs)))
+
+
+def fifty_steps() -> None:
+    """Do fifty float64 steps without dropout on random pairs; the first rank prints the losses.
+
+    In every other step the decoder reads its own prediction instead of a true token with probability 0.5.
+    """
+    settings = TrainSettings(lr=3e-3, decoder_input="scheduled_sampling")
+    torch.manual_seed(1)
+    sizes = ModelSettings(d_model=16, d_ff=32, n_encoder_layers=1, n_decoder_layers=1, dropout=0.0)
+    model = Transformer(sizes, 40, 40).double().train()
+    optimizers = make_optimizers(model, settings)
+    losses: list[float] = []
+    texts = ["", "über", "漢" * 999, "a\n", "b"]
+    with ranks_joined():
+        assert gather_items(mine(texts)) == texts
+        replicas = Replicas(parallel(model))
+        for step in range(50):
+            batches = [made_up_batch(step, 7), made_up_batch(1000 + step, 1), made_up_batch(2000 + step, 3)]
+            batches = batches[: 1 + step % 3]  # the second has fewer rows than there are ranks
+            prediction_rate = step % 2 / 2
+            figures = train_step(
+                replicas,
+                optimizers,
+                batches,
+                StepOptions(settings, lr=3e-3, seed=step, bf16=False, prediction_rate=prediction_rate),
+            )
+            losses += summed(figures.loss)
+        if rank() == 0:
+            print(json.dumps(losses))
+
+
 def rank_of_fifty_steps(variables: dict[str, str], output: Path) -> None:
     os.environ.update(variables)
     with output.open("w") as file, contextlib.redirect_stdout(file):
-        fifty_steps.main()
+        fifty_steps()
 
 
 def test_two_ranks_have_the_losses_of_one_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fifty_steps.main()
+    fifty_steps()
     expected, first = json.loads(capsys.readouterr().out), torchruns(0)
     ranks = [
         FORKS.Process(target=rank_of_fifty_steps, args=({**first, "RANK": i, "LOCAL_RANK": i}, tmp_path / i))

@@ -12,15 +12,7 @@ from hypothesis import strategies as st
 from sacrebleu.significance import PairedTest, Result
 
 from nmt.errors import DataError, InputError
-from nmt.evaluate import (
-    Score,
-    bleu_tokenizer,
-    paired_scores,
-    pairwise_scores,
-    perplexity,
-    sacrebleu_metrics,
-    score,
-)
+from nmt.evaluate import Score, bleu_tokenizer, paired_scores, pairwise_scores, perplexity, sacrebleu_metrics, score
 
 HYPOTHESES = [
     "The cat sat on the mat.",

@@ -16,5 +16,5 @@ def test_it_learns_the_five_pairs(five_corpus: FiveCorpus, choices: dict[str, An
     settings += [f"train.{key}={value}" for key, value in TRAIN.items()]
     out_lines(run_nmt("train", five_corpus.config, *settings))
     for beam in (1, 5):
-        options = ["-m", five_corpus.run, "--beam", beam, "-i", five_corpus.source_file]
+        options = ["-m", five_corpus.run, "--beam", beam, "--engine", "torch", "-i", five_corpus.source_file]
         assert out_lines(run_nmt("translate", *options)) == TARGET

@@ -11,10 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import corpora
 import curve
 import decoding
-import growth
-import imported
 import serving
 import training
 from measure import Options, Table, parsed, say
@@ -30,10 +29,7 @@ BENCHMARKS: dict[str, Callable[[Options], list[Table]]] = {
     "scaling": training.scaling,
     "learning": training.learning,
     "curve": curve.of_bleu,
-    "imported": imported.throughput,
-    "memory": decoding.memory,
-    "growth": growth.of_model,
-    "corpus": growth.of_corpus,
+    "corpus": corpora.of_corpus,
 }
 SHORT = ["training", "decoding", "latency", "start"]
 

@@ -21,7 +21,6 @@ FEW_LINES = 8  # the time for so many lines counts as startup
 COPIES = 3  # of the test set in the long file
 BEAMS = {1: "greedy", 5: "beam 5"}
 STREAMED, UNCOUNTED = 60, 10  # lines sent one at a time, of which the first are warm-up
-MEMORY_LINES = (1_000, 100_000)
 CT2_FP32, CT2_INT8 = "CTranslate2 fp32", "CTranslate2 int8"
 
 
@@ -161,18 +160,3 @@ def start(options: Options) -> list[Table]:
     measures = {name: partial(timed, command, options.scratch) for name, command in commands.items()}
     samples = interleaved(measures, options.rounds)
     return [Table("Start", "From the command to its end.", commands, samples, "seconds", ["import torch"])]
-
-
-def memory(options: Options) -> list[Table]:
-    """Peak memory for files of different lengths."""
-    contest = prepare(options)
-    commands = {}
-    for n_lines in MEMORY_LINES:
-        lines = contest.many.with_name(f"{n_lines}.txt")
-        copies = contest.sources * (1 + n_lines // len(contest.sources))
-        lines.write_text("".join(f"{line}\n" for line in copies[:n_lines]))
-        commands[f"{n_lines:,} lines"] = nmt_command(contest, "fp32", "--beam", 1, "-i", lines, "-o", "/dev/null")
-    measures = {name: partial(timed, command, options.scratch) for name, command in commands.items()}
-    samples = interleaved(measures, 1)
-    note = "Anonymous memory at its peak, greedy search."
-    return [Table("Memory", note, commands, samples, "memory_mb", [next(iter(commands))])]

@@ -8,18 +8,15 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from measure import NMT, markdown_table, say
 
-from nmt.config import Config
 from nmt.files import atomic_write
 from nmt.run.checkpoint import read_newest
 from nmt.run.directory import RunDirectory
 
 Row = dict[str, Any]
-Side = Literal["source", "target"]
-SIDES: tuple[Side, ...] = ("source", "target")
 
 
 def run_nmt(*arguments: object) -> list[str]:
@@ -57,14 +54,6 @@ def trained_and_scored(what: str, config: Path, run: Path, *overrides: str) -> R
     row = trained(config, run, *overrides)
     greedy, beam = (scores("-m", run, "--beam", size) for size in (1, 5))
     return {"what": what, **row, "greedy_BLEU": greedy["BLEU"], "BLEU": beam["BLEU"], "chrF2": beam["chrF2"]}
-
-
-def write_config(path: Path, config: Config) -> Path:
-    """Write a config that has the corpora of another one, and no other settings: `nmt train` chooses them."""
-    data = config.data.model_dump(mode="json", include={"root", "train", "dev", "test"})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write(path, json.dumps({"run": "runs/none", "data": data}))
-    return path
 
 
 class Results:

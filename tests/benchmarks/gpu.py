@@ -6,6 +6,7 @@ The tables go to stdout and, after each row, to gpu.md and gpu.json; a row that 
 import argparse
 import gc
 import random
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +17,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from experiments import Results, Row, scores, trained
-from growth import seconds_of
 from measure import parsed
 from plain_loop import PAD, Marian, PlainTransformer
 from plain_loop import train_step as plain_step
@@ -61,6 +61,16 @@ def batches_of(vocabulary: int, batch_tokens: int) -> list[Batch]:
     found = list(pair_batches(source, target, batch_tokens))
     draw.shuffle(found)
     return found
+
+
+def seconds_of(work: Callable[[], None], at_least_s: float) -> float:
+    """Mean seconds of a call, over at least `at_least_s`, after one call as warm-up."""
+    work()
+    start, n = time.perf_counter(), 0
+    while (elapsed := time.perf_counter() - start) < at_least_s or not n:
+        work()
+        n += 1
+    return elapsed / n
 
 
 @dataclass(frozen=True)

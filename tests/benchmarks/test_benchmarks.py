@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import bench
+import corpora
 import curve
 import decoding
-import growth
 import measure
+import plain_loop
 import pytest
 import serving
-import torch
 import training
 from conftest import FiveCorpus, FiveRun, out_lines, run_nmt
 from measure import Options, Table, interleaved, started, timed
@@ -77,18 +77,44 @@ def test_memory_and_failure_of_a_command_with_children(tmp_path: Path) -> None:
     assert run.figures()["memory_mb"] > 90
 
 
-def test_training(five_corpus: FiveCorpus, tmp_path: Path) -> None:
+PROGRAM = """
+import sys, time
+for line in ['{"kind": "start"}', *['{"n_tokens": 50}'] * int(sys.argv[2]), '{"dev_nll": 2.5}']:
+    with open(sys.argv[1], "a") as file:
+        print(line, file=file)
+    time.sleep(0.01)
+"""
+
+
+def test_the_speed_of_a_program_that_trains_and_what_it_learns(tmp_path: Path) -> None:
+    chosen, progress = options(tmp_path, tmp_path), tmp_path / "progress"
+    command = [sys.executable, "-c", PROGRAM, progress]
+    endless, ending = (training.Trainer([*command, n], progress, training.counted) for n in (100_000, 20))
+    sample = training.window(endless, chosen, flops_per_token=2e9, peak=1e13)
+    assert sample["tokens_s"] > 0
+    assert sample["gflop_s"] == pytest.approx(2 * sample["tokens_s"])
+    assert sample["of_peak"] == pytest.approx(sample["gflop_s"] / 1e4)
+    found = training.learn(ending, "--epochs=1", chosen)
+    assert (found["tokens"], found["dev_nll"]) == (1000, 2.5)
+    assert training.from_rate("Step: 7, Tokens per Sec:      800, Lr: 0.1", 0.5) == 400
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # of torch.nn.Transformer
+def test_training(five_corpus: FiveCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = options(five_corpus.config, tmp_path)
     task = training.prepare(chosen)
     found = training.trainers(chosen, task)
     assert list(found) == [training.BASELINE, "the same, bf16", "nmt train"]
-    sample = training.window(found["nmt train"], chosen, task.flops_per_token, peak=1e12)
-    assert sample["tokens_s"] > 0
-    assert sample["memory_mb"] > 0
-    baseline = replace(found[training.BASELINE], command=[*found[training.BASELINE].command, "--validate-s=0"])
-    assert training.learn(baseline, "--epochs=1", chosen)["dev_nll"] > 0
-    assert any("dev_bleu" in line for line in baseline.progress.read_text().splitlines())
-    assert training.from_rate("Step: 7, Tokens per Sec:      800, Lr: 0.1", 0.5) == 400
+    assert training.learn(found["nmt train"], "train.max_steps=2", chosen)["tokens"] > 0
+    plain = found[training.BASELINE]
+    monkeypatch.setattr(sys, "argv", [*map(str, plain.command[1:]), "--epochs=1", "--validate-s=0"])
+    plain_loop.main()  # in this process: faster
+    *steps, last = plain.progress.read_text().splitlines()
+    assert sum(plain.tokens(line, 0.0) for line in steps) == sum(
+        len(ids) + 1 for _, ids in json.loads((task.home / "task.json").read_text())["train"]
+    )
+    assert any("dev_bleu" in line for line in steps)
+    assert json.loads(last)["dev_nll"] > 0
 
 
 def test_a_curve_has_every_dev_bleu_until_the_time_is_over(tmp_path: Path) -> None:
@@ -151,21 +177,11 @@ assert sum(len(batch.lines) for batch in itertools.islice(data.batches(0), 200))
 
 
 def test_memory_does_not_grow_with_the_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The corpus grows by 70,000 pairs; in lists they would take about 100 MB."""
-    monkeypatch.setattr(measure, "LOOK_EVERY_S", 0.05)
+    """The corpus grows by 20,000 distinct pairs; in lists they would take about 28 MB."""
+    monkeypatch.setattr(measure, "LOOK_EVERY_S", 0.1)
     found = []
-    for n in (3_000, 73_000):
-        trainer = growth.write_corpus(options(tmp_path, tmp_path), n)
+    for n in (20_000, 40_000):
+        trainer = corpora.write_corpus(options(tmp_path, tmp_path), n)
         found.append(timed([*trainer.command[:2], sys.executable, "-c", PREPARE, trainer.command[-1]], tmp_path))
-    assert found[1]["memory_mb"] < found[0]["memory_mb"] + 60
-
-
-def test_growth(tmp_path: Path) -> None:
-    chosen = options(tmp_path, tmp_path)
-    sample = growth.point(chosen, length=3, vocabulary=50, width=8, threads=torch.get_num_threads())
-    assert sample.keys() == {"training_us", "decoding_us", "foreign"}
-    for window in (0, 2):
-        assert growth.encoding(chosen, 40, window)["reading_ms"] > 0
-    trainer = growth.write_corpus(chosen, 20)
-    assert len(set(iter_lines([tmp_path / "growth" / "20" / "train.a"]))) == 20
-    assert timed([*trainer.command, "--dry-run"], tmp_path)["seconds"] > 0
+    assert found[1]["memory_mb"] < found[0]["memory_mb"] + 15
+    assert len(set(iter_lines([tmp_path / "growth" / "40000" / "train.a"]))) == 40_000

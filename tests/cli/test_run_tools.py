@@ -42,7 +42,7 @@ def test_average_and_prune(five_run: FiveRun, tmp_path: Path) -> None:
     one_clear_error(both, 2, "both --last and --best")
     done = run_nmt("average", run, "--last", 2)
     assert err_lines(done) == [f"the mean of the checkpoints of steps 100, 200 is written to {run}/average.safetensors"]
-    assert out_lines(run_nmt("translate", "-m", run / "average.safetensors", "-q", "x"))
+    assert out_lines(run_nmt("translate", "-m", run / "average.safetensors", "--engine", "torch", "-q", "x"))
     dry, pruned = run_nmt("prune", run, "--dry-run"), run_nmt("prune", run)
     assert err_lines(dry)[0].replace("would delete", "deleted") == err_lines(pruned)[0]
     assert " deleted 1 checkpoint, " in err_lines(pruned)[0]

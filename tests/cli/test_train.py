@@ -8,17 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import (
-    NO_PROCESS,
-    TARGET,
-    FiveCorpus,
-    FiveRun,
-    err_lines,
-    file_bytes,
-    one_clear_error,
-    out_lines,
-    run_nmt,
-)
+from conftest import NO_PROCESS, TARGET, FiveCorpus, FiveRun, err_lines, file_bytes, one_clear_error, out_lines, run_nmt
 from safetensors import safe_open
 
 import nmt

@@ -186,7 +186,7 @@ TREES = st.fixed_dictionaries(
 )
 
 
-@hypothesis_settings(max_examples=100)
+@hypothesis_settings(max_examples=50)
 @given(TREES)
 @example({"run": "1e5", "data": {"train": {"source": "08", "target": "b"}}})  # strings in YAML 1.1, numbers in 1.2
 def test_a_dumped_config_loads_as_the_same_config(folder: Path, tree: dict[str, Any]) -> None:

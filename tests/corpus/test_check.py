@@ -103,7 +103,7 @@ def clean_pairs(name: str) -> list[Texts]:
             pytest.skip("no Tatoeba in ../shared/data")
         sides = [gzip.decompress((folder / f"train.{lang}.gz").read_bytes()).decode() for lang in ("de", "en")]
     pairs = list(zip(*(side.split("\n")[:-1] for side in sides), strict=True))
-    return [pair for pair in pairs if len(pair[1].split()) >= 8 and pair[1][-1] in ".?"][:5_000]
+    return [pair for pair in pairs if len(pair[1].split()) >= 8 and pair[1][-1] in ".?"][:4_000]
 
 
 def write(folder: Path, name: str, pairs: list[Texts], langs: tuple[str, str]) -> CorpusFiles:

@@ -18,13 +18,13 @@ grammar = import_module("zh_en_grammar")
 lexicon = import_module("zh_en_lexicon")
 measure = import_module("zh_en_baselines")
 
-COMMITTED_SEED = 1
+SEED = 1  # of the committed files
 Corpus = dict[str, list[Any]]
 
 
-@pytest.fixture(scope="module", params=[COMMITTED_SEED, 2])
-def corpus(request: pytest.FixtureRequest) -> Corpus:
-    built: Corpus = grammar.build(request.param)
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    built: Corpus = grammar.build(SEED)
     return built
 
 
@@ -33,7 +33,7 @@ def pairs(corpus: Corpus) -> list[Any]:
 
 
 def test_committed_files_are_what_the_program_writes(tmp_path: Path) -> None:
-    program = [DATA / "zh_en_grammar.py", "--seed", COMMITTED_SEED, "--out", tmp_path]
+    program = [DATA / "zh_en_grammar.py", "--seed", SEED, "--out", tmp_path]
     subprocess.run([sys.executable, *map(str, program)], check=True, env={**os.environ, "PYTHONHASHSEED": "7"})
     assert file_bytes(tmp_path) == file_bytes(DATA / "zh-en")
 
@@ -96,24 +96,3 @@ def test_spelling_and_punctuation(corpus: Corpus) -> None:
         assert re.fullmatch(r"[A-Z][A-Za-z' ]*(, [A-Za-z' ]+)?[.?]", pair.en)
         assert (pair.zh[-1] == "？") == (pair.en[-1] == "?")
         assert not re.search(r"  |\ba [aeiou]|\ban [^aeiou]|\b(\w+) \1\b(?<!that that)", pair.en), pair.en
-
-
-@pytest.mark.parametrize(
-    ("row", "forms"),
-    [
-        ("eat, ate, eaten", ["eat", "eats", "ate", "eaten", "eating"]),
-        ("wash", ["wash", "washes", "washed", "washed", "washing"]),
-        ("study, studied, studied", ["study", "studies", "studied", "studied", "studying"]),
-        ("run, ran, run", ["run", "runs", "ran", "run", "running"]),
-        ("dance", ["dance", "dances", "danced", "danced", "dancing"]),
-        ("look for", ["look for", "looks for", "looked for", "looked for", "looking for"]),
-    ],
-)
-def test_english_verb_forms(row: str, forms: list[str]) -> None:
-    verb = lexicon.verb(row)
-    assert [verb.base, verb.third, verb.past, verb.part, verb.ing] == forms
-
-
-def test_english_plurals() -> None:
-    plurals = [lexicon.plural(noun) for noun in ("box", "watch", "child", "key")]
-    assert plurals == ["boxes", "watches", "children", "keys"]

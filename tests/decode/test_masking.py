@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import small_translator
 
@@ -60,6 +60,7 @@ def test_where_a_span_goes_that_the_model_left_out(
 TEXTS = st.lists(st.sampled_from(["{a}", "%s", "a@b.de", "12", "😀", "a", "learn", "."]), max_size=14).map(" ".join)
 
 
+@settings(max_examples=50)
 @given(TEXTS, st.booleans(), st.data())
 def test_each_span_is_written_once_whatever_the_model_writes(text: str, is_trained: bool, data: st.DataObject) -> None:
     translator = small_translator(placeholders=is_trained)

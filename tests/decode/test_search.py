@@ -155,7 +155,7 @@ def test_sampled_tokens_have_their_probabilities_by_a_chi_square_test(narrowed: 
     )
     table: list[float] = logits.softmax(0).tolist()
     model = TableModel(lambda *_: table)
-    found = [h for samples in search(model, sources(*[(A,)] * 20), options) for h in samples]
+    found = [h for samples in search(model, sources(*[(A,)] * 10), options) for h in samples]
     n = len(found)
     counts = torch.bincount(torch.tensor([h.tokens[0] for h in found]), minlength=150)
 

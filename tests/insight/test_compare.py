@@ -8,15 +8,7 @@ from unittest.mock import ANY
 from conftest import data_of_page
 
 from nmt.evaluate import Difference
-from nmt.insight.compare import (
-    EvaluationSet,
-    Wins,
-    as_page,
-    as_text,
-    compare,
-    group_names,
-    n_words,
-)
+from nmt.insight.compare import EvaluationSet, Wins, as_page, as_text, compare, group_names, n_words
 
 SOURCES = ["der Hund läuft", "er hat 3 Katzen", "2 mal 4", "das ist ein sehr langer Satz über Aardvarks", "ja"]
 REFERENCES = ["the dog runs", "he has 3 cats", "2 times 4", "this is a very long sentence about aardvarks", "yes"]

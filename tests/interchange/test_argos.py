@@ -10,15 +10,7 @@ from typing import Any
 import ctranslate2
 import pytest
 import sentencepiece
-from conftest import (
-    SOURCE,
-    TARGET,
-    FiveRun,
-    argos_python,
-    err_lines,
-    file_bytes,
-    run_nmt,
-)
+from conftest import SOURCE, TARGET, FiveRun, argos_python, err_lines, file_bytes, run_nmt
 from models import fresh_translator
 
 from nmt.config import Files

@@ -9,15 +9,7 @@ from typing import Any
 import ctranslate2
 import pytest
 import torch
-from conftest import (
-    TARGET,
-    FiveRun,
-    err_lines,
-    file_bytes,
-    model_of,
-    one_clear_error,
-    run_nmt,
-)
+from conftest import TARGET, FiveRun, err_lines, file_bytes, model_of, one_clear_error, run_nmt
 from models import fresh_translator as fresh
 from models import random_translator as make
 from models import search_with_bans

@@ -1,9 +1,10 @@
 """Shared by all exports: what may be replaced, and the log-probabilities that engines are compared on."""
 
+import sys
 from pathlib import Path
 
 import pytest
-from conftest import FiveRun, one_clear_error, run_nmt, without_package
+from conftest import FiveRun, one_clear_error, run_nmt
 
 from nmt.errors import InputError
 from nmt.interchange.export import check_replaceable
@@ -34,9 +35,15 @@ def test_only_an_export_or_an_empty_directory_is_replaced(tmp_path: Path, monkey
     ],
 )
 def test_an_export_without_its_package_is_one_clear_error(
-    five_run: FiveRun, tmp_path: Path, to: str, package: str, library: str, install: str
+    five_run: FiveRun,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    to: str,
+    package: str,
+    library: str,
+    install: str,
 ) -> None:
-    args = ["export", "-m", five_run.run, "--to", to, "-o", tmp_path / "out"]
-    done = run_nmt(*args, env=without_package(package, tmp_path))
+    monkeypatch.setitem(sys.modules, package, None)
+    done = run_nmt("export", "-m", five_run.run, "--to", to, "-o", tmp_path / "out")
     assert f"hint: pip install '{install}" in one_clear_error(done, 2, f"{library} is not installed")
     assert not (tmp_path / "out").exists()

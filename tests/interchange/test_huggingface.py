@@ -1,12 +1,13 @@
 """Export to Hugging Face: transformers computes our logits, ids and texts, can train the model and save it again."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import TARGET, FiveRun, err_lines, file_bytes, one_clear_error, run_nmt, without_package
+from conftest import TARGET, FiveRun, err_lines, file_bytes, one_clear_error, run_nmt
 from models import fresh_translator, hostile_lines, random_translator, search_with_bans, write_run
 from torch import Tensor
 
@@ -117,14 +118,14 @@ def is_language_tag(line: str) -> bool:
 def test_directory_has_settings_of_the_search_and_no_paths(tmp_path: Path) -> None:
     decode = {"beam": 3, "alpha": 0.6, "min_length": 2, "max_length_a": 2.0, "max_length_b": 7}
     run = write_run(random_translator(decode=decode), tmp_path / "run")
-    to_huggingface(load(run.path), tmp_path / "deep" / "out")
+    to_huggingface(load(run.path, engine="torch"), tmp_path / "deep" / "out")
     out = tmp_path / "deep" / "out"
     assert set(file_bytes(out)) <= module.FILES
     found = json.loads((out / "generation_config.json").read_text())
     assert [found[key] for key in ("num_beams", "length_penalty", "min_new_tokens")] == [3, 0.6, 2]
     assert found["max_length"] == 2 * (7 + 1) + 7 + 1
     assert not any(str(tmp_path).encode() in content for content in file_bytes(out).values())
-    to_huggingface(load(run.path), out)  # replaces the first export
+    to_huggingface(load(run.path, engine="torch"), out)  # replaces the first export
     assert [entry.name for entry in out.parent.iterdir()] == ["out"]
 
 
@@ -204,9 +205,13 @@ def test_command_exports_a_run_with_its_scores(five_run: FiveRun, tmp_path: Path
         assert tokenizer.batch_decode(theirs.generate(**inputs), skip_special_tokens=True) == TARGET
 
 
-def test_export_without_transformers_is_written_with_a_warning(five_run: FiveRun, tmp_path: Path) -> None:
-    out, env = tmp_path / "out", without_package("transformers", tmp_path)
-    done = run_nmt("export", "-m", five_run.run, "--to", "huggingface", "-o", out, env=env)
+def test_export_without_transformers_is_written_with_a_warning(
+    five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "transformers", None)
+        done = run_nmt("export", "-m", five_run.run, "--to", "huggingface", "-o", out)
     warning, _ = err_lines(done)
     assert "not compared with nmt, because transformers is not installed" in warning
     assert loaded(out)[0].config.model_type == "pegasus"

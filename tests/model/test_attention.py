@@ -8,12 +8,7 @@ import pytest
 import torch
 
 from nmt.config import ModelSettings
-from nmt.model.attention import (
-    CrossAttention,
-    SelfAttention,
-    scaled_dot_product_attention,
-    uniform,
-)
+from nmt.model.attention import CrossAttention, SelfAttention, scaled_dot_product_attention, uniform
 from nmt.model.dropout import Dropout
 from nmt.model.kernels import SIMD_KEYS, pad_keys
 from nmt.model.positions import rotary_positions, rotate, sinusoidal_positions

@@ -6,10 +6,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from conftest import SOURCE, TARGET, FiveRun, err_lines, out_lines, run_nmt, soak, started_nmt
+import pytest
+from conftest import SOAK, SOURCE, TARGET, FiveRun, err_lines, out_lines, run_nmt, started_nmt
 
-N_PROCESSES = soak(3, 10)
-N_KILLS = soak(1, 40)
+N_PROCESSES, N_KILLS = 10, 40
+pytestmark = pytest.mark.skipif(not SOAK, reason="make soak; tests/test_files.py tests what is made once")
 
 
 def entries(cache: Path) -> list[str]:

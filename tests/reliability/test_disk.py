@@ -66,7 +66,7 @@ def test_a_save_that_fails_at_any_of_its_calls_leaves_the_old_checkpoint_and_tra
     corpus: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int
 ) -> None:
     """Every other save fails, each at a later system call; `make soak` goes on until all calls have failed once."""
-    every, n_steps = soak(9, 1), soak(16, 160)
+    every, n_steps = soak(9, 1), soak(12, 160)
     settings: dict[str, Any] = {"train__validate_every": 1, "train__metric": "loss", "train__max_steps": n_steps}
     run_training(config_of(corpus, "unbroken", **settings))
     disk, write, seen = FailingDisk(monkeypatch, number), checkpointer.Checkpointer.write, []

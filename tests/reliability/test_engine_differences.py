@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from conftest import SOAK, SOURCE, FiveRun, out_lines, run_nmt
+from conftest import SOAK, SOURCE, FiveRun, out_lines, run_nmt, soak
 from torch import Tensor
 
 from nmt.config import data_root
@@ -170,9 +170,9 @@ def best_candidates(live: list[Beam], log_probs: Tensor, n: int, difference: Dif
 
 @pytest.fixture(scope="module")
 def mixed_words(five_run: FiveRun) -> System:
-    """The five sentences' model, and 300 lines that it has not learned."""
+    """The five sentences' model, and lines that it has not learned."""
     words, rng = " ".join(SOURCE).split(), random.Random(1)
-    lines = [" ".join(rng.choices(words, k=rng.randint(1, 15))) for _ in range(300)]
+    lines = [" ".join(rng.choices(words, k=rng.randint(1, 15))) for _ in range(soak(100, 300))]
     return system_of(five_run.run, [Pair(i, line, "") for i, line in enumerate(lines, 1)])
 
 
@@ -207,7 +207,7 @@ def test_every_difference_is_explained(lines: str, changed: dict[str, Any], requ
 
 
 @pytest.mark.parametrize(
-    "fault", [{"alpha": 0.0}, {"alpha": 0.9}, {"beam": 4}, {"max_length_b": 3}, {"min_length": 4}], ids=str
+    "fault", [{"alpha": 0.0}, {"alpha": 0.9}, {"beam": 4}, {"max_length_b": 3}, {"min_length": 8}], ids=str
 )
 def test_wrong_search_options_of_one_engine_are_not_explained(mixed_words: System, fault: dict[str, Any]) -> None:
     options = mixed_words.torch.with_options(beam=5)

@@ -3,7 +3,6 @@
 import json
 import os
 import pickle
-import resource
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,6 @@ from nmt.errors import ModelError
 from nmt.run import checkpoint as module
 from nmt.run.checkpoint import (
     Checkpoint,
-    average,
     hash_tensors,
     load_weights,
     new_model,
@@ -273,17 +271,6 @@ def test_tensors_that_do_not_belong_to_the_model_are_refused(
     assert str(refused(scratch, prefixes=())).startswith(str(scratch))
 
 
-@pytest.mark.parametrize("choices", [{}, {"architecture": "rnn", "attention": "additive"}], ids=["transformer", "rnn"])
-def test_a_model_too_large_for_its_file_is_refused_without_allocating_it(
-    checkpoint: Checkpoint, scratch: Path, save_with: Callable[[Any], None], choices: dict[str, Any]
-) -> None:
-    sizes = {"d_model": 16_384, "d_ff": 65_536, "n_encoder_layers": 100, "n_decoder_layers": 100}
-    save_with(settings_of(checkpoint, **sizes, **choices))
-    start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    refused(scratch)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start < 50_000  # kB
-
-
 def test_a_missing_file_a_pipe_and_a_directory_are_errors(tmp_path: Path) -> None:
     assert str(refused(tmp_path / "absent")) == f"cannot read {tmp_path / 'absent'}: No such file or directory"
     os.mkfifo(tmp_path / "pipe")  # reading it would block
@@ -371,7 +358,7 @@ def test_a_file_without_its_tokenizer_is_refused(
     assert error.hint == "train it again"
 
 
-# --- hashes and averages ----------------------------------------------------------------------------------
+# --- hashes ----------------------------------------------------------------------------------------------
 
 
 def test_a_hash_depends_on_names_shapes_dtypes_and_bytes_and_not_on_order_or_strides() -> None:
@@ -386,8 +373,3 @@ def test_a_hash_depends_on_names_shapes_dtypes_and_bytes_and_not_on_order_or_str
         {},
     ]
     assert len({hash_tensors(one) for one in [{"x": torch.zeros(4)}, *others]}) == len(others) + 1
-
-
-def test_an_average_is_the_mean_of_each_weight() -> None:
-    found = average([{"x": torch.tensor([1.0, 2.0])}, {"x": torch.tensor([3.0, 4.0])}, {"x": torch.tensor([5.0, 0.0])}])
-    assert found["x"].tolist() == [3.0, 2.0]

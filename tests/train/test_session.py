@@ -45,7 +45,7 @@ def test_placeholders_need_a_tokenizer_that_has_their_symbols(corpus: Path) -> N
     settings = {"data__placeholders": True, "tokenizer": {"vocab_size": 360}, "train__max_steps": 1}
     base = config_of(corpus, "base", **settings)
     run_training(base)
-    translator = load(base.run)
+    translator = load(base.run, engine="torch")
     assert translator.protected
     assert len(translator.tokenizers.source.encode("⟦1⟧⟦6⟧")) <= 3
     tuned = config_of(corpus, "tuned", train__init_from=base.run, train__max_steps=1)
