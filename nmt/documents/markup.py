@@ -88,13 +88,15 @@ class MarkupTranslator:
         **arguments: Any,
     ) -> Iterator[Translation]:
         """Translate a stream of lines, each of them a piece of markup; see `Translator.translate_lines`."""
-        stream, n_lines = iter(lines), 0
+        stream, n_lines, n_texts = iter(lines), 0, 0
         while (found := read_window(stream, n_lines + 1, window)) is not None:
             chunk = [line.text for line in found]
             n_lines += len(chunk)
             documents = [self.markup.parse(line) for line in chunk]
             texts = [text for parts in documents for text in sentences_of(parts)]
-            translations = (one.text for one in self.translator.translate_lines(texts, **arguments))
+            found_texts = self.translator.translate_lines(texts, first=n_texts + 1, **arguments)  # seeds of sampling
+            n_texts += len(texts)
+            translations = (one.text for one in found_texts)
             for line, text in zip(chunk, self.written(documents, translations), strict=True):
                 yield Translation(line, [TextHypothesis([], [], 0.0, [], text)])
             after_window()

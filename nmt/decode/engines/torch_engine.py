@@ -174,7 +174,9 @@ def halve_on_out_of_memory(process: Callable[[list[int]], list[T]], batch: list[
         return [process(batch)]
     except torch.OutOfMemoryError as error:
         if len(batch) == 1:
-            raise NmtError("out of memory with one sentence", hint="use a smaller --beam, or --device cpu") from error
+            raise NmtError(
+                "out of memory with one sentence", hint="lower --beam or --samples, or use --device cpu"
+            ) from error
     if torch.cuda.is_available():  # outside the except block, whose traceback keeps tensors alive
         torch.cuda.empty_cache()
     half = (len(batch) + 1) // 2
