@@ -43,6 +43,9 @@ def translate(
     protect: Annotated[
         list[str] | None, typer.Option(metavar="REGEX", help="Keep what matches, too; repeat it for several.")
     ] = None,
+    column: Annotated[
+        list[str] | None, typer.Option(help="Of a .csv file, what is translated; repeat it for several.")
+    ] = None,
     beam: options.Beam = None,
     n_best: Annotated[int, typer.Option(help="Hypotheses per line, with --json.")] = 1,
     alpha: options.Alpha = None,
@@ -71,15 +74,13 @@ def translate(
 
     nmt translate < in > out writes one line per input line, in order; a blank line stays blank. nmt translate "one
     sentence" translates the argument. nmt translate report.docx -o report.en.docx translates a document: .docx, .pptx,
-    .md, .html or .txt. On a terminal, nmt translate shows a prompt.
+    .md, .html, .txt, subtitles (.srt, .vtt), or a table of strings (.json, .po, .csv). On a terminal, nmt translate
+    shows a prompt.
     """
-    is_document = text is not None and text.lower().endswith(SUFFIXES) and os.path.isfile(text)  # noqa: PTH113
-    document = Path(text) if text and is_document else None
+    document = document_of(text)
     text = checked_text(None if document else text, input_file)
     others = input_file, resume, shard, json_lines, scores, min_confidence is not None, prefix, markup != "text"
-    if document and (output in (None, streams.DASH) or any(others)):
-        hint = "-o FILE says where; leave out --input, --resume, --shard, --json, --scores, --min-confidence and such"
-        raise InputError(f"{document} is a document: its translation needs a file", hint=hint)
+    check_document(document, output, column, has_others=any(others))
     if n_best > 1 and not json_lines:
         raise InputError("several hypotheses do not fit on one line", hint="add --json")
     if markup != "text" and (json_lines or scores or prefix or min_confidence is not None):
@@ -116,7 +117,7 @@ def translate(
     if document and output:
         from nmt.documents.files import translate_file
 
-        translate_file(translator, document, output, watch=streams.with_bar, **arguments)
+        translate_file(translator, document, output, watch=streams.with_bar, columns=column or [], **arguments)
         return
     writer = translator if markup == "text" else of_markup(translator, markup)
     render = renderer(translator, min_confidence, json_lines=json_lines, scores=scores)
@@ -158,6 +159,21 @@ def of_markup(translator: "Translator", markup: Markup) -> "MarkupTranslator":
     from nmt.documents.markup import MarkupTranslator
 
     return MarkupTranslator(translator, HTML if markup == "html" else MARKDOWN)
+
+
+def document_of(text: str | None) -> Path | None:
+    """Return the document that TEXT names, if it is one."""
+    is_document = text is not None and text.lower().endswith(SUFFIXES) and os.path.isfile(text)  # noqa: PTH113
+    return Path(text) if text and is_document else None
+
+
+def check_document(document: Path | None, output: Path | None, column: list[str] | None, *, has_others: bool) -> None:
+    """Raise InputError if options do not fit a document, or `--column` another input."""
+    if document and (output in (None, streams.DASH) or has_others):
+        hint = "-o FILE says where; leave out --input, --resume, --shard, --json, --scores, --min-confidence and such"
+        raise InputError(f"{document} is a document: its translation needs a file", hint=hint)
+    if column and not (document and document.suffix.lower() == ".csv"):
+        raise InputError("--column is for a .csv file", hint="nmt translate FILE.csv -o NEW.csv --column NAME")
 
 
 def checked_text(text: str | None, input_file: Path | None) -> str | None:

@@ -5,7 +5,7 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from nmt.documents.html import HTML, Parser
 from nmt.documents.markdown import MARKDOWN
 from nmt.documents.markup import Format, MarkupTranslator, Part, sentences_of
 from nmt.documents.ooxml import BOXES, PARAGRAPHS
+from nmt.documents.subtitles import SRT, VTT
+from nmt.documents.tables import JSON, PO, csv_format
 from nmt.errors import InputError, os_errors_as
 from nmt.files import atomic_writer, read_capped
 
@@ -31,9 +33,12 @@ DAMAGES = (ValueError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedE
 Watch = Callable[[Iterable[Translation], int], Iterable[Translation]]
 
 
-def translate_file(translator: Translator, source: Path, output: Path, *, watch: Watch, **arguments: Any) -> None:
+def translate_file(
+    translator: Translator, source: Path, output: Path, *, watch: Watch, columns: Sequence[str] = (), **arguments: Any
+) -> None:
     """Write the translation of a document. Raises InputError, and writes nothing, if it is damaged or too large.
 
+    `columns` are the names of the columns of a CSV file that are translated; none is the only one.
     `watch` passes the translations on, whose number it is told; `arguments` are those of `Translator.translate_lines`.
     """
     suffix = source.suffix.lower()
@@ -49,7 +54,7 @@ def translate_file(translator: Translator, source: Path, output: Path, *, watch:
         name: decoded(source, name, data) for name, data in members.items() if not infos or MEMBERS.fullmatch(name)
     }
     with atomic_writer(output) as file:  # opened first: if it cannot be written, fail before translating
-        for markup in FORMATS[suffix]:
+        for markup in [csv_format(columns)] if suffix == ".csv" else FORMATS[suffix]:
             documents = []
             for name, text in texts.items():
                 with damages(source, name):
@@ -117,4 +122,12 @@ def parse_lines(text: str) -> list[Part]:
 
 
 TEXT, OOXML = [Format(parse_lines, str)], [BOXES, PARAGRAPHS]
-FORMATS = {".docx": OOXML, ".htm": [HTML], ".html": [HTML], ".md": [MARKDOWN], ".pptx": OOXML, ".txt": TEXT}
+FORMATS = {
+    ".csv": [csv_format([])],
+    ".docx": OOXML,
+    ".htm": [HTML],
+    ".html": [HTML],
+    ".json": [JSON],
+    ".md": [MARKDOWN],
+}
+FORMATS |= {".po": [PO], ".pptx": OOXML, ".srt": [SRT], ".txt": TEXT, ".vtt": [VTT]}

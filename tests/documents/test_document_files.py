@@ -7,7 +7,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from conftest import FiveRun, one_clear_error, out_lines, run_nmt
+from conftest import SOURCE, TARGET, FiveRun, one_clear_error, out_lines, run_nmt
 from echo import echo_file
 from test_ooxml import A, B, r, root
 
@@ -20,6 +20,11 @@ DOCUMENTS: dict[str, dict[str, str]] = {  # by name, their members
     "a.txt": {"": "Ein Hund rennt. Er bellt.\r\n\r\n  12\nda\n"},
     "a.md": {"": "# Titel\n\nein *Hund*\n"},
     "a.html": {"": "<html><head><title>Hund</title></head>\n<p>der <b>rote</b> Hund</html>\n"},
+    "a.srt": {"": "1\r\n00:00:01,000 --> 00:00:02,500\r\n- Ein Hund?\r\n- Ja.\r\n"},
+    "a.vtt": {"": "WEBVTT\n\nNOTE Notiz\n\n00:01.000 --> 00:02.500 align:start\nEin <i>Hund</i>\nbellt\n"},
+    "a.json": {"": '{"Titel": "Hund",\n "b": ["da", 1, "\\u0031"], "c": {"d": "ein \\"Wort\\""}}'},
+    "a.po": {"": '# Kommentar\nmsgid "Ein Hund"\nmsgstr ""\n'},
+    "a.csv": {"": 'name\n"Ein ""Hund"""\nda\n12\n'},
     "a.docx": {
         "word/styles.xml": root(f"<w:p>{r('Stil')}</w:p>"),
         DOCUMENT: root(f"<w:p>{r('der ')}{r('rote', B)}{r(' Hund')}</w:p>"),
@@ -57,6 +62,10 @@ def read(path: Path) -> list[tuple[object, ...]]:
         ("a.txt", ["Ein Hund rennt.", "Er bellt.", "da"]),
         ("a.md", ["Titel", "ein Hund"]),
         ("a.html", ["Hund", "der rote Hund"]),
+        ("a.srt", ["Ein Hund?", "Ja."]),
+        ("a.vtt", ["Ein Hund bellt"]),
+        ("a.json", ["Hund", "da", 'ein "Wort"']),
+        ("a.csv", ['Ein "Hund"', "da"]),
         ("a.docx", ["der rote Hund", "Kopf", "Ende"]),
         ("a.pptx", ["Titel", "Notiz"]),
     ],
@@ -127,6 +136,12 @@ def test_the_command_translates_documents(five_run: FiveRun, tmp_path: Path) -> 
     assert output.read_bytes() == five_run.target_file.read_bytes()
     one_clear_error(run_nmt(*common), 2, "is a document: its translation needs a file")
     one_clear_error(run_nmt(*common, "-o", output, "--json"), 2, "is a document: its translation needs a file")
+    one_clear_error(run_nmt(*common, "-o", output, "--column", "a"), 2, "--column is for a .csv file")
     one_clear_error(run_nmt(*common, "-o", source), 2, "would be overwritten")
     one_clear_error(run_nmt(*common, "-o", tmp_path / "a.docx"), 2, "is not named as a .txt file")
+    table, new = tmp_path / "a.csv", tmp_path / "b.csv"
+    table.write_text(f"id,text\n1,{SOURCE[0]}\n")
+    one_clear_error(run_nmt(*common[:3], table, "-o", new), 2, "it has several columns, choose some: id, text")
+    assert out_lines(run_nmt(*common[:3], table, "-o", new, "--column", "text")) == []
+    assert new.read_text() == f"id,text\n1,{TARGET[0]}\n"
     assert out_lines(run_nmt(*common[:3], "--format", "markdown", input=b"# **12**\n")) == ["# **12**"]
