@@ -71,10 +71,10 @@ def translate(
 
     nmt translate < in > out writes one line per input line, in order; a blank line stays blank. nmt translate "one
     sentence" translates the argument. nmt translate report.docx -o report.en.docx translates a document: .docx, .pptx,
-    .md, .html or .txt. On a terminal, nmt translate shows a prompt.
+    .md, .html, .txt, subtitles (.srt, .vtt), or a table of strings (.json, .po). On a terminal, nmt translate shows a
+    prompt.
     """
-    is_document = text is not None and text.lower().endswith(SUFFIXES) and os.path.isfile(text)  # noqa: PTH113
-    document = Path(text) if text and is_document else None
+    document = document_of(text)
     text = checked_text(None if document else text, input_file)
     others = input_file, resume, shard, json_lines, scores, min_confidence is not None, prefix, markup != "text"
     if document and (output in (None, streams.DASH) or any(others)):
@@ -158,6 +158,12 @@ def of_markup(translator: "Translator", markup: Markup) -> "MarkupTranslator":
     from nmt.documents.markup import MarkupTranslator
 
     return MarkupTranslator(translator, HTML if markup == "html" else MARKDOWN)
+
+
+def document_of(text: str | None) -> Path | None:
+    """Return the document that TEXT names, if it is one."""
+    is_document = text is not None and text.lower().endswith(SUFFIXES) and os.path.isfile(text)  # noqa: PTH113
+    return Path(text) if text and is_document else None
 
 
 def checked_text(text: str | None, input_file: Path | None) -> str | None:

@@ -1,3 +1,3 @@
 """Translation of text with markup and of documents."""
 
-SUFFIXES = (".docx", ".htm", ".html", ".md", ".pptx", ".txt")
+SUFFIXES = (".docx", ".htm", ".html", ".json", ".md", ".po", ".pptx", ".srt", ".txt", ".vtt")

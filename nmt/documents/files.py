@@ -16,6 +16,8 @@ from nmt.documents.html import HTML, Parser
 from nmt.documents.markdown import MARKDOWN
 from nmt.documents.markup import Format, MarkupTranslator, Part, sentences_of
 from nmt.documents.ooxml import BOXES, PARAGRAPHS
+from nmt.documents.subtitles import SRT, VTT
+from nmt.documents.tables import JSON, PO
 from nmt.errors import InputError, os_errors_as
 from nmt.files import atomic_writer, read_capped
 
@@ -117,4 +119,5 @@ def parse_lines(text: str) -> list[Part]:
 
 
 TEXT, OOXML = [Format(parse_lines, str)], [BOXES, PARAGRAPHS]
-FORMATS = {".docx": OOXML, ".htm": [HTML], ".html": [HTML], ".md": [MARKDOWN], ".pptx": OOXML, ".txt": TEXT}
+FORMATS = {".docx": OOXML, ".htm": [HTML], ".html": [HTML], ".json": [JSON], ".md": [MARKDOWN], ".po": [PO]}
+FORMATS |= {".pptx": OOXML, ".srt": [SRT], ".txt": TEXT, ".vtt": [VTT]}

@@ -41,8 +41,8 @@ def echoed(text: str, markup: Format, change: Change = str.upper) -> str:
 
 
 @mock.patch("nmt.documents.markup.word_attention", in_order)
-def echo_file(source: Path, output: Path, change: Change = str.upper) -> list[str]:
+def echo_file(source: Path, output: Path, change: Change = str.upper, **arguments: Any) -> list[str]:
     """Translate a document, and return its sentences."""
     echo = Echo(change)
-    translate_file(cast(Translator, echo), source, output, watch=lambda found, _: found)
+    translate_file(cast(Translator, echo), source, output, watch=lambda found, _: found, **arguments)
     return echo.sentences

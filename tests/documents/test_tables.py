@@ -1,0 +1,100 @@
+"""Tables of strings: only the chosen strings change, byte for byte."""
+
+import json
+
+import pytest
+from echo import echoed
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.documents.tables import JSON, PO
+
+TREES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(), lambda one: st.lists(one) | st.dictionaries(st.text(), one)
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ('\ufeff{"a" : "b\\/c", "d":["e\\u00e4", true]}\r\n', '\ufeff{"a" : "B/C", "d":["EÄ", true]}\r\n'),
+        ('{"a": "ein <b>Hund</b> &amp;"}', '{"a": "EIN <b>HUND</b> &AMP;"}'),
+        ('{"a": "Datei <name> an <a@b.de>"}', '{"a": "DATEI <NAME> AN <A@B.DE>"}'),
+        ('{"a": "\\u0031", "b": "https://x.de/a", "c": ""}', None),
+        ('{"n": "{n, plural, one {# Tag} other {# Tage}}"}', None),
+        ('{"a": "eins\\n\\nzwei\\n"}', '{"a": "EINS\\n\\nZWEI\\n"}'),
+        ('"da"', '"DA"'),
+    ],
+)
+def test_values_of_json(source: str, expected: str | None) -> None:
+    assert echoed(source, JSON) == (source if expected is None else expected)
+
+
+@given(TREES)
+def test_keys_and_structure_of_any_json_stay(tree: object) -> None:
+    def shape(one: object) -> object:
+        if isinstance(one, dict):
+            return {key: shape(value) for key, value in one.items()}
+        return list(map(shape, one)) if isinstance(one, list) else type(one) if isinstance(one, str) else one
+
+    text = json.dumps(tree)
+    assert shape(json.loads(echoed(text, JSON, str.swapcase))) == shape(tree)
+
+
+HEADER = '# Titel\nmsgid ""\nmsgstr ""\n"Plural-Forms: nplurals=2;\\n"\n\n'
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ('#: a.c:1\n#, c-format\nmsgctxt "k"\nmsgid "da"\nmsgstr ""\n', 'msgid "da"\nmsgstr "DA"\n'),
+        ('msgid ""\n"ein \\"Hund\\"\\n"\n"da\\n"\nmsgstr ""\n""\n', 'da\\n"\nmsgstr "EIN \\"HUND\\"\\nDA\\n"\n'),
+        ('msgid "da"\nmsgstr "there"\n', None),
+        ('#, fuzzy\n#| msgid "alt"\nmsgid "da"\nmsgstr "old"\n', 'msgid "da"\nmsgstr "DA"\n'),
+        ('#, fuzzy\nmsgid "a"\nmsgstr "b"\nmsgid "c"\nmsgstr "d"\n', 'msgstr "A"\nmsgid "c"\nmsgstr "d"\n'),
+        ('#~ msgid "da"\n#~ msgstr ""\n', None),
+        ('msgid "12%"\nmsgstr ""\n', 'msgid "12%"\nmsgstr "12%"\n'),
+        (
+            'msgid "Tag"\nmsgid_plural "Tage"\nmsgstr[0] ""\nmsgstr[1] ""\nmsgstr[2] ""\n',
+            'msgstr[0] "TAG"\nmsgstr[1] "TAGE"\nmsgstr[2] "TAGE"\n',
+        ),
+        ('msgid "Tag"\nmsgid_plural "Tage"\nmsgstr[0] ""\n\n', 'msgstr[0] "TAGE"\n\n'),
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_messages_of_po(source: str, expected: str | None, end: str) -> None:
+    source, expected = HEADER + source, expected or source
+    found = echoed(source.replace("\n", end), PO).replace(end, "\n")
+    assert found.endswith(expected)
+    assert found.startswith(HEADER)
+    assert [line for line in found.splitlines() if line[0:1] in "#"] == [
+        line for line in source.splitlines() if line[0:1] in "#"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("", "Expecting value"),
+        ('{"a": "\\ud800b"}', "surrogates not allowed"),
+        ('{"a": "b}', "Unterminated string"),
+    ],
+)
+def test_damaged_json(source: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        JSON.parse(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ('msgid "a"\nmsgstr "\n', "line 2 is no comment, name or string"),
+        ('msgid "a"\nmsgid "b"\nmsgstr ""\n', "line 2 has no msgstr before it"),
+        ('msgstr ""\n', "line 1 has no msgid before it"),
+        ('msgid "a"\n', "its last msgid has no msgstr"),
+        ("# da\n", "it has no msgid"),
+    ],
+)
+def test_damaged_po(source: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PO.parse(source)
