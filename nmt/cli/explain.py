@@ -12,9 +12,10 @@ from nmt.errors import InputError
 def explain(
     text: Annotated[str, typer.Argument(help="One sentence.")],
     reference: Annotated[str | None, typer.Option(help="A correct translation, to compare with.")] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("explanation.html"),
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="[default: explanation.html]")] = None,
     as_text: Annotated[bool, typer.Option("--text", help="Print the explanation instead.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+    growth: Annotated[bool, typer.Option("--growth", help="Follow it through the snapshots of a run.")] = False,
     open_page: options.Open = False,
     model: options.Model = None,
     beam: options.Beam = None,
@@ -26,12 +27,22 @@ def explain(
     """Show how a translation comes about.
 
     Writes attention, search, probabilities and tensors to one HTML file that needs no network. --text prints all but
-    the tensors for a terminal.
+    the tensors for a terminal. --growth writes RUN/growth.html, which shows the sentence along training
+    (train.snapshots).
     """
     if as_text and as_json:
         raise InputError("both --text and --json were given", hint="give one of them")
     if (as_text or as_json) and open_page:
         raise InputError("--open shows the page, which --text and --json do not write", hint="leave out one of them")
+    if growth:
+        if as_text or as_json or sample or beam:
+            raise InputError("--growth writes one page, of greedy translations", hint="leave out the other options")
+        (run, *_), _ = options.load_translator(model, device, threads, engine="torch")
+        from nmt.insight import growth as snapshots
+
+        page = snapshots.as_page(snapshots.growth(run, text, reference=reference, device=device))
+        streams.write_text(output or run / "growth.html", page, show=open_page)
+        return
     search = options.search_options("--sample", seed=seed, sample=sample, beam=beam)
     _, translator = options.load_translator(model, device, threads)
     from nmt.insight import render
@@ -44,4 +55,4 @@ def explain(
     elif as_json:
         print(render.as_json(found))
     else:
-        streams.write_text(output, render.as_page(found), show=open_page)
+        streams.write_text(output or Path("explanation.html"), render.as_page(found), show=open_page)

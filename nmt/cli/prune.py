@@ -15,9 +15,9 @@ def prune(
 ) -> None:
     """Delete checkpoints that are no longer needed.
 
-    Keeps the best model and the newest checkpoint, so that the run can still translate and resume, and the checkpoints
-    that an unfinished training will average. Reads the model and the newest checkpoint first. If the newest checkpoint
-    is damaged, keeps the newest one that is not.
+    Keeps the best model and the newest checkpoint, so that the run can still translate and resume; of an unfinished
+    training also the snapshots and the checkpoints that it will average. Reads the model and the newest checkpoint
+    first. If the newest checkpoint is damaged, keeps the newest one that is not.
     """
     prepare_torch()
     from nmt.train import upkeep

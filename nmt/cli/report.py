@@ -29,13 +29,13 @@ def report(
     from nmt.run.directory import RunDirectory
 
     runs = runs or [options.newest_run()]
+    file = output or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
     found = []
     for run in runs:
         directory = RunDirectory(run)
         is_evaluated = evaluate and directory.model_file.is_file()
         evaluation = evaluation_of(directory, beam, device, threads) if is_evaluated else None
-        found.append(read_report(run, evaluation))
-    file = output or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
+        found.append(read_report(run, evaluation, file))
     streams.write_text(file, as_page(found), show=open_page)
 
 

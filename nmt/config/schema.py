@@ -187,6 +187,9 @@ class TrainSettings(Section):
     validate_every: int = Field(500, ge=1, le=LARGEST, description="steps between validations; each saves [fitted]")
     report: bool = Field(True, description="write report.html into the run after every validation")
     keep: int = Field(2, ge=2, le=1000, description="newest checkpoints to keep; two, because one may be damaged")
+    snapshots: int = Field(
+        0, ge=0, le=1000, description="bf16 copies of the model as it grows, for nmt explain --growth"
+    )
     average: Literal["none", "ema", "best", "last"] = Field("ema", description="of weights: moving, or of checkpoints")
     ema_decay: float = Field(0.999, gt=0, lt=1, description="decay of the moving average per step")
     n_average: int = Field(5, ge=1, le=1000, description="checkpoints averaged by best or last")

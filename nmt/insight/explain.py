@@ -130,7 +130,7 @@ def outline(
     Fields are those of `Explanation`, and `cross`: the cross-attention weights of the best hypothesis, mean of all
     heads, (T, S); None without attention. Arguments and errors are those of `explain`.
     """
-    sentence = _Sentence(translator, text, prefix, check, options)
+    sentence = Sentence(translator, text, prefix, check, options)
     with torch.inference_mode():
         found, steps = sentence.search(sentence.options)
         tokens = found[0].tokens
@@ -167,7 +167,7 @@ def explain(
         ConfigError: an option is unknown or out of range.
     """
     translator = run if isinstance(run, Translator) else load(run, engine="torch")
-    sentence = _Sentence(translator, text, prefix, check, options)
+    sentence = Sentence(translator, text, prefix, check, options)
     with torch.inference_mode():
         found, steps = sentence.search(sentence.options)
         (greedy, *_), _ = sentence.search(sentence.options.changed(beam=1, n_best=1, sample=False))
@@ -207,7 +207,7 @@ def described(model: Seq2Seq) -> str:
     return f"{kind}, {layers}, width {s.d_model}, {model.n_parameters / 1e6:.2f}M parameters"
 
 
-class _Sentence:
+class Sentence:
     """One sentence, its model, and several ways to translate the sentence."""
 
     def __init__(

@@ -1,5 +1,6 @@
 """The report of a run: curves of its metrics, sample translations over time, and faults of its translations."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,12 +27,14 @@ class Fault:
     examples: list[ComparedLine]
 
 
-def read_report(path: Path, evaluation: dict[str, Any] | None = None) -> dict[str, Any]:
+def read_report(path: Path, evaluation: dict[str, Any] | None = None, page: Path | None = None) -> dict[str, Any]:
     """Return the state of a run, which may still be training; `evaluation` is what `evaluated` returns.
 
-    The curves have one value per point; "step" is the x axis. Raises ModelError if the directory is not a run.
+    `page` is the file that the report is for, None for one in the run; the link to growth.html is relative to it. The
+    curves have one value per point; "step" is the x axis. Raises ModelError if the directory is not a run.
     """
     run = RunDirectory(path)
+    page = page or run.path / "report.html"
     config = run.read_config()
     curves, validations = read_figures(run)
     return {
@@ -42,6 +45,7 @@ def read_report(path: Path, evaluation: dict[str, Any] | None = None) -> dict[st
         "settings": config.model_dump(),
         "manifest": run.read_manifest(),
         "evaluation": evaluation,
+        "growth": os.path.relpath(run.growth_file, page.parent) if run.growth_file.is_file() else None,
     }
 
 

@@ -1,6 +1,6 @@
 """Checkpoints: one safetensors file with weights, tokenizers, settings and, to resume, the optimizer's moments.
 
-    model.<name>      weights; tied weights are stored once
+    model.<name>      weights, float32 (bfloat16 in a snapshot); tied weights are stored once
     average.<name>    their moving average, if there is one
     optimizer.<name>.<moment>
     tokenizer.source, tokenizer.target   serialized, uint8; target only if it differs from source
@@ -194,7 +194,7 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpo
         with path.open("rb") as held, safetensors.safe_open(lasting_path(held), framework="pt") as file:
             header = parse((file.metadata() or {}).get("nmt"))
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-            if others := {x.get_dtype() for x in slices.values()} - {"F32", "U8"}:
+            if others := {x.get_dtype() for x in slices.values()} - {"F32", "BF16", "U8"}:
                 raise ModelError(f"not a model file: it has {', '.join(sorted(others))}", hint=HINT)
             models = {name: file.get_tensor(name) for name in slices if name.startswith("tokenizer.")}
             _check_hashes(header, models)

@@ -4,12 +4,13 @@ config.yaml         all settings, resolved
 manifest.json       versions, data hashes, seed, command, git commit
 tokenizer.model     or tokenizer.src.model and tokenizer.tgt.model
 model.safetensors   the best model or average of models: what `nmt translate` loads
-checkpoints/        step-N.safetensors; step-N.damaged if it could not be read
+checkpoints/        step-N.safetensors; step-N.damaged if it could not be read; snapshot-N.safetensors (train.snapshots)
 metrics.jsonl       figures of training and validation, one line each
 train.log           messages of every `nmt train` on stderr, with times
 lock                held during training
 scores.jsonl        results of `nmt eval`, one line each; only after `nmt eval`
 average.safetensors the model that `nmt average` wrote; only after `nmt average`
+growth.html         a sentence along training; only after `nmt explain --growth`
 
 README.md beside this file lists the keys of the .jsonl files.
 """
@@ -49,6 +50,7 @@ class RunDirectory:
         self.log_file = self.path / "train.log"
         self.scores_file = self.path / "scores.jsonl"
         self.average_file = self.path / "average.safetensors"
+        self.growth_file = self.path / "growth.html"
 
     def create(self) -> None:
         """Make the directory, or the directory that `path` links to."""
@@ -150,7 +152,23 @@ class RunDirectory:
 
     def checkpoint_steps(self) -> list[int]:
         """The steps of all checkpoints, oldest first."""
-        stems = (file.stem.removeprefix("step-") for file in self.checkpoints.glob("step-*.safetensors"))
+        return self._steps("step-")
+
+    def snapshot_file(self, step: int) -> Path:
+        return self.checkpoints / f"snapshot-{step}.safetensors"
+
+    def snapshot_steps(self) -> list[int]:
+        """The steps of all snapshots, oldest first."""
+        return self._steps("snapshot-")
+
+    def cut_snapshots(self, step: int) -> None:
+        """Delete the snapshots after `step`, which a resumed run will write again."""
+        for later in self.snapshot_steps():
+            if later > step:
+                self.snapshot_file(later).unlink(missing_ok=True)
+
+    def _steps(self, prefix: str) -> list[int]:
+        stems = (file.stem.removeprefix(prefix) for file in self.checkpoints.glob(f"{prefix}*.safetensors"))
         return sorted(int(stem) for stem in stems if stem.isdigit())
 
     def newest_step(self) -> int | None:

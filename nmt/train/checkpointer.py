@@ -25,6 +25,8 @@ from nmt.train.validation import Validation
 
 log = logging.getLogger("nmt")
 
+FIRST_SNAPSHOT = 1 / 256  # fraction of the budget that is spent at the first snapshot
+
 
 @dataclass
 class TrainingState:
@@ -124,6 +126,28 @@ class Checkpointer:
         newest = self.run.checkpoint_steps()[-self.config.train.keep :]
         self.run.prune_checkpoints([*newest, *steps_to_average(state.progress, self.config.train)])
 
+    def snapshot_if_due(self, spent: float) -> None:
+        """Write a snapshot at the first step that has spent one of train.snapshots fractions of the budget.
+
+        The last fraction is 1, the first `FIRST_SNAPSHOT`; those in between are spaced by their logarithm. After a
+        change of the budget, the number that is due may fall; then there is one more snapshot. A rollback or resume
+        restores `n_snapshots`, so the same steps are written again.
+        """
+        state, n = self.state, self.config.train.snapshots
+        n_due = sum(FIRST_SNAPSHOT ** (i / max(n - 1, 1)) <= spent for i in range(n))
+        if n_due == state.progress.n_snapshots:
+            return
+        state.progress.n_snapshots = n_due
+        if rank() == 0 and n_due:
+            weights = weights_of(state.averaged or state.model)
+            tensors = {f"model.{name}": x.bfloat16() for name, x in weights.items()}
+            about = {key: value for key, value in asdict(state.progress).items() if key in ("step", "n_tokens")}
+            try:
+                snapshot = Checkpoint(self.config, tensors, self.tokenizers, about)
+                save_checkpoint(self.run.snapshot_file(state.progress.step), snapshot)
+            except OutputError as error:
+                log.warning("%s; training goes on without this snapshot", error)
+
     # --- resume -------------------------------------------------------------------------------------------
 
     def resume(self) -> bool:
@@ -132,6 +156,7 @@ class Checkpointer:
         if newest is None:
             if rank() == 0:
                 self.run.cut_metrics(0)  # remove lines of a run killed before its first checkpoint
+                self.run.cut_snapshots(0)
             return False
         state, checkpoint = self.state, newest.checkpoint
         file = self.run.checkpoint_file(newest.step)
@@ -153,6 +178,7 @@ class Checkpointer:
                 aside = self.run.set_aside(step)
                 log.warning("%s; kept as %s, going on from step %d", damage, aside.name, newest.step)
             metrics = self.run.cut_metrics(progress.step)
+            self.run.cut_snapshots(progress.step)
             validated = {line["step"] for line in metrics if is_validation(line)}
             if progress.is_validated() and progress.step not in validated:
                 # The run was killed after it wrote this checkpoint and before it wrote the line.

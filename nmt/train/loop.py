@@ -199,6 +199,7 @@ class Trainer:
             progress.n_skipped = 0
             progress.n_tokens += figures.n_tokens
             self.state.update_average(settings.ema_decay)
+            self.checkpointer.snapshot_if_due(self.spent())
             report.step(progress.step, progress.epoch, options.lr, figures, self.spent())
             line = {"step": progress.step, "elapsed_s": progress.elapsed_s, "lr": options.lr, **asdict(figures)}
             self.checkpointer.append_metrics("step", line)
@@ -257,6 +258,7 @@ class Trainer:
     def finish(self, report: Report, started: float) -> None:
         """At the end of training, validate, then average checkpoints."""
         progress = self.progress
+        self.checkpointer.snapshot_if_due(1.0)
         if not progress.is_validated():
             self.validate_and_save(report)
         if self.config.train.average in ("best", "last"):

@@ -64,7 +64,7 @@ class Pruned:
     """What pruning a run deletes, or would delete."""
 
     kept: list[int]  # steps of checkpoints
-    files: list[Path]  # oldest first
+    files: list[Path]  # checkpoints, oldest first, then snapshots
     n_bytes: int
 
 
@@ -77,7 +77,7 @@ def check_trained(run: RunDirectory) -> None:
 def prune(path: Path, *, dry_run: bool = False) -> Pruned:
     """Delete all checkpoints except the newest one that can be read; the model file, which is read first, stays.
 
-    If the training is unfinished and will average checkpoints, the checkpoints that it needs are kept, too.
+    If the training is unfinished, its snapshots and the checkpoints that it will average are kept, too.
     """
     run = RunDirectory(path)
     settings = run.read_config().train
@@ -85,10 +85,12 @@ def prune(path: Path, *, dry_run: bool = False) -> Pruned:
     with run.lock():
         read_checkpoint(run.model_file, prefixes=("model",))
         _, progress = newest_checkpoint(run)
-        needed = steps_to_average(progress, settings) if progress.finished_at != progress.step else []
+        is_finished = progress.finished_at == progress.step
+        needed = [] if is_finished else steps_to_average(progress, settings)
         kept = sorted({progress.step, *needed} & {*run.checkpoint_steps()})
         steps = [step for step in run.checkpoint_steps() if step not in kept]
         files = [*sorted(run.checkpoints.glob("step-*.damaged")), *map(run.checkpoint_file, steps)]
+        files += map(run.snapshot_file, run.snapshot_steps() if is_finished else [])
         n_bytes = sum(file.stat().st_size for file in files)
         with os_errors_as(OutputError, f"delete the checkpoints of {path}", hint="check permissions"):
             for file in () if dry_run else files:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ARABIC, SOURCE, TARGET, FiveRun, check_accessible, opened_page
+from conftest import ARABIC, SOURCE, TARGET, FiveRun, check_accessible, opened_page, run_nmt, write_five
 from models import RNNS, TRANSFORMERS, name, translator_without_bytes
 
 from nmt.decode.translator import load
-from nmt.insight import compare, report
+from nmt.insight import compare, growth, report
 from nmt.insight.compare import EvaluationSet
 from nmt.insight.explain import Choice, Explanation, Token, explain
 from nmt.insight.render import as_page, probability
@@ -287,3 +287,69 @@ def test_a_translation_from_right_to_left(browser: Any, arabic_run: FiveRun, tmp
             first, second = (page.locator(".token").nth(i).bounding_box() for i in (0, 1))
             assert first["x"] >= second["x"] + second["width"] - 1, "the first piece stands on the right"
             check_accessible(page)
+
+
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> growth.Growth:
+    """A sentence along a training that learns Arabic."""
+    corpus = write_five(tmp_path_factory.mktemp("growth"), "ar", ARABIC)
+    done = run_nmt("train", corpus.config, "train.snapshots=4", cwd=corpus.home)
+    assert done.returncode == 0, done.stderr.decode()
+    return growth.growth(corpus.run, SOURCE[0])
+
+
+@pytest.mark.parametrize("screen", [*SCREENS, {"reduced_motion": "reduce"}], ids=str)
+def test_a_sentence_along_training_is_stepped_through_by_keyboard(
+    browser: Any, grown: growth.Growth, tmp_path: Path, screen: dict[str, Any]
+) -> None:
+    file = tmp_path / "growth.html"
+    file.write_text(growth.as_page(grown), encoding="utf-8")
+    with opened_page(browser, file.as_uri(), **screen) as page:
+        sections = [section.get_attribute("id") for section in page.locator("main section").all()]
+        assert sections == ["curves", "pieces", "attention", "words", "heads"]
+        page.get_by_role("button", name="Layer 1, head 2").press("Enter")
+        slider = page.get_by_role("slider", name="Snapshot")
+        slider.focus()
+        page.keyboard.press("Home")
+        for n, one in enumerate(grown.snapshots):
+            assert page.locator("#player output").inner_text() == f"Step {one.step} ({n + 1} of {len(grown.snapshots)})"
+            assert page.locator("#now").inner_text().startswith(one.translation or "(nothing)")
+            assert str(one.step) in page.locator("#translations tr.now").inner_text()
+            shown = page.locator(".piece .value").all_inner_texts()
+            assert shown == [probability(math.log(p)) for p in one.probabilities]
+            figure = page.locator("#head-figure svg")
+            figure.focus()
+            figure.press("ArrowRight")
+            weight = float(grown.cross[n, 0, 1, 0, 1])
+            told = page.locator("#head-figure output").inner_text()
+            assert float(told.split()[-1]) == pytest.approx(weight, abs=0.01), "weights have 8 bits"
+            check_places(page, grown, n)
+            slider.focus()
+            page.keyboard.press("ArrowRight")
+        for trade in ("Previous piece", "Alignment", "End"):
+            page.get_by_role("button", name=trade).press("Enter")
+            check_trade(page, grown, trade.split()[0].lower())
+            check_accessible(page)
+        page.get_by_role("button", name="Play").press("Enter")
+        assert page.locator("#player output").inner_text().startswith("Step 1 ")
+        page.get_by_role("button", name="Pause").press("Enter")
+
+
+def check_places(page: Any, grown: growth.Growth, n: int) -> None:
+    """The words stand where their embeddings are, up to one scale and a shift."""
+    find = "all => all.map(one => { const m = new DOMMatrix(one.style.transform); return [m.e, m.f]; })"
+    places, expected = page.locator(".word").evaluate_all(find), grown.positions[n].tolist()
+    spread = [[max(side) - min(side) for side in zip(*points, strict=True)] for points in (places, expected)]
+    assert spread[0][0] / spread[0][1] == pytest.approx(spread[1][0] / spread[1][1], rel=1e-3)
+
+
+def check_trade(page: Any, grown: growth.Growth, trade: str) -> None:
+    """The table lists the heads that keep at least half of a trade to the end, and since when."""
+    steps, expected = [one.step for one in grown.snapshots], []
+    for head in (one for one in grown.heads if one.trade == trade):
+        n_kept = next((i for i, share in enumerate(reversed(head.shares)) if share < 0.5), len(steps))
+        if n_kept:
+            name = f"{head.part} {head.layer}, head {head.head}"
+            expected.append([name, str(steps[-n_kept]), f"{head.shares[-1]:.2f}"])
+    rows = [row.locator("td").all_inner_texts() for row in page.locator("#trade-table tbody tr").all()]
+    assert sorted(rows) == sorted(expected)

@@ -21,6 +21,7 @@ SCRIPTS = {
     "check": ["figures.js", "check.js"],
     "compare": ["figures.js", "compare.js"],
     "explain": ["figures.js", "search_tree.js", "map.js", "boxes.js", "player.js", "explain.js"],
+    "growth": ["figures.js", "growth.js"],
     "report": ["figures.js", "report.js"],
 }
 LEVELS = 254  # the highest level of a packed value; 255 stands for -inf and NaN

@@ -1,0 +1,180 @@
+// One sentence along training; `data` has the fields of nmt.insight.growth.Growth.
+
+const data = JSON.parse(byId("data").textContent);
+const { snapshots, words } = data;
+const steps = snapshots.map((one) => one.step);
+const number = (step) => step.toLocaleString("en");
+const cross = new PackedTensor(data.cross);
+const onShow = []; // functions of the number of the snapshot, which draw its figures
+const state = { n: snapshots.length - 1, layer: null, head: null, trade: null };
+
+function show(n) {
+  state.n = Math.min(snapshots.length - 1, Math.max(0, n));
+  onShow.forEach((draw) => draw(state.n));
+}
+
+// --- title and player ---------------------------------------------------------------------------------------
+
+byId("source").textContent = data.source;
+byId("model").textContent = `${data.run}: ${data.model}. ${snapshots.length} snapshots, of steps ${number(steps[0])} to ${number(steps.at(-1))}.`;
+onShow.push((n) => { byId("now").textContent = textOf(snapshots[n]); });
+
+function textOf(one) {
+  return (one.translation || "(nothing)") + (one.is_cut ? " … (stopped at the length limit)" : "");
+}
+
+function player() {
+  const slider = html("input", { type: "range", min: 0, max: snapshots.length - 1, "aria-label": "Snapshot",
+    oninput: () => { stop(); show(Number(slider.value)); } });
+  const out = html("output", {});
+  let timer = null;
+  const stop = () => { clearInterval(timer); timer = null; play.textContent = "Play"; };
+  const play = html("button", { class: "play", onclick: () => {
+    if (timer) return stop();
+    if (state.n === snapshots.length - 1) show(0);
+    play.textContent = "Pause";
+    timer = setInterval(() => { show(state.n + 1); if (state.n === snapshots.length - 1) stop(); }, 1100);
+  } }, "Play");
+  const move = (by) => () => { stop(); show(state.n + by); };
+  put("player", play, html("button", { onclick: move(-1) }, "Back"), html("button", { onclick: move(1) }, "Forward"), slider, out);
+  onShow.push((n) => {
+    slider.value = n;
+    slider.setAttribute("aria-valuetext", `step ${number(steps[n])}`);
+    out.textContent = `Step ${number(steps[n])} (${n + 1} of ${snapshots.length})`;
+  });
+}
+
+// --- curves -------------------------------------------------------------------------------------------------
+
+function chart(title, lines) {
+  const width = 420, height = 190, left = 40, right = 12, top = 10, bottom = 36;
+  const points = lines.flatMap((line) => line.points);
+  const first = Math.max(1, Math.min(...steps)), last = Math.max(...steps, ...points.map(([step]) => step), first + 1);
+  const ys = points.map(([, y]) => y), low = Math.min(0, ...ys), high = Math.max(...ys, 1);
+  const x = (step) => left + (Math.log(Math.max(step, first) / first) / Math.log(last / first)) * (width - left - right);
+  const y = (value) => top + (1 - (value - low) / (high - low)) * (height - top - bottom);
+  const present = svg("line", { y1: top, y2: height - bottom + 8, class: "present-line" });
+  onShow.push((n) => fill(present, { x1: x(steps[n]), x2: x(steps[n]) }, []));
+  const labels = steps.filter((_, i) => i === 0 || i === steps.length - 1 || i === steps.length >> 1);
+  const grid = [low, (low + high) / 2, high].map((value) => [
+    svg("line", { x1: left, x2: width - right, y1: y(value), y2: y(value), stroke: "var(--line)" }),
+    svg("text", { x: left - 6, y: y(value), "text-anchor": "end", "dominant-baseline": "central", class: "muted" }, String(Number(value.toPrecision(2))))]);
+  return html("div", {}, html("h3", {}, title), svg("svg", { width, height, role: "img", "aria-label": `${title} by step` }, grid,
+    steps.map((step) => svg("line", { x1: x(step), x2: x(step), y1: height - bottom, y2: height - bottom + 8, class: "mark" })),
+    labels.map((step, i) => svg("text", { x: x(step), y: height - 10, "text-anchor": ["start", "middle", "end"][i], class: "muted" }, `${i ? "" : "step "}${number(step)}`)),
+    lines.map((line) => [svg("polyline", { points: line.points.map(([step, value]) => `${x(step)},${y(value)}`).join(" "), class: `curve ${line.name}` }),
+      line.name === "dev" ? line.points.map(([step, value]) => svg("circle", { cx: x(step), cy: y(value), r: 3, fill: "var(--accent)" })) : null]),
+    present));
+}
+
+function curvesSection() {
+  const dev = (i) => ({ name: "dev", points: data.validations.map((line) => [line[0], line[i]]) });
+  const figures = [];
+  if (data.loss.length || data.validations.length)
+    figures.push(chart("Loss, nats per piece: training (thin), dev (dots)", [{ name: "training", points: data.loss }, dev(1)]));
+  if (data.validations.length) figures.push(chart("Dev BLEU", [dev(2)]));
+  put("curve-figures", ...figures);
+  put("translations", table(["step", "translation"], snapshots.map((one) => [number(one.step), bdi(textOf(one))])));
+  const rows = [...byId("translations").querySelectorAll("tbody tr")];
+  onShow.push((n) => rows.forEach((row, i) => { row.className = i === n ? "now" : ""; }));
+}
+
+// --- reference tokens ---------------------------------------------------------------------------------------
+
+function piecesSection() {
+  byId("pieces-text").replaceChildren(`How probable each snapshot finds the pieces of ${data.is_given ? "the reference" : "the finished model's translation"}, “`,
+    html("bdi", {}, data.reference), "”, when it reads the true pieces before each one. The curve is the whole training, from 0 to 100 %; the line is the present snapshot.");
+  const width = 300, height = 34, x = (i) => 4 + (i / Math.max(1, snapshots.length - 1)) * (width - 8), y = (p) => 32 - 30 * p;
+  put("piece-list", ...data.reference_pieces.map((piece, t) => {
+    const all = snapshots.map((one) => one.probabilities[t]);
+    const line = all.map((p, i) => `${x(i)},${y(p)}`).join(" ");
+    const present = svg("line", { y1: 0, y2: height, class: "present-line" }), value = html("span", { class: "value" });
+    onShow.push((n) => { fill(present, { x1: x(n), x2: x(n) }, []); value.textContent = percent(all[n]); });
+    return html("div", { class: "piece" }, html("span", { class: "name" }, bdi(piece)),
+      svg("svg", { width, height, preserveAspectRatio: "none", "aria-hidden": "true" },
+        svg("polygon", { points: `${x(0)},32 ${line} ${x(all.length - 1)},32`, class: "area" }), svg("polyline", { points: line, class: "curve" }), present), value);
+  }), asTable("All probabilities as a table", () => table(["step", ...data.reference_pieces], snapshots.map((one) => [number(one.step), ...one.probabilities.map(percent)]))));
+}
+
+// --- attention ----------------------------------------------------------------------------------------------
+
+function attentionSection() {
+  const [, nLayers, nHeads] = cross.shape;
+  if (!nLayers) return drop("attention");
+  Object.assign(state, { layer: nLayers - 1, head: 0 });
+  onShow.push((n) => {
+    put("overview", ...Array.from({ length: nLayers }, (_, layer) => html("div", { class: "overview-row" }, html("span", { class: "name" }, `Layer ${layer + 1}`),
+      Array.from({ length: nHeads }, (_, head) => html("button", { "aria-label": `Layer ${layer + 1}, head ${head + 1}`,
+        "aria-pressed": String(layer === state.layer && head === state.head),
+        onclick: () => { Object.assign(state, { layer, head }); show(state.n); byId("overview").querySelectorAll("button")[layer * nHeads + head].focus(); } },
+      thumbnail(cross.matrix(n, layer, head), 52))))));
+    byId("head-name").textContent = `Layer ${state.layer + 1}, head ${state.head + 1}, step ${number(steps[n])}`;
+    put("head-figure", heatMap(cross.matrix(n, state.layer, state.head), { rows: data.reference_pieces, columns: data.source_pieces, cell: 30, largest: 1,
+      label: `Cross-attention of layer ${state.layer + 1}, head ${state.head + 1}`,
+      describe: (r, c, value) => `${data.reference_pieces[r]} looks at ${data.source_pieces[c]} with weight ${value.toFixed(2)}` }));
+  });
+}
+
+// --- embeddings ---------------------------------------------------------------------------------------------
+
+function wordsSection() {
+  byId("words-text").textContent = `The embeddings of the sentence's pieces, in two dimensions: the first two principal components of all snapshots together, which hold ${percent(data.explained)} of the variance. Pieces that the model treats alike come to stand near each other. Gray lines are the ways up to the present snapshot.`;
+  const width = Math.min(760, byId("word-figure").clientWidth), height = Math.min(460, 0.8 * width), margin = 44;
+  const all = data.positions.flat();
+  const [low, high] = [Math.min, Math.max].map((of) => [0, 1].map((axis) => of(...all.map((one) => one[axis]))));
+  const scale = Math.min((width - 2 * margin) / (high[0] - low[0] || 1), (height - 2 * margin) / (high[1] - low[1] || 1)); // the same on both axes
+  const place = (point) => [0, 1].map((axis) => [width, height][axis] / 2 + (point[axis] - (low[axis] + high[axis]) / 2) * scale);
+  const trails = words.map(() => svg("polyline", { class: "trail" }));
+  const dots = words.map(([side, piece]) => svg("g", { class: "word" },
+    side === "source" ? svg("circle", { r: 4.5, class: side }) : svg("rect", { x: -4, y: -4, width: 8, height: 8, class: side }),
+    svg("text", { x: 8, "dominant-baseline": "central" }, piece)));
+  put("word-figure", svg("svg", { width, height, role: "img", "aria-label": "Embeddings in two dimensions" },
+    svg("rect", { x: 0.5, y: 0.5, width: width - 1, height: height - 1, rx: 8, class: "frame" }), trails, dots));
+  onShow.push((n) => words.forEach((_, i) => {
+    const [x, y] = place(data.positions[n][i]);
+    dots[i].style.transform = `translate(${x}px, ${y}px)`;
+    const label = dots[i].lastChild, isRight = x + 12 + textWidth(words[i][1]) > width;
+    fill(label, { x: isRight ? -8 : 8, "text-anchor": isRight ? "end" : "start" }, []);
+    trails[i].setAttribute("points", data.positions.slice(0, n + 1).map((one) => place(one[i]).join()).join(" "));
+  }));
+  put("word-table", asTable("All coordinates as a table", () => table(["step", "side", "piece", "first", "second"], snapshots.flatMap((one, n) =>
+    words.map(([side, piece], i) => [number(one.step), side, bdi(piece), ...data.positions[n][i].map((value) => value.toFixed(3))])))));
+}
+
+// --- heads --------------------------------------------------------------------------------------------------
+
+const TRADES = {
+  previous: ["Previous piece", "The mean weight on the piece before: how a head of the encoder or decoder learns word order."],
+  alignment: ["Alignment", "How near a cross-attention head comes to looking at one source piece that is not the end: 1 divided by the number of pieces that it effectively looks at, times the weight that is not on the end."],
+  end: ["End", "The mean weight on the end of the source or the start of the target: where a head looks when it has nothing to look for."],
+};
+const HALF = 0.5; // from here on a head has a trade
+
+function headsSection() {
+  if (!data.heads.length) return drop("heads");
+  byId("heads-text").textContent = `Means over this sentence${data.n_pairs > 1 ? ` and ${data.n_pairs - 1} samples of dev` : ""}, by snapshot. A head has taken up a trade from the snapshot on from which its value stays at one half or more.`;
+  const since = (one) => one.shares.findLastIndex((share) => share < HALF) + 1; // the number of snapshots for a head without the trade
+  state.trade = (data.heads.find((one) => since(one) < steps.length) ?? data.heads[0]).trade;
+  const draw = () => {
+    const found = data.heads.filter((one) => one.trade === state.trade);
+    const nameOf = (one) => `${one.part} ${one.layer}, head ${one.head}`;
+    put("trades", ...Object.keys(TRADES).filter((trade) => data.heads.some((one) => one.trade === trade)).map((trade) => html("button", { "data-trade": trade,
+      "aria-pressed": String(trade === state.trade), onclick: () => { state.trade = trade; draw(); document.querySelector(`[data-trade=${trade}]`).focus(); } }, TRADES[trade][0])));
+    byId("trade-text").textContent = TRADES[state.trade][1];
+    put("trade-figure", heatMap(found.map((one) => one.shares), { rows: found.map(nameOf), columns: steps.map(number), cell: 34, cellHeight: 20, largest: 1,
+      label: `${TRADES[state.trade][0]}, by head and step`, describe: (r, c, value) => `${nameOf(found[r])}, step ${number(steps[c])}: ${value.toFixed(2)}` }));
+    const taken = found.filter((one) => since(one) < steps.length).sort((a, b) => since(a) - since(b));
+    put("trade-table", taken.length ? table(["head", "from step", "at the end"], taken.map((one) => [nameOf(one), number(steps[since(one)]), one.shares.at(-1).toFixed(2)]))
+      : html("p", {}, "No head has this trade at the end."));
+  };
+  draw();
+}
+
+player();
+curvesSection();
+piecesSection();
+attentionSection();
+wordsSection();
+headsSection();
+listSections();
+show(state.n);

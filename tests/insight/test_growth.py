@@ -1,0 +1,110 @@
+"""One sentence along training: every number is that of the snapshot's model, loaded again."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import SOURCE, TARGET, FiveRun, data_of_page, model_of, one_clear_error, run_nmt, write_five
+
+from nmt.decode.translator import load
+from nmt.insight import growth as growing
+from nmt.insight.curves import read_figures
+from nmt.insight.growth import Growth, growth
+from nmt.insight.heads import attention_summary
+from nmt.insight.report import read_report
+from nmt.run.directory import RunDirectory
+from nmt.text import BOS, EOS
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    corpus = write_five(tmp_path_factory.mktemp("growth"))
+    done = run_nmt("train", corpus.config, "train.snapshots=5", "train.max_steps=120", cwd=corpus.home)
+    assert done.returncode == 0, done.stderr.decode()
+    return RunDirectory(corpus.run)
+
+
+@pytest.fixture(scope="module")
+def found(run: RunDirectory) -> Growth:
+    return growth(run.path, SOURCE[0], reference=TARGET[1])
+
+
+def test_the_numbers_are_those_of_the_snapshots(run: RunDirectory, found: Growth) -> None:
+    assert [one.step for one in found.snapshots] == run.snapshot_steps() == [1, 2, 8, 30, 120]
+    vectors = []
+    for n, snapshot in enumerate(found.snapshots):
+        translator = load(run.snapshot_file(snapshot.step), engine="torch")
+        assert [snapshot.translation] == translator.translate([SOURCE[0]], beam=1)
+        (log_probs,) = translator.reference_log_probs([SOURCE[0]], [TARGET[1]])
+        assert snapshot.probabilities == pytest.approx([math.exp(x) for x in log_probs], rel=1e-4)
+        (src,), (tgt,) = translator.encode_pairs([SOURCE[0]], [TARGET[1]])
+        model = model_of(translator)
+        with torch.inference_mode():
+            weights = model.attention(torch.tensor([[*src, EOS]]), torch.tensor([[BOS, *tgt]]))
+        torch.testing.assert_close(found.cross[n], weights.cross[:, 0])
+        sides = (
+            (model.source_embedding, dict.fromkeys([*src, EOS])),
+            (model.target_embedding, dict.fromkeys([*tgt, EOS])),
+        )
+        vectors.append(torch.cat([embedding.weight[list(ids)].detach() for embedding, ids in sides]))
+        samples = [(a, b) for a, b, _ in read_figures(run)[1][-1]["samples"]]
+        assert found.n_pairs == 1 + len(samples) > 1
+        for head in attention_summary(translator, [(SOURCE[0], TARGET[1]), *samples]):
+            shares = {
+                one.trade: one.shares[n]
+                for one in found.heads
+                if (one.part, one.layer, one.head) == (head.part, head.layer, head.head)
+            }
+            expected = {"end": head.boundary, "previous": head.previous}
+            if head.part == "cross":
+                expected = {"end": head.boundary, "alignment": 2**-head.entropy * (1 - head.boundary)}
+            assert shares == pytest.approx(expected)
+    x = torch.stack(vectors).double().numpy()
+    flat = x.reshape(-1, x.shape[-1]) - x.mean((0, 1))
+    values, axes = np.linalg.eigh(flat.T @ flat)
+    expected = (flat @ axes[:, :-3:-1]).reshape(*x.shape[:2], 2)
+    assert np.abs(found.positions.numpy()) == pytest.approx(np.abs(expected), abs=1e-4), "signs are arbitrary"
+    assert found.explained == pytest.approx(values[-2:].sum() / values.sum(), rel=1e-4)
+
+
+def test_training_is_seen_in_them(found: Growth) -> None:
+    first, *_, last = (math.fsum(map(math.log, one.probabilities)) for one in found.snapshots)
+    assert len(found.words) == found.positions.size(1)
+    assert found.snapshots[-1].translation == TARGET[0]
+    assert last > first
+    assert [step for step, *_ in found.validations] == [100, 120]
+
+
+def test_without_a_reference_it_is_the_translation_of_the_model(run: RunDirectory) -> None:
+    found = growth(run.path, SOURCE[0])
+    assert (found.is_given, found.reference) == (False, TARGET[0])
+    assert min(found.snapshots[-1].probabilities) > 0.5
+
+
+def test_the_page_is_written_into_the_run_and_linked_by_the_report(run: RunDirectory, tmp_path: Path) -> None:
+    assert read_report(run.path)["growth"] is None
+    done = run_nmt("explain", SOURCE[0], "--growth", "--reference", TARGET[1], "-m", run.path)
+    assert done.returncode == 0, done.stderr.decode()
+    data = data_of_page(run.growth_file.read_text(encoding="utf-8"))
+    assert [one["step"] for one in data["snapshots"]] == run.snapshot_steps()
+    assert read_report(run.path)["growth"] == "growth.html"
+    page = tmp_path / "report.html"
+    linked = page.parent / read_report(run.path, page=page)["growth"]
+    assert linked.samefile(run.growth_file)
+    run.growth_file.unlink()
+
+
+def test_a_run_without_snapshots_says_what_to_set(five_run: FiveRun) -> None:
+    done = run_nmt("explain", SOURCE[0], "--growth", "-m", five_run.run)
+    one_clear_error(done, 2, "has no snapshots")
+    assert "train.snapshots=12" in done.stderr.decode()
+    one_clear_error(run_nmt("explain", "a", "--growth", "--text", "-m", five_run.run), 2, "--growth writes one page")
+    one_clear_error(run_nmt("explain", "a", "--growth", "-m", five_run.model_file), 2, "is not a run")
+
+
+def test_components_of_equal_vectors_are_numbers() -> None:
+    positions, explained = growing.principal_components(torch.ones(2, 3, 4))
+    assert positions.abs().max() == 0
+    assert explained == 0
