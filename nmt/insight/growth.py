@@ -31,9 +31,9 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class HeadGrowth:
-    """How far a head does one trade, 0-1, at each snapshot; see `trades_of`."""
+    """How far a head does one thing, 0-1, at each snapshot; see `roles_of`."""
 
-    trade: str
+    role: str
     part: str  # encoder, decoder or cross
     layer: int  # from 1
     head: int  # from 1
@@ -138,15 +138,15 @@ def look(sentence: Sentence, step: int, target: list[int]) -> Snapshot:
 
 
 def heads_along(summaries: Sequence[Sequence[HeadSummary]]) -> list[HeadGrowth]:
-    """Each trade of each head, given the summaries of all heads at each snapshot."""
+    """Each role of each head, given the summaries of all heads at each snapshot."""
     return [
-        HeadGrowth(trade, head.part, head.layer, head.head, [trades_of(one)[trade] for one in along])
+        HeadGrowth(role, head.part, head.layer, head.head, [roles_of(one)[role] for one in along])
         for head, *along in ((of_head[0], *of_head) for of_head in zip(*summaries, strict=True))
-        for trade in trades_of(head)
+        for role in roles_of(head)
     ]
 
 
-def trades_of(head: HeadSummary) -> dict[str, float]:
+def roles_of(head: HeadSummary) -> dict[str, float]:
     """What a head may specialize in, and how far it does, 0-1.
 
     `previous` and `end` are mean weights: on the previous piece, and on the end of the source or the start of the

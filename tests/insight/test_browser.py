@@ -326,9 +326,9 @@ def test_a_sentence_along_training_is_stepped_through_by_keyboard(
             check_places(page, grown, n)
             slider.focus()
             page.keyboard.press("ArrowRight")
-        for trade in ("Previous piece", "Alignment", "End"):
-            page.get_by_role("button", name=trade).press("Enter")
-            check_trade(page, grown, trade.split()[0].lower())
+        for role in ("Previous piece", "Alignment", "End"):
+            page.get_by_role("button", name=role).press("Enter")
+            check_role(page, grown, role.split()[0].lower())
             check_accessible(page)
         page.get_by_role("button", name="Play").press("Enter")
         assert page.locator("#player output").inner_text().startswith("Step 1 ")
@@ -343,13 +343,13 @@ def check_places(page: Any, grown: growth.Growth, n: int) -> None:
     assert spread[0][0] / spread[0][1] == pytest.approx(spread[1][0] / spread[1][1], rel=1e-3)
 
 
-def check_trade(page: Any, grown: growth.Growth, trade: str) -> None:
-    """The table lists the heads that keep at least half of a trade to the end, and since when."""
+def check_role(page: Any, grown: growth.Growth, role: str) -> None:
+    """The table lists the heads that keep at least half of a role to the end, and since when."""
     steps, expected = [one.step for one in grown.snapshots], []
-    for head in (one for one in grown.heads if one.trade == trade):
+    for head in (one for one in grown.heads if one.role == role):
         n_kept = next((i for i, share in enumerate(reversed(head.shares)) if share < 0.5), len(steps))
         if n_kept:
             name = f"{head.part} {head.layer}, head {head.head}"
             expected.append([name, str(steps[-n_kept]), f"{head.shares[-1]:.2f}"])
-    rows = [row.locator("td").all_inner_texts() for row in page.locator("#trade-table tbody tr").all()]
+    rows = [row.locator("td").all_inner_texts() for row in page.locator("#role-table tbody tr").all()]
     assert sorted(rows) == sorted(expected)

@@ -53,7 +53,7 @@ def test_the_numbers_are_those_of_the_snapshots(run: RunDirectory, found: Growth
         assert found.n_pairs == 1 + len(samples) > 1
         for head in attention_summary(translator, [(SOURCE[0], TARGET[1]), *samples]):
             shares = {
-                one.trade: one.shares[n]
+                one.role: one.shares[n]
                 for one in found.heads
                 if (one.part, one.layer, one.head) == (head.part, head.layer, head.head)
             }

@@ -6,7 +6,7 @@ const steps = snapshots.map((one) => one.step);
 const number = (step) => step.toLocaleString("en");
 const cross = new PackedTensor(data.cross);
 const onShow = []; // functions of the number of the snapshot, which draw its figures
-const state = { n: snapshots.length - 1, layer: null, head: null, trade: null };
+const state = { n: snapshots.length - 1, layer: null, head: null, role: null };
 
 function show(n) {
   state.n = Math.min(snapshots.length - 1, Math.max(0, n));
@@ -143,29 +143,29 @@ function wordsSection() {
 
 // --- heads --------------------------------------------------------------------------------------------------
 
-const TRADES = {
+const ROLES = {
   previous: ["Previous piece", "The mean weight on the piece before: how a head of the encoder or decoder learns word order."],
   alignment: ["Alignment", "How near a cross-attention head comes to looking at one source piece that is not the end: 1 divided by the number of pieces that it effectively looks at, times the weight that is not on the end."],
   end: ["End", "The mean weight on the end of the source or the start of the target: where a head looks when it has nothing to look for."],
 };
-const HALF = 0.5; // from here on a head has a trade
+const HALF = 0.5; // from here on a head has a role
 
 function headsSection() {
   if (!data.heads.length) return drop("heads");
-  byId("heads-text").textContent = `Means over this sentence${data.n_pairs > 1 ? ` and ${data.n_pairs - 1} samples of dev` : ""}, by snapshot. A head has taken up a trade from the snapshot on from which its value stays at one half or more.`;
-  const since = (one) => one.shares.findLastIndex((share) => share < HALF) + 1; // the number of snapshots for a head without the trade
-  state.trade = (data.heads.find((one) => since(one) < steps.length) ?? data.heads[0]).trade;
+  byId("heads-text").textContent = `Means over this sentence${data.n_pairs > 1 ? ` and ${data.n_pairs - 1} samples of dev` : ""}, by snapshot. A head has a role from the snapshot on from which its value stays at one half or more.`;
+  const since = (one) => one.shares.findLastIndex((share) => share < HALF) + 1; // the number of snapshots for a head without the role
+  state.role = (data.heads.find((one) => since(one) < steps.length) ?? data.heads[0]).role;
   const draw = () => {
-    const found = data.heads.filter((one) => one.trade === state.trade);
+    const found = data.heads.filter((one) => one.role === state.role);
     const nameOf = (one) => `${one.part} ${one.layer}, head ${one.head}`;
-    put("trades", ...Object.keys(TRADES).filter((trade) => data.heads.some((one) => one.trade === trade)).map((trade) => html("button", { "data-trade": trade,
-      "aria-pressed": String(trade === state.trade), onclick: () => { state.trade = trade; draw(); document.querySelector(`[data-trade=${trade}]`).focus(); } }, TRADES[trade][0])));
-    byId("trade-text").textContent = TRADES[state.trade][1];
-    put("trade-figure", heatMap(found.map((one) => one.shares), { rows: found.map(nameOf), columns: steps.map(number), cell: 34, cellHeight: 20, largest: 1,
-      label: `${TRADES[state.trade][0]}, by head and step`, describe: (r, c, value) => `${nameOf(found[r])}, step ${number(steps[c])}: ${value.toFixed(2)}` }));
+    put("roles", ...Object.keys(ROLES).filter((role) => data.heads.some((one) => one.role === role)).map((role) => html("button", { "data-role": role,
+      "aria-pressed": String(role === state.role), onclick: () => { state.role = role; draw(); document.querySelector(`[data-role=${role}]`).focus(); } }, ROLES[role][0])));
+    byId("role-text").textContent = ROLES[state.role][1];
+    put("role-figure", heatMap(found.map((one) => one.shares), { rows: found.map(nameOf), columns: steps.map(number), cell: 34, cellHeight: 20, largest: 1,
+      label: `${ROLES[state.role][0]}, by head and step`, describe: (r, c, value) => `${nameOf(found[r])}, step ${number(steps[c])}: ${value.toFixed(2)}` }));
     const taken = found.filter((one) => since(one) < steps.length).sort((a, b) => since(a) - since(b));
-    put("trade-table", taken.length ? table(["head", "from step", "at the end"], taken.map((one) => [nameOf(one), number(steps[since(one)]), one.shares.at(-1).toFixed(2)]))
-      : html("p", {}, "No head has this trade at the end."));
+    put("role-table", taken.length ? table(["head", "from step", "at the end"], taken.map((one) => [nameOf(one), number(steps[since(one)]), one.shares.at(-1).toFixed(2)]))
+      : html("p", {}, "No head has this role at the end."));
   };
   draw();
 }
