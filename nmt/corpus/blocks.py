@@ -36,7 +36,9 @@ class Span:
 def find(found: Gathered, usual: Usual, evidence: Evidence) -> list[Span]:
     """All blocks of lines that are not paired with their translations."""
     survey = found.survey
-    spans = [Span(start, end) for start, end in alignment.blocks(evidence(found.true))]
+    ratios = evidence(found.true)
+    ratios[found.lines_of("exchanged") - 1] = 0  # the lexicon has a direction
+    spans = [Span(start, end) for start, end in alignment.blocks(ratios)]
     offset = survey.n_target - survey.n_source
     if not offset or not spans or spans[-1].end < survey.n_pairs:
         return spans

@@ -51,9 +51,8 @@ def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), 
     finished = with_examples(gathered[0], findings.of_languages(usual, declared))
     spans: dict[str, list[Span]] = {}
     for i, found in enumerate(gathered):
-        known = None if found.is_swapped else evidence
-        own = spans[found.survey.files.name] = blocks.find(found, usual, known) if known is not None else []
-        drafts = findings.of_lines(found) + findings.of_alignment(found, own, known)
+        own = spans[found.survey.files.name] = blocks.find(found, usual, evidence) if evidence is not None else []
+        drafts = findings.of_lines(found) + findings.of_alignment(found, own, evidence)
         drafts += findings.of_repetition(found) + findings.of_overlap(found, gathered[:i])
         finished += with_examples(found, drafts)
     finished.sort(key=lambda one: (SEVERITIES.index(one.severity), -one.share))

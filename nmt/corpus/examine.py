@@ -17,7 +17,7 @@ from nmt.corpus.reading import CHUNK, Chunk, Survey, chunks, decode, is_utf8
 from nmt.corpus.split import key_of
 from nmt.text.corpus import digests_of, in_parallel
 
-SWAPPED_SHARE = 0.5  # share of exchanged lines above which the whole corpus counts as exchanged
+SWAPPED_SHARE = 0.5  # share of exchanged lines above which the paths were probably exchanged
 NONE = np.zeros(0, np.int64)
 MIN_HAN = 20  # lines of the sample in one variant of Chinese; with fewer, the usual variant is unknown
 Hits = dict[str, NDArray[np.int64]]  # indices of lines by kind of fault
@@ -149,7 +149,7 @@ class Gathered(Examined):
 
     @property
     def is_swapped(self) -> bool:
-        """Whether the sides of most lines are exchanged."""
+        """Whether the sides of most lines are exchanged; some may be right, as where files were joined."""
         return len(self.lines_of("exchanged")) > SWAPPED_SHARE * self.survey.n_pairs
 
     def lines_of(self, *kinds: str) -> NDArray[np.int64]:

@@ -58,8 +58,6 @@ def of_lines(found: Gathered) -> list[Draft]:
         detail = f"perhaps {guess}: iconv -f {guess} -t utf-8 FILE > NEW" if guess else ""
         drafts["encoding"] = Draft("encoding", drafts["encoding"].lines, detail)
     if found.is_swapped:
-        for name in ("exchanged", "untranslated", "language", "ratio", "han-variants"):
-            drafts.pop(name, None)
         drafts["swapped"] = Draft("swapped", NONE)
     return list(drafts.values())
 

@@ -69,7 +69,6 @@ class Repair:
         self.shift = next((span for span in report.spans[files.name] if span.offset), Span(0, 0))
         self.kinds: dict[int, list[str]] = {}  # by number of the line to repair
         findings = {finding.kind.name: finding for finding in report.findings if finding.corpus == files.name}
-        self.is_swapped = "swapped" in findings
         for name, finding in findings.items():
             repair = "" if name == "duplicate" else finding.kind.repair  # found anew among the pairs that are written
             if repair in ("clean", "exchange") or (repair == "drop" and (is_train or name in UNUSABLE)):
@@ -111,7 +110,7 @@ class Repair:
         for name, mend in MENDED.items():
             if name in kinds:
                 new = one_line(mend(new[0])), one_line(mend(new[1]))  # an entity may stand for a line end
-        is_exchanged = "exchanged" in kinds or self.is_swapped
+        is_exchanged = "exchanged" in kinds
         if is_exchanged:
             new = new[1], new[0]
         kinds = [*kinds, "blank"] if any(map(is_blank, new)) and "blank" not in kinds else kinds

@@ -239,7 +239,7 @@ def test_dev_with_its_sides_exchanged_and_leaks(clean: list[Texts], tmp_path: Pa
     report = check(corpora)
     found = {(finding.corpus, finding.kind.name): finding for finding in report.findings}
     assert found["dev", "swapped"].severity == "error"
-    assert ("dev", "exchanged") not in found
+    assert len(found["dev", "exchanged"].lines) >= FOUND * len(exchanged)
     assert ("test", "swapped") not in found
     sides = [{pair[side] for pair in train} for side in (0, 1)]
     leaks = [i for i, (source, target) in enumerate(test, 1) if source in sides[0] or target in sides[1]]

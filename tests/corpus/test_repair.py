@@ -81,9 +81,11 @@ def test_exchanged_and_shuffled_corpora(tmp_path: Path) -> None:
     block = sides[1][500:600]
     random.Random(1).shuffle(block)
     sides[1][500:600] = block
-    exchanged = lines_of("dev.en"), lines_of("dev.zh")
+    exchanged = lines_of("dev.en")[:150] + lines_of("dev.zh")[150:], lines_of("dev.zh")[:150] + lines_of("dev.en")[150:]
     corpora = [write(tmp_path, "train", sides), write(tmp_path, "dev", exchanged)]
-    train, dev = fix(check(corpora), corpora, tmp_path / "fixed")
+    report = check(corpora)
+    assert {one.kind.name for one in report.findings if one.corpus == "dev"} == {"exchanged", "swapped"}
+    train, dev = fix(report, corpora, tmp_path / "fixed")
     assert abs(train.n_pairs - 1900) <= 6
     assert dev.paths[0].read_bytes() == (DATA / "dev.zh").read_bytes()
     for side, lines in zip(("source", "target"), sides, strict=True):
