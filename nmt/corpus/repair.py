@@ -69,9 +69,8 @@ class Repair:
         self.kinds: dict[int, list[str]] = {}  # to drop or exchange, by line number; texts are cleaned if they need it
         for finding in report.findings:
             name, repair = finding.kind.name, finding.kind.repair
-            if name == "duplicate" or finding.corpus != files.name:  # found anew among the pairs that are written
-                continue
-            if repair == "exchange" or (repair == "drop" and (is_train or name in UNUSABLE)):
+            is_dropped = repair == "drop" and (is_train or name in UNUSABLE) and name != "duplicate"  # found anew
+            if finding.corpus == files.name and (repair == "exchange" or is_dropped):
                 for line in finding.lines:
                     self.kinds.setdefault(line, []).append(name)
         self.paths: tuple[Path, ...] = ()  # of the cleaned copy
@@ -100,11 +99,10 @@ class Repair:
 
     def mended(self, source: Line, target: Line) -> tuple[str, str] | None:
         """The cleaned texts of a pair; None if the pair is dropped. Adds to the list of changes."""
-        texts = decode(source.raw), decode(target.raw)
+        new = decode(source.raw), decode(target.raw)
         kinds = self.kinds.get(source.number, [])
         if source.number != target.number:  # other faults were due to the wrong pairing, or are of another target line
             kinds = [] if all(map(is_utf8, (source.raw, target.raw))) else ["encoding"]
-        new = texts
         for name, mend in MENDED.items():  # what one function leaves, such as two spaces, the next mends
             if any(map(TESTS[name], new)):
                 new = one_line(mend(new[0])), one_line(mend(new[1]))  # an entity may stand for a line end

@@ -105,7 +105,8 @@ def write_parts(
                         counter.update(filter(str.isalpha, text))
                 has_spaces = " " in pair.target.strip()
                 n_words += len(pair.target.split()) if has_spaces else round(len(pair.target) / 1.6)
-    return Facts(*np.bincount(parts, minlength=5).tolist(), n_words, len(characters), overlap(*letters))
+    counts = np.bincount(parts, minlength=5).tolist()
+    return Facts(*counts, n_words=n_words, n_characters=len(characters), letter_overlap=overlap(*letters))
 
 
 def overlap(one: Counter[str], other: Counter[str]) -> float:
