@@ -105,8 +105,8 @@ def write_parts(
                         counter.update(filter(str.isalpha, text))
                 has_spaces = " " in pair.target.strip()
                 n_words += len(pair.target.split()) if has_spaces else round(len(pair.target) / 1.6)
-    counts = np.bincount(parts, minlength=5).tolist()
-    return Facts(*counts, n_words=n_words, n_characters=len(characters), letter_overlap=overlap(*letters))
+    n_train, n_dev, n_test, n_blank, n_leaking = np.bincount(parts, minlength=5).tolist()
+    return Facts(n_train, n_dev, n_test, n_blank, n_leaking, n_words, len(characters), overlap(*letters))
 
 
 def overlap(one: Counter[str], other: Counter[str]) -> float:
