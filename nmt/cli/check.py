@@ -36,7 +36,7 @@ def check(
     from nmt.corpus import render
     from nmt.corpus.check import check
 
-    corpora, declared = corpora_of(what)
+    corpora, declared = corpora_of(what, is_fixed=fix is not None)
     report = check(corpora, declared, quiet=streams.is_quiet())
     if json_lines:
         print(json.dumps(render.as_plain(report), ensure_ascii=False))
@@ -55,12 +55,14 @@ def check(
         for one in repair.fix(report, corpora, fix):
             counts = f"{one.n_pairs:,} pairs, {one.n_changed:,} of them changed; {one.n_dropped:,} dropped"
             streams.log.info("%s: %s -> %s and %s", one.files.name, counts, *one.paths)
-        streams.log.info("the original text of all changed and dropped lines is in %s", fix / repair.CHANGES)
+        streams.log.info(
+            "%s names all changed and dropped lines; the original files are as they were", fix / repair.CHANGES
+        )
     if report.has_errors:
         raise typer.Exit(1)
 
 
-def corpora_of(what: list[str]) -> tuple[list["CorpusFiles"], tuple[str, str]]:
+def corpora_of(what: list[str], *, is_fixed: bool) -> tuple[list["CorpusFiles"], tuple[str, str]]:
     """Return the named corpora, train first, and their declared languages."""
     from nmt.config import language, language_of, load_config
     from nmt.corpus.reading import CorpusFiles
@@ -68,6 +70,9 @@ def corpora_of(what: list[str]) -> tuple[list["CorpusFiles"], tuple[str, str]]:
 
     if Path(what[0]).suffix in (".yaml", ".yml"):
         config = load_config(Path(what[0]), what[1:])
+        if is_fixed and config.data.mix:
+            message = "--fix would join data.mix with the training files, and its shares would no longer apply"
+            raise InputError(message, hint="clean each corpus by itself: nmt check SRC TGT --fix DIR")
         corpora = [CorpusFiles("train", *training_paths(config))]  # includes data.mix
         named = [("dev", config.data.dev), ("test", config.data.test)]
         corpora += [CorpusFiles(name, *corpus_paths(config, files)) for name, files in named if files is not None]

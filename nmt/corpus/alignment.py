@@ -6,7 +6,7 @@ to a source word. Each pair has a log-likelihood ratio, estimated from the distr
 in the pairs of the corpus and in pairs of lines far apart. A two-state Viterbi search over these ratios finds blocks.
 `nmt.corpus.blocks` then finds the offset of the translations of a block.
 
-The ratio of a single pair is weak evidence, since short sentences share few words; `nmt check --model` ranks pairs.
+The ratio of a single pair is weak evidence, since short sentences share few words; `nmt score` ranks pairs.
 """
 
 import re

@@ -36,7 +36,9 @@ class Span:
 def find(found: Gathered, usual: Usual, evidence: Evidence) -> list[Span]:
     """All blocks of lines that are not paired with their translations."""
     survey = found.survey
-    spans = [Span(start, end) for start, end in alignment.blocks(evidence(found.true))]
+    ratios = evidence(found.paired)
+    ratios[found.lines_of("exchanged") - 1] = 0  # the lexicon has a direction
+    spans = [Span(start, end) for start, end in alignment.blocks(ratios)]
     offset = survey.n_target - survey.n_source
     if not offset or not spans or spans[-1].end < survey.n_pairs:
         return spans
@@ -64,7 +66,7 @@ def read(
     words, sizes = [], []
     for paths, first in zip(files.sides, (1, 1 + offset), strict=True):
         raw = lines_at(paths, [line + first for line in lines])
-        texts = [decode(raw[line + first], line + first) for line in lines]
+        texts = [decode(raw[line + first]) for line in lines]
         words.append(alignment.words_of(texts))
         sizes.append(np.array([*map(len, texts)], np.int64))
     return words, sizes

@@ -10,16 +10,18 @@ from ftfy.fixes import unescape_html
 
 # Restore what was UTF-8, but insert no U+FFFD, and leave control characters to `CONTROL`.
 ENCODING = TextFixerConfig(replace_lossy_sequences=False, fix_c1_controls=False, explain=False)
+# The first group holds the tags that separate words: a space takes their place.
 TAG = re.compile(
-    r"</?(?:abbr|blockquote|body|br|center|code|div|em|font|h[1-6]|head|hr|html|img|input|li|link|meta|ol|pre|script|"
-    r"small|span|strike|strong|style|sub|sup|table|tbody|td|th|tr|tt|ul|[abipu])(?:\s[^<>]*)?/?>",
+    r"</?(?:(blockquote|br|center|div|h[1-6]|hr|li|ol|p|pre|table|tbody|td|th|tr|ul)|abbr|body|code|em|font|head|html|img|"
+    r"input|link|meta|script|small|span|strike|strong|style|sub|sup|tt|[abiu])(?:\s[^<>]*)?/?>",
     re.IGNORECASE,
 )
+LINE_BREAK = re.compile("[\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 CONTROL = re.compile(
     "[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ue000-\uf8ff"
     "\U000f0000-\U0010fffd]|(?<=[ -ɏ])[\u200c\u200d]"
 )
-SPACING = re.compile(r"\s\s|\t|^\s|\s$")
+SPACING = re.compile(r"  |\t|^\s|\s\Z")
 # Only letters and digits: in Chinese text, full-width punctuation is right, and ftfy would change it.
 FULL_WIDTH = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]")
 _LATIN, _OTHER = "A-Za-zÀ-ÖØ-öø-ɏ", "Ѐ-ԯΑΒΕΖΗΙΚΜΝΟΡΤΥΧικνορυ"  # Cyrillic; Greek: look-alikes only, not μm
@@ -27,15 +29,6 @@ HOMOGLYPHS = re.compile(f"[{_LATIN}][{_OTHER}]|[{_OTHER}][{_LATIN}]")
 # Traces of tokenizers: space before punctuation, detached clitics and brackets as in the Penn Treebank, spaces in Han.
 TOKENIZED = re.compile(r" (?:[.,](?: |$)|[!?]$|n't\b|['’](?:s|re|ve|ll|d|m)\b|-[lr]rb-)", re.IGNORECASE)
 SPACED_HAN = re.compile("(?:[一-鿿] ){2,}[一-鿿]")
-
-# Characters of one variant of Chinese that the other does not use, frequent ones first.
-SIMPLIFIED = (
-    "们这来说时过会对样没为个经问现还给开关话长车应该让难实觉见间头爱书学习么认识东边谁请进远钱买卖电视飞机办变"
-)
-TRADITIONAL = (
-    "們這來說時過會對樣沒為個經問現還給開關話長車應該讓難實覺見間頭愛書學習麼認識東邊誰請進遠錢買賣電視飛機辦變"
-)
-IS_SIMPLIFIED, IS_TRADITIONAL = (re.compile(f"[{characters}]") for characters in (SIMPLIFIED, TRADITIONAL))
 
 
 def has_mojibake(text: str) -> bool:
@@ -52,7 +45,7 @@ def has_markup(text: str) -> bool:
 
 def without_markup(text: str) -> str:
     for _ in range(3):  # text may be escaped repeatedly: &amp;lt;
-        text = unescape_html(TAG.sub("", text))
+        text = unescape_html(TAG.sub(lambda tag: " " if tag[1] else "", text))
     return text
 
 
@@ -79,8 +72,8 @@ TESTS: dict[str, Callable[[str], object]] = {
 MENDED: dict[str, Callable[[str], str]] = {
     "mojibake": without_mojibake,
     "markup": without_markup,
-    "control": lambda text: CONTROL.sub("", text),
+    "control": lambda text: CONTROL.sub("", LINE_BREAK.sub(" ", text)),
     "unicode": lambda text: unicodedata.normalize("NFC", text),
     "full-width": lambda text: FULL_WIDTH.sub(lambda c: unicodedata.normalize("NFKC", c[0]), text),
-    "spacing": lambda text: " ".join(text.split()),
+    "spacing": lambda text: re.sub("[ \t]+", " ", text).strip(),  # a no-break space stays, as in French
 }

@@ -2,8 +2,8 @@
 
     sample of train -> what is usual -> every pair of test, dev and train, in several processes -> findings
 
-Every file is read a few times, in chunks. Memory grows by 48 bytes per pair: five 8-byte digests and two float32
-features.
+Every file is read a few times, in chunks. Memory grows by 48 bytes per pair, five 8-byte digests and two float32
+features, and by more per faulty line.
 """
 
 import time
@@ -20,7 +20,7 @@ from nmt.corpus.kinds import KINDS, SEVERITIES, Example, Finding
 from nmt.corpus.reading import CorpusFiles, Survey, decode, lines_at, survey
 
 N_EXAMPLES = 5
-OF_CORPUS = ("counts", "unrelated", "swapped", "declared")  # kinds without lines
+OF_CORPUS = ("counts", "unrelated", "unchecked", "swapped", "declared")  # kinds without lines
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,8 @@ def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), 
     finished = with_examples(gathered[0], findings.of_languages(usual, declared))
     spans: dict[str, list[Span]] = {}
     for i, found in enumerate(gathered):
-        known = None if found.is_swapped else evidence
-        own = spans[found.survey.files.name] = blocks.find(found, usual, known) if known is not None else []
-        drafts = findings.of_lines(found) + findings.of_alignment(found, own, known)
+        own = spans[found.survey.files.name] = blocks.find(found, usual, evidence) if evidence is not None else []
+        drafts = findings.of_lines(found) + findings.of_alignment(found, own, evidence)
         drafts += findings.of_repetition(found) + findings.of_overlap(found, gathered[:i])
         finished += with_examples(found, drafts)
     finished.sort(key=lambda one: (SEVERITIES.index(one.severity), -one.share))
@@ -73,7 +72,7 @@ def with_examples(found: Gathered, drafts: Sequence[Draft]) -> list[Finding]:
     for draft, lines in zip(drafts, chosen, strict=True):
         kind = KINDS[draft.kind]
         share = len(draft.lines) / found.survey.n_pairs if len(draft.lines) else 1.0
-        examples = [Example(line, decode(source[line], line), decode(target[line], line)) for line in lines]
+        examples = [Example(line, decode(source[line]), decode(target[line])) for line in lines]
         severity, of_kind = kind.severity_at(share), draft.lines.tolist()
         finished.append(Finding(found.survey.files.name, kind, severity, of_kind, share, draft.detail, examples))
     return finished

@@ -1,6 +1,5 @@
 """Learn from a sample what is usual in a corpus, and examine all pairs in chunks, in several processes."""
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,9 +16,8 @@ from nmt.corpus.reading import CHUNK, Chunk, Survey, chunks, decode, is_utf8
 from nmt.corpus.split import key_of
 from nmt.text.corpus import digests_of, in_parallel
 
-SWAPPED_SHARE = 0.5  # share of exchanged lines above which the whole corpus counts as exchanged
+SWAPPED_SHARE = 0.5  # share of exchanged lines above which the paths were probably exchanged
 NONE = np.zeros(0, np.int64)
-MIN_HAN = 20  # lines of the sample in one variant of Chinese; with fewer, the usual variant is unknown
 Hits = dict[str, NDArray[np.int64]]  # indices of lines by kind of fault
 # A line with the fault on the left is not reported for the faults on the right, which follow from it.
 EXPLAINS = {
@@ -37,8 +35,6 @@ class Usual:
 
     languages: Languages
     without_stop: tuple[float, float]  # share of the lines of a side that do not end with punctuation, above 0
-    # Per side: characters of traditional Chinese in a simplified text, or the reverse.
-    unusual_han: tuple[re.Pattern[str] | None, re.Pattern[str] | None]
     lengths: Lengths
     lexicon: Lexicon
 
@@ -53,7 +49,7 @@ class Examined:
 
     hits: Hits  # line numbers
     digests: NDArray[np.uint64]  # (5, n), of source, target and pair, and of what `split.key_of` makes of both sides
-    true: Feature  # agreement and length ratio of the pairs
+    paired: Feature  # agreement and length ratio of the pairs
     unrelated: Feature  # the same for some source lines with target lines far away
 
 
@@ -61,7 +57,6 @@ def learn(source: list[str], target: list[str]) -> Usual:
     return Usual(
         languages=language.learn(source, target),
         without_stop=(share_without_stop(source), share_without_stop(target)),
-        unusual_han=(unusual_han(source), unusual_han(target)),
         lengths=lengths.learn(source, target),
         lexicon=alignment.learn(alignment.words_of(source), alignment.words_of(target)),
     )
@@ -71,25 +66,18 @@ def share_without_stop(texts: list[str]) -> float:
     return (sum(not pairs.final(text) for text in texts) + 1) / (len(texts) + 1)
 
 
-def unusual_han(texts: list[str]) -> re.Pattern[str] | None:
-    """The characters of the variant of Chinese that fewer lines are in; None if it is not Chinese."""
-    variants = characters.IS_SIMPLIFIED, characters.IS_TRADITIONAL
-    counts = [sum(variant.search(text) is not None for text in texts) for variant in variants]
-    return variants[counts[0] >= counts[1]] if max(counts) >= MIN_HAN else None
-
-
 def examine(usual: Usual, chunk: Chunk) -> Examined:
     """Look for all faults that can be found in a chunk without the rest of its corpus."""
     raw = chunk.source, chunk.target
-    source, target = ([decode(line, chunk.first + i) for i, line in enumerate(side)] for side in raw)
+    source, target = ([*map(decode, side)] for side in raw)
     sides = (source, target)
     words = [alignment.words_of(side) for side in sides]
     sizes = [np.array([*map(len, side)]) for side in sides]
-    true = usual.compare(words, sizes)
-    z = true[1]
+    paired = usual.compare(words, sizes)
+    z = paired[1]
     hits = hits_of_text(source, target, z, usual) | hits_of_language(sides, usual)
     hits["encoding"] = places(not (is_utf8(s) and is_utf8(t)) for s, t in zip(*raw, strict=True))
-    hits["ratio"] = np.flatnonzero(np.abs(z) > pairs.FAR_OFF)
+    hits["ratio"] = np.flatnonzero(np.abs(z) > pairs.MAX_Z)
     for name, others_of in EXPLAINS.items():
         for other in others_of:
             hits[other] = np.setdiff1d(hits[other], hits[name], assume_unique=True)
@@ -101,7 +89,7 @@ def examine(usual: Usual, chunk: Chunk) -> Examined:
     return Examined(
         hits={name: chunk.first + found for name, found in hits.items() if len(found)},
         digests=np.stack([*encoded, pair, *keys]),
-        true=true,
+        paired=paired,
         unrelated=usual.compare((words[0][: len(far)], words[1][far]), (sizes[0][: len(far)], sizes[1][far])),
     )
 
@@ -123,7 +111,7 @@ def hits_of_text(source: list[str], target: list[str], z: NDArray[np.float32], u
 
 def hits_of_language(sides: tuple[list[str], list[str]], usual: Usual) -> Hits:
     languages = usual.languages
-    wrong, third, variants = [], [], []
+    wrong, third = [], []
     for side, texts in enumerate(sides):
         in_other, is_rare = language.compared(texts, side, languages)
         wrong.append(in_other)
@@ -131,13 +119,10 @@ def hits_of_language(sides: tuple[list[str], list[str]], usual: Usual) -> Hits:
             rare and language.third_language(text, languages.names) for text, rare in zip(texts, is_rare, strict=True)
         )
         third.append(places(foreign))
-        unusual = usual.unusual_han[side]
-        variants.append(places(map(unusual.search, texts) if unusual else ()))
     return {
         "exchanged": np.flatnonzero(np.minimum(*wrong) + np.maximum(*wrong) >= 3),
         "untranslated": np.flatnonzero((np.maximum(*wrong) == 2) & (np.minimum(*wrong) == 0)),
         "language": np.union1d(*third),
-        "han-variants": np.union1d(*variants),
     }
 
 
@@ -149,7 +134,7 @@ class Gathered(Examined):
 
     @property
     def is_swapped(self) -> bool:
-        """Whether the sides of most lines are exchanged."""
+        """Whether the sides of most lines are exchanged; some may be right, as where files were joined."""
         return len(self.lines_of("exchanged")) > SWAPPED_SHARE * self.survey.n_pairs
 
     def lines_of(self, *kinds: str) -> NDArray[np.int64]:
@@ -165,7 +150,7 @@ def gather(survey: Survey, usual: Usual, quiet: bool) -> Gathered:
     return Gathered(
         hits={kind: np.concatenate([part.hits[kind] for part in parts if kind in part.hits]) for kind in kinds},
         digests=np.concatenate([part.digests for part in parts], 1),
-        true=np.concatenate([part.true for part in parts], 1),
+        paired=np.concatenate([part.paired for part in parts], 1),
         unrelated=np.concatenate([part.unrelated for part in parts], 1),
         survey=survey,
     )

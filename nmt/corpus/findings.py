@@ -1,4 +1,4 @@
-"""The faults that need more than one pair: encodings, alignment, repeated text, languages."""
+"""Findings from the results for all pairs of a corpus, or of several: lines, alignment, repeated text, languages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,13 +39,13 @@ def evidence_of(train: Gathered) -> Evidence | None:
     """
     if train.survey.n_pairs < MIN_PAIRS:
         return None
-    evidence = alignment.weigh(train.true, train.unrelated)
+    evidence = alignment.weigh(train.paired, train.unrelated)
     if evidence.contrast < alignment.MIN_CONTRAST:
         return None
     is_true = np.ones(train.survey.n_pairs, bool)
-    for start, end in alignment.blocks(evidence(train.true)):
+    for start, end in alignment.blocks(evidence(train.paired)):
         is_true[start:end] = False
-    return alignment.weigh(train.true, train.unrelated, is_true) if is_true.sum() >= MIN_PAIRS else evidence
+    return alignment.weigh(train.paired, train.unrelated, is_true) if is_true.sum() >= MIN_PAIRS else evidence
 
 
 def of_lines(found: Gathered) -> list[Draft]:
@@ -58,8 +58,6 @@ def of_lines(found: Gathered) -> list[Draft]:
         detail = f"perhaps {guess}: iconv -f {guess} -t utf-8 FILE > NEW" if guess else ""
         drafts["encoding"] = Draft("encoding", drafts["encoding"].lines, detail)
     if found.is_swapped:
-        for name in ("exchanged", "untranslated", "language", "ratio", "han-variants"):
-            drafts.pop(name, None)
         drafts["swapped"] = Draft("swapped", NONE)
     return list(drafts.values())
 
@@ -89,8 +87,8 @@ def of_alignment(found: Gathered, spans: Sequence[Span], evidence: Evidence | No
             lines = np.concatenate([np.arange(span.start + 1, span.end + 1) for span in chosen])
             drafts.append(Draft(name, lines, detail))
     if evidence is None:
-        return drafts + ([Draft("unrelated", NONE)] if is_unrelated(found) else [])
-    is_odd = (evidence(found.true) > MISMATCH) & ~np.isnan(found.true[0])
+        return [*drafts, Draft("unrelated" if is_unrelated(found) else "unchecked", NONE)]
+    is_odd = (evidence(found.paired) > MISMATCH) & ~np.isnan(found.paired[0])
     for span in spans:
         is_odd[span.start : span.end] = False
     explained = found.lines_of("exchanged", "untranslated", "language", "ratio", "copy")

@@ -10,25 +10,14 @@ from nmt.text.lines import is_blank
 from nmt.text.placeholders import KINDS
 
 MAX_CHARACTERS = 1_000  # about data.max_length pieces
-FAR_OFF = 5.0  # standard deviations of the logarithm of the length ratio
+MAX_Z = 5.0  # standard deviations of the logarithm of the length ratio
 SHORT_PARTNER = 1.5  # standard deviations below the usual length of a translation
-CUT_OFF = 5.5  # nats of evidence that a text is cut off
+MIN_CUT_OFF_EVIDENCE = 5.5  # nats of evidence that a text is cut off
 LONG_NUMBER = 4  # digits of years and sums; times, measures and small numbers have fewer
 MIN_NO_WORDS = 5  # characters; `has_no_words` does not judge shorter texts
 
 NUMBER = re.compile(r"\d+(?:[.,:’' \xa0\u2009\u202f]\d+)*")
 DECIMAL = re.compile(r"(.*)[.,](\d{1,2})")
-MAGNITUDE = re.compile(
-    r"[十百千万萬亿億兆]|\b(?:ten|twenty|hundred|thousand|million|billion|dozen)|zig\b|hundert|tausend|million|milliard",
-    re.IGNORECASE,
-)
-HAN_NUMBER = re.compile("[一二三四五六七八九十百千万萬零〇两兩]")
-CONVERTED = re.compile(  # times and units, whose numbers a translation may change
-    r"\d ?[ap]\.?m\b|\b(?:o'clock|noon|midnight|half|quarter|Uhr\b|halb|viertel|"
-    r"miles?\b|feet|foot|ft\b|inch|yards?\b|pounds?\b|"
-    r"gallons?\b|acres?\b|fahrenheit)|\d ?['′点點时時]|[点點]半",
-    re.IGNORECASE,
-)
 PLACEHOLDER = re.compile("|".join(KINDS[:-1]))  # numbers, the last of them, have a test of their own
 REPEATED_LETTERS = re.compile(r"([^\W\d_]{2,4}?)\1{3}")
 CLOSERS = " \t\u3000\"'”’»)]}）】」』“›*_"
@@ -44,21 +33,15 @@ def is_copy(source: str, target: str) -> bool:
 
 
 def numbers_differ(source: str, target: str) -> bool:
-    """Whether numbers differ by more than separators, spelling in words, or conversion of times and units."""
+    """Whether each text has a number of `LONG_NUMBER` digits or more that the other lacks, separators aside.
+
+    A shorter number, or one on one side only, may be spelled in words or converted to another unit.
+    """
     own, other = NUMBER.findall(source), NUMBER.findall(target)
     left, right = Counter(map(digits, own)), Counter(map(digits, other))
     if left == right or "".join(map(digits, own)) == "".join(map(digits, other)):  # grouped: 555-1234 and 555 12 34
         return False
-    missing, added = left - right, right - left
-    longest = [max(map(len, rest), default=0) for rest in (missing, added)]
-    if min(longest) >= LONG_NUMBER:
-        return True
-    both = f"{source} {target}"
-    if MAGNITUDE.search(both) or CONVERTED.search(both):
-        return False
-    # A number of one or two digits that is on one side only is probably a word on the other.
-    has_words = (missing and HAN_NUMBER.search(target)) or (added and HAN_NUMBER.search(source))
-    return not has_words and (min(longest) > 0 or max(longest) >= 3)
+    return all(any(len(number) >= LONG_NUMBER for number in rest) for rest in (left - right, right - left))
 
 
 def digits(number: str) -> str:
@@ -116,7 +99,7 @@ def cut_off(source: str, target: str, z: float, without_stop: tuple[float, float
     where z is the deviation of the length ratio in standard deviations; NaN if a text is empty.
     """
     side, short, long = (1, target, source) if z < 0 else (0, source, target)
-    if not abs(z) > SHORT_PARTNER or -math.log(without_stop[side]) + z * z / 2 < CUT_OFF:
+    if not abs(z) > SHORT_PARTNER or -math.log(without_stop[side]) + z * z / 2 < MIN_CUT_OFF_EVIDENCE:
         return False
     return final(short) in ("", ",") and final(long) in (".", "?")
 

@@ -12,7 +12,7 @@ from nmt.errors import DataError
 from nmt.text.lines import BOM, UTF16, open_bytes, raw_lines, reading
 
 CHUNK = 10_000  # pairs that a process examines at once
-MAX_SAMPLE = 15_000  # half the greatest size of the sample from which `examine.learn` learns what is usual
+SAMPLE_LIMIT = 15_000  # half the greatest size of the sample from which `examine.learn` learns what is usual
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class Chunk:
     target: list[bytes]
 
 
-def decode(raw: bytes, line: int) -> str:
+def decode(raw: bytes) -> str:
     """The text of a line as training reads it."""
-    return raw.removesuffix(b"\r").removeprefix(BOM if line == 1 else b"").decode(errors="replace")
+    return raw.removesuffix(b"\r").decode(errors="replace")
 
 
 def is_utf8(raw: bytes) -> bool:
@@ -49,14 +49,14 @@ def is_utf8(raw: bytes) -> bool:
 
 
 def side_lines(paths: Sequence[Path]) -> Iterator[bytes]:
-    """The lines of a side without \\n. Raises DataError if a file cannot be read or is UTF-16."""
+    """The lines of a side without \\n and BOMs. Raises DataError if a file cannot be read or is UTF-16."""
     for path in paths:
         with open_bytes(path) as stream, reading(str(path)):
             for number, line in enumerate(raw_lines(stream, str(path))):
                 if number == 0 and line.startswith(UTF16):
                     hint = f"convert it: iconv -f utf-16 -t utf-8 {path} > NEW"
                     raise DataError(f"{path} is not UTF-8, perhaps utf-16", hint=hint)
-                yield line.removesuffix(b"\n")
+                yield line.removesuffix(b"\n").removeprefix(BOM if number == 0 else b"")
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Survey:
     files: CorpusFiles
     n_source: int
     n_target: int
-    source: list[str]  # of the sample, fewer than 2 * MAX_SAMPLE
+    source: list[str]  # of the sample, fewer than 2 * SAMPLE_LIMIT
     target: list[str]
 
     @property
@@ -81,8 +81,8 @@ def survey(files: CorpusFiles) -> Survey:
     step = 1
     for source, target in itertools.zip_longest(*map(side_lines, files.sides)):
         if source is not None and target is not None and n_source % step == 0:
-            kept.append((decode(source, n_source + 1), decode(target, n_source + 1)))
-            if len(kept) >= 2 * MAX_SAMPLE:
+            kept.append((decode(source), decode(target)))
+            if len(kept) >= 2 * SAMPLE_LIMIT:
                 del kept[1::2]
                 step *= 2
         n_source += source is not None

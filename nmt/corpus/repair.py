@@ -1,8 +1,7 @@
-"""`nmt check --fix`: write cleaned copies of the files, and a list of changes with which they can be undone.
+"""`nmt check --fix`: write cleaned copies of the files, and a list of changes. The original files are left alone.
 
-Each entry contains original text: a pair that was dropped, a pair that was changed, or a line of one side that has no
-partner. The original files consist of these lines and the unchanged lines of the cleaned file, in the order of their
-line numbers.
+An entry has the line numbers, in the original files, of a pair that was dropped or changed, or of a line of one side
+that has no partner, the action, and the kinds of fault.
 """
 
 import itertools
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from nmt.corpus.blocks import Span
-from nmt.corpus.characters import MENDED
+from nmt.corpus.characters import MENDED, TESTS
 from nmt.corpus.check import Report
 from nmt.corpus.kinds import KINDS
 from nmt.corpus.reading import CorpusFiles, decode, is_utf8, side_lines
@@ -67,12 +66,11 @@ class Repair:
         self.is_train = is_train
         self.written: set[int] = set()  # hashes of the pairs of train that were written
         self.shift = next((span for span in report.spans[files.name] if span.offset), Span(0, 0))
-        self.kinds: dict[int, list[str]] = {}  # by number of the line to repair
-        findings = {finding.kind.name: finding for finding in report.findings if finding.corpus == files.name}
-        self.is_swapped = "swapped" in findings
-        for name, finding in findings.items():
-            repair = "" if name == "duplicate" else finding.kind.repair  # found anew among the pairs that are written
-            if repair in ("clean", "exchange") or (repair == "drop" and (is_train or name in UNUSABLE)):
+        self.kinds: dict[int, list[str]] = {}  # to drop or exchange, by line number; texts are cleaned if they need it
+        for finding in report.findings:
+            name, repair = finding.kind.name, finding.kind.repair
+            is_dropped = repair == "drop" and (is_train or name in UNUSABLE) and name != "duplicate"  # found anew
+            if finding.corpus == files.name and (repair == "exchange" or is_dropped):
                 for line in finding.lines:
                     self.kinds.setdefault(line, []).append(name)
         self.paths: tuple[Path, ...] = ()  # of the cleaned copy
@@ -101,17 +99,15 @@ class Repair:
 
     def mended(self, source: Line, target: Line) -> tuple[str, str] | None:
         """The cleaned texts of a pair; None if the pair is dropped. Adds to the list of changes."""
-        texts = decode(source.raw, source.number), decode(target.raw, target.number)
+        new = decode(source.raw), decode(target.raw)
         kinds = self.kinds.get(source.number, [])
         if source.number != target.number:  # other faults were due to the wrong pairing, or are of another target line
-            both = dict.fromkeys([*kinds, *self.kinds.get(target.number, [])])
-            kinds = [kind for kind in both if kind in MENDED]
-            kinds += [] if all(map(is_utf8, (source.raw, target.raw))) else ["encoding"]
-        new = texts
-        for name, mend in MENDED.items():
-            if name in kinds:
+            kinds = [] if all(map(is_utf8, (source.raw, target.raw))) else ["encoding"]
+        for name, mend in MENDED.items():  # what one function leaves, such as two spaces, the next mends
+            if any(map(TESTS[name], new)):
                 new = one_line(mend(new[0])), one_line(mend(new[1]))  # an entity may stand for a line end
-        is_exchanged = "exchanged" in kinds or self.is_swapped
+                kinds = [*kinds, name]
+        is_exchanged = "exchanged" in kinds
         if is_exchanged:
             new = new[1], new[0]
         kinds = [*kinds, "blank"] if any(map(is_blank, new)) and "blank" not in kinds else kinds
@@ -143,8 +139,6 @@ class Repair:
         entry: dict[str, object] = {"corpus": self.files.name, "action": action, "kinds": kinds}
         for side, line in zip(SIDES, (source, target), strict=True):
             entry[f"{side}_line"] = line and line.number
-            # A byte that is not UTF-8 becomes a lone surrogate, \udc80 to \udcff, from which it can be restored.
-            entry[side] = line and line.raw.decode(errors="surrogateescape")
         self.changes.write(json.dumps(entry).encode() + b"\n")
 
 

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from nmt.errors import DataError
 from nmt.files import atomic_writer
-from nmt.text import corpus as disk
+from nmt.text.corpus import digests_of, hold_out, shuffled
 from nmt.text.lines import Pair, is_blank, iter_pairs
 
 HELD_OUT_SHARE, MAX_HELD_OUT, MIN_HELD_OUT = 0.05, 1_000, 100  # of dev and of test; limits are in pairs
 MIN_PAIRS = 20
 LETTER_PAIRS = 10_000  # training pairs whose letters are compared
+TRAIN, DEV, TEST, BLANK, LEAK = range(5)  # parts of a text, as `Facts` counts them; the last two are left out
 NOT_IN_A_KEY = re.compile(r"[\W_]+")
 
 
@@ -45,7 +46,7 @@ def split_corpus(
     Reads the text twice, so that memory holds two digests per pair instead of the text. Dev and test are sampled at
     random: 5 % of the pairs each, at least 100, but at most 1,000 and at most a tenth of the pairs. All parts keep the
     order of the text. Sentences that differ only in case, punctuation, spaces or digits count as the same.
-    Raises DataError if the sides differ in their number of lines, or there are fewer than `MIN_PAIRS` pairs.
+    Raises DataError if the sides differ in their number of lines, or there are too few pairs with different sentences.
     """
     is_usable, digests = read_keys(iter_pairs(source, target, strict=True))
     n_pairs = len(digests[0])
@@ -53,15 +54,19 @@ def split_corpus(
         message = f"{n_pairs} pairs with text on both sides are too few to set some aside for dev and test"
         raise DataError(message, hint=f"give at least {MIN_PAIRS}, or write a config by hand, as configs/five.yaml")
     n_each = min(max(int(n_pairs * HELD_OUT_SHARE), MIN_HELD_OUT), MAX_HELD_OUT, n_pairs // 10)
-    parts = np.full(n_pairs, "train")
-    held_out, remains = disk.hold_out(digests[0], digests[1], 2 * n_each, seed)
-    parts[~remains] = "leaks"
-    parts[held_out] = "dev"
-    test = held_out[np.argsort(disk.shuffled(np.arange(len(held_out)), len(held_out), seed))[n_each:]]
-    parts[test] = "test"
+    parts = np.full(n_pairs, TRAIN)
+    held_out, remains = hold_out(digests[0], digests[1], 2 * n_each, seed)
+    parts[~remains] = LEAK
+    parts[held_out] = DEV
+    test = held_out[np.argsort(shuffled(np.arange(len(held_out)), len(held_out), seed))[n_each:]]
+    parts[test] = TEST
     for own in digests:  # dev and test share a sentence only if most sentences occur repeatedly
-        parts[test[np.isin(own[test], own[parts == "dev"])]] = "leaks"
-    of_line = np.full(len(is_usable), "blank")
+        parts[test[np.isin(own[test], own[parts == DEV])]] = LEAK
+    n_train, n_dev, n_test = np.bincount(parts, minlength=3)[:3]
+    if not (n_train and n_dev and n_test):
+        message = f"without repeated sentences, {n_train} pairs are left for train, {n_dev} for dev, {n_test} for test"
+        raise DataError(message, hint="give a text with more different sentences")
+    of_line = np.full(len(is_usable), BLANK)
     of_line[is_usable] = parts
     return write_parts(source, target, directory, languages, of_line)
 
@@ -73,35 +78,34 @@ def read_keys(pairs: Iterable[Pair]) -> tuple[NDArray[np.bool_], list[NDArray[np
         is_usable.append(not (is_blank(pair.source) or is_blank(pair.target)))
         if is_usable[-1]:
             for digests, text in zip(keys, (pair.source, pair.target), strict=True):
-                digests.append(int(disk.digests_of([key_of(text)])[0]))
+                digests.append(int(digests_of([key_of(text)])[0]))
     return np.array(is_usable, bool), [np.array(digests, np.uint64) for digests in keys]
 
 
 def write_parts(
-    source: Sequence[Path], target: Sequence[Path], directory: Path, languages: tuple[str, str], parts: NDArray[np.str_]
+    source: Sequence[Path], target: Sequence[Path], directory: Path, languages: tuple[str, str], parts: NDArray[np.int_]
 ) -> Facts:
     """Write each pair into the files of its part."""
     directory.mkdir(parents=True, exist_ok=True)
-    counts = dict.fromkeys(("train", "dev", "test", "leaks", "blank"), 0)
-    n_words, characters, letters = 0, set[str](), (Counter[str](), Counter[str]())
+    n_train, n_words, characters, letters = 0, 0, set[str](), (Counter[str](), Counter[str]())
     with contextlib.ExitStack() as stack:
-        files = {
-            part: [stack.enter_context(atomic_writer(directory / f"{part}.{language}")) for language in languages]
+        files = [
+            [stack.enter_context(atomic_writer(directory / f"{part}.{language}")) for language in languages]
             for part in ("train", "dev", "test")
-        }
+        ]
         for pair, part in zip(iter_pairs(source, target, strict=True), parts.tolist(), strict=True):
-            counts[part] += 1
-            if part in files:
+            if part < len(files):
                 for file, text in zip(files[part], (pair.source, pair.target), strict=True):
                     file.write(f"{text}\n".encode())
-            if part == "train":
+            if part == TRAIN:
+                n_train += 1
                 characters.update(pair.source, pair.target)
-                if counts["train"] <= LETTER_PAIRS:
+                if n_train <= LETTER_PAIRS:
                     for counter, text in zip(letters, (pair.source, pair.target), strict=True):
                         counter.update(filter(str.isalpha, text))
                 has_spaces = " " in pair.target.strip()
                 n_words += len(pair.target.split()) if has_spaces else round(len(pair.target) / 1.6)
-    n_train, n_dev, n_test, n_leaking, n_blank = counts.values()
+    n_train, n_dev, n_test, n_blank, n_leaking = np.bincount(parts, minlength=5).tolist()
     return Facts(n_train, n_dev, n_test, n_blank, n_leaking, n_words, len(characters), overlap(*letters))
 
 

@@ -55,6 +55,11 @@ def test_what_cannot_be_checked_is_refused_and_control_characters_are_escaped(tm
         (["a.de", "a.en"], "a.en is empty"),
     ):
         one_clear_error(run_nmt("check", *args, cwd=tmp_path), 2, message)
+    (tmp_path / "a.yaml").write_text(
+        "run: x\ndata: {train: {source: a.de, target: a.de}, mix: {b: {source: a.de, target: a.de, weight: 0.1}}}\n"
+    )
+    done = run_nmt("check", "a.yaml", "--fix", "fixed", cwd=tmp_path)
+    one_clear_error(done, 2, "--fix would join data.mix with the training files")
     (tmp_path / "fixed").mkdir()
     (tmp_path / "fixed" / "mine").write_text("mine")
     (tmp_path / "a.en").write_text("b \x1b[31mb\n")

@@ -239,7 +239,7 @@ def test_dev_with_its_sides_exchanged_and_leaks(clean: list[Texts], tmp_path: Pa
     report = check(corpora)
     found = {(finding.corpus, finding.kind.name): finding for finding in report.findings}
     assert found["dev", "swapped"].severity == "error"
-    assert ("dev", "exchanged") not in found
+    assert len(found["dev", "exchanged"].lines) >= FOUND * len(exchanged)
     assert ("test", "swapped") not in found
     sides = [{pair[side] for pair in train} for side in (0, 1)]
     leaks = [i for i, (source, target) in enumerate(test, 1) if source in sides[0] or target in sides[1]]
@@ -261,7 +261,7 @@ def test_a_side_in_another_language_than_its_name_says(clean: list[Texts], tmp_p
 
 def test_small_corpora_are_not_judged_by_what_they_cannot_show(tmp_path: Path) -> None:
     pairs = [("ein Hund", "a dog"), ("zwei Katzen", "two cats"), ("drei Vögel", "three birds")]
-    assert check([write(tmp_path, "train", pairs, ("de", "en"))]).findings == []
+    assert set(findings_by_kind(check([write(tmp_path, "train", pairs, ("de", "en"))]))) == {"unchecked"}
     assert check([write(tmp_path, "train", [("a", "")], ("de", "en"))]).findings[0].kind.name == "blank"
 
 

@@ -8,7 +8,6 @@ from nmt.corpus import pairs
 
 FAULTS = [
     ("numbers", "im Jahr 1987", "in 1978"),
-    ("numbers", "Er zählte", "He counted 128"),
     ("repetition", "no no no", "nein"),
     ("repetition", "of the of the of the", "von"),
     ("repetition", "hahahaha", "haha"),
@@ -27,9 +26,7 @@ NO_FAULTS = [
     ("numbers", "3 Millionen", "3,000,000"),
     ("numbers", "3万", "30,000"),
     ("numbers", "um halb drei", "at 2:30"),
-    ("numbers", "16 km", "10 miles"),
-    ("numbers", "７点", "7 o'clock"),
-    ("numbers", "二百", "200"),
+    ("numbers", "Il y avait cent personnes", "There were 100 people"),
     ("repetition", "no, no", "nein"),
     ("repetition", "1,000,000,000", "eine Milliarde"),
     ("repetition", "great-great-great-aunt", "Urgroßtante"),

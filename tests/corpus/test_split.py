@@ -75,6 +75,11 @@ def test_too_few_pairs_are_refused(tmp_path: Path) -> None:
         split(tmp_path, distinct(5))
 
 
+def test_a_text_whose_sentences_repeat_too_often_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="without repeated sentences, 0 pairs are left for train"):
+        split(tmp_path, [(source, "Yes.") for source, _ in distinct(300)])
+
+
 def test_the_same_seed_gives_the_same_split(tmp_path: Path) -> None:
     one, again, other = (split(tmp_path, distinct(300), seed)[1]["dev"] for seed in (1, 1, 2))
     assert [pair.source for pair in one] == [pair.source for pair in again]

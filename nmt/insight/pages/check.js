@@ -18,15 +18,14 @@ function ranges(lines) {
 }
 
 function details(finding) {
-  const rows = finding.examples.map((one) => [one.line, text(one.source), text(one.target), ...(finding.examples.some((e) => e.detail) ? [one.detail] : [])]);
-  const columns = ["line", "source", "target", ...(rows[0]?.length > 3 ? ["where"] : [])];
+  const rows = finding.examples.map((one) => [one.line, text(one.source), text(one.target)]);
   const more = finding.count > finding.lines.length ? `, and ${(finding.count - finding.lines.length).toLocaleString("en")} more` : "";
   return html("div", { class: "finding", id: anchor(finding) },
     html("h3", {}, `${finding.corpus}: ${finding.title}`),
     finding.count ? html("p", {}, `${count(finding.count, "line")}, ${share(finding.share)}.`) : null,
     finding.detail ? html("p", {}, finding.detail) : null,
     html("p", {}, html("b", {}, "What to do: "), finding.advice, "."),
-    rows.length ? html("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": `Examples: ${finding.title}` }, table(columns, rows)) : null,
+    rows.length ? html("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": `Examples: ${finding.title}` }, table(["line", "source", "target"], rows)) : null,
     finding.count ? html("details", {}, html("summary", {}, "Line numbers"), html("p", { class: "lines" }, ranges(finding.lines), more)) : null);
 }
 
