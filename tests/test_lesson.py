@@ -28,7 +28,8 @@ def lesson(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]
         patch.chdir(home / "configs/lesson")
         for code in ("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"):
             if code.startswith("!nmt "):
-                done = run_nmt(*shlex.split(code)[1:], cwd=home)
+                with torch.enable_grad():  # the command runs in this process; cells disable it
+                    done = run_nmt(*shlex.split(code)[1:], cwd=home)
                 assert done.returncode == 0, done.stderr.decode()
             elif code.startswith("nmt."):
                 names["shown"] = eval(code, names)
