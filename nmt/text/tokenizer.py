@@ -94,18 +94,17 @@ class Tokenizer:
         `words` are the start and end of each word in the text, in characters.
         """
         tag, rest = self.split_tag(text)
-        first = len(self._prepared(tag).encode())  # first byte of the text after the tag
+        first = len(self._prepared(tag))  # first character of the text after the tag
         tokens = self.tag(tag)
         found: list[list[int]] = []
-        edges = [[len(self._prepared(text[:edge]).encode()) - first for edge in word] for word in words]
-        pieces = self._processor.encode(self._prepared(rest), return_type="proto").pieces  # with offsets in bytes
+        edges = [[len(self._prepared(text[:edge])) - first for edge in word] for word in words]
+        encoded = self._processor.encode(self._prepared(rest), return_type="offset_mapping")  # in characters
         begin = end = 0
-        for piece in reversed(pieces):
-            if piece.begin < piece.end:  # else a byte piece of the span after it, or the space before the text
-                begin, end = piece.begin, piece.end
+        for span in reversed(encoded["offsets"]):
+            if span[0] < span[1]:  # else a byte piece of the span after it, or the space before the text
+                begin, end = span
             found.append([i for i, (first, last) in enumerate(edges) if first < end and begin < last])
-        is_own = self._vocabulary is not None
-        ids = [self._token(piece.piece) if is_own else int(piece.id) for piece in pieces]
+        ids = encoded["ids"] if self._vocabulary is None else [*map(self._token, encoded["pieces"])]
         return tokens + ids, [[] for _ in tokens] + found[::-1]
 
     def sample_all(self, texts: Sequence[str], *, alpha: float, seed: int) -> list[list[int]]:

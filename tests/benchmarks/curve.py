@@ -26,7 +26,7 @@ OFTEN = 100  # steps between validations of nmt
 SMALL_BATCHES = "train.batch_tokens=1024", "train.validate_every=120"
 PEER = "train.optimizer=adamw", "train.lr=2e-3", "train.warmup=400", *SMALL_BATCHES
 PICTURE = Path(__file__).with_name("curve.svg")
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 840, 400, 40, 250, 30, 40  # of the picture, in pixels
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 880, 400, 40, 290, 30, 40  # of the picture, in pixels
 COLORS = "#0b6bcb", "#12805c", "#b45309", "#9d2bb0", "#6b7280"  # contrast of at least 4 with white and with black
 
 Curve = list[tuple[float, float]]  # minutes since the start, dev BLEU
