@@ -427,7 +427,12 @@ def trained_once(factory: pytest.TempPathFactory, name: str, *corpus: Any) -> Fi
 
 def kept(run: FiveRun) -> Iterator[FiveRun]:
     """Yield a run, then check that no test has changed it; only scores.jsonl grows with every `nmt eval`."""
-    before = file_bytes(run.home)
+
+    def files() -> dict[str, bytes]:
+        with locked(run.home.with_suffix(".lock"), wait=True):  # another process may be writing the five pairs anew
+            return file_bytes(run.home)
+
+    before = files()
     yield run
-    after = file_bytes(run.home)
+    after = files()
     assert {name for name in {**before, **after} if before.get(name) != after.get(name)} <= {"runs/five/scores.jsonl"}
