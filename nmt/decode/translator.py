@@ -214,8 +214,7 @@ def start_windows(
         yield start(window)
         if window:
             lines_per_s = len(window) / max(time.monotonic() - started, 1e-3)
-            # At most doubled, because a search that continues in the background takes longer than `start`.
-            n_lines = min(max(int(TARGET_S * lines_per_s), least), 2 * n_lines, most)
+            n_lines = min(max(int(TARGET_S * lines_per_s), least), most)
         first += len(window)
 
 

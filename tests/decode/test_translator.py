@@ -105,15 +105,6 @@ def test_windows_are_shorter_on_a_slow_machine(monkeypatch: pytest.MonkeyPatch) 
     assert sizes == [30, TARGET_S, TARGET_S, TARGET_S]
 
 
-def test_a_window_has_at_most_twice_the_lines_of_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search in the background hides how long a window takes until the next one has been started."""
-    sizes: list[int] = []
-    monkeypatch.setattr(module, "FIRST_LINES", 10)
-    for _ in module.start_windows(lambda window: sizes.append(len(window)), map(str, range(100)), 1, 1, 1000):
-        pass
-    assert sizes == [10, 20, 40, 30]
-
-
 def test_the_end_of_each_window_is_told_after_its_last_line() -> None:
     order: list[str] = []
     options = TRANSLATOR.with_options(beam=1)
