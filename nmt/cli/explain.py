@@ -12,7 +12,9 @@ from nmt.errors import InputError
 def explain(
     text: Annotated[str, typer.Argument(help="One sentence.")],
     reference: Annotated[str | None, typer.Option(help="A correct translation, to compare with.")] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="[default: explanation.html]")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The page to write. [default: explanation.html]")
+    ] = None,
     as_text: Annotated[bool, typer.Option("--text", help="Print the explanation instead.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
     growth: Annotated[bool, typer.Option("--growth", help="Follow it through the snapshots of a run.")] = False,
@@ -37,11 +39,12 @@ def explain(
     if growth:
         if as_text or as_json or sample or beam:
             raise InputError("--growth writes one page, of greedy translations", hint="leave out the other options")
-        (run, *_), _ = options.load_translator(model, device, threads, engine="torch")
+        (run, *_), translator = options.load_translator(model, device, threads, engine="torch")
         from nmt.insight import growth as snapshots
+        from nmt.run.directory import RunDirectory
 
-        page = snapshots.as_page(snapshots.growth(run, text, reference=reference, device=device))
-        streams.write_text(output or run / "growth.html", page, show=open_page)
+        along = snapshots.growth(run, text, reference=reference, device=device, final=translator)
+        streams.write_text(output or RunDirectory(run).growth_file, snapshots.as_page(along), show=open_page)
         return
     search = options.search_options("--sample", seed=seed, sample=sample, beam=beam)
     _, translator = options.load_translator(model, device, threads)

@@ -29,7 +29,7 @@ def report(
     from nmt.run.directory import RunDirectory
 
     runs = runs or [options.newest_run()]
-    file = output or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
+    file = output or (RunDirectory(runs[0]).report_file if len(runs) == 1 else Path("report.html"))
     found = []
     for run in runs:
         directory = RunDirectory(run)

@@ -49,7 +49,10 @@ def is_utf8(raw: bytes) -> bool:
 
 
 def side_lines(paths: Sequence[Path]) -> Iterator[bytes]:
-    """The lines of a side without \\n and BOMs. Raises DataError if a file cannot be read or is UTF-16."""
+    """Yield the lines of a side, without \\n and without the BOM of each file.
+
+    Raises DataError if a file cannot be read or is UTF-16.
+    """
     for path in paths:
         with open_bytes(path) as stream, reading(str(path)):
             for number, line in enumerate(raw_lines(stream, str(path))):

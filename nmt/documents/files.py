@@ -1,4 +1,4 @@
-"""Translate a document whose format its suffix names. A damaged document is an error, and nothing is written."""
+"""Translate a document; its suffix tells its format. If it is damaged, an error is raised and nothing is written."""
 
 import contextlib
 import re

@@ -94,7 +94,8 @@ class MarkupTranslator:
             n_lines += len(chunk)
             documents = [self.markup.parse(line) for line in chunk]
             texts = [text for parts in documents for text in sentences_of(parts)]
-            found_texts = self.translator.translate_lines(texts, first=n_texts + 1, **arguments)  # seeds of sampling
+            # Sampling is seeded by the number of the text, so numbers go on from window to window.
+            found_texts = self.translator.translate_lines(texts, first=n_texts + 1, **arguments)
             n_texts += len(texts)
             translations = (one.text for one in found_texts)
             for line, text in zip(chunk, self.written(documents, translations), strict=True):

@@ -5,7 +5,7 @@ json, polib and translate-toolkit would write the whole file anew, with other li
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from nmt.documents.html import BLOCK, VOID, Parser, constructs
 from nmt.documents.markup import Format, Part, Segment
@@ -24,6 +24,7 @@ PO_LINE = re.compile(
 )
 PO_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
 PO_ESCAPED = str.maketrans({character: f"\\{name}" for name, character in PO_ESCAPES.items()})
+HTML_NAMES = BLOCK | VOID  # of tags that need no partner
 FUZZY = re.compile(r"#,.*\bfuzzy\b")
 
 
@@ -35,11 +36,11 @@ def parts_of(text: str, encode: Callable[[str], str]) -> list[Part]:
     if COPIED.fullmatch(text):
         return [encode(text)]
     text.encode()  # half a surrogate pair is an error
-    parser = Parser()
+    parser, lowered = Parser(), text.lower()
     for line in re.split(r"(\r?\n)", text):
         for raw, kind, name in constructs(line):
             partner = f"<{name}" if kind == "end" else f"</{name}>"
-            is_text = kind == "text" or (name and name not in BLOCK | VOID and partner not in text.lower())
+            is_text = kind == "text" or (name and name not in HTML_NAMES and partner not in lowered)
             if is_text and not parser.kept:
                 parser.write(raw, raw)
             else:
@@ -51,10 +52,6 @@ def parts_of(text: str, encode: Callable[[str], str]) -> list[Part]:
     return [part if isinstance(part, Segment) else encode(part) for part in parser.parts if part]
 
 
-def has_segments(parts: Sequence[Part]) -> bool:
-    return any(isinstance(part, Segment) for part in parts)
-
-
 def parse_json(text: str) -> list[Part]:
     """Return the parts of a JSON file: segments are the strings that are no keys. Raises ValueError if it is none."""
     json.loads(text.removeprefix("\ufeff"))
@@ -62,7 +59,7 @@ def parse_json(text: str) -> list[Part]:
     for found in JSON_STRING.finditer(text):
         if not JSON_KEY.match(text, found.end()):
             value = parts_of(json.loads(found[0], strict=False), as_json)
-            if has_segments(value):
+            if any(isinstance(part, Segment) for part in value):
                 parts += [text[at : found.start() + 1], *value]
                 at = found.end() - 1
     return [*parts, text[at:]]

@@ -257,6 +257,11 @@ class Sentence:
         logits: Tensor = self.model(self.src, tgt_in)  # (1, T, V)
         return logits[0].float().log_softmax(-1)
 
+    def tokens_of(self, text: str) -> list[int]:
+        """Return the target token ids of a text, cut to fit the model, EOS last."""
+        _, (tokens,) = self.translator.encode_pairs([""], [text])
+        return [*tokens, EOS]
+
     def text_of(self, tokens: Sequence[int]) -> str:
         return one_line(self.tokenizer.decode(tokens))
 
@@ -285,8 +290,7 @@ class Sentence:
 
     def reference(self, text: str, translation: Translated, greedy: Hypothesis) -> Reference:
         """Score the reference, and compare it with the output of greedy search and the translation."""
-        _, (tokens,) = self.translator.encode_pairs([""], [text])
-        tokens = [*tokens, EOS]
+        tokens = self.tokens_of(text)
         scored = self.tokens(tokens, self.log_probs(self.tgt_in(tokens)))
         pairs = enumerate(zip(tokens, greedy.tokens, strict=False))
         first = next((i for i, (own, other) in pairs if own != other), None)

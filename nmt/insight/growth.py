@@ -16,7 +16,6 @@ from nmt.insight.curves import read_figures
 from nmt.insight.explain import Sentence, described
 from nmt.insight.heads import HeadSummary, attention_summary
 from nmt.run.directory import RunDirectory
-from nmt.text import EOS
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class HeadGrowth:
-    """How far a head does one thing, 0-1, at each snapshot; see `roles_of`."""
+    """How strongly a head has one role, 0-1, at each snapshot; see `roles_of`."""
 
     role: str
     part: str  # encoder, decoder or cross
@@ -62,13 +61,16 @@ class Growth:
     validations: list[tuple[int, float, float]]  # (step, dev loss, dev BLEU)
 
 
-def growth(run: Path | str, text: str, *, reference: str | None = None, device: str = "auto") -> Growth:
+def growth(
+    run: Path | str, text: str, *, reference: str | None = None, device: str = "auto", final: Translator | None = None
+) -> Growth:
     """Follow one sentence through the snapshots of a run.
 
     Args:
         run: a run directory.
         text: one sentence, not longer than the model's maximum length.
         reference: a correct translation; None for the translation of the run's model.
+        final: the translator of the run's model, if it is loaded already.
     Raises:
         InputError: the run has no snapshots, or the text is blank or too long.
         ModelError: this is no run, or a snapshot is damaged.
@@ -77,7 +79,7 @@ def growth(run: Path | str, text: str, *, reference: str | None = None, device: 
     steps = directory.snapshot_steps() if directory.read_config() else []
     if not steps:
         raise InputError(f"{run} has no snapshots", hint="train with train.snapshots=12, which keeps 12 of them")
-    final = load(run, device, engine="torch")
+    final = final or load(run, device, engine="torch")
     given = reference is not None
     reference = reference if reference is not None else final.translate([text])[0]
     curves, validations = read_figures(directory)
@@ -86,31 +88,30 @@ def growth(run: Path | str, text: str, *, reference: str | None = None, device: 
 
     snapshots, cross, embeddings, summaries = [], [], [], []
     for step in steps:
-        translator = load(directory.snapshot_file(step), device, engine="torch")
-        sentence = Sentence(translator, text, "", lambda: None, {"beam": 1, "n_best": 1})
-        source, target = sentence.src[0].tolist(), tokens_of(translator, reference)
+        model = load(directory.snapshot_file(step), device, engine="torch")
+        sentence = Sentence(model, text, "", lambda: None, {"beam": 1, "n_best": 1})
+        source, target = sentence.src[0].tolist(), sentence.tokens_of(reference)
         ids = list(dict.fromkeys(source)), list(dict.fromkeys(target))  # without repetitions, in order
         with torch.inference_mode():
             snapshots.append(look(sentence, step, target))
             cross.append(sentence.model.attention(sentence.src, sentence.tgt_in(target)).cross[:, 0])
             sides = sentence.model.source_embedding, sentence.model.target_embedding
             embeddings.append(torch.cat([e.weight[own].float() for e, own in zip(sides, ids, strict=True)]))
-        summaries.append(attention_summary(translator, pairs))
+        summaries.append(attention_summary(model, pairs))
     positions, explained = principal_components(torch.stack(embeddings).cpu())
-    tokenizers = final.tokenizers
     return Growth(
         run=str(run),
         model=described(sentence.model),
         source=text,
         reference=reference,
         is_given=given,
-        source_pieces=tokenizers.source.pieces(source),
-        reference_pieces=tokenizers.target.pieces(target),
+        source_pieces=final.tokenizers.source.pieces(source),
+        reference_pieces=final.tokenizers.target.pieces(target),
         snapshots=snapshots,
         cross=torch.stack(cross),
         words=[
             (side, piece)
-            for side, own, tokenizer in zip(("source", "target"), ids, tokenizers, strict=True)
+            for side, own, tokenizer in zip(("source", "target"), ids, final.tokenizers, strict=True)
             for piece in tokenizer.pieces(own)
         ],
         positions=positions,
@@ -122,19 +123,12 @@ def growth(run: Path | str, text: str, *, reference: str | None = None, device: 
     )
 
 
-def tokens_of(translator: Translator, reference: str) -> list[int]:
-    """The target tokens of a reference, EOS last."""
-    _, (tokens,) = translator.encode_pairs([""], [reference])
-    return [*tokens, EOS]
-
-
 def look(sentence: Sentence, step: int, target: list[int]) -> Snapshot:
     """Translate greedily, and compute the probabilities of the reference's tokens by teacher forcing."""
     (greedy, *_), _ = sentence.search(sentence.options)
     translated = sentence.translated(greedy)
-    log_probs = sentence.log_probs(sentence.tgt_in(target))  # (T, V)
-    own = log_probs.gather(1, torch.tensor(target, device=log_probs.device)[:, None])[:, 0]
-    return Snapshot(step, translated.text, translated.is_cut, own.exp().tolist())
+    of_target = sentence.tokens(target, sentence.log_probs(sentence.tgt_in(target)))
+    return Snapshot(step, translated.text, translated.is_cut, [math.exp(token.log_prob) for token in of_target])
 
 
 def heads_along(summaries: Sequence[Sequence[HeadSummary]]) -> list[HeadGrowth]:

@@ -34,7 +34,7 @@ def read_report(path: Path, evaluation: dict[str, Any] | None = None, page: Path
     curves have one value per point; "step" is the x axis. Raises ModelError if the directory is not a run.
     """
     run = RunDirectory(path)
-    page = page or run.path / "report.html"
+    page = page or run.report_file
     config = run.read_config()
     curves, validations = read_figures(run)
     return {

@@ -50,6 +50,7 @@ class RunDirectory:
         self.log_file = self.path / "train.log"
         self.scores_file = self.path / "scores.jsonl"
         self.average_file = self.path / "average.safetensors"
+        self.report_file = self.path / "report.html"
         self.growth_file = self.path / "growth.html"
 
     def create(self) -> None:

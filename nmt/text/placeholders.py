@@ -127,7 +127,7 @@ def equal_spans(source: str, target: str) -> list[tuple[Span, Span]]:
 
 
 def some_symbols(n: int, random: Callable[[], float]) -> list[str]:
-    """Choose n symbols at random, in ascending order; random, so that all are learned equally well."""
+    """Draw n different symbols, sorted. A random choice trains all symbols equally often."""
     order = sorted((random(), symbol) for symbol in SYMBOLS)
     return sorted(symbol for _, symbol in order[:n])
 

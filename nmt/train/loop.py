@@ -199,8 +199,9 @@ class Trainer:
             progress.n_skipped = 0
             progress.n_tokens += figures.n_tokens
             self.state.update_average(settings.ema_decay)
-            self.checkpointer.snapshot_if_due(self.spent())
-            report.step(progress.step, progress.epoch, options.lr, figures, self.spent())
+            spent = self.spent()
+            self.checkpointer.snapshot_if_due(spent)
+            report.step(progress.step, progress.epoch, options.lr, figures, spent)
             line = {"step": progress.step, "elapsed_s": progress.elapsed_s, "lr": options.lr, **asdict(figures)}
             self.checkpointer.append_metrics("step", line)
             self.validate_if_due(report)

@@ -21,6 +21,8 @@ log = logging.getLogger("nmt")
 
 Result = TypeVar("Result")
 
+SMALLER_MODEL = "lower model.d_model, model.d_ff, the number of layers or tokenizer.vocab_size"  # hint of errors
+
 # Minimum number of tokens per replica and step. At d_model 128, two replicas with 384 tokens each are as fast as one
 # model with two torch threads if both cores are idle, and twice as fast if another program uses one of the cores.
 MIN_THREAD_TOKENS = 384
@@ -32,13 +34,12 @@ def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -
     for name, shape in shapes_of(config, tokenizers).items():
         n_parameters += math.prod(shape)
         n_trained += math.prod(shape) * (PART_OF[name.partition(".")[0]] not in config.train.freeze)
-    n_moments = 2 if config.train.optimizer == "adamw" else 1  # at least: of muon, embeddings have two
+    n_moments = 2 if config.train.optimizer == "adamw" else 1  # a lower bound: AdamW, with two, updates the embeddings
     n_numbers = n_parameters * (2 if config.train.average == "ema" else 1) + n_trained * (1 + n_moments)
     needed, available = 4 * n_numbers, memory_of(device)
     if needed > available:
         sizes = f"{n_parameters / 1e6:,.0f}M parameters need {needed / 1e9:.1f} GB to train"
-        hint = "lower model.d_model, model.d_ff, the number of layers or tokenizer.vocab_size"
-        raise ConfigError(f"{sizes}, {device} has {available / 1e9:.1f} GB", hint=hint)
+        raise ConfigError(f"{sizes}, {device} has {available / 1e9:.1f} GB", hint=SMALLER_MODEL)
 
 
 def memory_of(device: torch.device) -> int:

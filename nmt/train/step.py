@@ -17,9 +17,8 @@ from nmt.text import PAD
 from nmt.text.batches import Batch
 from nmt.train.decoder_input import decoder_input
 from nmt.train.loss import LossSum, smoothed_cross_entropy, symmetric_divergence
+from nmt.train.memory import SMALLER_MODEL
 from nmt.train.replicas import Replicas
-
-SMALLER_MODEL = "lower model.d_model, model.d_ff, the number of layers or tokenizer.vocab_size; checkpoints are kept"
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,9 @@ def train_step(
                 with torch.autocast(total_norm.device.type, torch.bfloat16, enabled=options.bf16):
                     optimizer.step()
             except torch.OutOfMemoryError as error:  # some weights are updated, so the step cannot be repeated
-                raise NmtError("out of memory while weights were updated", hint=SMALLER_MODEL) from error
+                raise NmtError(
+                    "out of memory while weights were updated", hint=f"{SMALLER_MODEL}; checkpoints are kept"
+                ) from error
 
     loss, nll = torch.stack(sums).sum(0).tolist()
     return StepFigures(

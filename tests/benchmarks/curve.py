@@ -90,11 +90,8 @@ def of_init(options: Options, task: Task) -> Trainer:
 
 def learned(trainer: Trainer, options: Options, curve: Curve) -> Sample:
     """Train for `options.minutes`; extend `curve`. Returns the best dev BLEU by the end of each minute."""
-    home = trainer.progress.parent
-    for path in [trainer.progress, home / "model.safetensors", *home.glob("checkpoints/*")]:
-        path.unlink(missing_ok=True)
-    start = time.monotonic()
-    with started(trainer.command, options.scratch) as run:
+    command, start = training.cleared(trainer), time.monotonic()
+    with started(command, options.scratch) as run:
         for now, bleu in training.steps(trainer, run, until=start + 60 * options.minutes):
             curve.append(((now - start) / 60, bleu))
         figures = run.figures()

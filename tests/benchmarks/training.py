@@ -211,9 +211,9 @@ def steps(trainer: Trainer, run: Watched, until: float = math.inf) -> Iterator[t
 
 
 def cleared(trainer: Trainer) -> Sequence[object]:
-    """Delete the metrics and checkpoints of an earlier training, but not the tokenizer; return the command."""
+    """Delete metrics, model and checkpoints of an earlier training, but not the tokenizer; return the command."""
     home = trainer.progress.parent
-    for file in [trainer.progress, *home.glob("checkpoints/*")]:
+    for file in [trainer.progress, home / "model.safetensors", *home.glob("checkpoints/*")]:
         file.unlink(missing_ok=True)
     return trainer.command
 

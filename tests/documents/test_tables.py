@@ -7,6 +7,7 @@ from echo import echoed
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmt.documents.markup import Format
 from nmt.documents.tables import JSON, PO
 
 TREES = st.recursive(
@@ -73,28 +74,18 @@ def test_messages_of_po(source: str, expected: str | None, end: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "message"),
+    ("markup", "source", "message"),
     [
-        ("", "Expecting value"),
-        ('{"a": "\\ud800b"}', "surrogates not allowed"),
-        ('{"a": "b}', "Unterminated string"),
+        (JSON, "", "Expecting value"),
+        (JSON, '{"a": "\\ud800b"}', "surrogates not allowed"),
+        (JSON, '{"a": "b}', "Unterminated string"),
+        (PO, 'msgid "a"\nmsgstr "\n', "line 2 is no comment, name or string"),
+        (PO, 'msgid "a"\nmsgid "b"\nmsgstr ""\n', "line 2 has no msgstr before it"),
+        (PO, 'msgstr ""\n', "line 1 has no msgid before it"),
+        (PO, 'msgid "a"\n', "its last msgid has no msgstr"),
+        (PO, "# da\n", "it has no msgid"),
     ],
 )
-def test_damaged_json(source: str, message: str) -> None:
+def test_a_damaged_table_is_an_error(markup: Format, source: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        JSON.parse(source)
-
-
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        ('msgid "a"\nmsgstr "\n', "line 2 is no comment, name or string"),
-        ('msgid "a"\nmsgid "b"\nmsgstr ""\n', "line 2 has no msgstr before it"),
-        ('msgstr ""\n', "line 1 has no msgid before it"),
-        ('msgid "a"\n', "its last msgid has no msgstr"),
-        ("# da\n", "it has no msgid"),
-    ],
-)
-def test_damaged_po(source: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        PO.parse(source)
+        markup.parse(source)
