@@ -19,7 +19,9 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
     growth: Annotated[bool, typer.Option("--growth", help="Follow it through the snapshots of a run.")] = False,
     open_page: options.Open = False,
-    model: options.Model = None,
+    models: Annotated[
+        list[Path] | None, typer.Option("--model", "-m", help=f"{options.MODEL_HELP} Several with --growth.")
+    ] = None,
     beam: options.Beam = None,
     sample: Annotated[bool, typer.Option("--sample", help="Draw translations at random.")] = False,
     seed: options.Seed = 1,
@@ -30,7 +32,7 @@ def explain(
 
     Writes attention, search, probabilities and tensors to one HTML file that needs no network. --text prints all but
     the tensors for a terminal. --growth writes RUN/growth.html, which shows the sentence along training
-    (train.snapshots).
+    (train.snapshots); -m may name several runs, to see them beside each other in growth.html.
     """
     if as_text and as_json:
         raise InputError("both --text and --json were given", hint="give one of them")
@@ -39,15 +41,21 @@ def explain(
     if growth:
         if as_text or as_json or sample or beam:
             raise InputError("--growth writes one page, of greedy translations", hint="leave out the other options")
-        (run, *_), translator = options.load_translator(model, device, threads, engine="torch")
+        runs = options.model_paths(models)
+        if len(runs) > 1 and not reference:
+            raise InputError("several runs are compared on one translation", hint="add --reference")
+        options.set_environment_variables(threads)
         from nmt.insight import growth as snapshots
         from nmt.run.directory import RunDirectory
 
-        along = snapshots.growth(run, text, reference=reference, device=device, final=translator)
-        streams.write_text(output or RunDirectory(run).growth_file, snapshots.as_page(along), show=open_page)
+        along = [snapshots.growth(run, text, reference=reference, device=device) for run in runs]
+        file = output or (RunDirectory(runs[0]).growth_file if len(runs) == 1 else Path("growth.html"))
+        streams.write_text(file, snapshots.as_page(along), show=open_page)
         return
+    if len(models or []) > 1:
+        raise InputError("one translation is explained by one model", hint="leave out a -m, or add --growth")
     search = options.search_options("--sample", seed=seed, sample=sample, beam=beam)
-    _, translator = options.load_translator(model, device, threads)
+    _, translator = options.load_translator(models, device, threads)
     from nmt.insight import render
     from nmt.insight.explain import explain as explain_one
 

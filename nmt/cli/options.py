@@ -97,6 +97,16 @@ def newest_run() -> Path:
     return newest.parent
 
 
+def model_paths(named: Path | list[Path] | None, *, always_log: bool = False) -> list[Path]:
+    """The paths of -m, else of $NMT_MODEL, else the newest run, which is logged."""
+    if not named and (from_environment := os.environ.get("NMT_MODEL")):
+        named = Path(from_environment)
+    paths = [named] if isinstance(named, Path) else named or [newest_run()]
+    if always_log or not named:
+        log.info("%s: %s", "model" if len(paths) == 1 else "ensemble", " and ".join(map(str, paths)))
+    return paths
+
+
 def load_translator(
     named: Path | list[Path] | None,
     device: str = "cpu",
@@ -107,15 +117,8 @@ def load_translator(
     always_log: bool = False,
 ) -> tuple[list[Path], "Translator"]:
     """Load the models of -m, else of $NMT_MODEL, else the newest under runs/ (logged); return paths and translator."""
-    if not named and (from_environment := os.environ.get("NMT_MODEL")):
-        named = Path(from_environment)
-    if not named:
-        named, always_log = newest_run(), True
-    paths = [named] if isinstance(named, Path) else named
-    names = " and ".join(map(str, paths))
-    if always_log:
-        log.info("%s: %s", "model" if len(paths) == 1 else "ensemble", names)
-    log.debug("loading %s on %s", names, device)
+    paths = model_paths(named, always_log=always_log)
+    log.debug("loading %s on %s", " and ".join(map(str, paths)), device)
     set_environment_variables(threads)
     from nmt.decode.translator import load
 

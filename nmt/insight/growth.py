@@ -4,12 +4,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from nmt.decode.translator import Translator, load
+from nmt.decode.translator import load
 from nmt.errors import InputError
 from nmt.insight import pages
 from nmt.insight.curves import read_figures
@@ -61,16 +60,13 @@ class Growth:
     validations: list[tuple[int, float, float]]  # (step, dev loss, dev BLEU)
 
 
-def growth(
-    run: Path | str, text: str, *, reference: str | None = None, device: str = "auto", final: Translator | None = None
-) -> Growth:
+def growth(run: Path | str, text: str, *, reference: str | None = None, device: str = "auto") -> Growth:
     """Follow one sentence through the snapshots of a run.
 
     Args:
         run: a run directory.
         text: one sentence, not longer than the model's maximum length.
         reference: a correct translation; None for the translation of the run's model.
-        final: the translator of the run's model, if it is loaded already.
     Raises:
         InputError: the run has no snapshots, or the text is blank or too long.
         ModelError: this is no run, or a snapshot is damaged.
@@ -79,7 +75,7 @@ def growth(
     steps = directory.snapshot_steps() if directory.read_config() else []
     if not steps:
         raise InputError(f"{run} has no snapshots", hint="train with train.snapshots=12, which keeps 12 of them")
-    final = final or load(run, device, engine="torch")
+    final = load(run, device, engine="torch")
     given = reference is not None
     reference = reference if reference is not None else final.translate([text])[0]
     curves, validations = read_figures(directory)
@@ -163,8 +159,14 @@ def principal_components(x: Tensor) -> tuple[Tensor, float]:
     return (u * s)[:, :2].unflatten(0, x.shape[:2]), float(variance[:2].sum() / variance.sum().clamp(min=1e-12))
 
 
-def as_page(found: Growth) -> str:
-    """A self-contained HTML page."""
-    data: dict[str, Any] = {**vars(found), "positions": found.positions.tolist()}
-    data["loss"] = [(step, loss) for step, loss in found.loss if math.isfinite(loss)]
-    return pages.page("growth", f"{found.source} – nmt explain --growth", pages.plain(data, pages.packed))
+def as_page(found: Sequence[Growth]) -> str:
+    """A self-contained HTML page of one sentence in one run, or in several beside each other."""
+    runs = [
+        {
+            **vars(one),
+            "positions": one.positions.tolist(),
+            "loss": [pair for pair in one.loss if math.isfinite(pair[1])],
+        }
+        for one in found
+    ]
+    return pages.page("growth", f"{found[0].source} – nmt explain --growth", pages.plain(runs, pages.compressed))

@@ -292,10 +292,14 @@ def test_a_translation_from_right_to_left(browser: Any, arabic_run: FiveRun, tmp
 @pytest.fixture(scope="module")
 def grown(tmp_path_factory: pytest.TempPathFactory) -> growth.Growth:
     """A sentence along a training that learns Arabic."""
-    corpus = write_five(tmp_path_factory.mktemp("growth"), "ar", ARABIC)
-    done = run_nmt("train", corpus.config, "train.snapshots=4", cwd=corpus.home)
+    return grown_with(tmp_path_factory.mktemp("growth"))
+
+
+def grown_with(home: Path, *overrides: str) -> growth.Growth:
+    corpus = write_five(home, "ar", ARABIC)
+    done = run_nmt("train", corpus.config, "train.snapshots=4", *overrides, cwd=corpus.home)
     assert done.returncode == 0, done.stderr.decode()
-    return growth.growth(corpus.run, SOURCE[0])
+    return growth.growth(corpus.run, SOURCE[0], reference=ARABIC[0])
 
 
 @pytest.mark.parametrize("screen", [*SCREENS, {"reduced_motion": "reduce"}], ids=str)
@@ -303,10 +307,9 @@ def test_a_sentence_along_training_is_stepped_through_by_keyboard(
     browser: Any, grown: growth.Growth, tmp_path: Path, screen: dict[str, Any]
 ) -> None:
     file = tmp_path / "growth.html"
-    file.write_text(growth.as_page(grown), encoding="utf-8")
+    file.write_text(growth.as_page([grown]), encoding="utf-8")
     with opened_page(browser, file.as_uri(), **screen) as page:
-        sections = [section.get_attribute("id") for section in page.locator("main section").all()]
-        assert sections == ["curves", "pieces", "attention", "words", "heads"]
+        assert sections_of(page) == ["curves", "pieces", "attention", "words", "heads"]
         page.get_by_role("button", name="Layer 1, head 2").press("Enter")
         slider = page.get_by_role("slider", name="Snapshot")
         slider.focus()
@@ -333,6 +336,33 @@ def test_a_sentence_along_training_is_stepped_through_by_keyboard(
         page.get_by_role("button", name="Play").press("Enter")
         assert page.locator("#player output").inner_text().startswith("Step 1 ")
         page.get_by_role("button", name="Pause").press("Enter")
+
+
+def sections_of(page: Any) -> list[str]:
+    return [one.get_attribute("id") for one in page.locator("main section").all() if one.is_visible()]
+
+
+def test_runs_are_compared_and_chosen_at_the_same_step(browser: Any, grown: growth.Growth, tmp_path: Path) -> None:
+    other = grown_with(tmp_path, "model.architecture=rnn", "model.attention=none", "train.max_steps=60")
+    (file := tmp_path / "growth.html").write_text(growth.as_page([grown, other]), encoding="utf-8")
+    with opened_page(browser, file.as_uri()) as page:
+        without_attention = ["together", "curves", "pieces", "words"]
+        with_attention = ["together", "curves", "pieces", "attention", "words", "heads"]
+        for i, run, sections in ((1, other, without_attention), (0, grown, with_attention)):
+            page.locator("#runs button").nth(i).press("Enter")
+            assert sections_of(page) == sections
+            for n, snapshot in enumerate(run.snapshots):
+                page.get_by_role("slider", name="Snapshot").fill(str(n))
+                rows = page.locator("#together-table tbody tr").all_inner_texts()
+                for row, one in zip(rows, (grown, other), strict=True):
+                    present = [each for each in one.snapshots if each.step <= snapshot.step][-1]
+                    mean = math.fsum(map(math.log, present.probabilities)) / len(present.probabilities)
+                    assert (present.translation or "(nothing)") in row
+                    assert probability(mean) in row
+        page.get_by_role("slider", name="Snapshot").fill("1")
+        page.locator("#runs button").nth(1).press("Enter")
+        assert page.locator("#player output").inner_text().startswith(f"Step {other.snapshots[1].step} ")
+        check_accessible(page)
 
 
 def check_places(page: Any, grown: growth.Growth, n: int) -> None:

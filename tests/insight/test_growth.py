@@ -1,6 +1,9 @@
 """One sentence along training: every number is that of the snapshot's model, loaded again."""
 
+import base64
 import math
+import shutil
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -87,13 +90,31 @@ def test_the_page_is_written_into_the_run_and_linked_by_the_report(run: RunDirec
     assert read_report(run.path)["growth"] is None
     done = run_nmt("explain", SOURCE[0], "--growth", "--reference", TARGET[1], "-m", run.path)
     assert done.returncode == 0, done.stderr.decode()
-    data = data_of_page(run.growth_file.read_text(encoding="utf-8"))
+    (data,) = data_of_page(run.growth_file.read_text(encoding="utf-8"))
     assert [one["step"] for one in data["snapshots"]] == run.snapshot_steps()
+    cross = data["cross"]
+    levels = np.frombuffer(zlib.decompress(base64.b64decode(cross["bytes"])), np.uint8).reshape(cross["shape"])
+    weights = growth(run.path, SOURCE[0], reference=TARGET[1]).cross.numpy()
+    assert cross["low"] + (cross["high"] - cross["low"]) * levels / 254 == pytest.approx(weights, abs=0.003)
     assert read_report(run.path)["growth"] == "growth.html"
     page = tmp_path / "report.html"
     linked = page.parent / read_report(run.path, page=page)["growth"]
     assert linked.samefile(run.growth_file)
     run.growth_file.unlink()
+
+
+def test_several_runs_are_shown_beside_each_other(run: RunDirectory, found: Growth, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(run.path, other)
+    RunDirectory(other).cut_snapshots(8)
+    command = ["explain", SOURCE[0], "--growth", "-m", run.path, "-m", other]
+    one_clear_error(run_nmt(*command, cwd=tmp_path), 2, "several runs are compared on one translation")
+    done = run_nmt(*command, "--reference", TARGET[1], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr.decode()
+    first, second = data_of_page((tmp_path / "growth.html").read_text(encoding="utf-8"))
+    assert [first["run"], second["run"]] == [str(run.path), str(other)]
+    assert first["snapshots"] == [vars(one) for one in found.snapshots]
+    assert second["snapshots"] == first["snapshots"][:3]
 
 
 def test_a_run_without_snapshots_says_what_to_set(five_run: FiveRun) -> None:
@@ -102,6 +123,8 @@ def test_a_run_without_snapshots_says_what_to_set(five_run: FiveRun) -> None:
     assert "train.snapshots=12" in done.stderr.decode()
     one_clear_error(run_nmt("explain", "a", "--growth", "--text", "-m", five_run.run), 2, "--growth writes one page")
     one_clear_error(run_nmt("explain", "a", "--growth", "-m", five_run.model_file), 2, "is not a run")
+    both = run_nmt("explain", "a", "-m", five_run.run, "-m", five_run.run)
+    one_clear_error(both, 2, "one translation is explained by one model")
 
 
 def test_components_of_equal_vectors_are_numbers() -> None:

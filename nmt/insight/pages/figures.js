@@ -31,7 +31,7 @@ const drop = (id) => byId(id).remove();
 
 // The table of contents: a link to each section that was not dropped.
 function listSections() {
-  put("contents", ...[...document.querySelectorAll("main section")].map((section) =>
+  put("contents", ...[...document.querySelectorAll("main section:not([hidden])")].map((section) =>
     html("li", {}, html("a", { href: `#${section.id}` }, section.querySelector("h2").textContent))));
 }
 
@@ -58,12 +58,11 @@ function textWidth(text) {
 
 // --- tensors ------------------------------------------------------------------------------------------------
 
+const bytesOf = (base64) => Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+
 class PackedTensor {
-  constructor({ shape, low, high, bytes }) {
-    this.shape = shape;
-    this.low = low;
-    this.high = high;
-    this.bytes = Uint8Array.from(atob(bytes), (character) => character.charCodeAt(0));
+  constructor({ shape, low, high, bytes }, values = bytesOf(bytes)) {
+    Object.assign(this, { shape, low, high, bytes: values });
   }
 
   // The matrix of the last two dimensions at the given indices of the leading ones; NaN stands for -inf.

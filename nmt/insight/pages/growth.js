@@ -1,34 +1,58 @@
 // One sentence along training; `data` has the fields of nmt.insight.growth.Growth.
 
-const data = JSON.parse(byId("data").textContent);
-const { snapshots, words } = data;
-const steps = snapshots.map((one) => one.step);
+const runs = JSON.parse(byId("data").textContent);
+const nameOf = (run) => run.run.split(/[\\/]/).at(-1);
 const number = (step) => step.toLocaleString("en");
-const cross = new PackedTensor(data.cross);
-const onShow = []; // functions of the number of the snapshot, which draw its figures
-const state = { n: snapshots.length - 1, layer: null, head: null, role: null };
+const stepsOf = (run) => run.snapshots.map((one) => one.step);
+let data, snapshots, words, steps, cross; // of the run that is shown
+let onShow = []; // functions of the number of the snapshot, which draw its figures
+const state = { n: 0, layer: null, head: null, role: null };
 
 function show(n) {
   state.n = Math.min(snapshots.length - 1, Math.max(0, n));
   onShow.forEach((draw) => draw(state.n));
 }
 
+// The last snapshot of a run at a step or before it.
+const snapshotAt = (run, step) => Math.max(0, stepsOf(run).findLastIndex((one) => one <= step));
+
+function choose(run, step) {
+  data = run;
+  ({ snapshots, words } = run);
+  steps = stepsOf(run);
+  cross = run.cross;
+  onShow = [];
+  for (const build of [header, player, togetherSection, curvesSection, piecesSection, attentionSection, wordsSection, headsSection]) build();
+  listSections();
+  show(snapshotAt(run, step));
+}
+
 // --- title and player ---------------------------------------------------------------------------------------
 
-byId("source").textContent = data.source;
-byId("model").textContent = `${data.run}: ${data.model}. ${snapshots.length} snapshots, of steps ${number(steps[0])} to ${number(steps.at(-1))}.`;
-onShow.push((n) => { byId("now").textContent = textOf(snapshots[n]); });
+function header() {
+  byId("source").textContent = data.source;
+  byId("model").textContent = `${data.run}: ${data.model}. ${snapshots.length} snapshots, of steps ${number(steps[0])} to ${number(steps.at(-1))}.`;
+  put("runs", ...(runs.length === 1 ? [] : runs).map((run, i) => html("button", { "aria-pressed": String(run === data),
+    onclick: () => { stop(); choose(run, steps[state.n]); byId("runs").children[i].focus(); } }, nameOf(run))));
+  onShow.push((n) => { byId("now").textContent = textOf(snapshots[n]); });
+}
 
 function textOf(one) {
   return (one.translation || "(nothing)") + (one.is_cut ? " … (stopped at the length limit)" : "");
+}
+
+let timer = null;
+
+function stop() {
+  clearInterval(timer);
+  timer = null;
+  document.querySelector(".play").textContent = "Play";
 }
 
 function player() {
   const slider = html("input", { type: "range", min: 0, max: snapshots.length - 1, "aria-label": "Snapshot",
     oninput: () => { stop(); show(Number(slider.value)); } });
   const out = html("output", {});
-  let timer = null;
-  const stop = () => { clearInterval(timer); timer = null; play.textContent = "Play"; };
   const play = html("button", { class: "play", onclick: () => {
     if (timer) return stop();
     if (state.n === snapshots.length - 1) show(0);
@@ -62,13 +86,14 @@ function chart(title, lines) {
   return html("div", {}, html("h3", {}, title), svg("svg", { width, height, role: "img", "aria-label": `${title} by step` }, grid,
     steps.map((step) => svg("line", { x1: x(step), x2: x(step), y1: height - bottom, y2: height - bottom + 8, class: "mark" })),
     labels.map((step, i) => svg("text", { x: x(step), y: height - 10, "text-anchor": ["start", "middle", "end"][i], class: "muted" }, `${i ? "" : "step "}${number(step)}`)),
-    lines.map((line) => [svg("polyline", { points: line.points.map(([step, value]) => `${x(step)},${y(value)}`).join(" "), class: `curve ${line.name}` }),
-      line.name === "dev" ? line.points.map(([step, value]) => svg("circle", { cx: x(step), cy: y(value), r: 3, fill: "var(--accent)" })) : null]),
+    lines.map(({ name = "", points, color = "var(--accent)", dots = false }) => [
+      svg("polyline", { points: points.map(([step, value]) => `${x(step)},${y(value)}`).join(" "), class: `curve ${name}`, style: name ? null : `stroke: ${color}` }),
+      dots ? points.map(([step, value]) => svg("circle", { cx: x(step), cy: y(value), r: 3, fill: color })) : null]),
     present));
 }
 
 function curvesSection() {
-  const dev = (i) => ({ name: "dev", points: data.validations.map((line) => [line[0], line[i]]) });
+  const dev = (i) => ({ points: data.validations.map((line) => [line[0], line[i]]), dots: true });
   const figures = [];
   if (data.loss.length || data.validations.length)
     figures.push(chart("Loss, nats per piece: training (thin), dev (dots)", [{ name: "training", points: data.loss }, dev(1)]));
@@ -77,6 +102,26 @@ function curvesSection() {
   put("translations", table(["step", "translation"], snapshots.map((one) => [number(one.step), bdi(textOf(one))])));
   const rows = [...byId("translations").querySelectorAll("tbody tr")];
   onShow.push((n) => rows.forEach((row, i) => { row.className = i === n ? "now" : ""; }));
+}
+
+// --- several runs -------------------------------------------------------------------------------------------
+
+// The geometric mean of the probabilities of the reference's pieces.
+const meanProbability = (one) => Math.exp(one.probabilities.reduce((sum, p) => sum + Math.log(p), 0) / one.probabilities.length);
+
+function togetherSection() {
+  byId("together").hidden = runs.length === 1;
+  if (runs.length === 1) return;
+  const colors = runs.map((_, i) => `var(--run-${i % 6})`);
+  byId("together-text").replaceChildren("Every run with the same sentence, at the same step. The reference is “", bdi(data.reference), "”.");
+  put("run-names", ...runs.map((run, i) => html("span", { style: `color: ${colors[i]}` }, `● ${nameOf(run)}`)));
+  const lines = (pointsOf) => runs.map((run, i) => ({ points: pointsOf(run), color: colors[i], dots: true }));
+  put("together-figures", chart("Dev BLEU", lines((run) => run.validations.map(([step, , bleu]) => [step, bleu]))),
+    chart("Probability of a piece of the reference, geometric mean, %", lines((run) => run.snapshots.map((one) => [one.step, 100 * meanProbability(one)]))));
+  onShow.push((n) => put("together-table", table(["run", "translation", "probability of a piece"], runs.map((run, i) => {
+    const one = run.snapshots[snapshotAt(run, steps[n])];
+    return [html("b", { style: `color: ${colors[i]}` }, nameOf(run)), bdi(textOf(one)), percent(meanProbability(one))];
+  }))));
 }
 
 // --- reference tokens ---------------------------------------------------------------------------------------
@@ -100,7 +145,8 @@ function piecesSection() {
 
 function attentionSection() {
   const [, nLayers, nHeads] = cross.shape;
-  if (!nLayers) return drop("attention");
+  byId("attention").hidden = !nLayers;
+  if (!nLayers) return;
   Object.assign(state, { layer: nLayers - 1, head: 0 });
   onShow.push((n) => {
     put("overview", ...Array.from({ length: nLayers }, (_, layer) => html("div", { class: "overview-row" }, html("span", { class: "name" }, `Layer ${layer + 1}`),
@@ -151,30 +197,30 @@ const ROLES = {
 const HALF = 0.5; // from here on a head has a role
 
 function headsSection() {
-  if (!data.heads.length) return drop("heads");
+  byId("heads").hidden = !data.heads.length;
+  if (!data.heads.length) return;
   byId("heads-text").textContent = `Means over this sentence${data.n_pairs > 1 ? ` and ${data.n_pairs - 1} samples of dev` : ""}, by snapshot. A head has a role from the snapshot on from which its value stays at one half or more.`;
   const since = (one) => one.shares.findLastIndex((share) => share < HALF) + 1; // the number of snapshots for a head without the role
   state.role = (data.heads.find((one) => since(one) < steps.length) ?? data.heads[0]).role;
   const draw = () => {
     const found = data.heads.filter((one) => one.role === state.role);
-    const nameOf = (one) => `${one.part} ${one.layer}, head ${one.head}`;
+    const headName = (one) => `${one.part} ${one.layer}, head ${one.head}`;
     put("roles", ...Object.keys(ROLES).filter((role) => data.heads.some((one) => one.role === role)).map((role) => html("button", { "data-role": role,
       "aria-pressed": String(role === state.role), onclick: () => { state.role = role; draw(); document.querySelector(`[data-role=${role}]`).focus(); } }, ROLES[role][0])));
     byId("role-text").textContent = ROLES[state.role][1];
-    put("role-figure", heatMap(found.map((one) => one.shares), { rows: found.map(nameOf), columns: steps.map(number), cell: 34, cellHeight: 20, largest: 1,
-      label: `${ROLES[state.role][0]}, by head and step`, describe: (r, c, value) => `${nameOf(found[r])}, step ${number(steps[c])}: ${value.toFixed(2)}` }));
+    put("role-figure", heatMap(found.map((one) => one.shares), { rows: found.map(headName), columns: steps.map(number), cell: 34, cellHeight: 20, largest: 1,
+      label: `${ROLES[state.role][0]}, by head and step`, describe: (r, c, value) => `${headName(found[r])}, step ${number(steps[c])}: ${value.toFixed(2)}` }));
     const taken = found.filter((one) => since(one) < steps.length).sort((a, b) => since(a) - since(b));
-    put("role-table", taken.length ? table(["head", "from step", "at the end"], taken.map((one) => [nameOf(one), number(steps[since(one)]), one.shares.at(-1).toFixed(2)]))
+    put("role-table", taken.length ? table(["head", "from step", "at the end"], taken.map((one) => [headName(one), number(steps[since(one)]), one.shares.at(-1).toFixed(2)]))
       : html("p", {}, "No head has this role at the end."));
   };
   draw();
 }
 
-player();
-curvesSection();
-piecesSection();
-attentionSection();
-wordsSection();
-headsSection();
-listSections();
-show(state.n);
+// Attention is most of the page, so its bytes are compressed.
+async function inflate(run) {
+  const stream = new Blob([bytesOf(run.cross.bytes)]).stream().pipeThrough(new DecompressionStream("deflate"));
+  run.cross = new PackedTensor(run.cross, new Uint8Array(await new Response(stream).arrayBuffer()));
+}
+
+Promise.all(runs.map(inflate)).then(() => choose(runs[0], Infinity));
