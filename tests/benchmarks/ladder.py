@@ -1,6 +1,7 @@
 """The ladder: the models that led to the Transformer, on the same pairs, and ways to decode the best of them.
 
-See configs/ladder/README.md. Tables go to stdout and, after each row, to ladder.md and ladder.json beside the runs.
+See configs/ladder/README.md. Tables go to stdout and, after each row, to ladder.md and ladder.json beside the runs;
+growth.html shows one sentence along the training of three of them.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.options import SearchOptions
 from nmt.decode.translator import load
 from nmt.evaluate import bleu_tokenizer, score
+from nmt.run.directory import RunDirectory
 from nmt.text import BOS, EOS, PAD
 from nmt.text.batches import pad_source
 from nmt.text.lines import iter_lines
@@ -44,6 +46,11 @@ LADDERS = {
     ),
     "Tatoeba zh→en": (["tatoeba-rnn-no-attention", "tatoeba-rnn-additive", "tatoeba-transformer"], "dev"),
 }
+# A sentence and its reference, which the rungs with snapshots (train.snapshots) translate along their training.
+SENTENCE = (
+    "Ein Mann mit einem roten Helm fährt auf einem Fahrrad einen Hügel hinunter.",
+    "A man with a red helmet is riding a bicycle down a hill.",
+)
 GREEDY, BEAM = ["--beam", 1], ["--beam", 5]
 MBR = ["--mbr", "chrf", "--samples", 32, "--temperature", 0.5]
 
@@ -60,6 +67,9 @@ def climb(results: Results, title: str, rungs: Sequence[str], part: str, configs
     for name in rungs:
         row = results.add(f"{title}, test: the rungs", name, partial(rung, configs / f"{name}.yaml", runs / name))
         dev_bleu[name] = row["dev_BLEU"]
+    if grown := [word for name in rungs if RunDirectory(runs / name).snapshot_steps() for word in ("-m", runs / name)]:
+        source, reference = SENTENCE
+        run_nmt("explain", source, "--reference", reference, "--growth", *grown, "-o", runs / "growth.html")
     best = max(dev_bleu, key=lambda name: dev_bleu[name])
     config, one, two = configs / f"{best}.yaml", runs / best, runs / f"{best}-seed-2"
     trained(config, two, "seed=2")

@@ -9,7 +9,7 @@ import experiments
 import gpu
 import ladder
 import pytest
-from conftest import SOURCE, TARGET, FiveCorpus, FiveRun, run_nmt
+from conftest import SOURCE, TARGET, FiveCorpus, FiveRun, data_of_page, run_nmt
 from measure import NMT, ROOT
 
 from nmt.config import load_config, values
@@ -60,7 +60,9 @@ def test_a_rung_differs_from_the_transformer_as_its_page_says() -> None:
 def test_the_ladder(five_corpus: FiveCorpus, commands: list[Sequence[str]]) -> None:
     home, runs = five_corpus.home, five_corpus.home / "ladder"
     text = five_corpus.config.read_text().replace("d_model: 64", "d_model: 32, dropout: 0")
-    text = text.replace("max_steps: 200", "max_steps: 40").replace("validate_every: 100", "validate_every: 40")
+    text = text.replace("max_steps: 200", "max_steps: 40, snapshots: 2").replace(
+        "validate_every: 100", "validate_every: 40"
+    )
     (home / "attention.yaml").write_text(f"# Attention alone\n{text}")
     text = text.replace("d_model", "architecture: rnn, d_model").replace("max_steps: 40", "max_steps: 3")
     (home / "recurrent.yaml").write_text(f"# Recurrent\n{text}")
@@ -68,7 +70,9 @@ def test_the_ladder(five_corpus: FiveCorpus, commands: list[Sequence[str]]) -> N
         commands.clear()
         results = experiments.Results(runs / "ladder")
         ladder.climb(results, "Five", ["recurrent", "attention"], "dev", home, runs)
-    assert [command[0] for command in commands] == ["train"], "of the second seed, which is finished"
+    assert [command[0] for command in commands] == ["explain", "train"], "of the second seed, which is finished"
+    grown = data_of_page((runs / "growth.html").read_text(encoding="utf-8"))
+    assert [run["run"] for run in grown] == [str(runs / "recurrent"), str(runs / "attention")]
 
     rungs, ways = results.tables["Five, test: the rungs"], results.tables["Five, dev: ways to decode attention"]
     assert {name: row["what"] for name, row in rungs.items()} == {
