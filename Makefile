@@ -88,10 +88,11 @@ oldest:  ## run the quick tests with the oldest dependencies that pyproject.toml
 		--ignore tests/reliability --ignore tests/benchmarks --ignore tests/data --ignore tests/test_readme.py
 
 # Some mirrors of PyPI serve packages but no vulnerability data.
-audit:  ## look for known vulnerabilities in the versions of .constraints.txt; needs access to PyPI
+audit:  ## look for known vulnerabilities in the pinned versions and in the workflow file; needs access to PyPI
 	@if $(PYTHON) -c 'import urllib.request as r; r.urlopen("https://pypi.org/pypi/numpy/2.4.6/json", timeout=20)' \
 		2> /dev/null; then $(PYTHON) -m venv $(AUDIT) \
-		&& $(AUDIT)/bin/pip install -q --disable-pip-version-check pip-audit==2.10.1 \
+		&& $(AUDIT)/bin/pip install -q --disable-pip-version-check pip-audit==2.10.1 zizmor==1.32.0 \
+		&& $(AUDIT)/bin/zizmor -q --offline .github/workflows \
 		&& $(AUDIT)/bin/pip-audit --strict --no-deps --disable-pip -r .constraints.txt; \
 	else echo 'audit: PyPI cannot be reached: NOTHING WAS CHECKED'; fi
 
